@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.society.blocks.living import citizen, live, town
 
-from moothall import Agent, AgentToolbox, ChosenBy, Conversation, MaxTurns, ReActAgent
+from moothall import Agent, AgentToolbox, ChosenBy, Conversation, HandOver, MaxTurns, ReActAgent
 from moothall.agents.block import Block
 from moothall.agents.dualact.comparing import COMPARED_SCHEMA, OWN_SCHEMA
 from moothall.agents.dualact.conclusions import DECISION_SCHEMA
@@ -33,7 +33,17 @@ class Listening:
             self.schemas.append(schema)
         words = next((each for each in (schema or {}).get("properties", {})), "")
         said = {"last_said": "so", "is_over": "no"} if words == "last_said" else {}
+        if words == "to_do":
+            said = {"to_do": "so", "nearest": "so", "a_block_can": "yes"}
+        if words == "asked_for":
+            said = {"asked_for": "so", "is_mine": "no"}
         return ModelReply(json.dumps(said))
+
+
+class Small(Listening):
+    """One in this process, which is asked one thing at a time."""
+
+    in_process = True
 
 
 class Walk(Block):
@@ -46,15 +56,17 @@ class Talk(Block):
 
 def schemas() -> list[dict[str, Any]]:
     """Every schema that a model of ours fills."""
-    model = Listening()
-    agent = Agent("a", toolbox=AgentToolbox(model), blocks=[Walk(), Talk()])
-    asyncio.run(agent.dispatcher.dispatch("What now?"))
+    model, small = Listening(), Small()
+    for each in (model, small):
+        agent = Agent("a", toolbox=AgentToolbox(each), blocks=[Walk(), Talk()])
+        asyncio.run(agent.dispatcher.dispatch("What now?"))
+    Conversation([ReActAgent(name, small) for name in "abc"], HandOver()).reply_sync("Go")
     members = [ReActAgent(name, model) for name in ("Ann", "Bob", "Cy")]
     Conversation(members, ChosenBy(model, may_end=True), MaxTurns(2)).reply_sync("Go")
     Researcher("r", model, objectives=["Zorp"], tools=[look_up], iterations=1).report_sync()
     live(citizen([PlanBlock(llm=model)]), 0, city=town())
     live(citizen([SocialBlock(llm=model)], relations={"2": 500}), 8, city=town())
-    kept = [DECISION_SCHEMA, OWN_SCHEMA, COMPARED_SCHEMA, *model.schemas]
+    kept = [DECISION_SCHEMA, OWN_SCHEMA, COMPARED_SCHEMA, *model.schemas, *small.schemas]
     return list({json.dumps(each, sort_keys=True): each for each in kept}.values())
 
 
@@ -75,7 +87,7 @@ def parts(schema: Any) -> Iterator[dict[str, Any]]:
 @pytest.fixture(scope="module")
 def asked() -> list[dict[str, Any]]:
     found = schemas()
-    assert len(found) >= 9
+    assert len(found) >= 13
     return [part for each in found for part in parts(each)]
 
 
@@ -99,7 +111,7 @@ def test_every_list_says_what_it_lists(asked: list[dict[str, Any]]) -> None:
 
 
 def test_model_schema_has_its_decision_after_a_text(asked: list[dict[str, Any]]) -> None:
-    decided = {"action", "B_is", "is_over", "blocks", "tool"}
+    decided = {"action", "same", "is_over", "blocks", "tool", "a_block_can", "is_mine"}
     seen = set()
     for each in asked:
         names = list(each.get("properties", {}))

@@ -12,11 +12,13 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from benchmarks.minds import (
     bfcl,
     citizens,
     decisions,
+    everyday,
     judgements,
     manytools,
     notes,
@@ -40,12 +42,14 @@ def judged(outcomes: Outcomes, count: int, shut: bool, forms: list[str]) -> None
     for judging in forms or [None]:
         with mind(max_tokens=300) as model:
             rows = judgements.run(model, outcomes, count, shut, judging)
-        for metric, of in (
-            ("all", rows),
-            ("right accepted", [each for each in rows if each["wanted"]]),
-            ("wrong sent back", [each for each in rows if not each["wanted"]]),
-        ):
-            share(f"judgements.{judging or 'default'}", metric, of)
+        share_judged(f"judgements.{judging or 'default'}", rows)
+
+
+def share_judged(part: str, rows: list[dict[str, Any]]) -> None:
+    """Print how many judgements are right, of all conclusions, of right and of wrong ones."""
+    share(part, "all", rows)
+    share(part, "right accepted", [each for each in rows if each["wanted"]])
+    share(part, "wrong sent back", [each for each in rows if not each["wanted"]])
 
 
 def in_two_steps(outcomes: Outcomes, count: int, shut: bool, forms: list[str]) -> None:
@@ -58,19 +62,42 @@ def decided(outcomes: Outcomes, count: int, shut: bool, forms: list[str]) -> Non
     """Choices of blocks and of speakers, and ends of conversations."""
     with mind(max_tokens=200) as model:
         choices, speakers = decisions.run(model, outcomes, count, shut)
-    share("dispatcher", "all", choices)
-    share("dispatcher", "none", [each for each in choices if each["none"]])
-    share("speakers", "all", speakers)
-    share("speakers", "over", [each for each in speakers if each["over"]])
-    share("speakers", "goes on", [each for each in speakers if not each["over"]], "ended")
+    share_decided("", choices, speakers)
+
+
+def share_decided(of: str, choices: list[dict[str, Any]], speakers: list[dict[str, Any]]) -> None:
+    """Print how many choices of blocks and of speakers are right."""
+    share(f"{of}dispatcher", "block", [each for each in choices if not each["none"]])
+    share(f"{of}dispatcher", "none", [each for each in choices if each["none"]])
+    goes_on = [each for each in speakers if not each["over"]]
+    share(f"{of}speakers", "next", goes_on)
+    share(f"{of}speakers", "over", [each for each in speakers if each["over"]])
+    share(f"{of}speakers", "goes on", goes_on, "ended")
 
 
 def kept(outcomes: Outcomes, count: int, shut: bool, forms: list[str]) -> None:
     """Notes of conversations."""
     with mind(max_tokens=300) as model:
         rows = notes.run(model, outcomes, count, shut)
-    facts = [{"right": at < row["right"]} for row in rows for at in range(row["of"])]
-    share("notes", "facts", facts)
+    share("notes", "facts", facts_of(rows))
+
+
+def facts_of(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return a row for each fact of conversations."""
+    return [{"right": at < row["right"]} for row in rows for at in range(row["of"])]
+
+
+def of_everyday(outcomes: Outcomes, count: int, shut: bool, forms: list[str]) -> None:
+    """Sixty tasks of everyday life."""
+    with mind(max_tokens=300) as model:
+        rows = everyday.run(model, outcomes, count, shut)
+    share_judged("everyday judgements", rows["judgements"])
+    share_decided("everyday ", rows["dispatch"], rows["speakers"])
+    handed = rows["handover"]
+    share("everyday hand-over", "mine", [each for each in handed if each["mine"]])
+    share("everyday hand-over", "whose", [each for each in handed if not each["mine"]])
+    share("everyday notes", "facts", facts_of(rows["notes"]))
+    share("everyday two steps", "right", rows["two_steps"])
 
 
 def valued(outcomes: Outcomes, count: int, shut: bool, forms: list[str]) -> None:
@@ -121,6 +148,7 @@ PARTS: dict[str, Callable[[Outcomes, int, bool, list[str]], None]] = {
     "judgements": judged,
     "two steps": in_two_steps,
     "decisions": decided,
+    "everyday": of_everyday,
     "notes": kept,
     "values": valued,
     "research": researched,

@@ -122,10 +122,12 @@ TALKS: list[tuple[dict[str, str], list[tuple[str, str]], str | None]] = [
 ]
 
 
-def chosen(model: Model, situation: str, wanted: str | None) -> dict[str, Any]:
+def chosen(
+    model: Model, situation: str, wanted: str | None, blocks: list[Block] = BLOCKS
+) -> dict[str, Any]:
     """Which block is chosen."""
     dispatcher = BlockDispatcher(model)
-    dispatcher.register_blocks(BLOCKS)
+    dispatcher.register_blocks(blocks)
     found = asyncio.run(dispatcher.dispatch(situation))
     made = dispatcher.decisions[-1]
     name = None if found is None else found.name

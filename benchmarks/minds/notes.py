@@ -71,7 +71,7 @@ def noted(model: Model, lines: list[tuple[str, str]], facts: tuple[str, ...]) ->
     except Exception as error:
         return {"right": 0, "of": len(facts), "text": str(error)}
     words, all_words = len(text.split()), sum(len(said.split()) for _, said in lines)
-    kept = sum(fact in text for fact in facts)
+    kept = sum(any(each in text for each in fact.split("|")) for fact in facts)
     return {"right": kept, "of": len(facts), "length": round(words / all_words, 2), "text": text}
 
 

@@ -34,7 +34,7 @@ from moothall.agents.context import Context as Context
 from moothall.agents.conversation.chosen_by import ChosenBy as ChosenBy
 from moothall.agents.conversation.conversation import Conversation as Conversation
 from moothall.agents.conversation.conversation_state import ConversationState as ConversationState
-from moothall.agents.conversation.speaking_order import HandOver as HandOver
+from moothall.agents.conversation.hand_over import HandOver as HandOver
 from moothall.agents.conversation.speaking_order import RoundRobin as RoundRobin
 from moothall.agents.conversation.termination import Condition as Condition
 from moothall.agents.conversation.termination import Elapsed as Elapsed

@@ -18,7 +18,7 @@ from agents.replies.talkers import Gated, Talker, agent, answer
 from moothall.agents.conversation.chosen_by import ChosenBy
 from moothall.agents.conversation.conversation import Conversation
 from moothall.agents.conversation.conversation_state import ConversationState
-from moothall.agents.conversation.speaking_order import HandOver
+from moothall.agents.conversation.hand_over import HandOver
 from moothall.agents.conversation.termination import MaxTurns, Said, StoppedBy
 from moothall.agents.loop.react import ReActAgent
 from moothall.agents.replies.reply import Reply, Step, shown

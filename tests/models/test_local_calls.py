@@ -10,7 +10,8 @@ import pytest
 from conformance.model import ACTIONS, run, user
 from moothall import AskAgain, ReActAgent
 from moothall.foundation.errors import ModelError
-from moothall.models import LocalModel, model
+from moothall.models import LocalModel, ModelReply, model
+from moothall.models.calling.listed import SeveralCalls
 
 pytestmark = pytest.mark.xdist_group("local_model")
 
@@ -53,3 +54,17 @@ def test_local_model_is_warmer_in_a_second_try(shallow: Path) -> None:
         assert agent.reply_sync("Say hello").stop_reason == "unreadable"
         run(heard.complete(user("Say hello")))
     assert seen == [0.0, 0.6, 0.0]
+
+
+def test_answer_of_the_examples_in_a_list_of_calls_is_unreadable_and_never_streamed() -> None:
+    form = SeveralCalls()
+    head = form.head(ACTIONS[:1], may_answer=True)
+    copied = next(each for each in head.splitlines() if each.startswith('[{"action": "answer"'))
+    with pytest.raises(ValueError, match="repeats an example"):
+        form.read(ModelReply(copied), user("How much is my bill?"), ACTIONS[:1])
+    text = form.answer_text(ACTIONS[:1])
+    assert "".join(map(text.add, copied)) == ""
+    own = copied.replace("animals", "bills")
+    text = form.answer_text(ACTIONS[:1])
+    assert "".join(map(text.add, own)) == "No action knows the age of bills."
+    assert form.read(ModelReply(own), [], ACTIONS[:1]).text == "No action knows the age of bills."

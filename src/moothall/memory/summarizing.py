@@ -15,7 +15,7 @@ from moothall.actions.provenance import sources_of, union, with_sources
 from moothall.actions.provenance.reading import give_back
 from moothall.foundation.arguments import check_integer, names_checked
 from moothall.foundation.errors import ConfigError, ModelError, StateError, TooManyThreads
-from moothall.foundation.text import copied_stretch, counted, one_line
+from moothall.foundation.text import copied_example, copied_stretch, counted, one_line
 from moothall.foundation.threads import WORKERS, guard, in_child
 from moothall.memory.bounded import DEFAULT_TOKENS, TokenBoundedMemory
 from moothall.memory.memory import Memory, check_memory, last
@@ -42,7 +42,6 @@ Notes:
 - the Zorp needs 14 planks by Friday, its mast has cracked
 - Quill, post 88-17: 10 planks, 3 crowns each, taken, to dock 5
 - open: 4 more planks"""
-_EXAMPLE = {line.casefold() for line in _INSTRUCTION.splitlines() if line.startswith("- ")}
 _NO_COPY = "Do not copy the conversation: write short facts."
 _REQUEST = "Write the notes, in at most {words} words.\nNotes:"
 
@@ -310,7 +309,7 @@ class SummarizingMemory(TokenBoundedMemory):
             if copied_stretch(text, [record, _INSTRUCTION]):
                 raise ModelError("the summary is a copy of the conversation")
         # A small model may take the example's facts for some of the conversation.
-        lines = [line for line in text.splitlines() if line.strip().casefold() not in _EXAMPLE]
+        lines = [line for line in text.splitlines() if not copied_example(line, _INSTRUCTION)]
         text = "\n".join(lines).strip()
         if not text:
             raise ModelError("the summary is empty")

@@ -9,7 +9,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 from moothall.foundation.errors import DefinitionError, InvalidArguments
 from moothall.foundation.jsonvalue import Unreadable, readable
-from moothall.foundation.text import cut
+from moothall.foundation.text import copied_example, cut
 from moothall.foundation.threads import within
 from moothall.models.base import answer_of
 
@@ -43,12 +43,13 @@ async def ask_json(
     tries: int = TRIES,
     *,
     form: str | None = None,
+    examples: str = "",
 ) -> T:
     """Return what `read` makes of a model's answer.
 
-    If the answer is empty, calls an action, or `read` raises `Unreadable` (its message continues
-    "Your answer"), `InvalidArguments` or `DefinitionError`, the model is shown its answer with the
-    fault and asked again. What the model itself raises is raised at once.
+    If the answer is empty, calls an action, repeats an example, or `read` raises `Unreadable` (its
+    message continues "Your answer"), `InvalidArguments` or `DefinitionError`, the model is shown
+    its answer with the fault and asked again. What the model itself raises is raised at once.
 
     Args:
         model: a model; or an `Ask`, which may record and charge the call
@@ -57,6 +58,7 @@ async def ask_json(
         read: returns the value of an answer's text
         tries: how often the model is asked in all
         form: how to answer, as the model is told with the fault; by default by the schema
+        examples: the text of the prompt that has examples, whose texts are no answer
 
     Raises:
         Unusable: no answer could be used
@@ -75,6 +77,8 @@ async def ask_json(
                 raise Unreadable("calls an action")
             if not text.strip():
                 raise Unreadable("is empty")
+            if copied := copied_example(text, examples):
+                raise Unreadable(f"repeats an example, which is of others: {copied}")
             return read(text)
         except Unreadable as error:
             fault = str(error).rstrip(".")

@@ -129,6 +129,11 @@ class Closing:
         self.close()
 
 
+def is_in_process(model: object) -> bool:
+    """Return whether a model runs in this process: a small one, asked one thing at a time."""
+    return getattr(model, "in_process", False) is True
+
+
 async def prepare(model: Any, actions: list[Action] | None = None) -> None:
     """Do what the first call of a model would do once, if it is one of moothall's."""
     if isinstance(model, Answering):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
+from moothall.models.base import is_in_process
+
 if TYPE_CHECKING:
     from moothall.actions import Action
     from moothall.budget import Budget
@@ -53,4 +55,4 @@ class Owner(Protocol):
 
 def plans(model: object) -> bool:
     """Return whether a model plans, rewrites and evaluates; one in this process is too small."""
-    return model is not None and getattr(model, "in_process", False) is not True
+    return model is not None and not is_in_process(model)

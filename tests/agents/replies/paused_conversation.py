@@ -14,7 +14,7 @@ from typing import Any
 
 from moothall.agents.conversation.chosen_by import ChosenBy
 from moothall.agents.conversation.conversation import Conversation
-from moothall.agents.conversation.speaking_order import HandOver
+from moothall.agents.conversation.hand_over import HandOver
 from moothall.agents.conversation.termination import MaxTokens, MaxTurns, Said
 from moothall.agents.loop.react import ReActAgent
 from moothall.agents.replies.events import TurnEnded

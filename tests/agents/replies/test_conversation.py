@@ -22,8 +22,9 @@ from moothall.agents.agent import Agent
 from moothall.agents.conversation.chosen_by import ChosenBy
 from moothall.agents.conversation.conversation import Conversation
 from moothall.agents.conversation.conversation_state import ConversationState
+from moothall.agents.conversation.hand_over import HandOver
 from moothall.agents.conversation.participants import NOTHING_NEW
-from moothall.agents.conversation.speaking_order import HandOver, RoundRobin
+from moothall.agents.conversation.speaking_order import RoundRobin
 from moothall.agents.conversation.termination import MaxTurns, Said
 from moothall.agents.loop.react import ReActAgent
 from moothall.agents.replies.events import Done, TurnEnded, TurnStarted
@@ -1428,3 +1429,29 @@ def test_conversation_bounded_by_turns_answers_with_what_was_said(stated: Any) -
     with NativeSpace() as space:
         space.add(talk)
         assert space.add(Agent("me")).ask("it", "say", content="go").result(timeout=10) == "two"
+
+
+class Small(ScriptedModel):
+    """A model in this process."""
+
+    in_process = True
+
+
+def test_a_small_model_says_whether_it_is_its_own_to_answer_and_then_whose_it_is() -> None:
+    mine, other = (f'{{"asked_for": "so", "is_mine": "{each}"}}' for each in ("yes", "no"))
+    model = Small([mine, "At ten.", other, '{"to": "bills"}'])
+    desk = ReActAgent("desk", model, system_prompt="You open at ten.")
+    bills, tech = ReActAgent("bills", ScriptedModel(["It is paid."])), Talker("tech")
+    about = {"bills": "knows all bills", "tech": "mends"}
+    talk = Conversation([desk, tech, bills], HandOver("desk", about=about))
+    assert talk.reply_sync("When do you open?").text == "At ten."
+    reply = talk.reply_sync("Is my bill paid?")
+    assert (reply.text, reply.detail) == ("It is paid.", "'bills' answered without handing over")
+    assert "You open at ten." in model.received[0][0]["content"]
+    assert "bills: knows all bills" in model.received[3][1]["content"]
+
+
+def test_a_small_model_that_names_nobody_has_its_turn() -> None:
+    model = Small(["?", "?", "Good morning!"])
+    talk = Conversation([ReActAgent("desk", model), Talker("tech")], HandOver())
+    assert talk.reply_sync("Good morning.").text == "Good morning!"

@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from moothall.actions.signature.schema import object_schema
+from moothall.agents.conversation.asking import Asked
 from moothall.agents.conversation.conversation_state import ConversationState
 from moothall.agents.conversation.speaking_order import Choice, NoChoice, Order, roles_of
-from moothall.agents.replies.charging import completed
-from moothall.agents.replies.reply_request import AnswerSchema
-from moothall.agents.replies.state import ANSWER
 from moothall.foundation.arguments import check_boolean
 from moothall.foundation.errors import ConfigError, DefinitionError
 from moothall.foundation.jsonvalue import json_line
-from moothall.foundation.text import cut, one_line
-from moothall.memory.bounded import DEFAULT_TOKENS, estimate_tokens
-from moothall.models.ask import Messages, Unusable, ask_json
+from moothall.foundation.text import one_line
+from moothall.models.ask import Unusable
 from moothall.models.names import check_name
 from moothall.models.names import model as by_name
-from moothall.models.protocol import Usage, stated_usage
 
 if TYPE_CHECKING:
     from moothall.models.protocol import Model
@@ -59,8 +54,6 @@ Odo: sews sails. Ulf: weighs the freight. The last said: How heavy is the Zorp?
 Odo: sews sails. Ulf: weighs the freight. The last said: There is a hole in the canvas.
 {"next": "Odo"}
 """
-_LEAST_TOKENS = 64
-_LEAST_CHARS = 100
 _LAST_CHARS = 300  # its end, where a question stands
 
 
@@ -131,16 +124,28 @@ class ChosenBy(Order):
         ids = list(state.agents)
         if not self.repeat and len(ids) > len(state.last):
             ids = [id for id in ids if id not in state.last]
-        usage = Usage()
-        if self.may_end and state.transcript:
-            said, usage = await self._asked(state, "over", _IS_OVER, _OVER_SCHEMA, usage)
-            if said["is_over"] == "yes":
-                return Choice((), usage, f"{self._name} ended the conversation")
-        if len(ids) == 1:
-            return Choice((ids[0],), usage)
-        schema = object_schema(next={"enum": ids})
-        said, usage = await self._asked(state, "choose", self._question(state, ids), schema, usage)
-        return Choice((said["next"],), usage)
+        asked = Asked(self.model, state, self._head(state))
+        try:
+            if self.may_end and state.transcript:
+                said = await asked.ask("over", _IS_OVER, _OVER_SCHEMA)
+                if said["is_over"] == "yes":
+                    return Choice((), asked.usage, f"{self._name} ended the conversation")
+            if len(ids) == 1:
+                return Choice((ids[0],), asked.usage)
+            schema = object_schema(next={"enum": ids})
+            said = await asked.ask("choose", self._question(state, ids), schema)
+        except Unusable as error:
+            fault = f"{self._name} gave no next speaker: its answer {error}"
+            raise NoChoice(fault, asked.usage) from None
+        return Choice((said["next"],), asked.usage)
+
+    def _head(self, state: ConversationState) -> str:
+        """Return the beginning of the prompt: what the model does, and who takes part."""
+        who = [
+            {"id": id, "about": self.about[id]} if id in self.about else {"id": id}
+            for id in state.agents
+        ]
+        return f"{self.prompt}\nWho takes part: {json_line(who)}"
 
     def _question(self, state: ConversationState, ids: list[str]) -> str:
         """Return the question who of some speaks next, beside what decides it."""
@@ -152,74 +157,9 @@ class ChosenBy(Order):
         now = f"Now this conversation. {''.join(roles)}The last said: {one_line(last, _LAST_CHARS)}"
         return f"{_HOW_TO_CHOOSE}{now}\n{form}"
 
-    async def _asked(
-        self,
-        state: ConversationState,
-        what: str,
-        ending: str,
-        of: dict[str, Any],
-        spent: Usage,
-    ) -> tuple[dict[str, Any], Usage]:
-        """Return the model's answer to a question about the conversation, and all its tokens."""
-        schema = AnswerSchema(of)
-        prompt = self._shown(state, ending)
-        usage = spent
-
-        async def ask(prompt: Messages, number: int) -> Any:
-            nonlocal usage
-            given = await state.record.step(
-                f"{what}.{state.turns + 1}.{number}",
-                partial(completed, self.model, state.budget, prompt, schema.json),
-                of=ANSWER,
-                model=getattr(self.model, "name", None),
-            )
-            usage = usage + stated_usage(given)
-            return given
-
-        try:
-            said = await ask_json(
-                ask, prompt, schema.json, schema.parse, form=ending.rpartition("\n")[2]
-            )
-        except Unusable as error:
-            raise NoChoice(
-                f"{self._name} gave no next speaker: its answer {error}", usage
-            ) from None
-        return said, usage
-
     @property
     def _name(self) -> str:
         return f"the model {getattr(self.model, 'name', type(self.model).__name__)!r}"
-
-    def _shown(self, state: ConversationState, ending: str) -> list[dict[str, Any]]:
-        """Return the prompt, with as many utterances as fit half of the model's context."""
-        context = getattr(self.model, "context_tokens", None)
-        count = getattr(self.model, "count_tokens", None) or estimate_tokens
-        room = context // 2 if isinstance(context, int) else DEFAULT_TOKENS
-        who = [
-            {"id": id, "about": self.about[id]} if id in self.about else {"id": id}
-            for id in state.agents
-        ]
-        head = f"{self.prompt}\nWho takes part: {json_line(who)}"
-        room = max(room - count(head) - count(ending), _LEAST_TOKENS)
-        # Cut a long utterance, so that it does not displace all earlier ones.
-        longest = max(room // 2, _LEAST_CHARS)
-        lines: list[str] = []
-        for each in reversed(state.transcript):
-            said = {"text": each.text} if each.error is None else {"error": each.error}
-            line = json_line({"from": each.speaker} | {k: cut(v, longest) for k, v in said.items()})
-            size = count(line)
-            if size > room and lines:
-                break
-            room -= size
-            lines.append(line)
-        said_so_far = "\n".join(reversed(lines))
-        return [
-            {"role": "system", "content": head},
-            {
-                "role": "user",
-                "content": f"The conversation, latest message last:\n{said_so_far}\n{ending}",
-            },
-        ]
 
     def __repr__(self) -> str:
         return f"ChosenBy({self._model!r:.80})"

@@ -1,9 +1,10 @@
 """H's judgement by an answer of its own: what it is asked, and what code makes of its answers.
 
 A small model copies a claim that it is shown into whatever it writes before its verdict. So H
-answers the task from R's results before it sees what R says. Then it compares the two answers, and
-code turns that into a decision. The examples come first, where a cache keeps them; their names can
-pass for nobody's data.
+answers the task from R's results before it sees what R says. Then code compares the values of the
+two answers; where these do not decide, H is asked whether both are the same answer, without
+knowing which is its own. Code turns that into a decision. The examples come first, where a cache
+keeps them; their names can pass for nobody's data.
 """
 
 from __future__ import annotations
@@ -19,12 +20,15 @@ from moothall.agents.dualact.briefing import evidence_text, said_by, text_of
 from moothall.agents.dualact.conclusions import MAX_SHORT_CHARS
 from moothall.agents.replies.reply_request import AnswerSchema
 from moothall.foundation.jsonvalue import Unreadable
-from moothall.foundation.text import cut, marked
-from moothall.foundation.text.values import fold, keys_of, spelled_out
+from moothall.foundation.text import copied_example, cut, marked, one_line
+from moothall.foundation.text.values import fold, keys_in, quantities_in, spelled_out
 
 _SHORT: Final = {"type": "string", "maxLength": MAX_SHORT_CHARS}
 UNKNOWN: Final = "The results do not say."
 """What H answers where the results do not."""
+
+_SAYS_YES_OR_NO: Final = re.compile(r"(?:yes|no|not|ja|nein|oui|non|sí|si)\b")
+_VAGUE: Final = frozenset(("", "date", "time"))
 
 OWN_SCHEMA: Final = object_schema(
     results_say={**_SHORT, "description": "what the results say about the task"},
@@ -32,11 +36,11 @@ OWN_SCHEMA: Final = object_schema(
 )
 """What H's model writes before it sees R's answer."""
 COMPARED_SCHEMA: Final = object_schema(
-    A_in_short={**_SHORT, "description": "what A says about the task, in a few words"},
-    B_in_short={**_SHORT, "description": "what B says about the task, in a few words"},
-    B_is={"enum": ["as A", "different"], "description": "whether both say the same"},
+    A_says={**_SHORT, "description": "what A answers to the question, in a few words"},
+    B_says={**_SHORT, "description": "what B answers to the question, in a few words"},
+    same={"enum": ["no", "yes"], "description": "whether A and B are the same answer"},
 )
-"""What H's model writes about its own answer and R's."""
+"""What H's model writes about its own answer and R's, without knowing which is whose."""
 
 _OWN = f"""\
 Answer a task from results alone: from nothing that you know, and nothing that the task says of \
@@ -61,25 +65,29 @@ Results: read {{"page": "guild"}} failed: there is no such page
 
 Now this one."""
 _COMPARE = """\
-Two answers to one task, A and B. Do they say the same about what the task asks? Another wording, \
-or more detail beside it, is the same. Another value, name, unit or number, a part that is missing \
-in one, or yes against no, is different.
+Are A and B the same answer to a question or a task? Same: whoever hears B knows what A says, in \
+other words, in another form, shorter, or with more beside it. Not the same: yes and no, done and \
+not done, known and not known, another name, number or item.
 
 Examples:
-A: No, pump Zorp is not running. B: Yes, Zorp is running.
-{"A_in_short": "not running", "B_in_short": "running", "B_is": "different"}
-A: There are 2 open hatches, 3 and 9. B: Hatches 3 and 9 stand open, so two of them.
-{"A_in_short": "3 and 9", "B_in_short": "3 and 9", "B_is": "as A"}
-A: The hull is 12 metres long. B: 12 m
-{"A_in_short": "12 metres", "B_in_short": "12 metres", "B_is": "as A"}
-A: The guilds are Blue, Grey and Tin. B: Blue and Tin
-{"A_in_short": "Blue, Grey, Tin", "B_in_short": "Blue, Tin", "B_is": "different"}
-A: No, the limit was not set. B: I have set the limit to 9.
-{"A_in_short": "not set", "B_in_short": "set to 9", "B_is": "different"}
-A: The results do not say. B: Ann Grey leads the guild.
-{"A_in_short": "not known", "B_in_short": "Ann Grey", "B_is": "different"}
-A: The results do not say. B: I could not find out who leads it.
-{"A_in_short": "not known", "B_in_short": "not known", "B_is": "as A"}
+Question: Is pump Zorp running?
+A: No, Zorp is off. B: It was stopped at nine.
+{"A_says": "Zorp is off", "B_says": "Zorp was stopped", "same": "yes"}
+Question: Set the limit in plan.zz to 9.
+A: No, the limit in plan.zz was not set. B: Refused: plan.zz is locked.
+{"A_says": "not set", "B_says": "refused", "same": "yes"}
+Question: Set the limit in plan.zz to 9.
+A: The limit is 9 now. B: No, the limit was not set.
+{"A_says": "set to 9", "B_says": "not set", "same": "no"}
+Question: Which guilds are there?
+A: Blue and Tin. B: The guilds are Blue, Grey and Tin.
+{"A_says": "Blue, Tin", "B_says": "Blue, Grey, Tin", "same": "no"}
+Question: Who leads the Blue Guild?
+A: I could not find out. B: The results do not say.
+{"A_says": "not known", "B_says": "not known", "same": "yes"}
+Question: Who leads the Blue Guild?
+A: Quill Zorp. B: The results do not say.
+{"A_says": "Quill Zorp", "B_says": "not known", "same": "no"}
 
 Now this one."""
 
@@ -98,10 +106,15 @@ async def compared(
         why = f"You did not finish: {conclusion.error}. Go on, and conclude."
         return _sent_back(why, conclusion.error, before)
     text = text_of(task)
-    own = await ask(_for_own(text, conclusion, told), OWN_SCHEMA, _reader(OWN_SCHEMA), ".own")
-    question = _for_comparison(text, own, said_by(conclusion))
-    found = await ask(question, COMPARED_SCHEMA, _reader(COMPARED_SCHEMA))
-    return _decision(own, found, before)
+    own = await ask(_for_own(text, conclusion, told), OWN_SCHEMA, _own_answer, ".own")
+    said = said_by(conclusion)
+    same = _same_values(text, own["answer"], said)
+    if same is None:
+        found = await ask(_for_comparison(text, own["answer"], said), COMPARED_SCHEMA, _compared)
+        same = _same_values(text, found["A_says"], found["B_says"])
+        if same is None:
+            same = found["same"] == "yes"
+    return _decision(own, said, same, before)
 
 
 def _for_own(task: str, conclusion: Conclusion, told: Sequence[str]) -> str:
@@ -111,30 +124,36 @@ def _for_own(task: str, conclusion: Conclusion, told: Sequence[str]) -> str:
     return f"{_OWN}\nTask:\n{marked(task)}{more}\nResults:\n{results}\nAnswer with JSON."
 
 
-def _for_comparison(task: str, own: dict[str, str], said: str) -> str:
-    """Return the question whether R's answer is H's own."""
-    both = f"A:\n{marked(own['answer'])}\nB:\n{marked(said)}"
-    return f"{_COMPARE}\nTask:\n{marked(task)}\n{both}\nAnswer with JSON."
+def _for_comparison(task: str, *answers: str) -> str:
+    """Return the question whether two answers are the same; their order does not say whose."""
+    one, other = sorted(answers)
+    both = f"A:\n{marked(one)}\nB:\n{marked(other)}"
+    return f"{_COMPARE}\nQuestion:\n{marked(task)}\n{both}\nAnswer with JSON."
 
 
-def _reader(schema: dict[str, Any]) -> Callable[[str], dict[str, str]]:
+def _reader(schema: dict[str, Any], prompt: str) -> Callable[[str], dict[str, str]]:
     def read(text: str) -> dict[str, str]:
         made: dict[str, str] = AnswerSchema(schema).parse(text)
         if not all(each.strip() for each in made.values()):
             raise Unreadable("has an empty part")
+        if copied := copied_example(text, prompt):
+            raise Unreadable(f"repeats an example, which is of others: {copied}")
         return made
 
     return read
 
 
+_own_answer: Final = _reader(OWN_SCHEMA, _OWN)
+_compared: Final = _reader(COMPARED_SCHEMA, _COMPARE)
+
+
 def _decision(
-    own: dict[str, str], compared: dict[str, str], before: Sequence[HumanDecision]
+    own: dict[str, str], said: str, same: bool, before: Sequence[HumanDecision]
 ) -> HumanDecision:
-    """Return the decision that follows from H's two answers."""
-    same = _same_value(compared["A_in_short"], compared["B_in_short"])
-    if same or (same is None and compared["B_is"] == "as A"):
+    """Return the decision that follows from H's answers."""
+    if same:
         return HumanDecision(DecisionAction.TERMINATE, "", cut(own["results_say"], MAX_SHORT_CHARS))
-    said = compared["B_in_short"].rstrip(".")
+    said = one_line(said, MAX_SHORT_CHARS).rstrip(".")
     if own["answer"].strip() == UNKNOWN:
         what = f"Your answer says: {said}. The results of your calls do not show this."
         todo = "Call what shows it, or say that you do not know."
@@ -144,8 +163,11 @@ def _decision(
     return _sent_back(f"{what} {todo}", own["answer"], before)
 
 
-def _same_value(one: str, other: str) -> bool | None:
-    """Return whether two texts are the same value or list; None if code cannot say."""
+def _same_values(task: str, one: str, other: str) -> bool | None:
+    """Return whether two answers have the same values; None if the values do not decide.
+
+    A value that the task names says nothing of the answer. Beside yes or no, values are details.
+    """
     ours, theirs = (spelled_out(fold(each)).rstrip(".") for each in (one, other))
     lists = [{each.strip() for each in text.split(",")} for text in (ours, theirs)]
     if ours == theirs or (len(lists[0]) > 1 and lists[0] == lists[1]):
@@ -155,14 +177,28 @@ def _same_value(one: str, other: str) -> bool | None:
     lengths = {length_of(ours), length_of(theirs)}
     if None not in lengths:
         return len(lengths) == 1
-    # A number with a unit is no plain number: 12 m is not 12 kg.
-    values = [
-        {key for key in keys_of(text) if key[0] != "number" or not re.search("[a-z%]", text)}
-        for text in (ours, theirs)
-    ]
-    if not {key[0] for key in values[0]} & {key[0] for key in values[1]}:
+    if any(_SAYS_YES_OR_NO.match(each) for each in (ours, theirs)):
         return None
-    return bool(values[0] & values[1])
+    asked = _values(spelled_out(fold(task)))
+    mine, said = ([each for each in _values(text) if each not in asked] for text in (ours, theirs))
+    if len(mine) != 1 or len(said) != 1:
+        return None
+    (kind, value), (other_kind, other_value) = *mine, *said
+    if value & other_value and (kind == other_kind or "" in (kind, other_kind)):
+        return True
+    # 16 may be 16:00, and 2.5 may be kilograms.
+    return None if kind != other_kind and {kind, other_kind} & _VAGUE else False
+
+
+def _values(text: str) -> list[tuple[str, frozenset[Any]]]:
+    """Return the values of a folded text: of each its kind, and its readings in the base unit."""
+    found: list[tuple[str, frozenset[Any]]] = [
+        (each.relation + each.dimension, frozenset(each.values)) for each in quantities_in(text)
+    ]
+    kept = [key for key in keys_in(text) if key[0] in ("date", "time")]
+    kinds = {kind: frozenset(key[1:] for key in kept if key[0] == kind) for kind in _VAGUE if kind}
+    found += [each for each in kinds.items() if each[1]]
+    return list(dict.fromkeys(found))
 
 
 def _sent_back(instruction: str, why: str, before: Sequence[HumanDecision]) -> HumanDecision:

@@ -11,6 +11,7 @@ from moothall.agents.dualact.briefing import Briefing
 from moothall.budget.limits import LIMITS
 from moothall.foundation.arguments import check_boolean, check_integer, names_checked
 from moothall.foundation.errors import ConfigError
+from moothall.models.base import is_in_process
 
 if TYPE_CHECKING:
     from moothall.budget import Budget
@@ -246,7 +247,7 @@ class DualActConfig:
             return self.judging == "own_answer"
         if getattr(human, "decides_in_words", False):
             return False
-        return getattr(getattr(human, "model", None), "in_process", False) is True
+        return is_in_process(getattr(human, "model", None))
 
     def briefing(self) -> Briefing:
         """Return the prompts of H and R; ConfigError for one with an unknown placeholder."""

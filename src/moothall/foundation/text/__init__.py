@@ -1,5 +1,6 @@
 """Text for people: lines for a terminal, errors and logs, and what a notebook shows."""
 
+from moothall.foundation.text.copies import copied_example as copied_example
 from moothall.foundation.text.copies import copied_stretch as copied_stretch
 from moothall.foundation.text.words import counted as counted
 from moothall.foundation.text.words import cut as cut

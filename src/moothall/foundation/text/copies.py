@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Final
+import json
+import re
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from typing import Any, Final
 
 COPIED_WORDS: Final = 40
 """How many words in a row make a copy: an answer quotes less at once."""
+_LEAST_WORDS: Final = 3
+"""An example with fewer words, such as a name or yes, may be the answer too."""
+_WORD: Final = re.compile(r"\w+")
 
 
 def copied_stretch(answer: str, shown: Iterable[str], words: int = COPIED_WORDS) -> str:
@@ -23,3 +29,47 @@ def copied_stretch(answer: str, shown: Iterable[str], words: int = COPIED_WORDS)
         if tuple(said[at : at + words]) in stretches:
             return " ".join(said[at : at + words])
     return ""
+
+
+def copied_example(answer: str, prompt: str) -> str:
+    """Return the first text of an answer that is one of an example in its prompt, else ""."""
+    examples = _examples(prompt)
+    return next((text for text in _texts(answer) if _words(text) in examples), "")
+
+
+@lru_cache(maxsize=64)
+def _examples(prompt: str) -> frozenset[tuple[str, ...]]:
+    """Return the texts, as words, of the lines of a prompt that are JSON or begin with `- `.
+
+    A text that the rest of the prompt has, too, is not an example's own: it may be the answer.
+    """
+    lines = prompt.splitlines()
+    found = {_words(text) for line in lines if _is_example(line) for text in _texts(line)}
+    rest = f" {' '.join(_words(' '.join(line for line in lines if not _is_example(line))))} "
+    return frozenset(
+        each for each in found if len(each) >= _LEAST_WORDS and f" {' '.join(each)} " not in rest
+    )
+
+
+def _is_example(line: str) -> bool:
+    return line.startswith(("{", "[", "- "))
+
+
+def _texts(text: str) -> Iterator[str]:
+    """Yield the texts in a JSON value; the lines of any other text."""
+    try:
+        yield from _leaves(json.loads(text))
+    except (ValueError, RecursionError):
+        yield from (line.strip().removeprefix("- ") for line in text.splitlines())
+
+
+def _leaves(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        for each in value.values() if isinstance(value, dict) else value:
+            yield from _leaves(each)
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(_WORD.findall(text.casefold()))

@@ -42,6 +42,7 @@ The actions:
 """
 _WHEN: Final = """ If no action helps with what the user asks for, or all is done, write {answer} \
 alone."""
+_NO_ACTION: Final = "No action knows the age of animals."
 _NONE: Final = """
 User: How old is the oldest zebra?
 {answer}"""
@@ -65,7 +66,7 @@ class SeveralCalls(OneCall):
         if may_answer:
             name = _answer_of(actions)
             when = _WHEN.format(answer=f"[{written(name, f'{{{json.dumps(_TEXT)}: text}}')}]")
-            no = written(name, {_TEXT: "No action knows the age of animals."})
+            no = written(name, {_TEXT: _NO_ACTION})
             none = _NONE.format(answer=f"[{no}]")
         head = _HEAD.format(
             when=when,
@@ -95,6 +96,8 @@ class SeveralCalls(OneCall):
         if len(calls) == 1 and calls[0][0] == _answer_of(actions):
             answer = calls[0][1].get(_TEXT)
             text = answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False)
+            if text.strip() == _NO_ACTION:
+                raise ValueError("it repeats an example, which is of others")
             return replace(reply, text=readable(text))
         return with_calls(reply, calls, messages)
 
@@ -112,8 +115,9 @@ class _AnswerOfAList(AnswerText):
 
     def _read(self, raw: str) -> Any:
         match from_json(raw, allow_partial="trailing-strings"):
-            case [{"action": self._name, "args": {"text": text}}]:
-                return text
+            case [{"action": self._name, "args": {"text": str(text)}}]:
+                # What may become the example's text is no answer yet.
+                return None if _NO_ACTION.startswith(text) else text
         return None
 
 

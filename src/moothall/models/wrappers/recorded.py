@@ -19,7 +19,7 @@ from moothall.foundation.arguments import check_integer, check_text, is_path
 from moothall.foundation.errors import ConfigError, ModelError
 from moothall.foundation.text import one_line
 from moothall.foundation.threads import guard, in_child
-from moothall.models.base import Answering, Closing, Request, in_pieces, prepare
+from moothall.models.base import Answering, Closing, Request, in_pieces, is_in_process, prepare
 from moothall.models.names import model as named
 from moothall.models.protocol import (
     Model,
@@ -100,7 +100,7 @@ class RecordedModel(Answering, Closing):
     @property
     def in_process(self) -> bool:
         """Whether the recorded model is one in this process."""
-        return getattr(self.model, "in_process", False) is True
+        return is_in_process(self.model)
 
     def __len__(self) -> int:
         """How many answers are recorded."""

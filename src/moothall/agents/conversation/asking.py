@@ -1,0 +1,82 @@
+"""Questions to a model about a conversation, whose answers are recorded and paid for."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from moothall.agents.conversation.conversation_state import ConversationState
+from moothall.agents.replies.charging import completed
+from moothall.agents.replies.reply_request import AnswerSchema
+from moothall.agents.replies.state import ANSWER
+from moothall.foundation.jsonvalue import json_line
+from moothall.foundation.text import cut
+from moothall.memory.bounded import DEFAULT_TOKENS, estimate_tokens
+from moothall.models.ask import Messages, ask_json
+from moothall.models.protocol import Usage, stated_usage
+
+if TYPE_CHECKING:
+    from moothall.models.protocol import Model
+
+_LEAST_TOKENS = 64
+_LEAST_CHARS = 100
+
+
+class Asked:
+    """Questions to one model in one choice; `usage` is the tokens that they took."""
+
+    def __init__(self, model: Model, state: ConversationState, head: str) -> None:
+        self.usage = Usage()
+        self._model = model
+        self._state = state
+        self._head = head
+
+    async def ask(self, what: str, ending: str, of: dict[str, Any]) -> dict[str, Any]:
+        """Return the answer to a question that ends the prompt; its last line says the form.
+
+        Raises:
+            Unusable: no answer could be used
+        """
+        state, schema = self._state, AnswerSchema(of)
+
+        async def ask(prompt: Messages, number: int) -> Any:
+            given = await state.record.step(
+                f"{what}.{state.turns + 1}.{number}",
+                partial(completed, self._model, state.budget, prompt, schema.json),
+                of=ANSWER,
+                model=getattr(self._model, "name", None),
+            )
+            self.usage = self.usage + stated_usage(given)
+            return given
+
+        prompt, form = self._shown(ending), ending.rpartition("\n")[2]
+        said: dict[str, Any] = await ask_json(
+            ask, prompt, schema.json, schema.parse, form=form, examples=ending
+        )
+        return said
+
+    def _shown(self, ending: str) -> Messages:
+        """Return the prompt, with as many utterances as fit half of the model's context."""
+        context = getattr(self._model, "context_tokens", None)
+        count = getattr(self._model, "count_tokens", None) or estimate_tokens
+        room = context // 2 if isinstance(context, int) else DEFAULT_TOKENS
+        room = max(room - count(self._head) - count(ending), _LEAST_TOKENS)
+        # Cut a long utterance, so that it does not displace all earlier ones.
+        longest = max(room // 2, _LEAST_CHARS)
+        lines: list[str] = []
+        for each in reversed(self._state.transcript):
+            said = {"text": each.text} if each.error is None else {"error": each.error}
+            line = json_line({"from": each.speaker} | {k: cut(v, longest) for k, v in said.items()})
+            size = count(line)
+            if size > room and lines:
+                break
+            room -= size
+            lines.append(line)
+        said_so_far = "\n".join(reversed(lines))
+        return [
+            {"role": "system", "content": self._head},
+            {
+                "role": "user",
+                "content": f"The conversation, latest message last:\n{said_so_far}\n{ending}",
+            },
+        ]
