@@ -8,20 +8,24 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy as np
 import pytest
 
 from moothall import City, Journal, ScriptedModel
 from moothall.foundation.errors import ConfigError, DefinitionError
 from moothall.society import (
     Column,
+    Grid,
     LocalEngine,
     Mode,
     Move,
     Place,
+    Plane,
     Population,
     Question,
     Road,
     RowBlock,
+    Rows,
     Society,
     Survey,
     draw_day,
@@ -200,6 +204,58 @@ async def test_a_map_says_what_is_where(tmp_path: Path) -> None:
     assert {"home", "shop", "citizen on the way", "metres to the east"} <= texts
     assert "citizens at a place, by area (at most 2)" in texts
     assert any(each.startswith("3 citizens, ") for each in texts)
+
+
+def texts_of(file: Path) -> set[str]:
+    """Return the texts of a picture."""
+    return set(re.findall("<!-- (.*?) -->", file.read_text()))
+
+
+@pytest.mark.parametrize(
+    ("by", "expected"),
+    (
+        ("side", {"side 0", "side 1", "column", "row", "12 citizens, Monday 2026-01-05 00:00:00"}),
+        ("mood", {"glad", "sad"}),
+        ("money", {"money", "column"}),
+    ),
+)
+def test_map_by_a_column_colours_the_citizens_of_a_grid(
+    by: str, expected: set[str], tmp_path: Path
+) -> None:
+    class Feels(RowBlock):
+        columns: ClassVar = {"mood": Column("uint8", words=("glad", "sad"))}
+
+        def step_rows(self, rows: Rows) -> None:
+            """Nothing."""
+
+    every = np.arange(12)
+    table = {"place": every, "side": every % 2, "money": every * 7, "mood": every % 2}
+    with Society(Population(table, Grid(4, 4), [Feels()])) as society:
+        draw_map(society, tmp_path / "map.svg", by=by)
+        assert expected <= texts_of(tmp_path / "map.svg")
+        with pytest.raises(ConfigError, match="no citizen has a number 'colour'"):
+            draw_map(society, by="colour")
+
+
+def test_map_of_a_plane_shows_citizens_where_their_columns_say(tmp_path: Path) -> None:
+    spots = {"x": np.array([1.0, 2.0, 9.0]), "y": np.array([3.0, 3.0, 8.0])}
+    with Society(Population(spots, Plane(10), ())) as society:
+        draw_map(society, tmp_path / "map.svg")
+        assert "3 citizens, Monday 2026-01-05 00:00:00" in texts_of(tmp_path / "map.svg")
+    with (
+        Society(Population(3, Plane(10), ())) as society,
+        pytest.raises(ConfigError, match="columns 'x' and 'y'"),
+    ):
+        draw_map(society)
+
+
+async def test_map_by_a_need_colours_agents(tmp_path: Path) -> None:
+    citizens = [
+        living(lambda me: None, id=id, home="b", needs={"hunger": 100 * id}) for id in range(1, 10)
+    ]
+    async with Society(citizens, road()) as society:
+        draw_map(society, tmp_path / "map.svg", by="needs.hunger")
+    assert {"needs.hunger", "metres to the east"} <= texts_of(tmp_path / "map.svg")
 
 
 async def test_a_citizen_is_looked_at_while_a_run_is_under_way() -> None:

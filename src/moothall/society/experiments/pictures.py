@@ -10,8 +10,11 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, Final
 
 from moothall.foundation.errors import ConfigError
-from moothall.society.arrays import package
-from moothall.society.positions import Whereabouts
+from moothall.society.arrays import np, package
+from moothall.society.blocks.talk import TOPICS
+from moothall.society.city.grid import Grid
+from moothall.society.city.plane import Plane
+from moothall.society.positions import Whereabouts, levels
 from moothall.society.society import Society
 
 if TYPE_CHECKING:
@@ -24,22 +27,32 @@ DPI: Final = 150
 _DENSE: Final = 5_000  # with more citizens than this, the map shows their density
 
 
-def draw_map(society: Society, path: str | PathLike[str] | None = None) -> Figure:
+def draw_map(
+    society: Society, path: str | PathLike[str] | None = None, *, by: str | None = None
+) -> Figure:
     """Return a picture of the places by kind, the roads, and where the citizens are.
 
+    With `by`, and on a `Plane`, it shows each citizen at its place, in a colour.
+
     Args:
-        society: a society whose places have positions
+        society: a society whose places have positions, or whose citizens have columns `x` and `y`
+            on a `Plane`
         path: the file that it is written to, by its suffix: PNG, SVG or PDF; None for no file
+        by: what the colours of citizens show: a number of their status or a column, such as
+            `money`, `needs.hunger` or `opinions.music`
 
     Returns:
         the figure of matplotlib, which a notebook shows
 
     Raises:
-        ConfigError: its places have no positions
+        ConfigError: its places have no positions, or no citizen has a number `by`
         MissingExtra: matplotlib is not installed
     """
+    city = society.city
+    if by is not None or isinstance(city, Plane):
+        return drawn(_coloured(society, by), path)
     figure, axes = figure_of(7.5, 8)
-    seen, city = society.positions(), society.city
+    seen = society.positions()
     if seen is None:
         raise ConfigError("a map needs a city whose places have positions, such as a City")
     if len(seen.ids) > _DENSE:
@@ -53,9 +66,58 @@ def draw_map(society: Society, path: str | PathLike[str] | None = None) -> Figur
         axes.set_aspect("equal", "datalim")
         below = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.09), "ncols": 4}
         axes.legend(**below, frameon=False, fontsize=9)
-    axes.set(xlabel="metres to the east", ylabel="metres to the north")
+    axes.set(**_axes_of(city))
     axes.set_title(f"{len(seen.ids):,} citizens, {society.clock}")
     return drawn(figure, path)
+
+
+def _axes_of(city: Any) -> dict[str, str]:
+    if isinstance(city, Grid | Plane):
+        return {"xlabel": "column", "ylabel": "row"} if isinstance(city, Grid) else {}
+    return {"xlabel": "metres to the east", "ylabel": "metres to the north"}
+
+
+def _coloured(society: Society, by: str | None) -> Figure:
+    """Return a map of each citizen in the colour of its number `by`; of none, all alike."""
+    city, columns = society.city, {} if society.population is None else society.population.columns
+    if isinstance(city, Plane):
+        if not {"x", "y"} <= {*columns}:
+            raise ConfigError("a map of a Plane needs citizens with the columns 'x' and 'y'")
+        x, y = columns["x"], columns["y"]
+        shown = {"xlim": (0, city.width), "ylim": (0, city.height)}
+    else:
+        seen = society.positions()
+        if seen is None:
+            raise ConfigError("a map needs a city whose places have positions, such as a City")
+        x, y = (np.array(each, float) for each in (seen.x, seen.y))
+        shown = {}
+    figure, axes = figure_of(7.5, 8)
+    side = max(city.width, city.height) if isinstance(city, Grid) else 60
+    style: dict[str, Any] = {"marker": "s" if isinstance(city, Grid) else "o", "linewidths": 0}
+    style["s"] = (380 / side) ** 2
+    blocks = () if society.population is None else society.population.blocks
+    topics = next((b.params.topics for b in blocks if hasattr(b.params, "topics")), TOPICS)
+    value = np.zeros(len(x)) if by is None else levels(society, by, topics)
+    if np.isnan(value).all():
+        raise ConfigError(f"no citizen has a number {by!r:.80}")
+    kinds = np.unique(value[~np.isnan(value)])
+    if len(kinds) > len(COLOURS):
+        points = axes.scatter(x, y, c=value, cmap="viridis", **style)
+        figure.colorbar(points, ax=axes, label=by, shrink=0.8)
+    else:
+        column = None if society.population is None else society.population.declared.get(by or "")
+        words = column.words if column is not None else ()
+        for kind, colour in zip(kinds.tolist(), COLOURS, strict=False):
+            some = value == kind
+            label = words[int(kind)] if words else f"{by} {kind:g}"
+            axes.scatter(x[some], y[some], color=colour, label=label, **style)
+        if by is not None:
+            below = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.09), "ncols": 4}
+            axes.legend(**below, frameon=False, fontsize=9)
+    axes.set_aspect("equal")
+    axes.set(**_axes_of(city), **shown)
+    axes.set_title(f"{len(x):,} citizens, {society.clock}")
+    return figure  # type: ignore[no-any-return]
 
 
 def _places(axes: Any, seen: Whereabouts, city: Any) -> None:
