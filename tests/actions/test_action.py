@@ -344,7 +344,7 @@ def test_references_within_a_schema_are_followed():
 
 
 def test_an_expression_of_a_schema_cannot_hang_the_program():
-    slow = {"properties": {"name": {"pattern": r"^(a|a)*\1b$"}}}
+    slow = {"properties": {"name": {"pattern": "^(a|a)*b$"}}}
     made = Action("read", read_file, "Reads", slow)
     with pytest.raises(InvalidArguments, match='"read" argument "name"'):
         made.check({"name": "a" * 60})  # Python's re would take years

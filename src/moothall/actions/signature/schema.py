@@ -2,19 +2,20 @@
 
 Importing jsonschema_rs takes as long as many of our own modules, so it is imported for the first
 such schema. Nothing is ever fetched: a reference must lead to a place in the schema itself. The
-work of each schema and of each check is bounded (`work.py`), and its regular expressions give up
-after some steps, so a schema of a stranger's cannot hang the program.
+work of each schema and of each check is bounded (`work.py`), and its regular expressions take time
+that is linear in the text, so a schema of a stranger's cannot hang the program.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Any, Final
 
-from moothall.actions.signature.work import BACKTRACKS, MAX_STEPS, Work, parts
+from moothall.actions.signature.work import MAX_STEPS, Work, expressions_of
 from moothall.foundation.jsonvalue import NotJSON, copy_json
 from moothall.foundation.text import excerpt, json_type, render_path, shorten
 
@@ -24,8 +25,14 @@ _EXPRESSION: Final = 1 << 22
 _EXPRESSIONS: Final = 1 << 23
 """The size of all of a schema."""
 _UNIONS = ("anyOf", "oneOf")
-_PART: Final = re.compile(r"(-?)(\\.|[\[\]])", re.DOTALL)
-_ASCII: Final = {r"\w": "_0-9A-Za-z", r"\d": "0-9"}
+_REFERENCES: Final = ("$ref", "$dynamicRef", "$recursiveRef")
+_MAPS: Final = frozenset(
+    ("properties", "$defs", "definitions", "dependentSchemas", "patternProperties")
+)
+"""Keywords whose values are schemas by name."""
+_VALUES: Final = frozenset(("const", "default", "enum", "examples"))
+
+logger: logging.Logger = logging.getLogger("moothall.actions")
 
 
 class WrongSchema(ValueError):
@@ -54,10 +61,11 @@ class SchemaValidator:
             self.schema: dict[str, Any] = copy_json(schema)
         except NotJSON as error:
             raise WrongSchema(str(error)) from None
-        self._work = Work(self.schema)
+        self._checked: dict[str, Any] = without_expressions(self.schema, _is_beyond)
+        self._work = Work(self._checked)
         if self._work.fault:
             raise WrongSchema(self._work.fault)
-        self._checks = _compiled(self.schema, self._work.expressions)
+        self._checks = _compiled(self._checked, self._work.expressions)
 
     def __reduce__(self) -> Any:
         return SchemaValidator, (self.schema,)
@@ -112,7 +120,7 @@ class SchemaValidator:
 
     def _kinds(self, error: Any) -> list[str]:
         """Return the types that the schema of an error takes, in words."""
-        at: Any = self.schema
+        at: Any = self._checked
         for part in error.schema_path[:-1]:
             try:
                 at = at[part]
@@ -148,20 +156,20 @@ def _message(error: Any) -> str:
         return f"{error.instance!r} is not valid under any of the given schemas"
     if kind.name == "const":
         return f"{kind.expected_value!r} was expected"
-    if kind.name == "pattern" and hasattr(kind, "pattern"):  # else it took too many steps
+    if kind.name == "pattern":
         return f"{error.instance!r} does not match {kind.pattern!r}"
     return str(error.message)
 
 
 def _compiled(schema: dict[str, Any], expressions: int) -> Any:
     """Return the library's validator of a schema, or raise WrongSchema."""
-    from jsonschema_rs import FancyRegexOptions, ValidationError, validator_cls_for
+    from jsonschema_rs import RegexOptions, ValidationError, validator_cls_for
 
     most = min(_EXPRESSION, _EXPRESSIONS // max(expressions, 1))
-    bounds = FancyRegexOptions(backtrack_limit=BACKTRACKS, size_limit=most)
+    bounds = RegexOptions(size_limit=most)
     try:
         made = validator_cls_for(schema)
-        return made(_ecma(schema), validate_formats=False, offline=True, pattern_options=bounds)
+        return made(schema, validate_formats=False, offline=True, pattern_options=bounds)
     except ValidationError as error:
         if error.kind.name != "$ref":
             at = render_path(error.instance_path)
@@ -184,41 +192,81 @@ def _compiled(schema: dict[str, Any], expressions: int) -> Any:
         raise WrongSchema(shorten(str(error), _MAX_TOLD)) from None
 
 
-def _ecma(schema: Any) -> Any:
-    r"""Return a schema whose `\w` and `\d` are ASCII, as ECMA 262 has them.
+def without_expressions(schema: Any, gone: Callable[[str], object]) -> Any:
+    """Return a schema without some of its expressions; every value that was valid stays so.
 
-    Where an expression looks around, the library takes them for all alphabets, which are large.
+    What stands under `not`, `if`, `oneOf` or `maxContains` would refuse more if it were looser. It
+    goes, too, where it has such an expression, or a reference, which may lead to one.
     """
-    if isinstance(schema, list):
-        return [_ecma(each) for each in schema]
-    if not isinstance(schema, dict):
-        return schema
-    made = {key: each if key in _VALUES else _ecma(each) for key, each in schema.items()}
-    if isinstance(pattern := made.get("pattern"), str):
-        made["pattern"] = _in_ascii(pattern)
-    if isinstance(named := made.get("patternProperties"), dict):
-        made["patternProperties"] = {_in_ascii(key): each for key, each in named.items()}
-    return made
+    touched, has_gone = set[int](), False
+
+    def marked(node: Any) -> bool:
+        nonlocal has_gone
+        inner = node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()
+        found = [each for each in inner if marked(each)] != []
+        if isinstance(node, dict):
+            if any(map(gone, expressions_of(node))):
+                found = has_gone = True
+            found |= any(key in node for key in _REFERENCES)
+        if found:
+            touched.add(id(node))
+        return found
+
+    def loosened(node: Any, named: bool = False) -> Any:
+        if isinstance(node, list):
+            return [loosened(each) for each in node]
+        if not isinstance(node, dict):
+            return node
+        made = {
+            key: each
+            if key in _VALUES and not named
+            else loosened(each, not named and key in _MAPS)
+            for key, each in node.items()
+            if named or id(each) not in touched or key not in ("not", "if", "oneOf")
+        }
+        if named:
+            return made
+        if id(members := node.get("oneOf")) in touched:
+            made["allOf"] = [*made.get("allOf", ()), {"anyOf": loosened(members)}]
+        if id(node.get("contains")) in touched:
+            made.pop("maxContains", None)
+        if isinstance(pattern := made.get("pattern"), str) and gone(pattern):
+            del made["pattern"]
+        if isinstance(keys := made.get("patternProperties"), dict) and any(map(gone, keys)):
+            made["patternProperties"] = {key: keys[key] for key in keys if not gone(key)}
+            made.pop("additionalProperties", None)
+        made.pop("unevaluatedProperties", None)
+        return made
+
+    marked(schema)
+    return loosened(schema) if has_gone else schema
 
 
-def _in_ascii(pattern: str) -> str:
-    inside = False  # a class of characters
+_BEYOND: Final = re.compile(r"(?<!\\)(?:\\\\)*(?:\(\?<?[=!]|\\[1-9k])")
+"""What looks around or refers back, which takes more than linear time."""
 
-    def plain(found: re.Match[str]) -> str:
-        nonlocal inside
-        hyphen, part = found.groups()
-        if part in _ASCII and not (inside and hyphen):  # a hyphen would make a range of it
-            return f"{hyphen}{_ASCII[part] if inside else f'[{_ASCII[part]}]'}"
-        inside = part == "[" or (inside and part != "]")
-        return found[0]
 
-    return _PART.sub(plain, pattern) if parts(pattern) > 1 else pattern
+def _is_beyond(expression: str) -> bool:
+    """Return whether the linear engine cannot do an expression, and say so once."""
+    if _BEYOND.search(expression) is None:
+        return False
+    _say_once(excerpt(expression))
+    return True
+
+
+@lru_cache(maxsize=1024)
+def _say_once(expression: str) -> None:
+    logger.warning(
+        "pattern %s of a schema looks around or refers back: values are not checked by it here, "
+        "since that could take for ever; whoever gets them has to",
+        expression,
+    )
 
 
 def _references(schema: Any) -> Iterator[str]:
     """Yield what seems to be a reference in a schema."""
     for key, inner in schema.items() if isinstance(schema, dict) else enumerate(schema):
-        if key in ("$ref", "$dynamicRef") and isinstance(inner, str):
+        if key in _REFERENCES and isinstance(inner, str):
             yield inner
         elif isinstance(inner, dict | list):
             yield from _references(inner)
@@ -231,7 +279,6 @@ def checked(schema: str) -> SchemaValidator:
     return SchemaValidator(json.loads(schema))
 
 
-_VALUES: Final = frozenset(("const", "default", "enum", "examples"))
 _OF_SCHEMAS: Final = frozenset(("$defs", "properties"))
 _ZONED: Final = frozenset(("date-time", "time"))
 

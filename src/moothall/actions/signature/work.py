@@ -26,20 +26,13 @@ MAX_STEPS: Final = 2_000_000
 """How many steps a check may take; a step is less than a microsecond."""
 MAX_TOLD: Final = 3_000
 """How many steps a check may take that also says what is wrong, which costs 100 times as much."""
-BACKTRACKS: Final = 2_000
-"""So many steps after a wrong one may an expression take."""
 _MAX_PAIRS: Final = 50_000
 """For so many pairs of a schema and a part of a value the steps are counted one by one."""
 _MAX_CIRCLES: Final = 10_000
 """So often may a schema lead back to itself."""
-_HARD_PATTERN: Final = 200
-"""The steps for each character of an expression that looks around, or back; else it is one."""
 _OTHER_SCHEMA: Final = 20
 """The steps that the schema of all schemas takes for each part of a value."""
-_STATES: Final = 40
-"""Up to so many states an expression that looks around takes no more steps."""
 _MOST_STATES: Final = 10_000
-_HARD: Final = re.compile(r"\(\?(?!:|P?<[A-Za-z_]|[imsxu-]+[:)])|\\[1-9kgGK]|[*+?}]\+")
 _VERBOSE: Final = re.compile(r"\(\?[a-zA-Z]*x")
 _TOKEN: Final = re.compile(
     r"\\[pPux]\{[^}]*\}|\\.|\[(?:\\.|[^\]\\])*\]|\{([0-9]{0,6}(?:,[0-9]{0,6})?)\}|[^*+?]", re.DOTALL
@@ -120,7 +113,7 @@ class Work:
         except _TooMuch:
             self.fault = f"it leads through more than {MAX_WORK:,} schemas"
         if self.expressions > MAX_PATTERNS:
-            self.fault = f"it has more than {MAX_PATTERNS} regular expressions, or parts of them"
+            self.fault = f"it has more than {MAX_PATTERNS} regular expressions"
 
     def allows(self, value: Any) -> bool:
         """Whether a check of a value takes few enough steps."""
@@ -156,7 +149,7 @@ class Work:
         if node.get("$recursiveAnchor") is True:
             self._named.setdefault("#", []).append(node)
         self._homes[id(node)] = homes
-        self.expressions += sum(map(parts, _expressions(node)))
+        self.expressions += len(expressions_of(node))
         for each in node.values():
             self._index(each, homes)
 
@@ -279,15 +272,10 @@ class Work:
         return True
 
 
-def _expressions(node: dict[str, Any]) -> list[str]:
+def expressions_of(node: dict[str, Any]) -> list[str]:
     """Return the regular expressions of a schema."""
     patterns = [*_dict(node, "patternProperties"), node.get("pattern")]
     return [each for each in patterns if isinstance(each, str)]
-
-
-def parts(pattern: str) -> int:
-    """Return as how many expressions at most one is compiled: several if it looks around."""
-    return 1 + (pattern.count("(") + pattern.count("|") if _HARD.search(pattern) else 0)
 
 
 def _states(pattern: str) -> int:
@@ -311,17 +299,9 @@ def _states(pattern: str) -> int:
     return min(sum(groups), _MOST_STATES)
 
 
-def _steps(pattern: str) -> int:
-    """Return the steps of an expression for one character."""
-    states = _states(pattern)
-    if not _HARD.search(pattern):
-        return 1 + states // 8
-    return _HARD_PATTERN * (1 if states <= _STATES else states // 8)
-
-
 def _patterns(node: dict[str, Any]) -> int:
     """Return the steps of the expressions of a schema, for 100 characters."""
-    return 100 * sum(map(_steps, _expressions(node)))
+    return 100 * sum(1 + _states(each) // 8 for each in expressions_of(node))
 
 
 def _below(node: dict[str, Any]) -> Iterator[dict[str, Any]]:

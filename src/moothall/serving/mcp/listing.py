@@ -10,7 +10,7 @@ import unicodedata
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from moothall.actions.signature.schema import SchemaValidator, WrongSchema
+from moothall.actions.signature.schema import SchemaValidator, WrongSchema, without_expressions
 from moothall.actions.signature.work import MAX_SCHEMA
 from moothall.foundation.errors import MCPServerError
 from moothall.foundation.text import one_line
@@ -218,24 +218,9 @@ def _fault(data: dict[str, Any], size: int) -> str:
     return ""
 
 
-_SLOW: Final = ("pattern", "patternProperties")
-"""Keywords with expressions in a dialect of the server's, which checks by them itself."""
-
-
-def checked_schema(schema: Any, properties: bool = False) -> Any:
-    """Return a schema as it is checked here: without expressions of the server's."""
-    if isinstance(schema, list):
-        return [checked_schema(each) for each in schema]
-    if not isinstance(schema, dict):
-        return schema
-    named = ("properties", "$defs", "definitions", "dependentSchemas")
-    return {
-        key: each
-        if key in ("const", "enum", "default") and not properties
-        else checked_schema(each, key in named and not properties)
-        for key, each in schema.items()
-        if properties or key not in _SLOW
-    }
+def checked_schema(schema: Any) -> Any:
+    """Return a schema as it is checked here: without expressions, whose dialect is the server's."""
+    return without_expressions(schema, lambda expression: True)
 
 
 _EXACT: Final = ("const", "enum", "default", "required", "$ref", "$dynamicRef")
