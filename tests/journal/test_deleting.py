@@ -58,7 +58,8 @@ def test_a_deleted_run_is_gone_from_every_byte(filed: Journal, tmp_path: Path) -
     for number in range(30):  # rows of several runs share pages
         size = (10, 1500, 3000, 100_000)[number % 4]
         reply(filed, f"keep-{number}", f"kept words {number}", size)
-        reply(filed, f"gone-{number}", f"{SECRET} {number}", size, thread=f"anna/{number}")
+        about = {"thread": f"anna/{number}", "tags": {"about": SECRET}}
+        reply(filed, f"gone-{number}", f"{SECRET} {number}", size, **about)
     assert SECRET.encode() in all_bytes(tmp_path)
     deleted = filed.delete(thread="anna")
     assert deleted.runs == [f"gone-{number}" for number in range(30)]

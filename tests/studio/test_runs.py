@@ -558,3 +558,16 @@ def test_a_run_has_an_address_and_is_compared(studio: Studio, page: Page) -> Non
     expect(view.get_by_role("row", name="Act and review")).to_contain_text(
         re.compile(r"[1-9],\d{3}")
     )
+
+
+def test_tags_of_a_run_stand_in_the_list_and_find_it(studio: Studio, page: Page) -> None:
+    def run() -> None:
+        agent = ReActAgent("tagged", ScriptedModel(["Done."]), journal=studio.journal)
+        agent.reply_sync("Do it.", run_id="tagged", tags={"customer": "acme", "urgent": ""})
+
+    aside(run)
+    page.goto(f"{studio.url}runs")
+    expect(page.locator('[data-run="tagged"]')).to_contain_text("customer=acme, urgent")
+    page.get_by_label("Filter runs").fill("customer=acme")
+    expect(page.locator("[data-run]")).to_have_count(1)
+    page.get_by_label("Filter runs").fill("")
