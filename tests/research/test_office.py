@@ -237,6 +237,51 @@ def test_a_spreadsheet_says_percentages_units_and_errors_as_it_shows_them() -> N
     assert read("a.xlsx", packed(files)).text.strip() == said
 
 
+def ods(*rows: str) -> bytes:
+    """A spreadsheet of OpenDocument with these rows."""
+    table = '<table:table table:name="Prices">' + "".join(
+        f"<table:table-row>{each}</table:table-row>" for each in rows
+    )
+    kind = "application/vnd.oasis.opendocument.spreadsheet"
+    manifest = "urn:oasis:names:tc:opendocument:xmlns:manifest:1.0"
+    return packed(
+        {
+            "mimetype": kind,
+            "META-INF/manifest.xml": f'<m:manifest xmlns:m="{manifest}"><m:file-entry '
+            f'm:full-path="/" m:media-type="{kind}"/></m:manifest>',
+            "content.xml": f"<office:document-content {OPEN}><office:body><office:spreadsheet>"
+            f"{table}</table:table></office:spreadsheet></office:body></office:document-content>",
+        }
+    )
+
+
+def shown(text: str, kind: str = "string", value: str = "") -> str:
+    stated = f' office:{"time-value" if kind == "time" else "value"}="{value}"' if value else ""
+    return (
+        f'<table:table-cell office:value-type="{kind}"{stated}><text:p>{text}</text:p>'
+        "</table:table-cell>"
+    )
+
+
+def test_open_document_sheet_says_percentages_amounts_and_long_hours_as_it_shows_them() -> None:
+    names = [shown(each) for each in ("What", "Rate", "Cost", "Took")]
+    cells = [shown("A"), shown("7%", "percentage", "0.07"), shown("£1,250.00", "currency", "1250")]
+    data = ods("".join(names), "".join([*cells, shown("36:00", "time", "PT36H00M00S")]))
+    assert "What: A; Rate: 7%; Cost: £1,250.00; Took: 36:00" in read("a.ods", data).text
+
+
+def test_slide_cell_over_several_rows_is_said_in_each() -> None:
+    rows = "".join(
+        f"<a:tr><a:tc{about}><a:p><a:r><a:t>{region}</a:t></a:r></a:p></a:tc>"
+        f"<a:tc><a:p><a:r><a:t>{number}</a:t></a:r></a:p></a:tc></a:tr>"
+        for about, region, number in ((' rowSpan="2"', "North", 1), (' vMerge="1"', "", 2))
+    )
+    data = pptx(
+        ("Sales", f"</a:t></a:r></a:p></p:sp><a:tbl>{rows}</a:tbl><p:sp><a:p><a:r><a:t>", "")
+    )
+    assert "North | 1\nNorth | 2" in read("a.pptx", data).text
+
+
 def test_a_mail_is_read_with_who_says_it_and_its_attachments_are_missing() -> None:
     document = read("a.eml", mail("Rent", "It is 900 euros.", attached="plan.pdf"))
     assert document.text.startswith("Subject: Rent\nFrom: Ada <ada@a.example>")
@@ -369,6 +414,13 @@ LOOKS = (
                 "</mc:AlternateContent>"
             ),
             "Box",
+        ),
+        (
+            p(
+                "<mc:AlternateContent><mc:Choice><w:drawing/></mc:Choice><mc:Fallback>"
+                f"<w:txbxContent>{p('Plan B')}</w:txbxContent></mc:Fallback></mc:AlternateContent>"
+            ),
+            "Plan B",
         ),
     ),
 )

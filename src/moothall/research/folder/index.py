@@ -51,7 +51,6 @@ _FEW: Final = 500  # a folder with no more entries is looked at before each sear
 # The clocks of file systems are coarse: a file that was read within this many nanoseconds of its
 # mtime may have changed since. It is read again at each search, until its mtime is older.
 _RECENT_NS: Final = 2_000_000_000
-
 _WHYS: Final = 8
 _BATCH_S: Final = 2.0
 _PAUSES: Final = 20  # a search waits for what fails for a time at most a twentieth of the time
@@ -103,6 +102,7 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
     _EMPTIED,  # pages without readers' comments, with what a tab shows
     _EMPTIED,  # rich text; Markdown without its front matter
     _EMPTIED,  # pages with what readers say below them; manual pages by mandoc
+    _EMPTIED,  # amounts of OpenDocument sheets, long hours, merged cells of slides
 )
 _PASSAGE: Final = (
     "SELECT files.path, files.title, read_ns, anchor, passages.title, text "

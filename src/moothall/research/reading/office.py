@@ -7,6 +7,7 @@ import io
 import re
 import zipfile
 from collections.abc import Iterator, Mapping
+from datetime import timedelta
 from email import message_from_bytes
 from email.message import EmailMessage
 from email.policy import default
@@ -158,6 +159,9 @@ def _reckoned(data: bytes) -> tuple[bytes, str]:
 
 
 def _cell(value: Any) -> str:
+    if isinstance(value, timedelta):  # hours may be more than a day has
+        minutes, seconds = divmod(round(value.total_seconds()), 60)
+        return f"{minutes // 60}:{minutes % 60:02}:{seconds:02}"
     return shown_number(value) if isinstance(value, float) else " ".join(str(value).split())
 
 
@@ -201,10 +205,15 @@ def _title_of(slide: Any) -> str:
 
 def _drawn(part: Any) -> Iterator[str]:
     """Yield the paragraphs of a slide, and the rows of its tables."""
+    above: list[str] = []
     for each in outermost(part, f"{_A}tr", f"{_A}p"):
         if each.tag == f"{_A}tr":
-            cells = (" ".join(map(_run, cell.iter(f"{_A}p"))) for cell in each.iter(f"{_A}tc"))
-            yield " | ".join(cells)
+            cells = [*each.iter(f"{_A}tc")]
+            said = [" ".join(map(_run, cell.iter(f"{_A}p"))) for cell in cells]
+            for at, cell in enumerate(cells[: len(above)]):  # over several rows, it is in each
+                said[at] = above[at] if cell.get("vMerge") in ("1", "true") else said[at]
+            above = said
+            yield " | ".join(said)
         else:
             yield _run(each).strip()
 

@@ -25,6 +25,8 @@ _CHAPTERS: Final = 2000
 _STRICT: Final = re.compile(rb"http://purl\.oclc\.org/ooxml/(\w+)/")
 _USUAL: Final = rb"http://schemas.openxmlformats.org/\1/2006/"
 FALLBACK: Final = "{http://schemas.openxmlformats.org/markup-compatibility/2006}Fallback"
+"""What stands for a choice that has the same text."""
+_CHOICE: Final = FALLBACK.replace("Fallback", "Choice")
 
 
 def unpacked(data: bytes, most: int) -> bytes:
@@ -103,6 +105,11 @@ class Packed:
             ) from error
         if tree.getroottree().docinfo.internalDTD is not None:
             raise UnreadableDocument(f"the {self._what} declares entities in {name[:80]!r}")
+        for each in tree.iter(FALLBACK):
+            if not "".join(
+                text for one in each.itersiblings(preceding=True) for text in one.itertext()
+            ):
+                each.tag = _CHOICE
         return tree
 
     def main(self, usual: str) -> str:

@@ -10,6 +10,12 @@ from typing import Any, Final
 from moothall.foundation.errors import UnreadableDocument
 from moothall.research.reading.packed import Packed
 
+_TABLE: Final = "{urn:oasis:names:tc:opendocument:xmlns:table:1.0}"
+_TEXT: Final = "{urn:oasis:names:tc:opendocument:xmlns:text:1.0}"
+_OFFICE: Final = "{urn:oasis:names:tc:opendocument:xmlns:office:1.0}"
+_SHOWN: Final = ("percentage", "currency", "time")
+_REPEATED: Final = 1000  # rows or columns of one cell that are looked at
+
 _CELL: Final = re.compile(
     r'<(?:\w+:)?c\b(?=[^>]*?\br="([A-Z]{1,3})(\d{1,7})")(?=(?:[^>]*?\bs="(\d+)")?)'
     r'(?:[^>]*?\bt="e"[^>]*>(?:(?!</(?:\w+:)?c>).)*?<(?:\w+:)?v>([^<]*)<)?',
@@ -30,6 +36,8 @@ def shown_formats(data: bytes) -> dict[str, dict[tuple[int, int], Shown]]:
     """Return by sheet, row and column (from 0) the cells that show more than their value."""
     packed = Packed(data, "spreadsheet")
     try:
+        if "content.xml" in packed.names:
+            return _open_formats(packed.tree("content.xml"))
         home = packed.main("xl/workbook.xml")
         parts = {each.id: each for each in packed.related(home)}
         styles = [packed.tree(each.name) for each in parts.values() if each.kind == "styles"]
@@ -50,8 +58,27 @@ def shown_formats(data: bytes) -> dict[str, dict[tuple[int, int], Shown]]:
     return found
 
 
-def _fault(fault: str, _: Any) -> str:
-    return fault
+def _open_formats(tree: Any) -> dict[str, dict[tuple[int, int], Shown]]:
+    """Return the same of OpenDocument, where a percentage, amount or time says what it shows."""
+    found: dict[str, dict[tuple[int, int], Shown]] = {}
+    for sheet in tree.iter(f"{_TABLE}table"):
+        cells, row = found.setdefault(sheet.get(f"{_TABLE}name") or "", {}), 0
+        for line in sheet.iter(f"{_TABLE}table-row"):
+            rows, column = int(line.get(f"{_TABLE}number-rows-repeated") or 1), 0
+            for cell in line.iterchildren(f"{_TABLE}table-cell", f"{_TABLE}covered-table-cell"):
+                columns = int(cell.get(f"{_TABLE}number-columns-repeated") or 1)
+                text = " ".join("".join(each.itertext()) for each in cell.iter(f"{_TEXT}p"))
+                if text and cell.get(f"{_OFFICE}value-type") in _SHOWN:
+                    for at in range(min(rows, _REPEATED)):
+                        for to in range(min(columns, _REPEATED)):
+                            cells[row + at, column + to] = partial(_fault, text)
+                column += columns
+            row += rows
+    return found
+
+
+def _fault(shown: str, _: Any) -> str:
+    return shown
 
 
 def _number(column: str) -> int:
