@@ -64,6 +64,10 @@ class Handling(Protocol):
     def within(self) -> str | None:
         """For a `say` sent within a reply: the thread of that reply."""
 
+    @property
+    def beside(self) -> Any:
+        """What its sender gave beside it: a `Beside`, or None."""
+
     def message(self) -> dict[str, Any] | None:
         """Return the message; None in a callback of the agent's own."""
 

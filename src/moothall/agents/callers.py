@@ -1,33 +1,39 @@
-"""What stands behind a caller from outside: who pays, who is asked, who hears of progress."""
+"""What a caller of this process gives with a request, beside the message."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from moothall.actions.approval import Question
     from moothall.budget import Budget
 
-T = TypeVar("T")
-
-PAYERS: Final[dict[str, Budget]] = {}
-"""The budgets of callers from outside, by the id of the message with which each came in."""
-ASKERS: Final[dict[str, Callable[[Question], Awaitable[str]]]] = {}
-"""What asks a person behind such a caller a question, by the id of that message."""
-HEARERS: Final[dict[str, Callable[[str], None]]] = {}
-"""What is told the progress of an action, by the id of the message that calls it."""
 HEARD: Final[ContextVar[Callable[[dict[str, Any]], None] | None]] = ContextVar(
     "moothall_heard", default=None
 )
 """What takes the pieces that the handler of a request made in this context streams."""
 
 
-def of_chain(known: Mapping[str, T], handling: Any) -> T | None:
-    """Return what is known of a message, or of the nearest one whose handling led to it."""
+@dataclass(slots=True, kw_only=True, eq=False)
+class Beside:
+    """What a caller gives with a request, for its handling and what that leads to."""
+
+    asks: Callable[[Question], Awaitable[str]] | None = None  # asks the person behind the caller
+    hears: Callable[[str], None] | None = None  # is told the progress of the action
+    pays: Budget | None = None
+    run_id: str | None = None  # of the reply to a `say`
+    content: list[dict[str, Any]] | None = None  # what a `say` says whole, as blocks
+    open: bool = True  # False once the caller does not wait any more
+
+
+def beside_of(handling: Any, name: str) -> Any:
+    """Return what was given by this name with a message, or the nearest one that led to it."""
     while handling is not None:
-        if (found := known.get(handling.envelope.id or "")) is not None:
+        its: Beside | None = handling.beside
+        if its is not None and its.open and (found := getattr(its, name, None)) is not None:
             return found
         handling = handling.parent
     return None

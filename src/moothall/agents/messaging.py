@@ -90,6 +90,7 @@ class Mailbox(Protocol):
         timeout: float | None,
         wait: bool = False,
         expires: float | None = None,
+        beside: Any = None,
     ) -> Pending[Any]:
         """Send a message and return its pending value."""
 
@@ -157,15 +158,16 @@ class Messaging(Workflow):
         self,
         message: Message | dict[str, Any],
         timeout: float | None,
-        wait: bool,
+        wait: bool = False,
         expires: float | None = None,
+        beside: Any = None,
     ) -> Pending[Any]:
         """Send a request that, over a broker, an agent begins within `expires` seconds, if ever."""
         mailbox = self._mailbox
         if mailbox is None:
             raise self._not_in_space("request")
         envelope = in_reply(self, check_message(message, mailbox.id))
-        return mailbox.request(envelope, timeout, wait, expires)
+        return mailbox.request(envelope, timeout, wait, expires, beside)
 
     @overload
     def ask(

@@ -12,7 +12,7 @@ from typing import Any
 
 from moothall.actions.message import Envelope, Nested, is_one
 from moothall.agents.agent import CURRENT
-from moothall.agents.callers import HEARD
+from moothall.agents.callers import HEARD, Beside
 from moothall.budget.reservation import HELD
 from moothall.foundation.errors import (
     AgentNotFound,
@@ -87,6 +87,7 @@ class Router(Outcomes):
         wait: bool,
         mailbox: Mailbox,
         expires: float | None = None,
+        beside: Beside | None = None,
     ) -> Request:
         """Send a request of the agent in `mailbox`."""
         to = envelope.to
@@ -102,6 +103,8 @@ class Router(Outcomes):
             delivery.wait = True
         if expires is not None:
             delivery.expires = expires
+        if beside is not None:
+            delivery.beside = beside
         if (heard := HEARD.get()) is not None:
             delivery.heard = heard
         if held := HELD.get():

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import httpx2
 import openai
@@ -14,6 +16,8 @@ import pytest
 from moothall import (
     ACCESS_REQUESTED,
     Agent,
+    AMQPOptions,
+    AMQPSpace,
     Budget,
     Call,
     ConfigError,
@@ -147,7 +151,10 @@ def test_callers_are_one_without_a_token_and_one_with_a_token(serve: Serve) -> N
     assert names == ["local", "token"]
 
 
-def test_caller_pays_for_actions_and_for_agents_that_these_ask(serve: Serve) -> None:
+@pytest.mark.parametrize("over", ("no broker", "a broker"))
+def test_caller_pays_for_actions_and_for_agents_that_these_ask(
+    serve: Serve, over: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
     class Clerk(Agent):
         @action
         async def relay(self, context: Context) -> str:
@@ -155,13 +162,20 @@ def test_caller_pays_for_actions_and_for_agents_that_these_ask(serve: Serve) -> 
             assert context.budget is not None
             return str(await self.ask("bot", "say", content="Hi"))
 
-    budget = Budget(model_calls=9, actions=2)
-    url = serve(asgi([Clerk("clerk"), bot()], budget=lambda name: budget))
-    for _ in range(2):
-        assert "Good day." in tool(url, None, "clerk_relay").text
-    assert (budget.spent.model_calls, budget.spent.actions) == (2, 2)
-    assert tool(url, None, "clerk_relay").json()["error"]["code"] == -32029
-    assert budget.spent.model_calls == 2
+    budget, agents = Budget(model_calls=9, actions=2), [Clerk("clerk"), bot()]
+    with ExitStack() as stack:
+        if over == "a broker":
+            port = request.getfixturevalue("broker").port
+            options = AMQPOptions("127.0.0.1", port)
+            more = {"exchange": f"x{uuid4().hex}", "inbox": tmp_path / "inbox.db"}
+            space = stack.enter_context(AMQPSpace(amqp_options=options, **more))
+            agents = [space.add(each) for each in agents]
+        url = serve(asgi(agents, budget=lambda name: budget))
+        for _ in range(2):
+            assert "Good day." in tool(url, None, "clerk_relay").text
+        assert (budget.spent.model_calls, budget.spent.actions) == (2, 2)
+        assert tool(url, None, "clerk_relay").json()["error"]["code"] == -32029
+        assert budget.spent.model_calls == 2
 
 
 def test_agent_that_another_asks_keeps_a_budget_of_its_own(serve: Serve) -> None:

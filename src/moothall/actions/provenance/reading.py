@@ -116,7 +116,7 @@ def given_beside(content: Any) -> list[str]:
     ]
 
 
-class Beside:
+class AdriftReply:
     """A reply in a thread without context: what it reads is also read by the calls around it."""
 
     __slots__ = ("_calls", "_reading", "_token")

@@ -14,7 +14,7 @@ from moothall.actions.approval import Later, Question, RuleApprover, TerminalApp
 from moothall.actions.approval.asking import asking_person
 from moothall.actions.message import REPLYING
 from moothall.agents.agent import CURRENT
-from moothall.agents.callers import ASKERS, of_chain
+from moothall.agents.callers import beside_of
 from moothall.agents.context import Context
 from moothall.agents.decision import DECISIONS, DecisionAction, HumanDecision
 from moothall.agents.dualact.conclusions import DECISION_SCHEMA, read_decision
@@ -124,7 +124,7 @@ class Person(ConversationalAgent):
         """Return where to ask now: for a caller of a door, or by an approver, elsewhere."""
         if self._has_place:
             return self._desk
-        ask, approver = of_chain(ASKERS, CURRENT.get()), self._approver()
+        ask, approver = beside_of(CURRENT.get(), "asks"), self._approver()
         while isinstance(approver, RuleApprover):
             approver = approver.otherwise
         if ask is None and step is not None and not isinstance(approver, TerminalApprover):
@@ -270,7 +270,7 @@ class _Elsewhere:
         handling: Any = CURRENT.get()
         while handling is not None and not handling.envelope.name:  # no message
             handling = handling.parent
-        known = handling is None or handling.envelope.id in ASKERS
+        known = handling is None or (handling.beside is not None and handling.beside.open)
         return None if known else str(handling.envelope.sender)
 
 

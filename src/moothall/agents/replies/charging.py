@@ -9,8 +9,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
 from moothall.actions.message import REPLYING
-from moothall.agents.agent import CURRENT
-from moothall.agents.callers import PAYERS, of_chain
+from moothall.agents.callers import beside_of
 from moothall.agents.replies.checked_parts import check_part
 from moothall.agents.replies.step import KEPT_MARK
 from moothall.budget.bill import Bill, charged_json
@@ -260,23 +259,24 @@ def check_reply_budget(owner: Any, budget: Budget) -> None:
     _check_members(owner, owner, budget)
 
 
-def budget_of_caller(agent: Any) -> Budget | None:
+def budget_of_caller(agent: Any, handling: Any, asked: bool) -> Budget | None:
     """Return the budget of the caller from outside whom a reply serves, if the reply counts in it.
 
-    An agent that another one asks keeps a budget of its own.
+    An agent that another one has asked keeps a budget of its own.
 
     Raises:
         ConfigError: the caller called this agent, which has an unrelated budget
     """
-    handling: Any = CURRENT.get()
-    found = of_chain(PAYERS, handling)
+    found: Budget | None = beside_of(handling, "pays")
     had: Budget | None = getattr(agent, "budget", None)
     if found is None or (had is not None and had.is_part_of(found)):
         return None
     try:
         check_reply_budget(agent, found)
     except ConfigError:
-        if handling.envelope.id in PAYERS:
+        while not handling.envelope.name:  # no message, but what carries the reply to its loop
+            handling = handling.parent
+        if not asked and handling.beside is not None:
             raise
         return None
     return found

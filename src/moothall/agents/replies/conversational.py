@@ -14,9 +14,8 @@ from moothall.actions import Action, action
 from moothall.actions.message import REPLYING
 from moothall.actions.provenance import with_sources
 from moothall.actions.provenance.marks import has_marks
-from moothall.actions.provenance.reading import READ, Beside, is_adrift
+from moothall.actions.provenance.reading import READ, AdriftReply, is_adrift
 from moothall.agents.agent import CURRENT, leads_to
-from moothall.agents.callers import PAYERS
 from moothall.agents.replies.charging import (
     MAX_NESTED_MODEL_CALLS,
     budget_of_caller,
@@ -37,12 +36,11 @@ from moothall.agents.replies.reply_context import (
     JOINED,
     MAX_DEPTH,
     ONCE,
-    RUNS_NAMED,
     Replying,
     UnderWay,
     approver_of_group,
     checked_trusted,
-    content_at_door,
+    given_with,
     note_content,
     sources_of_asker,
     tell_caller,
@@ -178,11 +176,8 @@ class ConversationalAgent(Threaded):
 
     def _run_of_message(self) -> str | None:
         """Return the run id of a `say`: what a door names; the same for one redelivered."""
-        message = self._current_message if RUNS_NAMED else None
-        if message is not None and message["action"]["name"] == "say":
-            named = RUNS_NAMED.get((message.get("id", ""), str(self.id)))
-            if named is not None:
-                return named
+        if (beside := given_with(self)) is not None and beside.run_id is not None:
+            return beside.run_id
         key = self._idempotency_key("say") if self._resumes("say") else None
         if key is None:
             return None
@@ -360,7 +355,8 @@ class ConversationalAgent(Threaded):
             what the agent replies
         """
         in_thread = self._thread_of_message(thread)
-        said: Any = content_at_door(self, content)
+        beside = given_with(self)
+        said: Any = content if beside is None else beside.content or content
         if (asker := calling(self)) is not None:
             return await said_in_call(self, said, *asker, thread=in_thread)
         return self._said(await self.reply(said, thread=in_thread, run_id=self._run_of_message()))
@@ -516,8 +512,6 @@ class ConversationalAgent(Threaded):
             JOINED.set(None)
         if request.budget is not None:
             check_reply_budget(self, request.budget)
-        elif PAYERS:
-            request.budget = budget_of_caller(self)
         if self.shared and request.thread is not None:
             request.content = request.given = marked_with(request.thread, request.content)
             request.thread = None
@@ -530,6 +524,8 @@ class ConversationalAgent(Threaded):
         outer = REPLYING.get()
         mine = Replying(self, request.thread, request=request)
         handling: Any = CURRENT.get()
+        if handling is not None and request.budget is None:
+            request.budget = budget_of_caller(self, handling, bool(outer))
         if around := outer or getattr(handling, "replies", ()):
             mine.nest(around)
         if handling is not None and not handling.envelope.name:  # it carries this reply to its loop
@@ -551,7 +547,7 @@ class ConversationalAgent(Threaded):
             answer = partial(self._traced_reply, answer)
         if self._watchers:
             answer = partial(self._watchers.reply, self.id, answer)
-        beside = Beside() if adrift else None
+        beside = AdriftReply() if adrift else None
         try:
             if nested:
                 with UnderWay(request.run_id):

@@ -21,6 +21,7 @@ from moothall.actions.provenance import Texts, union
 from moothall.actions.provenance.origin import Sourced
 from moothall.actions.provenance.reading import READ, add, given_beside
 from moothall.agents.agent import CURRENT, Agent
+from moothall.agents.callers import Beside
 from moothall.agents.replies.charging import called_each_other
 from moothall.agents.replies.thread import Thread, thread_of_sender
 from moothall.foundation.errors import ConfigError, HopLimitExceeded, RequestCancelled
@@ -105,16 +106,6 @@ FRESH: ContextVar[tuple[str | None] | None] = ContextVar("moothall_fresh", defau
 
 ONCE: ContextVar[tuple[str, int] | None] = ContextVar("moothall_told_once", default=None)
 """Set in a recorded run while an agent observes a message: the run, and the message's number."""
-
-
-CONTENTS: Final[dict[tuple[str, str], list[dict[str, Any]]]] = {}
-"""What callers at the doors say by `say` whole, as blocks, by message id and agent."""
-
-RUNS_NAMED: Final[dict[tuple[str, str], str]] = {}
-"""The run ids that the doors choose for `say` requests, by message id and agent.
-
-A door removes its entry after the request.
-"""
 
 
 class UnderWay:
@@ -359,12 +350,13 @@ def sources_of_thread(request: ReplyRequest) -> list[str]:
     return [] if texts is None else [*texts.sources]
 
 
-def content_at_door(agent: Any, content: str) -> str | list[dict[str, Any]]:
-    """Return what a caller at a door has said whole, with files; else the text."""
-    message = agent._current_message if CONTENTS else None
-    if message is None:
-        return content
-    return CONTENTS.get((message.get("id", ""), str(agent.id)), content)
+def given_with(agent: Any) -> Beside | None:
+    """Return what the sender of the message that an agent handles gave beside it."""
+    handling = CURRENT.get()
+    if handling is None or handling.agent is not agent:
+        return None
+    its: Beside | None = handling.beside
+    return its if its is not None and its.open else None
 
 
 def text_with_sources(agent: Any, text: str, thread: Thread) -> str:

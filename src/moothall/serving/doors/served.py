@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 from urllib.parse import quote
@@ -20,10 +21,9 @@ from moothall.actions.approval import Question
 from moothall.actions.approval.approval import answer, not_permitted
 from moothall.actions.message import Envelope, address
 from moothall.agents.agent import CURRENT, Agent
-from moothall.agents.callers import ASKERS, HEARERS, PAYERS, of_chain
+from moothall.agents.callers import Beside, beside_of
 from moothall.agents.replies.conversational import ConversationalAgent
 from moothall.agents.replies.events import Event
-from moothall.agents.replies.reply_context import CONTENTS, RUNS_NAMED
 from moothall.agents.replies.sub_agents.going_on import who_resumes
 from moothall.agents.replies.threaded import Threaded
 from moothall.foundation.errors import DefinitionError
@@ -87,6 +87,13 @@ class _Sender(Agent):
     receive_own_broadcasts = False
 
 
+@dataclass(slots=True, kw_only=True, eq=False)
+class _Call(Beside):
+    """What goes with the call of a door, beside the message."""
+
+    called: tuple[Served, Caller]
+
+
 class Served:
     """Agents that callers call from outside. Each caller has its own sender.
 
@@ -121,7 +128,6 @@ class Served:
             self.callers.check(each)
         self._space: Any = given[0].space if space is None else space
         self._own = self._space is None
-        self._calls: dict[str, Caller] = {}
         self._senders: dict[str, tuple[Agent, float]] = {}
         self._busy: Counter[str] = Counter()  # how many calls of each sender are under way
         self._counted: Counter[str] = Counter()  # calls so far, by the caller's name
@@ -209,32 +215,23 @@ class Served:
         """
         id = f"door-{secrets.token_hex(16)}"
         message = {"id": id, "to": to, "action": {"name": action, "args": args}}
-        budget = self.callers.budget(caller.name)
-        if budget is not None:
-            if not (action == "say" and isinstance(self.agents[to], ConversationalAgent)):
-                budget.reserve(actions=1).settle()  # a reply counts what it does itself
-            PAYERS[id] = budget
-        self._calls[id], ASKERS[id] = caller, self._ask
+        beside = self._beside(caller)
+        replies = action == "say" and isinstance(self.agents[to], ConversationalAgent)
+        if beside.pays is not None and not replies:  # a reply counts what it does itself
+            beside.pays.reserve(actions=1).settle()
         if heard is not None:
-            HEARERS[id] = partial(_hear, caller.loop, heard)
-        if caller.run_id is not None:
-            RUNS_NAMED[id, to] = caller.run_id
-        if isinstance(caller.content, list):
-            CONTENTS[id, to] = caller.content
+            beside.hears = partial(_hear, caller.loop, heard)
         self._busy[sender] += 1
         self._counted[caller.name] += 1
         try:
-            pending = self._sender(sender).request(message, None)
+            pending = self._sender(sender)._request(message, None, beside=beside)
             try:
                 return await pending
             except asyncio.CancelledError:
                 pending.cancel()
                 raise
         finally:
-            for known in (self._calls, ASKERS, HEARERS, PAYERS):
-                known.pop(id, None)
-            RUNS_NAMED.pop((id, to), None)
-            CONTENTS.pop((id, to), None)
+            beside.open = False
             self._busy -= Counter((sender,))
 
     async def waits(self, agent: str, run_id: str) -> list[Wait]:
@@ -277,22 +274,18 @@ class Served:
         Raises:
             BudgetExceeded: the caller has spent its budget
         """
-        budget = self.callers.budget(caller.name)
-        id = f"door-{secrets.token_hex(16)}"
+        beside = self._beside(caller)
         self._busy[sender] += 1
         self._counted[caller.name] += 1
-        delivery = Delivery(Envelope(sender, to, "say", {}, id), REQUEST)
+        delivery = Delivery(Envelope(sender, to, "say", {}), REQUEST)
         delivery.mailbox, delivery.state = self._sender(sender)._mailbox, RUNNING
-        self._calls[id], ASKERS[id] = caller, self._ask
-        if budget is not None:
-            PAYERS[id] = budget
+        delivery.beside = beside
         before = CURRENT.set(delivery)
         try:
             yield
         finally:
             reset(before)
-            for known in (self._calls, ASKERS, PAYERS):
-                known.pop(id, None)
+            beside.open = False
             self._busy -= Counter((sender,))
 
     async def permit(self, sender: str, agent: ConversationalAgent, content: Any) -> None:
@@ -344,16 +337,28 @@ class Served:
                 self._space.remove(self._senders.pop(each)[0])
         return agent
 
+    def _beside(self, caller: Caller) -> _Call:
+        """Return what goes with a call; raise BudgetExceeded if the caller has spent its budget."""
+        content = caller.content if isinstance(caller.content, list) else None
+        return _Call(
+            called=(self, caller),
+            asks=self._ask,
+            pays=self.callers.budget(caller.name),
+            run_id=caller.run_id,
+            content=content,
+        )
+
     def _caller(self) -> Caller | None:
         """Return the caller whose call led to the code that runs now, or None."""
-        return of_chain(self._calls, CURRENT.get())
+        served, caller = beside_of(CURRENT.get(), "called") or (None, None)
+        return caller if served is self else None
 
     async def _ask(self, question: Question) -> str:
         """Ask the person behind the space's approver, which is the caller, or decides itself."""
         return await answer(self._space.approver, question)
 
     def _tell(self, event: Event) -> None:
-        if self._calls and (caller := self._caller()) is not None:
+        if self._busy and (caller := self._caller()) is not None:
             caller.loop.call_soon_threadsafe(caller.tell, event)
 
 

@@ -113,6 +113,7 @@ class AMQPRouter(Router):
             self.recorder,
             pass_on=self.requests.cancel_everywhere,
             innermost=self.requests.innermost,
+            beside=self.requests.beside,
             show=self._show_inbound,
         )
         self.queues: Queues = Queues(broker)

@@ -50,6 +50,7 @@ class Receiver:
     pass_on: Callable[[str, str], None]  # tells all processes to cancel a message
     # Of a call chain, by keys: the last handler in this process.
     innermost: Callable[[tuple[str, ...]], Delivery | None]
+    beside: Callable[[str], Any]  # what this process gave with a request of its own, by its key
     show: Callable[[Delivery], None]  # passes a message to the observers
     _cancelled: dict[Ident, None] = field(default_factory=dict)
     _unread: list[tuple[Mailbox, Tag, Any, bytes]] = field(default_factory=list)
@@ -160,7 +161,7 @@ class Receiver:
             setattr(delivery, name, value)
         if delivery.heard is not None:  # a header, so far
             delivery.heard = partial(self.recorder.tell, delivery)
-        delivery.key = inbound.key
+        delivery.key, delivery.beside = inbound.key, self.beside(inbound.key)
         delivery.recorder = self.recorder
         delivery.ident = (inbound.key, mailbox.id)
         delivery.tag = tag

@@ -85,6 +85,11 @@ class OpenRequests:
             handling = handling.parent
         return tuple(reversed(keys))
 
+    def beside(self, key: str) -> Any:
+        """Return what this process gave with a request of its own, beside the message."""
+        message = self._open.get(key)
+        return None if message is None else message.about.beside
+
     def innermost(self, call_chain: tuple[str, ...]) -> Delivery | None:
         """Return the innermost handler of this process in a message's call chain."""
         for key in reversed(call_chain):
