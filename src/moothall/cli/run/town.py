@@ -10,7 +10,7 @@ import resource
 import sys
 import time
 from contextlib import closing
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -39,94 +39,18 @@ _PACKAGES: Final = ("moothall", "numpy", "scipy")
 
 def run_simulation(order: SimulateOrder, as_json: bool, recorded: Recorded | None = None) -> int:
     """Run a town by its order, show it, and write the tables; return the exit code."""
-    run_id, journal = (None, None) if recorded is None else (recorded.run_id, recorded.journal)
-    if recorded is not None and not as_json:
-        click.echo(escaped(f"run {run_id}, recorded in {recorded.journal.path}"), err=True)
-        if recorded.about:
-            click.echo(escaped(recorded.about), err=True)
-
-    progress, begun = Progress(), time.perf_counter()
-
-    def say(line: str) -> None:
-        if not as_json:
-            progress.show(line)
-
-    async def live(made: Society) -> dict[str, Any]:
-        async with made as town:
-            if recorded is not None:
-                await record(order, recorded.journal, recorded.run_id, town)
-                if as_json:
-                    print_line("run", recorded.began)
-            agents = [*town.agents]
-            people = [{"id": a.id, "name": a.name, **a.memory.status} for a in agents]
-            hashes = {"city_sha256": town.city.sha256, "people_sha256": _sha256(town, people)}
-            tables: Tables | None = None
-            if order.out is not None:
-                from moothall.society.tables import Tables
-
-                settings = {k: v for k, v in asdict(order).items() if k not in order.may_change}
-                settings |= {"steps": order.steps, "start": Clock().start.isoformat(), **hashes}
-                tables = Tables(order.out, settings, order.parquet, order.trajectories)
-            began, first = 0.0, -1
-
-            def each(row: dict[str, Any]) -> None:
-                nonlocal began, first
-                if first < 0:  # the first step takes longer: people are drawn, ways are found
-                    began, first = time.perf_counter(), row["step"]
-                if as_json:
-                    print_line("step", row)
-                elif progress.is_due(last=row["step"] + 1 == order.steps):
-                    lived = row["step"] - first
-                    progress.show(_progress_line(order, row, lived, time.perf_counter() - began))
-                if tables is not None and row["step"] + 1 == order.steps:
-                    say(f"writing {order.out}")
-
-            rows = await town.run(
-                order.days,
-                order.step,
-                run_id=run_id,
-                save_every=order.save_every,
-                progress=each,
-                out=tables,
-            )
-            about = hashes | {"state_sha256": _sha256(town, None), "run_id": run_id}
-            names: list[str] = []
-            if tables is not None:
-                same = ["city_sha256", "people_sha256"]
-                if order.model is None:  # a model may answer otherwise the next time
-                    same += ["state_sha256", *(tables.names if tables.are_text else ())]
-                other = [each for each in ("state_sha256", *tables.names) if each not in same]
-                if order.model is not None:
-                    other.append("prompts_sha256")  # they tell what the model answered before
-                _manifest(tables, about, same, ["run_id", "versions", *other])
-                rows = tables.rows()
-                names = [*tables.names, *_pictures(town, rows, tables.folder), "manifest.json"]
-            of_rows = [each.summary(rows) for each in METRICS]
-            return {
-                "citizens": order.citizens,
-                "steps": len(rows),
-                "until": town.clock.moment.isoformat(),
-                **{name: value for each in of_rows for name, value in each.items()},
-                **({"first_fallback": why} if (why := town._asking.unused) else {}),
-                **about,
-                "files": names,
-            }
-
+    begun, shown = time.perf_counter(), _Shown(order, as_json, recorded)
+    shown.run()
     try:
-        with closing(progress):
-            say(f"making a town of {order.citizens:,}")
+        with closing(shown.progress):
+            shown.say(f"making a town of {order.citizens:,}")
             with usage():  # not on the loop: Ctrl-C ends it at once
                 check(order)
-                made = society_of(order, journal, os.environ.get("MOOTHALL_KEY"))
-            summary = interruptible(live(made))
+                journal = None if recorded is None else recorded.journal
+                town = society_of(order, journal, os.environ.get("MOOTHALL_KEY"))
+            summary = interruptible(_lived(town, shown))
     except KeyboardInterrupt:
-        ways = [] if recorded is None else recorded.ways("cancelled")
-        if as_json:
-            print_line("interrupted", {"resume": [way for _, way in ways]})
-        else:
-            hint = "with --journal FILE it would be recorded and could be resumed"
-            said = [f"{words}: {escaped(way)}" for words, way in ways] or [f"interrupted; {hint}"]
-            click.echo("\n".join(said), err=True)
+        shown.interrupted()
         return INTERRUPTED
     if as_json:
         print_line("done", summary)
@@ -135,6 +59,102 @@ def run_simulation(order: SimulateOrder, as_json: bool, recorded: Recorded | Non
         took = f"{time.perf_counter() - begun:,.0f} s, {_most_memory():,.2f} GB of memory"
         click.echo(f"  {'took':<12}  {took}", err=True)
     return 0
+
+
+@dataclass
+class _Shown:
+    """A run of a town as a terminal, or a reader of JSON, sees it."""
+
+    order: SimulateOrder
+    as_json: bool
+    recorded: Recorded | None
+    progress: Progress = field(default_factory=Progress)
+    began: float = 0.0
+    first: int = -1
+
+    def say(self, line: str) -> None:
+        """Show a line of progress."""
+        if not self.as_json:
+            self.progress.show(line)
+
+    def run(self) -> None:
+        """Show where the run is recorded."""
+        if self.recorded is not None and not self.as_json:
+            at = f"run {self.recorded.run_id}, recorded in {self.recorded.journal.path}"
+            click.echo(escaped(at), err=True)
+            if self.recorded.about:
+                click.echo(escaped(self.recorded.about), err=True)
+
+    def step(self, row: dict[str, Any]) -> None:
+        """Show a step."""
+        is_last = row["step"] + 1 == self.order.steps
+        if self.first < 0:  # the first step takes longer: people are drawn, ways are found
+            self.began, self.first = time.perf_counter(), row["step"]
+        if self.as_json:
+            print_line("step", row)
+        elif self.progress.is_due(last=is_last):
+            lived, seconds = row["step"] - self.first, time.perf_counter() - self.began
+            self.progress.show(_progress_line(self.order, row, lived, seconds))
+        if is_last and self.order.out is not None:
+            self.say(f"writing {self.order.out}")
+
+    def interrupted(self) -> None:
+        """Show how an interrupted run can be resumed."""
+        ways = [] if self.recorded is None else self.recorded.ways("cancelled")
+        if self.as_json:
+            print_line("interrupted", {"resume": [way for _, way in ways]})
+        else:
+            hint = "with --journal FILE it would be recorded and could be resumed"
+            said = [f"{words}: {escaped(way)}" for words, way in ways] or [f"interrupted; {hint}"]
+            click.echo("\n".join(said), err=True)
+
+
+async def _lived(made: Society, shown: _Shown) -> dict[str, Any]:
+    """Run a town, write its tables, and return what came of it."""
+    order, recorded = shown.order, shown.recorded
+    async with made as town:
+        if recorded is not None:
+            await record(order, recorded.journal, recorded.run_id, town)
+            if shown.as_json:
+                print_line("run", recorded.began)
+        people = [{"id": a.id, "name": a.name, **a.memory.status} for a in town.agents]
+        hashes = {"city_sha256": town.city.sha256, "people_sha256": _sha256(town, people)}
+        run_id, tables = None if recorded is None else recorded.run_id, _tables(order, hashes)
+        rows = await town.run(
+            order.days,
+            order.step,
+            run_id=run_id,
+            save_every=order.save_every,
+            progress=shown.step,
+            out=tables,
+        )
+        about = hashes | {"state_sha256": _sha256(town, None), "run_id": run_id}
+        names: list[str] = []
+        if tables is not None:
+            _manifest(tables, about, order.model is not None)
+            rows = tables.rows()
+            names = [*tables.names, *_pictures(town, rows, tables.folder), "manifest.json"]
+        of_rows = [each.summary(rows) for each in METRICS]
+        return {
+            "citizens": order.citizens,
+            "steps": len(rows),
+            "until": town.clock.moment.isoformat(),
+            **{name: value for each in of_rows for name, value in each.items()},
+            **({"first_fallback": why} if (why := town._asking.unused) else {}),
+            **about,
+            "files": names,
+        }
+
+
+def _tables(order: SimulateOrder, hashes: dict[str, str]) -> Tables | None:
+    """Return the tables of a run; None without --out."""
+    if order.out is None:
+        return None
+    from moothall.society.tables import Tables
+
+    settings = {k: v for k, v in asdict(order).items() if k not in order.may_change}
+    settings |= {"steps": order.steps, "start": Clock().start.isoformat(), **hashes}
+    return Tables(order.out, settings, order.parquet, order.trajectories)
 
 
 def _most_memory() -> float:
@@ -147,8 +167,14 @@ def _most_memory() -> float:
         return most / (1e9 if sys.platform == "darwin" else 1e6)
 
 
-def _manifest(tables: Tables, about: dict[str, Any], same: list[str], other: list[str]) -> None:
+def _manifest(tables: Tables, about: dict[str, Any], has_model: bool) -> None:
     """Write the manifest: settings, versions, hashes, and which of them are deterministic."""
+    same = ["city_sha256", "people_sha256"]
+    if not has_model:  # a model may answer otherwise the next time
+        same += ["state_sha256", *(tables.names if tables.are_text else ())]
+    other = [each for each in ("state_sha256", *tables.names) if each not in same]
+    if has_model:
+        other.append("prompts_sha256")  # they tell what the model answered before
     versions = {"python": platform.python_version()} | {name: version(name) for name in _PACKAGES}
     hashes = {}
     for name in tables.names:
@@ -159,7 +185,7 @@ def _manifest(tables: Tables, about: dict[str, Any], same: list[str], other: lis
         **about,
         sha256=hashes,
         deterministic=same,
-        not_deterministic=other,
+        not_deterministic=["run_id", "versions", *other],
         versions=versions,
     )
 
