@@ -57,6 +57,7 @@ _LOOKED_AT = 8192  # bytes at the start of a text; with a NUL among them it is b
 _BOMS = (codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 # The encodings that browsers use for these names.
 _MEANT = {"iso8859-1": "cp1252", "ascii": "cp1252", "gb2312": "gb18030", "gbk": "gb18030"}
+_JAPANESE, _KOI8 = ("cp932", "shift_jis"), re.compile(rb"[\0-\x7f\xa3\xb3\xc0-\xff]*")
 # Slow, or not meant for pages.
 _NOT_OF_PAGES = ("idna", "punycode", "undefined", "unicode-escape", "raw-unicode-escape", "utf-7")
 
@@ -85,7 +86,6 @@ def read_html(data: bytes, charset: str | None, url: str, *, local: bool = False
     import lxml.html
 
     named = "it" if local else url  # a folder's files are named beside their fault
-
     parser = lxml.html.HTMLParser(
         encoding="utf-8", remove_comments=True, remove_pis=True, collect_ids=False
     )
@@ -176,10 +176,7 @@ def decoded(data: bytes, *stated: str | None) -> str:
 
 
 def _guessed(data: bytes) -> str | None:
-    """Return the encoding that a text of another alphabet looks like; None for a Latin one.
-
-    A letter with an accent stands between others. No guess tells the Latin encodings apart well.
-    """
+    """Return the encoding that a text of another alphabet looks like; None for a Latin one."""
     looked_at = data[:_GUESSED_AT]
     foreign = sum(map(len, _FOREIGN.findall(looked_at)))
     if not foreign or 2 * foreign < sum(each > 0x7F for each in looked_at):
@@ -187,6 +184,8 @@ def _guessed(data: bytes) -> str | None:
     from charset_normalizer import from_bytes
 
     best = from_bytes(looked_at).best()
+    if best and best.encoding.startswith(_JAPANESE) and _KOI8.fullmatch(looked_at):
+        return "koi8_r"  # short, it is taken for half-width katakana
     return None if best is None else best.encoding
 
 
