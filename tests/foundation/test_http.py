@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import gzip
+import os
 import socket
 import ssl
 import subprocess
@@ -12,6 +13,7 @@ import sys
 import threading
 import time
 from email.utils import formatdate
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -20,7 +22,18 @@ import trustme
 
 from conformance.conftest import UNHURRIED
 from conformance.model import run
-from models.openai_server import CUT, HANG, RESET, SOON, Answer, OpenAIServer, Request, http, status
+from models.openai_server import (
+    CUT,
+    HANG,
+    RESET,
+    SOON,
+    Answer,
+    OpenAIServer,
+    Request,
+    http,
+    status,
+    text,
+)
 from moothall import ReActAgent
 from moothall.foundation.errors import FileError, MissingExtra, RemoteForbidden
 from moothall.foundation.http import Client, HTTPError, Response, retry_after_s
@@ -501,3 +514,41 @@ def test_http_a_certificate_of_an_unknown_authority_names_the_variable_that_help
         "CERTIFICATE_VERIFY_FAILED: unable to get local issuer certificate; for certificates of "
         "your own network, set SSL_CERT_FILE to the file that has them"
     )
+
+
+ASK = """
+import asyncio, sys
+from moothall import OpenAIModel
+model = OpenAIModel("m", sys.argv[1], max_retries=0)
+print(asyncio.run(model.complete([{"role": "user", "content": "x"}])).text)
+"""
+
+
+def test_http_a_certificate_of_the_file_that_the_variable_names_is_trusted(tmp_path: Path) -> None:
+    """As a program is started: its variables are read once."""
+    ours = trustme.CA()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    ours.issue_cert("127.0.0.1").configure_cert(context)
+    ours.cert_pem.write_to_path(str(tmp_path / "company.pem"))
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        for piece in text("trusted").pieces:
+            assert isinstance(piece, bytes)
+            writer.write(piece)
+        await writer.drain()
+        writer.close()
+
+    async def main() -> tuple[bytes, bytes]:
+        server = await asyncio.start_server(answer, "127.0.0.1", 0, ssl=context)
+        async with server:
+            url = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
+            its = {**os.environ, "SSL_CERT_FILE": str(tmp_path / "company.pem")}
+            pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+            child = await asyncio.create_subprocess_exec(
+                sys.executable, "-c", ASK, url, env=its, **pipes
+            )
+            return await child.communicate()
+
+    said, wrong = run(main())
+    assert said.decode() == "trusted\n", wrong.decode()
