@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextvars import ContextVar, Token
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from moothall.budget.amounts import KINDS
 from moothall.budget.limits import USD
@@ -14,28 +14,16 @@ if TYPE_CHECKING:
     from moothall.budget.budget import Budget
     from moothall.budget.reservation import Reservation
 
-_OPEN: ContextVar[Bill | None] = ContextVar("moothall_bill", default=None)
-
 
 @dataclass(slots=True, eq=False)
 class Bill:
-    """The reservations of a budget while the bill is open, and what they have cost.
+    """The reservations of a budget by a call of a model, and what they have cost.
 
-    In a `with` block, which may be entered again later, it takes what models reserve in this
-    context, and no other bill does. Others spend from the same budget meanwhile, so its amounts
-    before and after do not tell.
+    Others spend from the same budget meanwhile, so its amounts before and after do not tell.
     """
 
     _budget: Budget
     _held: list[Reservation] = field(default_factory=list)
-    _token: Token[Bill | None] | None = None
-
-    def __enter__(self) -> None:
-        self._token = _OPEN.set(self)
-
-    def __exit__(self, *_: object) -> None:
-        assert self._token is not None
-        reset(self._token)
 
     def json(self) -> dict[str, Any]:
         """Return what was settled or is still reserved, as JSON data."""
@@ -43,9 +31,33 @@ class Bill:
         return charged_json(tokens, usd, calls)
 
 
+@dataclass(slots=True, eq=False)
+class ModelCall:
+    """A call of a model that is under way in a `with` block, which may be entered again."""
+
+    step: Any = None  # its recorded step, in which a model keeps what a resumed run must find
+    bill: Bill | None = None  # takes what models reserve; that of the call around it by default
+    attempt: int = 1  # the number of the try: at temperature 0 a second one would repeat the first
+    _token: Token[ModelCall] | None = None
+
+    def __enter__(self) -> None:
+        around = MODEL_CALL.get()
+        self.attempt, self.bill = around.attempt, self.bill or around.bill
+        self._token = MODEL_CALL.set(self)
+
+    def __exit__(self, *_: object) -> None:
+        assert self._token is not None
+        reset(self._token)
+
+
+_NO_CALL: Final = ModelCall()  # nobody enters it, so it stays as it is
+MODEL_CALL: Final[ContextVar[ModelCall]] = ContextVar("moothall_model_call", default=_NO_CALL)
+"""The call of a model in this context."""
+
+
 def add_to_bill(held: Reservation, budget: Budget) -> None:
-    """Put a reservation on the open bill, if the bill's budget is this one or its ancestor."""
-    bill = _OPEN.get()
+    """Put a reservation on the bill of the call, if its budget is this one or its ancestor."""
+    bill = MODEL_CALL.get().bill
     if bill is not None and budget.is_part_of(bill._budget):
         bill._held.append(held)
 

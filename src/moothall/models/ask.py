@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable
-from contextvars import ContextVar
 from typing import Any, Final, TypeAlias, TypeVar
 
+from moothall.budget.bill import MODEL_CALL, ModelCall
 from moothall.foundation.errors import DefinitionError, InvalidArguments
 from moothall.foundation.jsonvalue import Unreadable, readable
 from moothall.foundation.text import copied_example, cut
@@ -20,8 +20,6 @@ Ask: TypeAlias = Callable[[Messages, int], Awaitable[Any]]
 
 TRIES: Final = 2
 """How often a model is asked in all, while its answers cannot be used."""
-ATTEMPT: Final[ContextVar[int]] = ContextVar("ATTEMPT", default=1)
-"""The number of the try that is made: at temperature 0 a second one would repeat the first."""
 _MAX_TOLD: Final = 4000
 """How many characters of its answer, and of the schema, a model is shown again."""
 
@@ -94,7 +92,8 @@ async def ask_json(
 
 async def attempted(number: int, work: Awaitable[T]) -> T:
     """Run some work as a try of this number; return its result."""
-    with within(ATTEMPT, number):
+    around = MODEL_CALL.get()
+    with within(MODEL_CALL, ModelCall(around.step, around.bill, number)):
         return await work
 
 

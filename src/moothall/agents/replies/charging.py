@@ -12,13 +12,11 @@ from moothall.actions.message import REPLYING
 from moothall.agents.callers import beside_of
 from moothall.agents.replies.checked_parts import check_part
 from moothall.agents.replies.step import KEPT_MARK
-from moothall.budget.bill import Bill, charged_json
+from moothall.budget.bill import Bill, ModelCall, charged_json
 from moothall.budget.limits import picodollars, used_up
 from moothall.foundation.errors import BudgetExceeded, ConfigError
-from moothall.foundation.threads import reset
 from moothall.models.base import answer_of, heard
 from moothall.models.protocol import Usage
-from moothall.models.remote.batch import KEPT
 
 if TYPE_CHECKING:
     from moothall.agents.replies.step import Step
@@ -138,7 +136,7 @@ async def begun(
     """
     if budget is None:
         await step.begins(args)
-        return _Begun(step, None)
+        return ModelCall(step)
     bill = Bill(budget)
     step.charge(bill.json)
     try:
@@ -147,29 +145,7 @@ async def begun(
     except Exception:
         reserved = None  # the call itself raises the same error
     await step.begins(args, reserved)
-    return _Begun(step, bill)
-
-
-class _Begun:
-    """A `with` block in which a call is charged; it may be entered again.
-
-    A model keeps with the step what a resumed run must find, such as the batch of its request.
-    """
-
-    def __init__(self, step: Step, bill: Bill | None) -> None:
-        self._step = step
-        self._bill = bill
-        self._token: Any = None
-
-    def __enter__(self) -> None:
-        self._token = KEPT.set(self._step)
-        if self._bill is not None:
-            self._bill.__enter__()
-
-    def __exit__(self, *_: object) -> None:
-        if self._bill is not None:
-            self._bill.__exit__()
-        reset(self._token)
+    return ModelCall(step, bill)
 
 
 def budgeted(model: Any, budget: Budget | None) -> Any:

@@ -11,6 +11,7 @@ from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from moothall.budget.bill import MODEL_CALL
 from moothall.foundation.arguments import (
     check_boolean,
     check_integer,
@@ -20,7 +21,6 @@ from moothall.foundation.arguments import (
     none_of,
 )
 from moothall.foundation.errors import ConfigError, MissingExtra, ModelError
-from moothall.models.ask import ATTEMPT
 from moothall.models.base import Answering, Request
 from moothall.models.calling.choice import OneCall, after_a_thought
 from moothall.models.calling.listed import SeveralCalls
@@ -314,7 +314,7 @@ class LocalModel(InProcess, Answering):
         elif offered:
             answer = schema or {"type": "string"}
             held_to = self._form.held_to(offered, answer if may_answer else None)
-        if ATTEMPT.get() > 1:
+        if MODEL_CALL.get().attempt > 1:
             body["temperature"] = max(body["temperature"], _AGAIN_TEMPERATURE)
         if held_to is None and self._is_small and "tools" not in body:
             body |= _AGAINST_LOOPS

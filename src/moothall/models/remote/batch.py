@@ -7,11 +7,12 @@ import logging
 import secrets
 from collections.abc import Coroutine, Iterator
 from contextlib import suppress
-from contextvars import Context, ContextVar
+from contextvars import Context
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, Protocol
 from weakref import WeakKeyDictionary
 
+from moothall.budget.bill import MODEL_CALL
 from moothall.foundation.errors import ModelError
 from moothall.foundation.http import HTTPError, may_pass, tried
 from moothall.models.remote.responses_format import is_response
@@ -40,10 +41,6 @@ class KeptCall(Protocol):
     async def keep(self, data: dict[str, Any]) -> None:
         """Keep data; return when it is in the file."""
         ...
-
-
-KEPT: ContextVar[KeptCall | None] = ContextVar("moothall_kept_call", default=None)
-"""The recorded call that a model answers now."""
 
 
 class Outcome(NamedTuple):
@@ -108,7 +105,7 @@ class Batches:
 
         A batch whose requests are all cancelled is cancelled, unless their runs go on later.
         """
-        loop, kept = asyncio.get_running_loop(), KEPT.get()
+        loop, kept = asyncio.get_running_loop(), MODEL_CALL.get().step
         line = self._lines.setdefault(loop, _Line())
         item = _Item(content, loop.create_future(), kept)
         found = None if kept is None else kept.take_kept()
