@@ -24,7 +24,13 @@ from moothall.models.remote.messages_format import (
 from moothall.models.remote.messages_stream import PAUSED, MessageStream, gone_on, joined
 from moothall.models.remote.remote import RemoteModel
 from moothall.models.remote.schema_form import SchemaForms
-from moothall.models.settings import HeadersLike, KeyLike, joined_url, server_of
+from moothall.models.settings import (
+    HeadersLike,
+    KeyLike,
+    ServerSettings,
+    joined_url,
+    server_of,
+)
 
 if TYPE_CHECKING:
     from moothall.models.remote.rate_limit import RateLimit
@@ -107,11 +113,12 @@ class AnthropicModel(RemoteModel):
             raise ConfigError("AnthropicModel: max_tokens= must be a number of tokens, got None")
         check_boolean("AnthropicModel: cache=", cache)
         given, about = server_of("AnthropicModel", base_url, "anthropic")
-        super().__init__(
-            f"anthropic:{name}",
-            given,
-            api_key or (None if base_url else key_of("anthropic")),
-            about,
+        settings = ServerSettings(
+            kind=type(self).__name__,
+            name=f"anthropic:{name}",
+            base_url=given,
+            key=api_key or (None if base_url else key_of("anthropic")),
+            about=about,
             where_key="api_key=, or ANTHROPIC_API_KEY",
             model=name,
             context_tokens=context_tokens,
@@ -128,7 +135,9 @@ class AnthropicModel(RemoteModel):
             connections=connections,
             headers=headers,
             batch=batch,
+            own_fields=self.own_fields,
         )
+        super().__init__(settings)
         # The API refuses a schema with keywords that it cannot enforce.
         self._forms = SchemaForms(about.schema_beside_actions, may_be_strict)
         self._adapting = Adapting(PROVIDERS["anthropic"].call_ids)  # also of compatible servers

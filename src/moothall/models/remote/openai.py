@@ -32,7 +32,13 @@ from moothall.models.remote.responses_format import (
     responses_tools,
 )
 from moothall.models.remote.responses_stream import ResponseStream
-from moothall.models.settings import HeadersLike, KeyLike, joined_url, server_of
+from moothall.models.settings import (
+    HeadersLike,
+    KeyLike,
+    ServerSettings,
+    joined_url,
+    server_of,
+)
 
 if TYPE_CHECKING:
     from moothall.models.remote.rate_limit import RateLimit
@@ -140,11 +146,12 @@ class OpenAIModel(RemoteModel):
         limit = next((field for field in LENGTHS if field in named), about.length)
         max_tokens = named.get(limit, max_tokens)
         variable = "MOOTHALL_KEY of a command" if base_url else PROVIDERS[provider].key
-        super().__init__(
-            f"{given}#{name}" if base_url else f"{provider}:{name}",
-            given,
-            api_key or (None if base_url else key_of(provider)),
-            about,
+        settings = ServerSettings(
+            kind=type(self).__name__,
+            name=f"{given}#{name}" if base_url else f"{provider}:{name}",
+            base_url=given,
+            key=api_key or (None if base_url else key_of(provider)),
+            about=about,
             where_key=f"api_key=, or {variable}" if variable else "api_key=",
             model=name,
             context_tokens=context_tokens,
@@ -158,7 +165,9 @@ class OpenAIModel(RemoteModel):
             connections=connections,
             headers=headers,
             batch=batch,
+            own_fields=self.own_fields,
         )
+        super().__init__(settings)
         self._api, self._may_switch = api, api is None
         self._may_be_silent = False
         # Until a server says that it cannot.

@@ -11,12 +11,7 @@ from copy import copy
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from moothall.foundation.arguments import (
-    check_boolean,
-    check_function,
-    check_integer,
-    check_seconds,
-)
+from moothall.foundation.arguments import check_integer
 from moothall.foundation.errors import ConfigError, DefinitionError, ModelError
 from moothall.foundation.http import BrokenOff, Client, HTTPError, Response, backoff_s, tried
 from moothall.foundation.http.network import check_allowed
@@ -26,7 +21,7 @@ from moothall.models.base import Answering, Request
 from moothall.models.chat_answer import KEPT_FIELDS, Passing, RefusedCall, Unread, parsed
 from moothall.models.chat_stream import AnswerStream
 from moothall.models.protocol import ModelReply, StreamPart, TextPiece, calls_in
-from moothall.models.providers import Provider, listed_context
+from moothall.models.providers import listed_context
 from moothall.models.remote.adapting import Adapting
 from moothall.models.remote.batch import Batches, BatchServer
 from moothall.models.remote.chat_format import (
@@ -37,14 +32,7 @@ from moothall.models.remote.chat_format import (
 from moothall.models.remote.exchange import parts_of, parts_of_body
 from moothall.models.remote.failures import Failures, estimated, may_call
 from moothall.models.remote.schema_form import SchemaForms, as_text, in_form
-from moothall.models.settings import (
-    HeadersLike,
-    KeyLike,
-    check_headers,
-    check_key,
-    check_named,
-    check_sampling,
-)
+from moothall.models.settings import ServerSettings, check_headers, check_key
 
 if TYPE_CHECKING:
     from moothall.actions import Action
@@ -78,85 +66,37 @@ class RemoteModel(Answering):
     timeout: float
     _makes_client: ClassVar[type[Client]] = Client
 
-    def __init__(
-        self,
-        name: str,
-        base_url: str | None,
-        key: KeyLike,
-        about: Provider,
-        *,
-        where_key: str,
-        model: str,
-        max_tokens: int | None,
-        fields: Mapping[str, Any],
-        context_tokens: int | None = None,
-        timeout: float = 600.0,
-        max_retries: int = 2,
-        rate_limit: RateLimit | None = None,
-        options: Mapping[str, Any] | None = None,
-        connections: int = 100,
-        headers: HeadersLike = None,
-        batch: bool = False,
-    ) -> None:
-        kind = type(self).__name__
-        check_named(kind, model, options)
-        check_integer(f"{kind}: context_tokens=", context_tokens, optional=True)
-        check_integer(f"{kind}: max_tokens=", max_tokens, optional=True)
-        check_integer(f"{kind}: max_retries=", max_retries, low=0)
-        check_seconds(f"{kind}: timeout=", timeout)
-        check_integer(f"{kind}: connections=", connections)
-        check_boolean(f"{kind}: batch=", batch)
-        if rate_limit is not None and not callable(getattr(rate_limit, "acquire", None)):
-            raise ConfigError(f"{kind}: rate_limit= must be a RateLimit, got {rate_limit!r}")
-        if batch and rate_limit is not None:
-            raise ConfigError(f"{kind}: batches have limits of their own: leave out rate_limit=")
-        temperature = fields.get("temperature")  # None: the server decides
-        check_sampling(kind, 0 if temperature is None else temperature, fields.get("seed"))
-        if wrong := sorted(set(self.own_fields) & (options or {}).keys()):
-            raise DefinitionError(
-                f"{kind}: options= cannot set {', '.join(wrong)}, which it sets itself: leave them "
-                "out, or use the argument of that name"
-            )
-        if callable(headers):
-            check_function(f"{kind}: headers=", headers)
-        elif headers is not None:
-            check_headers(headers, kind)
-        if callable(key):
-            check_function(f"{kind}: api_key=", key)
-        else:
-            check_key(key, name)
-        if key is None and about.key and base_url == about.url:
-            raise ModelError(f"{name}: there is no key: set {about.key}, or pass api_key=")
-        self.name = name
-        self.model: str = model
-        self.base_url = base_url
-        self.max_tokens: int | None = max_tokens
-        self.rate_limit = rate_limit
-        self.timeout = timeout
-        self._context = _UNASKED if context_tokens is None else context_tokens
-        self._max_retries = max_retries
-        self._server = base_url or name.rpartition("/")[0]  # the one that gets back what it gave
+    def __init__(self, given: ServerSettings) -> None:
+        about = given.about
+        self.name: str = given.name
+        self.model: str = given.model
+        self.base_url = given.base_url
+        self.max_tokens: int | None = given.max_tokens
+        self.rate_limit: RateLimit | None = given.rate_limit
+        self.timeout = given.timeout
+        self._context = _UNASKED if given.context_tokens is None else given.context_tokens
+        self._max_retries = given.max_retries
+        self._server = given.server  # the one that gets back what it gave
         self._provider = about
         self._forms = SchemaForms(about.schema_beside_actions)
         self._adapting = Adapting(about.call_ids, about.answer_before_user)
         # Fields that it gave and refuses.
         self._not_back = set[str]() if about.gives_back else {*KEPT_FIELDS}
-        self._failures = Failures(name, base_url, where_key)
-        self._given_key, self._given_headers = key, headers
-        self._failures.key = None if callable(key) else key
-        given = {field: value for field, value in fields.items() if value is not None}
-        self._fields: dict[str, Any] = {**(options or {}), "model": model, **given}
+        self._failures = Failures(given.name, given.base_url, given.where_key)
+        self._given_key, self._given_headers = given.key, given.headers
+        self._failures.key = None if callable(given.key) else given.key
+        self._fields: dict[str, Any] = given.request_fields
         self._client = self._makes_client(
-            kind if self._makes_client is Client else name,
-            where=self._server,
-            timeout_s=timeout,
-            connections=connections,
-            max_retries=max_retries,
-            max_bytes=_BATCH_BYTES if batch else _BYTES,
+            given.kind if self._makes_client is Client else given.name,
+            where=given.server,
+            timeout_s=given.timeout,
+            connections=given.connections,
+            max_retries=given.max_retries,
+            max_bytes=_BATCH_BYTES if given.batch else _BYTES,
         )
         self._batches: Batches | None = None
-        if batch:
-            self._batches = Batches(name, self._batch_server(), max_retries)
+        if given.batch:
+            self._batches = Batches(given.name, self._batch_server(), given.max_retries)
             self.half_price = about.batches
 
     @property
