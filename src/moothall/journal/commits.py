@@ -13,7 +13,8 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple, TypeAlias
+from operator import attrgetter
+from typing import Any, Final, TypeAlias
 
 from moothall.foundation.database import RUNS, Database
 from moothall.foundation.errors import JournalError, TooManyThreads
@@ -23,7 +24,7 @@ from moothall.journal.stop_reason import ENDED, OPEN, REASONS
 from moothall.journal.store.holding import hold, holder_of, named
 from moothall.journal.store.store import Place, Store, Unfinished
 from moothall.journal.store.wait_rows import NOTED, Answer, Noted, end_rows, write_rows
-from moothall.journal.tally import Tally
+from moothall.journal.tally import COUNTED, Tally
 
 Relied: TypeAlias = tuple[int | None, Callable[[], dict[str, bytes]]]
 """How many deletions were known when values were kept, and what makes the values again."""
@@ -34,9 +35,11 @@ _RESUMED: Final = frozenset(REASONS) - ENDED
 
 _TRIES: Final = 5
 """So often a commit is made again after the connection to a server was lost."""
+_NUMBER: Final = attrgetter("number")
 
 
-class Taken(NamedTuple):
+@dataclass(slots=True, eq=False)
+class Taken:
     """What is to be written of a run."""
 
     entries: list[tuple[str, str, str]]
@@ -100,9 +103,11 @@ class OpenRun:
                 self._waits.append(Noted(len(self._entries), path, kind, data))
                 self.has_waits = True
             self._entries.append((path, kind, text))
-            self._tally.count(path, kind, data)
+            if kind in COUNTED:
+                self._tally.count(path, kind, data)
             if kind == "started":
-                self.cut_off.clear()  # a call was interrupted, and the run went on
+                if self.cut_off:
+                    self.cut_off.clear()  # a call was interrupted, and the run went on
                 if data.get("asks"):
                     self.open_calls.add((path, str(data.get("key"))))
             elif self.open_calls and kind in ("ended", "failed", "decided", "waits"):
@@ -117,9 +122,9 @@ class OpenRun:
 
     def keep(self, data: bytes) -> str:
         """Store a value with the next entry; return its hash."""
-        hash, kept = self.file.keep(data)
+        hash = self._commits.file.keep(data)
         with self._guard:
-            self._unnamed.update(kept)
+            self._unnamed[hash] = data
         return hash
 
     def rely(self, deletions: int | None, make: Callable[[], dict[str, bytes]]) -> None:
@@ -168,6 +173,9 @@ class OpenRun:
             self._commits.write([self], wait)
         except BlockingIOError:
             self._last = self._commits.enqueue(self)
+            return
+        if self.broken is not None:
+            raise self.broken
 
     def _has_to_write(self, upto: int | None) -> bool:
         with self._guard:
@@ -248,9 +256,12 @@ class Commits:
         if not self._waits:
             try:
                 self.write([run], wait=False)
-                return
             except BlockingIOError:
                 pass  # another one writes: a loop must not block on it
+            else:
+                if run.broken is not None:
+                    raise run.broken
+                return
         await to_its_end(asyncio.wrap_future(self.enqueue(run)))
 
     def enqueue(self, run: OpenRun) -> concurrent.futures.Future[None]:
@@ -291,8 +302,8 @@ class Commits:
         now = time.time()
         try:
             written = self._written(runs, wait, now)
-            for run, (each, place) in written.items():
-                run.wrote(each, place, now)
+            for run in written:
+                run.wrote(*written[run], now)
         except BlockingIOError:
             raise  # it is still to be written
         except BaseException as error:
@@ -303,8 +314,6 @@ class Commits:
             self._writing.release()
         for call in list(self.watching):
             call()
-        if len(runs) == 1 and runs[0].broken is not None:
-            raise runs[0].broken
 
     def _written(self, runs: Sequence[OpenRun], wait: bool, now: float) -> Written:
         """Write what runs have noted; return what that was.
@@ -317,26 +326,29 @@ class Commits:
         for left in reversed(range(_TRIES)):
             try:
                 with self.file.writing(wait or bool(taken), RUNS) as db:
-                    if not any(self._is_there(db, run, *each) for run, each in written.items()):
-                        written.clear()
+                    if not (written and self._is_there(db, written)):
                         if not taken:
-                            taken |= {run: each for run in runs if (each := run.take()) is not None}
-                        self._write(db, taken, now, written)
+                            for run in runs:
+                                if (each := run.take()) is not None:
+                                    taken[run] = each
+                        written = self._write(db, taken, now)
                 break
             except Unfinished:
                 if not left:
                     raise
         return written
 
-    def _is_there(self, db: Database, run: OpenRun, taken: Taken, place: Place) -> bool:
-        return bool(taken.entries) and self.file.end(db, run.number) == place
+    def _is_there(self, db: Database, written: Written) -> bool:
+        return any(
+            taken.entries and self.file.end(db, run.number) == place
+            for run, (taken, place) in written.items()
+        )
 
-    def _write(
-        self, db: Database, taken: dict[OpenRun, Taken], now: float, written: Written
-    ) -> None:
-        """Write what was taken from runs, and note where they end."""
+    def _write(self, db: Database, taken: dict[OpenRun, Taken], now: float) -> Written:
+        """Write what was taken from runs; return it, with where each of them ends."""
         kept: dict[str, bytes] = {}
-        for run, each in list(taken.items()):
+        for run in list(taken):
+            each = taken[run]
             try:
                 self.file.check_held(db, run.number, run.id, run.place)
             except JournalError as error:  # the others' are written
@@ -351,12 +363,14 @@ class Commits:
                         kept = {**make(), **kept}
         if kept:
             self.file.insert(db, kept)
-        for run, each in taken.items():
-            names = {*named("\n".join([text for *_, text in each.entries]))}
+        written: Written = {}
+        for run in taken:
+            each = taken[run]
+            names = named("\n".join([text for _, _, text in each.entries]))
             if names:
                 hold(self.file, db, holder_of(run.number), names, kept)
             # A clock that was set back takes no time away.
-            work = each.tally, max(now - run._since, 0.0), each.waiting
+            work = each.tally, now - run._since if now > run._since else 0.0, each.waiting
             if each.state in OPEN and not run.is_open:
                 db.execute("UPDATE runs SET open = TRUE WHERE number = ?", (run.number,))
             place = self.file.write(db, run.number, run.place, each.entries, each.state, work)
@@ -365,4 +379,5 @@ class Commits:
                 if each.state in ENDED:
                     end_rows(db, run.number)
             written[run] = each, place
-        self.file.wrote(db, [run.number for run in taken])
+        self.file.wrote(db, map(_NUMBER, taken))
+        return written

@@ -18,6 +18,10 @@ _MOST_OF_A_CALL: Final = 2**40
 """A call of more tokens counts as one of so many: a database has no place for any number."""
 
 
+COUNTED: Final = frozenset(("started", "ended", "failed", "over"))
+"""The kinds of entries that a tally counts."""
+
+
 class Tally:
     """What entries that were noted, and not yet written, add to the sums of their run."""
 
@@ -63,7 +67,7 @@ class Spent:
 def about_in(data: dict[str, Any]) -> dict[str, Any]:
     """Return what an entry's data say that its step is about."""
     about = data.get("about")
-    return about if isinstance(about, dict) else {}
+    return about if type(about) is dict else {}
 
 
 def spent_in(kind: str, data: dict[str, Any]) -> Spent | None:
@@ -78,7 +82,7 @@ def spent_in(kind: str, data: dict[str, Any]) -> Spent | None:
         return None
     charged = data.get("charged") or {}
     try:
-        input, output = (int(each) for each in (reply.get("usage") or (0, 0))[:2])
+        input, output = map(int, (reply.get("usage") or (0, 0))[:2])
         tokens = max(input + output, int(charged.get("tokens", 0)))
         usd: Decimal | None = Decimal(charged.get("usd", 0))
         calls = int(charged.get("model_calls", "model" in about))

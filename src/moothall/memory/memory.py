@@ -93,10 +93,13 @@ class Memory:
             run: the key of the run, or of a part of it
             sequence: the message's number in the run, from 0; all before it have been added
         """
-        told: dict[str, int] = self.__dict__.setdefault("_told", {})
-        if abs(told.get(run, 0)) <= sequence:
+        own = self.__dict__
+        if "_told" not in own:
+            own["_told"] = {}
+        told: dict[str, int] = own["_told"]
+        if run not in told or -sequence <= told[run] <= sequence:
             self.add_memory(memory)
-            told.pop(run, None)
+            told.pop(run, None)  # the last one that was told of stands last
             told[run] = sequence + 1
             if len(told) > _MOST_RUNS:
                 del told[next(iter(told))]

@@ -42,6 +42,8 @@ _NEVER_BEGUN: Final = "not executed: cancelled before it began"
 
 def doubts_of(record: Record[Any], iteration: int) -> str:
     """Return which calls of an answer are in doubt, and how to decide; empty if none is."""
+    if not record.run.past:  # it is a new run
+        return ""
     doubts = [
         f'"{past.about["action"]}" {cut(json_text(past.args), 200)}'
         for past in record.past(f"{iteration}.")

@@ -228,9 +228,10 @@ async def _after_call(step: ActionStep, call: Call) -> Any:
 
 
 async def _executed_once(step: ActionStep, call: Call) -> Any:
-    assert step._of.record is not None
+    record = step._of.request.recorded
+    assert record is not None
     step._call.key = step.key
-    return await step._of.record.step(
+    return await record.step(
         step.key,
         partial(_with_record, step, call),
         of=Codec(step.dump, step.load),

@@ -215,14 +215,13 @@ def _known(last: _Kept, items: list[Any]) -> list[bytes]:
 
 def _groups(digests: list[bytes]) -> Iterator[list[bytes]]:
     """Yield digests in groups, each of some sixteen, and of two at least where there are two."""
-    group: list[bytes] = []
-    for digest in digests:
-        group.append(digest)
-        if (digest[-1] < 16 and len(group) > 1) or len(group) == 256:
-            yield group
-            group = []
-    if group:
-        yield group
+    begin = 0
+    for end, digest in enumerate(digests, 1):
+        if (digest[-1] < 16 and end - begin > 1) or end - begin == 256:
+            yield digests[begin:end]
+            begin = end
+    if begin < len(digests):
+        yield digests[begin:]
 
 
 def _json(data: Any) -> bytes:

@@ -218,13 +218,14 @@ def remember(
 ) -> None:
     """Add messages of a run, `first` being the number of the first, to a memory, each once."""
     once: Any = getattr(memory, "add_once", None)
-    for number, message in enumerate(messages, first):
-        if callable(once):
-            once(message, record.key_of(number), number)
-        else:
-            memory.add_memory(message)
-    if not callable(once):
-        _OFFSETS.set(memory, record.key, first + len(messages))
+    if callable(once):
+        copied = record.copied
+        for number, message in enumerate(messages, first):
+            once(message, record.key_of(number) if copied else record.key, number)
+        return
+    for message in messages:
+        memory.add_memory(message)
+    _OFFSETS.set(memory, record.key, first + len(messages))
 
 
 def catch_up_memory(memory: Memory, record: Record[LoopState]) -> None:

@@ -128,7 +128,7 @@ class ModelStep:
 class ActionStep:
     """A call of an action, whose arguments a block may change before it goes on."""
 
-    __slots__ = ("_call", "_is_told", "_of", "_place", "_record", "_refused")
+    __slots__ = ("_call", "_is_told", "_of", "_place", "_record", "_refused", "key")
 
     def __init__(self, of: Executing, place: int) -> None:
         self._of = of
@@ -137,6 +137,7 @@ class ActionStep:
         self._record: Step | None = None
         self._refused: dict[str, Any] | None = None  # the result, if a hook refused it
         self._is_told = False  # whether the stream has its start
+        self.key: str = f"{of.iteration}.{place}"  # of its record
 
     @property
     def iteration(self) -> int:
@@ -184,11 +185,6 @@ class ActionStep:
         if args != self._call.args:
             self._call.args = copy_json(args)
             self._call.kwargs = self.action.check(self._call.args)
-
-    @property
-    def key(self) -> str:
-        """Return the key of its record."""
-        return f"{self._of.iteration}.{self._place}"
 
     @property
     def may_repeat(self) -> bool:

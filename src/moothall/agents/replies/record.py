@@ -119,7 +119,7 @@ class Record(ReadRecord[S]):
             InDoubt: it had begun and not ended, and nobody has decided
         """
         past = self._steps.get(key) or Past(key)
-        codec = codec_of(of)
+        codec = of if isinstance(of, Codec) else codec_of(of)
         if past.state == "ended":
             if past.kept is not None:
                 return cast(T, self.kept(past.kept))
@@ -140,7 +140,7 @@ class Record(ReadRecord[S]):
                 made = self._decided(past, decided, of)
                 step.end("ended", {"result": codec.dump(made)})
                 return made
-        if past.waits is not None and not anew:
+        if past.asked and past.waits is not None and not anew:
             answer = await step.came(past.waits)  # raises until there is an answer
             if past.later is not None and answer is not None and not goes_on:
                 result: T = codec.load(answer.value)
@@ -148,8 +148,11 @@ class Record(ReadRecord[S]):
                 return result
         self.open += 1
         try:
-            with tracing.keyed(key):
+            if tracing.active is None:
                 result = await call(step)
+            else:
+                with tracing.keyed(key):
+                    result = await call(step)
         except JournalError:
             raise
         except Exception as error:
@@ -200,13 +203,14 @@ class Record(ReadRecord[S]):
         """Note the state between two turns. Append-only lists are recorded item by item."""
         # `earlier`: so many items at the beginning of a list are already kept by this name.
         more = {"earlier": {name: kept for name, (_, kept) in earlier.items()}} if earlier else {}
-        self._written.update({name: count for name, (count, _) in earlier.items()})
+        for name in earlier:
+            self._written[name] = earlier[name][0]
         grown: dict[str, Any] = {}
-        for name, written in self._written.items():
-            items = getattr(state, name)
-            if len(items) > written:
+        for name in self._written:
+            items, written = getattr(state, name), self._written[name]
+            if (count := len(items)) > written:
                 grown[name] = items[written:]
-                self._written[name] = len(items)
+                self._written[name] = count
         scalars = dict(zip(self._scalars, map(getattr, repeat(state), self._scalars), strict=True))
         self.note("state", {"state": scalars, "appended": grown, **more})
 

@@ -6,6 +6,7 @@ import fcntl
 import os
 import struct
 import sys
+from functools import lru_cache
 from typing import Final
 
 OPEN_FILE_LOCKS: Final = sys.platform == "linux"
@@ -30,6 +31,7 @@ def locked(fd: int, first: int, last: int) -> tuple[range, int] | None:
     return range(max(start, first), min(end, last) + 1), process
 
 
+@lru_cache  # a writer takes and leaves the same lock at each commit
 def _flock(kind: int, first: int, count: int) -> bytes:
     """Return Linux's `struct flock`."""
     return struct.pack("hhqqi4x", kind, os.SEEK_SET, first, count, 0)

@@ -89,6 +89,10 @@ class SQLiteFile(Generic[E]):
         self.newest: int = len(migrations)
         self.shrinks: bool = shrinks  # whether free pages can be given back one by one
         self._process = os.getpid()
+        self.log_bytes: int = 0
+        """How many bytes the log had at the last `check_log`."""
+        self.identity: Callable[[], Identity] = partial(identity_of, self._at)
+        """Returns the file's device and inode, whatever its name; None without a file."""
 
     # -- opening -----------------------------------------------------------------------------------
 
@@ -98,14 +102,10 @@ class SQLiteFile(Generic[E]):
 
     def check_process(self) -> None:
         """Raise in a forked child."""
-        if not self.is_of_this_process():
+        if os.getpid() != self._process:
             raise self.error(
                 f"it was opened by process {self._process}: open it again in this process"
             )
-
-    def identity(self) -> Identity:
-        """Return the file's device and inode, whatever its name; None without a file."""
-        return identity_of(self._at)
 
     def is_open(self) -> bool:
         """Return whether this process has a connection to it."""
@@ -253,8 +253,16 @@ class SQLiteFile(Generic[E]):
 
     def check_log(self, connection: SQLiteConnection) -> None:
         """Raise if the log that a connection writes to was deleted or replaced."""
-        if connection.held is None or identity_of(self._log) == connection.log:
+        if connection.held is None:
             return
+        try:
+            found = os.stat(self._log)
+        except OSError:
+            pass  # it was deleted
+        else:
+            if (found.st_dev, found.st_ino) == connection.log:
+                self.log_bytes = found.st_size
+                return
         connection.rollback()
         # Closing it would write what is in the old log over what others have written since.
         abandon(each for each in list(OPEN) if each.identity == connection.identity)

@@ -38,6 +38,8 @@ _READS: Final = range(123, 128)
 _STATE_BYTES: Final = 136
 _FLAGS: Final = os.O_RDWR | os.O_CLOEXEC
 _LONGEST_PAUSE_S: Final = 0.025
+_TAKEN: Final = (errno.EACCES, errno.EAGAIN)
+"""The errors of a lock that another one has."""
 
 
 def is_in_wal_mode(path: str) -> bool:
@@ -116,6 +118,18 @@ class Held:
         Raises:
             sqlite3.OperationalError: another one was for so long
         """
+        if self._turn.acquire(blocking=False):  # mostly, nobody else writes
+            try:
+                if OPEN_FILE_LOCKS:
+                    set_lock(self._file, fcntl.F_WRLCK, _WRITER)
+                return
+            except BaseException as error:
+                self._turn.release()
+                if not isinstance(error, OSError) or error.errno not in _TAKEN:
+                    raise
+        self._wait_for_turn(seconds)
+
+    def _wait_for_turn(self, seconds: float) -> None:
         deadline = time.monotonic() + seconds
         if not self._turn.acquire(timeout=max(seconds, 0)):
             raise _busy()
@@ -225,7 +239,7 @@ def _wait(fd: int, kind: int, first: int, count: int, deadline: float) -> None:
                 fcntl.lockf(fd, fcntl.LOCK_SH | fcntl.LOCK_NB, count, first)
             return
         except OSError as error:
-            if error.errno not in (errno.EACCES, errno.EAGAIN):
+            if error.errno not in _TAKEN:
                 raise
         left = deadline - time.monotonic()
         if left <= 0:

@@ -8,8 +8,8 @@ import sqlite3
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Final, Generic, TypeVar
 
@@ -73,13 +73,13 @@ class SQLitePool(Generic[E]):
     def reading(self) -> AbstractContextManager[SQLiteConnection]:
         """Yield a connection that sees one state of the file, whatever is written meanwhile."""
         self._file.check_process()
-        return self._in("BEGIN", self._timeout)
+        return _Transaction(self, self._timeout, writes=False)
 
     def writing(
         self, wait: bool = True, lock: Lock = ALONE
     ) -> AbstractContextManager[SQLiteConnection]:
         """Yield a connection in a transaction: committed at the body's end, else rolled back."""
-        return self._in("BEGIN IMMEDIATE", self._timeout if wait else -1, writes=True)
+        return _Transaction(self, self._timeout if wait else -1, writes=True)
 
     def empty_log(self, seconds: float = 5.0) -> bool:
         """Move the log into the file and empty it, so that no deleted data is left there.
@@ -207,50 +207,6 @@ class SQLitePool(Generic[E]):
             self._writing.acquire()
         self._writer = threading.get_ident()
 
-    @contextmanager
-    def _in(self, begin: str, timeout: float, writes: bool = False) -> Iterator[SQLiteConnection]:
-        """Yield a connection in a transaction; if `timeout` < 0, a lock raises BlockingIOError."""
-        if writes:
-            self._lock(timeout >= 0)
-        connection, begun, whole = None, False, False
-        try:
-            connection = self._take(patient=timeout > 0)
-            connection.wait(timeout)
-            with connection.writing(timeout) if writes else nullcontext():
-                connection.execute(begin)
-                begun = True
-                if writes:
-                    self._file.check_log(connection)
-                before = connection.held.state() if connection.held else b""
-                try:
-                    yield connection
-                except Exception as error:
-                    if connection.has_lost(writes, before):
-                        raise self._file.lock_lost() from error
-                    if not isinstance(error, sqlite3.Error):
-                        connection.rollback()
-                        whole = True
-                    raise
-                if writes and connection.has_lost(writes, before):
-                    raise self._file.lock_lost()
-                connection.execute("COMMIT")
-            self._give_back(connection)
-        except BaseException as error:
-            if connection is not None and whole:
-                self._give_back(connection)
-            elif connection is not None:
-                connection.close()  # rolls the transaction back
-            if not isinstance(error, sqlite3.Error):
-                raise
-            code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-            if timeout < 0 and not begun and code == sqlite3.SQLITE_BUSY:
-                raise BlockingIOError(f"{self.name} is being written") from error
-            raise self._fault(error) from error
-        finally:
-            if writes:
-                self._writer = 0
-                self._writing.release()
-
     def close(self) -> None:
         """Close the pool; open calls of other threads end first. A forked child does nothing."""
         if self._file.is_of_this_process():
@@ -265,8 +221,7 @@ class SQLitePool(Generic[E]):
             idle = self._idle
             if idle:
                 # Prefer one with the same setting: else each call would set the lock timeout again.
-                last = len(idle) - 1
-                return idle.pop(last if idle[last].patient is patient else 0)
+                return idle.pop(-1 if idle[-1].patient is patient else 0)
         connection = self._connect()
         if connection.identity != self._identity:
             connection.close()
@@ -319,6 +274,98 @@ class SQLitePool(Generic[E]):
             f"another program has held it locked for {self._timeout:g} s: end that program, or "
         )
         return self._file.fault(error, f"{locked}wait longer (timeout= in a program)")
+
+
+class _Transaction(Generic[E]):
+    """A `with` block in a transaction; if `timeout` < 0, a lock raises BlockingIOError.
+
+    Each commit has one, and a generator would take several times as long to enter and to leave.
+    """
+
+    __slots__ = ("_before", "_begun", "_connection", "_holds", "_pool", "_timeout", "_writes")
+
+    def __init__(self, pool: SQLitePool[E], timeout: float, writes: bool) -> None:
+        self._pool = pool
+        self._timeout = timeout
+        self._writes = writes
+        self._connection: SQLiteConnection | None = None
+        self._holds = self._begun = False  # whether it is the only writer, and has begun
+        self._before = b""  # the state of the file then
+
+    def __enter__(self) -> SQLiteConnection:
+        pool, timeout, writes = self._pool, self._timeout, self._writes
+        if writes:
+            pool._lock(timeout >= 0)
+        try:
+            self._connection = connection = pool._take(patient=timeout > 0)
+            if connection.patient is not (timeout > 0):
+                connection.wait(timeout)
+            held = connection.held
+            if writes and held is not None:
+                held.take(timeout)
+                self._holds = True
+            connection.execute("BEGIN IMMEDIATE" if writes else "BEGIN")
+            self._begun = True
+            if writes:
+                pool._file.check_log(connection)
+            if held is not None:
+                self._before = held.state()
+        except BaseException as error:
+            self._fail(error)
+            raise
+        return connection
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        connection, writes = self._connection, self._writes
+        assert connection is not None
+        whole = True
+        try:
+            lost = (writes if error is None else isinstance(error, Exception)) and (
+                connection.has_lost(writes, self._before)
+            )
+            if lost:
+                raise self._pool._file.lock_lost() from error
+            if error is None:
+                connection.execute("COMMIT")
+            elif isinstance(error, sqlite3.Error) or not isinstance(error, Exception):
+                whole = False
+            else:
+                connection.rollback()
+        except BaseException as failure:
+            self._fail(failure)
+            raise
+        if whole:
+            self._leave(whole)
+        elif error is not None:
+            self._fail(error)
+
+    def _fail(self, error: BaseException) -> None:
+        """Let go of everything, without the connection; raise what an error of SQLite means."""
+        try:
+            if self._holds and self._connection is not None:
+                self._connection.rollback()  # before another one writes
+        except sqlite3.Error as failure:
+            error = failure
+        finally:
+            self._leave(whole=False)
+        if isinstance(error, sqlite3.Error):
+            code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+            if self._timeout < 0 and not self._begun and code == sqlite3.SQLITE_BUSY:
+                raise BlockingIOError(f"{self._pool.name} is being written") from error
+            raise self._pool._fault(error) from error
+
+    def _leave(self, whole: bool) -> None:
+        """Let others write; keep a connection that is whole, close another one."""
+        pool, connection = self._pool, self._connection
+        try:
+            if self._holds and connection is not None and connection.held is not None:
+                connection.held.give_back()
+            if connection is not None:
+                (pool._give_back if whole else SQLiteConnection.close)(connection)
+        finally:
+            if self._writes:
+                pool._writer = 0
+                pool._writing.release()
 
 
 def _close(idle: list[SQLiteConnection], file: SQLiteFile[Any]) -> None:

@@ -147,7 +147,9 @@ class JournalFile(SQLitePool[JournalError], Store):
         self, wait: bool = True, lock: Lock = ALONE
     ) -> AbstractContextManager[SQLiteConnection]:
         """Yield a connection in a transaction; what works on runs keeps room for a deletion."""
-        if lock is RUNS:
+        # As it was at this process's last transaction: a look at each commit would cost time.
+        log = self._file.log_bytes
+        if log >= _SMALL_LOG and log + _ROOM_BYTES > self._kept_room and lock is RUNS:
             self._keep_room()
         return super().writing(wait, lock)
 

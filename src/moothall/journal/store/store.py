@@ -196,18 +196,18 @@ class Store(ABC):
         kept: dict[str, bytes] = {}
 
         def put(value: bytes) -> str:
-            hash, row = self.keep(value)
-            kept.update(row)
+            hash = self.keep(value)
+            kept[hash] = value
             return hash
 
         return as_text(set_aside(data, put)), kept
 
-    def keep(self, data: bytes) -> tuple[str, dict[str, bytes]]:
-        """Return a value's hash, and what to `insert`; a very large value is written to a file."""
+    def keep(self, data: bytes) -> str:
+        """Return the hash of a value to `insert`; a very large value is written to a file."""
         hash = hash_of(data)
         if self._is_file(data):
             self._put(hash, data)
-        return hash, {hash: data}
+        return hash
 
     def _is_file(self, data: bytes) -> bool:
         return self.files.least is not None and len(data) >= self.files.least
