@@ -75,9 +75,12 @@ class TokenBoundedMemory(Memory):
         clear: bool = True,
     ) -> None:
         check_integer(f"{type(self).__name__}: max_tokens=", max_tokens)
-        check_boolean(f"{type(self).__name__}: clear=", clear)
-        check_integer(f"{type(self).__name__}: reply_tokens=", reply_tokens, optional=True)
-        check_function(f"{type(self).__name__}: count=", count, "text", optional=True)
+        if clear is not True:
+            check_boolean(f"{type(self).__name__}: clear=", clear)
+        if reply_tokens is not None:
+            check_integer(f"{type(self).__name__}: reply_tokens=", reply_tokens)
+        if count is not None:
+            check_function(f"{type(self).__name__}: count=", count, "text")
         self.max_tokens = max_tokens
         self.reply_tokens = reply_tokens
         self.clear: bool = clear
@@ -108,10 +111,11 @@ class TokenBoundedMemory(Memory):
         """Add a chat message, and drop the oldest ones that no longer fit."""
         if type(memory) is not dict:
             check_memory(memory)
-        if len(self._sizes) != len(self._items):
+        place = len(self._items)
+        if len(self._sizes) != place:
             self._recount()
         if memory.get("role") == "user":
-            self._task, self.left_out = len(self._items), 0
+            self._task, self.left_out = place, 0
         self._items.append(memory)
         size = self._size(memory)
         self._sizes.append(size)

@@ -144,7 +144,8 @@ class Memory:
         Raises:
             ConfigError: the limit is not a whole number from 0 up
         """
-        items = self.items
+        items = self._items
+        give_back(items)
         return items[:] if limit is None else last(items, limit)
 
     def thread(self, id: str | None) -> Self:

@@ -171,11 +171,12 @@ def thinking_of(given: Any) -> list[dict[str, Any]]:
 
 def blocks_of(given: Any) -> list[dict[str, Any]]:
     """Return the images and audio of an answer; what is no list of blocks counts as none."""
-    return _dicts(getattr(given, "blocks", ()))
+    blocks = getattr(given, "blocks", ())
+    return _dicts(blocks) if blocks else []
 
 
 def _dicts(given: Any) -> list[dict[str, Any]]:
-    if not isinstance(given, tuple | list) or not given:
+    if not isinstance(given, tuple | list):
         return []
     return [each for each in given if isinstance(each, dict)]
 

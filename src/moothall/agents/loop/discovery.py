@@ -77,7 +77,8 @@ def shown_of(
     is_free = results is not None and all(each.name != READ_RESULT for each in actions)
     own = (results,) if results is not None and is_free else ()
     if not hidden:
-        made = OfferedActions([*actions, *(each for each in own if each.name in thread.joined)])
+        joined = [each for each in own if each.name in thread.joined] if own else []
+        made = OfferedActions([*actions, *joined])
         made.own = own
         return made
     before = None if known is None else known.finder

@@ -274,7 +274,10 @@ class ReActAgent(RecordedAgent):
     def _made_for(self, thread: str | None) -> Memory:
         given = self._memory
         if given is None:  # atomic: several OS threads may be here at once
-            given = self.__dict__.setdefault("_memory", self._bounded())
+            own: Memory = self.__dict__.setdefault("_memory", self._bounded())
+            if thread is None:
+                return own
+            given = own
         made: Memory = memory_of_thread(given, thread, self.id)
         return self._bounded() if FRESH.get() and getattr(made, "_in_file", False) else made
 
@@ -323,7 +326,7 @@ class ReActAgent(RecordedAgent):
         # Read anew each time: an action may be registered, or denied, between two answers.
         policies = [(each, getattr(each, "access_policy", None)) for each in given]
         if thread.defers is None:
-            count = len(given) + len(thread.discovered or ())
+            count = len(given) + (len(thread.discovered) if thread.discovered else 0)
             thread.defers = count > MANY if self.deferred is None else self.deferred
         now = (policies, thread.defers, thread.joined)
         kept: tuple[Any, OfferedActions] | None = thread.shown
@@ -332,8 +335,9 @@ class ReActAgent(RecordedAgent):
         before = None if kept is None else kept[1]
         check_actions(given, self.id)
         visible = [as_action(each) for each, policy in policies if policy != ACCESS_DENIED]
-        names = {each.name for each in given}
-        visible += [a for name, a in (thread.discovered or {}).items() if name not in names]
+        if thread.discovered:
+            names = {each.name for each in given}
+            visible += [a for name, a in thread.discovered.items() if name not in names]
         shown = shown_of(visible, bool(thread.defers), thread, before)
         thread.shown = (now, shown)
         return shown

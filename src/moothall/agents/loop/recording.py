@@ -106,7 +106,7 @@ class LoopState(Turn):
 
     def __post_init__(self) -> None:
         # Earlier versions recorded the marks within the messages.
-        if any_marked(self.messages):
+        if self.messages and any_marked(self.messages):
             kept = [_kept(marks_of(each), each.get(NUMBERED)) for each in self.messages]
             self.marks[:0] = [{"message": n, **each} for n, each in enumerate(kept) if each]
             self.messages[:] = map(bare, self.messages)

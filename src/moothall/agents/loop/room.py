@@ -24,6 +24,7 @@ from moothall.memory.results import LEAST_CHARS, NUMBERED, READ, Results
 
 if TYPE_CHECKING:
     from moothall.agents.loop.parts import Looping
+    from moothall.models.protocol import Model
 
 logger: logging.Logger = logging.getLogger("moothall.reasoning")
 
@@ -41,14 +42,17 @@ def bounds_of(model: Any) -> tuple[int, int]:
     """Return the tokens of a memory: in all, and before a reply loses its own results."""
     context = getattr(model, "context_tokens", None)
     room = context if isinstance(context, int) else ASSUMED_CONTEXT
+    if room < 2:
+        return 1, 1
     # The rest is for the system part, the actions' descriptions and the answer.
-    return max(room // 2, 1), max(room * 3 // 4, 1)
+    return room // 2, room * 3 // 4
 
 
 async def fit(model: Any, memory: Any, agent: str) -> None:
     """Fit a memory whose bound was not chosen to the model, whose server is asked once."""
-    fit_reply = getattr(memory, "_fit_reply", None)
-    is_own = isinstance(memory, TokenBoundedMemory) and memory.reply_tokens is not None
+    is_bounded = type(memory) is TokenBoundedMemory or isinstance(memory, TokenBoundedMemory)
+    is_own = is_bounded and memory.reply_tokens is not None
+    fit_reply = None if is_own else getattr(memory, "_fit_reply", None)
     if fit_reply is None and not is_own:
         return
     find = getattr(model, "find_context", None)
@@ -71,10 +75,8 @@ async def fit(model: Any, memory: Any, agent: str) -> None:
         memory.max_tokens, memory.reply_tokens = bound, most
 
 
-def left_out(detail: str, memory: Any, agent: str, model: Any) -> str:
-    """Return a reply's detail, with what the model no longer read of the reply, if anything."""
-    if not (count := getattr(memory, "left_out", 0)):
-        return detail
+def left_out(detail: str, count: int, agent: str, model: Any) -> str:
+    """Return a reply's detail, with how many messages of it the model no longer read."""
     said = f"{counted(count, 'earlier message')} of this reply did not fit the model's memory"
     known = getattr(model, "context_tokens", None) is not None
     logger.warning("agent %r: %s", agent, said if known else f"{said}; {_ASSUMED}")
@@ -100,14 +102,19 @@ class LongResults:
     """What the model of a run is shown of long results, each with a number to read it again by."""
 
     def __init__(
-        self, agent: Looping, request: ReplyRequest, memory: Any, record: Record[Any] | None
+        self,
+        agent: Looping,
+        model: Model,
+        request: ReplyRequest,
+        memory: Any,
+        record: Record[Any] | None,
     ) -> None:
         self._agent = agent
         self._request = request
         self._memory = memory
         self._record = record
         self._thread = request.state
-        self._model = agent.model
+        self._model = model
         self._take_cleared = getattr(memory, "_take_cleared", None)
 
     def limit(self, results: int) -> int:

@@ -41,7 +41,7 @@ from moothall.agents.loop.room import LongResults, fit, left_out
 from moothall.agents.loop.showing import Pieces, Showing
 from moothall.agents.loop.steering import Steering
 from moothall.agents.loop.steps import ModelStep
-from moothall.agents.replies.charging import budgeted, count_unbounded, is_nested
+from moothall.agents.replies.charging import budgeted, count_unbounded
 from moothall.agents.replies.events import MessageAdded, MessagesLeftOut
 from moothall.agents.replies.record import Past, Record
 from moothall.agents.replies.record import Step as RecordedStep
@@ -89,21 +89,21 @@ class Run:
         self.memory = memory
         self.thread: Thread = request.state
         self.budget: Budget | None = agent.budget if request.budget is None else request.budget
-        options, model = request.options, agent.model
-        self.model: Model = with_options(model, options) if options else model
+        own, options = agent.model, request.options
+        self.model: Model = with_options(own, options) if options else own
         if self.budget is not None:
             self.model = budgeted(self.model, self.budget)
         self.schema: AnswerSchema | None = request.answer
         self.state: LoopState = LoopState(allowed=request.allowed, joined=[*self.thread.joined])
         self.record: Record[Any] | None = request.recorded
         self.showing: Showing = Showing(agent, request, memory)
-        self.long: LongResults = LongResults(agent, request, memory, self.record)
+        self._own_model: Model = own
+        self.long: LongResults = LongResults(agent, own, request, memory, self.record)
         self._remembered = 0  # how many messages are in the memory
         self._ids: set[str] = set()  # of the calls
         if request.conversation or type(request.content) is list:  # they may have calls, too
             before = meant_by({"content": request.content})
             self._ids = call_ids([*(request.conversation or ()), *before])
-        self._is_nested = is_nested()
         self._steering = Steering()
 
     async def reply(self) -> Reply:
@@ -113,7 +113,7 @@ class Run:
             self.thread.underway = steering
         record = self.record
         try:
-            await fit(self.agent.model, self.memory, self.id)
+            await fit(self._own_model, self.memory, self.id)
             if record is None:
                 return await self._reply()
             if not ended(record):
@@ -123,7 +123,8 @@ class Run:
         finally:
             if self.thread.underway is steering:
                 self.thread.underway = None
-            self.thread.unheard.extend(steering.told)  # what came after the last turn
+            if steering.told:
+                self.thread.unheard.extend(steering.told)  # what came after the last turn
         with suppress(Stop):  # its memory failed
             await self._resume()
         return as_it_ended(record, self.schema)
@@ -135,8 +136,8 @@ class Run:
     async def _reply(self) -> Reply:
         agent, state, request, steering = self.agent, self.state, self.request, self._steering
         is_new = not state.messages
-        if self.thread.looked is None:
-            self.long.remember(messages_of(self.memory, self.id, None)[0], state.joined)
+        if self.thread.looked is None and (known := messages_of(self.memory, self.id, None)[0]):
+            self.long.remember(known, state.joined)
         if self.thread.unheard:
             steering.told.extend(self.thread.hear())
             if not self._past(f"{state.iteration + 1}"):
@@ -316,14 +317,16 @@ class Run:
     async def ask(self, turn: Turn) -> Any:
         """Return the model's answer, unchecked: the recorded one, or a new one."""
         try:
-            for what, key, function in self.showing.asks():
-                self.showing.take(key, await self._of_user(what, key, function))
+            if self.agent.system_prompt is not None or self.agent.blocks:
+                for what, key, function in self.showing.asks():
+                    self.showing.take(key, await self._of_user(what, key, function))
             self.long.look(turn.joined)
             self.showing.begin()
             self.state.defers = self.thread.defers
-            lost, self._lost = self._lost, getattr(self.memory, "left_out", 0)
-            if self._lost and self._lost != lost:
-                self.request.tell(MessagesLeftOut, self.id, self._lost)
+            if self.emit is not None:
+                lost, self._lost = self._lost, getattr(self.memory, "left_out", 0)
+                if self._lost and self._lost != lost:
+                    self.request.tell(MessagesLeftOut, self.id, self._lost)
             schema = None if self.schema is None else self.schema.json
             step = ModelStep(self, turn, schema)
             return await around_model(step, partial(self._ask, step))()
@@ -341,7 +344,7 @@ class Run:
 
     async def _ask(self, step: ModelStep) -> Any:
         """Ask the model itself; tell the pieces of its answer, if somebody listens."""
-        if self.budget is None and self._is_nested:
+        if self.budget is None and self.request.nested:
             count_unbounded()
         prompt, schema = self.showing.seen(self.model, step.messages), step.schema
         actions, emit = self.showing.offered.actions or None, self.emit
@@ -520,7 +523,9 @@ class Run:
         if reason not in ("done", "terminal"):
             value = state.text if self.schema is None else None
         messages: Any = state.messages
-        detail = left_out(stop.detail, self.memory, self.id, self.model)
+        detail = stop.detail
+        if count := getattr(self.memory, "left_out", 0):
+            detail = left_out(detail, count, self.id, self.model)
         how = (state.steps, usage, reason, detail, stop.error, self.request.run_id)
         return Reply(
             state.text, value, messages, *how, outside=state.outside if state.marks else ()

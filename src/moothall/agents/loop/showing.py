@@ -123,7 +123,7 @@ class Showing:
         messages, new = messages_of(self._memory, agent.id, thread.looked)
         prompt = messages
         own = agent.system_prompt
-        if callable(own):
+        if own is not None and callable(own):
             own = said.get(_SYSTEM)
         guidance = getattr(agent.actions, "guidance", ())
         ours = prompt

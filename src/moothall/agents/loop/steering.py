@@ -18,7 +18,7 @@ class Steering:
     def __init__(self) -> None:
         # Our own cancellations of the task are undone with `uncancel`, as asyncio.timeout does.
         self.loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
-        task = asyncio.current_task()
+        task = asyncio.current_task(self.loop)
         assert task is not None
         self._task = task
         self._before = task.cancelling()  # before this run: not about it, unless on its way

@@ -526,8 +526,9 @@ class ConversationalAgent(Threaded):
         handling: Any = CURRENT.get()
         if handling is not None and request.budget is None:
             request.budget = budget_of_caller(self, handling, bool(outer))
-        if around := outer or getattr(handling, "replies", ()):
+        if around := outer or (() if handling is None else getattr(handling, "replies", ())):
             mine.nest(around)
+            request.nested = mine.depth > 1
         if handling is not None and not handling.envelope.name:  # it carries this reply to its loop
             handling.replies = (*(each for each in handling.replies if each.open), mine)
         thread = request.state = self._take_thread(request.thread)

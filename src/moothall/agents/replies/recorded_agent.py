@@ -206,16 +206,20 @@ class RecordedAgent(ConversationalAgent):
             request.recorded = record if part is not None else None
             if part is not None:
                 _note_run(part, request.state)
-            if ended(record):  # it has its span
+            if part is not None and ended(record):  # it has its span
                 return await self._work(request, record)
-            work = partial(self._work, request, record)
-            reply = await tracing.within(work, "reply", self, request)
+            if tracing.active is None:
+                reply = await self._work(request, record)
+            else:
+                work = partial(self._work, request, record)
+                reply = await tracing.within(work, "reply", self, request)
             if part is not None and part.past:
                 asking = [e.request.run_id for e in REPLYING.get() if e.request and e.open]
                 await answer_asker(self._journal, record, reply, asking, request.state.texts)
-            budget = getattr(self, "budget", None) if request.budget is None else request.budget
-            if reply.stop_reason == "waiting" and budget is not None and request.record is None:
-                budget._rest()
+            if reply.stop_reason == "waiting" and request.record is None:
+                budget = request.budget or getattr(self, "budget", None)
+                if budget is not None:
+                    budget._rest()
             return reply
         finally:
             if record.at_end is not None:

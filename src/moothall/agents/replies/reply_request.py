@@ -97,7 +97,8 @@ class ReplyRequest:
         self.content: str | list[dict[str, Any]] = checked_content(content, "reply")
         self.given: str | list[dict[str, Any]] = self.content  # the content before hooks
         self.want(schema)
-        self.thread: str | None = thread_id(thread)  # None for the agent's own
+        # None for the agent's own.
+        self.thread: str | None = None if thread is None else thread_id(thread)
         self.run_id: str = os.urandom(8).hex() if run_id is None else _text(run_id, "run_id")
         self.deps = deps  # for the `Context` of its actions; None for the agent's own
         self.budget = budget  # what it may spend; None for the agent's own budget
@@ -123,6 +124,7 @@ class ReplyRequest:
         self.on_behalf: Texts | None = None  # the texts of the reply that asks for this one
         self.allowed: list[str] = []  # values from outside that a person has permitted in it
         self.resumed = False  # whether it resumes a stopped reply
+        self.nested = False  # whether an action of another agent asks for it
 
     @property
     def of_run(self) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from urllib.parse import unquote
+from weakref import WeakSet
 
 from moothall.actions.provenance import Texts
 from moothall.foundation.threads import guard, in_child, settle
@@ -161,7 +162,7 @@ class Threads:
         self.default: Thread = Thread(None)
         self._turns = self.default.turns if together else None
         self._by_id: OrderedDict[str, Thread] = OrderedDict()
-        in_child(self._renew)
+        _OF_ALL_AGENTS.add(self)
 
     def get(self, id: str | None) -> Thread:
         """Return the thread of that id; create it if it is new."""
@@ -244,6 +245,17 @@ class Threads:
         """Iterate over the threads except the agent's own, the least recently used first."""
         with _GUARD:
             return iter(list(self._by_id.values()))
+
+
+_OF_ALL_AGENTS: Final[WeakSet[Threads]] = WeakSet()
+
+
+def _after_fork() -> None:
+    for threads in list(_OF_ALL_AGENTS):
+        threads._renew()
+
+
+in_child(_after_fork)
 
 
 def thread_of_sender(sender: str, thread: str | None = None) -> str:
