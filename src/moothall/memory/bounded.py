@@ -250,15 +250,18 @@ class TokenBoundedMemory(Memory):
 
         Of that, an eighth of `max_tokens` stays, as results of the reply can be read again.
         """
+        bound = most or self._bound
+        if self._tokens <= bound:
+            return
+        if not own:  # of what is not the running reply's, so much stays
+            bound = max(bound, sum(self._sizes[self._task :]) + self.max_tokens // 8)
         items = self._items
         newest = self._newest if own else self._task
         start = 0
-        while self._tokens > (most or self._bound):
+        while self._tokens > bound:
             while start < newest and (start == self._task or items[start].get("role") == "system"):
                 start += 1
             if start >= newest:
-                break
-            if not own and sum(self._sizes[: self._task]) <= self.max_tokens // 8:
                 break
             end = self._end_of(start)
             self.left_out += end - start if start > self._task >= 0 else 0
