@@ -93,7 +93,7 @@ class TokenBoundedMemory(Memory):
         self._tokens = 0
         self.left_out: int = 0
         self._task = -1  # the index of the last user message
-        self._cleared: list[int] = []
+        self._cleared: tuple[int, ...] = ()
         self._whole = 0  # how many results could be cleared
 
     if not TYPE_CHECKING:  # for a checker they are inherited; at run time a subclass loses them
@@ -135,10 +135,8 @@ class TokenBoundedMemory(Memory):
         self._drop()
 
     def _take_cleared(self) -> list[int]:
-        taken = self._cleared
-        if taken:
-            self._cleared = []
-        return taken
+        taken, self._cleared = self._cleared, ()
+        return list(taken)
 
     def _make_room(self) -> bool:
         before = self.tokens
@@ -204,7 +202,7 @@ class TokenBoundedMemory(Memory):
             number = number_of(item)
             if number is not None and _may_clear(item) and not self._is_read(item):
                 self._put(place, cleared(item, number, number))
-                self._cleared.append(number)
+                self._cleared += (number,)
         self._join_cleared()
 
     def _join_cleared(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping
 from contextlib import aclosing
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
@@ -140,18 +140,20 @@ async def prepare(model: Any, actions: list[Action] | None = None) -> None:
         await model._prepare(actions)
 
 
-async def answer_of(
+def answer_of(
     model: Any, messages: list[dict[str, Any]], *, schema: dict[str, Any] | None = None, **more: Any
-) -> Any:
-    """Return a model's whole answer; a user's own model may return anything."""
+) -> Coroutine[Any, Any, Any]:
+    """Return a model's whole answer, to be awaited; a user's own model may return anything."""
     if schema is not None:  # a user's own model may not take that argument
         more["schema"] = schema
     if tracing.active is None or _traces(model):
-        return await awaited(model.complete(messages, **more))
-    request = Request(messages, more.get("actions"), schema)
+        return awaited(model.complete(messages, **more))
+    return _traced_answer(model, Request(messages, more.get("actions"), schema), more)
 
+
+async def _traced_answer(model: Any, request: Request, more: dict[str, Any]) -> Any:
     async def ask() -> Any:
-        return await awaited(model.complete(messages, **more))
+        return await awaited(model.complete(request.messages, **more))
 
     return await tracing.within(ask, "chat", model, request)
 

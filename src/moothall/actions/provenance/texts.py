@@ -55,7 +55,7 @@ class Texts:
     def __init__(self, on_behalf: Texts | None = None) -> None:
         self.sources: list[str] = []  # what was read from outside
         self.always: set[str] = set()  # the values that a person has permitted for the thread
-        self.told: list[tuple[str, str]] = []  # what others say of their actions, as last shown
+        self.told: Sequence[tuple[str, str]] = ()  # what others say of their actions, as last shown
         self.on_behalf = on_behalf  # the texts of the thread on whose behalf this one works
         self._own: list[tuple[str, Kind, str, bool]] = []  # folded text, origin, if it is a result
         self._known: set[int] = set()

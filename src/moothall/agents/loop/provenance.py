@@ -34,7 +34,7 @@ def look(
     messages: Sequence[dict[str, Any]],
     find: Callable[[str], Action | None],
     new: Sequence[dict[str, Any]] | None = None,
-    told: list[tuple[str, str]] | None = None,
+    told: Sequence[tuple[str, str]] | None = None,
 ) -> None:
     """Take in the messages that a model is shown, if any of them comes from outside.
 

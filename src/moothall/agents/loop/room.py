@@ -112,10 +112,10 @@ class LongResults:
         self._agent = agent
         self._request = request
         self._memory = memory
+        self._clears = hasattr(memory, "_take_cleared")
         self._record = record
         self._thread = request.state
         self._model = model
-        self._take_cleared = getattr(memory, "_take_cleared", None)
 
     def limit(self, results: int) -> int:
         """Return how many characters of each result of an answer are shown."""
@@ -169,8 +169,7 @@ class LongResults:
 
     def look(self, joined: list[str]) -> None:
         """Tell what the memory has cleared, and let the model read it again."""
-        take = self._take_cleared
-        if take is not None and (numbers := take()):
+        if self._clears and (numbers := self._memory._take_cleared()):
             self._offer(joined)
             self._request.tell(ResultsCleared, str(self._agent.id), numbers)
 

@@ -136,8 +136,10 @@ class Run:
     async def _reply(self) -> Reply:
         agent, state, request, steering = self.agent, self.state, self.request, self._steering
         is_new = not state.messages
-        if self.thread.looked is None and (known := messages_of(self.memory, self.id, None)[0]):
-            self.long.remember(known, state.joined)
+        if self.thread.looked is None:
+            if known := messages_of(self.memory, self.id, None)[0]:
+                self.long.remember(known, state.joined)
+            del known  # a thousand replies may wait: each keeps what it needs
         if self.thread.unheard:
             steering.told.extend(self.thread.hear())
             if not self._past(f"{state.iteration + 1}"):
@@ -147,12 +149,9 @@ class Run:
             asked, marks = Turn(), Marks(request.outside) if request.outside else None
             asked.add({"role": "user", "content": request.content}, marks)
             self.save(asked, ends=False)
-        elif state.messages[-1]["role"] == "tool":
-            # A run whose process died after a terminal action had succeeded.
-            last = (step for step in state.steps if step.iteration == state.iteration)
-            reply = self._terminal((self.showing.action(step.action), step) for step in last)
-            if reply is not None:
-                return reply
+            del asked, marks
+        elif (reply := self._terminal_before()) is not None:
+            return reply
         while state.iteration < agent.max_iterations or self._is_told():
             if steering.was_swallowed():
                 raise asyncio.CancelledError
@@ -250,6 +249,13 @@ class Run:
                 return self.end(Stop("terminal", ""), value)
         return None
 
+    def _terminal_before(self) -> Reply | None:
+        """Return the reply if a run's process died after a terminal action had succeeded."""
+        if self.state.messages[-1]["role"] != "tool":
+            return None
+        last = [step for step in self.state.steps if step.iteration == self.state.iteration]
+        return self._terminal((self.showing.action(step.action), step) for step in last)
+
     def _repeated(self, answer: Answer, contents: list[str]) -> str:
         """Return how often the same calls had the same results, if that is too often; else ""."""
         now = [
@@ -342,16 +348,16 @@ class Run:
             detail = f"{kind}: {text}" if text else kind
             raise Stop("error", detail, error) from error
 
-    async def _ask(self, step: ModelStep) -> Any:
+    def _ask(self, step: ModelStep) -> Awaitable[Any]:
         """Ask the model itself; tell the pieces of its answer, if somebody listens."""
         if self.budget is None and self.request.nested:
             count_unbounded()
         prompt, schema = self.showing.seen(self.model, step.messages), step.schema
         actions, emit = self.showing.offered.actions or None, self.emit
         if emit is None:
-            return await answer_of(self.model, prompt, actions=actions, schema=schema)
+            return answer_of(self.model, prompt, actions=actions, schema=schema)
         pieces = Pieces(schema, self.id, self.request, emit)
-        return await heard(self.model, prompt, pieces.tell, actions=actions, schema=schema)
+        return heard(self.model, prompt, pieces.tell, actions=actions, schema=schema)
 
     async def _of_user(
         self, what: str, key: str, function: Callable[[Context[Any]], Awaitable[str]]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -40,7 +40,7 @@ class Showing:
     _without_marks: Shown | None = None
     _made: list[dict[str, Any]] | None = None  # the prompt as it was made last
     _chosen: OfferedActions | None = None  # by a block, the last time that one chose
-    _looked: list[tuple[str, str]] | None = None  # the descriptions that were looked at last
+    _looked: Sequence[tuple[str, str]] | None = None  # the descriptions that were looked at last
     offered: OfferedActions = OfferedActions([])  # in this turn
 
     def __init__(self, agent: Looping, request: ReplyRequest, memory: Memory) -> None:
@@ -49,7 +49,7 @@ class Showing:
         self._memory = memory
         self.thread: Thread = request.state
         self.said: dict[str, str] = {}  # what functions of the prompt returned, by key
-        self._outside: list[tuple[str, str]] = []  # lines from outside, with their sources
+        self._outside: tuple[tuple[str, str], ...] = ()  # lines from outside, with their sources
 
     def asks(self) -> Iterator[tuple[str, str, Callable[..., Awaitable[str]]]]:
         """Yield the functions of the prompt to call for this run: what each is, its key."""
@@ -66,7 +66,7 @@ class Showing:
         """Take what a function of the prompt has said, now or in the record."""
         text, lines = (said, ()) if isinstance(said, str) else said
         self.said[key] = text
-        self._outside += [(source, line) for source, line in lines]
+        self._outside += tuple((source, line) for source, line in lines)
 
     # -- actions -----------------------------------------------------------------------------------
 
@@ -135,7 +135,7 @@ class Showing:
             if self._outside:  # which does not count as the program's
                 lines = "\n".join(line for _, line in self._outside)
                 prompt = [{"role": "system", "content": f"{system}\n\n{lines}".strip()}, *messages]
-        told = [*self.offered.told, *self._outside] if self._outside else self.offered.told
+        told = (*self.offered.told, *self._outside) if self._outside else self.offered.told
         self._made, self._looked = prompt, self.offered.told
         is_whole = new is messages
         known = thread.has_blocks and not is_whole

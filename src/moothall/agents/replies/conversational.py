@@ -41,6 +41,7 @@ from moothall.agents.replies.reply_context import (
     approver_of_group,
     checked_trusted,
     given_with,
+    is_open,
     note_content,
     sources_of_asker,
     tell_caller,
@@ -539,7 +540,7 @@ class ConversationalAgent(Threaded):
             request.emit = self._listener()
         turns = mine.turns = thread.turns
         # The thread's own reply waits for this one: to wait for its turn would be a deadlock.
-        nested = (outer and any(each.turns is turns and each.open for each in outer)) or (
+        nested = (outer and is_open(turns, outer)) or (
             turns.handling is not None and leads_to(turns.handling, handling)
         )
         token = REPLYING.set((*outer, mine))

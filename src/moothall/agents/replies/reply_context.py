@@ -87,6 +87,11 @@ class Replying:
         return thread_of_sender(str(self.agent.id), own if thread is None else f"{own}/{thread}")
 
 
+def is_open(turns: Turns, replies: Iterable[Replying]) -> bool:
+    """Return whether one of these replies holds a thread's lock."""
+    return any(each.turns is turns and each.open for each in replies)
+
+
 class Joined(NamedTuple):
     """What an agent that asks another sets for the other one's next reply."""
 
