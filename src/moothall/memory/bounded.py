@@ -126,13 +126,17 @@ class TokenBoundedMemory(Memory):
             self._fit()
 
     def _fit(self) -> None:
+        bound, clears = self._bound, self.clear and self._whole > 0
+        if self._tokens <= bound:
+            return
         if self.reply_tokens is not None:  # what earlier replies left goes first
-            if self.clear:
+            if clears:
                 self._clear(own=False)
-            self._drop(own=False)
-        if self.clear:
-            self._clear()
-        self._drop()
+            self._drop(bound, own=False)
+        if self._tokens > bound:
+            if clears:
+                self._clear()
+            self._drop(bound)
 
     def _take_cleared(self) -> list[int]:
         taken, self._cleared = self._cleared, ()
@@ -243,20 +247,17 @@ class TokenBoundedMemory(Memory):
         """Whether a model is reading a message to summarise it."""
         return False
 
-    def _drop(self, most: int | None = None, own: bool = True) -> None:
-        """Drop the oldest until the rest fits; if not `own`, only what is before the running reply.
+    def _drop(self, most: int, own: bool = True) -> None:
+        """Drop the oldest down to `most` tokens; if not `own`, only what is before the reply.
 
         Of that, an eighth of `max_tokens` stays, as results of the reply can be read again.
         """
-        bound = most or self._bound
-        if self._tokens <= bound:
-            return
-        if not own:  # of what is not the running reply's, so much stays
-            bound = max(bound, sum(self._sizes[self._task :]) + self.max_tokens // 8)
+        if not own:
+            most = max(most, sum(self._sizes[self._task :]) + self.max_tokens // 8)
         items = self._items
         newest = self._newest if own else self._task
         start = 0
-        while self._tokens > bound:
+        while self._tokens > most:
             while start < newest and (start == self._task or items[start].get("role") == "system"):
                 start += 1
             if start >= newest:
@@ -273,9 +274,10 @@ class TokenBoundedMemory(Memory):
         return max(self.max_tokens, (self.reply_tokens or 0) if is_running else 0)
 
     def _remove(self, start: int, end: int) -> None:
-        gone = [range_of(item)[0] for item in self._items[start:end] if is_cleared(item)]
+        numbered = [item for item in self._items[start:end] if NUMBERED in item]
+        gone = [range_of(item)[0] for item in numbered if is_cleared(item)] if numbered else ()
         self._tokens -= sum(self._sizes[start:end])
-        self._whole -= sum(map(_may_clear, self._items[start:end]))
+        self._whole -= sum(map(_may_clear, numbered))
         del self._items[start:end]
         del self._sizes[start:end]
         if self._task >= end:

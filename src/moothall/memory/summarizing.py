@@ -212,7 +212,7 @@ class SummarizingMemory(TokenBoundedMemory):
         return self._room * 2 // 3
 
     def _fit(self) -> None:
-        self._drop()
+        self._drop(self._bound)
 
     def _is_read(self, item: dict[str, Any]) -> bool:
         return any(item is each for each in self._read)
