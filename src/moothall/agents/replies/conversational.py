@@ -251,7 +251,9 @@ class ConversationalAgent(Threaded):
                 stops with the reason `error` instead
         """
         request = ReplyRequest(text, schema, thread, run_id, deps, budget)
-        return await self._reply_on_loop(optioned(self, request, options, tags=tags))
+        if options or tags is not None:
+            optioned(self, request, options, tags=tags)
+        return await self._reply_on_loop(request)
 
     @overload
     def reply_sync(
