@@ -1,8 +1,8 @@
 """How many functions a turn calls, against a table: what a clock on a busy machine cannot tell.
 
 A row that needs over a hundredth more fails. One that needs fewer fails, too, until the table has
-the new figure: `python -m agents.test_function_calls` in `tests` writes it. The counts are those of
-the Python that the table names; another's may differ by a sixth.
+the new figure: `PYTHONPATH=.. python -m agents.test_function_calls` in `tests` writes it. The
+counts are those of the Python that the table names; another's may differ by a sixth.
 """
 
 from __future__ import annotations
@@ -20,9 +20,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from benchmarks.broker import Broker
 
+import moothall
 from moothall import (
     Agent,
+    AMQPOptions,
+    AMQPSpace,
     Call,
     ModelReply,
     NativeSpace,
@@ -30,8 +34,10 @@ from moothall import (
     action,
 )
 from moothall.serving import asgi
+from moothall.society import City, Society, make_economy
 
 TABLE = Path(__file__).with_name("function_calls.json")
+HOUSE = str(Path(moothall.__file__).parent)
 FEW, MANY = 10, 30  # turns of a reply: the difference is that of the turns alone
 
 
@@ -152,35 +158,80 @@ def first_reply() -> float:
         return min(counted(lambda: runner.run(reply(each))) for each in agents) - loop  # noqa: B023
 
 
+class Adder(Agent):
+    @action
+    async def add(self, a: int, b: int) -> int:
+        return a + b
+
+
+class Asker(Agent):
+    @action
+    async def count(self, asks: int, ours: bool) -> float:
+        """Return how many functions an `ask` and its handler call; all, or only the package's."""
+
+        async def calls(number: int) -> int:
+            profile = cProfile.Profile()
+            gc.disable()
+            profile.enable()
+            for _ in range(number):
+                await self.ask("adder", "add", a=1, b=2)
+            profile.disable()
+            gc.enable()
+            stats: Any = pstats.Stats(profile)
+            if not ours:
+                return int(stats.total_calls)
+            return sum(found[1] for (file, *_), found in stats.stats.items() if HOUSE in file)
+
+        await calls(asks)
+        return (await calls(asks) - await calls(asks // 5)) / (asks - asks // 5)
+
+
 def ask_in_a_space() -> float:
     """Return how many functions an `ask` and its handler call on the loop of a space."""
-
-    class Adder(Agent):
-        @action
-        async def add(self, a: int, b: int) -> int:
-            return a + b
-
-    class Asker(Agent):
-        @action
-        async def count(self) -> float:
-            async def asks(number: int) -> int:
-                profile = cProfile.Profile()
-                gc.disable()
-                profile.enable()
-                for _ in range(number):
-                    await self.ask("adder", "add", a=1, b=2)
-                profile.disable()
-                gc.enable()
-                calls: int = pstats.Stats(profile).total_calls  # type: ignore[attr-defined]
-                return calls
-
-            await asks(500)
-            return (await asks(500) - await asks(100)) / 400
-
     with NativeSpace() as space:
         space.add(Adder("adder"))
         space.add(Asker("asker"))
-        return float(space.add(Agent("me")).ask("asker", "count").result(30))
+        me = space.add(Agent("me"))
+        return float(me.ask("asker", "count", asks=500, ours=False).result(30))
+
+
+def message_of_a_broker(port: int) -> float:
+    """Return how many functions of ours the two messages of an `ask` over a broker call.
+
+    How often the network is read, and by how much, is not counted.
+    """
+    options = AMQPOptions("127.0.0.1", port)
+    with AMQPSpace(exchange="function-calls", amqp_options=options) as space:
+        space.add(Adder("adder"))
+        space.add(Asker("asker"))
+        me = space.add(Agent("me"))
+        counts = [float(me.ask("asker", "count", asks=100, ours=True).result(30)) for _ in range(3)]
+    return min(counts)
+
+
+def step_of_citizens() -> float:
+    """Return how many functions a step of a hundred citizens calls, on the society's loop."""
+    steps = 4
+
+    async def live() -> int:
+        profile, before = cProfile.Profile(), iter((True,))
+
+        def look(row: dict[str, Any]) -> None:
+            if next(before, False):
+                profile.enable()
+            elif row["step"] == last:
+                profile.disable()
+
+        city = City.generate(seed=1, citizens=100)
+        services = make_economy(city, seed=1)
+        async with Society(100, city, seed=1, services=services) as society:
+            last = steps + 1
+            await society.run(steps=last, progress=look)
+        calls: int = pstats.Stats(profile).total_calls  # type: ignore[attr-defined]
+        return calls
+
+    # The second one: what is made once is made.
+    return min(asyncio.run(live()) for _ in range(2)) / steps
 
 
 def request_of_a_door() -> float:
@@ -233,17 +284,28 @@ KINDS: dict[str, Callable[[], float]] = {
     "first reply": first_reply,
     "ask in a space": ask_in_a_space,
     "request of a door": request_of_a_door,
+    "step of 100 citizens": step_of_citizens,
 }
+BROKER = "ask over a broker"
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_function_calls_are_those_of_the_table(kind: str) -> None:
+    compare(kind, KINDS[kind])
+
+
+def test_function_calls_of_an_ask_over_a_broker_are_those_of_the_table(broker: Broker) -> None:
+    compare(BROKER, lambda: message_of_a_broker(broker.port))
+
+
+def compare(kind: str, count: Callable[[], float]) -> None:
+    """Compare a count with the table."""
     table = json.loads(TABLE.read_text())
     known = table["calls"][kind]
     same = platform.python_version().startswith(f"{table['python']}.")
-    # A door's clean-up goes by the clock: a few functions more or less.
-    slack = 0.17 if not same else 0.03 if kind == "request of a door" else 0.01
-    now = KINDS[kind]()
+    # A door's clean-up, and what a broker confirms together, go by the clock: a few more or less.
+    slack = 0.17 if not same else 0.03 if kind in ("request of a door", BROKER) else 0.01
+    now = count()
     assert now <= known * (1 + slack), f"{kind}: {now} calls of functions, {known} in {TABLE.name}"
     if same:
         fewer = f"{kind}: {now} calls of functions only: write them into {TABLE.name}"
@@ -253,6 +315,8 @@ def test_function_calls_are_those_of_the_table(kind: str) -> None:
 def main() -> None:
     python = ".".join(platform.python_version_tuple()[:2])
     calls = {kind: round(count(), 1) for kind, count in KINDS.items()}
+    with Broker() as broker:
+        calls[BROKER] = round(message_of_a_broker(broker.port), 1)
     TABLE.write_text(json.dumps({"python": python, "calls": calls}, indent=2) + "\n")
     sys.stdout.write(TABLE.read_text())
 
