@@ -100,13 +100,9 @@ class OfferedActions:
         self.given: list[Action] = actions
         self.finder: Any = None
         self.own: tuple[Action, ...] = ()
-        self.told: Sequence[tuple[str, str]] = tuple(
-            [
-                (each._described_by, f"{each.name}: {each.description}")
-                for each in actions
-                if each._described_by
-            ]
-        )
+        self.told: Sequence[tuple[str, str]] = ()
+        if by_others := [each for each in actions if each._described_by]:
+            self.told = [(a._described_by, f"{a.name}: {a.description}") for a in by_others]
         shown = {action.name: action for action in actions}
         # Names are safe beside the hidden ones: none changes when another is found.
         by_name = {**{each.name: each for each in hidden}, **shown} if hidden else shown
