@@ -27,6 +27,7 @@ from moothall import (
     Waiting,
     action,
 )
+from moothall.agents.block import Guidance
 from moothall.agents.replies.reply import Reply
 from moothall.foundation.errors import StateError
 from moothall.journal import Done
@@ -463,3 +464,61 @@ def test_result_of_the_loops_own_action_is_the_programs_after_a_wait(place: Plac
         journal.answer("r", "k", "go on")
         reply = bank.reply(script, *actions)
         assert (bank.asked, bank.paid, reply.outside) == ([], [MALLORY], ())
+
+
+# -- what was said in the prompt -------------------------------------------------------------------
+
+
+def test_call_of_an_answer_before_a_kill_has_its_values_from_what_a_block_said_from_outside(
+    tmp_path: Path,
+) -> None:
+    class Inbox(Block):
+        """Shows the last mail."""
+
+        def guidance(self, context: Context[Any]) -> Guidance:
+            return Guidance("# Mail", [("mail", MAIL)])
+
+    def refuse(request: ApprovalRequest) -> bool:
+        if not copy.exists():
+            crash(tmp_path / "j", copy)
+        return bank.refuse(request)
+
+    copy = tmp_path / "copy"
+    for file in (tmp_path / "j", copy):
+        with Journal(file) as journal:
+            bank = Bank(journal)
+            approver = CallbackApprover(refuse)
+            reply = bank.reply([PAY, "Done."], blocks=[Inbox()], approver=approver)
+            assert (bank.paid, len(bank.asked)) == ([], 1)
+            assert str(reply.steps[0].origins["to"][0]) == "outside (mail)"
+
+
+def test_call_of_an_answer_before_a_kill_has_its_values_from_the_system_prompt(
+    tmp_path: Path,
+) -> None:
+    @action(outside=True, idempotent=True)
+    def read_mail() -> str:
+        """Read the mail."""
+        return "Hello."
+
+    @action(guard=("to",), idempotent=True)
+    def send(to: str) -> str:
+        """Send a copy; the process is gone in its midst."""
+        if not copy.exists():
+            crash(tmp_path / "j", copy)
+        sent.append(to)
+        return "sent"
+
+    copy = tmp_path / "copy"
+    sent = list[str]()
+    call = {"name": "send", "args": {"to": "office@good.example"}}
+    for file, script in (
+        (tmp_path / "j", [{"name": "read_mail"}, call, "Done."]),
+        (copy, ["", "", "Done."]),
+    ):
+        with Journal(file) as journal:
+            bank = Bank(journal)
+            said = "Copies go to office@good.example."
+            reply = bank.reply(script, read_mail, send, system_prompt=said)
+            assert (reply.text, bank.asked) == ("Done.", [])
+    assert sent == ["office@good.example"] * 2

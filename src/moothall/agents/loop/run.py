@@ -335,7 +335,10 @@ class Run:
                     self.request.tell(MessagesLeftOut, self.id, self._lost)
             schema = None if self.schema is None else self.schema.json
             step = ModelStep(self, turn, schema)
-            return await around_model(step, partial(self._ask, step))()
+            given = await around_model(step, partial(self._ask, step))()
+            if self.record is not None:
+                step.look()
+            return given
         except BudgetExceeded as error:
             raise Stop.at_limit(error) from error
         except HookError as error:

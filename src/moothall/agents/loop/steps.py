@@ -106,6 +106,11 @@ class ModelStep:
         expect_messages({"messages": messages})
         self._messages = messages
 
+    def look(self) -> None:
+        """Make the prompt if nobody has: calls of a recorded answer may have values from it."""
+        if self._messages is None:
+            self._run.showing.prompt()
+
     @property
     def actions(self) -> list[Action]:
         """The actions that the model is shown. Set another list to hide or add some."""
