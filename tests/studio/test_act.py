@@ -181,6 +181,10 @@ def test_a_run_at_its_limit_goes_on_with_more(
         expect(page.get_by_text("tokens are needed")).to_have_count(1)  # said once
         expect(page.get_by_role("button", name="Resume")).to_have_count(0)
         assert not server.requests
+        page.get_by_role("button", name="Steps and cost").click()  # where the same is proposed
+        expect(page.locator("#tab-runs form[data-run] input")).not_to_have_value("200")
+        page.get_by_role("tab", name="Act and review", exact=True).click()
+        expect(page.locator("#tab-act form[data-run] input")).not_to_have_value("200")
         page.get_by_role("button", name="Continue").click()  # what is proposed is enough
         expect(steps(page)).to_contain_text("One file.")
         expect(steps(page)).to_contain_text("finished")

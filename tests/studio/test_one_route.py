@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from models.openai_server import HANG, OpenAIServer, calls, text
 from moothall import (
@@ -164,6 +164,22 @@ def test_a_word_that_only_a_step_has_finds_its_run(
     page.get_by_role("searchbox", name="Filter runs").fill("zebra")
     expect(page.get_by_text("1 of 2 runs")).to_be_visible()
     expect(page.get_by_role("list", name="Runs")).to_contain_text("What is there?")
+
+
+def test_change_to_a_town_that_is_written_before_its_map_came_stays(
+    studio: Studio, open_page: Callable[..., Page]
+) -> None:
+    page = open_page("Society")
+    maps: list[Route] = []
+    page.route("**/studio/society/map", lambda route: maps.append(route))
+    with page.expect_request("**/studio/society/map"):
+        studio.society.set_up(SimulateOrder(12, days=1, step="6h"))
+    page.get_by_role("button", name="Interventions", exact=True).click()
+    page.get_by_label("Change", exact=True).select_option("Close a place")
+    page.get_by_label("Place", exact=True).fill("park-1")
+    maps[0].continue_()
+    expect(page.locator("#s-places option").first).to_be_attached()
+    expect(page.get_by_label("Place", exact=True)).to_have_value("park-1")
 
 
 def test_what_a_person_mistypes_is_no_error_of_the_page(

@@ -89,10 +89,11 @@ function roomFor(why = "") {
 export function further(run, reason, order, { done = 0, why = "" } = {}) {
   const words = MORE[reason] || {}, names = Object.keys(words).filter((name) => order?.[name]);
   if (!names.length) return null;
-  const fields = names.map((name) => h("input", {
-    class: "s-input s-few", type: "number", min: 0, step: "any", name, required: true, "aria-label": words[name],
-    value: name === "iterations" ? Math.max(order.iterations, done) + 1 : Math.max(2 * order[name], names.length === 1 ? roomFor(why) : 0),
-  }));
+  const fields = names.map((name) => {
+    const value = name === "iterations" ? Math.max(order.iterations, done) + 1 : Math.max(2 * order[name], names.length === 1 ? roomFor(why) : 0);
+    // The attribute tells one proposal from the next: an update compares attributes.
+    return h("input", { class: "s-input s-few", type: "number", min: 0, step: "any", name, required: true, "aria-label": words[name], value, "data-proposed": value });
+  });
   const go = attempt(() => call("act/resume", { run, more: Object.fromEntries(fields.map((each) => [each.name, +each.value])) }));
   return h("form", { class: "s-row", "data-run": run, onsubmit: go }, fields.map((each) => [h("label", { class: "s-soft" }, words[each.name]), each]),
     h("button", { class: "s-button primary" }, "Continue"));

@@ -199,6 +199,7 @@ export function shownRun(view, id, slot, back, wanted) {
     const how = (detail || reason === "cancelled") && ending.why;
     replace(reply, (said || how) && h("section", { class: "s-panel s-reply", "aria-label": "Reply" },
       how ? h("p", { class: runState(state).kind === "bad" ? "s-fault" : "s-soft" }, how) : null, said ? [shown, all] : null));
+    top(); // what is proposed follows from why it ended
   }
 
   // What its model is writing now.
@@ -222,7 +223,7 @@ export function shownRun(view, id, slot, back, wanted) {
       ["cost", copied ? cost({ usd: about.usd, unpriced: about.tokens && t.unpriced }) : cost(t), copied ? "of its own" : !t.unpriced ? null : +t.usd ? `and ${number(t.unpriced)} tokens without a known price` : "its models have no known price"],
       ["model calls", number(t.model_calls)], ["tool calls", number(t.tool_calls), t.refused ? `${number(t.refused)} refused` : null], ["errors", t.input === null ? "…" : number(t.errors)],
     ];
-    const more = is ? null : further(id, about.state, about.order);
+    const more = is ? null : further(id, about.state, about.order, { why: ending?.data?.detail });
     const goesOn = !is && !more && !ENDED.has(about.state), resumable = goesOn && !isOpen && about.order;
     update(goes, more, resumable && isAct(about) && resuming);
     update(head,

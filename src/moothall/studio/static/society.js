@@ -304,10 +304,10 @@ export function mount(root) {
     told.title = lives ? `${now.rate.toLocaleString("en")} steps of a citizen a second` : "";
     told.classList.toggle("s-fault", Boolean(now.fault));
     if (lives && planOf !== now.town) {
+      change.selectedIndex = 0;
+      fields(); // before it waits: what a person writes meanwhile stays
       const plan = await call("society/map");
       map.show(plan);
-      change.selectedIndex = 0;
-      fields();
       planOf = now.town;
       const [of, id] = (sessionStorage.getItem(KEPT) || "").split(" ");
       if (id && of === now.run) choose(id);
