@@ -5,8 +5,8 @@
 VENV   := .venv
 # The interpreter that .venv is built with; empty: the first that works. To change it: make clean.
 PYTHON ?=
-# pytest's workers: two more than the cores of a small machine, as many tests wait for a broker.
-JOBS   ?= 4
+# pytest's workers: three for each core of a small machine, as most tests wait for another process.
+JOBS   ?= 6
 RUN    := $(VENV)/bin/python
 # What tests agents, runs, memories and models; the rest needs services or minutes.
 CORE   := $(wildcard tests/test_tree.py tests/test_public_names.py tests/test_br*.py tests/test_[e-t]*.py tests/foundation tests/actions tests/budget tests/models tests/memory tests/journal tests/agents tests/spaces tests/extending)
