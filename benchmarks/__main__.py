@@ -4,20 +4,26 @@
 
 A benchmark that uses more than its minutes of the processor, or none for so long, is ended: its
 stacks say where it stood, and the next one begins. However busy the machine is, others get to
-their end.
+their end. The rows that miss their own target are printed last, on standard error, and end it with
+1, as a benchmark that fails does.
 Peers are measured in the same run where they are installed: pip install 'moothall[bench]'.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import signal
 import subprocess
 import sys
 from contextlib import suppress
+from threading import Thread
+from typing import Any
 
 import psutil
+
+from benchmarks.measure import misses
 
 NAMES = (
     *("imports", "messages", "turn", "sub_agents", "conversation", "society", "population"),
@@ -31,7 +37,7 @@ NAMES = (
 STANDS_STILL = 0.01
 """Which share of a processor a benchmark uses at least, unless it waits for what never comes."""
 STACKS_S = 10
-"""Seconds for a benchmark that is ended to print where it stood."""
+"""Seconds for a benchmark that is ended to print where it stood, or for its last rows."""
 
 
 def main() -> int:
@@ -48,21 +54,38 @@ def main() -> int:
     if unknown:
         parser.error(f"unknown: {', '.join(unknown)}; there are {', '.join(NAMES)}")
     minutes = options.minutes or (20 if options.quick else 40)
-    failed = []
+    failed, rows = [], list[dict[str, Any]]()
     for name in options.names or NAMES:
         print(f"benchmarks.{name} ...", file=sys.stderr)
-        if fault := run(name, ["--quick"] * options.quick, minutes):
+        if fault := run(name, ["--quick"] * options.quick, minutes, rows):
             failed.append(f"benchmarks.{name} {fault}")
             print(failed[-1], file=sys.stderr)
     if failed:
         print("failed:", *failed, sep="\n  ", file=sys.stderr)
-    return bool(failed)
+    missed = [miss(row) for row in rows if misses(row)]
+    if missed:
+        print("missed their target:", *missed, sep="\n  ", file=sys.stderr)
+    return bool(failed or missed)
 
 
-def run(name: str, args: list[str], minutes: float) -> str:
-    """Run a benchmark to its end; return what is wrong, or nothing."""
+def miss(row: dict[str, Any]) -> str:
+    """A row that misses its target, as a line to read."""
+    figure = f"{row['value']:g} {row['unit']}".strip()
+    if "ratio" in row:
+        figure += f", ratio {row['ratio']:g}"
+    return f"{row['metric']}: {row['variant']}: {figure}; target {row['target']}"
+
+
+def run(name: str, args: list[str], minutes: float, rows: list[dict[str, Any]]) -> str:
+    """Run a benchmark to its end and keep its rows; return what is wrong, or nothing."""
     command = [sys.executable, "-X", "faulthandler", "-m", f"benchmarks.{name}", *args]
-    with subprocess.Popen(command, process_group=0) as process:  # which has all that it starts
+    # A pipe of our own: what a benchmark left running may hold it open, and nothing waits for that.
+    read_end, write_end = os.pipe()
+    reader = Thread(target=pass_on, args=(read_end, rows), daemon=True)
+    reader.start()
+    # The process group has all that it starts.
+    with subprocess.Popen(command, process_group=0, stdout=write_end) as process:
+        os.close(write_end)
         try:
             if fault := ended(process, 60 * minutes):
                 process.send_signal(signal.SIGABRT)  # prints the stacks of its threads
@@ -72,7 +95,19 @@ def run(name: str, args: list[str], minutes: float) -> str:
         finally:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
+            reader.join(STACKS_S)
     return f"failed (exit code {process.returncode})" if process.returncode else ""
+
+
+def pass_on(pipe: int, rows: list[dict[str, Any]]) -> None:
+    """Print what comes from a pipe as it is, and keep the rows among it."""
+    with open(pipe, "rb") as lines:
+        for line in lines:
+            sys.stdout.buffer.write(line)
+            sys.stdout.buffer.flush()
+            with suppress(ValueError):  # a library printed something of its own
+                if isinstance(row := json.loads(line), dict):
+                    rows.append(row)
 
 
 def ended(process: subprocess.Popen[bytes], most_s: float) -> str:

@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from benchmarks.measure import show
 from moothall.actions import Action
 from moothall.models import LocalModel
 
@@ -385,7 +385,7 @@ def main() -> None:
     parser.add_argument("--temperature", type=float, default=0.7)
     args = parser.parse_args()
     for figure in measure(0 if args.quick else args.seeds, args.temperature):
-        print(json.dumps(figure), flush=True)
+        show(figure)
 
 
 if __name__ == "__main__":

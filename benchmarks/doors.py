@@ -30,8 +30,8 @@ from moothall.foundation import tracing
 from moothall.serving import MCPAgent
 from moothall.serving.telemetry import instrument, uninstrument
 
-TARGET = 1.3
-SPAN_TARGET_US = 15
+TARGET = "<= 1.3 ratio"
+SPAN_TARGET = "<= 15"  # µs
 SERVER = '''
 from mcp.server import MCPServer
 
@@ -82,7 +82,7 @@ def spans(count: int, rounds: int) -> None:
         "µs",
         limit=found["bare"].seconds * 1e6,
         ratio=found["span"].over(found["bare"]),
-        target=SPAN_TARGET_US,
+        target=SPAN_TARGET,
     )
 
 

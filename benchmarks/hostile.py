@@ -190,7 +190,13 @@ def main() -> None:
             print(f"{name} {number}: {', '.join(found)}", file=sys.stderr)
     for name, pages in counted.items():
         emit("research: hostile pages", name, pages, "pages")
-    emit("research: hostile pages", "that reached something", sum(reached.values()), "", target=0)
+    emit(
+        "research: hostile pages",
+        "that reached something",
+        sum(reached.values()),
+        "",
+        target="<= 0",
+    )
 
 
 if __name__ == "__main__":

@@ -9,10 +9,13 @@ from __future__ import annotations
 import gc
 import importlib.util
 import json
+import re
 import statistics
 import time
 from collections.abc import Callable
 from typing import Any
+
+TARGET = re.compile(r"(?:(?P<most><=)|>=) (?P<bound>\d[\d_.]*(?:e\d+)?)(?: (?P<of>ratio))?")
 
 
 def significant(number: float) -> float:
@@ -69,4 +72,25 @@ def emit(metric: str, variant: str, value: float, unit: str, **more: Any) -> Non
     row |= {"value": significant(value), "unit": unit}
     for name, figure in more.items():
         row[name] = significant(figure) if isinstance(figure, float) else figure
-    print(json.dumps(row), flush=True)
+    show(row)
+
+
+def show(row: dict[str, Any]) -> None:
+    """Print a row; a target that is not of the one form raises before."""
+    misses(row)
+    print(json.dumps(row, ensure_ascii=False), flush=True)
+
+
+def misses(row: dict[str, Any]) -> bool:
+    """Whether a row misses its `target`: "<= 100" is of its value, ">= 0.95 ratio" of its ratio.
+
+    A row without a target, or whose target is None, misses none.
+    """
+    if (target := row.get("target")) is None:
+        return False
+    parts = TARGET.fullmatch(str(target))
+    if parts is None or (of := parts["of"] or "value") not in row:
+        form = "'<= 100', or '>= 0.95 ratio' of a row that has one"
+        raise ValueError(f"target must be like {form}, got {target!r}")
+    figure, bound = row[of], float(parts["bound"])
+    return not (figure <= bound if parts["most"] else figure >= bound)

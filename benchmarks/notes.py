@@ -65,7 +65,9 @@ def main() -> None:
         tokens, counted = asked.usage.input_tokens, "by the tokenizer of the local model"
     except WeightsError:
         tokens, counted = len(prompts[0]["content"]) // 4, "four characters each"
-    emit("notes", f"{MANY} of an agent, in its prompt, {counted}", tokens, "tokens", target=500)
+    emit(
+        "notes", f"{MANY} of an agent, in its prompt, {counted}", tokens, "tokens", target="<= 500"
+    )
     for name, figure in figures.items():
         if name != "limit":
             milliseconds = (figure.seconds - figures["limit"].seconds) * 1000

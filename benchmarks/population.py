@@ -140,11 +140,19 @@ def threads(count: int) -> None:
         bare = alone / (time.perf_counter() - begin)
     one, _ = asyncio.run(rate(opinions(1, citizens=count), 10, LocalEngine()))
     two, _ = asyncio.run(rate(opinions(1, citizens=count), 10, LocalEngine(threads=2)))
-    emit("threads", "2 over 1", two / one, "x", limit=bare, ratio=two / one / bare, target=0.8)
+    emit(
+        "threads",
+        "2 over 1",
+        two / one,
+        "x",
+        limit=bare,
+        ratio=two / one / bare,
+        target=">= 0.8 ratio",
+    )
     if installed("ray"):
         first, _ = asyncio.run(rate(opinions(1, citizens=count), 10, RayEngine(workers=1)))
         second, _ = asyncio.run(rate(opinions(1, citizens=count), 10, RayEngine(workers=2)))
-        emit("ray", "2 workers over 1", second / first, "x", target=1.25, rate=second)
+        emit("ray", "2 workers over 1", second / first, "x", target=">= 1.25", rate=second)
 
 
 async def workers(count: int, steps: int) -> None:
@@ -167,7 +175,7 @@ async def workers(count: int, steps: int) -> None:
                 await society.step()
                 took[number] += time.perf_counter() - begin
     ratio = took[0] / took[1]
-    emit("ray", f"day of {count} citizens, 2 workers over 1", ratio, "x", target=1.25)
+    emit("ray", f"day of {count} citizens, 2 workers over 1", ratio, "x", target=">= 1.25")
 
 
 def day(count: int, engine: Engine) -> None:
@@ -191,7 +199,7 @@ def day(count: int, engine: Engine) -> None:
         f"{count} citizens",
         count * 96 / wall,
         "1/s",
-        target=4e6,
+        target=">= 4e6",
         cpu=count * 96 / cpu,
         made_s=made,
         day_s=wall,

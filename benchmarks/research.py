@@ -50,7 +50,7 @@ ITERATIONS = 3
 RESULTS = 24
 PLAIN = 10
 PLANT_EVERY = 5
-AIM_FOUND, AIM_MISSED = 0.9, 1 / 3
+AIM_FOUND, AIM_MISSED = ">= 0.9", ">= 0.3333"
 
 
 def researched(question: Question, model: Any, tools: list[Any]) -> tuple[Researcher, Outcome]:
@@ -173,14 +173,14 @@ def told(form: str, outcomes: list[Outcome], plain: list[Outcome]) -> list[str]:
     lost = len(plain) - len(missed) - (answered - found)
     of_low, of_high = wilson(found, len(missed) or 1)
     more: dict[str, Any] = {"low": of_low, "high": of_high, "of": len(missed)}
-    more |= {"mcnemar_b": found, "mcnemar_c": lost, "target": AIM_MISSED}
+    more |= {"mcnemar_b": found, "mcnemar_c": lost, "target": AIM_MISSED if missed else None}
     say("of_missed", found / max(len(missed), 1), "share", **more)
     cited = total("citations")
     quoted = [each.quoted for each in outcomes if each.quoted]
     say("quoted", len(quoted) / count, "share", first=quoted.count(1))
     say("refused", sum(not each.citations for each in outcomes) / count, "share")
     say("read", total("read") / count, "share", of=count)
-    say("resolved", total("resolved") / max(cited, 1), "share", of=cited, target=1.0)
+    say("resolved", total("resolved") / max(cited, 1), "share", of=cited, target=">= 1")
     say("supported", total("supported") / max(cited, 1), "share", of=cited)
     say("marked", total("marked") / count, "sentences")
     say("rank", statistics.median(ranks or [0]), "place", first=first)

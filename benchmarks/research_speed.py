@@ -35,7 +35,7 @@ from moothall.research.reading.process import Reading
 
 SLOW_PAGES, AT_ONCE, ROUNDS = 20, 4, 3
 MANY, CHARS, CALLS, ITERATIONS = 1000, 10_000, 25, 5
-AIM_RATIO, AIM_MB, AIM_HTML = 1.3, 500, 3.0
+AIM_RATIO, AIM_MB, AIM_HTML = "<= 1.3 ratio", "<= 500", ">= 3"
 DOCUMENTATION = "/usr/share/doc/python3.11/html"
 
 

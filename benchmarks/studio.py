@@ -56,7 +56,9 @@ def main() -> int:
         arguments = ["--no-sandbox", "--disable-dev-shm-usage"]
         browser = started.chromium.launch(executable_path=CHROMIUM, args=arguments)
         cold = _cold(browser)
-        emit("studio: a page to write in", "cold, with the program's start", cold, "s", target=6)
+        emit(
+            "studio: a page to write in", "cold, with the program's start", cold, "s", target="<= 6"
+        )
         with tempfile.TemporaryDirectory() as folder:
             _ours(browser, Path(folder), many, seconds)
             if not options.quick:
@@ -89,13 +91,15 @@ def _cold(browser: Browser) -> float:
         page = _open(browser, url)
         took = time.perf_counter() - began
         megabytes = _memory(process.pid)
-        emit("studio: memory", "no model, one page", megabytes, "MB", target=400)
+        emit("studio: memory", "no model, one page", megabytes, "MB", target="<= 400")
         page.set_default_timeout(120_000)
         page.get_by_role("textbox", name="Message or slash line").fill("Hello, what is a harbour?")
         page.keyboard.press("Enter")
         page.get_by_text("answered").first.wait_for()
         megabytes = _memory(process.pid)
-        emit("studio: memory", "the model in the box, after a chat", megabytes, "MB", target=650)
+        emit(
+            "studio: memory", "the model in the box, after a chat", megabytes, "MB", target="<= 650"
+        )
         page.context.close()
         assert process.stdin is not None
         process.stdin.close()
@@ -125,7 +129,7 @@ def _ours(browser: Browser, folder: Path, many: int, seconds: int) -> None:
         _open(browser, url).context.close()
         began = time.perf_counter()
         page = _open(browser, url)
-        emit("studio: a page to write in", "warm", time.perf_counter() - began, "s", target=3)
+        emit("studio: a page to write in", "warm", time.perf_counter() - began, "s", target="<= 3")
         page.evaluate(_WATCH)
 
         def tell(number: int) -> None:
@@ -137,7 +141,9 @@ def _ours(browser: Browser, folder: Path, many: int, seconds: int) -> None:
         late = sorted(page.evaluate("window.late"))
         worst = late[int(len(late) * 0.99)]
         variant = f"on the page, at {PER_SECOND} a second"
-        emit("studio: a message", variant, statistics.median(late), "ms", p99=worst, target=300)
+        emit(
+            "studio: a message", variant, statistics.median(late), "ms", p99=worst, target="<= 300"
+        )
         for number in range(many):
             tell(number)
         there = f"{min(many + seconds * PER_SECOND, MANY):,} messages"
@@ -145,14 +151,14 @@ def _ours(browser: Browser, folder: Path, many: int, seconds: int) -> None:
         for what, clicks in _CLICKS.items():
             took = [page.evaluate(_CLICKED, [each, f"{many - 1:,}"]) for each in clicks]
             variant = f"{many:,} messages, {what}"
-            emit("studio: a click", variant, statistics.median(took), "ms", target=200)
+            emit("studio: a click", variant, statistics.median(took), "ms", target="<= 200")
         megabytes = _page_memory(page)
-        emit("studio: memory of the page", f"{many:,} messages", megabytes, "MB", target=60)
+        emit("studio: memory of the page", f"{many:,} messages", megabytes, "MB", target="<= 60")
         page.evaluate("window.late.length = 0")
         tell(-1)
         page.evaluate(_REACHED, 1)
         late = page.evaluate("window.late[0]")
-        emit(f"studio: {many:,} messages", "one more", late, "ms", target=200)
+        emit(f"studio: {many:,} messages", "one more", late, "ms", target="<= 200")
         page.context.close()
 
 
@@ -233,8 +239,8 @@ def _runs(browser: Browser, folder: Path) -> None:
                 page.locator(".s-entry > button").first.wait_for()
             took = [page.evaluate(_SHOWN, each) for each in clicks]
             variant = f"10,000 runs, {what}"
-            emit("studio: a click", variant, statistics.median(took), "ms", target=200)
-        emit("studio: memory of the page", "10,000 runs", _page_memory(page), "MB", target=60)
+            emit("studio: a click", variant, statistics.median(took), "ms", target="<= 200")
+        emit("studio: memory of the page", "10,000 runs", _page_memory(page), "MB", target="<= 60")
         page.context.close()
 
 
@@ -293,7 +299,7 @@ def _map(browser: Browser, folder: Path, citizens: int, target: int) -> None:
         for variant, key in ("playing", None), ("zooming", "+-"):
             drawn = page.evaluate(_DRAWN, key)
             variant = f"{citizens:,} citizens, {variant}"
-            emit("studio: the map", variant, drawn, "frames/s", target=target)
+            emit("studio: the map", variant, drawn, "frames/s", target=f">= {target}")
         page.context.close()
 
 
