@@ -46,6 +46,9 @@ MODELS: dict[str, Callable[[int], Population]] = {
     "opinions": lambda n: opinions(1, citizens=n),
 }
 
+MANY = 1_000_000
+"""So many citizens the targets are of; a quick run has fewer."""
+
 
 async def rate(population: Population, steps: int, engine: Engine) -> tuple[float, float]:
     """Agent-steps a second, of wall and of processor time."""
@@ -152,7 +155,8 @@ def threads(count: int) -> None:
     if installed("ray"):
         first, _ = asyncio.run(rate(opinions(1, citizens=count), 10, RayEngine(workers=1)))
         second, _ = asyncio.run(rate(opinions(1, citizens=count), 10, RayEngine(workers=2)))
-        emit("ray", "2 workers over 1", second / first, "x", target=">= 1.25", rate=second)
+        aim = ">= 1.25" if count >= MANY else None
+        emit("ray", "2 workers over 1", second / first, "x", target=aim, rate=second)
 
 
 async def workers(count: int, steps: int) -> None:
@@ -175,7 +179,8 @@ async def workers(count: int, steps: int) -> None:
                 await society.step()
                 took[number] += time.perf_counter() - begin
     ratio = took[0] / took[1]
-    emit("ray", f"day of {count} citizens, 2 workers over 1", ratio, "x", target=">= 1.25")
+    aim = ">= 1.25" if count >= MANY else None
+    emit("ray", f"day of {count} citizens, 2 workers over 1", ratio, "x", target=aim)
 
 
 def day(count: int, engine: Engine) -> None:
@@ -199,7 +204,7 @@ def day(count: int, engine: Engine) -> None:
         f"{count} citizens",
         count * 96 / wall,
         "1/s",
-        target=">= 4e6",
+        target=">= 4e6" if count >= MANY else None,
         cpu=count * 96 / cpu,
         made_s=made,
         day_s=wall,

@@ -64,7 +64,7 @@ async def steps(count: int, number: int, looked_at: str) -> None:
         f"{count} citizens{_LOOKED_AT[looked_at]}",
         count * number / cpu,
         "1/s",
-        target=">= 20_000" if looked_at == "all" else ">= 1_000_000",
+        target=None if count < 10_000 else ">= 20_000" if looked_at == "all" else ">= 1_000_000",
         wall=count * number / wall,
         moving=moving,
         messages=messages,
