@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -48,6 +47,7 @@ _DECIDED_S: Final = 3.0
 _STOPPED_S: Final = 1.0
 """Seconds between two searches for firings whose process died, or that a person decided about."""
 _LOOK_S: Final = 0.01
+_HOOKS: Final = ("on_given_up", "on_waiting", "on_budget_low")
 _OF_AGENT: Final = ("state", "since", "deaths", "restarts", "error")
 _STREAMS_S: Final = 1.0
 """Seconds that idle streams may stay open at the end."""
@@ -89,23 +89,14 @@ class Company:
             each: None if given.ref is None else AgentSource(given.ref, f"agent {each!r}:", folder)
             for each, given in settings.agents.items()
         }
-        self._on_given_up = self._hook(settings.on_given_up, "on_given_up")
-        self._on_waiting = self._hook(settings.on_waiting, "on_waiting")
-        self._on_low = self._hook(settings.on_budget_low, "on_budget_low")
+        self._hooks = {each: self._hook(each) for each in _HOOKS}
         self._space = CompanySpace(settings, folder, self._lost_too_long)
         self.space: Any = self._space.space
         self._supervisor = Supervisor(
-            settings.restart.over(Supervisor().restart), changed=lambda part: self._changed.set()
+            settings.restart.over(Supervisor().restart), changed=self._part_changed
         )
-        self._probe = Probe(self._loops, lambda: self._space.journal)
-        self._metrics = Metrics(
-            lambda: self._parts().values(),
-            self._statistics,
-            lambda: self._space.budgets if self._probe.journal_answers else {},
-            lambda: self._space.connected,
-            self._probe,
-            lambda: self._space.journal if self._probe.journal_answers else None,
-        )
+        self._probe = Probe(self._space)
+        self._metrics = Metrics(self._supervisor, self._space, self._probe)
         self._gone: dict[str, asyncio.Event] = {}
         self._mistaken: dict[str, str] = {}  # agents of built-in kinds that cannot be made
         self._tasks: list[asyncio.Task[Any]] = []
@@ -117,7 +108,6 @@ class Company:
         self._loop: Any = None
         self._server: Any = None
         self._served: Any = None
-        self._began = time.time()
 
     @classmethod
     def from_yaml(
@@ -179,16 +169,6 @@ class Company:
             said["broker"] = {"connected": connected}
         return said
 
-    def _loops(self) -> list[asyncio.AbstractEventLoop]:
-        router = self.space._router
-        return [self._loop] if router is None else [self._loop, router.loop]
-
-    def _statistics(self) -> dict[str, Any]:
-        if self._probe.loops_answer:
-            found: dict[str, Any] = self.space.statistics()
-            return found
-        return {"agents": {}, "deadlines": 0}
-
     def metrics(self) -> str:
         """Return what `GET /metrics` says: OpenMetrics text."""
         return self._metrics.text()
@@ -224,7 +204,6 @@ class Company:
         self._loop = asyncio.get_running_loop()
         self._over = asyncio.Event()
         self._changed = asyncio.Event()
-        self._new_wait = asyncio.Event()
         try:
             await asyncio.to_thread(self._check)
             # Before anything begins: a second process of the same file has done nothing.
@@ -273,7 +252,7 @@ class Company:
             )
             self._task(self._keep_up(self._scheduler))
         if self._space.journal is not None:
-            self._task(self._space.tell_of_waits(self._on_waiting, self._new_wait))
+            self._task(self._space.tell_of_waits(self._hooks["on_waiting"]))
 
     def _task(self, work: Any) -> None:
         task = asyncio.create_task(work)
@@ -316,8 +295,8 @@ class Company:
         approves = [name for name, each in given.callers.items() if each.approves]
         callers = Callers(named or given.token, approves=approves)
         self._served = Served((), callers, self.space)
-        told = (self.health, self.metrics, self._probe.ask)
-        made, open_paths = routes(*told, lambda: self._space.journal, callers.permits)
+        parts = (self._space, self._probe)
+        made, open_paths = routes(self.health, self.metrics, *parts, callers.permits)
         front, drain = Front.of(given.public_url, given.proxies, given.origins), self.settings.drain
         more = (self.name, made, open_paths, front)
         app = application(self._served, self._served.callers, *more, drain_s=drain)
@@ -371,6 +350,9 @@ class Company:
 
     def _parts(self) -> dict[str, Supervised]:
         return self._supervisor.parts
+
+    def _part_changed(self, _: Supervised) -> None:
+        self._changed.set()
 
     async def _keep(self, name: str, given: AgentSettings) -> None:
         """Supervise one agent until it is given up."""
@@ -446,7 +428,7 @@ class Company:
         self._metrics.gave_up()
         agent = self._agents.pop(name, None)
         await self._space.report_given_up(name, str(error))
-        await self._tell(self._on_given_up, "on_given_up", self._parts()[name])
+        await self._tell("on_given_up", self._parts()[name])
         if self.settings.given_up == "exit":
             self._end(error)
         elif agent is not None:
@@ -464,18 +446,17 @@ class Company:
 
     def _budget_is_low(self, *about: Any) -> None:
         """Call the hook for a budget that gets low; callable in any thread."""
-        told = self._tell(self._on_low, "on_budget_low", *about)
-        asyncio.run_coroutine_threadsafe(told, self._loop)
+        asyncio.run_coroutine_threadsafe(self._tell("on_budget_low", *about), self._loop)
 
-    async def _tell(self, hook: Callable[..., Any] | None, key: str, *about: Any) -> None:
-        if hook is not None:
+    async def _tell(self, key: str, *about: Any) -> None:
+        if (hook := self._hooks[key]) is not None:
             try:
                 await called(hook, *about)
             except Exception as wrong:
                 log_failure(logger, f"{key} failed", wrong)
 
-    def _hook(self, reference: str | None, key: str) -> Callable[..., Any] | None:
-        if reference is None:
+    def _hook(self, key: str) -> Callable[..., Any] | None:
+        if (reference := getattr(self.settings, key)) is None:
             return None
         found = AgentSource(reference, f"{key}:", self._folder).found()
         if not callable(found):
@@ -494,7 +475,7 @@ class Company:
             self._to_resume.add(name)
         if reply.stop_reason == "waiting":
             logger.warning("agent %r: run %r is %s", name, reply.run_id, reply.detail)
-            self._loop.call_soon_threadsafe(self._new_wait.set)
+            self._loop.call_soon_threadsafe(self._space.new_wait.set)
 
     @staticmethod
     def _is_away(error: object) -> bool:

@@ -67,6 +67,7 @@ class CompanySpace:
         budgets: the budgets by the name of the company or agent
         journal: the journal; None before `open`, or without one
         connected: whether the broker is connected; None without a broker
+        new_wait: set when a run begins to wait, for `tell_of_waits`
     """
 
     def __init__(self, settings: Settings, folder: Path, lost: Callable[[str], None]) -> None:
@@ -81,6 +82,7 @@ class CompanySpace:
         self._whole: Budget | None = None
         self.journal: Journal | None = None
         self.connected: bool | None = None
+        self.new_wait: asyncio.Event = asyncio.Event()
         broker, approver = settings.broker, self._approver()
         self.space: Any
         if broker is None:
@@ -136,7 +138,7 @@ class CompanySpace:
 
     async def open(self, name: str, on_low: Callable[[str, str, float], object]) -> None:
         """Open the journal and the budgets, which call `on_low` when they get low."""
-        self._on_low = on_low
+        self._loop, self._on_low = asyncio.get_running_loop(), on_low
         given = self._settings.journal
         if given is not None:
             from moothall.journal import Journal
@@ -154,6 +156,11 @@ class CompanySpace:
                 self.budgets[each] = self._whole.child(**agent.budget.limits(), name=each)
             else:
                 self.budgets[each] = self._budget(agent.budget, f"{name} {each}")
+
+    def loops(self) -> list[asyncio.AbstractEventLoop]:
+        """Return the loop that has opened it, and the space's own if there is one."""
+        router = self.space._router
+        return [self._loop] if router is None else [self._loop, router.loop]
 
     def _budget(self, given: BudgetSettings, name: str) -> Budget:
         """Return a budget of its own, shared by the journal if there is one."""
@@ -283,7 +290,7 @@ class CompanySpace:
 
         return self._settings.http is None or not is_task(run.id)
 
-    async def tell_of_waits(self, hook: Callable[[Any], Any] | None, new: asyncio.Event) -> None:
+    async def tell_of_waits(self, hook: Callable[[Any], Any] | None) -> None:
         """Call the hook `on_waiting` with what waits, once in all processes of the journal.
 
         One process at a time does so. If it dies before the hook has returned, the next one calls
@@ -296,7 +303,7 @@ class CompanySpace:
             await _log_doubts(waits)
             return
         while True:
-            new.clear()
+            self.new_wait.clear()
             try:
                 if await asyncio.to_thread(waits.hold_telling):
                     try:
@@ -309,7 +316,7 @@ class CompanySpace:
                 logger.error("nobody can be told what waits: %s", error)
             with suppress(TimeoutError):
                 async with asyncio.timeout(_LOOK_S):
-                    await new.wait()
+                    await self.new_wait.wait()
 
     async def _told(self, hook: Callable[[Any], Any], wait: Wait) -> float | None:
         """Call the hook with what waits; return in how many seconds it is called again, or None."""

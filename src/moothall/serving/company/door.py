@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import BaseModel, ConfigDict, StrictStr, ValidationError
@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
-    from moothall.journal import Journal
+    from moothall.serving.company.company_space import CompanySpace
+    from moothall.serving.company.probe import Probe
 
 HEALTH: Final = "/health"
 LIVE: Final = "/health/live"
@@ -43,16 +44,16 @@ def _code_of(error: Exception) -> int:
 def routes(
     said_of: Callable[[], dict[str, Any]],
     measured: Callable[[], str],
-    ask: Callable[[], Awaitable[None]],
-    journal: Callable[[], Journal | None],
+    space: CompanySpace,
+    probe: Probe,
     permits: Callable[[str], bool],
 ) -> tuple[list[Any], tuple[str, ...]]:
     """Return the routes, and the paths that answer without a token: they say live and ready only.
 
     `/health` has the status 200 if the company is ready, else 503; `/health/live` if it is live.
-    `ask` finds out before each answer what does not answer. `GET /waiting` lists what waits in the
-    journal, and `POST /waiting` gives an answer, in the caller's name; both are for callers who may
-    permit calls.
+    `probe` finds out before each answer what does not answer. `GET /waiting` lists what waits in
+    the journal, and `POST /waiting` gives an answer, in the caller's name; both are for callers who
+    may permit calls.
     """
     from starlette.responses import JSONResponse, PlainTextResponse
     from starlette.routing import Route
@@ -65,19 +66,19 @@ def routes(
         return JSONResponse(said, code)
 
     async def health(request: Request) -> Response:
-        await ask()
+        await probe.ask()
         return answered(request, "ready")
 
     async def live(request: Request) -> Response:
-        await ask()
+        await probe.ask()
         return answered(request, "live")
 
     async def metrics(request: Request) -> Response:
-        await ask()
+        await probe.ask()
         return PlainTextResponse(await asyncio.to_thread(measured), media_type=CONTENT_TYPE)
 
     async def waiting(request: Request) -> Response:
-        found = journal()
+        found = space.journal
         if found is None:
             return JSONResponse({"error": "the company has no journal"}, 404)
         if not permits(name := caller_of(request.scope)):

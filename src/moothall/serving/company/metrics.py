@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, get_args
 
@@ -13,7 +13,7 @@ from moothall.actions.provenance.reading import READ
 from moothall.agents.agent import CURRENT
 from moothall.budget.limits import RESERVED
 from moothall.foundation.errors import JournalError, MissingExtra
-from moothall.serving.company.supervisor import State, Supervised
+from moothall.serving.company.supervisor import State, Supervisor
 from moothall.spaces.delivery import Delivery
 
 if TYPE_CHECKING:
@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
     from moothall.agents.replies.events import Event
-    from moothall.budget import Budget
-    from moothall.journal import Journal
+    from moothall.serving.company.company_space import CompanySpace
     from moothall.serving.company.probe import Probe
 
 CONTENT_TYPE: Final = "application/openmetrics-text; version=1.0.0; charset=utf-8"
@@ -37,32 +36,18 @@ class Metrics:
     Queues, budgets and states are read when somebody asks for the text.
 
     Args:
-        parts: returns the supervised parts
-        statistics: returns what the space's `statistics` does
-        budgets: returns the budgets, by name
-        connected: returns whether the broker is connected; None without a broker
-        probe: says whether loops and journal answer
-        journal: returns the journal, if it answers
+        supervisor: has the supervised agents
+        space: the company's space, with its budgets, broker and journal
+        probe: says whether loops and journal answer: what does not is not read
     """
 
-    def __init__(
-        self,
-        parts: Callable[[], Iterable[Supervised]],
-        statistics: Callable[[], dict[str, Any]],
-        budgets: Callable[[], Mapping[str, Budget]],
-        connected: Callable[[], bool | None],
-        probe: Probe,
-        journal: Callable[[], Journal | None],
-    ) -> None:
+    def __init__(self, supervisor: Supervisor, space: CompanySpace, probe: Probe) -> None:
         MissingExtra.unless("a company", "company", "prometheus_client")
         from prometheus_client import CollectorRegistry, Counter, Histogram
 
-        self._parts = parts
-        self._statistics = statistics
-        self._budgets = budgets
-        self._connected = connected
+        self._supervisor = supervisor
+        self._space = space
         self._probe = probe
-        self._journal = journal
         self._registry: CollectorRegistry = CollectorRegistry()
         given: dict[str, Any] = {"registry": self._registry}
         self._requests = Counter(
@@ -132,7 +117,7 @@ class Metrics:
         restarts = CounterMetricFamily(
             "moothall_restarts", "How often an agent runs again after a death.", labels=("agent",)
         )
-        parts = list(self._parts())
+        parts = list(self._supervisor.parts.values())
         for part in parts:
             for state in get_args(State):
                 states.add_metric((part.name, state), float(part.state == state))
@@ -140,7 +125,8 @@ class Metrics:
             restarts.add_metric((part.name,), part.restarts)
         yield from (states, deaths, restarts)
         names = {part.name for part in parts}
-        found, asked = self._statistics()["agents"], _asked_in_replies()
+        answers, asked = self._probe.loops_answer, _asked_in_replies()
+        found = self._space.space.statistics()["agents"] if answers else {}
         for metric, about, key in (
             ("moothall_queue_depth", "Messages that wait for an agent here.", "waiting"),
             ("moothall_handling", "Messages that an agent handles.", "handling"),
@@ -162,7 +148,7 @@ class Metrics:
         ):
             text = f"Whether the {name} answered within two seconds."
             yield GaugeMetricFamily(f"moothall_{name}_up", text, value=float(answer))
-        connected = self._connected()
+        connected = self._space.connected
         if connected is not None:
             yield GaugeMetricFamily(
                 "moothall_broker_connected",
@@ -173,8 +159,8 @@ class Metrics:
     def _of_runs(self) -> Iterator[Metric]:
         from prometheus_client.core import GaugeMetricFamily
 
-        journal = self._journal()
-        if journal is None:
+        journal = self._space.journal
+        if journal is None or not self._probe.journal_answers:
             return
         waiting = GaugeMetricFamily(
             "moothall_waiting", "What runs wait for in the journal.", labels=("agent", "kind")
@@ -196,7 +182,8 @@ class Metrics:
         spent = GaugeMetricFamily("moothall_budget_spent", "Spent of a budget.", labels=label)
         left = GaugeMetricFamily("moothall_budget_left", "Left of a limit.", labels=label)
         share = GaugeMetricFamily("moothall_budget_share", "Spent of a limit, of 1.", labels=label)
-        for name, budget in self._budgets().items():
+        budgets = self._space.budgets if self._probe.journal_answers else {}
+        for name, budget in budgets.items():
             used, rest = budget.spent, budget.left
             for unit, part in budget.shares().items():
                 share.add_metric((name, unit), part)

@@ -7,7 +7,6 @@ import logging
 import os
 import socket
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,7 +15,7 @@ from moothall.foundation.errors import MoothallError
 from moothall.foundation.text import log_failure
 
 if TYPE_CHECKING:
-    from moothall.journal import Journal
+    from moothall.serving.company.company_space import CompanySpace
 
 logger: logging.Logger = logging.getLogger("moothall.company")
 
@@ -35,17 +34,11 @@ class Probe:
     What did not answer is not asked again until it has answered, so that nothing piles up.
 
     Args:
-        loops: returns the loops
-        journal: returns the journal; None without one
+        space: the company's space, whose loops and journal are asked
     """
 
-    def __init__(
-        self,
-        loops: Callable[[], list[asyncio.AbstractEventLoop]],
-        journal: Callable[[], Journal | None],
-    ) -> None:
-        self._loops = loops
-        self._journal = journal
+    def __init__(self, space: CompanySpace) -> None:
+        self._space = space
         self._asked: dict[Any, float] = {}  # since when each one owes an answer
         self._fault = ""
 
@@ -70,12 +63,12 @@ class Probe:
 
     async def ask(self) -> None:
         """Ask all; return once they have answered, after two seconds at the latest."""
-        for loop in self._loops():
+        for loop in self._space.loops():
             if loop not in self._asked:
                 self._asked[loop] = time.monotonic()
                 with suppress(RuntimeError):  # it has ended
                     loop.call_soon_threadsafe(self._asked.pop, loop, None)
-        if self._journal() is not None and "journal" not in self._asked:
+        if self._space.journal is not None and "journal" not in self._asked:
             self._asked["journal"] = time.monotonic()
             asyncio.get_running_loop().run_in_executor(None, self._try)
         while any(  # noqa: ASYNC110 - other threads answer
@@ -85,7 +78,7 @@ class Probe:
 
     def _try(self) -> None:
         """Write to the journal: a full disk, or a server that is a standby now, can be read."""
-        journal, fault = self._journal(), ""
+        journal, fault = self._space.journal, ""
         try:
             if journal is not None:
                 journal._file.check()
