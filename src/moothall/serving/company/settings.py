@@ -11,6 +11,7 @@ from typing import (
     TYPE_CHECKING,
     Annotated,
     Any,
+    ClassVar,
     Final,
     Literal,
     TypeAlias,
@@ -77,7 +78,7 @@ Amount: TypeAlias = Annotated[float, Field(ge=0, strict=True, allow_inf_nan=Fals
 class _Part(BaseModel):
     """A part of the file; it refuses unknown keys."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", frozen=True)
 
 
 if TYPE_CHECKING:
