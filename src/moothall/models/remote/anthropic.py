@@ -24,10 +24,10 @@ from moothall.models.remote.messages_format import (
 from moothall.models.remote.messages_stream import PAUSED, MessageStream, gone_on, joined
 from moothall.models.remote.remote import RemoteModel
 from moothall.models.remote.schema_form import SchemaForms
+from moothall.models.remote.server_settings import ServerSettings
 from moothall.models.settings import (
     HeadersLike,
     KeyLike,
-    ServerSettings,
     joined_url,
     server_of,
 )

@@ -32,10 +32,10 @@ from moothall.models.remote.responses_format import (
     responses_tools,
 )
 from moothall.models.remote.responses_stream import ResponseStream
+from moothall.models.remote.server_settings import ServerSettings
 from moothall.models.settings import (
     HeadersLike,
     KeyLike,
-    ServerSettings,
     joined_url,
     server_of,
 )

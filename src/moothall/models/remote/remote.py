@@ -32,7 +32,8 @@ from moothall.models.remote.chat_format import (
 from moothall.models.remote.exchange import parts_of, parts_of_body
 from moothall.models.remote.failures import Failures, estimated, may_call
 from moothall.models.remote.schema_form import SchemaForms, as_text, in_form
-from moothall.models.settings import ServerSettings, check_headers, check_key
+from moothall.models.remote.server_settings import ServerSettings
+from moothall.models.settings import check_headers, check_key
 
 if TYPE_CHECKING:
     from moothall.actions import Action
