@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import io
 import zipfile
+import zlib
 from email.message import EmailMessage
 from pathlib import Path
 
@@ -270,6 +272,35 @@ def test_open_document_sheet_says_percentages_amounts_and_long_hours_as_it_shows
     assert "What: A; Rate: 7%; Cost: £1,250.00; Took: 36:00" in read("a.ods", data).text
 
 
+# What xlwt wrote: cells of the formats 0%, [$£-809]#,##0.00, yyyy-mm-dd and 0.00 "EUR".
+OF_EXCEL_97 = (
+    "c-rk)O-NKx6#nj;H{;CY&-gQf2IDZMm1#`5v4u@a<|;8EihihZW*|{V83)1^Wtp2G2wD|wB>US~ZTg`i-30|kErKA>"
+    "TDA%bTBxsc&b%>yCUBqx<9&~N?!D*SbMATfo;ml<dplJ)J^HYG2FtJ;Hq09?I2Q2~6<50B0m%)6o9Ws~#jvoh;BwMN"
+    "I_!9s_a=w;koS8A8XoAAM1jv#j-elIeesxo4bdz<gcbYHNL1klaq>|nUKI(A2rU+RUq(I`x<@#dg*MXIX>|lsp|+X^"
+    "Gl~yu0g>f{?LHQrkHXmjFJ5sJpSz+`W9?{4bcK5?!3u#-&&3!hXj)_OSc3ar+~TxwbkohchTyK_m9>?X!R^7IPcOi2"
+    "xPd`JU2kt)H0sk`xC0#^c@@j=vYZF|11$$T0@Em=NF2it!w-B<r<@7D#a~;#0`Y$?<>&l?@1(OK6W>Kqk%{l7pvc7E"
+    "K#`G&pG!fqoPSlL7#f0cQZmE{=LdT#i?t`ZBC&y4)N_PNp^>Lgg_Bez!pRs_k-mYX4Ty#ZNvFRj+!dz)Z=%xd=7UZW"
+    "qi0EC%#(zXOEiiCX%|Y`@X*W8-uw1$e`kB>gm8xBFiahpRqP}ToM#PE&KHSID0^EY8ry_k5UU%dT`shQ#!y||?ll|x"
+    "hGon}kyg_@^@8`I&5PPws6F!az!Trdm(W&fkGIa8DH;C|8byFMBue`H45L=ns_WMnPebWind$YD(6SY&)~R_+-wpF#"
+    "P=Go9{Spd=rh2?OYN4l@YnAHRsApT~>D1Fr%PNCqC6;-uUce`w7okG@xm3(66nM$jUyCKSp~(zOZD?Y{Av;+iE9f=%"
+    "z%U28u$N3v_%zthYOJ846g&AYq!r;2>(j~d8*W&zV8Ma~3l=P_M<}_PrLLp8c_DR}H)j5>Ge>3K`b_fQq62;OB<X)u"
+    "3*uBKFql>Rl)|pkw$v(h(%%aihiLW$y3r|qbY~sE^jAeKexFq<dj8%|DBJnxv+?sE&;JW)774o"
+)
+
+
+def test_sheet_of_excel_97_says_percentages_and_amounts_as_it_shows_them() -> None:
+    document = read("a.xls", zlib.decompress(base64.b85decode(OF_EXCEL_97)))
+    assert "what: A; rate: 7%; cost: £1250; day: 2023-03-15; plain: 0.5" in document.text
+    assert "what: B; cost: 12 EUR" in document.text
+
+
+def test_sheet_names_the_columns_that_no_row_has_a_value_for() -> None:
+    rows = [("Date", "Time", "Place"), ("no data", "", ""), ("", "", "Hall 2")]
+    assert read("a.xlsx", xlsx(S=rows)).text.endswith(
+        "Place: Hall 2\n\nColumns without a value: Time"
+    )
+
+
 def test_slide_cell_over_several_rows_is_said_in_each() -> None:
     rows = "".join(
         f"<a:tr><a:tc{about}><a:p><a:r><a:t>{region}</a:t></a:r></a:p></a:tc>"
@@ -282,13 +313,35 @@ def test_slide_cell_over_several_rows_is_said_in_each() -> None:
     assert "North | 1\nNorth | 2" in read("a.pptx", data).text
 
 
-def test_a_mail_is_read_with_who_says_it_and_its_attachments_are_missing() -> None:
+def test_mail_attachment_that_cannot_be_read_is_named() -> None:
     document = read("a.eml", mail("Rent", "It is 900 euros.", attached="plan.pdf"))
     assert document.text.startswith("Subject: Rent\nFrom: Ada <ada@a.example>")
     assert document.text.endswith("It is 900 euros.")
     assert document.missing == "1 attachment not read: plan.pdf"
     page = "<html><body><p>It is <b>900</b> euros.</p></body></html>"
     assert read("a.eml", mail("Rent", page, html=True)).text.endswith("It is 900 euros.")
+
+
+def test_mail_attachments_are_read_as_files_of_their_kind() -> None:
+    made = EmailMessage()
+    made["Subject"] = "Bids"
+    made.set_content("Two bids are attached.")
+    sheet = xlsx(Bids=[("firm", "euros"), ("Elm", 4100)])
+    for name, data in (("bids.xlsx", sheet), ("terms.md", b"# Terms\n\nPaid in 14 days.")):
+        made.add_attachment(data, maintype="application", subtype="octet-stream", filename=name)
+    made.add_attachment(b"\x89PNG", maintype="image", subtype="png", filename="logo.png")
+    document = read("a.eml", made.as_bytes())
+    assert document.text.split("\n\n")[1:] == [
+        "Two bids are attached.",
+        "firm: Elm; euros: 4100",
+        "# Terms",
+        "Paid in 14 days.",
+    ]
+    assert [(e.anchor, e.title, document.text[e.start :][:4]) for e in document.sections[1:]] == [
+        ("attachment=bids.xlsx&sheet=1&row-1", "bids.xlsx", "firm"),
+        ("attachment=terms.md&terms", "terms.md – Terms", "# Te"),
+    ]
+    assert document.missing == "1 attachment not read: logo.png"
 
 
 def test_the_mails_of_a_mailbox_are_its_sections() -> None:
@@ -478,7 +531,7 @@ def test_a_sum_that_a_program_has_not_computed_is_missing_and_not_zero() -> None
         "</workbook>", '<calcPr calcId="124519" fullCalcOnLoad="1"/></workbook>'
     )
     document = read("a.xlsx", packed(files))
-    assert document.text.strip() == "item: All"
+    assert document.text.strip() == "item: All\n\nColumns without a value: euros"
     assert document.missing.startswith("1 formula without a stored value")
 
 

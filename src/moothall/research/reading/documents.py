@@ -10,9 +10,10 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import PurePosixPath
 from typing import Any, Final, NamedTuple
+from urllib.parse import quote
 
-from moothall.foundation.errors import UnreadableDocument
-from moothall.foundation.text import error_text
+from moothall.foundation.errors import MoothallError, UnreadableDocument
+from moothall.foundation.text import counted, error_text
 from moothall.research.findings import Section
 from moothall.research.reading import process
 from moothall.research.reading.html import (
@@ -63,6 +64,7 @@ _MANUAL_SUFFIX: Final = re.compile(
     r"form|menu|gcc|git|caml|am|alpha|qt|gv|ldap|krb5|avr|blas|rheolef)?|man|mdoc|roff)"
 )
 _TITLE: Final = 300  # characters of a heading that are kept
+_LONGEST: Final = 20_000_000  # characters of a mail, beyond which no attachment is read
 
 _ESCAPED_IN: Final = re.compile(r"(?i)\.(?:jsonl?|properties)(?:\.gz)?\Z")
 _ESCAPED: Final = re.compile(r"(?<!\\)((?:\\\\)*)((?:\\u(?!00[0-7])[0-9a-fA-F]{4})+)")
@@ -144,7 +146,8 @@ def kind_of(name: str) -> str | None:
 def read_document(kind: str, name: str, data: bytes, url: str) -> Document | None:
     """Read a file of a kind of `kind_of`; None if it is binary or minified; parsers may raise."""
     if kind in PARSERS and kind != "manual":
-        return process.Reading(kind, data).read()
+        document = process.Reading(kind, data).read()
+        return _with_attached(document) if document.attached else document
     if is_binary(data):
         return None
     if name.endswith(_MINIFIED) and len(data) > _LONG * (data.count(b"\n") + 1):
@@ -178,6 +181,29 @@ def read_document(kind: str, name: str, data: bytes, url: str) -> Document | Non
         "table": by_lines,
     }.get(kind)
     return Document("", text, sections_of(text) if sections_of else [])
+
+
+def _with_attached(document: Document) -> Document:
+    """Return a mail with the text of the attached files that can be read; the others are named."""
+    text, sections, not_read = document.text, [*document.sections], []
+    for name, data in document.attached:
+        file, kind = None, kind_of(name)
+        with suppress(MoothallError):
+            file = read_document(kind, name, data, "") if kind and len(text) < _LONGEST else None
+        if file is None:
+            not_read.append(name)
+            continue
+        text += "\n\n"
+        for each in file.sections or [Section(0, "")]:
+            anchor = f"attachment={quote(name)}&{each.anchor}".rstrip("&")
+            title = " – ".join(filter(None, (name, file.title, each.title)))
+            sections.append(Section(len(text) + each.start, anchor, title))
+        text += file.text
+    missing = [document.missing] if document.missing else []
+    if not_read:
+        names = ", ".join(not_read[:10]) + ", …" * (len(not_read) > 10)
+        missing.append(f"{counted(len(not_read), 'attachment')} not read: {names}")
+    return document._replace(text=text, sections=sections, missing="; ".join(missing), attached=())
 
 
 def _is_utf_8(data: bytes) -> bool:

@@ -6,7 +6,7 @@ import codecs
 import re
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 from unicodedata import normalize
 from urllib.parse import urldefrag, urljoin
 
@@ -62,6 +62,10 @@ _JAPANESE, _KOI8 = ("cp932", "shift_jis"), re.compile(rb"[\0-\x7f\xa3\xb3\xc0-\x
 _NOT_OF_PAGES = ("idna", "punycode", "undefined", "unicode-escape", "raw-unicode-escape", "utf-7")
 
 
+Attached: TypeAlias = tuple[str, bytes]
+"""The name of a file that another one holds, and its bytes."""
+
+
 class Document(NamedTuple):
     """The text of a file or page; the title may be empty. Links are absolute.
 
@@ -74,6 +78,7 @@ class Document(NamedTuple):
     links: Sequence[tuple[str, str]] = ()  # (URL, text)
     publication: Publication | None = None
     missing: str = ""
+    attached: Sequence[Attached] = ()
 
 
 def read_html(data: bytes, charset: str | None, url: str, *, local: bool = False) -> Document:

@@ -6,7 +6,7 @@ import csv
 import io
 import re
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from email import message_from_bytes
 from email.message import EmailMessage
@@ -16,7 +16,7 @@ from typing import Any, Final
 from moothall.foundation.errors import MissingExtra, UnreadableDocument
 from moothall.foundation.text import counted
 from moothall.research.findings import Section
-from moothall.research.reading.html import Document, decoded, plain, read_html
+from moothall.research.reading.html import Attached, Document, decoded, plain, read_html
 from moothall.research.reading.packed import Packed, drawings, outermost
 from moothall.research.reading.sheet_formats import Shown, shown_formats, shown_number
 from moothall.research.reading.tables import table
@@ -68,22 +68,24 @@ class _Writer:
             self._pieces.append(text)
             self._length += len(text) + 2
 
-    def document(self, what: str, title: str = "", missing: str = "") -> Document:
+    def document(
+        self, what: str, title: str = "", missing: str = "", attached: Sequence[Attached] = ()
+    ) -> Document:
         """Return what was written."""
         if not self._pieces:
             raise UnreadableDocument(f"the {what} has no text{f', {missing}' if missing else ''}")
-        return Document(title, "\n\n".join(self._pieces), self.sections, missing=missing)
+        text = "\n\n".join(self._pieces)
+        return Document(title, text, self.sections, missing=missing, attached=attached)
 
 
 def read_spreadsheet(data: bytes) -> Document:
     """Return the rows of each sheet that is shown, as `column: value; …`."""
-    MissingExtra.unless("reading spreadsheets", "research", "python_calamine")
+    MissingExtra.unless("reading spreadsheets", "research", "python_calamine", "xlrd")
     from python_calamine import CalamineError, CalamineWorkbook, SheetVisibleEnum
 
     made = _Writer()
-    is_zip = zipfile.is_zipfile(io.BytesIO(data))
-    formats = shown_formats(data) if is_zip else {}
-    data, missing = _reckoned(data) if is_zip else (data, "")
+    formats = shown_formats(data)
+    data, missing = _reckoned(data) if zipfile.is_zipfile(io.BytesIO(data)) else (data, "")
     try:
         book = CalamineWorkbook.from_filelike(io.BytesIO(data))
         shown = [e.name for e in book.sheets_metadata if e.visible == SheetVisibleEnum.Visible]
@@ -286,40 +288,42 @@ def _in_cell(cell: Any) -> str:
 
 
 def read_mail(data: bytes) -> Document:
-    """Return a mail, or the mails of a mailbox: who says what to whom; attachments are missing."""
+    """Return a mail, or the mails of a mailbox, with what is attached: who says what to whom."""
     starts = [e.end() for e in _MAIL.finditer(data)][:_MAILS] if data.startswith(b"From ") else []
     ends = [*(each.start() for each in _MAIL.finditer(data)), len(data)][1:] if starts else []
     mails = [data[a:b] for a, b in zip(starts, ends, strict=False)] or [data]
     made, title = _Writer(), ""
-    left_out: list[str] = []
+    attached: list[Attached] = []
     for number, each in enumerate(mails, 1):
         mail: EmailMessage = message_from_bytes(each, policy=default)
         subject = " ".join(str(mail.get("Subject", "")).split())[:200]
         title = title or subject
         made.section(f"mail={number}", subject if len(mails) > 1 else "")
-        _write_mail(mail, made, left_out)
-    missing = ", ".join(left_out[:10]) + ", …" * (len(left_out) > 10)
-    missing = f"{counted(len(left_out), 'attachment')} not read: {missing}" if left_out else ""
-    return made.document("mail", title if len(mails) == 1 else "", missing)
+        _write_mail(mail, made, attached)
+    return made.document("mail", title if len(mails) == 1 else "", attached=attached)
 
 
-def _write_mail(mail: EmailMessage, made: _Writer, left_out: list[str]) -> None:
-    """Write a mail with those that it forwards; name what is attached."""
+def _write_mail(mail: EmailMessage, made: _Writer, attached: list[Attached]) -> None:
+    """Write a mail with those that it forwards, and collect what is attached."""
     made.write("\n".join(f"{name}: {mail[name]}" for name in _SAID if mail[name]))
     if (body := mail.get_body(("plain", "html"))) is not None:
         made.write(_text_of(body))
     for part in mail.iter_attachments():
         name = part.get_filename()
         if part.get_content_type() == "message/rfc822":
-            _write_mail(part.get_content(), made, left_out)
+            _write_mail(part.get_content(), made, attached)
         elif name is None and part.get_content_type() in ("text/plain", "text/html"):
             made.write(_text_of(part))
         else:
-            left_out.append(name or "?")
+            attached.append((name or "?", _bytes_of(part)))
+
+
+def _bytes_of(part: Any) -> bytes:
+    return part.get_payload(decode=True) or b""
 
 
 def _text_of(part: Any) -> str:
-    data, charset = part.get_payload(decode=True) or b"", part.get_content_charset()
+    data, charset = _bytes_of(part), part.get_content_charset()
     if part.get_content_type() == "text/html":
         return read_html(data, charset, "mail", local=True).text
     return decoded(data, charset)

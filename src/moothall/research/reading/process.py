@@ -8,6 +8,7 @@ of documents pass between the two.
 from __future__ import annotations
 
 import atexit
+import base64
 import json
 import math
 import os
@@ -182,7 +183,10 @@ class Reading:
         sections = [
             Section(int(start), anchor, title) for start, anchor, title in found["sections"]
         ]
-        return Document(found["title"], found["text"], sections, missing=found["missing"])
+        attached = [(name, base64.b64decode(content)) for name, content in found["attached"]]
+        return Document(
+            found["title"], found["text"], sections, missing=found["missing"], attached=attached
+        )
 
     def _asked(self) -> tuple[dict[str, Any] | None, int]:
         """Return a process's answer, and the exit code of one that did not answer."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import re
+import zipfile
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
@@ -34,6 +36,8 @@ Shown = Callable[[Any], Any]
 
 def shown_formats(data: bytes) -> dict[str, dict[tuple[int, int], Shown]]:
     """Return by sheet, row and column (from 0) the cells that show more than their value."""
+    if not zipfile.is_zipfile(io.BytesIO(data)):
+        return _old_formats(data)
     packed = Packed(data, "spreadsheet")
     try:
         if "content.xml" in packed.names:
@@ -56,6 +60,27 @@ def shown_formats(data: bytes) -> dict[str, dict[tuple[int, int], Shown]]:
     except UnreadableDocument:  # too large to be looked through; its values are read
         return {}
     return found
+
+
+def _old_formats(data: bytes) -> dict[str, dict[tuple[int, int], Shown]]:
+    """Return the same of a workbook of Excel 97 to 2003."""
+    import xlrd
+
+    try:
+        book = xlrd.open_workbook(file_contents=data, formatting_info=True, logfile=io.StringIO())
+    except Exception:  # damaged, encrypted or older; its values are read, if they can be
+        return {}
+    codes = [book.format_map[each.format_key].format_str for each in book.xf_list]
+    by_style = {number: shown for number, code in enumerate(codes) if (shown := _format(code))}
+    return {
+        sheet.name: {
+            (row, column): by_style[style]
+            for row in range(sheet.nrows)
+            for column in range(sheet.row_len(row))
+            if (style := sheet.cell_xf_index(row, column)) in by_style
+        }
+        for sheet in book.sheets()
+    }
 
 
 def _open_formats(tree: Any) -> dict[str, dict[tuple[int, int], Shown]]:
@@ -114,7 +139,7 @@ def _format(code: str) -> Shown | None:
         return None
 
     def shown(value: Any) -> Any:
-        is_number = isinstance(value, float)
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
         return f"{before}{shown_number(value * factor)}{after}" if is_number else value
 
     return shown

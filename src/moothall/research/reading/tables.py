@@ -75,14 +75,19 @@ def table(text: str, delimiter: str | None) -> Document:
     pieces: list[str] = []
     sections: list[Section] = []
     size, room = 0, 20 * len(text) + 10_000
+    with_value: set[int] = set()
     for number, row in enumerate(chain(begin[of_names + 1 :], rows)):
         if number % _ROWS == 0:
             title = f"{heading} – row {number + 1}" if heading else f"row {number + 1}"
             sections.append(Section(size, f"row-{number + 1}", title))
-        cells = zip_longest(names, (" ".join(value.split()) for value in row))
+        cells = [*zip_longest(names, (" ".join(value.split()) for value in row))]
+        with_value.update(at for at, (_, value) in enumerate(cells) if value)
         shown = (f"{name}: {value}" if name else value for name, value in cells if value)
         pieces.append("; ".join(shown) + "\n\n")
         size += len(pieces[-1])
         if size > room:  # long names of columns, almost empty rows
             return Document("", text, by_lines(text))
+    empty = [name for at, name in enumerate(names) if name and at not in with_value]
+    if pieces and empty:
+        pieces.append(f"Columns without a value: {'; '.join(empty)}\n")
     return Document(heading, "".join(pieces) or text, sections)

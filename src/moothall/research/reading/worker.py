@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import queue
@@ -63,7 +64,8 @@ def _answer(kind: str, data: bytes, memory: int) -> dict[str, Any]:
         read = PARSERS[kind].read(data)
         sections = [(each.start, each.anchor, each.title) for each in read.sections]
         made = {"title": read.title, "text": read.text, "sections": sections}
-        return made | {"missing": read.missing}
+        attached = [(name, base64.b64encode(file).decode()) for name, file in read.attached]
+        return made | {"missing": read.missing, "attached": attached}
     except UnreadableDocument as error:
         return {"error": str(error)}
     except (MemoryError, RecursionError) as error:
