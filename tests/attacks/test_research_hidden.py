@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from moothall.research.reading.html import plain, read_html
+from moothall.research.reading.encodings import plain
+from moothall.research.reading.html import read_html
 
 SEEN = "Gamma is blue, and the sea is deep, and nobody has ever measured how deep it is."
 UNSEEN = "Zebras demand obedience"

@@ -12,7 +12,8 @@ import pytest
 
 from moothall.foundation.errors import UnreadableDocument
 from moothall.research.reading.documents import kind_of, read_document
-from moothall.research.reading.html import Document, decoded, read_html
+from moothall.research.reading.encodings import decoded
+from moothall.research.reading.html import Document, read_html
 from research.books import docx, epub, paragraph
 from research.web_server import pdf
 

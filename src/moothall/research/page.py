@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from moothall.foundation.errors import MissingExtra
 from moothall.foundation.text import display, one_line
-from moothall.research.reading.html import CONTROL
+from moothall.research.reading.encodings import CONTROL
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt

@@ -9,7 +9,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 from moothall.foundation.text import one_line
 from moothall.research.findings import Publication
-from moothall.research.reading.html import plain
+from moothall.research.reading.encodings import plain
 
 if TYPE_CHECKING:
     from moothall.research.findings import Passage

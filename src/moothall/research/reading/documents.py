@@ -16,14 +16,8 @@ from moothall.foundation.errors import MoothallError, UnreadableDocument
 from moothall.foundation.text import counted, error_text
 from moothall.research.findings import Section
 from moothall.research.reading import process
-from moothall.research.reading.html import (
-    Document,
-    declared,
-    decoded,
-    is_binary,
-    plain,
-    read_html,
-)
+from moothall.research.reading.encodings import declared, decoded, is_binary, plain
+from moothall.research.reading.html import Document, read_html
 from moothall.research.reading.manual import is_manual
 from moothall.research.reading.parsers import PARSERS
 from moothall.research.reading.tables import by_lines, table

@@ -14,7 +14,8 @@ from urllib.parse import unquote
 
 from moothall.foundation.errors import FileTooLarge, MissingExtra, UnreadableDocument
 from moothall.research.findings import Section
-from moothall.research.reading.html import Document, plain, read_html
+from moothall.research.reading.encodings import plain
+from moothall.research.reading.html import Document, read_html
 
 _MEMBERS: Final = 10_000
 _MEMBER_BYTES: Final = 64 * 2**20  # of one file inside, unpacked

@@ -11,7 +11,8 @@ from typing import Any, Final
 from moothall.foundation.errors import MissingExtra, UnreadableDocument
 from moothall.foundation.text import counted
 from moothall.research.findings import Section
-from moothall.research.reading.html import Document, plain
+from moothall.research.reading.encodings import plain
+from moothall.research.reading.html import Document
 
 PAGES: Final = 2000
 CHARACTERS: Final = 20_000_000

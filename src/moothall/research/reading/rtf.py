@@ -6,7 +6,8 @@ import re
 from typing import Final
 
 from moothall.foundation.errors import UnreadableDocument
-from moothall.research.reading.html import Document, plain
+from moothall.research.reading.encodings import plain
+from moothall.research.reading.html import Document
 
 _BEGINS: Final = b"{\\rtf"
 _TITLE: Final = re.compile(r"\{\\title ([^{}]{1,300})\}")

@@ -9,7 +9,8 @@ from typing import Any, Final, NamedTuple
 
 from moothall.foundation.errors import MissingExtra, UnreadableDocument
 from moothall.research.findings import Section
-from moothall.research.reading.html import Document, plain
+from moothall.research.reading.encodings import plain
+from moothall.research.reading.html import Document
 from moothall.research.reading.packed import FALLBACK, Packed, drawings, outermost
 
 _LONGEST_HEADING: Final = 200

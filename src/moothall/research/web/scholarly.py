@@ -19,7 +19,7 @@ from moothall.foundation.sqlite.fulltext import distinct, query_words
 from moothall.foundation.text import one_line
 from moothall.foundation.text.terms import is_stop_word
 from moothall.research.findings import Publication, Resource
-from moothall.research.reading.html import plain
+from moothall.research.reading.encodings import plain
 from moothall.research.scope import Scope
 from moothall.research.web.fetching import USER_AGENT, checked, status_text
 

@@ -29,7 +29,8 @@ from moothall.foundation.text import error_text, one_line
 from moothall.foundation.threads import WORKERS
 from moothall.research.findings import Resource
 from moothall.research.pool import ResourcePool
-from moothall.research.reading.html import Document, decoded, is_binary, plain, read_html
+from moothall.research.reading.encodings import decoded, is_binary, plain
+from moothall.research.reading.html import Document, read_html
 from moothall.research.reading.process import Reading
 from moothall.research.scope import Scope, checked_site
 from moothall.research.web.fetching import (

@@ -1,0 +1,125 @@
+"""Decode texts, whatever they say of their encoding, and leave out what no person sees."""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections.abc import Sequence
+from contextlib import suppress
+from unicodedata import normalize
+
+from moothall.research.reading.hidden import without_hidden
+
+CONTROL = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2060-\u206f\ud800-\udfff"
+    "\ufeff\ufff9-\ufffb\ufffe\uffff\U000e0000-\U000e0fff]"
+)
+_ASCII_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f]")
+_IN_WORDS = re.compile("[\ufb00-\ufb06]")
+_BEYOND_ASCII = re.compile("[^\x00-\x7f\ufffd]")
+_GUESSED_AT = 65_536  # bytes of a text, from its start, by which its encoding is guessed
+_FOREIGN = re.compile(rb"[\x80-\xff]{3,}")
+_LOOKED_AT = 8192  # bytes at the start of a text; with a NUL among them it is binary
+_BOMS = (codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+# The encodings that browsers use for these names.
+_MEANT = {"iso8859-1": "cp1252", "ascii": "cp1252", "gb2312": "gb18030", "gbk": "gb18030"}
+_JAPANESE, _KOI8 = ("cp932", "shift_jis"), re.compile(rb"[\0-\x7f\xa3\xb3\xc0-\xff]*")
+# Slow, or not meant for pages.
+_NOT_OF_PAGES = ("idna", "punycode", "undefined", "unicode-escape", "raw-unicode-escape", "utf-7")
+
+
+def decoded(data: bytes, *stated: str | None) -> str:
+    """Decode a text by its BOM, or else by the first encoding that fits.
+
+    Valid UTF-8 beyond ASCII is UTF-8, whatever is stated. Else those that are stated come first,
+    then UTF-8, also with a few wrong bytes; if no other is stated, what it looks like, and cp1252.
+    """
+    if data.startswith(_BOMS):
+        return data.decode("utf-8-sig" if data.startswith(codecs.BOM_UTF8) else "utf-16", "replace")
+    if b"\0" in data[:_LOOKED_AT] and (wide := _two_bytes(data, stated)):
+        return data.decode(wide, "replace")
+    if b"\x1b$" in data[:_GUESSED_AT] and not any(stated):
+        return data.decode("iso2022_jp", "replace")
+    if not data.isascii() and data.decode(errors="ignore").encode() == data:
+        return data.decode()
+    known = [*filter(None, (_codec(each) for each in (*stated, "utf-8") if each))]
+    if {*known} == {"utf-8"}:
+        known += [*filter(None, (_guessed(data), "cp1252"))]
+    for each in known:
+        with suppress(UnicodeError):
+            return data.decode(each)
+        text = data.decode(each, "replace")
+        if each == "utf-8" and len(_BEYOND_ASCII.findall(text)) > text.count("\ufffd"):
+            return text
+    return data.decode(known[0], "replace")
+
+
+def _guessed(data: bytes) -> str | None:
+    """Return the encoding that a text of another alphabet looks like; None for a Latin one."""
+    looked_at = data[:_GUESSED_AT]
+    foreign = sum(map(len, _FOREIGN.findall(looked_at)))
+    if not foreign or 2 * foreign < sum(each > 0x7F for each in looked_at):
+        return None
+    from charset_normalizer import from_bytes
+
+    best = from_bytes(looked_at).best()
+    if best and best.encoding.startswith(_JAPANESE) and _KOI8.fullmatch(looked_at):
+        return "koi8_r"  # short, it is taken for half-width katakana
+    return None if best is None else best.encoding
+
+
+def is_binary(data: bytes, *stated: str | None) -> bool:
+    """Return whether data is no text: it has a NUL, and is not of two bytes a character."""
+    return (
+        b"\0" in data[:_LOOKED_AT]
+        and not data.startswith(_BOMS)
+        and _two_bytes(data, stated) is None
+    )
+
+
+def _two_bytes(data: bytes, stated: Sequence[str | None]) -> str | None:
+    """Return the UTF-16 of a text without a BOM, if it is stated or is markup; else None."""
+    for each in stated:
+        name = (each or "").strip("\"' ").lower().replace("_", "-")
+        if name in ("utf-16", "utf-16le", "utf-16-le"):  # as browsers understand the first
+            return "utf-16-le"
+        if name in ("utf-16be", "utf-16-be"):
+            return "utf-16-be"
+    for name, at in (("utf-16-le", 1), ("utf-16-be", 0)):  # ASCII in it has a NUL on one side
+        looked_at = data[: _GUESSED_AT & ~1] if len(data) > _GUESSED_AT else data
+        if 0 in looked_at[at::2] and 0 not in looked_at[1 - at :: 2]:
+            with suppress(UnicodeError):
+                if not _ASCII_CONTROL.search(looked_at.decode(name).replace("\r", "")):
+                    return name
+    return None
+
+
+def declared(data: bytes, by: re.Pattern[bytes]) -> str | None:
+    """Return the encoding that a text itself declares, or None."""
+    found = by.search(data)
+    return found and found[1].decode("ascii", "replace")
+
+
+def plain(text: str) -> str:
+    """Return a text without control characters, lone surrogates and marks of direction.
+
+    Characters that no person sees are left out, such as soft hyphens and tags, and ligatures are
+    spelled out: nobody searches for words with them.
+    """
+    text = text.replace("\r\n", "\n").replace("\r", "\n").replace("\f", "\n")
+    if text.isascii():
+        return _ASCII_CONTROL.sub("", text)
+    text = _IN_WORDS.sub(lambda found: normalize("NFKC", found[0]), without_hidden(text))
+    return CONTROL.sub("", text)
+
+
+def _codec(charset: str) -> str | None:
+    try:
+        name = codecs.lookup(charset.strip("\"' ")).name.replace("_", "-")
+        b" ".decode(name)  # some map bytes to bytes
+    except (LookupError, UnicodeError, ValueError):
+        return None
+    if name in _NOT_OF_PAGES:
+        return None
+    # A text whose declaration can be read is not UTF-16, and no text without a BOM is.
+    return "utf-8" if name.startswith(("utf-16", "utf-32")) else _MEANT.get(name, name)
