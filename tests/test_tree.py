@@ -441,6 +441,7 @@ FLOORS = {
         "help_text",
         "shared_options",
         "models",
+        "doctor",
         "recorded_runs",
         "run",
         "own_agents",

@@ -60,6 +60,7 @@ def test_bash_completes_commands_options_and_values(tmp_path: Path) -> None:
             "chat",
             "completion",
             "dead-letters",
+            "doctor",
             "help",
             "mcp",
             "memory",

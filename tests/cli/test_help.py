@@ -60,6 +60,9 @@ def test_help_is_a_command_too(words: tuple[str, ...]) -> None:
         (("help", "nope"), "No such command 'nope'."),
         (("help", "act", "x"), "moothall act has no commands, got 'x'"),
         (("nope",), "No such command 'nope'."),
+        (("sim",), "No such command 'sim'. Did you mean 'simulate'?"),
+        (("version",), "No such command 'version'. Did you mean '--version'?"),
+        (("list",), "No such command 'list'. Did you mean 'runs'?"),
     ),
 )
 def test_a_command_that_is_none_is_said_with_where_they_are_listed(
@@ -69,6 +72,15 @@ def test_a_command_that_is_none_is_said_with_where_they_are_listed(
     assert (done.returncode, done.stdout) == (2, "")
     assert "--help' for help." in done.stderr
     assert done.stderr.endswith(f"Error: {said}\n")
+
+
+def test_help_lists_each_command_once_below_what_it_is_for() -> None:
+    headings = ("Work:", "What waits:", "Journal:", "Serve:", "Set up:")
+    lines = shown("--help").splitlines()
+    places = [lines.index(heading) for heading in headings]
+    assert places == sorted(places)
+    below = [line.split()[0] for line in lines[places[0] :] if line.startswith("  ")]
+    assert sorted(below) == sorted(words[0] for words in COMMANDS if len(words) == 1)
 
 
 def test_the_version_has_a_short_option() -> None:

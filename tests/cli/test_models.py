@@ -71,7 +71,7 @@ def test_the_list_fits_the_terminal(empty: dict[str, str], columns: int) -> None
 
 
 def test_the_list_as_json_says_what_is_usable(weights: Path) -> None:
-    rows = json.loads(moothall_command("models", "--json").stdout)
+    rows = json.loads(moothall_command("models", "--json").stdout)["models"]
     assert rows[0] == {
         "name": "local",
         "title": "SmolLM2 135M Instruct",
@@ -80,6 +80,7 @@ def test_the_list_as_json_says_what_is_usable(weights: Path) -> None:
         "usable": True,
         "why_not": "",
     }
+    assert [row["usable"] for row in rows] == sorted((row["usable"] for row in rows), reverse=True)
     kept = [row for row in rows if row["bytes"] is not None]
     assert all(row["usable"] or "moothall models fetch" in row["why_not"] for row in kept)
 
@@ -88,7 +89,7 @@ def kinds(environment: dict[str, str]) -> dict[str, str]:
     """What the list says of the kinds of models that are not kept here, usable or why not."""
     clean = {"OPENAI_API_KEY": "", "OPENAI_BASE_URL": ""}
     done = moothall_command("models", "--json", environment={**clean, **environment})
-    rows = [row for row in json.loads(done.stdout) if row["bytes"] is None]
+    rows = [row for row in json.loads(done.stdout)["models"] if row["bytes"] is None]
     assert all(row["usable"] is (row["why_not"] == "") for row in rows)
     return {row["name"]: row["why_not"] for row in rows}
 
@@ -119,7 +120,7 @@ def test_missing_extras_show_in_the_list() -> None:
         "from moothall.cli.main import main\nmain(['models', '--json'])\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=50)
-    said = {row["name"]: row["why_not"] for row in json.loads(done.stdout)}
+    said = {row["name"]: row["why_not"] for row in json.loads(done.stdout)["models"]}
     for name, extra in (
         ("openai:NAME", "openai"),
         ("http://HOST/v1#NAME", "openai"),
@@ -131,8 +132,9 @@ def test_damaged_weights_show_in_the_list(empty: dict[str, str], tmp_path: Path)
     folder = tmp_path / "models"
     folder.mkdir()
     (folder / "smollm2-135m.gguf").write_bytes(b"GGUF")
-    rows = json.loads(moothall_command("models", "--json", environment=empty).stdout)
-    assert rows[0]["why_not"].endswith(" are damaged; run: moothall models fetch")
+    rows = json.loads(moothall_command("models", "--json", environment=empty).stdout)["models"]
+    (local,) = (row for row in rows if row["name"] == "local")
+    assert local["why_not"].endswith(" are damaged; run: moothall models fetch")
 
 
 def test_the_runtime_missing_shows_in_the_list(weights: Path, tmp_path: Path) -> None:

@@ -355,7 +355,7 @@ def test_a_run_that_has_ended_goes_further_with_more(folder: Path) -> None:
     first = research(PORT, *recorded, cwd=folder)
     again = research(PORT, *recorded, "--iterations", "8", cwd=folder)  # nothing is left to find
     listed = research("--journal", "runs.db", command="runs", cwd=folder).stdout
-    assert "  done; Researcher" in listed
+    assert "\nr1  done " in listed
     further = research(PORT, KEY, *recorded, "--iterations", "9", cwd=folder)
     assert first.returncode == again.returncode == further.returncode == 0, further.stderr
     assert first.stdout == again.stdout

@@ -66,6 +66,8 @@ def test_approvals_are_listed_shown_permitted_and_refused_with_a_name(folder: Pa
     three, four = sorted(found, key=lambda each: each["args"]["coins"])
     shown = moothall("approvals", "show", three["key"][:12], cwd=folder).stdout
     assert "coins = 3" in shown
+    assert f"\n  moothall approvals permit {three['key'][:12]}, or refuse " in listed
+    assert {*listed.splitlines()} < {*moothall("waiting", cwd=folder).stdout.splitlines()}
     why = ("--as", "eva", "--reason", "checked by phone")
     permitted = moothall("approvals", "permit", three["key"][:12], *why, cwd=folder)
     assert permitted.stdout.startswith("permitted: the approval of pay(coins=3)")
@@ -84,7 +86,7 @@ def test_approvals_are_listed_shown_permitted_and_refused_with_a_name(folder: Pa
     assert told == ["paid 3", '{"error": "\\"pay\\" not permitted: too much"}', '{"rows": 2}']
     assert PAID == [3]
     assert "waiting" not in moothall("runs", "--decided-by", "eva", cwd=folder).stdout
-    assert moothall("runs", "--decided-by", "eva", cwd=folder).stdout.startswith("r\n")
+    assert "\nr   " in moothall("runs", "--decided-by", "eva", cwd=folder).stdout
     assert "no such runs" in moothall("runs", "--decided-by", "mallory", cwd=folder).stdout
     recorded = moothall("runs", "r", cwd=folder).stdout
     assert 'was answered by eva: {"permitted": "checked by phone"}' in recorded
@@ -141,7 +143,7 @@ def test_waiting_approvals_and_runs_list_a_run_that_a_program_asks_about_itself(
         actions = [pay, Action("question", wonder)]
         agent = ReActAgent("clerk", model, actions=actions, journal=journal, approver=Person())
         assert agent.reply_sync("Go.", run_id="r").text == "Done."
-    assert listed["runs"].startswith("r\n")
+    assert "\nr   waiting" in listed["runs"]
     for command in ("waiting", "approvals"):
         assert f"clerk asks a person in process {os.getpid()} on " in listed[command]
     assert moothall("waiting", cwd=tmp_path).stdout == "Nothing waits.\n"
@@ -161,4 +163,6 @@ def test_waiting_lists_a_run_that_was_cut_off(tmp_path: Path) -> None:
         agent.reply_sync("Go.", run_id="r")
     waiting = moothall("waiting", "--journal", "crashed.db", cwd=tmp_path).stdout
     assert waiting.startswith("r\n  clerk was cut off")
-    assert moothall("runs", "--needs-me", "--journal", "crashed.db", cwd=tmp_path).stdout[0] == "r"
+    needs_me = moothall("runs", "--needs-me", "--journal", "crashed.db", cwd=tmp_path).stdout
+    assert "\nr   stopped" in needs_me
+    assert needs_me.endswith("\n1 of them needs you: moothall waiting --journal crashed.db\n")

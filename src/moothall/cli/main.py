@@ -20,32 +20,48 @@ from moothall.cli.help_text import Context
 from moothall.cli.values import OneOf
 from moothall.foundation.errors import MoothallError
 
-# By command: its module, imported when the command runs, its name there, and its short help.
-_COMMANDS = {
-    "act": ("run.act", "Have an agent work on the files of a folder."),
-    "answer": ("operate.waiting:answer", "Give a run what it waits for."),
-    "approvals": ("operate.waiting:approvals", "Show, permit and refuse what waits for a person."),
-    "budgets": ("operate.budgets", "Show and change the budgets that processes share."),
-    "chat": ("chat.command", "Talk with agents at the terminal."),
-    "completion": ("main:completion", "Print the completion script of a shell."),
-    "help": ("main:help_", "Show how a command is used."),
-    "dead-letters": (
-        "serving.broker_commands:dead_letters",
-        "Inspect and resend dead-lettered messages.",
-    ),
-    "mcp": ("serving.mcp", "List an MCP server's tools, and accept their definitions."),
-    "memory": ("operate.memories", "Forget old conversations."),
-    "models": ("models", "List models, and download weights."),
-    "replay": ("replay", "Replay a run from its record."),
-    "research": ("run.research", "Research a question, and report with sources."),
-    "resume": ("resume", "Resume a run that was stopped."),
-    "runs": ("runs", "List, show, delete and move the runs of a journal."),
-    "schedules": ("operate.schedules", "Pause and fire the schedules of a company."),
-    "serve": ("serving.serve", "Serve agents over RabbitMQ, HTTP or MCP, or a company."),
-    "studio": ("studio", "Serve a web page to chat, review and watch."),
-    "simulate": ("run.simulate", "Simulate a town of citizens, or run an experiment."),
-    "waiting": ("operate.waiting:waiting", "List what runs wait for."),
+_GROUPS = {
+    "Work": {
+        "act": ("run.act", "Have an agent work on the files of a folder."),
+        "chat": ("chat.command", "Talk with agents at the terminal."),
+        "research": ("run.research", "Research a question, and report with sources."),
+        "simulate": ("run.simulate", "Simulate a town of citizens, or run an experiment."),
+        "studio": ("studio", "Serve a web page to chat, review and watch."),
+    },
+    "What waits": {
+        "waiting": ("operate.waiting:waiting", "List what runs wait for."),
+        "answer": ("operate.waiting:answer", "Give a run what it waits for."),
+        "approvals": ("operate.waiting:approvals", "Show, permit and refuse what waits for you."),
+        "resume": ("resume", "Resume a run that was stopped."),
+    },
+    "Journal": {
+        "runs": ("runs", "List, show, delete and move the runs of a journal."),
+        "replay": ("replay", "Replay a run from its record."),
+        "memory": ("operate.memories", "Forget old conversations."),
+    },
+    "Serve": {
+        "serve": ("serving.serve", "Serve agents over RabbitMQ, HTTP or MCP, or a company."),
+        "budgets": ("operate.budgets", "Show and change the budgets that processes share."),
+        "schedules": ("operate.schedules", "Pause and fire the schedules of a company."),
+        "dead-letters": (
+            "serving.broker_commands:dead_letters",
+            "Inspect and resend dead-lettered messages.",
+        ),
+    },
+    "Set up": {
+        "doctor": ("doctor", "Check what this machine has, and say what is missing."),
+        "models": ("models", "List models, and download weights."),
+        "mcp": ("serving.mcp", "List an MCP server's tools, and accept their definitions."),
+        "completion": ("main:completion", "Print the completion script of a shell."),
+        "help": ("main:help_", "Show how a command is used."),
+    },
 }
+"""By heading and command: its module, imported when the command runs, its name there, its help."""
+
+_COMMANDS = {name: about for each in _GROUPS.values() for name, about in each.items()}
+
+_OTHER_WORDS = {"version": "--version", "list": "runs", "ls": "runs", "status": "waiting"}
+"""What other programs call a command, and what it is here."""
 
 _SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"]}  # for the subcommands, too
 
@@ -107,20 +123,30 @@ class _Lazy(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         known = self.list_commands(ctx)
-        near = difflib.get_close_matches(args[0], known, 1)
-        if near and near[0] != args[0] and not ctx.resilient_parsing:
-            raise click.UsageError(f"No such command {args[0]!r}. Did you mean {near[0]!r}?", ctx)
         if args[0] not in known and not args[0].startswith("-") and not ctx.resilient_parsing:
-            raise click.UsageError(f"No such command {args[0]!r}.", ctx)
+            other = _OTHER_WORDS.get(args[0])
+            near = [other] if other else [each for each in known if each.startswith(args[0])]
+            near = near or difflib.get_close_matches(args[0], known, 1)
+            proposal = f" Did you mean {near[0]!r}?" if near else ""
+            raise click.UsageError(f"No such command {args[0]!r}.{proposal}", ctx)
         name, command, rest = super().resolve_command(ctx, args)
         if command is not None and not ctx.resilient_parsing:
             _check_values(Context(command, ctx, info_name=name, **_SETTINGS), rest)
         return name, command, rest
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            own = {name: ("", each.get_short_help_str()) for name, each in self.commands.items()}
-            formatter.write_dl([(n, (own | _COMMANDS)[n][1]) for n in self.list_commands(ctx)])
+        groups = {
+            heading: [(name, about[1]) for name, about in commands.items()]
+            for heading, commands in _GROUPS.items()
+        }
+        if self.commands:
+            groups["Your own"] = [
+                (name, each.get_short_help_str()) for name, each in sorted(self.commands.items())
+            ]
+        width = max(len(name) for rows in groups.values() for name, _ in rows)
+        for heading, rows in groups.items():
+            with formatter.section(heading):
+                formatter.write_dl([(name.ljust(width), about) for name, about in rows])
 
 
 @click.group(cls=_Lazy, invoke_without_command=True, context_settings=_SETTINGS)

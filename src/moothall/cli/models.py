@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import os
 from contextlib import closing
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import click
 
 from moothall.cli.progress import Progress
-from moothall.cli.shared_options import json_data_option, print_text, usage, weights_of
+from moothall.cli.shared_options import json_data_option, print_json, print_text, usage, weights_of
 from moothall.foundation.errors import MissingExtra, ModelError
 from moothall.foundation.http.network import is_loopback, is_offline
 from moothall.models import names
@@ -36,8 +35,8 @@ class _Row:
 def command(ctx: click.Context, as_json: bool) -> None:
     """List the models, and whether each can be used.
 
-    Pass a name of the list to model() or --model. Names with capitals are patterns: models behind a
-    server, or models that are downloaded when first used.
+    Those that can be used now come first. Pass a name of the list to model() or --model. Names with
+    capitals are patterns: models behind a server, or models that are downloaded when first used.
 
     \b
     Examples:
@@ -47,9 +46,9 @@ def command(ctx: click.Context, as_json: bool) -> None:
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
     if ctx.invoked_subcommand is not None:
         return
-    rows = _rows()
+    rows = sorted(_rows(), key=lambda row: not row.usable)
     if as_json:
-        click.echo(json.dumps([asdict(row) for row in rows], indent=2))
+        print_json(models=rows)
         return
     for row in rows:
         click.echo(row.name)
@@ -89,7 +88,7 @@ def fetch(name: str, as_json: bool) -> None:
     with closing(progress):
         path = fetching.fetch(name, show_progress)
     if as_json:
-        click.echo(json.dumps({"name": name, "path": str(path)}))
+        print_json(name=name, path=str(path))
         return
     click.echo(f"{name} is here: {path}")
     if name.startswith("hf:"):

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-import json
+import shlex
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 import click
 
 from moothall.cli.operate.maintenance import COMMANDS
 from moothall.cli.recorded_runs import NOBODY, Recorded, print_doubts
-from moothall.cli.shared_options import journal_option, json_data_option, reading, usage
+from moothall.cli.shared_options import (
+    is_typed,
+    journal_option,
+    json_data_option,
+    print_json,
+    reading,
+    usage,
+)
 from moothall.cli.values import Moment, OneOf, Whole
 from moothall.foundation.arguments import none_of
 from moothall.foundation.text import counted, escaped
@@ -105,22 +112,28 @@ def command(
     limit: int | None,
     **wanted: Any,
 ) -> int:
-    """List the runs of a journal, the oldest first; with ID, show what happened in that run.
+    """List the runs of a journal, the newest last; with ID, show what happened in that run.
+
+    A list has a line for each run: id, state, when it began, seconds, tokens, US dollars, agent,
+    conversation, tags and task. It ends with the sums of all runs that were found, and with the
+    number of those that wait for a person.
 
     A run is shown with one line for each entry of its record. Calls in doubt (actions that were
     running when the run was cut off) are numbered; `moothall resume` takes these numbers.
 
-    A list ends with sums of all runs that were found. The states are running, waiting (for an
+    The states are running, waiting (for an
     answer, a result or a moment), in_doubt (it was cut off during an action, and a person decides),
     stopped (its process ended otherwise), done, and the other reasons for which a run ends.
     --needs-me lists those that are waiting, in_doubt or stopped. A TIME is a date such as
-    2026-11-24, with a time (2026-11-24T18:00) or without, or how long ago: 90s, 30m, 12h, 7d, 2w.
+    2026-11-24, with a time (2026-11-24T18:00) or without, today, yesterday, or how long ago: 90s,
+    30m, 12h, 7d, 2w.
 
     \b
     Examples:
       moothall runs --journal runs.db
       moothall runs 79a0b5265e6033b5 --journal runs.db
       moothall runs --needs-me
+      moothall runs --since yesterday
       moothall runs --since 7d --text refund --sort=-usd --limit 10
       moothall runs --tag customer=acme
       moothall runs april --citizen 17
@@ -138,8 +151,7 @@ def command(
         elif citizen is not None:
             calls, outline = _calls_of(found, run_id, citizen, step), found.run(run_id)
             if as_json:
-                made = {"run": asdict(outline), "citizen": citizen, "calls": calls}
-                click.echo(json.dumps(made, indent=2))
+                print_json(run=outline, citizen=citizen, calls=calls)
             else:
                 print_outline(outline)
                 _print_calls(calls)
@@ -171,6 +183,44 @@ def print_outline(outline: Outline, detail: str = "") -> None:
     if outline.tags:
         click.echo(f"  tags: {escaped(outline.tagged)}")
     click.echo(f"  {_fitting(escaped(outline.task), 4)}")
+
+
+_COLUMNS: Final = ("id", "state", "began", "took", "tokens", "usd", "agent", "task")
+_NUMBERS: Final = ("took", "tokens", "usd")
+
+
+def _row(outline: Outline) -> tuple[str, ...]:
+    """Return the cells of a run in a list of runs, by `_COLUMNS`."""
+    agent = "/".join(filter(None, (outline.agent, outline.thread)))
+    tags = f"[{outline.tagged}] " if outline.tags else ""
+    return (
+        escaped(outline.id),
+        outline.state,
+        datetime.fromtimestamp(outline.began).strftime("%Y-%m-%d %H:%M"),
+        _duration(outline.seconds),
+        f"{outline.tokens:,}" if outline.tokens else "",
+        f"${outline.usd:.4g}" if outline.usd else "",
+        escaped(agent),
+        escaped(f"{tags}{outline.task}"),
+    )
+
+
+def _table(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
+    """Yield the lines of a table with its head; a column in which nothing stands is left out."""
+    if not rows:
+        return
+    columns = [
+        (name, [name, *cells])
+        for name, cells in zip(_COLUMNS, zip(*rows, strict=True), strict=True)
+        if any(cells)
+    ]
+    widths = [max(map(len, cells)) for _, cells in columns]
+    for number in range(len(rows) + 1):
+        cells = (
+            f"{cells[number]:{'>' if name in _NUMBERS else '<'}{width}}"
+            for (name, cells), width in zip(columns, widths, strict=True)
+        )
+        yield "  ".join(cells).rstrip()
 
 
 def _spent(spent: Outline | Sums) -> str:
@@ -212,22 +262,20 @@ def _list(
     if not sums.runs and wanted.get("kind") is not None:
         _check_kind(journal, wanted["kind"])
     if as_json:
-        found = {"runs": [asdict(each) for each in outlines], "sums": asdict(sums)}
-        click.echo(json.dumps(found, indent=2))
+        print_json(runs=outlines, sums=sums)
         return
-    for outline in outlines:
-        print_outline(outline)
-        thread = "" if outline.thread is None else f"thread {escaped(outline.thread)}"
-        if about := "; ".join(filter(None, (thread, _spent(outline)))):
-            click.echo(f"  {about}")
-        if outline.state == "in_doubt":
-            click.echo(f"  to decide: {escaped(Recorded(journal, outline.id).command('runs'))}")
+    for line in _table([_row(each) for each in outlines]):
+        click.echo(_fitting(line, 0))
     if not sums.runs:
         click.echo("There are no runs." if not any(wanted.values()) else "There are no such runs.")
         return
     spent = _spent(sums)
     of = "" if sums.runs == len(outlines) else f"; {len(outlines):,} are shown (--limit)"
     click.echo(f"{counted(sums.runs, 'run')}{of}{f': {spent}' if spent else ''}")
+    if needs := journal.sums(**{**wanted, "needs_person": True}).runs:
+        path = ("--journal", journal.path) if is_typed("journal") else ()
+        command = escaped(shlex.join(("moothall", "waiting", *path)))
+        click.echo(f"{needs:,} of them {'needs' if needs == 1 else 'need'} you: {command}")
 
 
 def _show(recorded: Recorded, as_json: bool) -> None:
@@ -237,9 +285,8 @@ def _show(recorded: Recorded, as_json: bool) -> None:
     recorded = replace(recorded, order=order, agent=None if order else NOBODY)
     if as_json:
         # A call under way is not in doubt.
-        found = [] if outline.under_way else [asdict(each) for each in doubts]
-        run = {"run": asdict(outline), "entries": [asdict(entry) for entry in entries]}
-        click.echo(json.dumps({**run, "in_doubt": found}, indent=2))
+        in_doubt = [] if outline.under_way else doubts
+        print_json(run=outline, entries=entries, in_doubt=in_doubt)
         return
     last = entries[-1] if entries and not outline.under_way else None
     ended = last is not None and last.kind == "over" and not last.path

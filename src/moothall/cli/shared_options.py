@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import textwrap
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import fields, is_dataclass
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -214,6 +217,27 @@ def recorded(agents: Iterable[Agent], path: str | None, whose: str) -> Iterator[
         for each in takes:
             each.journal = journal  # type: ignore[attr-defined]
         yield
+
+
+_TIMES: Final = ("at", "answered", "began", "changed", "since", "until")
+"""The fields of records that are seconds since 1970, which JSON of a command has as ISO 8601."""
+
+
+def print_json(**data: Any) -> None:
+    """Print one JSON object, in which records of a journal are objects and their times texts."""
+    click.echo(json.dumps(data, indent=2, default=_record))
+
+
+def _record(value: Any) -> Any:
+    if not is_dataclass(value):
+        raise TypeError(f"must be JSON or a record, got {type(value).__name__}")
+    found = {each.name: getattr(value, each.name) for each in fields(value)}
+    for name in _TIMES:
+        if isinstance(found.get(name), float):
+            found[name] = datetime.fromtimestamp(found[name], UTC).isoformat(
+                timespec="milliseconds"
+            )
+    return found
 
 
 def print_text(text: str) -> None:

@@ -6,7 +6,8 @@ import math
 import os
 import re
 import time
-from datetime import datetime
+from datetime import date, datetime, timedelta
+from datetime import time as clock
 from typing import Any, Final
 
 import click
@@ -58,6 +59,7 @@ class OneOf(click.Choice):  # type: ignore[type-arg]
 
 
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+_DAYS: Final = {"today": timedelta(0), "yesterday": timedelta(days=1)}
 _AGE: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)([smhdw])")
 
 
@@ -75,7 +77,7 @@ class Age(click.ParamType):  # type: ignore[type-arg]
 
 
 class Moment(click.ParamType):  # type: ignore[type-arg]
-    """A date, with or without a time, or how long ago, in seconds since 1970."""
+    """A date, with or without a time, a day in words, or how long ago, in seconds since 1970."""
 
     name = "moment"
 
@@ -84,12 +86,14 @@ class Moment(click.ParamType):  # type: ignore[type-arg]
         found = _AGE.fullmatch(str(value))
         if found is not None:
             return time.time() - float(found[1]) * _UNITS[found[2]]
+        if value in _DAYS:
+            return datetime.combine(date.today() - _DAYS[value], clock()).timestamp()
         try:
             return datetime.fromisoformat(value).timestamp()
         except (TypeError, ValueError, OverflowError, OSError):
             self.fail(
-                "must be a date (2026-11-24), a date and time (2026-11-24T18:00), or how long ago "
-                f"(7d), got {value!r:.80}",
+                "must be a date (2026-11-24), with a time (2026-11-24T18:00), today, yesterday, or "
+                f"how long ago (7d), got {value!r:.80}",
                 param,
                 ctx,
             )

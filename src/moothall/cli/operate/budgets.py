@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
 from typing import Any
 
 import click
@@ -16,6 +14,7 @@ from moothall.cli.shared_options import (
     json_data_option,
     limit_options,
     opened,
+    print_json,
     usage,
 )
 from moothall.foundation.text import escaped
@@ -49,7 +48,7 @@ def command(ctx: click.Context, journal: str | None, as_json: bool) -> None:
     with opened(journal) as found:
         budgets = found.budgets.list()
     if as_json:
-        click.echo(json.dumps({"budgets": [asdict(each) for each in budgets]}, indent=2))
+        print_json(budgets=budgets)
         return
     for each in budgets:
         _print(each)

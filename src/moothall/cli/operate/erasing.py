@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from moothall.cli.shared_options import journal_option, json_data_option, opened
+from moothall.cli.shared_options import journal_option, json_data_option, opened, print_json
 from moothall.foundation.postgres import is_url
 from moothall.foundation.text import counted, escaped
 from moothall.journal import Deleted, Journal
@@ -224,7 +223,7 @@ def tell(
 ) -> None:
     """Print what was deleted."""
     if as_json:
-        click.echo(json.dumps({**asdict(deleted), **(more or {})}, indent=2))
+        print_json(**asdict(deleted), **(more or {}))
         return
     for id, why in deleted.left.items():
         click.echo(f"left: {escaped(id)}: {escaped(why)}")

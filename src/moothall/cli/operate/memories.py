@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
-
 import click
 
 from moothall.cli.operate.erasing import MemoryPath, compacted, opened_memory
-from moothall.cli.shared_options import json_data_option
+from moothall.cli.shared_options import json_data_option, print_json
 from moothall.cli.values import Age
 from moothall.foundation.text import counted, escaped
 
@@ -44,7 +42,7 @@ def prune(paths: tuple[str, ...], older: float, as_json: bool) -> None:
             if found[memory.path]:
                 compacted(memory)
     if as_json:
-        click.echo(json.dumps({"memory": found}, indent=2))
+        print_json(memory=found)
         return
     for path, threads in found.items():
         click.echo(f"{escaped(path)}: {counted(len(threads), 'conversation')} forgotten")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from moothall.cli.operate.waiting import as_option, user_name
-from moothall.cli.shared_options import json_data_option, made_journal, usage
+from moothall.cli.shared_options import json_data_option, made_journal, print_json, usage
 from moothall.cli.values import Moment
 from moothall.foundation.arguments import none_of
 from moothall.foundation.errors import ConfigError
@@ -76,18 +75,19 @@ def list_(file: str, as_json: bool) -> None:
     with _company(file) as (journal, schedules):
         for name, schedule in schedules.items():
             stop, last = paused(journal, name), newest(journal, name)
+            fires = None if stop else next(schedule.after(now)).isoformat(timespec="seconds")
             found.append(
                 {
                     "name": name,
                     "times": schedule.times,
                     "paused": None if stop is None else stop.task,
-                    "next": None if stop else next(schedule.after(now)).isoformat(" ", "seconds"),
+                    "next": fires,
                     "last": None if last is None else last.id,
                     "state": None if last is None else last.state,
                 }
             )
     if as_json:
-        click.echo(json.dumps({"schedules": found}, indent=2))
+        print_json(schedules=found)
         return
     for each in found:
         click.echo(escaped(f"{each['name']}: {each['times']}"))

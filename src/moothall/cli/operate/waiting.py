@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import json
+import shlex
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -11,7 +12,7 @@ import click
 
 from moothall.actions.approval import ChangedArgs, Refused
 from moothall.actions.approval.decision import decision_json
-from moothall.cli.shared_options import journal_option, json_data_option, opened, usage
+from moothall.cli.shared_options import journal_option, json_data_option, opened, print_json, usage
 from moothall.foundation.errors import ConfigError
 from moothall.foundation.text import escaped, escaped_json
 from moothall.journal import Journal, Wait
@@ -48,14 +49,9 @@ def waiting(journal: str | None, agent: str | None, kind: str | None, as_json: b
         stopped = [] if kind else [*found.runs(needs_person=True, state="stopped")]
         stopped = [each for each in stopped if agent in (None, each.agent)]
     if as_json:
-        more = {"asking": asking, "stopped": [each.id for each in stopped]}
-        about = {"waiting": [each.to_json() for each in waits], **more}
-        click.echo(json.dumps(about, indent=2))
+        print_json(waiting=waits, asking=asking, stopped=[each.id for each in stopped])
         return
-    for each in waits:
-        click.echo(f"{escaped(each.run)}  {escaped(each.key)}")
-        click.echo(f"  {escaped(each.agent)} waits for {each}")
-    _tell_asking(asking)
+    _print_list(waits, asking)
     for run in stopped:
         click.echo(
             f"{escaped(run.id)}\n  {escaped(run.agent)} was cut off, since its process ended:"
@@ -65,18 +61,28 @@ def waiting(journal: str | None, agent: str | None, kind: str | None, as_json: b
         click.echo("Nothing waits.")
 
 
+def _print_list(waits: Sequence[Wait], asking: Sequence[dict[str, str]]) -> None:
+    """Print what waits, and how each is answered; last, what a program asks a person itself."""
+    for each in waits:
+        is_approval = each.kind == "approval"
+        key = escaped(each.key[:_SHOWN] if is_approval else each.key)
+        click.echo(f"{escaped(each.run)}  {key}")
+        click.echo(f"  {escaped(each.agent)} waits for {each}")
+        if is_approval:
+            click.echo(f"  moothall approvals permit {key}, or refuse {key}")
+        else:
+            click.echo(f"  {shlex.join(('moothall', 'answer', escaped(each.run), key))} VALUE")
+    for about in asking:
+        run, agent, process = map(escaped, about.values())
+        click.echo(f"{run}\n  {agent} asks a person in {process}: answer it there, by its")
+        click.echo("  approver, its card or its caller; the program shows it")
+
+
 def _asking(journal: Journal, agent: str | None) -> list[dict[str, str]]:
     """Return the runs for which a program asks a person: no command can answer that."""
     names = ("run", "agent", "process")
     found = [dict(zip(names, each, strict=True)) for each in journal._waits_for.held()]
     return [each for each in found if agent in (None, each["agent"])]
-
-
-def _tell_asking(asking: Sequence[dict[str, str]]) -> None:
-    for each in asking:
-        run, agent, process = map(escaped, each.values())
-        click.echo(f"{run}\n  {agent} asks a person in {process}: answer it there, by its")
-        click.echo("  approver, its card or its caller; the program shows it")
 
 
 @click.command()
@@ -120,6 +126,7 @@ def answer(run_id: str, key: str, value: str | None, journal: str | None, name: 
 def approvals(ctx: click.Context, journal: str | None, as_json: bool) -> None:
     """List what waits for a person: approvals, questions, and calls whose outcome is unknown.
 
+    It is the part of `moothall waiting` that is for a person, in the same form.
     The beginning of a hash is enough, if it is the only one that begins so.
 
     \b
@@ -136,14 +143,9 @@ def approvals(ctx: click.Context, journal: str | None, as_json: bool) -> None:
         waits = found.waiting(kind=OF_A_PERSON)
         asking = _asking(found, None)
     if as_json:
-        about = {"approvals": [each.to_json() for each in waits], "asking": asking}
-        click.echo(json.dumps(about, indent=2))
+        print_json(approvals=waits, asking=asking)
         return
-    for each in waits:
-        key = each.key[:_SHOWN] if each.kind != "doubt" else each.key
-        click.echo(f"{escaped(key)}  run {escaped(each.run)}, agent {escaped(each.agent)}")
-        click.echo(f"  {each}")
-    _tell_asking(asking)
+    _print_list(waits, asking)
     if not waits and not asking:
         click.echo("Nothing waits for a person.")
 

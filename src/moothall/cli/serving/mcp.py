@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from typing import Any
 
 import click
 
 from moothall.cli.exit_codes import FAILED, NotBegun
-from moothall.cli.shared_options import json_data_option, print_text, usage
+from moothall.cli.shared_options import json_data_option, print_json, print_text, usage
 from moothall.foundation.text import counted, one_line
 
 _KEPT = {"allow_interspersed_args": False}  # what follows the target's first word is the target's
@@ -77,7 +76,7 @@ def tools(
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
     offered = _read("server", target, env, header, timeout)
     if as_json:
-        click.echo(json.dumps([each.data for each in offered.tools.values()], indent=2))
+        print_json(tools=[each.data for each in offered.tools.values()])
         return
     for name, each in offered.tools.items():
         arguments = each.schema.get("properties", {})

@@ -1,0 +1,218 @@
+"""`moothall doctor`: what this machine has, and what to do about the rest."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import shutil
+import ssl
+import textwrap
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from importlib import metadata
+from typing import Any, Final, Literal
+from urllib.parse import urlsplit
+from urllib.request import getproxies
+
+import click
+
+from moothall.cli.shared_options import (
+    FILE,
+    journal_option,
+    json_data_option,
+    opened,
+    print_json,
+)
+from moothall.cli.shared_options import settings as settings_of
+from moothall.foundation.errors import MoothallError
+from moothall.foundation.http.network import is_offline
+from moothall.foundation.text import counted, escaped
+
+State = Literal["ok", "missing", "wrong"]
+
+_IN_EXTRA: Final = re.compile(r"""([\w.-]+)[^;]*;.*\bextra == ['"]([\w-]+)['"]""")
+_NARROW: Final = 60
+_NOT_FOR_USERS: Final = ("all", "bench", "dev", "docs", "release", "test")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What was found of one thing; `remedy` is empty where there is nothing to do."""
+
+    name: str
+    state: State
+    text: str
+    remedy: str = ""
+
+
+@click.command()
+@journal_option("The journal.")
+@json_data_option
+def command(journal: str | None, as_json: bool) -> int:
+    """Check what this machine has, and say what is missing.
+
+    Each line is ok, missing (a feature cannot be used) or wrong (what is set does not work), with
+    its remedy below. No key is shown, and nothing is called over the network. The exit code is 1 if
+    something is wrong.
+
+    \b
+    Examples:
+      moothall doctor
+      moothall doctor --journal runs.db --json
+    """  # noqa: D301 - the \b is for click: it keeps the lines as they are
+    findings = [
+        _python(),
+        *_extras(),
+        _weights(),
+        _keys(),
+        _sandbox(),
+        _checked("journal", lambda: _journal(journal)),
+        _checked("settings", _settings),
+        _certificates(),
+        _network(),
+    ]
+    if as_json:
+        print_json(findings=findings)
+    else:
+        width = max(len(each.name) for each in findings)
+        for each in findings:
+            _print(f"{each.state:<7}  {each.name:<{width}}  ", each)
+    return int(any(each.state == "wrong" for each in findings))
+
+
+def _print(head: str, finding: Finding) -> None:
+    """Print a finding, folded to the terminal, its remedy on a line of its own."""
+    columns = shutil.get_terminal_size((120, 24)).columns
+    indent = " " * (len(head) if columns >= _NARROW else 2)
+    for text in filter(None, (finding.text, finding.remedy and f"→ {finding.remedy}")):
+        # Commands and paths stay whole words: they are there to be copied.
+        lines = textwrap.wrap(
+            escaped(text),
+            max(columns, _NARROW),
+            initial_indent=head,
+            subsequent_indent=indent,
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+        click.echo("\n".join(lines))
+        head = indent
+
+
+def _python() -> Finding:
+    python = f"{platform.python_implementation()} {platform.python_version()}"
+    return Finding("Python", "ok", f"{python}, moothall {metadata.version('moothall')}")
+
+
+def _extras() -> Iterator[Finding]:
+    packages: dict[str, list[str]] = {}
+    for requirement in metadata.requires("moothall") or ():
+        if found := _IN_EXTRA.match(requirement):
+            packages.setdefault(found[2], []).append(found[1])
+    present: list[str] = []
+    absent: list[str] = []
+    for extra, names in sorted(packages.items()):
+        if extra not in _NOT_FOR_USERS:
+            (present if all(map(_is_installed, names)) else absent).append(extra)
+    yield Finding("extras", "ok", ", ".join(present) or "none")
+    if absent:
+        install = f"pip install 'moothall[{absent[0]}]'"
+        yield Finding("extras", "missing", ", ".join(absent), f"{install} installs the first")
+
+
+def _is_installed(package: str) -> bool:
+    try:
+        metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return False
+    return True
+
+
+def _weights() -> Finding:
+    from moothall.models.local import weights
+
+    there = [each.spelling for each in weights.LISTED if each.path.exists()]
+    there += [f"gguf:{path}" for path in weights.fetched()]
+    try:
+        weights.DEFAULT.require()
+    except MoothallError as error:
+        return Finding("weights", "missing", ", ".join(there) or "none", str(error))
+    return Finding("weights", "ok", ", ".join(there))
+
+
+def _keys() -> Finding:
+    from moothall.models import providers
+
+    names = [name for name in providers.PROVIDERS if any(providers.setting_of(name))]
+    if names:
+        return Finding(
+            "keys", "ok", f"the environment has a key or an address of {', '.join(names)}"
+        )
+    return Finding(
+        "keys",
+        "missing",
+        "the environment has no key of a provider",
+        "for a model behind a server, set its key, such as OPENAI_API_KEY; `moothall models` names "
+        "all of them",
+    )
+
+
+def _sandbox() -> Finding:
+    from moothall.agents.ready.sandbox import sandbox_for
+
+    try:
+        sandbox_for("bwrap")
+    except MoothallError as error:
+        return Finding("sandbox", "missing", "commands of agents are not confined", str(error))
+    return Finding("sandbox", "ok", "bubblewrap confines the commands of agents")
+
+
+def _journal(path: str | None) -> Finding:
+    if path is None:
+        remedy = "to record runs, give --journal PATH, or set MOOTHALL_JOURNAL"
+        return Finding("journal", "missing", "runs of commands are not recorded", remedy)
+    with closing(opened(path)) as journal:
+        return Finding("journal", "ok", f"{journal.path}: {counted(journal.sums().runs, 'run')}")
+
+
+def _settings() -> Finding:
+    for name in ("act", "chat"):
+        settings_of(name)
+    there = f"{FILE} is right" if os.path.exists(FILE) else f"there is no {FILE} in this folder"
+    return Finding("settings", "ok", there)
+
+
+def _checked(name: str, check: Callable[[], Finding]) -> Finding:
+    try:
+        return check()
+    except (click.ClickException, MoothallError) as error:
+        return Finding(name, "wrong", getattr(error, "message", str(error)))
+
+
+def _certificates() -> Finding:
+    paths: Any = ssl.get_default_verify_paths()
+    for variable in (paths.openssl_cafile_env, paths.openssl_capath_env):
+        path = os.environ.get(variable)
+        if path and not os.path.exists(path):
+            remedy = f"name the file that has your network's certificates, or unset {variable}"
+            return Finding("certificates", "wrong", f"{variable}: there is no {path!r}", remedy)
+    where = paths.cafile or paths.capath
+    if where is None:
+        remedy = "install your system's ca-certificates, or set SSL_CERT_FILE"
+        return Finding("certificates", "wrong", "there are none: no server can be trusted", remedy)
+    other = "REQUESTS_CA_BUNDLE"
+    if other in os.environ and paths.openssl_cafile_env not in os.environ:
+        remedy = f"set {paths.openssl_cafile_env}={os.environ[other]}"
+        return Finding("certificates", "wrong", f"{other} has no effect here", remedy)
+    return Finding("certificates", "ok", f"those of {where}")
+
+
+def _network() -> Finding:
+    if is_offline():
+        remedy = "unset MOOTHALL_OFFLINE to reach other machines"
+        return Finding("network", "ok", "MOOTHALL_OFFLINE forbids calls to other machines", remedy)
+    proxies = getproxies()
+    places = {name: urlsplit(proxies.get(name, "")).netloc for name in ("http", "https")}
+    through = [f"{name} through {at.rpartition('@')[2]}" for name, at in places.items() if at]
+    return Finding("network", "ok", ", ".join(through) or "no proxy")
