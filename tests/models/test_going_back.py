@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from conformance.model import ACTIONS, joined, run, user
+from conformance.model import ACTIONS, run, user
 from models import messages_format
 from models.openai_server import OpenAIServer, Request, answer, call, completion, events, http, text
 from moothall import (
@@ -21,7 +21,7 @@ from moothall import (
     RecordedModel,
     SQLiteMemory,
 )
-from moothall.models import Call, ModelReply, ReasoningPiece
+from moothall.models import Call, ModelReply
 
 SIGNED = {"google": {"thought_signature": "SIG"}}
 DETAILS = [
@@ -138,23 +138,6 @@ def test_reasoning_that_is_marked_in_the_text_goes_back_in_its_place(more: Any) 
     assert message["content"] == content
 
 
-def test_reasoning_that_comes_as_all_of_it_so_far_is_kept_once() -> None:
-    texts = ("I", "I add", "I add.")
-    details = [{"type": "reasoning.text", "index": 0, "text": each} for each in texts]
-    pieces = streaming(
-        *({"reasoning_details": [each]} for each in details),
-        {"tool_calls": [{"index": 0, **ADD}]},
-    )
-
-    async def streamed(server: OpenAIServer) -> str:
-        async with agent_of(of(server)).stream("Add") as parts:
-            return joined([part async for part in parts], ReasoningPiece)
-
-    with OpenAIServer(pieces, text("3")) as server:
-        assert run(streamed(server)) == "I add."
-    assert sent(server.requests[1])["reasoning_details"] == [details[-1]]
-
-
 def test_what_the_server_no_longer_takes_is_left_out() -> None:
     def refuses(request: Request) -> Any:
         if any("extra_content" in each for each in sent(request).get("tool_calls", ())):
@@ -183,19 +166,6 @@ def test_anthropic_server_that_wants_reasoning_with_each_answer_gets_it() -> Non
         assert [agent.reply_sync("Add").text for _ in range(2)] == ["3", "3"]
     back = other.requests[-1].body["messages"][-2]["content"]
     assert back[0] == BLOCKS[1]  # its own, from then on
-
-
-def test_a_server_that_refuses_its_own_field_is_asked_without_it_from_then_on() -> None:
-    def refuses(request: Request) -> Any:
-        if "reasoning_content" in json.dumps(request.body):
-            said = "property 'messages.1.assistant.reasoning_content' is unsupported"
-            return http(json.dumps({"error": {"message": said}}).encode(), 400)
-        return calling(call("add", '{"a": 3, "b": 4}', "c2")) if len(server.requests) < 4 else done
-
-    done = text("3")
-    with OpenAIServer(calling(ADD, reasoning_content="I add."), refuses) as server:
-        assert agent_of(of(server)).reply_sync("Add").text == "3"
-    assert len(server.requests) == 4
 
 
 def test_a_final_answer_keeps_its_signature_but_not_its_reasoning() -> None:

@@ -23,7 +23,6 @@ from models.openai_server import (
     completion,
     delta,
     events,
-    http,
     status,
     text,
 )
@@ -40,7 +39,7 @@ from moothall import (
     SQLiteMemory,
     TokenBoundedMemory,
 )
-from moothall.foundation.errors import ContextOverflow, DefinitionError, ModelError
+from moothall.foundation.errors import DefinitionError, ModelError
 from moothall.models import OpenAIEmbedder
 
 NOTE = {"type": "url_citation", "url_citation": {"url": "https://example.com"}}
@@ -319,23 +318,6 @@ def test_reply_that_loses_messages_of_its_own_says_so_in_an_event() -> None:
     lost = [each.count for each in events if isinstance(each, MessagesLeftOut)]
     assert lost == sorted(set(lost))
     assert f"{lost[-1]} earlier messages of this reply" in events[-1].reply.detail
-
-
-@pytest.mark.parametrize(
-    ("context", "kind", "said"),
-    (
-        (500, ContextOverflow, "the prompt has about 3,3"),
-        (None, ModelError, "some servers answer so when the prompt is too long"),
-    ),
-)
-def test_a_400_without_a_body_is_a_prompt_too_long_if_it_is_long(
-    context: int | None, kind: type[ModelError], said: str
-) -> None:
-    with OpenAIServer(http(b"", 400)) as server:
-        model = OpenAIModel("m", server.url, context_tokens=context, max_tokens=100)
-        with pytest.raises(kind, match=said) as caught:
-            run(model.complete(user("word " * 2000)))
-    assert type(caught.value) is kind
 
 
 def test_options_of_a_reply_reach_each_model_of_a_fallback() -> None:

@@ -49,8 +49,6 @@ UNREAD = (
     "The model produced output that does not match the expected Content-only format",
     "Failed to parse input at pos 12: <tool_call>{",
     "Invalid diff: now finding less tool calls!",
-    "Could not parse the generated text as a function call",
-    "The tool call that was generated is malformed",
 )
 
 
@@ -86,7 +84,7 @@ def test_call_that_a_server_could_not_read_is_asked_for_again_in_every_form(form
     else:
         block = {"type": "text", "text": "Let me "}
         start = {"type": "content_block_start", "index": 0, "content_block": block}
-        error = {"type": "api_error", "message": "Failed to parse the generated tool call"}
+        error = {"type": "api_error", "message": PEG}
         body = json.dumps({"type": "error", "error": error})
         given = events(
             {"type": "message_start", "message": {}},
@@ -177,12 +175,6 @@ SPENT: tuple[tuple[str, dict[str, Any]], ...] = (
     ("You exceeded your current quota", {"code": "insufficient_quota"}),
     ("no", {"type": "exceeded_current_quota_error"}),  # Moonshot's
     ("no", {"code": "billing_hard_limit_reached"}),
-    ("Your account is not active, please check your billing details on our website.", {}),
-    ("Insufficient balance or no resource package. Please recharge.", {"code": "1113"}),  # Z.ai's
-    ("Insufficient Balance", {"type": "unknown_error"}),  # DeepSeek's
-    ("Your credit balance is too low to access the API.", {}),  # Anthropic's
-    ("Your team has either used all available credits or reached its monthly limit.", {}),  # xAI's
-    ("You have exceeded your monthly included credits for Inference Providers.", {}),
     ("The account has an overdue balance", {"code": "AccountOverdueError"}),  # Volcengine's
     ("no", {"code": "insufficient_credits"}),
 )
@@ -224,92 +216,6 @@ def test_spent_account_of_one_server_leaves_the_next_model() -> None:
 
 
 # -- halves of characters --------------------------------------------------------------------------
-
-
-def halved(whole: str) -> list[str]:
-    """The text in pieces, cut also between the two halves that JSON may write a character in."""
-    units = whole.encode("utf-16-le")
-    return [
-        units[at : at + 2].decode("utf-16-le", "surrogatepass") for at in range(0, len(units), 2)
-    ]
-
-
-EMOJI = "a😀b🎉"
-
-
-@pytest.mark.parametrize("form", FORMS)
-def test_character_in_two_pieces_is_one_in_text_and_reasoning(form: str) -> None:
-    pieces = halved(EMOJI)
-    if form == "chat":
-        thought = [delta(reasoning_content=piece) for piece in pieces]
-        given = events(*thought, *map(delta, pieces), delta(None, "stop"))
-    elif form == "responses":
-        kinds = ("response.reasoning_text.delta", "response.output_text.delta")
-        made = [{"type": kind, "delta": piece} for kind in kinds for piece in pieces]
-        given = events(*made, {"type": "response.completed", "response": {"status": "completed"}})
-    else:
-        given = messages_stream(("thinking", pieces), ("text", pieces))
-    with OpenAIServer(given) as server:
-        parts = run(parts_of(FORMS[form](server.url), user("Hi")))
-    assert (parts[-1].text, parts[-1].reasoning) == (EMOJI, EMOJI)
-    assert "".join(part.text for part in parts[:-1]) == EMOJI * 2
-
-
-def messages_stream(*blocks: tuple[str, list[str]]) -> Answer:
-    made: list[dict[str, Any]] = [{"type": "message_start", "message": {}}]
-    for n, (kind, pieces) in enumerate(blocks):
-        field = "partial_json" if kind == "tool_use" else kind
-        block = {"type": kind, "id": "c1", "name": "say", "input": {}, kind: ""}
-        made.append({"type": "content_block_start", "index": n, "content_block": block})
-        name = "input_json_delta" if kind == "tool_use" else f"{kind}_delta"
-        made += [
-            {"type": "content_block_delta", "index": n, "delta": {"type": name, field: piece}}
-            for piece in pieces
-        ]
-    return events(*made, {"type": "message_delta", "delta": {"stop_reason": "end_turn"}})
-
-
-@pytest.mark.parametrize("form", FORMS)
-def test_character_in_two_pieces_is_one_in_arguments(form: str) -> None:
-    written = json.dumps({"text": EMOJI}, ensure_ascii=False)
-    pieces = halved(written)
-    if form == "chat":
-        made = [{"index": 0, "function": {"arguments": piece}} for piece in pieces]
-        first: dict[str, Any] = {"index": 0, "id": "c1", "function": {"name": "say"}}
-        given = events(*(delta(tool_calls=[each]) for each in (first, *made)), delta(None, "stop"))
-    elif form == "responses":
-        kind = "response.function_call_arguments.delta"
-        item = responses_format.called("say", "")
-        listed = [{"type": kind, "delta": each, "output_index": 0} for each in pieces]
-        begun = {"type": "response.output_item.added", "output_index": 0, "item": item}
-        end = {"type": "response.completed", "response": {"status": "completed"}}
-        given = events(begun, *listed, end)
-    else:
-        given = messages_stream(("tool_use", pieces))
-    heard = []
-
-    def say(text: str) -> str:
-        """Say."""
-        heard.append(text)
-        return text
-
-    after = {"responses": responses_format.response(responses_format.said("Done."))}
-    after["messages"] = messages_format.text("Done.")
-    with OpenAIServer(given, after.get(form) or text("Done.")) as server:
-        agent = ReActAgent("a", FORMS[form](server.url), actions=[say])
-        reply = run(last_of(agent))
-    assert (reply.text, heard) == ("Done.", [EMOJI])
-    assert EMOJI in json.dumps(server.requests[1].body, ensure_ascii=False).replace("\\", "")
-
-
-def test_reasoning_with_a_character_in_two_pieces_goes_back_whole() -> None:
-    thought = [delta(reasoning_content=piece) for piece in halved(EMOJI)]
-    made = delta(tool_calls=[{"index": 0, **ADD}])
-    given = events(*thought, made, delta(None, "tool_calls"))
-    with OpenAIServer(given, text("3")) as server:
-        agent = ReActAgent("a", OpenAIModel("m", server.url), actions=ACTIONS[:1])
-        assert run(last_of(agent)).text == "3"
-    assert server.requests[1].body["messages"][1]["reasoning_content"] == EMOJI
 
 
 def test_half_of_a_character_that_stays_alone_is_a_question_mark() -> None:

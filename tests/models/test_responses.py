@@ -102,21 +102,6 @@ def test_openai_model_that_needs_responses_is_asked_there_from_then_on(
     assert paths == ["completions", *["responses"] * 3]
 
 
-def test_a_gateway_without_responses_is_asked_without_reasoning() -> None:
-    said = "To use function tools, use /v1/responses or set reasoning_effort to 'none'."
-
-    def answers(request: Request) -> Any:
-        if request.path != "/v1/chat/completions":
-            return status(404, "no such route")
-        silent = request.body.get("reasoning_effort") == "none"
-        return text("3") if silent else status(400, said)
-
-    with OpenAIServer(answers) as server:
-        agent = ReActAgent("adder", OpenAIModel("m", server.url), actions=ACTIONS[:1])
-        assert [agent.reply_sync("Add 1 and 2").text for _ in range(2)] == ["3", "3"]
-    assert len(server.requests) == 4
-
-
 def test_user_may_keep_to_the_chat_interface() -> None:
     with OpenAIServer(status(*ONLY_THERE[0]), text("no")) as server:
         with pytest.raises(ModelError, match="v1/responses"):
@@ -222,19 +207,6 @@ def test_a_stream_whose_end_repeats_no_items_is_whole() -> None:
     assert (reply.text, [each.id for each in reply.calls]) == ("Hi", ["c1"])
 
 
-def test_a_stream_that_ends_no_item_has_its_text_and_its_calls() -> None:
-    about = {"output_index": 0, "item_id": "fc_1"}
-    begun = {**about, "item": form.called("add", "", "c1")}
-    given = events(
-        {"type": "response.output_text.done", "text": "Hi"},
-        {"type": "response.output_item.added", **begun},
-        {"type": "response.function_call_arguments.done", **about, "arguments": '{"a": 1}'},
-        {"type": "response.completed", "response": form.body()},
-    )
-    reply = stream(given)[-1]
-    assert (reply.text, reply.calls) == ("Hi", (Call("c1", "add", '{"a": 1}'),))
-
-
 def test_a_stream_whose_text_comes_with_its_end_alone_is_an_answer() -> None:
     last = {"type": "response.completed", "response": form.body(form.said("Hi"))}
     parts = stream(form.streamed(last=last))
@@ -324,34 +296,11 @@ def test_a_stream_that_openrouter_ends_is_whole() -> None:
     assert (parts[-1].text, parts[-1].finish_reason) == ("Hi", "stop")
 
 
-# -- streams that do not number their items --------------------------------------------------------
-
-
-def _unnumbered(*made: dict[str, Any]) -> Any:
-    """A stream as llama.cpp's server writes it: no event has `output_index`."""
-    written = ((each["type"], json.dumps(each)) for each in made)
-    return events(*(f"event: {kind}\ndata: {data}\n\n".encode() for kind, data in written))
+# -- a stream that does not number its items: llama.cpp's ------------------------------------------
 
 
 def _item(kind: str, item: dict[str, Any]) -> dict[str, Any]:
     return {"type": f"response.output_item.{kind}", "item": item}
-
-
-def _arguments(id: str, *pieces: str) -> list[dict[str, Any]]:
-    kind = "response.function_call_arguments.delta"
-    return [{"type": kind, "item_id": id, "delta": piece} for piece in pieces]
-
-
-def _begun(number: int, **more: Any) -> dict[str, Any]:
-    """A call of llama.cpp's as it begins: its only id is that of the call."""
-    made = {"type": "function_call", "call_id": f"fc_{number}", "name": "add", "arguments": ""}
-    return made | {"status": "in_progress"} | more
-
-
-ARGUMENTS = ('{"a": 1,', ' "b": 2}')
-MORE_ARGUMENTS = ('{"a": 3,', ' "b": 4}')
-WHOLE, MORE = "".join(ARGUMENTS), "".join(MORE_ARGUMENTS)
-_DONE = "response.function_call_arguments.done"
 
 
 def _ended(*output: dict[str, Any]) -> dict[str, Any]:
@@ -359,79 +308,18 @@ def _ended(*output: dict[str, Any]) -> dict[str, Any]:
     return {"type": "response.completed", "response": response}
 
 
-@pytest.mark.parametrize(
-    "listed",
-    (
-        [
-            _item("added", _begun(1)),
-            *_arguments("fc_1", *ARGUMENTS),
-            _item("done", _begun(1, arguments=WHOLE)),
-            _item("added", _begun(2)),
-            *_arguments("fc_2", *MORE_ARGUMENTS),
-            _item("done", _begun(2, arguments=MORE)),
-            _ended(_begun(1, arguments=WHOLE), _begun(2, arguments=MORE)),
-        ],
-        [
-            *(_item("added", _begun(n, id=f"item_{n}")) for n in (1, 2)),
-            *_arguments("item_2", MORE_ARGUMENTS[0]),
-            *_arguments("item_1", *ARGUMENTS),
-            *_arguments("item_2", MORE_ARGUMENTS[1]),
-            _ended(),
-        ],
-        [
-            _item("added", _begun(1)),
-            *_arguments("fc_1", *ARGUMENTS),
-            _item("added", _begun(2)),
-            *_arguments("fc_2", *MORE_ARGUMENTS),
-            _ended(_begun(1), _begun(2)),
-        ],
-        [
-            _item("added", _begun(1)),
-            *_arguments("", *ARGUMENTS),
-            _item("added", _begun(2)),
-            {"type": _DONE, "arguments": MORE},
-            _ended(),
-        ],
-        [
-            _item("added", _begun(1, arguments="{}")),
-            *_arguments("fc_1", *ARGUMENTS),
-            {"type": _DONE, "item_id": "fc_1", "arguments": ""},
-            _item("done", _begun(2, arguments=MORE)),
-            _ended(),
-        ],
-        [
-            *(each | {"output_index": 0} for each in _arguments("", "lost")),
-            {**_item("added", _begun(1)), "output_index": 1},
-            *({**each, "output_index": 1} for each in _arguments("changes", *ARGUMENTS)),
-            {**_item("done", _begun(2, arguments=MORE)), "output_index": 2},
-            _ended(),
-        ],
-    ),
-    ids=("llama.cpp", "interleaved", "pieces-alone", "no-ids", "empty-first", "numbered"),
-)
-def test_responses_stream_without_numbers_has_the_calls_in_the_order_in_which_they_begin(
-    listed: list[dict[str, Any]],
-) -> None:
-    reply = stream(_unnumbered(*listed))[-1]
-    assert [(each.name, each.args) for each in reply.calls] == [("add", WHOLE), ("add", MORE)]
-
-
-def test_responses_stream_without_numbers_keeps_reasoning_in_its_place() -> None:
-    thought, said = form.thought("Hm."), form.said("I add.")
-    made = [_item(kind, each) for each in (thought, said) for kind in ("added", "done")]
-    given = _unnumbered(*made, _item("added", _begun(1)), *_arguments("fc_1", WHOLE), _ended())
+@pytest.mark.parametrize("repeats", (True, False), ids=("end-repeats", "end-is-empty"))
+def test_responses_stream_without_numbers_keeps_items_in_their_order(repeats: bool) -> None:
+    items = [form.thought("Hm."), form.said("I add."), ADD, form.called("add", "{}", "c2")]
+    given = events(*(_item("done", each) for each in items), _ended(*items * repeats))
     with OpenAIServer(given, form.response(form.said("3"))) as server:
         assert ReActAgent("a", of(server), actions=ACTIONS[:1]).reply_sync("Add").text == "3"
-    kinds = [each.get("type") for each in server.requests[1].body["input"][1:]]
-    assert kinds == ["reasoning", "message", "function_call", "function_call_output"]
-
-
-def test_responses_stream_whose_ids_come_again_has_both_calls() -> None:
-    made = [_item(kind, _begun(1, arguments=WHOLE)) for kind in ("added", "done") * 2]
-    assert [each.args for each in stream(_unnumbered(*made, _ended()))[-1].calls] == [WHOLE] * 2
+    back = server.requests[1].body["input"][1:5]
+    assert back[:2] == items[:2]
+    assert [each.get("call_id") for each in back[2:]] == ["c1", "c2"]
 
 
 def test_responses_stream_of_endless_items_is_refused() -> None:
-    made = [_item("added", _begun(n)) for n in range(5000)]
+    made = [_item("done", ADD) for _ in range(5000)]
     with pytest.raises(ModelError, match="output_index"):
-        stream(_unnumbered(*made, _ended()))
+        stream(events(*made, _ended()))

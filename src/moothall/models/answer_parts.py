@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -29,32 +29,18 @@ _MARKS = {f"<{tag}>": (f"</{tag}>",) for tag in _TAGS} | {
 # Some servers leave out the first mark, which the prompt ends with.
 _ALONE = ("</think>", "</thinking>", "[/think]", "</seed:think>", "◁/think▷", "<|end_thinking|>")
 _LONE = re.compile("|".join(map(re.escape, _ALONE)), re.I)
-# What stands before a mark that is quoted, or in code that is indented, and after it.
-_QUOTE = re.compile(
-    "[`'\"\u201c\u201e\u2018\u201a\xab\u2039\u300c\u300e]\\Z|\n(?: {4}|\t)[ \t]*\\Z"
+_BEGUN = re.compile(
+    "|".join(re.escape(mark) for mark, ends in _MARKS.items() if ends[0] in _ALONE), re.I
 )
-_QUOTED = frozenset("`'\"\u201d\u2019\xbb\u203a\u300d\u300f")
-_PAIRED = [mark for mark, ends in _MARKS.items() if ends[0] in _ALONE]
-_SIGNS = re.compile(
-    rf"(?P<mark>{'|'.join(map(re.escape, _PAIRED))})|(?P<code>`+)"
-    r"|\n[ \t>]*(?:(?P<fence>```+|~~~+)(?P<rest>[^\n]*)|(?P<row>\|))?",
-    re.I,
+_QUOTES = frozenset(
+    "`'\"\u201c\u201d\u201e\u2018\u2019\u201a\xab\xbb\u2039\u203a\u300c\u300d\u300e\u300f"
 )
-"""What tells of a text that it speaks of marks: marks, code, a row of a table."""
+_MOST_QUOTED = 64
+"""More marks than these, in a text that speaks of them, are looked at no longer."""
 _STARTS = (*_MARKS, *_ALONE)
 _ENDS = {mark: re.compile("|".join(map(re.escape, ends)), re.I) for mark, ends in _MARKS.items()}
 _MAY_BEGIN = re.compile(r"[<\[◁]")
 _LONGEST = max(len(end) for ends in _MARKS.values() for end in ends)
-
-
-_HALVES = re.compile("[\ud800-\udbff][\udc00-\udfff]")
-
-
-def paired(text: str) -> str:
-    """Return the text with each character that is written as two halves as one."""
-    if text.isascii():
-        return text
-    return _HALVES.sub(lambda two: two[0].encode("utf-16", "surrogatepass").decode("utf-16"), text)
 
 
 class Said(NamedTuple):
@@ -83,7 +69,8 @@ class Thoughts:
 
     def __init__(self, said: list[str]) -> None:
         self.apart: bool = False
-        self._spoken = _Spoken(said)
+        self._said = said
+        self._quoted = 0  # marks that the text speaks of
         self._left = ""  # may be the beginning of a mark
         self._mark = ""  # the one that began the reasoning
         self._begun = False  # whether the answer's first word has come
@@ -142,9 +129,10 @@ class Thoughts:
             before, after = text[at : found.start()], text[found.end() : found.end() + 1]
             if not after and not last:
                 break
-            if not self._spoken.has_mark(before, after):
+            if self._quoted < _MOST_QUOTED and not _is_quoted((*self._said, before), after):
                 yield Said(before.rstrip(), True, before=True)
                 return self._after(found.end())
+            self._quoted += 1
             yield Said(before + found[0], False)
             at = found.end()
         self._left = text[at:]
@@ -173,44 +161,15 @@ class Thoughts:
             yield Said(text, thought)
 
 
-class _Spoken:
-    """Tells the end of reasoning without its beginning from one that a text speaks of."""
-
-    def __init__(self, said: list[str]) -> None:
-        self._said = said
-        self._read = 0  # of the pieces
-        self._before = "\n"  # the text begins as a line does
-        self._open = 0  # marks without their end
-        self._fence = self._code = ""  # what began the code that the text is in
-        self._row = False
-
-    def has_mark(self, text: str, after: str) -> bool:
-        """Return whether the text speaks of the mark that follows it.
-
-        Args:
-            text: what follows the pieces; with the mark it is the next one
-            after: the character after the mark
-        """
-        text = "".join((self._before, *self._said[self._read :], text))
-        for sign in _SIGNS.finditer(text):
-            self._take(sign)
-        spoken = bool(self._open or self._fence or self._code or self._row)
-        self._before, self._read = "", len(self._said) + 1
-        self._open = max(0, self._open - 1)
-        return spoken or after in _QUOTED or _QUOTE.search(text, len(text) - _LONGEST) is not None
-
-    def _take(self, sign: re.Match[str]) -> None:
-        if sign["mark"]:
-            self._open += 1
-        elif code := sign["code"]:
-            if not self._fence:
-                self._code = "" if code == self._code else self._code or code
-        else:
-            self._row, self._code, fence = bool(sign["row"]), "", sign["fence"] or ""
-            if self._fence and fence.startswith(self._fence) and not sign["rest"].strip():
-                self._fence = ""
-            elif not self._fence and (fence[:1] == "~" or "`" not in (sign["rest"] or "")):
-                self._fence = fence
+def _is_quoted(pieces: Iterable[str], after: str) -> bool:
+    """Return whether a text speaks of the mark that follows it: in quotes, in code, as a pair."""
+    text = "".join(pieces)
+    line = text[text.rfind("\n") + 1 :]
+    in_code = text.count("```") % 2 or line.count("`") % 2
+    in_code = in_code or (line.isspace() and len(line.expandtabs()) >= 4)
+    in_row = line.lstrip(" \t>").startswith("|")
+    is_begun = len(_BEGUN.findall(text)) > len(_LONE.findall(text))
+    return bool({text[-1:], after} & _QUOTES or in_code or in_row or is_begun)
 
 
 def image_block(data: Any, format: Any) -> dict[str, Any] | None:

@@ -6,14 +6,13 @@ one. Nothing here reads from a network: bytes go in as received, and parts come 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
 from typing import Any, ClassVar
 
 from moothall.foundation.errors import ModelError
 from moothall.foundation.jsonvalue import readable
 from moothall.foundation.text import one_line
-from moothall.models.answer_parts import Thoughts, paired
+from moothall.models.answer_parts import Thoughts
 from moothall.models.chat_answer import Passing, failed, failure_in, parsed, wrong_field
 from moothall.models.protocol import Call, ModelReply, ReasoningPiece, StreamPart, TextPiece, Usage
 from moothall.models.server_events import ServerEvents
@@ -55,8 +54,6 @@ class AnswerReader:
         self._reason: Any = None
         self._meta: dict[str, Any] = {}
         self._thoughts = Thoughts(self._said)
-        self._halves: dict[str, str] = {}  # of characters, by what they are of
-        self._split = False  # whether a character came in two pieces
 
     def _event(self, event: dict[str, Any], where: str) -> Iterator[StreamPart]:
         """Yield the pieces in an event."""
@@ -130,8 +127,8 @@ class AnswerReader:
 
     def _say(self, text: str, last: bool = False) -> Iterator[StreamPart]:
         """Yield the pieces of a text; reasoning that is marked in it is told apart."""
-        if self._halves or not text.isascii():
-            text = self._whole_characters("text", text, last)
+        if not text.isascii():
+            text = readable(text)
         if text and self._thoughts.is_plain(text):
             self._said.append(text)
             yield TextPiece(text)
@@ -152,22 +149,10 @@ class AnswerReader:
                 self._thought.append(piece.text)
                 yield ReasoningPiece(piece.text)
 
-    def _whole_characters(self, of: str, text: str, last: bool) -> str:
-        """Return a piece of a text, without the half of a character at its end."""
-        text = self._halves.pop(of, "") + text
-        if not last and "\ud800" <= text[-1:] < "\udc00":
-            self._halves[of], text, self._split = text[-1], text[:-1], True
-        return readable(paired(text))
-
-    def _think(self, text: str, last: bool = False) -> Iterator[StreamPart]:
+    def _think(self, text: str) -> Iterator[StreamPart]:
         """Yield a piece of reasoning that came apart from the text."""
-        if self._thought and text.startswith(self._thought[0]):
-            known = "".join(self._thought)
-            if known.strip() and len(text) > len(known) and text.startswith(known):
-                text = text[len(known) :]  # all of it so far, as MiniMax may send it
-        if self._halves or not text.isascii():
-            text = self._whole_characters("thought", text, last)
         if text:
+            text = readable(text)
             self._thoughts.apart = True
             self._thought.append(text)
             yield ReasoningPiece(text)
@@ -184,7 +169,6 @@ class AnswerReader:
                 after = f"after {one_line(rest, 60)!r}"
             raise Passing(f"{self._name}: the answer broke off {after}, before its end")
         parts += self._more()
-        parts += self._think("", last=True)
         parts += self._say("", last=True)
         calls = self._calls()
         refused = "" if self._said or calls else readable("".join(self._refusal))
@@ -200,8 +184,6 @@ class AnswerReader:
                 "prompt"
             )
         kept, usage = self._kept(bool(calls)), self._spent()
-        if self._split:  # what goes back is JSON, too
-            kept = tuple(json.loads(readable(paired(json.dumps(kept, ensure_ascii=False)))))
         made = (text, calls, usage, reason, thought, kept, self._meta, self._shown())
         return [*parts, ModelReply(*made)]
 
@@ -220,7 +202,6 @@ class AnswerReader:
             id, number = id if isinstance(id, str) else "", self._before + n + 1
             while not id or id in calls:
                 id, number = f"call_{number}", number + 1
-            args = paired(args) if isinstance(args, str) else args
             calls[id] = Call(id, name, "" if args is None else args)
         return tuple(calls.values())
 

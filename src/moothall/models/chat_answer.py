@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Any
 
 from moothall.foundation.errors import ContextOverflow, ModelError
-from moothall.foundation.http import may_pass, retry_after_s
+from moothall.foundation.http import may_pass
 from moothall.foundation.jsonvalue import readable
 from moothall.foundation.text import json_type, one_line, shorten
 from moothall.models.protocol import Call, ModelReply
@@ -55,14 +55,6 @@ _SPENT = re.compile(
     r"|spend\w*.?limit|out_of_credit|credit.?(?:limit|balance)|\A1113\Z",
     re.I,
 )
-_SAID_SPENT = re.compile(
-    r"insufficient (?:\w+ )?(?:balance|credit|fund|quota)|(?:credits?|balance) (?:is|are|has)"
-    r" (?:too low|not enough|insufficient|exhausted|run out)|(?:all|your)(?: \w+)* credits"
-    r"|spending limit|billing details|exceeded your (?:current|monthly)|out of credits"
-    r"|\b(?:recharge|top.?up)\b|account is (?:not active|suspended)|monthly (?:\w+ )?limit",
-    re.I,
-)
-_SAID_WHEN = re.compile(r"(?:retry|again) (?:in|after|at)\b|per (?:second|minute|hour)\b", re.I)
 _ENDS = {
     "length": "length max_tokens max_output_tokens max_completion_tokens max_new_tokens max_length"
     " model_length token_limit model_context_window_exceeded error_limit context_length"
@@ -173,7 +165,7 @@ class RefusedCall(ModelError):
         self.reply = reply
 
 
-_SAYS = ("error", "message", "detail", "errors", "error_msg", "error parsing tool call")
+_SAYS = ("error", "message", "detail", "errors")
 """The fields in which servers write what failed."""
 
 
@@ -202,34 +194,18 @@ def failed(body: Any, name: str) -> ModelError:
     return Passing(reason) if passes and not any(map(_lasts, kinds)) else ModelError(reason)
 
 
-def of_the_request(body: Any, reason: str, status: int = 0) -> ModelError | None:
-    """Return the error of a prompt that is too long, or of a call that the server refuses.
-
-    Args:
-        status: that of the refusal; 0 if it came within an answer
-    """
+def of_the_request(body: Any, reason: str) -> ModelError | None:
+    """Return the error of a prompt that is too long, or of a call that the server refuses."""
     if overflows(body):
         return ContextOverflow(f"{reason.removesuffix('.')}; nothing was cut")
     if (refused := refused_call(body)) is not None:
         return RefusedCall(reason, refused)
-    kinds, said = [*_kinds(body), *filter(None, (status,))], json.dumps(body)[:2000]
-    of_server = not kinds or any(
-        _status(one) >= 500 or _OF_SERVER.search(str(one)) for one in kinds
-    )
-    about = _OF_OUTPUT.search(said) if of_server else None
-    if about is not None and not _OF_REQUEST.search(said[: about.end()]):
-        return Unread(reason)
-    return None
+    return Unread(reason) if _UNREAD.search(server_text(body)) else None
 
 
-def is_spent(body: Any, headers: Mapping[str, str] | None = None) -> bool:
+def is_spent(body: Any) -> bool:
     """Return whether an account has no money left, which another try does not change."""
-    if any(_SPENT.search(str(each)) for each in _kinds(body)):
-        return True
-    if retry_after_s(headers or {}) is not None:
-        return False
-    said = server_text(body)
-    return _SAID_SPENT.search(said) is not None and not _SAID_WHEN.search(said)
+    return any(_SPENT.search(str(each)) for each in _kinds(body))
 
 
 def _status(kind: Any) -> int:
@@ -247,8 +223,6 @@ def _lasts(kind: Any) -> bool:
 def _places(body: Any) -> list[dict[str, Any]]:
     """Return the objects in which an error states what it is, also that of a server behind."""
     places: list[Any] = [body, body.get("error")] if isinstance(body, dict) else []
-    if places and isinstance(body.get("errors"), list):  # Cloudflare's
-        places += body["errors"][:1]
     about = places[1].get("metadata") if places and isinstance(places[1], dict) else None
     with suppress(ValueError, RecursionError, KeyError, TypeError):
         behind = json.loads(about["raw"])  # type: ignore[index]
@@ -258,7 +232,7 @@ def _places(body: Any) -> list[dict[str, Any]]:
 
 def _kinds(body: Any) -> list[Any]:
     """Return the codes and types that an error states."""
-    names = ("code", "type", "status", "status_code", "statusCode", "http_status", "error_code")
+    names = ("code", "type", "status")
     return [each[name] for each in _places(body) for name in names if each.get(name)]
 
 
@@ -274,14 +248,12 @@ _FUNCTION = re.compile(r"<function=([\w.-]+)[>\s]*(.*?)(?:</function>|$)", re.S)
 _WRITTEN = re.compile(
     r"(?:<tool_call>|<\|python_tag\|>)\s*(\{.*?\}|\[.*?\])\s*(?:</tool_call>|$)", re.S
 )
-# What a server, where the failure is its own, says of what the model wrote.
-_OF_SERVER = re.compile("server.?error|internal|api_error", re.I)
-_WRITTEN_BY = r"\b(?:output|generated|(?:tool|function).?calls?|input at pos\w*)\b"
-_FORM = r"\b(?:format|pars(?:e[dr]?|ing)|malformed|grammar|diff)\b"
-_OF_OUTPUT = re.compile(
-    rf"{_WRITTEN_BY}[^\n]{{0,80}}?{_FORM}|{_FORM}[^\n]{{0,80}}?{_WRITTEN_BY}", re.I
+# What llama.cpp's server and Ollama's say of a call that they could not read.
+_UNREAD = re.compile(
+    r"does not match the expected|failed to parse input at pos|invalid diff: now finding"
+    r"|error parsing tool call",
+    re.I,
 )
-_OF_REQUEST = re.compile("template|jinja|not support|unsupported|require", re.I)
 _REFUSED = (
     *("tool_use_failed", "malformed_function_call", "malformed_tool_use", "unexpected_tool_call"),
     "output_parse_failed",

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -150,14 +148,14 @@ class AnswerStream(AnswerReader):
             function = {}
         function = self._object(function, where, f"{place}.function")
         name = _typed(function, "name", str, "text", where, f"{place}.function")
-        args = _typed(function, "arguments", (str, dict), "text", where, f"{place}.function")
+        args = _typed(function, "arguments", str, "text", where, f"{place}.function")
         index = _typed(piece, "index", int, "an integer from 0 on", where, place)
         if index is not None and index < 0:
             raise wrong_field(where, f"{place}.index", index, "an integer from 0 on")
         id = piece.get("id")
         if not isinstance(id, str):
             id = ""
-        call = self._which(index, id, name, args)
+        call = self._which(index, id, name)
         call.id = call.id or id
         call.extra = _merged(
             call.extra, {each: piece[each] for each in SIGNATURES if piece.get(each)}
@@ -166,29 +164,14 @@ class AnswerStream(AnswerReader):
             call.name = name
         elif name and name != call.name:
             call.name += name
-        if id and args and args == "".join(call.args) and call.is_complete():
-            return  # the whole call again
-        if isinstance(args, dict) or call.whole:
-            if call.args or (args and call.whole):
-                raise wrong_field(
-                    where, f"{place}.function.arguments", args, "what its pieces were"
-                )
-            call.whole = args if isinstance(args, dict) else call.whole
-        elif args:
+        if args:
             call.args.append(args)
 
-    def _which(self, index: int | None, id: str, name: str | None, args: Any) -> _Call:
+    def _which(self, index: int | None, id: str, name: str | None) -> _Call:
         """Return the call that a piece belongs to: a new one, or one already begun."""
         last = self._last.get(index)
-        # Some servers give all calls one index, and some give each piece of a call another id, or
-        # none, or another index. A new call has a name, and an id that differs from the last
-        # call's; or, without ids, arguments after the last call's are complete.
-        if not name and id and (begun := [each for each in self._open if each.id == id]):
-            return begun[-1]
-        if last and not (name and last.name):
-            return last
-        more = args is not None and bool(str(args).strip())
-        if last and not (id != last.id if id and last.id else more and last.is_complete()):
+        # Some servers give all calls one index: a new call has a name and another id.
+        if last and not (name and last.name and id != last.id):
             return last
         call = _Call(index)
         self._open.append(call)
@@ -197,7 +180,7 @@ class AnswerStream(AnswerReader):
 
     def _given_calls(self) -> Iterable[tuple[Any, Any, Any]]:
         for call in self._in_order():
-            yield call.id, call.name, "".join(call.args) or call.whole
+            yield call.id, call.name, "".join(call.args)
 
     def _in_order(self) -> list[_Call]:
         return sorted(self._open, key=lambda call: call.index or 0)
@@ -218,7 +201,7 @@ class AnswerStream(AnswerReader):
         for name in KEPT_FIELDS if self._server else ():
             given, known = message.get(name), self._fields.get(name)
             if isinstance(given, str) and isinstance(known, str):
-                given = _continued(known, given)
+                given = known + given
             elif isinstance(given, list) and isinstance(known, list):
                 given = list(_joined([*known, *given]))
             if isinstance(given, dict):
@@ -257,16 +240,7 @@ class _Call:
     id: str = ""
     name: str | None = None
     args: list[str] = field(default_factory=list)
-    whole: dict[str, Any] | None = None
     extra: Any = None
-
-    def is_complete(self) -> bool:
-        """Return whether its arguments are an object, which no further piece can continue."""
-        args = "".join(self.args).rstrip()
-        if self.whole is None and args.endswith("}"):
-            with suppress(ValueError, RecursionError):
-                return isinstance(json.loads(args), dict)
-        return self.whole is not None
 
 
 def _merged(known: Any, piece: Any) -> Any:
@@ -274,12 +248,6 @@ def _merged(known: Any, piece: Any) -> Any:
     if isinstance(known, dict) and isinstance(piece, dict):
         return known | {name: _merged(known.get(name), each) for name, each in piece.items()}
     return known if piece is None else piece
-
-
-def _continued(known: str, piece: str) -> str:
-    """Return a text with its next piece, which may be all of it so far."""
-    repeats = known.strip() and len(piece) > len(known) and piece.startswith(known)
-    return piece if repeats else known + piece
 
 
 def _joined(details: list[Any]) -> Iterator[Any]:
@@ -292,7 +260,7 @@ def _joined(details: list[Any]) -> Iterator[Any]:
             last = each
             continue
         texts = {
-            name: _continued(last[name], each[name])
+            name: last[name] + each[name]
             for name in _TEXTS
             if isinstance(last.get(name), str) and isinstance(each.get(name), str)
         }

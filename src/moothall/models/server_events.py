@@ -43,20 +43,17 @@ class ServerEvents:
                     yield kind, found
 
     def _ends_event(self, line: bytes) -> bool:
-        if not self._lines:
-            line = line.removeprefix(b"\xef\xbb\xbf")  # the byte order mark, which may come first
         self._lines += 1
         if self._lines > _MAX_LINES:
             raise ModelError(f"{self._name}: the answer has more than {_MAX_LINES} lines")
         if not line:
             return True
         field, _, value = line.partition(b":")
-        if field in (b"data", b"error"):  # as llama.cpp's server writes an error
+        if field == b"data":
             self._size += len(value)
             if self._size > _MAX_EVENT_BYTES:
                 raise self._too_large()
             self._data.append(value.removeprefix(b" "))
-            self._kind = field if field == b"error" else self._kind
         elif field == b"event":
             self._kind = value.strip()
         return False

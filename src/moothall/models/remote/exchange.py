@@ -10,7 +10,6 @@ from moothall.models.answer_reader import AnswerReader
 from moothall.models.chat_answer import Passing
 from moothall.models.protocol import StreamPart
 
-_MARK = b"\xef\xbb\xbf"  # the byte order mark
 _EVENTS = (b"data:", b"event:", b"id:", b"retry:", b":")
 """How server-sent events begin."""
 
@@ -25,7 +24,7 @@ async def parts_of(
         # whole, or a web page.
         while stream and not begun.strip() and (data := await _more(response, answer)):
             begun += data
-        head = begun.removeprefix(_MARK).lstrip()
+        head = begun.lstrip()
         if head.startswith(_EVENTS) or (stream and not head.startswith((b"{", b"[", b"<"))):
             for part in answer.feed(begun):
                 yield part

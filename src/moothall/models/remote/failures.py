@@ -60,7 +60,7 @@ class Failures:
         reason = f"{self._name}: the server answered {status}: {server_text(body)}"
         if status == 413:
             return ContextOverflow(self.hidden(f"{reason}; nothing was cut"))
-        if (known := _known(body, self.hidden(reason), status, calls)) is not None:
+        if (known := _known(body, self.hidden(reason), calls)) is not None:
             return known
         if advice := self._advice(status, server_text(body), headers):
             reason = f"{reason.removesuffix('.')}; {advice}"
@@ -72,8 +72,7 @@ class Failures:
     def last(response: Response, calls: bool) -> bool:
         """Return whether a refusal would be the same again, whatever its status."""
         body = _body(response.content.decode("utf-8", "replace"))
-        known = _known(body, "", response.status, calls)
-        return known is not None or is_spent(body, response.headers)
+        return _known(body, "", calls) is not None or is_spent(body)
 
     def _advice(self, status: int, said: str, headers: Mapping[str, str]) -> str:
         """Return what to do about a refusal."""
@@ -100,16 +99,6 @@ class Failures:
         hint = next(hints, "") if "the proxy of" not in reason else ""
         return ModelError(self.hidden(f"{self._name}: {reason}{hint and f'; {hint}'}"))
 
-    def unexplained(self, said: str, content: bytes, context: int | None, room: int) -> ModelError:
-        """Return the error for a 400 without a body, as Cerebras answers a prompt that is long."""
-        estimate = estimated(content)
-        if context is not None and estimate > context - room:
-            why = f"the prompt has about {estimate:,} tokens, and the model reads {context:,}"
-            return ContextOverflow(f"{said}; {why}; nothing was cut")
-        error = ModelError(f"{said}; some servers answer so when the prompt is too long")
-        error.status = 400
-        return error
-
     def hidden(self, text: str) -> str:
         """Return a text without the key and the keys of the environment."""
         keys = [value for name, value in os.environ.items() if name.endswith("_API_KEY")]
@@ -119,9 +108,9 @@ class Failures:
         return text
 
 
-def _known(body: Any, reason: str, status: int, calls: bool) -> ModelError | None:
+def _known(body: Any, reason: str, calls: bool) -> ModelError | None:
     """Return the error of a refusal that is of the request alone."""
-    known = of_the_request(body, reason, status)
+    known = of_the_request(body, reason)
     return None if isinstance(known, Unread) and not calls else known
 
 

@@ -19,11 +19,7 @@ from moothall.models.chat_stream import AnswerStream
 from moothall.models.providers import PROVIDERS, key_of
 from moothall.models.remote.batch_servers import OpenAIBatches
 from moothall.models.remote.chat_format import response_format
-from moothall.models.remote.context_length import (
-    root_of,
-    served_context,
-    stated_context,
-)
+from moothall.models.remote.context_length import stated_context
 from moothall.models.remote.remote import LENGTHS, RemoteModel
 from moothall.models.remote.responses_format import (
     is_response,
@@ -55,7 +51,6 @@ _STREAM_USAGE = re.compile("stream_options|include_usage")
 _RESPONSES = re.compile(
     r"v1/responses|via the /chat/completions|chatCompletion operation does not work with", re.I
 )
-_NONE = re.compile(r"reasoning_effort\W.{0,20}\bnone\b")
 _NOT_ENCRYPTED = re.compile(r"encrypted content|reasoning\.encrypted_content", re.I)
 _OTHER_LENGTH = re.compile(r"max_tokens.{1,60}max_completion_tokens", re.S)
 
@@ -169,7 +164,6 @@ class OpenAIModel(RemoteModel):
         )
         super().__init__(settings)
         self._api, self._may_switch = api, api is None
-        self._may_be_silent = False
         # Until a server says that it cannot.
         self._streams_usage = True
         self._encrypts = True
@@ -191,16 +185,12 @@ class OpenAIModel(RemoteModel):
             check_allowed(self.base_url, self.name)
             with suppress(HTTPError, TimeoutError):
                 async with asyncio.timeout(_ASK_S):
-                    stated, trained = stated_context(await self._got("/models"), self.model)
-                    self.context_tokens = stated or trained
-                    if stated is None:  # llama.cpp, before it stated `n_ctx`
-                        props = await self._got("/props", root_of(self.base_url))
-                        self.context_tokens = served_context(props) or trained
+                    self.context_tokens = stated_context(await self._got("/models"), self.model)
         return self.context_tokens
 
-    async def _got(self, path: str, base: str | None = None) -> bytes:
+    async def _got(self, path: str) -> bytes:
         """Return what the server has at a path; empty if it refuses."""
-        url = joined_url(base or self.base_url, path)
+        url = joined_url(self.base_url, path)
         response = await self._client.request("GET", url, headers=await self._headers())
         return response.content if response.status == 200 else b""
 
@@ -238,14 +228,8 @@ class OpenAIModel(RemoteModel):
         return body
 
     def _adapts(self, said: str, content: bytes) -> bool:
-        # Another request may have noted it since this one was sent.
-        there, other = is_response(content), _RESPONSES.search(said)
-        if not there and self._may_switch and other:
-            self._api, self._may_be_silent = "responses", bool(_NONE.search(said))
-        elif there and self._may_be_silent and (other or "answered 404" in said):
-            # A gateway without that interface: without reasoning, chat takes actions, too.
-            self._api, self._may_switch, self._may_be_silent = "chat", False, False
-            self._fields["reasoning_effort"] = "none"
+        if self._may_switch and not is_response(content) and _RESPONSES.search(said):
+            self._api = "responses"
         elif b'"reasoning.encrypted_content"' in content and _NOT_ENCRYPTED.search(said):
             self._encrypts = False
         elif self._streams_usage and "answered 4" in said and _STREAM_USAGE.search(said):

@@ -48,8 +48,6 @@ _STALE = re.compile(
     r".{0,80}could not be|\bItem .{0,80}not found|without its required",
     re.I,
 )
-# In the text of a server that asks for a field which it has given.
-_WANTED_BACK = re.compile("must be|missing|required|pass(?:ed)? back", re.I)
 _BYTES, _BATCH_BYTES = 2**26, 2**30  # of an answer, and of those of a batch
 
 
@@ -81,8 +79,7 @@ class RemoteModel(Answering):
         self._provider = about
         self._forms = SchemaForms(about.schema_beside_actions)
         self._adapting = Adapting(about.call_ids, about.answer_before_user)
-        # Fields that it gave and refuses.
-        self._not_back = set[str]() if about.gives_back else {*KEPT_FIELDS}
+        self._not_back = () if about.gives_back else KEPT_FIELDS
         self._failures = Failures(given.name, given.base_url, given.where_key)
         self._given_key, self._given_headers = given.key, given.headers
         self._failures.key = None if callable(given.key) else given.key
@@ -196,26 +193,11 @@ class RemoteModel(Answering):
                 ):
                     if isinstance(error, Passing | RefusedCall):
                         raise ModelError(said) from None
-                    if error.status == 400 and said.endswith(": no reason"):
-                        about = (content, self.context_tokens, self.max_tokens or 0)
-                        raise self._failures.unexplained(said, *about) from None
                     raise
 
     def _adapts(self, said: str, content: bytes) -> bool:
-        """Note what a refusal says of the form of all requests; return whether it says something.
-
-        Here it is the fields that the server gave, and does not take back, and what it wants of
-        the messages.
-        """
-        if self._adapting.refused(said):
-            return True
-        sent = content.decode()
-        named = {each for each in KEPT_FIELDS if f'"{each}": ' in sent}
-        named = {each for each in named if re.search(rf"\b{each}\b", said)}
-        if not named or "answered 4" not in said or _WANTED_BACK.search(said):
-            return False
-        self._not_back |= named
-        return True
+        """Note what a refusal says of all requests; return whether it says something."""
+        return self._adapting.refused(said)
 
     def _content(self, request: Request) -> bytes:
         try:

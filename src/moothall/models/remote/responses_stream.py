@@ -11,8 +11,6 @@ from moothall.models.chat_answer import add_meta, end_of, failed, wrong_field
 from moothall.models.protocol import StreamPart, Usage
 from moothall.models.remote.responses_format import text_of
 
-_BEGINS = "response.output_item.added"
-_ARGUMENTS = "response.function_call_arguments.delta"
 _TEXT = "response.output_text.delta"
 _REFUSAL = "response.refusal.delta"
 _REASONING = ("response.reasoning_summary_text.delta", "response.reasoning_text.delta")
@@ -29,9 +27,6 @@ class ResponseStream(AnswerReader):
     def __init__(self, name: str, calls_before: int, server: str = "") -> None:
         super().__init__(name, calls_before, server)
         self._items: dict[int, dict[str, Any]] = {}
-        self._places: dict[str, int] = {}  # of items, by their ids
-        self._ended = set[int]()
-        self._pieces: dict[int, list[str]] = {}  # of arguments
         self._response: dict[str, Any] = {}
         self._spoke = False  # whether text came in pieces
         self._part: Any = None  # of the reasoning, which comes in parts
@@ -39,7 +34,7 @@ class ResponseStream(AnswerReader):
     def _event(self, event: dict[str, Any], where: str) -> Iterator[StreamPart]:
         kind, piece = event.get("type"), event.get("delta", "")
         if not isinstance(piece, str):
-            if kind in (_TEXT, _REFUSAL, _ARGUMENTS, *_REASONING):
+            if kind in (_TEXT, _REFUSAL, *_REASONING):
                 raise wrong_field(where, "delta", piece, "text")
         elif kind == _TEXT:
             self._spoke = True
@@ -49,20 +44,11 @@ class ResponseStream(AnswerReader):
         elif kind in _REASONING:
             part = [event.get(each) for each in ("item_id", "summary_index", "content_index")]
             yield from self._think_in(part, piece)
-        if kind in (_BEGINS, "response.output_item.done"):
-            item = self._object(event.get("item"), where, "item")
-            place = self._place(event, item, where, begins=kind == _BEGINS)
-            self._items[place] = _continued(self._items.get(place, {}), item)
-            if kind != _BEGINS:
-                self._ended.add(place)
-        elif kind in (_ARGUMENTS, "response.function_call_arguments.done"):
-            # Some servers do not end the item, or give the arguments in pieces alone.
-            place = self._place(event, {}, where)
-            self._items.get(place, {})["arguments"] = event.get("arguments")
-            self._pieces.setdefault(place, []).append(piece if kind == _ARGUMENTS else "")
-        elif kind == "response.output_text.done" and not self._spoke:
-            self._spoke = True
-            yield from self._say(str(event.get("text") or ""))
+        if kind == "response.output_item.done":
+            # llama.cpp's server does not number the items.
+            numbered = {"output_index": len(self._items), **event}
+            place = self._index(numbered, "output_index", where)
+            self._items[place] = self._object(event.get("item"), where, "item")
         elif kind in _ENDS:
             self._finish(self._object(event.get("response"), where, "response"), where)
             self.over = True
@@ -78,14 +64,9 @@ class ResponseStream(AnswerReader):
             raise failed({"error": response.get("error") or "the response failed"}, self._name)
         self._response = response
         self.whole = True
-        for place, pieces in self._pieces.items():
-            call = self._items.get(place, {})
-            call["arguments"] = call.get("arguments") or "".join(pieces)
-        # Some servers repeat no items at the end of a stream, or not all that was said of them.
-        if output := listed(response.get("output")):
+        if output := listed(response.get("output")):  # some servers do not repeat the items
             items = [self._object(each, where, f"output[{n}]") for n, each in enumerate(output)]
-            known = [self._items.get(self._known(_ids({}, each)), {}) for each in items]
-            self._items = dict(enumerate(map(_continued, known, items)))
+            self._items = dict(enumerate(items))
         add_meta(self._meta, response)
         parts = [part for item in self._in_order() for part in _objects(item.get("content"))]
         if cited := [each for part in parts for each in listed(part.get("annotations"))]:
@@ -104,28 +85,6 @@ class ResponseStream(AnswerReader):
                 for n, part in enumerate(parts):
                     text = part.get("text")
                     yield from self._think_in([item, n], text if isinstance(text, str) else "")
-
-    def _place(
-        self, event: dict[str, Any], item: dict[str, Any], where: str, begins: bool = False
-    ) -> int:
-        """Return the place of the item that an event is of, which some servers name by its id.
-
-        It is -1 for an item that has not begun.
-        """
-        ids = _ids(event, item)
-        if event.get("output_index") is not None:
-            place = self._index(event, "output_index", where)
-        else:
-            last = max(self._items, default=-1)
-            place = self._known(ids) if ids or begins else last
-            if "item" in event and (place < 0 or (begins and place in self._ended)):
-                place = self._index({"output_index": last + 1}, "output_index", where)
-        self._places |= dict.fromkeys(ids, place)
-        return place
-
-    def _known(self, ids: list[str]) -> int:
-        """Return the place of the item of one of these ids; -1 if there is none."""
-        return next((self._places[each] for each in ids if each in self._places), -1)
 
     def _think_in(self, part: Any, piece: str) -> Iterator[StreamPart]:
         if piece and self._thought and part != self._part:
@@ -173,17 +132,6 @@ class ResponseStream(AnswerReader):
 
     def _spent(self) -> Usage:
         return usage_of(self._response.get("usage"))
-
-
-def _ids(event: dict[str, Any], item: dict[str, Any]) -> list[str]:
-    """Return the ids of the item that an event is of."""
-    ids = (event.get("item_id"), item.get("id"), item.get("call_id"))
-    return [each for each in ids if isinstance(each, str) and each]
-
-
-def _continued(known: dict[str, Any], item: dict[str, Any]) -> dict[str, Any]:
-    """Return an item with what was said of it before, and is left out now."""
-    return known | {name: each for name, each in item.items() if each or not known.get(name)}
 
 
 def _objects(value: Any) -> list[dict[str, Any]]:
