@@ -326,6 +326,7 @@ class Progress:
     unsupported: list[tuple[str, str]] = field(default_factory=list)  # with the reasons
     uncited: int = 0  # how many sentences have no footnote
     remark: str = ""
+    unanswered: list[str] = field(default_factory=list)  # parts of the objectives, as a model says
     estimated: bool = False  # whether the expertise is of the rules, which is shown to nobody
     told: list[str] = field(default_factory=list, metadata=APPENDED)  # by the user, meanwhile
     outline: list[Heading] = field(default_factory=list)  # of a report that is written by section

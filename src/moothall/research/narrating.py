@@ -12,6 +12,7 @@ from moothall.foundation.text import counted, one_line, shorten
 from moothall.foundation.threads import side_by_side
 from moothall.models.ask import Unusable
 from moothall.research import prompts, rules
+from moothall.research.citations.footnotes import without_list
 from moothall.research.extractive.index import Question, nearest
 from moothall.research.findings import Heading, Narrative, Passage
 from moothall.research.owner import plans
@@ -39,6 +40,10 @@ async def narrate(researcher: Workbench) -> Narrative:
             await plan_outline(researcher)
         if not progress.outline:
             await _whole(researcher, left)
+            title, sections = split(progress.narrative)
+            has_title_alone = not title or (title.startswith("# ") and "\n" not in title)
+            if len(sections) > 1 and has_title_alone and plans(researcher.model) and not left:
+                await _summarize(researcher, title, [*sections.items()])
         if progress.outline and left:
             await _by_section(researcher, left)
     except Stop as stop:
@@ -168,23 +173,28 @@ async def _by_section(researcher: Workbench, left: list[Numbered]) -> None:
                 narrated = {each for each, _ in chunk}
                 left[:] = [each for each in left if each[0] not in narrated]
 
-    def whole(summary: str) -> str:
-        headed = [each.heading for each in outline]
-        others = [each for each in texts if each not in headed]
-        return joined(summary, [(each, texts.get(each, "")) for each in (*headed, *others)])
+    def all_sections() -> list[tuple[str, str]]:
+        headings = [each.heading for each in outline]
+        others = [each for each in texts if each not in headings]
+        return [(each, texts.get(each, "")) for each in (*headings, *others)]
 
     try:
         await side_by_side([write(n, each) for n, each in enumerate(outline) if shares[n]])
     finally:
-        researcher.checked(whole(before))
+        researcher.checked(joined(before, all_sections()))
     if outline[0].heading and (sections := split(progress.narrative)[1]):
-        try:
-            prompt = prompts.summary(researcher, sections)
-            summary = await researcher.asked(prompt, written_in(prompt))
-            texts = sections
-            researcher.checked(whole(as_section(summary, "Summary")))
-        except Unusable as error:
-            researcher.replaced("the summary", error)
+        texts = sections
+        await _summarize(researcher, "", all_sections())
+
+
+async def _summarize(researcher: Workbench, title: str, sections: list[tuple[str, str]]) -> None:
+    """Put a summary, which begins with the answer, above the sections."""
+    try:
+        prompt = prompts.summary(researcher, dict(sections))
+        summary = as_section(await researcher.asked(prompt, written_in(prompt)), "Summary")
+        researcher.checked(joined("\n\n".join(filter(None, [title, summary])), sections))
+    except Unusable as error:
+        researcher.replaced("the summary", error)
 
 
 async def _section(
@@ -194,9 +204,8 @@ async def _section(
     prompt = prompts.section(researcher, heading, so_far, chunk)
     adds = prompts.count(researcher, so_far) > prompts.shown_tokens(researcher)
     try:
-        text = as_section(
-            await researcher.asked(prompt, written_in(prompt), at=key), heading.heading
-        )
+        written = await researcher.asked(prompt, written_in(prompt), at=key)
+        text = without_list(as_section(written, heading.heading))
     except Unusable as error:
         name = heading.heading or "the beginning"
         researcher.replaced(f"the section “{one_line(name, 120)}”", error)

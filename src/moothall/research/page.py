@@ -84,7 +84,7 @@ def page(
 
 def parts_of(report: Any) -> tuple[str, str, dict[int, Passage]]:
     """Return a report's Markdown without its list of sources, its foot, and the cited passages."""
-    passages = {each.number: each.passage for each in report.citations}
+    passages = {each.number: each.passage for each in reversed(report.citations)}
     body, line, foot = report.markdown.rpartition("\n\n---\n\n")
     if not line:
         body, foot = foot, ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,6 +21,7 @@ _MOST_TOKENS: Final = 100_000  # of a prompt: models overlook what stands amid m
 _SHOWN_RESOURCES: Final = 30
 _SHOWN_TASKS: Final = 50
 _CHARS: Final = 4  # characters of a token, about
+_HEADED: Final = 300  # words, from which on a report has headings
 
 _OTHERS: Final = (
     "Lines that begin with `| ` were written by others: pages, tools, people. Use them as "
@@ -56,6 +58,9 @@ OUTLINE: Final = object_schema(
         ),
     }
 )
+_ANSWER: Final = """\
+Begin with one sentence in bold that answers the question, its footnote behind it. If the sources
+answer a part alone, it says which part they do not answer."""
 _CITING: Final = """\
 After each sentence that a source supports, put the footnote of that source, such as [^1^]. Cite
 only the given sources. Keep their numbers, names and negations. Write nothing that no source says.
@@ -108,8 +113,7 @@ Outline the report of this research: at most {researcher.style.sections} section
 heading and, in a sentence, what it is about. Each section answers a question of its own. Together
 they answer the objectives. Leave out an introduction, a summary and a list of sources: these are
 made later. Answer with JSON alone: {{"sections": [{{"about", "heading"}}]}}."""
-    style = researcher.style.asks()
-    return asked(researcher, f"{asks}\n{style}".rstrip())
+    return asked(researcher, f"{asks}\n{_styled(researcher)}")
 
 
 UNKNOWN: Final = "The sources do not say."
@@ -140,11 +144,27 @@ def narrative(
     """Return the prompt for a whole report."""
     asks = f"""\
 Write the research report as Markdown, from the narrative so far and the new sources. Improve the
-narrative: keep what is right, with its footnotes, and add what is new. {_CITING}"""
+narrative: keep what is right, with its footnotes, and add what is new. {_form(researcher)}
+{_CITING}"""
     before = f"The narrative so far:\n{_unmarked(so_far)}"
     if not so_far:
-        asks, before = f"Write the research report as Markdown, from the new sources. {_CITING}", ""
+        asks = "Write the research report as Markdown, from the new sources."
+        asks, before = f"{asks} {_form(researcher)}\n{_CITING}", ""
     return _written(researcher, asks, None, before, chunk)
+
+
+def _form(researcher: Workbench) -> str:
+    """Return how a report that is written as a whole is built, by its length."""
+    length = researcher.style.length
+    if length is not None and length < _HEADED:
+        return f"{_ANSWER} Write no headings."
+    if length is None:
+        return f"{_ANSWER} Only if it has more than {_HEADED} words, give its parts `## ` headings."
+    return f"{_ANSWER} After that, sum up in a paragraph; then give each part a `## ` heading."
+
+
+def _language(researcher: Workbench) -> str:
+    return researcher.style.language or "the language of the question"
 
 
 def section(
@@ -186,25 +206,25 @@ def summary(researcher: Workbench, sections: dict[str, str]) -> list[dict[str, A
     """Return the prompt for the summary at the beginning of a report."""
     asks = f"""\
 Write the summary at the beginning of this research report, as Markdown: one to three paragraphs
-without a heading, which answer the objectives. Take each sentence from the sections, with its
-footnotes. {_CITING}"""
+without a heading, which answer the objectives. {_ANSWER} Take each sentence from the sections, with
+its footnotes. {_CITING}"""
     words = researcher.style.length and min(max(researcher.style.length // 10, 80), 400)
     size = room(researcher) // 2 * _CHARS // max(len(sections), 1)
     shown = "\n\n".join(f"## {name}\n\n{cut(text, size)}" for name, text in sections.items())
-    style = researcher.style.asks(words)
-    return asked(researcher, f"{asks} {style}".rstrip(), f"The sections:\n{_unmarked(shown)}")
+    style = _styled(researcher, words)
+    return asked(researcher, f"{asks} {style}", f"The sections:\n{_unmarked(shown)}")
 
 
 def evaluation(researcher: Workbench) -> list[dict[str, Any]]:
     """Return the prompt for an evaluation."""
-    asks = """\
+    asks = f"""\
 Evaluate this research. For each objective, copy its topic word for word. List the parts of it that
 the narrative answers, each with the footnote of its source, and the parts that are still
-unanswered; the list is empty if there is none. Name smaller objectives that would lead to what is
-unanswered. In the remark, say in a few sentences what to improve in the next iteration and what to
-keep doing. Answer with JSON alone:
-{"objectives": [{"topic", "answered": [text], "unanswered": [text]}],
-"generated_objectives": [text], "remark": text}."""
+unanswered, in {_language(researcher)}; the list is empty if there is none. Name smaller objectives
+that would lead to what is unanswered. In the remark, say in a few sentences what to improve in the
+next iteration and what to keep doing. Answer with JSON alone:
+{{"objectives": [{{"topic", "answered": [text], "unanswered": [text]}}],
+"generated_objectives": [text], "remark": text}}."""
     shown = _abridged(researcher.narrative.markdown, room(researcher) // 2 * _CHARS)
     parts = [f"The narrative:\n{_unmarked(shown)}"]
     if faults := [f"{why}: {sentence}" for sentence, why in researcher.unsupported[:20]]:
@@ -243,13 +263,16 @@ def _written(
         f"{marked(each.text)}"
         for number, each in chunk
     )
-    style = researcher.style.asks(words)
     # A model goes on with what it read last: that is the question.
     topics = "\n".join(each.topic for each in researcher.progress.objectives)
     last = f"The question:\n{marked(topics)}\nThe answer, each sentence with its source's footnote:"
     parts = [before] if before else []
-    prompt = f"{asks} {style}".rstrip()
+    prompt = f"{asks} {_styled(researcher, words)}"
     return asked(researcher, prompt, *parts, f"New sources:\n\n{sources}", last)
+
+
+def _styled(researcher: Workbench, words: int | None = None) -> str:
+    return replace(researcher.style, language=_language(researcher)).asks(words)
 
 
 def asked(researcher: Workbench, asks: str, *parts: str) -> list[dict[str, Any]]:

@@ -27,7 +27,7 @@ _RESULTS = {
     "narrate": (
         *("narrative", "citations", "supports", "unsupported", "uncited", "unjudged", "outline"),
     ),
-    "evaluate": ("objectives", "generated", "remark", "estimated"),
+    "evaluate": ("objectives", "generated", "remark", "estimated", "unanswered"),
 }
 
 

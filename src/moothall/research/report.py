@@ -3,36 +3,29 @@
 from __future__ import annotations
 
 import os
-import re
-from collections import Counter
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, field
-from decimal import Decimal
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from moothall.agents.replies.reply import Reply
 from moothall.foundation.arguments import named_elsewhere
-from moothall.foundation.errors import FileError, StateError, UnknownPrice
+from moothall.foundation.errors import FileError, StateError
 from moothall.foundation.text import counted, display, one_line
 from moothall.journal.stop_reason import StopReason, in_words
 from moothall.models.protocol import Usage
-from moothall.models.wrappers.prices import Prices
 from moothall.research.extractive.index import RELEVANT, Question
 from moothall.research.findings import Citation, Objective, Passage, Progress, Resource
 from moothall.research.pool import passages_of
 from moothall.research.reading.documents import kind_of
+from moothall.research.writing.frame import below_answer, beside, cost, foot, how_sure, sources
 from moothall.research.writing.safe_markdown import safe_markdown, visible
 from moothall.research.writing.verbatim import as_text, verbatim
 
 if TYPE_CHECKING:
     from moothall.budget.amounts import PriceList
 
-_NOTES: Final = 12  # that are shown
-_SIGNS: Final = re.compile(r"\A[\W_]+")
-_BEGINNING: Final = 60  # characters of a passage
 _PLACES: Final = 3  # to look at for an answer that was not found
 _ENDED: Final[dict[str, str]] = {
     "done": "the targets were reached",
@@ -216,7 +209,9 @@ def made(
     parts = [f"# {as_text(title)}", narrative.strip()]
     if parts[1].startswith("# "):  # a model's own title
         below = parts[1].partition("\n")[2].strip()
-        parts = [parts[0], below] if progress.title else [parts[1]]
+        parts = [parts[0], below] if progress.title else [parts[1].partition("\n")[0], below]
+    if parts[1] and not extractive and (sure := how_sure(progress, citations)):
+        parts[1] = below_answer(parts[1], sure)
     nothing, end = "relevant was found", "."
     if not any(each.visited for each in known):
         if stop == "error" and progress.iteration:
@@ -241,12 +236,12 @@ def made(
     parts += told
     differ = differing(citations)
     if differ:
-        parts.append("## Where sources differ\n\n" + "\n".join(_beside(*each) for each in differ))
+        parts.append("## Where sources differ\n\n" + "\n".join(beside(*each) for each in differ))
     if citations:
-        parts.append("## Sources\n\n" + "\n".join(_sources(citations)))
-    ended = None if under_way else stop
-    cost = _cost(progress.used, prices)
-    parts.append("---\n\n" + _foot(progress, citations, ended, cost, extractive))
+        parts.append("## Sources\n\n" + "\n".join(sources(citations)))
+    ended = None if under_way else end_in_words(stop, as_text(progress.detail))
+    usd = cost(progress.used, prices)
+    parts.append("---\n\n" + foot(progress, citations, ended, usd, extractive))
     return Report(
         visible("\n\n".join(filter(None, parts))) + "\n",
         citations,
@@ -258,7 +253,7 @@ def made(
         progress.iteration,
         progress.usage,
         run_id,
-        cost,
+        usd,
         list(progress.notes),
         [(one.sentence, other.sentence, remark) for one, other, remark in differ],
     )
@@ -292,109 +287,3 @@ def _cited(progress: Progress) -> list[Citation]:
         found = supports[at] if supports else exact(text, passage.text, passage.title)
         made.append(Citation(number, text, passage, found))
     return made
-
-
-def _beside(one: Citation, other: Citation, remark: str) -> str:
-    """Return a line with two sentences that differ, side by side."""
-    said = [f"{as_text(each.sentence)} [^{each.number}^]" for each in (one, other)]
-    return f"- {said[0]} / {said[1]} ({remark}; compare the sources)"
-
-
-def _sources(citations: list[Citation]) -> list[str]:
-    lines = []
-    passages = sorted({each.number: each.passage for each in citations}.items())
-    counts = Counter((each.title, each.url) for _, each in passages)
-    for number, passage in passages:
-        # What can stand between angle brackets.
-        url = "".join(c for c in passage.url if c not in "<>" and c.isprintable())
-        day = passage.fetched_at[:10] or "on an unknown day"
-        title = as_text(passage.title or passage.url)
-        where = f"{title} – <{url.replace(' ', '%20')}>"
-        if counts[passage.title, passage.url] > 1:  # of one section
-            said = passage.text.removeprefix(passage.title.rpartition(" – ")[2])
-            where += f", begins “{as_text(one_line(_SIGNS.sub('', said), _BEGINNING))}”"
-        lines.append(f"[^{number}^]: {where}, read {day}  ")
-    return lines
-
-
-def _cost(used: dict[str, Usage], prices: PriceList | None) -> float | None:
-    """Return what tokens cost in US dollars; None if the price of a model is not known."""
-    known = prices or Prices()
-    try:
-        return float(sum(_cost_of(known, name, usage) for name, usage in used.items()))
-    except UnknownPrice:
-        return None
-
-
-def _cost_of(prices: PriceList, name: str, usage: Usage) -> Decimal:
-    counts = (usage.input_tokens, usage.output_tokens)
-    if usage.cache_read_tokens or usage.cache_write_tokens:  # a user's own list may know no cache
-        cached: Any = prices.cost
-        with suppress(TypeError):
-            cost: Decimal = cached(name, *counts, usage.cache_read_tokens, usage.cache_write_tokens)
-            return cost
-    return prices.cost(name, *counts)
-
-
-def _spent(progress: Progress, cost: float | None) -> str:
-    """Return what the report took, in a sentence; empty if no model was asked."""
-    if not progress.usage.total:
-        return ""
-    counts = f"{progress.usage.input_tokens:,} in, {progress.usage.output_tokens:,} out"
-    models = ", ".join(map(as_text, progress.used))
-    took = f"It took {counted(progress.usage.total, 'token')} ({counts}) of {models}"
-    if cost is None:
-        return f"{took}, at a price that is not known."
-    return f"{took}: US$ {cost:.4f}." if cost else f"{took}."
-
-
-def _foot(
-    progress: Progress,
-    citations: list[Citation],
-    stop: str | None,
-    cost: float | None,
-    extractive: bool,
-) -> str:
-    labels: dict[str, str] = {
-        each.sentence: each.support.label for each in citations if each.support is not None
-    }
-    counts = Counter(labels.values())
-    some = f"{counts['partly']} marked [partly supported], " if counts["partly"] else ""
-    some += f"{counts['not checked']} marked [not checked], " if counts["not checked"] else ""
-    lines = [
-        f"{counted(counts['supported'], 'sentence')} supported by a source, {some}"
-        f"{len(progress.unsupported)} marked [unsupported], {progress.uncited} without a source."
-    ]
-    if any(each.support is not None and each.support.judge == "model" for each in citations):
-        lines.append("A model judged whether the sources support the sentences.")
-    if progress.unjudged:
-        lines.append(f"The judging model did not judge {counted(progress.unjudged, 'sentence')}.")
-    if counts["not checked"]:
-        lines.append(
-            "Of a sentence marked [not checked], the quotations, numbers, dates and names stand in "
-            "its source; whether the source means the same, nobody has checked: read the source, "
-            "or have a model judge."
-        )
-    if extractive:
-        lines.append(
-            "This report is extractive: no model wrote it."
-            + " It shows what has most words of each objective, by page, the best first."
-            * bool(citations)
-        )
-    if citations and not (extractive or progress.estimated):
-        reached = "; ".join(f"{as_text(o.topic)}: {o.expertise:.2f}" for o in progress.objectives)
-        lines.append(f"Expertise reached, from 0 to 1: {reached}.")
-    iterations = counted(progress.iteration, "iteration")
-    if progress.notes:
-        shown = [as_text(each) for each in progress.notes[:_NOTES]]
-        rest = len(progress.notes) - _NOTES
-        shown += [f"and {rest} more"] if rest > 0 else []
-        lines.append(f"Notes: {'; '.join(shown)}.")
-    if spent := _spent(progress, cost):
-        lines.append(spent)
-    if stop is None:
-        lines.append(f"It is under way: {iterations} done.")
-        return "\n\n".join(lines)
-    state, _, why = end_in_words(stop, as_text(progress.detail)).partition(": ")
-    lines.append(f"It ended after {iterations}: {why or f'it {state}'}.")
-    return "\n\n".join(lines)

@@ -109,7 +109,7 @@ class Evaluate(Block):
             return rules.evaluate(researcher)
 
         await researcher.find_context()
-        researcher.progress.estimated = False
+        researcher.progress.estimated, researcher.progress.unanswered = False, []
         said = Evaluation(each.topic for each in researcher.objectives)
         try:
             await researcher.asked(prompts.evaluation(researcher), said.read, prompts.EVALUATION)
@@ -118,6 +118,7 @@ class Evaluate(Block):
             said.remark = said.remark or by_rules.remark
             said.generated = said.generated or [o.topic for o in by_rules.generated_objectives]
             researcher.replaced("the evaluation", error)
+        researcher.progress.unanswered = said.unanswered
         # Without a judge, nobody could call a sentence in other words supported.
         labels = {each.label for each in researcher.progress.supports}
         holds = "supported" in labels if researcher.agent.judge else bool(labels)

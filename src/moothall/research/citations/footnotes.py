@@ -23,6 +23,7 @@ NO_SOURCE = "[no source]"
 
 _MARKS: dict[SupportLabel, str] = {"partly": f" {PARTLY}", "not checked": f" {NOT_CHECKED}"}
 _ORDER: tuple[SupportLabel, ...] = ("supported", "partly", "not checked")
+_COPY = 80  # characters of a text that two addresses do not have by chance
 _TOGETHER = 8  # passages that are tried together for one sentence, at most
 _LEAST = 0.6  # of a sentence's words that a section must have to take the place of those cited
 _MORE = 0.25  # how much more it must have to stand beside those that lack nothing
@@ -56,13 +57,33 @@ _MARK_LENGTH = 80
 _DEFINITION = re.compile(
     r"^[ \t>]*(?:[-*+][ \t]+)?\[\^[^\[\]\n]{1,60}\]:[^\n]*(?:\n[ \t]+[^\n]*)*\n?", re.MULTILINE
 )
-_LIST = re.compile(
-    r"^[ \t]*(?:#{1,6}[ \t]*|\*\*|__)?(?:sources?|references?|footnotes?|citations?|bibliography|"
-    r"works cited|quellen(?:verzeichnis)?|literatur|fußnoten|références)[ \t]*:?(?:\*\*|__)?:?"
-    r"[ \t#]*\n(?:[-=]{3,}[ \t]*\n)?(?=\s*(?:[-*+]|\d{1,3}[.)]|\\?\[|https?:|<))"
-    r"(?:(?!^[ \t]*#)[^\n]*+(?:\n|\Z))*+\Z",
+_NAMES = (
+    r"(?:sources?|references?|footnotes?|citations?|bibliography|works cited|further reading|"
+    r"quellen(?:verzeichnis|angaben)?|literatur(?:verzeichnis)?|fußnoten|einzelnachweise|"
+    r"références|bibliographie|fuentes|referencias|bibliografía|fonti|riferimenti|bibliografia|"
+    r"bronnen|referências|источники|(?:список )?литератур[аы]|参考文献|المراجع)"
+    r"(?: used| cited| and notes)?"
+)
+_LIST = re.compile(  # a heading; else a label above items, or with what it lists behind it
+    rf"^[ \t]*(?:(?:#{{1,6}}[ \t]*|\*\*|__){_NAMES}[ \t]*:?(?:\*\*|__)?:?[ \t#]*"
+    rf"(?=\n|\Z|\\?\[|https?:)|{_NAMES}[ \t]*:?[ \t]*\n(?:[-=]{{3,}}[ \t]*\n)?"
+    rf"(?=\s*(?:[-*+]|\d{{1,3}}[.)]|\\?\[|https?:|<))|{_NAMES}[ \t]*:[ \t]*(?=[^\n]*\n*\Z))",
     re.MULTILINE | re.IGNORECASE,
 )
+_ITEMS = re.compile(r"\d|https?:|^[ \t]*[-*+][ \t]", re.MULTILINE)
+_NO_LIST = re.compile(r"^[ \t]*#|[.!?…][\"”’)*_]*[ \t]?\[\^\d", re.MULTILINE)
+"""What stands below no list of sources: a heading, a sentence with a footnote."""
+_RULE = re.compile(r"\n[ \t]*(?:-{3,}|\*{3,}|_{3,})\s*\Z")
+
+
+def without_list(text: str) -> str:
+    """Return a text of a model without the list of sources at its end."""
+    for found in _LIST.finditer(text):
+        end = found.end()
+        is_list = not text[end:].strip() or _ITEMS.search(text, end)
+        if is_list and not _NO_LIST.search(text, end):
+            return _RULE.sub("\n", text[: found.start()])
+    return text
 
 
 def check(
@@ -92,7 +113,7 @@ def check(
     uncited = 0
 
     text = _DEFINITION.sub("", _unmarked(markdown))
-    text = text if by_rules else _LIST.sub("", text)
+    text = text if by_rules else without_list(text)
     made: list[str] = []
     at = 0
     for start, end in sentences(text):
@@ -176,13 +197,17 @@ def _is_heading(text: str, start: int, end: int) -> bool:
 
 
 def renumbered(markdown: str, citations: list[Citation]) -> tuple[str, list[Citation]]:
-    """Number the footnotes from 1 in the order of the text; one passage has one number."""
+    """Number the footnotes from 1 in the order of the text.
+
+    One passage has one number, and so has a long text that several addresses have.
+    """
     passages = {each.number: each.passage for each in citations}
     new: dict[int, int] = {}
     numbers: dict[tuple[str, str], int] = {}
     for number in (n for note in _NOTE.finditer(markdown) for n in _numbers(note)):
         if number in passages:
-            key = (passages[number].url, passages[number].text)
+            text = " ".join(passages[number].text.split())
+            key = ("" if len(text) >= _COPY else passages[number].url, text)
             new[number] = numbers.setdefault(key, len(numbers) + 1)
     noted = [each for each in citations if each.number in new]
     again = [replace(each, number=new[each.number]) for each in noted]

@@ -174,6 +174,7 @@ class Evaluation:
     def __init__(self, topics: Iterable[str]) -> None:
         self.topics: list[str] = [*topics]
         self.reached: dict[str, float] = {}
+        self.unanswered: list[str] = []
         self.generated: list[str] = []
         self.remark: str = ""
 
@@ -206,11 +207,13 @@ class Evaluation:
         found = _field(value, *_OBJECTIVES) if found is None else found
         if found is None or isinstance(found, str):
             found = value
-        pairs = [*_rated(found)]
-        for topic, expertise in pairs:
-            named = self._topic(topic, alone=len(pairs) == 1)
+        rated = [*_rated(found)]
+        for topic, expertise, unanswered in rated:
+            named = self._topic(topic, alone=len(rated) == 1)
             share = share_of(expertise)
             if named is not None and share is not None:
+                if named not in self.reached:
+                    self.unanswered += unanswered
                 self.reached[named] = share
 
     def _topic(self, given: Any, *, alone: bool) -> str | None:
@@ -263,31 +266,32 @@ def _says_more(value: Any) -> bool:
     return _field(value, *_GENERATED, *_REMARK) is not None
 
 
-def _rated(given: Any) -> Iterator[tuple[Any, Any]]:
-    """Yield topics with what is said of their expertise."""
+def _rated(given: Any) -> Iterator[tuple[Any, Any, list[str]]]:
+    """Yield topics with what is said of their expertise, and which parts are unanswered."""
     if isinstance(given, dict):
         answered, open_ = _field(given, *_ANSWERED), _field(given, *_UNANSWERED)
         if isinstance(answered, list) or isinstance(open_, list):
-            done, rest = _parts(answered), _parts(open_)
-            yield _field(given, *_TOPIC), done / (done + rest) if done else 0.0
+            done, rest = len(_parts(answered)), _parts(open_)
+            yield _field(given, *_TOPIC), done / (done + len(rest)) if done else 0.0, rest
             return
         expertise = _field(given, *_REACHED)
         if expertise is not None and not isinstance(expertise, dict):
-            yield _field(given, *_TOPIC), expertise
+            yield _field(given, *_TOPIC), expertise, []
             return
         for topic, about in (expertise or given).items():
-            yield topic, _field(about, *_REACHED) if isinstance(about, dict) else about
+            yield topic, _field(about, *_REACHED) if isinstance(about, dict) else about, []
     elif isinstance(given, list):
         for each in given:
             if isinstance(each, list) and len(each) == 2:
-                yield each[0], each[1]
+                yield each[0], each[1], []
             elif isinstance(each, dict):
                 yield from _rated(each)
 
 
-def _parts(given: Any) -> int:
-    """Return how many parts of an objective are listed."""
-    return sum(bool(str(each).strip()) for each in given) if isinstance(given, list) else 0
+def _parts(given: Any) -> list[str]:
+    """Return the parts of an objective that are listed."""
+    listed = given if isinstance(given, list) else []
+    return [one_line(str(each), _LONGEST_TOPIC) for each in listed if str(each).strip()]
 
 
 def _remark(given: Any) -> str:

@@ -32,6 +32,7 @@ _NOTE: Final = re.compile(
     rf")(?(sup)\s*</sup>)",
     re.DOTALL | re.MULTILINE | re.IGNORECASE,
 )
+_IN_EMPHASIS: Final = re.compile(r"((?:\[\^\d{1,4}\^\])+)(\*{1,3}|_{1,3})(?=\s|\Z)")
 _GROUPS: Final = ("double", "square", "wide", "round", "tag", "small")
 _FENCED: Final = re.compile(  # models write Markdown as code, with a line before and after
     r"[^`\[]{0,200}```(?:markdown|md)[ \t]*\n(.*)\n```[^`\[]{0,200}"
@@ -86,7 +87,7 @@ def with_footnotes(markdown: str, known: Collection[int]) -> str:
             return found[0]
         return "".join(f"[^{each}^]" for each in numbers)
 
-    return _NOTE.sub(note, markdown)
+    return _IN_EMPHASIS.sub(r"\2\1", _NOTE.sub(note, markdown))
 
 
 def _numbers(found: re.Match[str], known: Collection[int]) -> list[int]:
