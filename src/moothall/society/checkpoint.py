@@ -14,10 +14,17 @@ from moothall.agents.replies.state import memory_state, restore_memory
 from moothall.foundation.errors import StateError
 from moothall.society.arguments import free_services
 from moothall.society.arrays import np
+from moothall.society.city.network import Network
 from moothall.society.clock import Clock
 from moothall.society.columns.want_table import Table
 from moothall.society.kernel.router import Sent, SocietyMailbox
-from moothall.society.kernel.variables import load_states, states_of
+from moothall.society.kernel.variables import (
+    by_number,
+    load_states,
+    says_itself,
+    states_of,
+    unwritten,
+)
 from moothall.society.kernel.wants import answer_json, answer_of_json, id_order, kind_named
 from moothall.society.population.changing import settle_ids
 from moothall.society.population.messages import PARTS, Messages
@@ -25,7 +32,7 @@ from moothall.society.population.population import Population
 from moothall.society.steps import Steps
 
 KIND: Final = "Society"
-VERSION: Final = 1
+VERSION: Final = 2
 _PART: Final = 1 << 18  # entries of an array stored under one hash
 _CHUNK: Final = 500  # agents stored in the journal under one hash; an unchanged part is stored once
 
@@ -49,7 +56,9 @@ class SocietyState:
 def head_of(society: Steps) -> dict[str, Any]:
     """Return the state that belongs to no single agent."""
     clock, population = society.clock, society.population
-    own = {} if population is None else states_of(population.blocks, population.unwritten)
+    first = begin(society) if society.unwritten is None else society.unwritten
+    network = None if population is None else population.network
+    known = None if population is None else population.first_network
     return {
         "kind": KIND,
         "version": VERSION,
@@ -60,8 +69,30 @@ def head_of(society: Steps) -> dict[str, Any]:
         "news": list(society.news),
         "changed": society.changed.state_dict(),
         "sent": [_sent_json(each) for each in society.router.sent],
-        **own,
+        "nodes": network.nodes_json() if network is not None and network is not known else None,
+        **states_of(owners_of(society), first),
     }
+
+
+def owners_of(society: Steps) -> dict[str, Any]:
+    """Return all that may keep something between two steps, but agents and their blocks."""
+    population = society.population
+    services = society.services.items()
+    made: dict[str, Any] = {f"service {id!r}": s for id, s in services if not says_itself(s)}
+    if population is not None:
+        made |= by_number(population.blocks)
+        made |= {f"metric {name!r}": each for name, each in population.metrics.items()}
+        made["the network"] = population.network
+    made |= {"facts": society.facts, "the places": society.changed.own_city()}
+    return {**made, "the society": society}
+
+
+def begin(society: Steps) -> dict[tuple[str, str], int]:
+    """Note, before the first step, all that no state can have: no step may change it."""
+    for mailbox in society.mailboxes:
+        mailbox.unwritten = unwritten(mailbox.owners)
+    society.unwritten = unwritten(owners_of(society))
+    return society.unwritten
 
 
 def as_bytes(data: Any, what: str) -> bytes:
@@ -160,7 +191,7 @@ def _load(society: Steps, given: dict[str, Any], kept: Callable[[str], bytes]) -
     society._broken = "a state was loaded in part"
     if population is not None:
         _put(population, arrays)
-        load_states(population.blocks, given)
+        population.network = _network_of(population, arrays, given["nodes"])
     society.clock = Clock(*given["clock"])
     society.number = given["step"]
     society.news = list(given["news"])
@@ -182,8 +213,10 @@ def _load(society: Steps, given: dict[str, Any], kept: Callable[[str], bytes]) -
             agent.load_state_dict(each["agent"])
         elif "memory" in each:
             restore_memory(agent.memory, each["memory"], id)
-        load_states(agent.blocks, each)
+        load_states(mailbox.owners, each)
         society.enter_books(mailbox)
+    load_states(owners_of(society), given)
+    society.city = society.changed.city()
     society.books.load_state_dict(given["services"])
     free_services(society.services)
     society._broken = ""
@@ -197,7 +230,11 @@ def _agent_json(mailbox: SocietyMailbox) -> dict[str, Any]:
         made["agent"] = own()
     elif agent.memory is not None:
         made["memory"] = memory_state(agent.memory)
-    made |= states_of(agent.blocks, mailbox.unwritten)
+    kept = states_of(mailbox.owners, mailbox.unwritten)
+    kept["variables"] = {
+        key: each for key, each in kept["variables"].items() if each or key.isdecimal()
+    }
+    made |= {what: each for what, each in kept.items() if each}
     made["answers"] = [answer_json(each) for each in mailbox.answers]
     made["mail"] = [_sent_json(each) for each in mailbox.mail]
     return made
@@ -229,6 +266,10 @@ def _arrays_of(society: Steps) -> dict[str, Any]:
         made |= {f"{at}.": table.sender, f"{at}.=": table.reason, f"{at}.#": table.value}
     if books.messages is not None:
         made |= {f"message.{name}": getattr(books.messages, name) for name in PARTS}
+    made |= {f"layer.{name}": values for name, values in population.layers.items()}
+    if population.network is not None and population.network is not population.first_network:
+        starts, others = population.network.links
+        made |= {"network.starts": starts, "network.others": others}
     if population.ids is not population.first_ids:
         made |= {"ids": population.ids, "next_id": np.array([population.next_id], "uint64")}
     strangers = json.dumps(population.strangers).encode()
@@ -258,6 +299,11 @@ def _put(population: Population, arrays: dict[str, Any]) -> None:
                 f"column {name!r} of the state is {given.dtype} of shape {given.shape}, and the "
                 f"population's {own.dtype} of shape {own.shape}"
             )
+    layers = {n.partition(".")[2]: a for n, a in arrays.items() if n.startswith("layer.")}
+    if set(layers) != set(population.layers):
+        raise StateError(f"the state has the layers {[*layers]}, and the population others")
+    for name, given in layers.items():
+        population.layers[name] = given
     for name, given in saved.items():
         own = population.arrays[name]
         if given.shape == own.shape:
@@ -268,6 +314,13 @@ def _put(population: Population, arrays: dict[str, Any]) -> None:
                 own[:, given.shape[1] :] = 0
         else:
             population.arrays[name] = given.copy()  # a column of several values has grown
+
+
+def _network_of(population: Population, arrays: dict[str, Any], nodes: Any) -> Network | None:
+    """Return the network of a state: the first one, or one that a step has put in its place."""
+    if "network.starts" not in arrays:
+        return population.first_network
+    return Network.of_json(nodes, arrays["network.starts"], arrays["network.others"])
 
 
 def _put_ids(population: Population, arrays: dict[str, Any]) -> None:

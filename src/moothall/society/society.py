@@ -37,7 +37,16 @@ from moothall.journal import Journal
 from moothall.journal.journal_argument import as_journal
 from moothall.society import arguments as given
 from moothall.society import columns_first
-from moothall.society.checkpoint import KIND, SocietyState, as_bytes, load, restore, save, state_of
+from moothall.society.checkpoint import (
+    KIND,
+    SocietyState,
+    as_bytes,
+    begin,
+    load,
+    restore,
+    save,
+    state_of,
+)
 from moothall.society.clock import DAY_S, Clock, seconds_of
 from moothall.society.decision_log import Decision, decisions
 from moothall.society.kernel.asking import Asking
@@ -378,6 +387,8 @@ class Society(Experiments):
             raise DefinitionError("the society is running already: wait for that run to end")
         state = self._state = SocietyState(self.number, self.number)
         self._asking.prompts = 0
+        if self.unwritten is None:
+            begin(self)
         id = secrets.token_hex(8) if run_id is None else run_id
         if id != self._given[0]:
             self._given = (id, [])

@@ -66,6 +66,7 @@ class Steps(Space):
     _by_rows = False  # whether citizens live in columns by the society's own choice
     _wanted: dict[Any, Any] | None = None  # what rows want, while agents have their turns
     _broken = ""
+    unwritten: dict[tuple[str, str], int] | None = None  # what no state can have, as it began
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)

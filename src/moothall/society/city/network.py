@@ -33,6 +33,7 @@ class Network(SteppedPlaces):
 
     _unknown = "the network has no node"
     _kind_names = ("node",)
+    _named = False  # whether its nodes are not 0 … n−1
 
     def __init__(
         self,
@@ -42,6 +43,7 @@ class Network(SteppedPlaces):
         edge_seconds: int = 60,
     ) -> None:
         kinds = {}
+        self._named = True
         for node in nodes:
             check_text("nodes: an id", node)
             if node in kinds:
@@ -255,6 +257,22 @@ class Network(SteppedPlaces):
         ends = order[np.repeat(np.arange(len(self)), np.diff(starts))], order[others]
         ones = np.ones(len(others), np.int8)
         return package("scipy.sparse").csr_array((ones, ends), shape=(len(self), len(self)))
+
+    def nodes_json(self) -> dict[str, Any]:
+        """Return all but the edges, as JSON data."""
+        named = self._ids if self._named else ()
+        kinds = {each: self.kind(each) for each in named}
+        return {"kinds": kinds, "seconds": self._step_seconds}
+
+    @classmethod
+    def of_json(cls, nodes: dict[str, Any], starts: Any, others: Any) -> Network:
+        """Return the network that `nodes_json` and `links` describe."""
+        made = cls(nodes["kinds"], edge_seconds=nodes["seconds"])
+        if not nodes["kinds"]:
+            made = cls.__new__(cls)
+        source = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
+        made._link(len(starts) - 1, source, others, nodes["seconds"])
+        return made
 
     def __len__(self) -> int:
         return len(self.links[0]) - 1

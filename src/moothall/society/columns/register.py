@@ -10,6 +10,7 @@ from moothall.foundation.text import excerpt
 from moothall.society.arrays import np
 from moothall.society.city.network import Network
 from moothall.society.columns.column import MONEY, PLACES, Column
+from moothall.society.columns.layers import Layers
 from moothall.society.kernel.wants import INT, PLACE, WHO, WORD
 
 STRANGER: Final = -(1 << 30)
@@ -21,6 +22,9 @@ class Register:
     A `Population` is one, and so is the part of it that a worker of an engine has.
     """
 
+    network: Network | None
+    layers: Layers
+
     def __init__(
         self, ids: Any, city: Any, blocks: tuple[Any, ...], seed: int, network: Network | None
     ) -> None:
@@ -28,7 +32,7 @@ class Register:
         self.city: Any = city
         self.blocks: tuple[Any, ...] = blocks
         self.seed: int = seed
-        self.network: Network | None = network
+        self.network = network
         self.places: tuple[str, ...] = () if city is None else tuple(city.ids())
         index = getattr(city, "place_numbers", None)  # shared: it is as large as the city
         self._place: Mapping[str, int] = index or {

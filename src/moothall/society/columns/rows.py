@@ -11,6 +11,7 @@ from moothall.foundation.errors import ConfigError
 from moothall.foundation.threads import guard
 from moothall.society.arrays import np
 from moothall.society.city.network import Network
+from moothall.society.columns.layers import Layers
 from moothall.society.columns.lives import Lives
 from moothall.society.columns.register import Register
 from moothall.society.columns.turns import Turns
@@ -60,7 +61,8 @@ class Rows(Lives, Turns):
         clock: when it begins
         facts: the weather and other facts that hold everywhere
         city: the places; None for none
-        network: who knows whom; None for none
+        network: who knows whom; None for none; a block of all rows (`whole`) may set another
+        layers: what each place has, by name; a block of all rows may write it
         citizens: how many citizens there are in all
         params: the parameters of the block
     """
@@ -82,7 +84,6 @@ class Rows(Lives, Turns):
         self.clock: Any = view.clock
         self.facts: Mapping[str, Any] = view.facts or {}
         self.city: Any = view.city
-        self.network: Network | None = population.network
         self.citizens: int = len(population)
         self.params: Any = None
         self.first: int = first
@@ -93,6 +94,21 @@ class Rows(Lives, Turns):
         self._block = ""
         self._whole = False
         self._gathered: dict[str, Any] = {}
+
+    @property
+    def network(self) -> Network | None:
+        """Who knows whom; None for none."""
+        return self.population.network
+
+    @network.setter
+    def network(self, network: Network | None) -> None:
+        self._check_whole("network")
+        self.population.network = network
+
+    @property
+    def layers(self) -> Layers:
+        """What each place has, by name; only a rule of all rows writes it."""
+        return self.population.layers if self._whole else self.population.layers.read_only()
 
     def __len__(self) -> int:
         return self.until - self.first if self._chosen is None else len(self._chosen)

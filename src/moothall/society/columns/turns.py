@@ -72,7 +72,7 @@ class Turns:
     def _check_whole(self: Any, method: str) -> None:
         if not self._whole:
             raise ConfigError(
-                f"block {self._block}: rows.{method} orders all citizens: say `whole = True` in "
+                f"block {self._block}: rows.{method} is of all citizens: say `whole = True` in "
                 "the block, so that its rows come in one part"
             )
 

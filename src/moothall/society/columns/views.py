@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from moothall.society.arrays import np
+from moothall.society.columns.layers import Layers
 from moothall.society.columns.register import Register
 from moothall.society.kernel.wants import PLACE, id_order
 
@@ -80,6 +81,12 @@ class Columns(Mapping[str, Any]):
         # A metric that sorts in place must not move what citizens have.
         found.flags.writeable = self._population.society is None
         return found
+
+    @property
+    def layers(self) -> Layers:
+        """What each place has, by name, read-only."""
+        layers: Layers = self._population.layers
+        return layers.read_only()
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._population.arrays)

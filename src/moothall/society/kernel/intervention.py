@@ -16,6 +16,7 @@ from moothall.foundation.text import excerpt, shorten
 from moothall.society.clock import Clock
 from moothall.society.kernel.facts import Facts
 from moothall.society.kernel.mind import HEARD
+from moothall.society.kernel.variables import variables_of
 from moothall.society.kernel.wants import id_order
 
 _LONGEST: Final = 2_000  # characters of a text that citizens are told
@@ -188,11 +189,14 @@ CHANGES: Final = tuple(
 """The arguments that say what it changes."""
 
 
+_CLOSING: Final = ("is_open", "closed")  # what `Changed.city` puts on a copy of the city
+
+
 class Changed:
     """The lasting changes of interventions: facts and closed places."""
 
     def __init__(self, city: Any) -> None:
-        self._city = city
+        self._city = self._shown = city
         self.facts: dict[str, Any] = {}
         self.closed: set[str] = set()
 
@@ -202,8 +206,9 @@ class Changed:
 
     def city(self) -> Any:
         """Return the city, with the closed places closed."""
-        own, closed = self._city, frozenset(self.closed)
+        own, closed = self.own_city(), frozenset(self.closed)
         if not closed:
+            self._shown = own
             return own
         hours = getattr(own, "is_open", None)
 
@@ -213,7 +218,15 @@ class Changed:
         made = copy.copy(own)
         made.is_open = is_open
         made.closed = closed  # for callers that ask for many places at once
+        self._shown = made
         return made
+
+    def own_city(self) -> Any:
+        """Return the city without the changes, with what rules have set on the one they see."""
+        if self._shown is not self._city:
+            more = variables_of(self._shown)
+            vars(self._city).update({k: v for k, v in more.items() if k not in _CLOSING})
+        return self._city
 
     def places(self, named: Sequence[str]) -> list[str]:
         """Return the ids of places that are named by their ids or kinds."""

@@ -1,72 +1,185 @@
-"""The variables that blocks keep beside columns and statuses, as part of a society's state."""
+"""What models keep beside columns and statuses, as part of a society's state: one walk of all.
+
+An owner is a block, a service, the places, the network, the function of facts, a metric, an agent
+or the society itself. Its variables are what it has beside what our classes give it.
+"""
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable, Mapping
+import dis
+import functools
+import logging
+from collections.abc import Iterable, Iterator, Mapping
+from types import CodeType, FunctionType, MethodType
 from typing import Any, Final
 
 from moothall.foundation.errors import StateError
 from moothall.foundation.lazily import is_ours
 from moothall.society.arrays import np
+from moothall.spaces.space import Space
 
-_OF_EVERY: Final = frozenset(("agent", "actions", "_llm", "environment", "params"))
 _DEEPEST: Final = 8
 
 
-def states_of(blocks: Iterable[Any], first: Mapping[tuple[int, str], int]) -> dict[str, Any]:
-    """Return what blocks keep, as JSON data by their numbers: by `state_dict`, or each variable.
+def states_of(owners: Mapping[str, Any], first: Mapping[tuple[str, str], int]) -> dict[str, Any]:
+    """Return what owners keep, as JSON data by their keys: by `state_dict`, or each variable.
 
     Raises:
         StateError: a variable has changed since `first`, and has no JSON form
     """
     own: dict[str, Any] = {}
     variables: dict[str, Any] = {}
-    for number, block in enumerate(blocks):
-        if hasattr(block, "state_dict"):
-            own[str(number)] = block.state_dict()
+    for key, owner in owners.items():
+        if says_itself(owner):
+            own[key] = owner.state_dict()
             continue
-        written = {name: _written(value) for name, value in _variables(block)}
-        if kept := {name: each for name, each in written.items() if each}:
-            variables[str(number)] = kept
-    now = unwritten(blocks)
-    for number, name in now.keys() | first.keys():
-        if now.get((number, name), 0) != first.get((number, name), 0):
-            block = [*blocks][number]
-            kind = type(getattr(block, name, None)).__name__
+        variables[key] = {
+            name: form for name, value in _variables(owner) if (form := _written(value))
+        }
+    now = unwritten(owners)
+    for key, name in now.keys() | first.keys():
+        if key in owners and now.get((key, name), 0) != first.get((key, name), 0):
+            kind = type(dict(_variables(owners[key])).get(name)).__name__
             raise StateError(
-                f"block {block.name!r} has changed its variable {name!r} ({kind}), which has no "
-                "JSON form: make it of numbers, texts, lists, dicts by text or arrays of numbers, "
-                "or give the block state_dict() and load_state_dict()"
+                f"{_title(key, owners[key])} has changed its variable {name!r} ({kind}), which has "
+                "no JSON form: make it of numbers, texts, lists, dicts by text or arrays of "
+                "numbers, or give its class state_dict() and load_state_dict()"
             )
-    return {key: each for key, each in (("blocks", own), ("variables", variables)) if each}
+    return {"states": own, "variables": variables}
 
 
-def load_states(blocks: Iterable[Any], given: Mapping[str, Any]) -> None:
-    """Restore what `states_of` returned."""
-    made = [*blocks]
-    for number, state in given.get("blocks", {}).items():
-        made[int(number)].load_state_dict(state)
-    for number, variables in given.get("variables", {}).items():
+def load_states(owners: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+    """Restore what `states_of` returned; a variable that came later goes."""
+    for key, state in given.get("states", {}).items():
+        owners[key].load_state_dict(state)
+    for key, variables in given.get("variables", {}).items():
+        owner = owners[key]
+        for name, value in [*_variables(owner)]:
+            if name not in variables and _written(value):
+                _drop(owner, name)
         for name, written in variables.items():
-            setattr(made[int(number)], name, _read(written))
+            _put(owner, name, _read(written))
 
 
-def unwritten(blocks: Iterable[Any]) -> dict[tuple[int, str], int]:
+def unwritten(owners: Mapping[str, Any]) -> dict[tuple[str, str], int]:
     """Return a hash of each variable without a JSON form; 0 of what no step should change."""
     return {
-        (number, name): hash(_image(value))
-        for number, block in enumerate(blocks)
-        if not hasattr(block, "state_dict")
-        for name, value in _variables(block)
+        (key, name): hash(_image(value))
+        for key, owner in owners.items()
+        if not says_itself(owner)
+        for name, value in _variables(owner)
         if not _written(value)
     }
 
 
-def _variables(block: Any) -> Iterable[tuple[str, Any]]:
-    if is_ours(type(block)):  # which keep nothing between two steps
-        return ()
-    return [(name, value) for name, value in vars(block).items() if name not in _OF_EVERY]
+def by_number(blocks: Iterable[Any]) -> dict[str, Any]:
+    """Return the blocks that may keep something, with their numbers as keys."""
+    return {str(at): each for at, each in enumerate(blocks) if not is_ours(type(each))}
+
+
+def says_itself(owner: Any) -> bool:
+    """Return whether an owner, but a society, has a `state_dict` of the user's own."""
+    method = getattr(type(owner), "state_dict", None)
+    ours = f"{getattr(method, '__module__', '')}.".startswith("moothall.")
+    return method is not None and not ours and not isinstance(owner, Space)
+
+
+def variables_of(owner: Any) -> dict[str, Any]:
+    """Return what an owner has beside what our classes give it, by name."""
+    return dict(_variables(owner))
+
+
+def _title(key: str, owner: Any) -> str:
+    return f"block {owner.name!r}" if key.isdecimal() else key
+
+
+# -- the variables of an owner ---------------------------------------------------------------------
+
+
+def _root(owner: Any) -> Any:
+    """Return what keeps the variables of an owner: of a bound method its object."""
+    while True:
+        if isinstance(owner, functools.partial):
+            owner = owner.func
+        elif isinstance(owner, MethodType):
+            owner = owner.__self__
+        else:
+            return owner
+
+
+def _cells(owner: Any) -> dict[str, Any]:
+    """Return the cells of a function's outer variables, by name."""
+    names = owner.__code__.co_freevars
+    return dict(zip(names, owner.__closure__ or (), strict=True))
+
+
+def _variables(owner: Any) -> Iterator[tuple[str, Any]]:
+    owner = _root(owner)
+    if isinstance(owner, FunctionType):
+        for name, cell in _cells(owner).items():
+            try:
+                yield name, cell.cell_contents
+            except ValueError:  # it has no value yet
+                continue
+    if type(owner) is dict:
+        yield from ((name, value) for name, value in owner.items() if type(name) is str)
+    own = getattr(owner, "__dict__", None)
+    if type(own) is dict and not isinstance(owner, type):
+        kind: Any = type(owner)
+        known = _known(kind)
+        yield from ((name, value) for name, value in own.items() if name not in known)
+
+
+def _put(owner: Any, name: str, value: Any) -> None:
+    owner = _root(owner)
+    if isinstance(owner, FunctionType) and name in (cells := _cells(owner)):
+        cells[name].cell_contents = value
+    elif type(owner) is dict:
+        owner[name] = value
+    else:
+        vars(owner)[name] = value
+
+
+def _drop(owner: Any, name: str) -> None:
+    owner = _root(owner)
+    if isinstance(owner, FunctionType) and name in (cells := _cells(owner)):
+        del cells[name].cell_contents
+    else:
+        del (owner if type(owner) is dict else vars(owner))[name]
+
+
+@functools.cache
+def _known(kind: type) -> frozenset[str]:
+    """Return the names that our classes give an object of a kind: what their methods assign."""
+    names = set[str]()
+    for each in kind.__mro__:
+        if not is_ours(each):
+            continue
+        names.update(vars(each).get("__annotations__", ()))
+        for name, part in vars(each).items():
+            if isinstance(part, functools.cached_property):
+                names.add(name)
+            parts = [part, *(getattr(part, of, None) for of in ("fget", "fset", "func"))]
+            parts.append(getattr(part, "__func__", None))
+            for function in parts:
+                function = getattr(function, "__wrapped__", function)
+                if isinstance(function, FunctionType):
+                    names.update(_assigned(function.__code__))
+    return frozenset(names)
+
+
+def _assigned(code: CodeType) -> Iterator[str]:
+    """Return the names of the attributes that a function sets."""
+    for each in dis.get_instructions(code):
+        if each.opname == "STORE_ATTR":
+            yield str(each.argval)
+    for inner in code.co_consts:
+        if isinstance(inner, CodeType):
+            yield from _assigned(inner)
+
+
+# -- their values ----------------------------------------------------------------------------------
 
 
 def _written(value: Any) -> list[Any]:
@@ -103,8 +216,12 @@ def _read(written: list[Any]) -> Any:
 
 def _image(value: Any, depth: int = 0) -> Any:
     """Return something hashable that differs if a value has changed, as far as can be seen."""
-    if depth > _DEEPEST or callable(value) or is_ours(type(value)):
+    if isinstance(links := getattr(value, "links", None), tuple):  # of a Network
+        return _image(list(links), depth + 1)
+    if depth > _DEEPEST or callable(value) or isinstance(value, logging.Logger):
         return 0
+    if any(is_ours(each) for each in type(value).__mro__):
+        return 0  # an owner has its own walk
     if isinstance(value, np.random.Generator):
         return repr(value.bit_generator.state)
     if isinstance(value, np.ndarray):

@@ -16,12 +16,12 @@ from moothall.society.blocks import all_blocks
 from moothall.society.blocks.row_block import checked, writes
 from moothall.society.city.network import Network
 from moothall.society.columns.column import SETTLED, Column
+from moothall.society.columns.layers import Layers
 from moothall.society.columns.lives import Changes
 from moothall.society.columns.register import Register
 from moothall.society.columns.table import arrow_of, columns_of, fill
 from moothall.society.columns.views import Columns
 from moothall.society.kernel.citizen import CitizenAgent, CitizenMemory
-from moothall.society.kernel.variables import unwritten
 from moothall.society.kernel.wants import PLACE, WORD, id_order
 from moothall.society.metrics import METRICS
 from moothall.society.people.params import USUAL_PEOPLE, PeopleParams
@@ -55,7 +55,10 @@ class Population(Register):
         blocks: the blocks of every citizen; those of `all_blocks()` if left out, as in a `Society`
             of so many
         seed: what all random numbers are made from
-        network: who knows whom: a `Network` whose node k is the citizen of row k
+        network: who knows whom: a `Network` whose node k is the citizen of row k; a rule of all
+            rows may give another
+        layers: what each place has, by name: a `Column` of one value for each of `city.ids()`, such
+            as `{"sugar": Column("float64", 4)}`
         metrics: functions of the columns (a dict of arrays), by name, whose value stands in each
             row of the society's metrics
         citizen: the class of full agents; its `memory_config` has numbers and booleans alone, each
@@ -66,11 +69,14 @@ class Population(Register):
         ids: the ids of the citizens, rising; uint64
         full: which citizens are full agents; booleans
         words: the texts that wants and messages use
+        layers: the arrays of the places, by name, which change in place
 
     Raises:
         ConfigError: an argument is wrong
         MissingExtra: numpy or pyarrow is needed and missing
     """
+
+    source: Any = None  # the engine whose workers hold the columns; None if they are here
 
     def __init__(
         self,
@@ -80,6 +86,7 @@ class Population(Register):
         seed: int = 0,
         *,
         network: Network | None = None,
+        layers: Mapping[str, Column] | None = None,
         metrics: Mapping[str, Callable[[Mapping[str, Any]], float]] | None = None,
         citizen: type[CitizenAgent] = CitizenAgent,
         people: PeopleParams = USUAL_PEOPLE,
@@ -109,23 +116,17 @@ class Population(Register):
         else:
             ids, table = columns_of(citizens)
         ids.flags.writeable = False
-        if network is not None and not isinstance(network, Network):
-            raise ConfigError(f"network= must be a Network, got {network!r:.80}")
-        if network is not None and len(network) != len(ids):
-            raise ConfigError(
-                f"the network has {len(network):,} nodes, and there are {len(ids):,} citizens"
-            )
         super().__init__(ids, city, made, seed, network)
+        self.first_network: Network | None = network
+        self.layers: Layers = Layers(layers, self.places, self.declared)
         self.citizen: type[CitizenAgent] = citizen
         self.people: PeopleParams = people
         self._remember(citizen)
         self.agents: dict[int, CitizenAgent] = {}  # the full agents, by row
         self.society: Any = None
-        self.unwritten: dict[tuple[int, str], int] = {}  # what no state can have, as it began
         self.first_ids: Any = ids  # of those that it began with
         self.next_id: int = int(ids[-1]) + 1 if len(ids) else 1
         self.changes: Changes = Changes()
-        self.source: Any = None  # the engine whose workers hold the columns; None if they are here
         self.pool: Any = None  # the thread pool of its engine, if it has several threads
         if table is not None:
             fill(self, table)
@@ -146,6 +147,22 @@ class Population(Register):
                 )
             column = self.declared[name] = Column(_DTYPES[type(value)], value)
             self.arrays[name] = column.new_array(len(self))
+
+    @property
+    def network(self) -> Network | None:
+        """Who knows whom; a new one holds from then on, and is part of a society's state."""
+        return self._network
+
+    @network.setter
+    def network(self, network: Network | None) -> None:
+        if network is not None and not isinstance(network, Network):
+            raise ConfigError(f"network= must be a Network, got {network!r:.80}")
+        if network is not None and len(network) != len(self):
+            raise ConfigError(
+                f"the network has {len(network):,} nodes, and there are {len(self):,} citizens"
+            )
+        self.written()
+        self._network = network
 
     def __repr__(self) -> str:
         return f"<Population of {len(self):,}, {len(self.arrays)} columns>"
@@ -343,7 +360,6 @@ class Population(Register):
         if self.society is not None:
             raise DefinitionError("the population is in a society already: make another")
         self.society = society
-        self.unwritten = unwritten(self.blocks)
         self.services: list[str] = sorted(services, key=id_order)
 
     def program(self) -> dict[str, Any]:

@@ -136,7 +136,7 @@ class RayEngine(LocalEngine):
         seen = {name: each for name, each in moment.seen.items() if name not in settled}
         view = replace(moment.view, city=None, others=None, at={})
         moment = replace(moment, view=view, seen=seen)
-        return self._ray.put((moment, city, population.full, settled))
+        return self._ray.put((moment, city, population.full, settled, population.layers))
 
     def pull(self, names: Iterable[str]) -> None:
         """Copy columns from the workers into the population's arrays."""
@@ -265,8 +265,9 @@ class Worker:
 
     def step(self, given: Any) -> list[Wants]:
         """Run a step of the rows; return their wants."""
-        moment, city, full, settled = given
+        moment, city, full, settled, layers = given
         population = self._population
+        population.layers = layers
         population.full = full
         for name, values in settled.items():
             population.arrays[name] = values[population.base : population.until]

@@ -1,0 +1,350 @@
+"""What a model keeps beside blocks is part of a society's state, whoever keeps it, or is refused.
+
+Each owner counts, and a citizen's column or the step's row says how far; one society goes on, and
+another, built in the same way, begins in its state.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+
+from moothall import Journal, Society
+from moothall.foundation.errors import ConfigError, StateError
+from moothall.society import (
+    Answer,
+    CitizenAgent,
+    Column,
+    Grid,
+    Network,
+    Pay,
+    Population,
+    RowBlock,
+    Service,
+)
+
+
+class Counts(RowBlock):
+    """A rule of all rows, which writes a number into the column `n`."""
+
+    columns: ClassVar[dict[str, Column]] = {"n": Column("float64")}
+    whole = True
+
+    def step_rows(self, rows: Any) -> None:
+        rows["n"] = np.full(len(rows), float(self.number(rows)))
+
+    def number(self, rows: Any) -> float:
+        return 0.0
+
+
+class Layer(Counts):
+    def number(self, rows: Any) -> float:
+        rows.layers["sugar"][rows.step % 16] += 1 + rows.layers["sugar"].sum()
+        return float(rows.layers["sugar"].sum())
+
+
+class OnGrid(Counts):
+    def number(self, rows: Any) -> float:
+        if not hasattr(rows.city, "sugar"):
+            rows.city.sugar = np.zeros((4, 4))
+        rows.city.sugar += 1
+        return float(rows.city.sugar.sum())
+
+
+class Rewires(Counts):
+    def number(self, rows: Any) -> float:
+        starts, others = rows.links()
+        source = np.repeat(np.arange(rows.citizens), np.diff(starts))
+        once = np.flatnonzero(source < others)[1:]  # one edge goes in each step
+        rows.network = Network.from_numbers(rows.citizens, source[once], others[once])
+        return float(rows.links()[1].sum())
+
+
+class OnNetwork(Counts):
+    def number(self, rows: Any) -> float:
+        rows.network.weights = getattr(rows.network, "weights", np.zeros(3)) + 1
+        return float(rows.network.weights.sum())
+
+
+class OfFacts(Counts):
+    def number(self, rows: Any) -> float:
+        return float(rows.facts["n"])
+
+
+class OfService(Counts):
+    def number(self, rows: Any) -> float:
+        rows.want(Pay, to=-1, cents=1)
+        return float((rows["money"]).sum())
+
+
+class Facts:
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def __call__(self, clock: Any) -> dict[str, Any]:
+        self.asked += 1
+        return {"n": self.asked}
+
+
+def counting() -> Callable[[Any], dict[str, Any]]:
+    asked = 0
+
+    def facts(clock: Any) -> dict[str, Any]:
+        nonlocal asked
+        asked += 1
+        return {"n": asked}
+
+    return facts
+
+
+class Toll(Service):
+    """Gives back what was paid to it, in every third step."""
+
+    takes = (Pay,)
+
+    def __init__(self) -> None:
+        super().__init__("toll")
+        self.steps = 0
+        self.paid: list[str] = []
+
+    def settle(self, books: Any, sender: str, want: Any) -> Answer:
+        self.paid.append(sender)
+        return Answer(want, not books.pay(sender, self.id, want.cents))
+
+    def after_step(self, books: Any) -> None:
+        self.steps += 1
+        if self.steps % 3 == 0:
+            for each in self.paid:
+                books.pay(self.id, each, 1)
+            self.paid.clear()
+
+
+class Peak:
+    def __init__(self) -> None:
+        self.seen = 0.0
+
+    def __call__(self, columns: Any) -> float:
+        self.seen += float(columns["money"].sum())
+        return self.seen
+
+
+class Town(Society):
+    """Counts its steps on itself, before and after its own parts are there."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        self.early = 0
+        super().__init__(*args, **options)
+        self.tally = 0
+
+    def announce(self, news: Any) -> None:
+        self.tally += 1
+        self.early += 2
+        super().announce(self.tally + self.early)
+
+
+class Walker(CitizenAgent):
+    def __init__(self, id: str) -> None:
+        super().__init__(id)
+        self.walked = 0
+
+    async def forward(self) -> None:
+        self.walked += 1
+        town: Any = self.space
+        town.announce("walked")
+        self.status["news"] = [*self.perceived.news]
+        self.status["walked"] = self.walked
+
+
+def rows(
+    block: RowBlock, *, money: int = 50, kind: type[Society] = Society, **more: Any
+) -> Society:
+    table = {"place": np.arange(6), "money": np.full(6, money)}
+    of_society = {name: more.pop(name) for name in ("facts", "services", "journal") if name in more}
+    return kind(Population(table, Grid(4, 4), [block], 1, **more), **of_society)
+
+
+ALL = Network.from_numbers(6, *np.triu_indices(6, 1))
+MAKE: dict[str, Callable[..., Society]] = {
+    "a layer": lambda **j: rows(Layer(), layers={"sugar": Column("float64", 1)}, **j),
+    "an array on a grid": lambda **j: rows(OnGrid(), **j),
+    "a network that changes": lambda **j: rows(Rewires(), network=ALL, **j),
+    "an array on a network": lambda **j: rows(
+        OnNetwork(), network=Network.from_numbers(6, [0], [1]), **j
+    ),
+    "an object of facts": lambda **j: rows(OfFacts(), facts=Facts(), **j),
+    "a function of facts": lambda **j: rows(OfFacts(), facts=counting(), **j),
+    "a service": lambda **j: rows(OfService(), services=[Toll()], **j),
+    "a metric": lambda **j: rows(Counts(), metrics={"peak": Peak()}, **j),
+    "an agent, a society": lambda **j: Town([Walker("a"), Walker("b")], **j),
+}
+
+
+def end(society: Society) -> Any:
+    """What differs if anything was lost: the state of all, and the last row."""
+    state = society.state_dict()
+    return state, society.metrics[-1]
+
+
+@pytest.mark.parametrize("kind", MAKE)
+async def test_state_of_a_society_has_what_each_owner_keeps(kind: str) -> None:
+    async with MAKE[kind]() as first, MAKE[kind]() as second:
+        await first.run(steps=4)
+        second.load_state_dict(first.state_dict())
+        for each in (first, second):
+            await each.run(steps=5)
+        assert end(first) == end(second)
+        async with MAKE[kind]() as whole:
+            await whole.run(steps=9)
+            assert end(whole) == end(first)
+
+
+@pytest.mark.parametrize("kind", MAKE)
+async def test_run_that_failed_and_is_resumed_has_what_each_owner_keeps(
+    kind: str, tmp_path: Path
+) -> None:
+    def fail(row: dict[str, Any]) -> None:
+        if row["step"] == 6:
+            raise RuntimeError("amid")
+
+    with Journal(tmp_path / "j.db") as journal:
+        async with MAKE[kind]() as whole:
+            await whole.run(steps=9)
+            then = end(whole)
+        async with MAKE[kind](journal=journal) as broken:
+            with pytest.raises(RuntimeError, match="amid"):
+                await broken.run(steps=9, run_id="b", save_every=4, progress=fail)
+        async with MAKE[kind](journal=journal) as resumed:
+            await resumed.run(steps=9, run_id="b", save_every=4)
+            assert end(resumed) == then
+
+
+@pytest.mark.parametrize("kind", MAKE)
+async def test_state_that_is_loaded_into_a_society_that_has_run_on_is_the_whole_state(
+    kind: str,
+) -> None:
+    async with MAKE[kind]() as one:
+        first = one.state_dict()
+        await one.run(steps=4)
+        then = end(one)
+        one.load_state_dict(first)
+        await one.run(steps=4)
+        assert end(one) == then
+
+
+class Queue:
+    def __init__(self) -> None:
+        self.waiting: deque[int] = deque()
+
+    def __call__(self, given: Any) -> Any:
+        self.waiting.append(1)
+        return {"n": 1} if hasattr(given, "moment") else 1.0
+
+
+class QueueService(Service):
+    def __init__(self) -> None:
+        super().__init__("queue")
+        self.waiting: deque[int] = deque()
+
+    def after_step(self, books: Any) -> None:
+        self.waiting.append(1)
+
+
+class QueueAgent(CitizenAgent):
+    async def forward(self) -> None:
+        vars(self).setdefault("waiting", deque()).append(1)
+
+
+class QueueTown(Society):
+    def announce(self, news: Any) -> None:
+        vars(self).setdefault("waiting", deque()).append(1)
+
+
+class QueueGrid(Counts):
+    def number(self, rows: Any) -> float:
+        vars(rows.city).setdefault("waiting", deque()).append(1)
+        return 0.0
+
+
+REFUSED: dict[str, Callable[[], Society]] = {
+    "facts": lambda: rows(Counts(), facts=Queue()),
+    "service 'queue'": lambda: rows(Counts(), services=[QueueService()]),
+    "metric 'm'": lambda: rows(Counts(), metrics={"m": Queue()}),
+    "agent 'a'": lambda: Society([QueueAgent("a")]),
+    "the society": lambda: QueueTown([Walker("a")]),
+    "the places": lambda: rows(QueueGrid()),
+}
+
+
+@pytest.mark.parametrize("owner", REFUSED)
+async def test_what_an_owner_has_changed_and_has_no_json_form_is_refused_by_name(
+    owner: str,
+) -> None:
+    async with REFUSED[owner]() as society:
+        await society.run(steps=2)
+        with pytest.raises(StateError, match=f"^{owner} has changed its variable 'waiting'"):
+            society.state_dict()
+
+
+async def test_a_service_with_a_state_of_its_own_says_itself_what_it_keeps() -> None:
+    class Says(QueueService):
+        def state_dict(self) -> dict[str, Any]:
+            return {"n": len(self.waiting)}
+
+        def load_state_dict(self, given: dict[str, Any]) -> None:
+            self.waiting = deque([1] * given["n"])
+
+    services = [Says(), Says()]
+    first, second = (rows(Counts(), services=[each]) for each in services)
+    async with first, second:
+        await first.run(steps=3)
+        second.load_state_dict(first.state_dict())
+        assert len(services[1].waiting) == 3
+
+
+async def test_a_shipped_town_with_shipped_parts_keeps_no_variables() -> None:
+    async with rows(Counts()) as society:
+        await society.run(steps=2)
+        assert not any(society.state_dict()["variables"].values())
+
+
+def test_a_layer_has_a_value_for_each_place_and_a_name_of_its_own() -> None:
+    made = Population(3, Grid(4, 2), [Counts()], layers={"sugar": Column("int8", 3)})
+    assert made.layers["sugar"].tolist() == [3] * 8
+    for layers in ({"n": Column()}, {"sugar": "int8"}, ["sugar"], {"sugar": Column(slots=True)}):
+        with pytest.raises(ConfigError, match="layer"):
+            Population(3, Grid(4, 2), [Counts()], layers=layers)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="places"):
+        Population(3, None, [Counts()], layers={"sugar": Column()})
+
+
+async def test_a_layer_is_read_by_metrics_and_written_by_a_rule_of_all_rows_alone() -> None:
+    class Writes(RowBlock):
+        columns: ClassVar[dict[str, Column]] = {"n": Column("float64")}
+
+        def step_rows(self, rows: Any) -> None:
+            rows.layers["sugar"][0] = 1
+
+    layers = {"sugar": Column("float64", 2)}
+    metrics = {"sugar": lambda columns: columns.layers["sugar"].sum()}
+    async with rows(Counts(), layers=layers, metrics=metrics) as society:
+        assert (await society.step())["sugar"] == 32
+    async with rows(Writes(), layers=layers) as society:
+        with pytest.raises(ValueError, match="read-only"):
+            await society.step()
+
+
+async def test_a_rule_that_does_not_see_all_rows_cannot_change_the_network() -> None:
+    class Cuts(RowBlock):
+        columns: ClassVar[dict[str, Column]] = {"n": Column("float64")}
+
+        def step_rows(self, rows: Any) -> None:
+            rows.network = ALL
+
+    async with rows(Cuts(), network=ALL) as society:
+        with pytest.raises(ConfigError, match="whole = True"):
+            await society.step()
