@@ -22,6 +22,7 @@ from moothall.foundation.text import excerpt
 from moothall.society.arrays import np
 from moothall.society.blocks.columns import EDUCATION, GENDERS, HOUSEHOLDS
 from moothall.society.kernel.draw import choices_by, hashed, integers, words_of
+from moothall.society.people.offices import plain_numbers
 from moothall.society.people.table import COLUMNS, read_table
 
 _DRAWN: Final = {
@@ -102,15 +103,16 @@ def _parts(name: Any) -> list[str]:
 
 def _of_table(path: str | PathLike[str]) -> dict[str, dict[Any, float]]:
     """Return the margins of a table with the columns `attribute`, `value` and `count`."""
-    file, columns, rows = read_table(path)
+    file, columns, rows, comma = read_table(path)
     if sorted(columns) != ["attribute", "count", "value"]:
         raise ConfigError(f"{file}: the columns must be attribute, value, count, got {columns}")
     made: dict[str, dict[Any, float]] = {}
-    for number, row in enumerate(rows, 1):
+    counts = plain_numbers([row["count"] for row in rows], comma=comma)
+    for number, (row, given) in enumerate(zip(rows, counts, strict=True), 1):
         try:
-            count = float(row["count"])
+            count = float(given)
         except (TypeError, ValueError):
-            what = f"must be a number, got {excerpt(str(row['count']))}"
+            what = f"must be a number, got {excerpt(str(given))}"
             raise ConfigError(f"{file}, row {number}, column 'count' {what}") from None
         values = made.setdefault(str(row["attribute"]), {})
         if row["value"] in values:

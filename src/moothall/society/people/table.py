@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from os import PathLike
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from moothall.actions.message import address
 from moothall.foundation.arguments import check_integer
@@ -16,6 +16,7 @@ from moothall.foundation.errors import ConfigError, MoothallError
 from moothall.foundation.text import error_text, excerpt
 from moothall.society.arrays import csv_rows, package
 from moothall.society.blocks.needs import NEEDS
+from moothall.society.people.offices import NUMBERS, meant
 
 IN_PROFILE: Final = ("age", "skill", "gender", "education", "interests")
 """The columns that stand in a citizen's `profile`."""
@@ -49,9 +50,14 @@ def read_people(path: str | Path, city: Any = None) -> list[dict[str, Any]]:
       others, 0–1000)
     * `household_id`, or `household` with whole numbers: who has the same lives in one home, and is
       kin, whatever the order of rows. It stands in the citizen's `profile`
-    * any others, such as `occupation`, `income` and `values`: attributes of one's own, which stand
-      in the citizen's `profile`; a number, or a text of up to 2,000 characters. A name that is
-      nearly one of the above is refused as a slip
+    * `income`, dollars a year, and `weight`: numbers. `occupation`: one of the six groups of
+      `blocks.columns.OCCUPATIONS`; rules take any other text as `other`
+    * any others, such as `values`: attributes of one's own, which stand in the citizen's `profile`;
+      a number, or a text of up to 2,000 characters. A name that is nearly one of the above is
+      refused as a slip
+
+    Names and codes of the U.S. Census Bureau's PUMS and of IPUMS USA are read, too
+    (`people/offices.py`), and numbers as `52,000`, `1,25` or `52.000,50`.
 
     Args:
         path: a `.parquet` file, or a `.csv` or `.tsv` one with a header, in UTF-8, or UTF-16 with
@@ -62,18 +68,27 @@ def read_people(path: str | Path, city: Any = None) -> list[dict[str, Any]]:
         ConfigError: the file cannot be read, or a column, a cell or an id is wrong
         MissingExtra: the file is Parquet, and pyarrow is not installed
     """
-    name, columns, rows = read_table(path)
-    return checked_people(rows, columns, city, name)
+    table = read_table(path)
+    return checked_people(table.rows, table.columns, city, table.name, comma=table.comma)
 
 
-def read_table(path: str | PathLike[str]) -> tuple[str, list[str], list[dict[str, Any]]]:
-    """Return the name, the columns and the rows of a `.csv`, `.tsv` or `.parquet` file."""
+class Table(NamedTuple):
+    """A file's name, its columns and rows, and whether its numbers may have a decimal comma."""
+
+    name: str
+    columns: list[str]
+    rows: list[dict[str, Any]]
+    comma: bool
+
+
+def read_table(path: str | PathLike[str]) -> Table:
+    """Return what a `.csv`, `.tsv` or `.parquet` file has."""
     file = Path(path)
     read = {".parquet": _parquet, ".csv": _csv, ".tsv": _csv}.get(file.suffix.lower())
     if read is None:
         raise ConfigError(f"{file.name}: a table must be .csv, .tsv or .parquet")
     try:
-        return file.name, *read(file)
+        return Table(file.name, *read(file))
     except MoothallError:
         raise
     except Exception as error:  # pyarrow has its own error types
@@ -85,19 +100,27 @@ def checked_people(
     columns: Iterable[str] = COLUMNS,
     city: Any = None,
     source: str = "table",
+    *,
+    comma: bool = False,
 ) -> list[dict[str, Any]]:
     """Return the citizens of rows, checked; see `read_people`."""
-    given = list(columns)
+    given, rows = list(columns), list(rows)
+    for column in given:
+        if given.count(column) > 1:
+            raise ConfigError(f"{source}: column {column!r} appears twice")
+        if not isinstance(column, str):
+            _check_attribute(column, source)
+    table = meant({c: [row.get(c) for row in rows] for c in given}, source, comma=comma)
+    given = [*table]
     for column in given:
         if column not in COLUMNS:
             _check_attribute(column, source)
-        if given.count(column) > 1:
-            raise ConfigError(f"{source}: column {column!r} appears twice")
     if "id" not in given:
         raise ConfigError(f"{source} has no column 'id'")
     found: list[dict[str, Any]] = []
     at: dict[int | str, int] = {}
-    for number, row in enumerate(rows, 1):
+    for number, cells in enumerate(zip(*table.values(), strict=True), 1):
+        row = dict(zip(given, cells, strict=True))
         where = f"{source}, row {number}"
         person = _person(row, where, city, [each for each in given if each not in COLUMNS])
         one = at.setdefault(person["id"], number)
@@ -138,6 +161,8 @@ def _person(
         value = row.get(name)
         if value is not None and value != "":
             value = _attribute(value, f"{where}, column {excerpt(name)}")
+            if name in NUMBERS and not isinstance(value, int | float):
+                raise ConfigError(f"{where}, column {name!r} must be a number, got {value!r:.80}")
             person.setdefault("profile", {})[name] = value
     return person
 
@@ -198,7 +223,7 @@ def _weights(value: Any, low: int, high: int, at: str) -> Iterator[tuple[str, in
         yield name.strip(), _number(number.strip(), low, high, f"{at}, {name.strip()!r}")
 
 
-def _csv(file: Path) -> tuple[list[str], list[dict[str, Any]]]:
+def _csv(file: Path) -> tuple[list[str], list[dict[str, Any]], bool]:
     with csv_rows(file) as lines:
         columns = [column.strip() for column in next(lines, [])]
         rows: list[dict[str, Any]] = []
@@ -209,9 +234,9 @@ def _csv(file: Path) -> tuple[list[str], list[dict[str, Any]]]:
                     f"{len(columns)} cells, got {len(cells)}"
                 )
             rows.append(dict(zip(columns, map(str.strip, cells), strict=True)))
-    return columns, rows
+        return columns, rows, lines.dialect.delimiter == ";"
 
 
-def _parquet(file: Path) -> tuple[list[str], list[dict[str, Any]]]:
+def _parquet(file: Path) -> tuple[list[str], list[dict[str, Any]], bool]:
     table = package("pyarrow.parquet", "Parquet", "tables").read_table(file)
-    return list(table.column_names), table.to_pylist()
+    return list(table.column_names), table.to_pylist(), False

@@ -1,0 +1,279 @@
+"""What offices call things in their tables of persons, and how they write numbers: one reader.
+
+A known name has a meaning: that of moothall, or that of the Public Use Microdata Sample (PUMS) or
+of IPUMS USA. Codes mean what their dictionaries say:
+
+* U.S. Census Bureau, "2019–2023 ACS PUMS Data Dictionary": SEX, AGEP, SCHL, PINCP, PERNP, WAGP,
+  HINCP, PWGTP, SERIALNO, SPORDER
+* U.S. Census Bureau, "2018 Census Occupation Code List", by its five major groups and the armed
+  forces: OCCP; and the 2018 Standard Occupational Classification: SOCP
+* IPUMS USA, Codes and Frequencies: SEX, AGE, EDUC, EDUCD, INCTOT, INCEARN, INCWAGE, HHINCOME,
+  PERWT, SERIAL, PERNUM, OCC
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from moothall.foundation.errors import ConfigError
+from moothall.foundation.text import excerpt
+from moothall.society.blocks.columns import EDUCATION, GENDERS, OCCUPATIONS
+
+_NUMBER: Final = re.compile(r"[-+]?[0-9][0-9.,'’ \u00a0\u202f]*")
+_COMMAS: Final = re.compile(r"[-+]?[1-9][0-9]{0,2}(,[0-9]{3})+")
+_DOTS: Final = re.compile(r"[-+]?[1-9][0-9]{0,2}(\.[0-9]{3})+")
+_GAPS: Final = re.compile(r"(?<=[0-9])['’ \u00a0\u202f](?=[0-9]{3}(?![0-9]))")
+_MONEY: Final = re.compile(r"^\s*(?:[$€£]|USD|EUR)\s*|\s*(?:[$€£]|USD|EUR)\s*$")
+_TEXTS: Final = ("id", "name", "home", "work", "school", "interests", "opinions", "relations")
+NUMBERS: Final = ("income", "household_income", "weight")
+"""Columns beside those of a citizen that must be numbers: dollars a year, and of how many persons
+a row stands for."""
+
+
+def _coded(what: str, codes: Mapping[int, Any]) -> Callable[[Any], Any]:
+    """Return what tells the meaning of a code; a range of codes is named by its first."""
+
+    def meaning(value: Any) -> Any:
+        try:
+            code = int(str(value).strip().removesuffix(".0"))
+        except ValueError:
+            code = -1
+        starts = [each for each in codes if each <= code]
+        found = codes[max(starts)] if starts else ...
+        if found is ...:
+            raise ConfigError(f"must be a code of {what}, got {excerpt(value)}")
+        return found
+
+    return meaning
+
+
+def _worded(words: Sequence[str | None], same: Mapping[str, str]) -> Callable[[Any], Any]:
+    """Return what tells the meaning of a text: a word, or another for it."""
+    known = {word: word for word in words if word} | dict(same)
+
+    def meaning(value: Any) -> Any:
+        said = " ".join(str(value).lower().replace("’", "'").split()).rstrip(".")
+        if said not in known:
+            named = ", ".join(word for word in words if word)
+            raise ConfigError(f"must be one of {named}, got {excerpt(value)}")
+        return known[said]
+
+    return meaning
+
+
+_NONE, _SECONDARY, _VOCATIONAL, _BACHELOR, _MASTER = EDUCATION
+_OFFICE, _SERVICE, _SALES, _BUILDS, _MAKES, _OTHER = OCCUPATIONS
+_SCHL: Final = {1: _NONE, 16: _SECONDARY, 20: _VOCATIONAL, 21: _BACHELOR, 22: _MASTER, 25: ...}
+_EDUC: Final = {0: _NONE, 6: _SECONDARY, 8: _VOCATIONAL, 10: _BACHELOR, 11: _MASTER, 12: ...}
+_EDUC_MISSING: Final = {99: None, 100: ...}
+_EDUCD: Final = {
+    0: _NONE,
+    62: _SECONDARY,
+    80: _VOCATIONAL,
+    100: _BACHELOR,
+    110: _MASTER,
+    117: ...,
+    999: None,
+    1000: ...,
+}
+_OCCP: Final = {
+    0: None,
+    10: _OFFICE,
+    3601: _SERVICE,
+    4700: _SALES,
+    6000: _BUILDS,
+    7700: _MAKES,
+    9800: _OTHER,
+    9920: None,
+    9921: ...,
+}
+_SOCP: Final = {
+    11: _OFFICE,
+    31: _SERVICE,
+    41: _SALES,
+    45: _BUILDS,
+    51: _MAKES,
+    55: _OTHER,
+    56: ...,
+    99: None,
+    100: ...,
+}
+_SEX: Final = {1: "male", 2: "female", 3: ..., 9: None, 10: ...}
+_GENDERS: Final = {
+    **dict.fromkeys(("f", "w", "woman", "women", "girl", "females"), "female"),
+    **dict.fromkeys(("m", "man", "men", "boy", "males"), "male"),
+}
+_TAUGHT: Final = {
+    **dict.fromkeys(("no schooling", "primary", "less than high school"), _NONE),
+    **dict.fromkeys(("high school", "high school diploma", "ged", "some college"), _SECONDARY),
+    **dict.fromkeys(("associate", "associate's degree", "apprenticeship"), _VOCATIONAL),
+    **dict.fromkeys(("bachelor's degree", "bachelors", "ba", "bsc", "college"), _BACHELOR),
+    **dict.fromkeys(("master's degree", "masters", "ma", "msc", "mba"), _MASTER),
+    **dict.fromkeys(("phd", "ph.d", "doctorate", "doctorate degree", "professional"), _MASTER),
+}
+
+
+def _soc(value: Any) -> Any:
+    return _coded("the Standard Occupational Classification", _SOCP)(str(value).strip()[:2])
+
+
+def _sex(value: Any) -> Any:
+    digit = str(value).strip().removesuffix(".0")
+    return _coded("SEX: 1 male, 2 female", _SEX)(digit) if digit.isdecimal() else _gender(value)
+
+
+_gender: Final = _worded(GENDERS, _GENDERS)
+
+
+def _without(*codes: int) -> Callable[[Any], Any]:
+    """Return what leaves out the codes for no number."""
+
+    def meaning(value: Any) -> Any:
+        text = str(value).strip().removesuffix(".0")
+        return None if text.lstrip("-").isdecimal() and int(text) in codes else value
+
+    return meaning
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+_MEANT: Final[dict[str, dict[str, Callable[[Any], Any]]]] = {
+    "age": {"age": _without(999), "agep": _same},
+    "gender": {"gender": _gender, "sex": _sex},
+    "education": {
+        "education": _worded(EDUCATION, _TAUGHT),
+        "schl": _coded("SCHL of the ACS", _SCHL),
+        "educd": _coded("EDUCD of IPUMS", _EDUCD),
+        "educ": _coded("EDUC of IPUMS", _EDUC | _EDUC_MISSING),
+    },
+    "income": {
+        "income": _same,
+        **dict.fromkeys(("pincp", "pernp", "wagp"), _same),
+        "inctot": _without(9_999_999, 9_999_998),
+        "incearn": _same,
+        "incwage": _without(999_999, 999_998),
+    },
+    "household_income": {"hincp": _same, "hhincome": _without(9_999_999, 9_999_998)},
+    "occupation": {
+        "occp": _coded("the 2018 Census Occupation Code List", _OCCP),
+        "occ": _coded("the 2018 Census Occupation Code List", _OCCP),
+        "socp": _soc,
+    },
+    "weight": {"weight": _same, "pwgtp": _same, "perwt": _same},
+    "household_id": {"household_id": _same, "serialno": _same, "serial": _same},
+}
+"""What names mean, the one that is taken first; each with what tells the meaning of a value."""
+_ONLY_OURS: Final = ("gender", "education", "income", "weight", "household_id", "occupation")
+_PERSON: Final = (("serialno", "sporder"), ("serial", "pernum"))
+
+
+def meant(
+    columns: Mapping[str, Sequence[Any]], source: str, *, comma: bool = False
+) -> dict[str, Sequence[Any]]:
+    """Return a table's columns by moothall's names, with their meanings and plain numbers.
+
+    Args:
+        columns: the cells of each column
+        source: the name of the table, for errors
+        comma: whether a comma that could be either is the decimal mark
+
+    Raises:
+        ConfigError: a cell of a known name has no meaning; the text names row and column
+    """
+    taken: dict[str, tuple[str, Callable[[Any], Any]]] = {}
+    for name, known in _MEANT.items():
+        given = {
+            low: each
+            for each in columns
+            if (low := each.lower()) in known and (each == low or low not in _ONLY_OURS)
+        }
+        first = next((low for low in known if low in given), None)
+        if first is not None:
+            taken[given[first]] = (name, known[first])
+    made: dict[str, Sequence[Any]] = {}
+    for column, cells in columns.items():
+        name, meaning = taken.get(column, (column, _same))
+        if name not in _TEXTS and name != "household_id":
+            cells = plain_numbers(cells, f"{source}, column {column!r}", comma=comma)
+        made[name] = _each(cells, meaning, f"{source}, row %s, column {column!r}")
+    if "id" not in made and any(_has(columns, *pair) for pair in _PERSON):
+        made["id"] = range(1, len(next(iter(columns.values()))) + 1)
+    return made
+
+
+def _has(columns: Iterable[str], *names: str) -> bool:
+    return {*names} <= {each.lower() for each in columns}
+
+
+def _each(cells: Sequence[Any], meaning: Callable[[Any], Any], at: str) -> Sequence[Any]:
+    """Return the meaning of each cell; an empty one has none."""
+    if meaning is _same:
+        return cells
+    found: dict[Any, Any] = {"": None, None: None}
+    made = []
+    for number, cell in enumerate(cells, 1):
+        if cell != cell:  # NaN, an empty cell of a column of numbers
+            cell = None
+        if cell not in found:
+            try:
+                found[cell] = meaning(cell)
+            except ConfigError as error:
+                raise ConfigError(f"{at % number} {error}") from None
+        made.append(found[cell])
+    return made
+
+
+# -- how numbers are written -----------------------------------------------------------------------
+
+
+def plain_numbers(cells: Sequence[Any], at: str = "", *, comma: bool = False) -> Sequence[Any]:
+    """Return texts that are numbers with separators as plain ones: `52,000`, `1,25`, `52.000,50`.
+
+    One mark holds for a column: what its numbers show together, or else what `comma` says. A column
+    with other texts stays as it is.
+    """
+    texts = {cell for cell in cells if isinstance(cell, str) and cell.strip()}
+    bare = {text: _GAPS.sub("", _MONEY.sub("", text.strip())) for text in texts}
+    numbers = set(bare.values())
+    marks = ",." if comma else ","
+    is_plain = not any(mark in each for each in numbers for mark in marks)
+    is_plain &= all(text == number for text, number in bare.items())
+    if is_plain or not all(_NUMBER.fullmatch(each) for each in numbers):
+        return cells
+    mark = _mark(numbers, comma=comma)
+    if not mark:
+        return cells
+    other = "." if mark == "," else ","
+    plain = {text: n.replace(other, "").replace(mark, ".") for text, n in bare.items()}
+    return [plain.get(cell, cell) if isinstance(cell, str) else cell for cell in cells]
+
+
+def _mark(numbers: Iterable[str], *, comma: bool) -> str:
+    """Return the decimal mark of some numbers; empty if they contradict each other."""
+    shown: set[str] = set()
+    open_: set[str] = set()  # marks before three digits, which may be either
+    for each in numbers:
+        marks = [mark for mark in ",." if mark in each]
+        if len(marks) == 2:
+            last = max(marks, key=each.rindex)
+            shown.add(last)
+            if each.count(last) > 1:
+                return ""
+        elif marks:
+            (mark,) = marks
+            grouped = (_COMMAS if mark == "," else _DOTS).fullmatch(each)
+            if each.count(mark) > 1:
+                if not grouped:
+                    return ""
+                shown.add("." if mark == "," else ",")
+            elif grouped:
+                open_.add(mark)
+            else:
+                shown.add(mark)
+    if len(shown) > 1:
+        return ""
+    return shown.pop() if shown else "," if comma else "."
