@@ -21,6 +21,7 @@ from moothall.society.kernel.router import Sent, SocietyMailbox
 from moothall.society.kernel.variables import (
     by_number,
     load_states,
+    of_agent,
     says_itself,
     states_of,
     unwritten,
@@ -90,7 +91,7 @@ def owners_of(society: Steps) -> dict[str, Any]:
 def begin(society: Steps) -> dict[tuple[str, str], int]:
     """Note, before the first step, all that no state can have: no step may change it."""
     for mailbox in society.mailboxes:
-        mailbox.unwritten = unwritten(mailbox.owners)
+        mailbox.unwritten = unwritten(of_agent(mailbox.agent, mailbox.id))
     society.unwritten = unwritten(owners_of(society))
     return society.unwritten
 
@@ -213,7 +214,7 @@ def _load(society: Steps, given: dict[str, Any], kept: Callable[[str], bytes]) -
             agent.load_state_dict(each["agent"])
         elif "memory" in each:
             restore_memory(agent.memory, each["memory"], id)
-        load_states(mailbox.owners, each)
+        load_states(of_agent(mailbox.agent, mailbox.id), each)
         society.enter_books(mailbox)
     load_states(owners_of(society), given)
     society.city = society.changed.city()
@@ -230,7 +231,7 @@ def _agent_json(mailbox: SocietyMailbox) -> dict[str, Any]:
         made["agent"] = own()
     elif agent.memory is not None:
         made["memory"] = memory_state(agent.memory)
-    kept = states_of(mailbox.owners, mailbox.unwritten)
+    kept = states_of(of_agent(mailbox.agent, mailbox.id), mailbox.unwritten)
     kept["variables"] = {
         key: each for key, each in kept["variables"].items() if each or key.isdecimal()
     }

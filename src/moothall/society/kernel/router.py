@@ -23,7 +23,7 @@ from moothall.foundation.errors import (
     VirtualTimeError,
 )
 from moothall.foundation.text import log_failure
-from moothall.society.kernel.variables import by_number, unwritten
+from moothall.society.kernel.variables import of_agent, unwritten
 from moothall.society.kernel.wants import Answer, Want, id_order
 from moothall.spaces.delivery import (
     ANSWER,
@@ -121,13 +121,13 @@ class SocietyMailbox(Mailbox):
     wants: list[Want] | None = None
     answers: list[Answer] | tuple[()] = ()
     begun: Coroutine[Any, Any, Any] | None = None  # handles the next message
-    unwritten: dict[tuple[str, str], int] = field(init=False)  # see `kept`, as it came
+    unwritten: dict[tuple[str, str], int] = field(init=False)  # as it came
 
     def __post_init__(self) -> None:
         agent = self.agent
         self.id: str = address(agent.id)
         self.rank = id_order(self.id)
-        self.unwritten = unwritten(self.owners)
+        self.unwritten = unwritten(of_agent(agent, self.id))
         self.start: Callable[[Delivery, Coroutine[Any, Any, Any]], None] = (
             _hold  # a handler is awaited in the turn
         )
@@ -149,13 +149,6 @@ class SocietyMailbox(Mailbox):
         value = make(self)
         setattr(self, name, value)
         return value
-
-    @property
-    def owners(self) -> dict[str, Any]:
-        """The agent, unless it says itself what it keeps, and its blocks, by key."""
-        agent = self.agent
-        of_agent = {} if hasattr(agent, "state_dict") else {f"agent {self.id!r}": agent}
-        return by_number(agent.blocks) | of_agent
 
     def want(self, want: Want) -> None:
         """Keep a want for the commit stage."""

@@ -78,6 +78,12 @@ def by_number(blocks: Iterable[Any]) -> dict[str, Any]:
     return {str(at): each for at, each in enumerate(blocks) if not is_ours(type(each))}
 
 
+def of_agent(agent: Any, id: str) -> dict[str, Any]:
+    """Return an agent, unless it says itself what it keeps, and its blocks, as owners."""
+    own = {} if hasattr(agent, "state_dict") else {f"agent {id!r}": agent}
+    return by_number(agent.blocks) | own
+
+
 def says_itself(owner: Any) -> bool:
     """Return whether an owner, but a society, has a `state_dict` of the user's own."""
     method = getattr(type(owner), "state_dict", None)
