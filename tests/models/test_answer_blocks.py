@@ -10,24 +10,18 @@ from typing import Any
 import pytest
 
 from conformance.model import ACTIONS, parts_of, run, user
-from models import messages_format, responses_format
+from models import messages_format
 from models.openai_server import (
-    DONE,
     Answer,
     OpenAIServer,
     answer,
     completion,
-    counted,
-    delta,
-    events,
     text,
 )
 from moothall import AnthropicModel, Journal, OpenAIModel, ReActAgent
-from moothall.models.protocol import TextPiece
 
 PNG = base64.b64encode(b"\x89PNG picture").decode()
 IMAGE = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PNG}"}}
-SOUND = base64.b64encode(b"RIFF sound").decode()
 
 
 def image_of_chat() -> Answer:
@@ -35,18 +29,8 @@ def image_of_chat() -> Answer:
     return answer(completion(message))
 
 
-def image_in_content() -> Answer:
-    said = {"type": "text", "text": "Here."}
-    return answer(completion({"role": "assistant", "content": [said, IMAGE]}))
-
-
-def image_in_pieces() -> Answer:
-    return events(delta("He"), delta("re.", images=[IMAGE]), delta(None, "stop"), counted(), DONE)
-
-
-@pytest.mark.parametrize("given", (image_of_chat, image_in_content, image_in_pieces))
-def test_an_image_of_an_answer_is_a_block_of_the_reply(given: Any, tmp_path: Path) -> None:
-    with OpenAIServer(given(), text("A cat.")) as server:
+def test_an_image_of_an_answer_is_a_block_of_the_reply(tmp_path: Path) -> None:
+    with OpenAIServer(image_of_chat(), text("A cat.")) as server:
         path = tmp_path / "runs.db"
         with Journal(path) as journal:
             agent = ReActAgent("painter", OpenAIModel("m", server.url), journal=journal)
@@ -66,40 +50,6 @@ def test_an_image_of_an_answer_is_a_block_of_the_reply(given: Any, tmp_path: Pat
     assert {"role": "assistant", "content": "Here.\n[an image]"} in messages
     assert IMAGE in messages[-1]["content"]
     assert len(server.requests) == 2
-
-
-def test_an_image_without_a_word_is_an_answer() -> None:
-    with OpenAIServer(answer(completion({"content": None, "images": [IMAGE]}))) as server:
-        reply = ReActAgent("painter", OpenAIModel("m", server.url)).reply_sync("Draw.")
-    assert (reply.text, reply.blocks, reply.stop_reason) == ("", [IMAGE], "done")
-
-
-def test_audio_of_an_answer_is_a_block_with_its_transcript_as_text() -> None:
-    heard = {"input_audio": {"data": SOUND, "format": "mp3"}, "type": "input_audio"}
-    whole = {"id": "a", "data": SOUND, "transcript": "Hello.", "expires_at": 1}
-    first, second = (base64.b64encode(each).decode() for each in (b"RIFF ", b"sound"))
-    pieces = ({"id": "a", "transcript": "Hel"}, {"data": first}, {"data": second})
-    streamed = [delta(audio=each) for each in (*pieces, {"transcript": "lo."})]
-    options = {"modalities": ["text", "audio"], "audio": {"voice": "alloy", "format": "mp3"}}
-    message = {"role": "assistant", "content": None, "audio": whole}
-    stream = events(*streamed, delta(None, "stop"), counted(), DONE)
-    with OpenAIServer(answer(completion(message)), stream) as server:
-        model = OpenAIModel("m", server.url, options=options)
-        one = run(model.complete(user("Hi")))
-        *said, two = run(parts_of(model, user("Hi")))
-    assert (one.text, one.blocks) == (two.text, two.blocks) == ("Hello.", (heard,))
-    assert said == [TextPiece("Hel"), TextPiece("lo.")]
-
-
-def test_an_image_that_the_responses_api_drew_is_a_block() -> None:
-    drawn = {"type": "image_generation_call", "id": "ig_1", "status": "completed", "result": PNG}
-    drawn["output_format"] = "png"
-    given = responses_format.response(drawn, responses_format.said("Here."))
-    with OpenAIServer(given) as server:
-        options = {"tools": [{"type": "image_generation"}]}
-        model = OpenAIModel("m", server.url, api="responses", options=options)
-        reply = ReActAgent("painter", model).reply_sync("Draw.")
-    assert (reply.text, reply.blocks) == ("Here.", [IMAGE])
 
 
 # -- tools of Anthropic's server -------------------------------------------------------------------

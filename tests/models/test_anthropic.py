@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from conformance.model import ACTIONS, ModelConformance, joined, parts_of, run, user
+from conformance.model import ACTIONS, ModelConformance, run, user
 from models import messages_format
-from models.openai_server import HANG, OpenAIServer, Request, events, http, status
+from models.openai_server import HANG, OpenAIServer, Request, http, status
 from moothall import Budget, Journal, Price, Prices, ReActAgent, UnknownPrice
 from moothall.foundation.errors import (
     BudgetExceeded,
@@ -25,8 +25,6 @@ from moothall.models import (
     Call,
     Model,
     ModelReply,
-    ReasoningPiece,
-    Usage,
     model,
 )
 
@@ -181,50 +179,6 @@ def test_anthropic_schema_is_enforced_or_else_stated_in_words() -> None:
 # -- answers ---------------------------------------------------------------------------------------
 
 
-def test_anthropic_later_count_of_zero_says_nothing() -> None:
-    counted = [{"input_tokens": 7, "output_tokens": 0}, {"input_tokens": 0, "output_tokens": 3}]
-    start = {"type": "message_start", "message": {"usage": counted[0]}}
-    end = {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": counted[1]}
-    with OpenAIServer(events(start, end, {"type": "message_stop"})) as server:
-        parts = run(parts_of(AnthropicModel("m", server.url, "k"), user("Hi")))
-    assert parts[-1].usage == Usage(7, 3)
-
-
-def test_anthropic_arguments_as_json_text_are_taken() -> None:
-    used = {"type": "tool_use", "id": "t", "name": "add", "input": '{"a": 1, "b": 2}'}
-    with OpenAIServer(messages_format.message(used, stop_reason="tool_use")) as server:
-        reply = run(AnthropicModel("m", server.url, "k").complete(user("Hi"), ACTIONS))
-    assert [each.args for each in reply.calls] == ['{"a": 1, "b": 2}']
-
-
-def test_anthropic_counts_cached_and_reasoning_tokens() -> None:
-    usage = {
-        "input_tokens": 10,
-        "cache_read_input_tokens": 100,
-        "cache_creation_input_tokens": 50,
-        "output_tokens": 20,
-        "output_tokens_details": {"thinking_tokens": 12},
-    }
-    body = {"type": "message", "content": [{"type": "text", "text": "ok"}], "usage": usage}
-    reply = ask(http(json.dumps(body | {"stop_reason": "end_turn"}).encode()))
-    assert reply.usage == Usage(160, 20, 100, 50, 12)
-    assert repr(reply.usage).endswith("cache_write_tokens=50, reasoning_tokens=12)")
-
-
-def test_anthropic_counts_each_pass_of_an_answer_that_was_compacted() -> None:
-    usage = {
-        "input_tokens": 23_000,
-        "output_tokens": 1_000,
-        "iterations": [
-            {"type": "compaction", "input_tokens": 180_000, "output_tokens": 3_500},
-            {"type": "message", "input_tokens": 23_000, "output_tokens": 1_000},
-        ],
-    }
-    body = {"type": "message", "content": [{"type": "text", "text": "ok"}], "usage": usage}
-    reply = ask(http(json.dumps(body | {"stop_reason": "end_turn"}).encode()))
-    assert reply.usage == Usage(203_000, 4_500)
-
-
 def test_anthropic_cost_follows_the_prices_of_the_cache() -> None:
     usage = {"input_tokens": 10, "cache_read_input_tokens": 100, "cache_creation_input_tokens": 50}
     body = {"content": [{"type": "text", "text": "ok"}], "usage": usage | {"output_tokens": 20}}
@@ -248,92 +202,6 @@ def test_anthropic_reservation_covers_the_dearest_use_of_the_cache() -> None:
 def test_anthropic_without_a_price_spends_no_money_limit() -> None:
     with pytest.raises(UnknownPrice, match="anthropic:m"):
         BudgetedModel(AnthropicModel("m", api_key=KEY), Budget(usd=1))
-
-
-@pytest.mark.parametrize(
-    ("stated", "reason"),
-    (
-        ("end_turn", "stop"),
-        ("stop_sequence", "stop"),
-        ("pause_turn", "stop"),
-        ("max_tokens", "length"),
-        ("model_context_window_exceeded", "length"),
-        ("refusal", "content_filter"),
-    ),
-)
-def test_anthropic_stop_reasons_become_ours(stated: str, reason: str) -> None:
-    said = {"type": "text", "text": "so"}
-    assert ask(messages_format.message(said, stop_reason=stated)).finish_reason == reason
-
-
-def test_anthropic_refusal_without_words_is_an_error() -> None:
-    with pytest.raises(ModelError, match="anthropic:m: the provider refused to answer"):
-        ask(messages_format.message(stop_reason="refusal"))
-
-
-@pytest.mark.parametrize(
-    ("body", "fault"),
-    (
-        ({"content": "ok"}, r"content is of type string, not a list"),
-        ({"content": [3]}, r"content\[0\] is of type integer, not an object"),
-        ({"content": [{"type": "tool_use", "id": "a", "input": {}}]}, r"name is missing, not text"),
-        ([], "not an object"),
-        ({"type": "error", "error": {"message": "Overloaded"}}, "Overloaded"),
-    ),
-)
-def test_anthropic_wrong_answer_names_the_field(body: Any, fault: str) -> None:
-    with pytest.raises(ModelError, match=fault):
-        ask(http(json.dumps(body).encode()))
-
-
-@pytest.mark.parametrize(
-    "event",
-    (
-        {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "a"}},
-        {"type": "content_block_start", "index": -1, "content_block": {"type": "text"}},
-        {"type": "content_block_start", "index": 0},
-        {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}},
-        3,
-    ),
-)
-def test_anthropic_wrong_event_is_an_error(event: Any) -> None:
-    data = f"event: x\ndata: {json.dumps(event)}\n\n".encode()
-    with OpenAIServer(http(data, headers={"Content-Type": "text/event-stream"})) as server:
-        made = of(server)
-        with pytest.raises(ModelError, match="anthropic:m"):
-            run(parts_of(made, user("Hi")))
-
-
-def test_anthropic_stream_that_breaks_off_is_an_error() -> None:
-    start = {"type": "content_block_start", "index": 0, "content_block": {"type": "text"}}
-    data = f"data: {json.dumps(start)}\n\n".encode()
-    with OpenAIServer(http(data, headers={"Content-Type": "text/event-stream"})) as server:
-        made = of(server)
-        with pytest.raises(ModelError, match="broke off after event 1"):
-            run(parts_of(made, user("Hi")))
-
-
-def test_anthropic_stream_that_states_its_end_and_stops_is_whole() -> None:
-    given = (
-        {
-            "type": "content_block_start",
-            "index": 0,
-            "content_block": {"type": "text", "text": "Hi"},
-        },
-        {"type": "message_delta", "delta": {"stop_reason": "end_turn"}},
-    )
-    with OpenAIServer(events(*given)) as server:
-        assert run(parts_of(of(server), user("Hi")))[-1].text == "Hi"
-
-
-def test_anthropic_streams_reasoning_apart_from_text() -> None:
-    said = {"type": "text", "text": "It is three."}
-    with OpenAIServer(messages_format.streamed(THOUGHT, said)) as server:
-        parts = run(parts_of(of(server), user("Add")))
-    assert joined(parts) == "It is three."
-    assert joined(parts, ReasoningPiece) == "Let me add."
-    assert parts[-1].reasoning == "Let me add."
-    assert parts[-1].thinking == ()
 
 
 # -- an agent --------------------------------------------------------------------------------------

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from conformance.model import parts_of, run, user
+from conformance.model import run, user
 from journal.crash import crash
-from models import messages_format, responses_format
+from models import messages_format
 from models.openai_server import (
     HANG,
     OpenAIServer,
@@ -20,9 +20,6 @@ from models.openai_server import (
     answer,
     call,
     calls,
-    completion,
-    delta,
-    events,
     status,
     text,
 )
@@ -45,38 +42,6 @@ from moothall.models import OpenAIEmbedder
 NOTE = {"type": "url_citation", "url_citation": {"url": "https://example.com"}}
 
 # -- what comes with an answer ---------------------------------------------------------------------
-
-
-def test_meta_has_what_came_with_the_answer() -> None:
-    message = {"role": "assistant", "content": "Hi", "annotations": [NOTE]}
-    given = completion(message, model="m-2026", provider="Acme")
-    given["choices"][0]["logprobs"] = {"content": [{"token": "Hi", "logprob": -0.1}]}
-    with OpenAIServer(answer(given)) as server:
-        meta = run(OpenAIModel("m", server.url).complete(user("Hi"))).meta
-    assert (meta["id"], meta["model"], meta["provider"]) == ("chatcmpl-1", "m-2026", "Acme")
-    assert (meta["citations"], len(meta["logprobs"])) == ([NOTE], 1)
-
-
-def test_streamed_meta_is_collected() -> None:
-    given = events(delta("Hi", annotations=[NOTE]), delta(None, "stop"), b"[DONE]")
-    with OpenAIServer(given) as server:
-        meta = run(parts_of(OpenAIModel("m", server.url), user("Hi")))[-1].meta
-    assert (meta["id"], meta["citations"]) == ("chatcmpl-1", [NOTE])
-
-
-def test_anthropic_meta_has_citations() -> None:
-    block = {"type": "text", "text": "Hi", "citations": [{"url": "https://example.com"}]}
-    with OpenAIServer(messages_format.message(block)) as server:
-        meta = run(AnthropicModel("m", server.url, "k").complete(user("Hi"))).meta
-    assert meta["citations"] == [{"url": "https://example.com"}]
-
-
-def test_meta_of_a_response_has_annotations() -> None:
-    part = {"type": "output_text", "text": "Hi", "annotations": [NOTE]}
-    item = responses_format.said("Hi", content=[part])
-    with OpenAIServer(responses_format.response(item)) as server:
-        meta = run(OpenAIModel("m", server.url, api="responses").complete(user("Hi"))).meta
-    assert (meta["id"], meta["citations"]) == ("resp_1", [NOTE])
 
 
 def test_meta_is_recorded(tmp_path: Path) -> None:

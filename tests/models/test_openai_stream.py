@@ -20,21 +20,18 @@ from models.openai_server import (
     OpenAIServer,
     Request,
     answer,
-    call,
     call_piece,
     completion,
     counted,
     delta,
     endless,
     events,
-    http,
     status,
     streamed,
     text,
 )
-from moothall.foundation.errors import ContextOverflow, ModelError, RemoteForbidden
+from moothall.foundation.errors import ModelError, RemoteForbidden
 from moothall.models import (
-    Call,
     ModelReply,
     OpenAIModel,
     RateLimit,
@@ -144,186 +141,12 @@ def test_an_answer_that_has_begun_is_not_asked_for_again_in_words() -> None:
     assert (joined(came), "json_schema is not" in str(error)) == ('{"name": ', True)
 
 
-REPEATS = {
-    "role": "assistant",
-    "content": "Hello",
-    "reasoning_content": "Hm",
-    "tool_calls": [call("add", '{"a": 1, "b": 2}', "c1"), call("add", '{"a": 3, "b": 4}', "c2")],
-}
-
-
-@pytest.mark.parametrize("pieces", (1, 2), ids=("in-one-piece", "in-pieces"))
-def test_a_last_event_that_repeats_the_answer_adds_nothing(pieces: int) -> None:
-    first, second = ({"index": n, **each} for n, each in enumerate(REPEATS["tool_calls"]))
-    came = [delta(reasoning_content="Hm"), delta("Hel"), delta("lo"), delta(tool_calls=[first])]
-    came.append(delta(tool_calls=[second]))
-    last = completion(REPEATS, "tool_calls")
-    with OpenAIServer(events(*came, *[last] * pieces, b"[DONE]")) as server:
-        parts = run(parts_of(OpenAIModel("m", server.url), user("Hi"), ACTIONS))
-    reply = parts[-1]
-    assert joined(parts) == reply.text == "Hello"
-    assert joined(parts, ReasoningPiece) == reply.reasoning == "Hm"
-    assert [each.id for each in reply.calls] == ["c1", "c2"]
-    assert (reply.usage, reply.finish_reason) == (Usage(7, 3), "calls")
-
-
-def test_reasoning_that_a_last_event_repeats_in_another_field_is_told_once() -> None:
-    details = [{"type": "reasoning.text", "text": "Hm", "signature": "S"}]
-    last = completion({"content": "Hello", "reasoning_details": details})
-    with OpenAIServer(events(delta(reasoning_content="Hm"), delta("Hello"), last)) as server:
-        reply = run(parts_of(OpenAIModel("m", server.url), user("Hi")))[-1]
-    assert (reply.text, reply.reasoning) == ("Hello", "Hm")
-
-
-def test_a_last_event_has_what_did_not_come_in_pieces() -> None:
-    came = [delta("", role="assistant"), delta(reasoning_content="Hm")]
-    with OpenAIServer(events(*came, completion(REPEATS, "tool_calls"), b"[DONE]")) as server:
-        reply = run(parts_of(OpenAIModel("m", server.url), user("Hi"), ACTIONS))[-1]
-    assert (reply.text, reply.reasoning, len(reply.calls)) == ("Hello", "Hm", 2)
-
-
-def test_a_last_event_with_an_empty_piece_and_a_message_is_the_message() -> None:
-    last = completion(REPEATS, "tool_calls")
-    last["choices"][0]["delta"] = {}
-    with OpenAIServer(events(last, b"[DONE]")) as server:
-        reply = run(parts_of(OpenAIModel("m", server.url), user("Hi"), ACTIONS))[-1]
-    assert (reply.text, len(reply.calls)) == ("Hello", 2)
-
-
 def test_offline_forbids_streams_from_other_machines() -> None:
     with pytest.raises(RemoteForbidden):
         run(parts_of(OpenAIModel("m", "https://models.example/v1", KEY), user("Hi")))
 
 
 # -- what comes in ---------------------------------------------------------------------------------
-
-
-def test_a_stream_is_pieces_of_reasoning_and_text_and_the_whole() -> None:
-    given = events(
-        delta("", role="assistant"),
-        delta(reasoning_content="Let me "),
-        delta(reasoning_content="think."),
-        delta("It "),
-        delta("is 👋"),
-        *END,
-    )
-    assert stream(given) == [
-        ReasoningPiece("Let me "),
-        ReasoningPiece("think."),
-        TextPiece("It "),
-        TextPiece("is 👋"),
-        ModelReply("It is 👋", usage=Usage(7, 3), reasoning="Let me think."),
-    ]
-
-
-@pytest.mark.parametrize(
-    ("message", "reasoning"),
-    (
-        ({"content": "4", "reasoning_content": "2 and 2", "reasoning": ""}, "2 and 2"),
-        ({"content": "4", "reasoning_content": None, "reasoning": "2 and 2"}, "2 and 2"),
-        ({"content": "4", "reasoning_content": "the same", "reasoning": "the same"}, "the same"),
-        ({"content": "4", "reasoning": {"effort": "low"}}, ""),
-        (
-            {"content": [{"type": "reasoning", "text": "hm"}, {"type": "text", "text": "4"}]},
-            "hm",
-        ),
-        (
-            {
-                "content": [
-                    {"type": "thinking", "thinking": [{"type": "text", "text": "2 and 2"}]},
-                    {"type": "text", "text": "4"},
-                ]
-            },
-            "2 and 2",
-        ),
-    ),
-    ids=("reasoning_content", "reasoning", "both", "no-text", "block", "thinking"),
-)
-def test_reasoning_is_kept_apart_streamed_or_not(message: dict[str, Any], reasoning: str) -> None:
-    given = completion({"role": "assistant"} | message)
-    with OpenAIServer(answer(given)) as server:
-        whole = run(OpenAIModel("m", server.url).complete(user("Hi")))
-    assert (whole.text, whole.reasoning) == ("4", reasoning)
-    thought = [ReasoningPiece(reasoning)] if reasoning else []
-    parts = stream(events(delta(**message), *END))
-    assert parts == [*thought, TextPiece("4"), whole]
-
-
-def test_streamed_calls_are_joined_by_their_index() -> None:
-    given = events(
-        delta("Let me see."),
-        call_piece(0, id="x", name="add", arguments=""),
-        call_piece(0, arguments='{"a": 1, '),
-        call_piece(1, id="y", name="add", arguments='{"a"'),
-        call_piece(0, arguments='"b": 2}'),
-        call_piece(1, arguments=": 3}"),
-        call_piece(2, name="list_files"),
-        delta(finish_reason="tool_calls"),
-        DONE,
-    )
-    assert stream(given) == [
-        TextPiece("Let me see."),
-        ModelReply(
-            "Let me see.",
-            (
-                Call("x", "add", '{"a": 1, "b": 2}'),
-                Call("y", "add", '{"a": 3}'),
-                Call("call_3", "list_files", ""),
-            ),
-            finish_reason="calls",
-        ),
-    ]
-
-
-@pytest.mark.parametrize(
-    "pieces",
-    (
-        (
-            call_piece(0, id="x", name="add", arguments="{}"),
-            call_piece(0, id="y", name="add", arguments="[]"),
-        ),
-        (
-            call_piece(None, id="x", name="add", arguments="{"),
-            call_piece(None, arguments="}"),
-            call_piece(None, id="y", name="add", arguments="[]"),
-        ),
-        (
-            call_piece(0, id="x", name="add", arguments="{"),
-            call_piece(0, id="z", arguments="}"),
-            call_piece(1, id="y", name="add", arguments="["),
-            call_piece(1, id="zz", arguments="]"),
-        ),
-        (
-            call_piece(0, id="x", name="add", arguments="{"),
-            call_piece(0, id="x", name="add", arguments="}"),
-            call_piece(1, id="y", name="add", arguments="[]"),
-        ),
-    ),
-    ids=("one-index", "no-index", "many-ids", "names-again"),
-)
-def test_servers_number_the_pieces_of_calls_in_ways_of_their_own(pieces: Any) -> None:
-    reply = stream(events(*pieces, *END))[-1]
-    assert reply.calls == (Call("x", "add", "{}"), Call("y", "add", "[]"))
-
-
-def test_a_whole_answer_in_one_event_is_an_answer() -> None:
-    message = {"role": "assistant", "content": "Hi", "tool_calls": [call("add", "{}", "x")]}
-    reply = stream(events(completion(message, "tool_calls"), DONE))[-1]
-    assert reply == ModelReply("Hi", (Call("x", "add", "{}"),), Usage(7, 3), "calls")
-
-
-def test_calls_of_a_whole_answer_are_not_joined() -> None:
-    calls = [{"function": {"name": name}} for name in ("list", "list", "")]
-    whole = completion({"content": None, "tool_calls": calls}, "tool_calls")
-    names = [(f"call_{n}", name) for n, name in enumerate(("list", "list", ""), 1)]
-    for given in (events(whole, DONE), answer(whole)):
-        assert [(each.id, each.name) for each in stream(given)[-1].calls] == names
-
-
-def test_a_report_of_a_content_filter_is_no_part_of_an_answer() -> None:
-    report = {"choices": [{"index": 0, "finish_reason": None, "content_filter_offsets": {}}]}
-    parts = stream(events(delta("It is "), report, delta("5."), report, *END, report))
-    assert joined(parts) == parts[-1].text == "It is 5."
 
 
 def test_a_server_that_does_not_stream_gives_its_answer_whole() -> None:
@@ -335,33 +158,6 @@ def test_a_server_that_does_not_stream_gives_its_answer_whole() -> None:
         TextPiece("It is 5."),
         ModelReply("It is 5.", usage=Usage(7, 3), reasoning="2 and 3"),
     ]
-
-
-def test_a_streamed_refusal_is_text() -> None:
-    parts = stream(events(delta(refusal="I would "), delta(refusal="rather not."), *END))
-    assert joined(parts) == parts[-1].text == "I would rather not."
-    parts = stream(events(delta(content="It is 5."), delta(refusal="No."), *END))
-    assert joined(parts) == parts[-1].text == "It is 5."
-
-
-@pytest.mark.parametrize(
-    ("given", "meant"),
-    (
-        *(("stop", "stop"), ("length", "length"), ("tool_calls", "stop")),
-        ("model_length", "length"),
-        ("content_filter", "content_filter"),
-    ),
-)
-def test_finish_reasons_of_streams_are_ours(given: str, meant: str) -> None:
-    assert stream(events(delta("x"), delta(finish_reason=given), DONE))[-1].finish_reason == meant
-
-
-def test_usage_that_a_stream_lacks_or_makes_up_counts_nothing() -> None:
-    assert stream(events(delta("x", "stop"), DONE))[-1].usage == Usage()
-    false = counted(prompt_tokens=-1, completion_tokens="many")
-    assert stream(events(delta("x", "stop"), false, DONE))[-1].usage == Usage()
-    running = delta("x") | {"usage": {"prompt_tokens": 7, "completion_tokens": 1}}
-    assert stream(events(running, *END))[-1].usage == Usage(7, 3)
 
 
 def test_events_are_read_as_their_format_is_written() -> None:
@@ -464,9 +260,6 @@ def test_before_its_first_byte_a_stream_is_tried_again(failure: Any) -> None:
     (
         events(delta("It is"), delta(" so"), cut=True),
         events(delta("It is"), delta(" so"), reset=True, pause_s=0.02),
-        events(delta("It is"), delta(" so")),
-        events(delta("It is"), delta(" so"), b'data: {"choices": ['),
-        events(delta("It is"), delta(" so"), counted()),
         Answer(
             (
                 b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n",
@@ -475,7 +268,7 @@ def test_before_its_first_byte_a_stream_is_tried_again(failure: Any) -> None:
             cut=True,
         ),
     ),
-    ids=("cut", "reset", "ended", "half-an-event", "no-end", "no-length"),
+    ids=("cut", "reset", "no-length"),
 )
 def test_half_an_answer_is_none_and_is_not_asked_for_again(given: Any) -> None:
     came, said, requests = begun(given, streamed("never"))
@@ -492,74 +285,22 @@ def test_an_answer_whose_end_was_said_may_be_cut_after_it() -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     (
-        (("{nonsense",), "event 2 of the answer is not JSON"),
         (("[" * 200_000,), "event 2 of the answer is nested too deep"),
-        ((b"data: \xff\xfe\n\n",), "event 2 of the answer is not JSON"),
-        (([1],), "event 2 of the answer is of type array, not an object"),
-        (({"error": {"message": "no\nroom"}},), "answered with an error: no room"),
-        (
-            (b'event: error\ndata: {"message": "no room"}\n\n',),
-            "answered with an error: no room",
-        ),
-        ((delta(finish_reason="stop"), {"error": "late"}), "answered with an error: late"),
-        ((delta(5),), "event 2 of the answer's choices[0].delta.content is of type integer"),
-        ((delta("", "error") | {"error": {"message": "no room"}},), "an error: no room"),
-        (({"choices": [{"finish_reason": "error", "error": {"message": "no room"}}]},), "no room"),
-        ((delta("", "insufficient_system_resource"),), "an error: insufficient_system_resource"),
-        (({"choices": ["x"]},), "choices[0] is of type string, not an object"),
-        (({"choices": [{"index": "x"}]},), "choices[0].index is of type string"),
-        ((delta(finish_reason=5),), "choices[0].finish_reason is of type integer"),
-        ((delta(tool_calls={"a": 1}),), "choices[0].delta.tool_calls is of type object"),
-        ((delta(tool_calls=[5]),), "choices[0].delta.tool_calls[0] is of type integer"),
-        ((call_piece("0", name="x"),), "tool_calls[0].index is of type string"),
-        ((call_piece(-1, name="x"),), "tool_calls[0].index is of type integer"),
-        ((call_piece(0, name=5),), "tool_calls[0].function.name is of type integer"),
-        ((call_piece(0, arguments=5),), "tool_calls[0].function.arguments is of type integer"),
-        ((call_piece(0, arguments="{}"), *END), "function.name is missing, not text"),
         (
             (*(call_piece(n, name="a") for n in range(1100)), *END),
-            "the answer has 1100 calls, more than 1024",
+            "the answer has 1100 calls",
         ),
         ((b"data: " + b" " * (9 * 2**20),), "an event has more than 8388608 bytes"),
         (tuple([b"data: " + b" " * 2**20 + b"\n"] * 9), "an event has more than 8388608 bytes"),
     ),
-    ids=lambda given: given[:60] if isinstance(given, str) else "",
+    ids=("deep", "many-calls", "long-line", "long-event"),
 )
-def test_a_wrong_event_ends_a_stream_with_what_is_wrong(given: Any, said: str) -> None:
+def test_openai_event_of_a_great_size_ends_a_stream(given: Any, said: str) -> None:
     came, line, requests = begun(events(delta("so"), *given), streamed("never"))
     assert came == "so"
     assert said in line
     assert len(line) < 500
     assert requests == 1
-
-
-@pytest.mark.parametrize(
-    ("given", "said"),
-    (
-        (http(b""), "the answer broke off after event 0"),
-        (http(b"hello"), "the answer broke off after 'hello'"),
-        (http(b"<html>", 200, {"Content-Type": "text/html"}), "the answer is a web page"),
-        (events(DONE), "the answer's events hold no answer"),
-        (events(counted(), DONE), "the answer's events hold no answer"),
-        (events({"choices": [{}]}, DONE), "the answer's events hold no answer"),
-        (events(b": nothing\n\n"), "the answer broke off after event 0"),
-        (events(delta(finish_reason="content_filter"), DONE), "content filter withheld"),
-        (status(400, "bad"), "the server answered 400: bad"),
-        (http(b"", 307, {"Location": "http://elsewhere/"}), "the server answered 307"),
-        (answer({"choices": []}), "the answer's choices is empty"),
-    ),
-)
-def test_openai_stream_of_a_wrong_form_is_named(given: Any, said: str) -> None:
-    came, line, _ = begun(given, max_retries=0)
-    assert came == ""
-    assert said in line
-
-
-def test_a_prompt_too_long_to_be_streamed_is_an_overflow() -> None:
-    body = {"error": {"message": "too long", "code": "context_length_exceeded"}}
-    for given in (http(json.dumps(body).encode(), 400), answer(body), events(body)):
-        with pytest.raises(ContextOverflow, match="too long; nothing was cut"):
-            stream(given)
 
 
 def test_the_key_is_not_in_what_an_answer_fails_with() -> None:

@@ -216,10 +216,3 @@ def test_spent_account_of_one_server_leaves_the_next_model() -> None:
 
 
 # -- halves of characters --------------------------------------------------------------------------
-
-
-def test_half_of_a_character_that_stays_alone_is_a_question_mark() -> None:
-    given = events(delta("a\ud83d"), delta("b\ude00"), delta("c\ud83d"), delta(None, "stop"))
-    with OpenAIServer(given) as server:
-        parts = run(parts_of(OpenAIModel("m", server.url), user("Hi")))
-    assert parts[-1].text == "".join(part.text for part in parts[:-1]) == "a?b?c?"

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter
 
-from conformance.model import ACTIONS, PERSON, ModelConformance, joined, parts_of, run, user
+from conformance.model import ACTIONS, PERSON, ModelConformance, parts_of, run, user
 from models import responses_format as form
 from models.openai_server import HANG, OpenAIServer, Request, call, calls, events, status, text
 from moothall import OpenAIModel, ReActAgent
-from moothall.foundation.errors import ConfigError, ContextOverflow, ModelError
-from moothall.models import Call, Model, ModelReply, ReasoningPiece, Usage
+from moothall.foundation.errors import ConfigError, ModelError
+from moothall.models import Call, Model, ModelReply
 
 ADD = form.called("add", '{"a": 1, "b": 2}', "c1")
 ONLY_THERE = (
@@ -189,36 +189,6 @@ def test_reasoning_and_hosted_calls_go_back_between_calls_in_their_order() -> No
 # -- answers ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("streams", (False, True), ids=("whole", "streamed"))
-def test_an_answer_has_text_reasoning_and_usage(streams: bool) -> None:
-    items = (form.thought("First.", "Then."), form.said("It is three."))
-    parts = stream(form.streamed(*items)) if streams else [ask(form.response(*items))]
-    reply = parts[-1]
-    assert (reply.text, reply.reasoning) == ("It is three.", "First.\n\nThen.")
-    assert reply.usage == Usage(7, 3, 2, 3, 1)
-    if streams:
-        assert joined(parts) == reply.text
-        assert joined(parts, ReasoningPiece) == reply.reasoning
-
-
-def test_a_stream_whose_end_repeats_no_items_is_whole() -> None:
-    last = {"type": "response.completed", "response": form.body()}
-    reply = stream(form.streamed(form.said("Hi"), ADD, last=last))[-1]
-    assert (reply.text, [each.id for each in reply.calls]) == ("Hi", ["c1"])
-
-
-def test_a_stream_whose_text_comes_with_its_end_alone_is_an_answer() -> None:
-    last = {"type": "response.completed", "response": form.body(form.said("Hi"))}
-    parts = stream(form.streamed(last=last))
-    assert joined(parts) == parts[-1].text == "Hi"
-
-
-@pytest.mark.parametrize("status", ("cancelled", "in_progress", "queued"))
-def test_a_response_that_is_not_over_is_not_whole(status: str) -> None:
-    with pytest.raises(ModelError, match=f"not whole: it ended with '{status}'"):
-        ask(form.response(form.said("Once"), status=status))
-
-
 def test_the_phase_of_an_answer_goes_back_with_it() -> None:
     item = form.said("Hi", phase="final_answer")
     with OpenAIServer(form.response(form.thought(), item), form.response(form.said("3"))) as it:
@@ -229,55 +199,6 @@ def test_the_phase_of_an_answer_goes_back_with_it() -> None:
     assert it.requests[1].body["input"][1] == back
 
 
-@pytest.mark.parametrize(
-    ("reason", "finish"), (("max_output_tokens", "length"), ("content_filter", "content_filter"))
-)
-def test_a_cut_answer_says_so(reason: str, finish: str) -> None:
-    cut = {"status": "incomplete", "incomplete_details": {"reason": reason}}
-    assert ask(form.response(form.said("Once"), **cut)).finish_reason == finish
-    last = {"type": "response.incomplete", "response": form.body(form.said("Once"), **cut)}
-    assert stream(form.streamed(form.said("Once"), last=last))[-1].finish_reason == finish
-
-
-def test_a_refusal_is_the_text() -> None:
-    refused = form.said("", content=[{"type": "refusal", "refusal": "I will not."}])
-    assert ask(form.response(refused)).text == "I will not."
-
-
-FAILED = {"status": "failed", "error": {"code": "context_length_exceeded", "message": "too long"}}
-
-
-@pytest.mark.parametrize(
-    "given",
-    (
-        form.response(**FAILED),
-        form.streamed(last={"type": "response.failed", "response": form.body(**FAILED)}),
-        form.streamed(last={"type": "error", "code": "context_length_exceeded", "message": "no"}),
-        status(400, "Your input exceeds the context window of this model."),
-    ),
-    ids=("whole", "streamed", "error-event", "status"),
-)
-def test_a_prompt_that_is_too_long_says_so(given: Any) -> None:
-    with pytest.raises(ContextOverflow):
-        stream(given)
-
-
-@pytest.mark.parametrize(
-    ("given", "said"),
-    (
-        (form.response(output=3), "output is of type integer, not a list"),
-        (form.response(3), r"output\[0\] is of type integer"),  # type: ignore[arg-type]
-        (form.response(form.called(3, "{}")), r"function_call\[0\].name is of type"),  # type: ignore[arg-type]
-        (form.response(form.called("a", 3)), r"function_call\[0\].arguments"),  # type: ignore[arg-type]
-        (form.streamed(last={"type": "response.output_text.delta", "delta": 3}), "delta is of"),
-        (form.streamed(form.said("Hi"), last={"type": "ping"}), "broke off after event"),
-    ),
-)
-def test_a_malformed_answer_names_the_field(given: Any, said: str) -> None:
-    with pytest.raises(ModelError, match=said):
-        stream(given)
-
-
 def test_a_busy_server_is_asked_again() -> None:
     soon = {"retry_after_ms": "1"}
     assert ask(status(500, "busy", **soon), form.response(form.said("Hi"))).text == "Hi"
@@ -286,14 +207,6 @@ def test_a_busy_server_is_asked_again() -> None:
 def test_chat_answers_are_still_read_before_the_switch() -> None:
     with OpenAIServer(calls(call("add", "{}"))) as server:
         assert run(OpenAIModel("m", server.url).complete(user("Hi"), ACTIONS)).calls
-
-
-def test_a_stream_that_openrouter_ends_is_whole() -> None:
-    said = {"type": "response.output_text.delta", "output_index": 0, "delta": "Hi"}
-    done = {"type": "response.done", "response": form.body()}
-    with OpenAIServer(events(said, done, "[DONE]")) as server:
-        parts = run(parts_of(OpenAIModel("m", server.url, api="responses"), user("Hi")))
-    assert (parts[-1].text, parts[-1].finish_reason) == ("Hi", "stop")
 
 
 # -- a stream that does not number its items: llama.cpp's ------------------------------------------
