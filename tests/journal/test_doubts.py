@@ -124,10 +124,10 @@ async def test_somebody_is_told_of_a_doubt_once_and_reminded_of_it(tmp_path: Pat
         assert waits.counts() == {("a", "doubt"): 2}
         ann, bob = waits.untold()
         assert (ann.kind, ann.action, ann.args) == ("doubt", "pay", {"who": "ann"})
-        waits.told(ann, None)
-        waits.told(bob, 0.0)
+        waits.remind_in(ann, None)
+        waits.remind_in(bob, 0.0)
         assert waits.untold() == [bob]
-        waits.told(bob, 3600.0)
+        waits.remind_in(bob, 3600.0)
         assert waits.untold() == []
         journal.answer("R", ann.key, "skip")
         assert (waits.untold(), waits.counts()) == ([], {("a", "doubt"): 1})

@@ -632,9 +632,9 @@ async def test_one_process_at_a_time_tells_of_waits_and_reminders(place: Place) 
         assert (ours.hold_telling(), theirs.hold_telling()) == (True, False)
         (wait,) = ours.untold()
         assert (wait.run, wait.action, wait.remind) == ("r", "pay", 1e-6)
-        ours.told(wait, None)
+        ours.remind_in(wait, None)
         assert ours.untold() == []
-        ours.told(wait, wait.remind)
+        ours.remind_in(wait, wait.remind)
         ours.end_telling()
         assert theirs.hold_telling()
         assert [each.key for each in theirs.untold()] == [wait.key]

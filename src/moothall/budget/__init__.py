@@ -11,6 +11,14 @@ from moothall.budget.reservation import Reservation
 from moothall.budget.stored import StoredBudget
 from moothall.foundation.lazily import show_classes
 
-__all__ = ["Budget", "Clock", "Left", "PriceList", "Reservation", "Spent", "StoredBudget"]
+__all__ = [
+    "Budget",
+    "Clock",
+    "Left",
+    "PriceList",
+    "Reservation",
+    "Spent",
+    "StoredBudget",
+]
 
 show_classes(__name__)

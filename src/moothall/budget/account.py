@@ -18,8 +18,8 @@ _SKEW_S: Final = 3600.0
 """How far the clocks of hosts may differ that share a budget."""
 
 
-COUNTS: Final = ("taken", "spent", "over")
-"""What an account counts, by kind."""
+COUNTS: Final = {"taken": "used", "spent": "spent", "over": "overruns"}
+"""What an account counts, by kind: its attributes, by their names in the books."""
 
 
 def _zeros() -> list[int]:
@@ -50,12 +50,12 @@ class Account:
     title: str
     limits: tuple[int | None, ...]
     seconds: float | None = None
-    taken: list[int] = field(default_factory=_zeros)  # what is spent or reserved
+    used: list[int] = field(default_factory=_zeros)  # what is spent or reserved
     spent: list[int] = field(default_factory=_zeros)
-    over: list[int] = field(default_factory=_zeros)  # what was spent beyond its reservations
+    overruns: list[int] = field(default_factory=_zeros)  # what was spent beyond its reservations
     low: int = 0  # the kinds of which four fifths are spent, as bits: each is told once
     fault: int | None = None  # the first kind of which more was spent than reserved
-    begun: float | None = None
+    started_at: float | None = None
     before: float = 0.0  # seconds that were spent in another process
     asking: int = 0  # how many calls wait for a person; since when, the seconds stand still
     still: float = 0.0
@@ -100,31 +100,33 @@ class Account:
         A clock that is set back gives nothing away: what was spent ahead of it counts here, too.
         """
         back, aside = period < self.period, self.aside
-        counts: dict[str, list[int]] = {name: getattr(self, name) for name in COUNTS}
+        counts: dict[str, list[int]] = {
+            name: getattr(self, attribute) for name, attribute in COUNTS.items()
+        }
         if aside is not None and aside.period > self.period:  # it counts here until then
             counts = _sums(counts, aside.counts, -1)
-        left = Aside(self.period, self.last, counts, self.fault)
-        kept = {name: _zeros() for name in COUNTS}
+        set_aside = Aside(self.period, self.last, counts, self.fault)
+        totals = {name: _zeros() for name in COUNTS}
         self.fault = None
         # Who comes to a period earlier than it was used was there by a clock that was wrong.
         if aside is not None and (
             aside.period >= period if back else aside.period == period and now >= aside.last
         ):
-            kept, self.fault = _sums(kept, aside.counts), aside.fault
+            totals, self.fault = _sums(totals, aside.counts), aside.fault
         if back:
-            kept = _sums(kept, left.counts)
-            self.fault = left.fault if self.fault is None else self.fault
+            totals = _sums(totals, set_aside.counts)
+            self.fault = set_aside.fault if self.fault is None else self.fault
         else:
-            self.begun, self.before, self.low = None, 0.0, 0
-        self.taken, self.spent, self.over = kept.values()
-        self.period, self.last, self.aside = period, now, left
+            self.started_at, self.before, self.low = None, 0.0, 0
+        self.used, self.spent, self.overruns = totals.values()
+        self.period, self.last, self.aside = period, now, set_aside
 
     def elapsed(self, now: float) -> float:
         """Return the seconds that have passed."""
-        begun = self.begun
+        started_at = self.started_at
         if self.asking:
             now = self.still
-        return self.before if begun is None else self.before + max(now - begun, 0.0)
+        return self.before if started_at is None else self.before + max(now - started_at, 0.0)
 
     def stand_still(self, now: float) -> None:
         """Have the seconds stand still until as many calls of `go_on`."""
@@ -135,8 +137,8 @@ class Account:
     def go_on(self, now: float) -> None:
         """Have the seconds go on, once nobody is asked any more."""
         self.asking -= 1
-        if not self.asking and self.begun is not None:
-            self.before -= max(now - max(self.still, self.begun), 0.0)
+        if not self.asking and self.started_at is not None:
+            self.before -= max(now - max(self.still, self.started_at), 0.0)
 
     def gets_low(self, kind: int) -> bool:
         """Return whether four fifths of a limit are spent now, and were not when it was asked."""
@@ -148,10 +150,10 @@ class Account:
 
 
 def _sums(
-    counts: dict[str, list[int]], others: dict[str, list[int]], sign: int = 1
+    counts: dict[str, list[int]], added: dict[str, list[int]], sign: int = 1
 ) -> dict[str, list[int]]:
     return {
-        name: [had + sign * more for had, more in zip(counts[name], others[name], strict=True)]
+        name: [had + sign * more for had, more in zip(counts[name], added[name], strict=True)]
         for name in COUNTS
     }
 
@@ -169,14 +171,14 @@ Accounts: TypeAlias = tuple[Account, ...]
 def begin(accounts: Accounts, now: float) -> None:
     """Start the seconds of accounts."""
     for account in accounts:
-        if account.begun is None:
-            account.begun = now
+        if account.started_at is None:
+            account.started_at = now
 
 
 def rest(accounts: Accounts, now: float) -> None:
     """Have the seconds of accounts stand still until they begin again."""
     for account in accounts:
-        account.before, account.begun = account.elapsed(now), None
+        account.before, account.started_at = account.elapsed(now), None
 
 
 def add(accounts: Accounts, amounts: Amounts, sign: int = 1) -> None:
@@ -184,7 +186,7 @@ def add(accounts: Accounts, amounts: Amounts, sign: int = 1) -> None:
     for kind in KINDS:
         if amounts[kind]:
             for account in accounts:
-                account.taken[kind] += sign * amounts[kind]
+                account.used[kind] += sign * amounts[kind]
 
 
 def take(accounts: Accounts, amounts: Amounts, now: float) -> None:
@@ -197,10 +199,10 @@ def take(accounts: Accounts, amounts: Amounts, now: float) -> None:
     add(accounts, amounts)
     for kind in KINDS:
         for account in accounts if amounts[kind] else ():
-            limit, taken = account.limits[kind], account.taken[kind]
-            if limit is not None and taken > limit:
+            limit, used = account.limits[kind], account.used[kind]
+            if limit is not None and used > limit:
                 add(accounts, amounts, -1)
-                had, spent = taken - amounts[kind], account.spent[kind]
+                had, spent = used - amounts[kind], account.spent[kind]
                 more = f"; it is renewed on {renewal(account.period)}" if account.per else ""
                 more += "; raise it by `moothall budgets limit`" if account.key is not None else ""
                 of, digits = RESERVED[kind], RESERVED[kind].digits
@@ -213,13 +215,13 @@ def take(accounts: Accounts, amounts: Amounts, now: float) -> None:
                 )
 
 
-def left(accounts: Accounts) -> list[int | None]:
+def remaining(accounts: Accounts) -> list[int | None]:
     """Return what may be taken of all."""
     rest: list[int | None] = [None for _ in KINDS]
     for account in accounts:
         for kind, limit in enumerate(account.limits):
             if limit is not None:
-                here = max(limit - account.taken[kind], 0)
+                here = max(limit - account.used[kind], 0)
                 so_far = rest[kind]
                 rest[kind] = here if so_far is None else min(here, so_far)
     return rest
@@ -233,7 +235,7 @@ def refuse_if_closed(account: Account, now: float) -> None:
         raise DeadlineExceeded(f"{account.title}: its {its} over")
     if kind is not None:
         raise BudgetExceeded(
-            f"{account.title}: {in_words(kind, account.over[kind])} more were spent "
+            f"{account.title}: {in_words(kind, account.overruns[kind])} more were spent "
             "than had been reserved, so no further calls start",
             RESERVED[kind].name,
         )

@@ -25,15 +25,17 @@ MEASURED: Final = tuple(place for place, limit in enumerate(RESERVED) if limit.m
 
 def spent_of(values: Sequence[int], seconds: float = 0.0) -> Spent:
     """Return amounts as they are shown to people."""
-    shown = {limit.name: limit.shown(each) for limit, each in zip(RESERVED, values, strict=True)}
-    return Spent(**shown, seconds=seconds)
+    amounts = {
+        limit.name: limit.in_units(each) for limit, each in zip(RESERVED, values, strict=True)
+    }
+    return Spent(**amounts, seconds=seconds)
 
 
 def left_of(values: Sequence[Any]) -> Left:
     """Return counted limits, the seconds last, as they are shown to people."""
     return Left(
         **{
-            limit.name: None if each is None else limit.shown(each)
+            limit.name: None if each is None else limit.in_units(each)
             for limit, each in zip(LIMITS, values, strict=True)
         }
     )
@@ -45,29 +47,29 @@ def in_words(kind: int, amount: int) -> str:
 
 
 def checked_amounts(
-    called: Callable[..., Any],
-    given: Mapping[str, Any],
+    method: Callable[..., Any],
+    by_name: Mapping[str, Any],
     amounts: Amounts = NOTHING,
     kinds: Sequence[int] = KINDS,
 ) -> Amounts:
     """Check the amounts given to a method; return them as they are counted, in place of others."""
-    if not given:
+    if not by_name:
         return amounts
     counted = [*amounts]
-    for name, amount in given.items():
+    for name, amount in by_name.items():
         place = _PLACES.get(name, -1)
         if place not in kinds:
-            known = [RESERVED[each].name for each in kinds]
-            raise unknown_argument(called, given, known) or TypeError(name)
-        counted[place] = RESERVED[place].counted(called.__name__, amount)
+            names = [RESERVED[each].name for each in kinds]
+            raise unknown_argument(method, by_name, names) or TypeError(name)
+        counted[place] = RESERVED[place].counted(method.__name__, amount)
     return tuple(counted)
 
 
-def checked_limits(given: Mapping[str, Any]) -> tuple[tuple[int | None, ...], Any]:
+def checked_limits(limits: Mapping[str, Any]) -> tuple[tuple[int | None, ...], Any]:
     """Check limits; return those of what is reserved, as it is counted, and the seconds."""
     *counted, seconds = (
         None
-        if (value := given.get(limit.name)) is None
+        if (value := limits.get(limit.name)) is None
         else limit.counted("Budget", value, up=False)
         for limit in LIMITS
     )
@@ -84,9 +86,12 @@ class PriceList(Protocol):
 
 def read_state(state: Any) -> tuple[list[int], float, list[int], str]:
     """Return from a state what was spent, its seconds, the overrun, and the period."""
-    what = "the state of a budget"
+    subject = "the state of a budget"
     try:
-        spent, over = _counted(what, state, KINDS), _counted(what, state["over"], MEASURED)
+        spent, overruns = (
+            _counted(subject, state, KINDS),
+            _counted(subject, state["over"], MEASURED),
+        )
         seconds = float(state["seconds"])
         if not 0 <= seconds <= MOST:
             raise ValueError(f"seconds is {seconds}")
@@ -95,21 +100,26 @@ def read_state(state: Any) -> tuple[list[int], float, list[int], str]:
     except DefinitionError:
         raise
     except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
-        raise DefinitionError(f"{what} is not as state_dict() gives it: {error!r:.100}") from None
-    return spent, seconds, over, period
+        raise DefinitionError(
+            f"{subject} is not as state_dict() gives it: {error!r:.100}"
+        ) from None
+    return spent, seconds, overruns, period
 
 
 def stored_of(amounts: Sequence[int], kinds: Sequence[int]) -> dict[str, int | str]:
     """Return counted amounts as a state has them, exact as JSON."""
     of = {RESERVED[kind]: amounts[kind] for kind in kinds}
-    return {each.name: amount if each.whole else each.digits(amount) for each, amount in of.items()}
+    return {
+        each.name: amount if each.is_whole_number else each.digits(amount)
+        for each, amount in of.items()
+    }
 
 
-def _counted(what: str, state: Any, kinds: Sequence[int]) -> list[int]:
+def _counted(subject: str, state: Any, kinds: Sequence[int]) -> list[int]:
     counted = [*NOTHING]
     for kind in kinds:
         limit = RESERVED[kind]
         # The states of an older moothall lack the kinds that came later.
-        given = state[limit.name] if kind < _FIRST else state.get(limit.name, 0)
-        counted[kind] = limit.counted(what, given if limit.whole else Decimal(given))
+        value = state[limit.name] if kind < _FIRST else state.get(limit.name, 0)
+        counted[kind] = limit.counted(subject, value if limit.is_whole_number else Decimal(value))
     return counted

@@ -23,11 +23,13 @@ class Bill:
     """
 
     _budget: Budget
-    _held: list[Reservation] = field(default_factory=list)
+    _reservations: list[Reservation] = field(default_factory=list)
 
     def json(self) -> dict[str, Any]:
         """Return what was settled or is still reserved, as JSON data."""
-        tokens, usd, calls, *_ = (sum(held._spent[kind] for held in self._held) for kind in KINDS)
+        tokens, usd, calls, *_ = (
+            sum(reservation._spent[kind] for reservation in self._reservations) for kind in KINDS
+        )
         return charged_json(tokens, usd, calls)
 
 
@@ -55,11 +57,11 @@ MODEL_CALL: Final[ContextVar[ModelCall]] = ContextVar("moothall_model_call", def
 """The call of a model in this context."""
 
 
-def add_to_bill(held: Reservation, budget: Budget) -> None:
+def add_to_bill(reservation: Reservation, budget: Budget) -> None:
     """Put a reservation on the bill of the call, if its budget is this one or its ancestor."""
     bill = MODEL_CALL.get().bill
     if bill is not None and budget.is_part_of(bill._budget):
-        bill._held.append(held)
+        bill._reservations.append(reservation)
 
 
 def charged_json(tokens: int, picodollars: int, model_calls: int) -> dict[str, Any]:

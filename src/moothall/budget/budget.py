@@ -193,11 +193,11 @@ class Budget:
             usd: the least amount, more than 0; None reserves none
             **least: how many of the others
         """
-        given = dict(least)
-        rest = tuple(kind for kind in MEASURED if given.get(RESERVED[kind].name, 0) is not None)
+        amounts = dict(least)
+        rest = tuple(kind for kind in MEASURED if amounts.get(RESERVED[kind].name, 0) is not None)
         for kind in {*MEASURED} - {*rest}:
-            del given[RESERVED[kind].name]
-        counted = checked_amounts(Budget.reserve_rest, given)
+            del amounts[RESERVED[kind].name]
+        counted = checked_amounts(Budget.reserve_rest, amounts)
         return self._ledger.reserve(self._accounts, counted, self._now(), rest)
 
     async def in_turn(self, reserve: Callable[[], Reservation]) -> Reservation:
@@ -270,8 +270,10 @@ class Budget:
     @property
     def reserved(self) -> Spent:
         """What open reservations hold."""
-        spent, taken, _ = self._ledger.read(self._accounts[0])
-        return spent_of([had - settled for had, settled in zip(taken, spent, strict=True)])
+        spent, used, _ = self._ledger.read(self._accounts[0])
+        return spent_of(
+            [had - settled_amount for had, settled_amount in zip(used, spent, strict=True)]
+        )
 
     @property
     def over(self) -> Spent:
@@ -281,14 +283,14 @@ class Budget:
     @property
     def left(self) -> Left:
         """What may still be reserved, under its own limits and its parents'."""
-        return left_of((*self._ledger.left(self._accounts), self.remaining_seconds()))
+        return left_of((*self._ledger.remaining(self._accounts), self.remaining_seconds()))
 
     def shares(self) -> dict[str, float]:
         """Return how much of each limit is spent, from 0 to 1: of its own or a parent's, the most.
 
         What has no limit is left out. It may be above 1, where calls took more than was reserved.
         """
-        made: dict[str, float] = {}
+        shares: dict[str, float] = {}
         now = self._now()
         for account in self._accounts:
             spent, _, _ = self._ledger.read(account)
@@ -298,8 +300,8 @@ class Budget:
             ):
                 if limit is not None:
                     share = amount / limit if limit else 1.0
-                    made[kind.name] = max(made.get(kind.name, 0.0), share)
-        return made
+                    shares[kind.name] = max(shares.get(kind.name, 0.0), share)
+        return shares
 
     @property
     def deadline(self) -> float | None:
@@ -309,13 +311,13 @@ class Budget:
         deadline if it began now.
         """
         now = self._now()
-        left = self._remaining(now)
-        return None if left is None else now + left
+        remaining = self._remaining(now)
+        return None if remaining is None else now + remaining
 
     def remaining_seconds(self) -> float | None:
         """Return the seconds left, the least of its own and its parents'; None without a limit."""
-        left = self._remaining(self._now())
-        return None if left is None else max(left, 0.0)
+        remaining = self._remaining(self._now())
+        return None if remaining is None else max(remaining, 0.0)
 
     def _remaining(self, now: float) -> float | None:
         if self._ledger.has_periods:
@@ -347,11 +349,11 @@ class Budget:
         Parents and children have separate states.
         """
         account = self._accounts[0]
-        _, taken, over = self._ledger.read(account)
+        _, used, overruns = self._ledger.read(account)
         return {
-            **stored_of(taken, KINDS),
+            **stored_of(used, KINDS),
             "seconds": account.elapsed(self._now()),
-            "over": stored_of(over, MEASURED),
+            "over": stored_of(overruns, MEASURED),
             **({"period": account.period} if account.per else {}),
         }
 
@@ -381,8 +383,8 @@ class Budget:
         return f"<Budget {self.name or ''!r}: {', '.join(parts) or 'no limits'}>"
 
 
-def _checked(called: Any, limits: Limits, per: Per | None) -> tuple[tuple[int | None, ...], Any]:
-    if unknown := unknown_argument(called, limits, Limits.__annotations__):
+def _checked(owner: Any, limits: Limits, per: Per | None) -> tuple[tuple[int | None, ...], Any]:
+    if unknown := unknown_argument(owner, limits, Limits.__annotations__):
         raise unknown
     checked_per(per)
     return checked_limits(limits)

@@ -45,28 +45,28 @@ class Limit:
     again: ClassVar[str] = "in all"
 
     @property
-    def whole(self) -> bool:
+    def is_whole_number(self) -> bool:
         """Whether it takes whole numbers only."""
         return self.parts == 1
 
-    def counted(self, what: str, given: Any, *, up: bool = True) -> Any:
+    def counted(self, subject: str, amount: Any, *, up: bool = True) -> Any:
         """Check an amount, and return it as it is counted, rounded up or down."""
         if self.parts > 1:
-            return picodollars(what, given, self.name, up=up)
-        if type(given) is not int or not 0 <= given <= MOST:
-            check_integer(f"{what}: {self.name}=", given, 0, MOST)
-        return given
+            return picodollars(subject, amount, self.name, up=up)
+        if type(amount) is not int or not 0 <= amount <= MOST:
+            check_integer(f"{subject}: {self.name}=", amount, 0, MOST)
+        return amount
 
-    def shown(self, amount: Any) -> Any:
+    def in_units(self, amount: Any) -> Any:
         """Return a counted amount as programs are shown it."""
-        return amount if self.whole else amount / self.parts
+        return amount if self.is_whole_number else amount / self.parts
 
     def digits(self, amount: int) -> str:
         """Return a counted amount in exact digits."""
-        if self.whole:
+        if self.is_whole_number:
             return str(amount)
-        whole, places = divmod(amount, self.parts)
-        return f"{whole}.{places:012d}".rstrip("0").rstrip(".")
+        integer, places = divmod(amount, self.parts)
+        return f"{integer}.{places:012d}".rstrip("0").rstrip(".")
 
 
 class Time(Limit):
@@ -74,16 +74,16 @@ class Time(Limit):
 
     stops = "deadline"
     again = "from now on"
-    whole = False
+    is_whole_number = False
 
-    def counted(self, what: str, given: Any, *, up: bool = True) -> Any:
+    def counted(self, subject: str, amount: Any, *, up: bool = True) -> Any:
         """Return seconds."""
-        if type(given) in (int, float) and 0 <= given <= MOST:
-            return given
-        where = f"{what}: {self.name}= must be a number of {self.unit}"
-        raise ConfigError(f"{where} from 0 to {MOST}, got {_shown(given)}")
+        if type(amount) in (int, float) and 0 <= amount <= MOST:
+            return amount
+        where = f"{subject}: {self.name}= must be a number of {self.unit}"
+        raise ConfigError(f"{where} from 0 to {MOST}, got {_value_text(amount)}")
 
-    def shown(self, amount: Any) -> Any:
+    def in_units(self, amount: Any) -> Any:
         """Return seconds."""
         return amount
 
@@ -168,7 +168,7 @@ class Left:
     seconds: float | None = None
 
 
-class Held:
+class ReservedAmounts:
     """What a reservation holds."""
 
     __slots__ = ("_amounts",)
@@ -195,7 +195,7 @@ class Held:
         return self._amounts[3]
 
 
-def _shown(value: object) -> str:
+def _value_text(value: object) -> str:
     """Return a value's text for an error, even of a number that JSON cannot hold."""
     if type(value) is int:
         return excerpt(value) if abs(value) < 10**80 else "an integer of more than 80 digits"
@@ -204,15 +204,15 @@ def _shown(value: object) -> str:
     return excerpt(value)
 
 
-def picodollars(what: str, usd: object, name: str = "usd", *, up: bool = True) -> int:
+def picodollars(subject: str, usd: object, name: str = "usd", *, up: bool = True) -> int:
     """Return US dollars, which `what` was given as `name`, in whole picodollars.
 
     A float is read as the decimal number that it is written as: 0.1 is a tenth.
     """
     if isinstance(usd, float) and 0.0 <= usd <= 1e16:
-        whole = round(usd * 1e12)  # exactly a float, so that the division rounds only once
-        if whole / 1e12 == usd:
-            return whole
+        amount = round(usd * 1e12)  # exactly a float, so that the division rounds only once
+        if amount / 1e12 == usd:
+            return amount
         value = Decimal(float.__repr__(usd))
     elif type(usd) is int or type(usd) is Decimal:
         value = Decimal(usd)
@@ -220,8 +220,8 @@ def picodollars(what: str, usd: object, name: str = "usd", *, up: bool = True) -
         value = Decimal("NaN")
     if not value.is_finite() or not 0 <= value <= _MOST_USD:
         raise ConfigError(
-            f"{what}: {name}= must be a number of US dollars from 0 to {_MOST_USD}, got "
-            f"{_shown(usd)}"
+            f"{subject}: {name}= must be a number of US dollars from 0 to {_MOST_USD}, got "
+            f"{_value_text(usd)}"
         )
     if value < _LEAST_USD:
         # The exact ratio of 1e-999999 would fill the memory.
@@ -230,8 +230,10 @@ def picodollars(what: str, usd: object, name: str = "usd", *, up: bool = True) -
     return -(-above * PICO // below) if up else above * PICO // below
 
 
-def used_up(left: Left, *, asks: bool = False) -> list[str]:
+def used_up(remaining: Left, *, asks: bool = False) -> list[str]:
     """Return the limits of which nothing can be reserved; `asks`: those of asking a model."""
     return [
-        each.name for each in RESERVED if getattr(left, each.name) == 0 and (each.asks or not asks)
+        each.name
+        for each in RESERVED
+        if getattr(remaining, each.name) == 0 and (each.asks or not asks)
     ]

@@ -31,8 +31,8 @@ _LENGTHS: Final = {
 def checked_per(per: Per | None) -> Per | None:
     """Check `per=`."""
     if per is not None and (not isinstance(per, str) or per not in _PERIODS):
-        known = " or ".join(map(repr, PERS))
-        raise ConfigError(f"Budget: per= must be {known}, got {excerpt(per)}")
+        choices = " or ".join(map(repr, PERS))
+        raise ConfigError(f"Budget: per= must be {choices}, got {excerpt(per)}")
     return per
 
 

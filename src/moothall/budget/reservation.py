@@ -16,13 +16,13 @@ from moothall.budget.account import (
     Aside,
     add,
     begin,
-    left,
     refuse_if_closed,
+    remaining,
     rest,
     take,
 )
 from moothall.budget.amounts import KINDS, MEASURED, NOTHING, Amounts, checked_amounts, in_words
-from moothall.budget.limits import RESERVED, Held, Measured
+from moothall.budget.limits import RESERVED, Measured, ReservedAmounts
 from moothall.foundation.errors import BudgetExceeded, DefinitionError
 from moothall.foundation.text import log_failure
 from moothall.foundation.threads import WaitingLine, guard, in_child
@@ -31,14 +31,25 @@ logger: logging.Logger = logging.getLogger("moothall.budget")
 
 T = TypeVar("T")
 
-HELD: ContextVar[tuple[weakref.ref[Reservation], ...]] = ContextVar("moothall_held", default=())
+CALLERS_RESERVATIONS: ContextVar[tuple[weakref.ref[Reservation], ...]] = ContextVar(
+    "moothall_held", default=()
+)
 """The reservations that this task and its callers hold, and some that have ended."""
 
 
 class Ledger:
     """Changes the accounts of a budget and all its descendants, under one lock."""
 
-    __slots__ = ("__weakref__", "_held", "_lock", "_open", "_utc", "has_periods", "line", "on_low")
+    __slots__ = (
+        "__weakref__",
+        "_lock",
+        "_open",
+        "_reservations",
+        "_utc",
+        "has_periods",
+        "line",
+        "on_low",
+    )
     look_s: ClassVar[float | None] = None
     """Seconds after which a reservation that waits looks at the limits again; None: never."""
 
@@ -47,7 +58,7 @@ class Ledger:
         self.has_periods: bool = False  # whether an account may be renewed
         self._lock = guard()
         self._open = [0]  # reservations
-        self._held: dict[int, weakref.ref[Reservation]] = {}
+        self._reservations: dict[int, weakref.ref[Reservation]] = {}
         self.on_low: Callable[[str, str, float], object] | None = None
         self.line: WaitingLine = WaitingLine()  # for what open reservations hold
         weakref.finalize(self, _log_open, title, self._open)
@@ -55,7 +66,7 @@ class Ledger:
 
     def _forget_open(self) -> None:
         # What the parent has reserved counts as spent in a child, which never sees it settled.
-        self._held.clear()
+        self._reservations.clear()
         self._open[0] = 0
 
     def open_account(self, account: Account, parent: Account | None, name: str | None) -> Account:
@@ -95,7 +106,7 @@ class Ledger:
             if rest:
                 amounts = tuple(
                     max(most, least[kind], 1) if kind in rest and most is not None else least[kind]
-                    for kind, most in enumerate(left(accounts))
+                    for kind, most in enumerate(remaining(accounts))
                 )
             take(accounts, amounts, now)
             if self.has_periods:
@@ -141,9 +152,9 @@ class Ledger:
             for account in accounts:
                 refuse_if_closed(account, now)
                 for kind, limit in enumerate(account.limits):
-                    if limit is not None and amounts[kind] and account.taken[kind] > limit:
+                    if limit is not None and amounts[kind] and account.used[kind] > limit:
                         raise BudgetExceeded(
-                            f"{account.title}: {in_words(kind, account.taken[kind])} of "
+                            f"{account.title}: {in_words(kind, account.used[kind])} of "
                             f"{RESERVED[kind].digits(limit)} are spent or reserved, with those of "
                             "another process",
                             RESERVED[kind].name,
@@ -167,34 +178,34 @@ class Ledger:
         """Return what is spent, what is spent or reserved, and the overrun, at one moment."""
         self.refresh((account,))
         with self._lock:
-            return account.spent.copy(), account.taken.copy(), account.over.copy()
+            return account.spent.copy(), account.used.copy(), account.overruns.copy()
 
-    def left(self, accounts: Accounts) -> list[int | None]:
+    def remaining(self, accounts: Accounts) -> list[int | None]:
         """Return what may be reserved."""
         self.refresh(accounts)
         with self._lock:
-            return left(accounts)
+            return remaining(accounts)
 
     def load(
-        self, account: Account, spent: list[int], seconds: float, over: list[int], period: str
+        self, account: Account, spent: list[int], seconds: float, overruns: list[int], period: str
     ) -> None:
         """Set what was spent."""
         with self._lock:
-            if account.taken != account.spent:
+            if account.used != account.spent:
                 raise DefinitionError(
                     f"{account.title} cannot take over a state while something is reserved: load "
                     "it before its first use, or once all that it pays for has ended"
                 )
-            account.taken, account.spent = spent.copy(), spent.copy()
-            account.over = over.copy()
+            account.used, account.spent = spent.copy(), spent.copy()
+            account.overruns = overruns.copy()
             account.fault = next(
-                (k for k in KINDS if over[k] and account.limits[k] is not None), None
+                (k for k in KINDS if overruns[k] and account.limits[k] is not None), None
             )
-            account.before, account.begun = seconds, None
+            account.before, account.started_at = seconds, None
             account.period, account.last, account.aside = period, 0.0, None
 
 
-class Reservation(Held):
+class Reservation(ReservedAmounts):
     """Amounts that a spender has reserved.
 
     It ends by `settle` or `release`, or as a context manager, which settles in full on exit unless
@@ -222,8 +233,10 @@ class Reservation(Held):
         self.open = True
         self._waits = 0  # how many of its inner reservations wait in turn
         ledger._open[0] += 1
-        ledger._held[id(self)] = ref = weakref.ref(self)
-        HELD.set((*(r for r in HELD.get() if (each := r()) and each.open), ref))
+        ledger._reservations[id(self)] = ref = weakref.ref(self)
+        CALLERS_RESERVATIONS.set(
+            (*(r for r in CALLERS_RESERVATIONS.get() if (each := r()) and each.open), ref)
+        )
 
     def settle(self, **spent: Unpack[Measured]) -> None:
         """Replace the reservation by what was spent; default: as much as was reserved.
@@ -238,10 +251,10 @@ class Reservation(Held):
         Raises:
             DefinitionError: it was settled or released before, or an amount is wrong; it stays open
         """
-        told: Mapping[str, object] = spent
-        if None in told.values():
-            told = {name: amount for name, amount in told.items() if amount is not None}
-        amounts = checked_amounts(Reservation.settle, told, self._amounts, MEASURED)
+        measured: Mapping[str, object] = spent
+        if None in measured.values():
+            measured = {name: amount for name, amount in measured.items() if amount is not None}
+        amounts = checked_amounts(Reservation.settle, measured, self._amounts, MEASURED)
         self._ledger.settle(self, amounts)
 
     def release(self) -> None:
@@ -286,8 +299,8 @@ class Reservation(Held):
 
 def callers(ledger: Ledger) -> list[Reservation]:
     """Return the open reservations of a ledger that this task and its callers hold."""
-    found = [ref() for ref in HELD.get()]
-    return [each for each in found if each and each.open and each._ledger is ledger]
+    reservations = [ref() for ref in CALLERS_RESERVATIONS.get()]
+    return [each for each in reservations if each and each.open and each._ledger is ledger]
 
 
 Kinds: TypeAlias = list[tuple[Account, int]]
@@ -303,7 +316,7 @@ def end(reservation: Reservation, spent: Amounts) -> tuple[Kinds, Kinds]:
     reservation.open = False
     reservation._spent = spent
     reservation._ledger._open[0] -= 1
-    reservation._ledger._held.pop(id(reservation), None)
+    reservation._ledger._reservations.pop(id(reservation), None)
     closed: Kinds = []
     low: Kinds = []
     accounts, asides = reservation._counting()
@@ -316,11 +329,11 @@ def end(reservation: Reservation, spent: Amounts) -> tuple[Kinds, Kinds]:
                 aside.counts[name][kind] += more
         for account in accounts:
             account.spent[kind] += spent[kind]
-            account.taken[kind] += beyond
+            account.used[kind] += beyond
             if account.gets_low(kind):
                 low.append((account, kind))
             if beyond > 0:
-                account.over[kind] += beyond
+                account.overruns[kind] += beyond
                 if account.limits[kind] is not None:
                     account.fault = kind if account.fault is None else account.fault
                     closed.append((account, kind))

@@ -103,7 +103,7 @@ class SharedLedger(Ledger):
         self, accounts: Accounts, work: Callable[[], T], undo: Callable[[], object] | None = None
     ) -> T:
         """Read the shared accounts from the books, change accounts, and write them back."""
-        found: list[T] = []
+        results: list[T] = []
         shared, ahead = _shared(accounts), False
 
         def change(states: list[dict[str, Any] | None]) -> list[dict[str, Any]]:
@@ -112,7 +112,7 @@ class SharedLedger(Ledger):
             with self._lock:
                 ahead = self._put(accounts, shared, states)
                 before = [account.reserved() for account in shared]
-                found.append(work())
+                results.append(work())
                 for account, had in zip(shared, before, strict=True):
                     account.count_held(self._books.holder, had)
                 return [account.state() for account in shared]
@@ -120,13 +120,13 @@ class SharedLedger(Ledger):
         try:
             self._books.change_accounts(_keys(shared), change)
         except BaseException:
-            if found and undo is not None:
+            if results and undo is not None:
                 with self._lock:
                     undo()
             elif ahead:
                 self._turn_back(shared)
             raise
-        return found[0]
+        return results[0]
 
     def _turn_back(self, shared: list[SharedAccount]) -> None:
         """Write that accounts have turned back to the present: else each day would be the first."""
@@ -166,7 +166,7 @@ class SharedLedger(Ledger):
                 self.line.wake_first()
 
     def load(
-        self, account: Account, spent: list[int], seconds: float, over: list[int], period: str
+        self, account: Account, spent: list[int], seconds: float, overruns: list[int], period: str
     ) -> None:
         """Set what a child that is not shared has spent."""
         if account.key is not None:
@@ -174,7 +174,7 @@ class SharedLedger(Ledger):
                 f"{account.title} is shared, so what was spent of it stands in its journal, and it "
                 "takes no state: leave out load_state_dict()"
             )
-        super().load(account, spent, seconds, over, period)
+        super().load(account, spent, seconds, overruns, period)
 
     def _put(
         self, accounts: Accounts, shared: list[SharedAccount], states: list[dict[str, Any] | None]
@@ -189,7 +189,7 @@ class SharedLedger(Ledger):
 
 BELOW: Final = "\x1f"
 """Between the names in a key: no name has it."""
-STATED: Final = tuple(limit.name for limit in LIMITS)
+LIMIT_NAMES: Final = tuple(limit.name for limit in LIMITS)
 """The limits, as their names stand in the books; money in picodollars."""
 
 
@@ -197,23 +197,25 @@ STATED: Final = tuple(limit.name for limit in LIMITS)
 class SharedAccount(Account):
     """An account that stands in the books of a `SharedLedger`, by its key."""
 
-    _begun: dict[str, Any] | None = None
-    _held: dict[str, list[int]] = field(default_factory=dict)  # by process, what it has reserved
-    _stated: tuple[Any, ...] = ()  # the limits that this process states
+    _start: dict[str, Any] | None = None
+    _reserved_by_process: dict[str, list[int]] = field(
+        default_factory=dict
+    )  # by process, what it has reserved
+    _program_limits: tuple[Any, ...] = ()  # the limits that this process states
     _set: dict[str, int | float] = field(default_factory=dict)  # those that a person set instead
-    _made: str = ""  # by which an account is known from a deleted one of its key
+    _generation: str = ""  # by which an account is known from a deleted one of its key
 
     def __post_init__(self) -> None:
         """Note the limits that the program states."""
-        self._stated = (*self.limits, self.seconds)
+        self._program_limits = (*self.limits, self.seconds)
 
     def term_of(self, period: str) -> str:
         """Return the account and a period: a deletion begins anew, as a period does."""
-        return f"{self._made}/{period}"
+        return f"{self._generation}/{period}"
 
     def reserved(self) -> list[int]:
         """Return what is reserved, by all processes."""
-        return [had - spent for had, spent in zip(self.taken, self.spent, strict=True)]
+        return [had - spent for had, spent in zip(self.used, self.spent, strict=True)]
 
     def count_held(self, holder: Callable[[], str], before: list[int]) -> None:
         """Count for this process what is reserved more, or less, than before."""
@@ -221,9 +223,12 @@ class SharedAccount(Account):
         if not any(more):
             return
         name = holder()
-        mine = [had + each for had, each in zip(self._held.pop(name, NOTHING), more, strict=True)]
+        mine = [
+            had + each
+            for had, each in zip(self._reserved_by_process.pop(name, NOTHING), more, strict=True)
+        ]
         if any(mine):
-            self._held[name] = mine
+            self._reserved_by_process[name] = mine
 
     def put(self, state: dict[str, Any] | None, now: float) -> None:
         """Take over the state that stands in the books."""
@@ -231,33 +236,37 @@ class SharedAccount(Account):
             state = {name: [*NOTHING] for name in COUNTS}
             state |= {"fault": None, "begun": None, "made": secrets.token_hex(4)}
         try:
-            for name in COUNTS:
-                setattr(self, name, _counts(name, state[name]))
-            fault, begun, period = state["fault"], state["begun"], state.get("period", "")
+            for name, attribute in COUNTS.items():
+                setattr(self, attribute, _counts(name, state[name]))
+            fault, start, period = state["fault"], state["begun"], state.get("period", "")
             if fault is not None and fault not in KINDS:
                 raise ValueError(f"fault is {fault!r:.80}")
             if not is_period(period):
                 raise ValueError(f"period is {period!r:.80}")
             self.fault, self.low = fault, int(state.get("low", 0))
             if period != self.period:
-                self.period, self.begun = period, None
+                self.period, self.started_at = period, None
             self.last, self.aside = float(state.get("last", 0)), _aside(state.get("aside"))
             self.before = float(state.get("before", 0.0))  # passed until it rested last
-            if begun is None:
-                self.begun = None
+            if start is None:
+                self.started_at = None
             else:
-                begun = begun if isinstance(begun, dict) else {"at": begun}  # of an older moothall
-                since = now - passed(begun)
-                again = self._begun is None or self._begun["at"] != begun["at"]  # as by a reset
-                self.begun = since if again or self.begun is None else min(since, self.begun)
-            self._begun = begun
-            self._made = str(state.get("made", ""))
-            held = state.get("held", {}).items()
-            self._held = {str(name): _counts("held", each) for name, each in held}
+                start = start if isinstance(start, dict) else {"at": start}  # of an older moothall
+                since = now - passed(start)
+                again = self._start is None or self._start["at"] != start["at"]  # as by a reset
+                self.started_at = (
+                    since if again or self.started_at is None else min(since, self.started_at)
+                )
+            self._start = start
+            self._generation = str(state.get("made", ""))
+            reserved_by_process = state.get("held", {}).items()
+            self._reserved_by_process = {
+                str(name): _counts("held", each) for name, each in reserved_by_process
+            }
             self._set = dict(state.get("set", {}))
             *limits, self.seconds = (
-                self._set.get(name, stated)
-                for name, stated in zip(STATED, self._stated, strict=True)
+                self._set.get(name, limit)
+                for name, limit in zip(LIMIT_NAMES, self._program_limits, strict=True)
             )
             self.limits: tuple[int | None, ...] = tuple(limits)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -268,33 +277,35 @@ class SharedAccount(Account):
     def renew(self, now: float) -> None:
         """Begin anew if its period has passed."""
         Account.renew(self, now)
-        if self._held and not any(self.taken):
-            self._held = {}
-        if self.begun is None:
-            self._begun = None
+        if self._reserved_by_process and not any(self.used):
+            self._reserved_by_process = {}
+        if self.started_at is None:
+            self._start = None
 
     def state(self) -> dict[str, Any]:
         """Return the state for the books."""
-        if self.begun is None:
-            self._begun = None  # it rests
-        elif self._begun is not None:
-            self._begun = {**self._begun, "passed": passed(self._begun)}
+        if self.started_at is None:
+            self._start = None  # it rests
+        elif self._start is not None:
+            self._start = {**self._start, "passed": passed(self._start)}
         else:
             boot, since = _since_boot()
-            self._begun = {"at": time.time(), "boot": boot, "since": since, "passed": 0.0}
-        state: dict[str, Any] = {name: getattr(self, name) for name in COUNTS}
-        state |= {"fault": self.fault, "begun": self._begun}
-        state["stated"] = dict(zip(STATED, self._stated, strict=True))
+            self._start = {"at": time.time(), "boot": boot, "since": since, "passed": 0.0}
+        state: dict[str, Any] = {
+            name: getattr(self, attribute) for name, attribute in COUNTS.items()
+        }
+        state |= {"fault": self.fault, "begun": self._start}
+        state["stated"] = dict(zip(LIMIT_NAMES, self._program_limits, strict=True))
         if self.before:
             state["before"] = self.before
         if self.low:
             state["low"] = self.low
-        if self._held:
-            state["held"] = self._held
+        if self._reserved_by_process:
+            state["held"] = self._reserved_by_process
         if self._set:
             state["set"] = self._set
-        if self._made:
-            state["made"] = self._made
+        if self._generation:
+            state["made"] = self._generation
         if self.per:
             state["per"] = self.per
         if self.period:
@@ -328,17 +339,17 @@ def _keys(accounts: list[SharedAccount]) -> list[str]:
     return [account.key or "" for account in accounts]
 
 
-def passed(begun: dict[str, Any]) -> float:
+def passed(start: dict[str, Any]) -> float:
     """Return the seconds since a budget began, never fewer than were seen before.
 
     Processes of one boot share a clock that cannot be set; across boots the system's is used.
     """
     boot, now = _since_boot()
-    if boot and begun.get("boot") == boot:
-        passed = now - float(begun["since"])
+    if boot and start.get("boot") == boot:
+        passed = now - float(start["since"])
     else:
-        passed = time.time() - float(begun["at"])
-    return max(passed, float(begun.get("passed", 0.0)))
+        passed = time.time() - float(start["at"])
+    return max(passed, float(start.get("passed", 0.0)))
 
 
 def _since_boot() -> tuple[str, float]:

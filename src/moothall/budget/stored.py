@@ -8,7 +8,7 @@ from typing import Any
 
 from moothall.budget.amounts import KINDS, checked_limits, left_of, spent_of
 from moothall.budget.limits import Left, Spent
-from moothall.budget.shared import BELOW, STATED, SharedAccount, passed
+from moothall.budget.shared import BELOW, LIMIT_NAMES, SharedAccount, passed
 
 IsAlive = Callable[[str], bool]
 """Returns whether the process of a holder's name lives."""
@@ -48,14 +48,14 @@ def stored(key: str, state: dict[str, Any], is_alive: IsAlive) -> StoredBudget:
     """Return a budget by its state in the books; DefinitionError if it was not written so."""
     account = _account(key, state)
     limits = state.get("stated", {}) | account._set
-    seconds = account.before + (passed(account._begun) if account._begun else 0.0)
+    seconds = account.before + (passed(account._start) if account._start else 0.0)
     return StoredBudget(
         name_of(key),
-        left_of([limits.get(name) for name in STATED]),
+        left_of([limits.get(name) for name in LIMIT_NAMES]),
         spent_of(account.spent, seconds),
         spent_of(account.reserved()),
         spent_of(_dead(account, is_alive)),
-        spent_of(account.over),
+        spent_of(account.overruns),
         account.period,
         tuple(sorted(account._set)),
     )
@@ -65,9 +65,9 @@ def reset(key: str, state: dict[str, Any], is_alive: IsAlive) -> dict[str, Any]:
     """Return the state of a budget of which nothing is spent; what is reserved stays so."""
     account = _account(key, state)
     account = _without_dead(account, is_alive)
-    account.taken, account.spent = account.reserved(), [0 for _ in KINDS]
-    account.over, account.fault, account.low = [0 for _ in KINDS], None, 0
-    account._begun = account.begun = None
+    account.used, account.spent = account.reserved(), [0 for _ in KINDS]
+    account.overruns, account.fault, account.low = [0 for _ in KINDS], None, 0
+    account._start = account.started_at = None
     # The next use states the period, whatever the clock was before.
     account.period, account.aside = "", None
     return _state(account, state)
@@ -82,11 +82,11 @@ def limited(key: str, state: dict[str, Any], limits: dict[str, Any]) -> dict[str
     """Return the state of a budget with other limits; None leaves one to the programs again."""
     account = _account(key, state)
     kinds, seconds = checked_limits(limits)
-    given = dict(zip(STATED, (*kinds, seconds), strict=True))
+    new_limits = dict(zip(LIMIT_NAMES, (*kinds, seconds), strict=True))
     for name in limits:
         account._set.pop(name, None)
         if limits[name] is not None:
-            account._set[name] = given[name] or 0
+            account._set[name] = new_limits[name] or 0
     account.low = 0  # by the new limits, it may get low again
     return _state(account, state)
 
@@ -98,21 +98,23 @@ def _account(key: str, state: dict[str, Any]) -> SharedAccount:
 
 
 def _state(account: SharedAccount, before: dict[str, Any]) -> dict[str, Any]:
-    kept = {name: before[name] for name in ("stated", "per") if name in before}
-    return account.state() | kept
+    program_entries = {name: before[name] for name in ("stated", "per") if name in before}
+    return account.state() | program_entries
 
 
 def _dead(account: SharedAccount, is_alive: IsAlive) -> list[int]:
     # Also what nobody is known to hold: an older moothall did not note the holder.
-    found = account.reserved()
-    for holder, held in account._held.items():
+    dead_amounts = account.reserved()
+    for holder, amounts in account._reserved_by_process.items():
         if is_alive(holder):
-            found = [a - b for a, b in zip(found, held, strict=True)]
-    return found
+            dead_amounts = [a - b for a, b in zip(dead_amounts, amounts, strict=True)]
+    return dead_amounts
 
 
 def _without_dead(account: SharedAccount, is_alive: IsAlive) -> SharedAccount:
     dead = _dead(account, is_alive)
-    account.taken = [a - b for a, b in zip(account.taken, dead, strict=True)]
-    account._held = {name: held for name, held in account._held.items() if is_alive(name)}
+    account.used = [a - b for a, b in zip(account.used, dead, strict=True)]
+    account._reserved_by_process = {
+        name: amounts for name, amounts in account._reserved_by_process.items() if is_alive(name)
+    }
     return account

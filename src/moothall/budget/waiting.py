@@ -39,16 +39,16 @@ async def in_turn(
 
 def _may_fit(ledger: Ledger, mine: list[Reservation], accounts: Accounts, amounts: Amounts) -> bool:
     """Return whether it fits if all others, except waiting ones, spend nothing."""
-    found = [ref() for ref in tuple(ledger._held.values())]
-    others = [each for each in found if each and not each._waits and each not in mine]
+    reservations = [ref() for ref in tuple(ledger._reservations.values())]
+    competing = [each for each in reservations if each and not each._waits and each not in mine]
     for account in accounts:
-        held = [
+        unspent = [
             each._amounts
-            for each in others
+            for each in competing
             if any(account.is_same(another) for another in each._counting()[0])
         ]
         for kind, limit in enumerate(account.limits):
-            taken = account.taken[kind] + amounts[kind] - sum(each[kind] for each in held)
-            if limit is not None and amounts[kind] and taken > limit:
+            used = account.used[kind] + amounts[kind] - sum(each[kind] for each in unspent)
+            if limit is not None and amounts[kind] and used > limit:
                 return False
     return True

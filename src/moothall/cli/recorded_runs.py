@@ -20,7 +20,7 @@ from moothall.foundation.text import escaped
 from moothall.journal import Entry, Journal, Outline
 from moothall.journal.describe import doubt_line
 from moothall.journal.doubt import Doubt
-from moothall.journal.stop_reason import ENDED
+from moothall.journal.stop_reason import FINAL
 from moothall.studio.orders.order import AnyOrder, without_keys
 from moothall.studio.orders.resumable import Refusal, refusal
 
@@ -63,7 +63,7 @@ class Recorded:
 
     def ways(self, stop_reason: str) -> list[tuple[str, str]]:
         """Return the ways to continue after a stop reason, as (words, command); none if over."""
-        if stop_reason in ENDED:
+        if stop_reason in FINAL:
             return []
         if doubts := [each.number for each in self.journal.in_doubt(self.run_id)]:
             return self._decisions(doubts)

@@ -295,7 +295,7 @@ def limit_options(
 
     def added(function: Callable[..., Any]) -> Callable[..., Any]:
         for name, limit in sorted(limits.items(), reverse=True):  # the last is shown first
-            kind = Whole(min=least) if limit.whole else above_0(limit.unit)
+            kind = Whole(min=least) if limit.is_whole_number else above_0(limit.unit)
             option = f"--{name.replace('_', '-')}"
             function = click.option(option, type=kind, help=said(limit), **more)(function)
         return function

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, Final
 
 from moothall.budget.limits import Spent
-from moothall.budget.shared import BELOW, STATED
+from moothall.budget.shared import BELOW, LIMIT_NAMES
 from moothall.budget.stored import StoredBudget, limited, name_of, released, reset, stored
 from moothall.foundation.database import BUDGETS, Database
 from moothall.foundation.errors import ConfigError
@@ -56,9 +56,9 @@ class SharedBudgets:
 
     def _forget_dead(self, account: dict[str, Any]) -> None:
         """Leave out who had reserved and died, where there are many: what was reserved stays so."""
-        held = account.get("held", {})
-        if len(held) > _MOST_HOLDERS:
-            account["held"] = {name: held[name] for name in held if self._is_alive(name)}
+        holders = account.get("held", {})
+        if len(holders) > _MOST_HOLDERS:
+            account["held"] = {name: holders[name] for name in holders if self._is_alive(name)}
 
     def holder(self) -> str:
         """Return the name of this process as one that reserves."""
@@ -139,9 +139,9 @@ class SharedBudgets:
             ConfigError: there is no budget of that name, or a limit is not valid
             JournalError: the file cannot be written
         """
-        if unknown := limits.keys() - set(STATED):
+        if unknown := limits.keys() - set(LIMIT_NAMES):
             raise ConfigError(
-                f"limit: there is no limit {min(unknown)!r}; there are {', '.join(STATED)}"
+                f"limit: there is no limit {min(unknown)!r}; there are {', '.join(LIMIT_NAMES)}"
             )
         return self._change(name, partial(limited, limits=limits))
 
@@ -174,31 +174,33 @@ class SharedBudgets:
     def _key_of(self, name: str) -> str:
         names = {name_of(key): key for key in self._states()}
         if name not in names:
-            told = ", ".join(map(repr, names)) or "none at all"
-            raise ConfigError(f"journal {self._file.name!r} has no budget {name!r}; it has {told}")
+            choices = ", ".join(map(repr, names)) or "none at all"
+            raise ConfigError(
+                f"journal {self._file.name!r} has no budget {name!r}; it has {choices}"
+            )
         return names[name]
 
     def _change(
         self, name: str, change: Callable[[str, dict[str, Any]], dict[str, Any]]
     ) -> StoredBudget:
         key = self._key_of(name)
-        made: list[dict[str, Any]] = []
+        states_after: list[dict[str, Any]] = []
 
         def changed(states: list[dict[str, Any] | None]) -> list[dict[str, Any]]:
-            made.append(change(key, states[0] or {}))
-            return made
+            states_after.append(change(key, states[0] or {}))
+            return states_after
 
         self.change_accounts([key], changed)
-        return stored(key, made[0], self._is_alive)
+        return stored(key, states_after[0], self._is_alive)
 
     def _account(self, db: Database, name: str) -> dict[str, Any] | None:
         row = db.execute("SELECT account FROM budgets WHERE name = ?", (name,)).fetchone()
         if row is None:
             return None
         try:
-            found = json.loads(row[0])
+            account = json.loads(row[0])
         except (ValueError, TypeError, RecursionError) as error:
             raise self._file.damaged(f"budget {name!r}: {error}") from error
-        if not isinstance(found, dict):
+        if not isinstance(account, dict):
             raise self._file.damaged(f"budget {name!r} has no account")
-        return found
+        return account

@@ -54,21 +54,21 @@ def forked(
             new_id = next(id for id in ids if not db.execute(there, (id,)).fetchone())
         elif db.execute(there, (new_id,)).fetchone():
             raise ConfigError(f"there is a run {new_id!r} already: give the copy another id")
-        made = db.insert(
+        fork = db.insert(
             "INSERT INTO runs (id, kind, agent, task, thread, attributes, began, forked_from, key) "
             "SELECT ?, kind, agent, task, thread, attributes, began, id, ? FROM runs "
             "WHERE number = ?",
             (new_id, secrets.token_hex(8), number),
         )
-        over = entries[-1] if entries and entries[-1].kind == "over" else None
-        said = "" if over is None else over.data.get("text")
-        text = searched(task, said if isinstance(said, str) else "")
-        file.describe(db, made, text)
+        end = entries[-1] if entries and entries[-1].kind == "over" else None
+        reply = "" if end is None else end.data.get("text")
+        text = searched(task, reply if isinstance(reply, str) else "")
+        file.describe(db, fork, text)
         times = [entry.at for entry in entries]
         work = Tally(), 0.0, 0
         state = state_of(entries)
         state = None if state == "waiting" else state  # it asks for itself when it is resumed
-        file.write(db, made, (0, b""), copies, state, work, times)
+        file.write(db, fork, (0, b""), copies, state, work, times)
     return new_id
 
 
@@ -83,23 +83,23 @@ def _with_results(entries: list[Entry], results: Mapping[int, Any]) -> list[Entr
             "fork: results= must have a value for the number of each entry that it changes, such "
             f"as {{7: 3}}, got {results!r:.80}"
         )
-    kept = {each.sequence: each for each in entries}
+    by_number = {each.sequence: each for each in entries}
     for number in sorted(results, key=str):
-        entry = kept.get(number) if type(number) is int else None
+        entry = by_number.get(number) if type(number) is int else None
         if entry is None or entry.kind != "ended" or "result" not in entry.data:
-            what = "there is none" if entry is None else f"it is of the kind {entry.kind!r}"
+            problem = "there is none" if entry is None else f"it is of the kind {entry.kind!r}"
             raise ConfigError(
                 f"fork: results= takes the numbers of entries in which a step ended with a result, "
-                f"got {number!r:.80}: {what}"
+                f"got {number!r:.80}: {problem}"
             )
-    ends = {number: _end(entries, kept[number]) for number in results}
+    ends = {number: _end(entries, by_number[number]) for number in results}
     first = min(results)
     if (last := max(results)) > ends[first]:
         raise ConfigError(
             f"fork: results= has the entries {first} and {last}, but what follows the first is "
             "done anew, so the other has no result yet: fork the copy once more when it has"
         )
-    dropped = {f"post_acting.{kept[number].data['key']}" for number in results}
+    dropped = {f"post_acting.{by_number[number].data['key']}" for number in results}
     return [
         replace(each, data={**each.data, "result": _changed(each, results[each.sequence])})
         if each.sequence in results
@@ -111,11 +111,11 @@ def _with_results(entries: list[Entry], results: Mapping[int, Any]) -> list[Entr
 
 def _without_permissions(entries: list[Entry]) -> list[Entry]:
     """Return the entries of a run without the permissions of calls that have not ended."""
-    ended = {(each.path, each.data.get("key")) for each in entries if each.kind == "ended"}
+    ended_steps = {(each.path, each.data.get("key")) for each in entries if each.kind == "ended"}
     return [
         each
         for each in entries
-        if each.kind != "permitted" or (each.path, each.data.get("key")) in ended
+        if each.kind != "permitted" or (each.path, each.data.get("key")) in ended_steps
     ]
 
 
@@ -136,13 +136,13 @@ def _changed(entry: Entry, value: Any) -> Any:
     """Return the recorded form of a result."""
     where, about, was = f"fork: results[{entry.sequence}]", entry.data.get("about", {}), entry.data
     try:
-        made = to_json(value)
+        new_value = to_json(value)
     except NotJSON as error:
         raise ConfigError(f"{where} is not JSON: {error}") from error
     if "action" in about:
-        return {**was["result"], "result": {"tool_executed": True, "result": made}}
+        return {**was["result"], "result": {"tool_executed": True, "result": new_value}}
     if "model" not in about:
-        return made
-    if not isinstance(made, str):
+        return new_value
+    if not isinstance(new_value, str):
         raise ConfigError(f"{where} must be the text of a model's answer, got {value!r:.80}")
-    return {**was["result"], "text": made, "calls": [], "finish_reason": None}
+    return {**was["result"], "text": new_value, "calls": [], "finish_reason": None}

@@ -20,17 +20,17 @@ from moothall.foundation.database import RUNS, Database
 from moothall.foundation.errors import JournalError, TooManyThreads
 from moothall.foundation.threads import WORKERS, guard, renewed, to_its_end
 from moothall.journal.entry import Entry
-from moothall.journal.stop_reason import ENDED, OPEN, REASONS
-from moothall.journal.store.holding import hold, holder_of, named
+from moothall.journal.stop_reason import FINAL, OPEN, REASONS
+from moothall.journal.store.holding import hashes_in, hold, holder_of
 from moothall.journal.store.store import Place, Store, Unfinished
-from moothall.journal.store.wait_rows import NOTED, Answer, Noted, end_rows, write_rows
+from moothall.journal.store.wait_rows import WAIT_KINDS, Answer, WaitEntry, end_rows, write_rows
 from moothall.journal.tally import COUNTED, Tally
 
 Relied: TypeAlias = tuple[int | None, Callable[[], dict[str, bytes]]]
 """How many deletions were known when values were kept, and what makes the values again."""
 
 
-_RESUMED: Final = frozenset(REASONS) - ENDED
+_RESUMED: Final = frozenset(REASONS) - FINAL
 """The states of runs that the next call resumes."""
 
 _TRIES: Final = 5
@@ -39,16 +39,16 @@ _NUMBER: Final = attrgetter("number")
 
 
 @dataclass(slots=True, eq=False)
-class Taken:
+class RunBatch:
     """What is to be written of a run."""
 
     entries: list[tuple[str, str, str]]
-    kept: dict[str, bytes]
+    values: dict[str, bytes]
     relied: list[Relied]
     state: str | None
     tally: Tally
     waiting: int
-    waits: list[Noted]
+    waits: list[WaitEntry]
 
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
@@ -64,12 +64,14 @@ class OpenRun:
     past: dict[str, list[Entry]]  # the entries from before it was opened, by part
     state: str | None = None  # to be written with the next commit; None while it is worked on
     broken: BaseException | None = None  # why a write failed; nothing more is written after it
-    noted: int = 0  # how many entries were noted since it was opened
-    written: int = 0  # how many of these are in the file
+    entry_count: int = 0  # how many entries were noted since it was opened
+    written_count: int = 0  # how many of these are in the file
     waiting: int = 0  # how many of its calls wait for a person's permission
     deletions: int | None = None  # of values, which the file had had at the last commit
     cut_off: list[str] = field(default_factory=list)  # what it asked a person as it was cancelled
-    left: bool = False  # whether it goes on later if its task is cancelled, as after a kill
+    resumes_later: bool = (
+        False  # whether it goes on later if its task is cancelled, as after a kill
+    )
     has_waits: bool = False  # whether it has rows of what it waits for
     parked: list[tuple[str, int]] = field(default_factory=list)
     """The other runs of its thread that wait: the id of each, and its last entry."""
@@ -77,16 +79,16 @@ class OpenRun:
     open_calls: set[tuple[str, str]] = field(default_factory=set)  # in doubt if the process ends
     _guard: threading.RLock = field(default_factory=guard)
     _entries: list[tuple[str, str, str]] = field(default_factory=list)
-    _kept: dict[str, bytes] = field(default_factory=dict)
+    _values: dict[str, bytes] = field(default_factory=dict)
     _relied: list[Relied] = field(default_factory=list)
-    _waits: list[Noted] = field(default_factory=list)
+    _waits: list[WaitEntry] = field(default_factory=list)
     # Values that no entry names yet. They are written with the entry that does: values that
     # nothing names may be deleted.
     _unnamed: dict[str, bytes] = field(default_factory=dict)
     _unnamed_relied: list[Relied] = field(default_factory=list)
     _tally: Tally = field(default_factory=Tally)
     _since: float = field(default_factory=time.time)  # when the work began that is not counted yet
-    _told: int = 0  # of `waiting`, what is in the file
+    _written_waiting: int = 0  # of `waiting`, what is in the file
     _closed: bool = False
     _last: concurrent.futures.Future[None] | None = None  # a write that nobody awaits
 
@@ -97,10 +99,10 @@ class OpenRun:
 
     def note(self, path: str, kind: str, data: dict[str, Any]) -> None:
         """Add an entry to the next commit."""
-        text, kept = self._commits.file.encoded(data)
+        text, values = self._commits.file.encoded(data)
         with self._guard:
-            if kind in NOTED:
-                self._waits.append(Noted(len(self._entries), path, kind, data))
+            if kind in WAIT_KINDS:
+                self._waits.append(WaitEntry(len(self._entries), path, kind, data))
                 self.has_waits = True
             self._entries.append((path, kind, text))
             if kind in COUNTED:
@@ -112,13 +114,13 @@ class OpenRun:
                     self.open_calls.add((path, str(data.get("key"))))
             elif self.open_calls and kind in ("ended", "failed", "decided", "waits"):
                 self.open_calls.discard((path, str(data.get("key"))))
-            if kept:
-                self._kept.update(kept)
+            if values:
+                self._values.update(values)
             if self._unnamed or self._unnamed_relied:
-                self._kept.update(self._unnamed)
+                self._values.update(self._unnamed)
                 self._relied += self._unnamed_relied
                 self._unnamed, self._unnamed_relied = {}, []
-            self.noted += 1
+            self.entry_count += 1
 
     def keep(self, data: bytes) -> str:
         """Store a value with the next entry; return its hash."""
@@ -135,11 +137,11 @@ class OpenRun:
         with self._guard:
             self._unnamed_relied.append((deletions, make))
 
-    def kept(self, hash: str) -> bytes:
+    def read_value(self, hash: str) -> bytes:
         """Return a stored value."""
         with self._guard:
-            found = self._kept.get(hash, self._unnamed.get(hash))
-        return self.file.kept(hash) if found is None else found
+            value = self._values.get(hash, self._unnamed.get(hash))
+        return self.file.read_value(hash) if value is None else value
 
     def answer(self, key: str, path: str, step: str) -> Answer | bool:
         """Return what came of a call's wait, by its row in the file; else whether it is asked."""
@@ -181,38 +183,38 @@ class OpenRun:
         with self._guard:
             if self.broken is not None:
                 raise self.broken
-            if self.written < (self.noted if upto is None else upto):
+            if self.written_count < (self.entry_count if upto is None else upto):
                 return True
-            return upto is None and self._told != self.waiting
+            return upto is None and self._written_waiting != self.waiting
 
     def wait(self, more: int) -> None:
         """Count calls that wait for a person; written with the next commit."""
         with self._guard:
             self.waiting += more
 
-    def take(self) -> Taken | None:
+    def take(self) -> RunBatch | None:
         """Remove and return the noted entries, with their values, and the state."""
         with self._guard:
             if self.broken is not None:
                 raise self.broken
-            entries, kept, relied, tally = self._entries, self._kept, self._relied, self._tally
-            if not entries and self._told == self.waiting:
+            entries, values, relied, tally = self._entries, self._values, self._relied, self._tally
+            if not entries and self._written_waiting == self.waiting:
                 return None
             waits, self._waits = self._waits, []
-            self._entries, self._kept, self._relied, self._tally = [], {}, [], Tally()
+            self._entries, self._values, self._relied, self._tally = [], {}, [], Tally()
             # While it is worked on, the file has the state that it is in if this process dies. A
             # run that was cancelled during an action is in doubt as well.
             state = self.state
             if self.open_calls and (state is None or state in _RESUMED):
                 state = "in_doubt"
-            return Taken(entries, kept, relied, state, tally, self.waiting, waits)
+            return RunBatch(entries, values, relied, state, tally, self.waiting, waits)
 
-    def wrote(self, taken: Taken, place: Place, at: float) -> None:
+    def wrote(self, batch: RunBatch, place: Place, at: float) -> None:
         """Count entries that are now in the file, which ends at a place."""
         with self._guard:
-            self.written += len(taken.entries)
-            self.place, self._told, self._since = place, taken.waiting, at
-            self.is_open = taken.state in OPEN
+            self.written_count += len(batch.entries)
+            self.place, self._written_waiting, self._since = place, batch.waiting, at
+            self.is_open = batch.state in OPEN
 
     def failed(self, failure: BaseException) -> None:
         """Write nothing more after a failed write: later entries need the ones before them."""
@@ -231,7 +233,7 @@ class OpenRun:
             self._last.add_done_callback(lambda _: self.give_back(self.number))
 
 
-Written: TypeAlias = dict[OpenRun, tuple[Taken, Place]]
+WrittenBatches: TypeAlias = dict[OpenRun, tuple[RunBatch, Place]]
 """What was written of runs, and where they end then."""
 
 
@@ -266,33 +268,33 @@ class Commits:
 
     def enqueue(self, run: OpenRun) -> concurrent.futures.Future[None]:
         """Have a worker thread write what a run has noted; return a future of that."""
-        written: concurrent.futures.Future[None] = concurrent.futures.Future()
+        future: concurrent.futures.Future[None] = concurrent.futures.Future()
         with self._guard:
-            self._waiting.append((run, written))
+            self._waiting.append((run, future))
             drains, self._draining = not self._draining, True
         if drains:
             try:
                 WORKERS.submit(self._drain)
             except TooManyThreads:
                 self._drain()  # else nothing would ever be written
-        return written
+        return future
 
     def _drain(self) -> None:
         """Write for all waiting runs, those that have come meanwhile in one transaction."""
         while True:
             with self._guard:
-                taken, self._waiting = self._waiting, []
-                if not taken:
+                queue, self._waiting = self._waiting, []
+                if not queue:
                     self._draining = False
                     return
             with suppress(BaseException):  # each of these runs is broken by it
-                runs = dict.fromkeys(run for run, _ in taken if run.broken is None)
+                runs = dict.fromkeys(run for run, _ in queue if run.broken is None)
                 self.write(list(runs), wait=True)
-            for run, written in taken:
+            for run, future in queue:
                 if run.broken is None:
-                    written.set_result(None)
+                    future.set_result(None)
                 else:
-                    written.set_exception(run.broken)
+                    future.set_exception(run.broken)
 
     def write(self, runs: Sequence[OpenRun], wait: bool) -> None:
         """Write what runs have noted, in one transaction."""
@@ -301,9 +303,9 @@ class Commits:
             raise BlockingIOError(f"{self.file.name} is being written")
         now = time.time()
         try:
-            written = self._written(runs, wait, now)
-            for run in written:
-                run.wrote(*written[run], now)
+            batches = self._write_batches(runs, wait, now)
+            for run in batches:
+                run.wrote(*batches[run], now)
         except BlockingIOError:
             raise  # it is still to be written
         except BaseException as error:
@@ -315,60 +317,60 @@ class Commits:
         for call in list(self.watching):
             call()
 
-    def _written(self, runs: Sequence[OpenRun], wait: bool, now: float) -> Written:
+    def _write_batches(self, runs: Sequence[OpenRun], wait: bool, now: float) -> WrittenBatches:
         """Write what runs have noted; return what that was.
 
         If the connection to a server is lost meanwhile, look whether it was written; if not, write
         it again.
         """
-        taken: dict[OpenRun, Taken] = {}
-        written: Written = {}
-        for left in reversed(range(_TRIES)):
+        batches: dict[OpenRun, RunBatch] = {}
+        written_batches: WrittenBatches = {}
+        for tries_left in reversed(range(_TRIES)):
             try:
-                with self.file.writing(wait or bool(taken), RUNS) as db:
-                    if not (written and self._is_there(db, written)):
-                        if not taken:
+                with self.file.writing(wait or bool(batches), RUNS) as db:
+                    if not (written_batches and self._is_there(db, written_batches)):
+                        if not batches:
                             for run in runs:
                                 if (each := run.take()) is not None:
-                                    taken[run] = each
-                        written = self._write(db, taken, now)
+                                    batches[run] = each
+                        written_batches = self._write(db, batches, now)
                 break
             except Unfinished:
-                if not left:
+                if not tries_left:
                     raise
-        return written
+        return written_batches
 
-    def _is_there(self, db: Database, written: Written) -> bool:
+    def _is_there(self, db: Database, batches: WrittenBatches) -> bool:
         return any(
-            taken.entries and self.file.end(db, run.number) == place
-            for run, (taken, place) in written.items()
+            batch.entries and self.file.end(db, run.number) == place
+            for run, (batch, place) in batches.items()
         )
 
-    def _write(self, db: Database, taken: dict[OpenRun, Taken], now: float) -> Written:
+    def _write(self, db: Database, batches: dict[OpenRun, RunBatch], now: float) -> WrittenBatches:
         """Write what was taken from runs; return it, with where each of them ends."""
-        kept: dict[str, bytes] = {}
-        for run in list(taken):
-            each = taken[run]
+        values: dict[str, bytes] = {}
+        for run in list(batches):
+            each = batches[run]
             try:
                 self.file.check_held(db, run.number, run.id, run.place)
             except JournalError as error:  # the others' are written
                 run.failed(error)
-                del taken[run]
+                del batches[run]
                 continue
-            kept |= each.kept
+            values |= each.values
             if each.relied:
                 run.deletions = self.file.deletions(db)
-                for known, make in each.relied:
-                    if known is not None and known != run.deletions:
-                        kept = {**make(), **kept}
-        if kept:
-            self.file.insert(db, kept)
-        written: Written = {}
-        for run in taken:
-            each = taken[run]
-            names = named("\n".join([text for _, _, text in each.entries]))
+                for deletions, make in each.relied:
+                    if deletions is not None and deletions != run.deletions:
+                        values = {**make(), **values}
+        if values:
+            self.file.insert(db, values)
+        written_batches: WrittenBatches = {}
+        for run in batches:
+            each = batches[run]
+            names = hashes_in("\n".join([text for _, _, text in each.entries]))
             if names:
-                hold(self.file, db, holder_of(run.number), names, kept)
+                hold(self.file, db, holder_of(run.number), names, values)
             # A clock that was set back takes no time away.
             work = each.tally, now - run._since if now > run._since else 0.0, each.waiting
             if each.state in OPEN and not run.is_open:
@@ -376,8 +378,8 @@ class Commits:
             place = self.file.write(db, run.number, run.place, each.entries, each.state, work)
             if each.waits or (run.has_waits and each.state is not None):
                 write_rows(db, run.number, run.place[0], each.waits, each.state is not None)
-                if each.state in ENDED:
+                if each.state in FINAL:
                     end_rows(db, run.number)
-            written[run] = each, place
-        self.file.wrote(db, map(_NUMBER, taken))
-        return written
+            written_batches[run] = each, place
+        self.file.wrote(db, map(_NUMBER, batches))
+        return written_batches

@@ -20,14 +20,14 @@ from moothall.journal.doubt import in_doubt
 from moothall.journal.find import OF_THREAD, threads_of
 from moothall.journal.holders import Holders, Pace, count_deletion
 from moothall.journal.opening import Runs
-from moothall.journal.stop_reason import ENDED
+from moothall.journal.stop_reason import FINAL
 from moothall.journal.store.holding import batches, holder_of, marks
 from moothall.journal.store.store import Store
 
 _ROWS: Final = 50
 """So many entries are deleted before the clock is looked at."""
 _LONGEST_S: Final = 1e11
-_KNOWN: Final = 1000
+_MOST_REMEMBERED: Final = 1000
 """So many runs of a conversation are looked for."""
 _COMPACTING: Final = 2**60 - 1
 """The lease of who writes the journal anew, which is no run's."""
@@ -62,11 +62,11 @@ def _on_behalf(db: Database, thread: str) -> dict[str, str]:
     query = (
         "SELECT id, thread FROM runs WHERE NOT deleted AND thread LIKE ? ESCAPE '!' ORDER BY number"
     )
-    found = db.execute(query, (f"%/{escaped}%",)).fetchall()
+    rows = db.execute(query, (f"%/{escaped}%",)).fetchall()
     return {
         str(id): f"it is of the thread {its!r}, in which an agent was asked for {thread!r}: "
         "delete that thread too"
-        for id, its in found
+        for id, its in rows
         if f"/{thread}/" in f"{its}/"
     }
 
@@ -74,12 +74,12 @@ def _on_behalf(db: Database, thread: str) -> dict[str, str]:
 def _folders(db: Database, numbers: Iterable[int]) -> list[str]:
     """Return the folders of notes that the beginnings of runs name."""
     query = "SELECT data FROM entries WHERE place >= ? AND place < ? AND kind = 'begun'"
-    found: dict[str, None] = {}
+    folders: dict[str, None] = {}
     for number in numbers:
         for (data,) in db.execute(query, (number << 32, (number + 1) << 32)).fetchall():
-            named = json.loads(data).get("folders", ())
-            found |= dict.fromkeys(each for each in named if isinstance(each, str))
-    return [*found]
+            names = json.loads(data).get("folders", ())
+            folders |= dict.fromkeys(each for each in names if isinstance(each, str))
+    return [*folders]
 
 
 class Deletions:
@@ -96,16 +96,18 @@ class Deletions:
         with self._file.reading() as db:
             return _left_of(db, ids)
 
-    def delete(self, ids: Sequence[str], given: str | Iterable[str] | None) -> Deleted:
+    def delete(self, ids: Sequence[str], threads_given: str | Iterable[str] | None) -> Deleted:
         """Delete runs by id, and all of threads; none if another process works on one."""
-        several = isinstance(given, Iterable) and not isinstance(given, str)
-        threads: Any = () if given is None else given if several else (given,)
+        several = isinstance(threads_given, Iterable) and not isinstance(threads_given, str)
+        threads: Any = (
+            () if threads_given is None else threads_given if several else (threads_given,)
+        )
         threads = [*threads]
         for thread in threads:
             if not isinstance(thread, str) or not thread:
                 raise ConfigError(f"thread= must be the id of a conversation, got {thread!r:.80}")
         numbers: dict[int, str] = {}
-        left: dict[str, str] = {}
+        undeleted: dict[str, str] = {}
         self._file.make_room()
         with self._file.reading() as db:
             for id in ids:
@@ -113,20 +115,20 @@ class Deletions:
             query = f"SELECT number, id FROM runs WHERE NOT deleted AND {OF_THREAD} ORDER BY number"
             for thread in threads:
                 numbers |= dict(db.execute(query, threads_of(thread)))
-                left |= _on_behalf(db, thread)
+                undeleted |= _on_behalf(db, thread)
             folders = _folders(db, numbers) if threads else []
-        held: list[int] = []
+        leased: list[int] = []
         try:
             for number, id in numbers.items():
                 if not self._runs.hold(number):
                     raise RunHeld(id, self._holder(number))
-                held.append(number)
+                leased.append(number)
             self._hide(list(numbers))
         finally:
-            for number in held:
+            for number in leased:
                 self._runs.release(number)
-        left = {id: why for id, why in left.items() if id not in numbers.values()}
-        return Deleted(list(numbers.values()), left, self.go_on(), folders)
+        undeleted = {id: why for id, why in undeleted.items() if id not in numbers.values()}
+        return Deleted(list(numbers.values()), undeleted, self.go_on(), folders)
 
     def prune(self, older_than: float, keep: int) -> Deleted:
         """Delete the runs that were last written so many seconds ago, but for the newest."""
@@ -144,28 +146,28 @@ class Deletions:
                 "ORDER BY number DESC",
                 (time.time() - older_than, keep),
             ).fetchall()
-        gone: dict[int, str] = {}
-        left: dict[str, str] = {}
+        pruned: dict[int, str] = {}
+        unpruned: dict[str, str] = {}
         batch: list[int] = []
         try:
             for number, id, state in rows:  # the newest first: forks before what they were made of
                 if not self._runs.hold(number):
-                    left[id] = f"{self._holder(number) or 'a process'} works on it"
+                    unpruned[id] = f"{self._holder(number) or 'a process'} works on it"
                     continue
                 batch.append(number)
-                why = self._why_left(number, id, state, gone)
+                why = self._why_left(number, id, state, pruned)
                 if why:
-                    left[id] = why
+                    unpruned[id] = why
                     self._runs.release(batch.pop())
                 else:
-                    gone[number] = id
+                    pruned[number] = id
                 if len(batch) >= _ROWS:
                     self._hide(batch)
                     self._release(batch)
             self._hide(batch)
         finally:
             self._release(batch)
-        return Deleted(list(reversed(gone.values())), left, self.go_on())
+        return Deleted(list(reversed(pruned.values())), unpruned, self.go_on())
 
     def _release(self, batch: list[int]) -> None:
         while batch:
@@ -176,14 +178,14 @@ class Deletions:
             row = db.execute("SELECT holder FROM runs WHERE number = ?", (number,)).fetchone()
         return str(row[0]) if row else ""
 
-    def _why_left(self, number: int, id: str, state: str | None, gone: dict[int, str]) -> str:
+    def _why_left(self, number: int, id: str, state: str | None, pruned: dict[int, str]) -> str:
         """Return why an old run is not pruned; empty if it is."""
         with self._file.reading() as db:
             forks = db.execute(
                 "SELECT number, id, state FROM runs WHERE forked_from = ? AND NOT deleted", (id,)
             ).fetchall()
-            for fork, name, ended in forks:
-                if fork not in gone and ended not in ENDED:
+            for fork, name, reason in forks:
+                if fork not in pruned and reason not in FINAL:
                     return f"its fork {name!r} has not ended"
             if state == "waiting":
                 return "it waits for an answer, a result or a moment"
@@ -197,15 +199,15 @@ class Deletions:
 
     def _hide(self, numbers: Iterable[int]) -> None:
         """Mark runs as deleted: from now on nobody finds them, and what names them is gone."""
-        left = list(numbers)
-        while left:
-            began = time.monotonic()
+        remaining = list(numbers)
+        while remaining:
+            start = time.monotonic()
             with self._file.writing() as db:
-                while left and time.monotonic() < began + self._file.slice_s:
-                    _hide(db, left.pop())
+                while remaining and time.monotonic() < start + self._file.slice_s:
+                    _hide(db, remaining.pop())
                 count_deletion(db)
-            if left:
-                self._pace.rest(began)
+            if remaining:
+                self._pace.rest(start)
 
     def go_on(self) -> bool:
         """Remove what is left of runs that are marked; return whether no copy can be left."""
@@ -236,12 +238,12 @@ class Deletions:
             if not filled and self._name_values():
                 self._holders.fill(None)
                 filled = True
-            ended = False
-            while not ended:
-                began = time.monotonic()
+            is_done = False
+            while not is_done:
+                start = time.monotonic()
                 with self._file.writing() as db:
-                    ended = self._remove_some(db, began + self._file.slice_s)
-                self._pace.rest(began)
+                    is_done = self._remove_some(db, start + self._file.slice_s)
+                self._pace.rest(start)
         if filled:
             self._holders.remove_orphans()
         return removed
@@ -293,17 +295,17 @@ class KnownRuns:
 
     def __init__(self, file: Store) -> None:
         self._file = ref(file)
-        self._ids: deque[str] = deque(maxlen=_KNOWN)
+        self._ids: deque[str] = deque(maxlen=_MOST_REMEMBERED)
         self._deletions: int | None = None  # in the file when it last had all of them
 
     def note(self, file: Store, run_id: str) -> KnownRuns:
         """Add a run of a file; return these runs, or new ones if they are of another file."""
-        known = self if self._file() is file else KnownRuns(file)
-        if run_id not in known._ids:
-            known._ids.append(run_id)
-        return known
+        runs = self if self._file() is file else KnownRuns(file)
+        if run_id not in runs._ids:
+            runs._ids.append(run_id)
+        return runs
 
-    def is_one_deleted(self, others: Iterable[str] = ()) -> bool:
+    def is_one_deleted(self, more_ids: Iterable[str] = ()) -> bool:
         """Return whether one of these runs, or of others of the file, was deleted."""
         file = self._file()
         if file is None:
@@ -312,8 +314,8 @@ class KnownRuns:
             with file.reading() as db:
                 count = file.deletions(db)
                 if count != self._deletions:
-                    known = {*self._ids, *others}
-                    if _left_of(db, known) < known:
+                    ids = {*self._ids, *more_ids}
+                    if _left_of(db, ids) < ids:
                         return True
         except JournalError:  # whoever needs the file says so
             return False
@@ -322,11 +324,11 @@ class KnownRuns:
 
 
 def _left_of(db: Database, ids: Iterable[str]) -> set[str]:
-    found: set[str] = set()
+    present: set[str] = set()
     for some in batches(ids):
         query = f"SELECT id FROM runs WHERE id IN {marks(some)}"
-        found |= {id for (id,) in db.execute(query, some)}
-    return found
+        present |= {id for (id,) in db.execute(query, some)}
+    return present
 
 
 def _hide(db: Database, number: int) -> None:

@@ -38,35 +38,37 @@ def is_refused(action: Any, result: Any) -> bool:
 
 def origins_in(result: Any) -> tuple[dict[str, list[Origin]], list[str]]:
     """Return the origins of a recorded call's arguments, and the sources of its result."""
-    kept = result.get("provenance") if isinstance(result, dict) else None
-    if not isinstance(kept, dict):
+    provenance = result.get("provenance") if isinstance(result, dict) else None
+    if not isinstance(provenance, dict):
         return {}, []
     try:
-        return origins_of(kept.get("origins")), [str(each) for each in kept.get("sources", ())]
+        return origins_of(provenance.get("origins")), [
+            str(each) for each in provenance.get("sources", ())
+        ]
     except (TypeError, AttributeError):  # a user's own orchestrator uses the name for another thing
         return {}, []
 
 
 def _outside(result: Any) -> str:
     """Return which arguments of a call came from outside, in words; empty for none."""
-    found = [
+    notes = [
         f"{name}: {origin}"
         for name, origins in origins_in(result)[0].items()
         for origin in origins
         if origin.kind == "outside"
     ]
-    return f" [{'; '.join(found)}]" if found else ""
+    return f" [{'; '.join(notes)}]" if notes else ""
 
 
 def fault_line(error: Any) -> str:
     """Return what went wrong, as `KIND: text`; only the kind if there is no text."""
-    kind, colon, said = _text(error).partition(":")
-    if colon and not said.strip():
+    kind, colon, message = _text(error).partition(":")
+    if colon and not message.strip():
         return "cancelled" if kind == "CancelledError" else kind
-    return kind + colon + said
+    return kind + colon + message
 
 
-def _begun(data: dict[str, Any]) -> str:
+def _begin_line(data: dict[str, Any]) -> str:
     return f"task: {_text(data['task'])}" if data["task"] else f"begun: {data['kind']}"
 
 
@@ -82,7 +84,7 @@ def _started(data: dict[str, Any]) -> str:
     return f"step {data['key']} started{args}"
 
 
-def _ended(data: dict[str, Any]) -> str:
+def _end_line(data: dict[str, Any]) -> str:
     about, result = data.get("about", {}), data.get("result")
     if "action" in about:
         return _tool_result(about["action"], result)
@@ -101,16 +103,16 @@ def _ended(data: dict[str, Any]) -> str:
 
 def _researched(key: str, result: dict[str, Any]) -> str:
     if "tasks" in result:
-        said = "; ".join(call_line(task["tool"], task["args"]) for task in result["tasks"])
-        said = said or "no task is left"
+        outcome = "; ".join(call_line(task["tool"], task["args"]) for task in result["tasks"])
+        outcome = outcome or "no task is left"
     elif "narrative" in result:
-        said = f"{counted(len(result['citations']), 'citation')}"
-        said += f", {counted(len(result['unsupported']), 'sentence')} unsupported"
+        outcome = f"{counted(len(result['citations']), 'citation')}"
+        outcome += f", {counted(len(result['unsupported']), 'sentence')} unsupported"
     else:
         reached = [f"{each['expertise']:.2f} {each['topic']}" for each in result["objectives"]]
-        said = "; ".join([*reached, *([result["remark"]] if result["remark"] else [])])
+        outcome = "; ".join([*reached, *([result["remark"]] if result["remark"] else [])])
     iteration, _, step = key.partition(".")
-    return f"iteration {iteration}, {step}: {said}"
+    return f"iteration {iteration}, {step}: {outcome}"
 
 
 def _tool_result(action: str, result: Any) -> str:
@@ -126,9 +128,9 @@ def _tool_result(action: str, result: Any) -> str:
             return f"tool error: {action}{came}: {_text(outcome['error'])}"
         result = outcome.get("result")
         if isinstance(result, dict) and result.keys() == {"value", "resources"}:  # of research
-            found = [each.get("description") or each["url"] for each in result["resources"]]
-            names = "; ".join(map(str, found))
-            return f"tool result: {action}{came}: {counted(len(found), 'resource')}: {names}"
+            resources = [each.get("description") or each["url"] for each in result["resources"]]
+            names = "; ".join(map(str, resources))
+            return f"tool result: {action}{came}: {counted(len(resources), 'resource')}: {names}"
     return f"tool result: {action}{came}: {escaped_json(result)}"
 
 
@@ -137,23 +139,27 @@ def _answer(key: str, answer: Any) -> str:
         return f"model call {key} failed: {fault_line(answer['failed'])}"
     if answer.keys() == {"answer"}:
         answer = answer["answer"]
-    said = [_text(answer["text"])] if answer.get("text") else []
+    parts = [_text(answer["text"])] if answer.get("text") else []
     calls = answer.get("calls") or ()
-    said += [f"call {call_line(call['name'], call['args'])}" for call in calls]
+    parts += [f"call {call_line(call['name'], call['args'])}" for call in calls]
     if "type" not in answer:  # not the answer of an agent's loop; such as who is to speak next
-        said = [_text(answer)]
-    return f"model answer {key}: {'; '.join(said) or '(empty)'}"
+        parts = [_text(answer)]
+    return f"model answer {key}: {'; '.join(parts) or '(empty)'}"
 
 
 def _failed(data: dict[str, Any]) -> str:
     about = data.get("about", {})
-    what = f"step {data['key']}"
+    subject = f"step {data['key']}"
     if "model" in about:
-        what = f"model call {data['key']}"
+        subject = f"model call {data['key']}"
     elif "action" in about:
-        what = f"tool call {about['action']}"
+        subject = f"tool call {about['action']}"
     cancelled = data.get("cancelled") or fault_line(data["error"]) == "cancelled"
-    line = f"{what} was cancelled" if cancelled else f"{what} failed: {fault_line(data['error'])}"
+    line = (
+        f"{subject} was cancelled"
+        if cancelled
+        else f"{subject} failed: {fault_line(data['error'])}"
+    )
     if charged := data.get("charged"):
         line += f"; charged {counted(charged['tokens'], 'token')}, {charged['usd']} US dollars"
     return line
@@ -182,15 +188,15 @@ def _answered(data: dict[str, Any]) -> str:
     return f"step {data['key']} was answered{by}: {escaped_json(data.get('value'))}"
 
 
-def _heard(data: Any) -> str:
+def _heard_line(data: Any) -> str:
     if isinstance(data, dict) and data.keys() == {"times"}:
         return f"the schedule's times: {_text(data['times'])}"
     text = data.get("content", data.get("text")) if isinstance(data, dict) else data
     if "at_step" in (data if isinstance(data, dict) else ()):
         when = data.get("when") or f"step {data['at_step']}"
-        given = {name: each for name, each in data.items() if each not in (None, [], {})}
-        said = [f"{name} {_text(given[name])}" for name in given.keys() - {"at_step", "when"}]
-        return f"intervention at {when}: {'; '.join(sorted(said))}"
+        values = {name: each for name, each in data.items() if each not in (None, [], {})}
+        changes = [f"{name} {_text(values[name])}" for name in values.keys() - {"at_step", "when"}]
+        return f"intervention at {when}: {'; '.join(sorted(changes))}"
     return "interrupted by the user" + ("" if text is None else f": {_text(text)}")
 
 
@@ -218,7 +224,7 @@ def _grown(name: str, count: int) -> str:
     return counted(count, _NOUNS.get(name, name[:-1]))
 
 
-def _over(data: dict[str, Any]) -> str:
+def _over_line(data: dict[str, Any]) -> str:
     detail = f" ({data['detail']})" if data.get("detail") else ""
     text = f": {_text(data['text'])}" if data.get("text") else ""
     return f"over, {data['reason'].replace('_', ' ')}{detail}{text}"
@@ -244,15 +250,15 @@ def _text(content: Any) -> str:
 
 
 _KINDS: Final[dict[str, Callable[[dict[str, Any]], str]]] = {
-    "begun": _begun,
+    "begun": _begin_line,
     "started": _started,
-    "ended": _ended,
+    "ended": _end_line,
     "failed": _failed,
     "permitted": _permitted,
     "decided": _decided,
     "waits": _waits,
     "answered": _answered,
-    "heard": _heard,
+    "heard": _heard_line,
     "state": _state,
-    "over": _over,
+    "over": _over_line,
 }

@@ -56,20 +56,20 @@ class Doubt:
 def in_doubt(entries: Iterable[Entry], with_decided: bool = False) -> list[Doubt]:
     """Return the calls that have a start, no end, and no decision, or one not yet carried out."""
     # A call that is declared idempotent is not among them: it is executed again.
-    begun: dict[tuple[str, str], list[Any]] = {}  # the entry, and whether it is decided
+    undecided: dict[tuple[str, str], list[Any]] = {}  # the entry, and whether it is decided
     for entry in entries:
         data = entry.data
         key = (entry.path, str(data.get("key")))
         if entry.kind == "started":
             if data.get("asks"):
-                begun[key] = [entry, False]
+                undecided[key] = [entry, False]
         elif entry.kind in ("ended", "failed", "waits"):
-            begun.pop(key, None)
-        elif entry.kind == "decided" and key in begun:
-            begun[key][1] = True
+            undecided.pop(key, None)
+        elif entry.kind == "decided" and key in undecided:
+            undecided[key][1] = True
     return [
         Doubt(number, *key, _action(entry.data), _args(entry.data), entry.at)
-        for number, (key, (entry, decided)) in enumerate(begun.items(), 1)
+        for number, (key, (entry, decided)) in enumerate(undecided.items(), 1)
         if with_decided or not decided
     ]
 
@@ -99,15 +99,15 @@ def _check(decision: object) -> None:
 
 
 def decisions_for(
-    doubts: list[Doubt], wanted: Mapping[int, Decision] | Decision
+    doubts: list[Doubt], decisions: Mapping[int, Decision] | Decision
 ) -> list[tuple[Doubt, dict[str, Any]]]:
     """Return the data to record of each decision, with its call; one may be for all calls."""
-    if not isinstance(wanted, Mapping):
-        _check(wanted)
-        wanted = {doubt.number: wanted for doubt in doubts}
+    if not isinstance(decisions, Mapping):
+        _check(decisions)
+        decisions = {doubt.number: decisions for doubt in doubts}
     by_number = {doubt.number: doubt for doubt in doubts}
-    made = []
-    for number, decision in wanted.items():
+    decided_entries = []
+    for number, decision in decisions.items():
         _check(decision)
         if number not in by_number:
             there = f"1 to {len(doubts)}" if doubts else "none"
@@ -120,5 +120,5 @@ def decisions_for(
                 raise ConfigError(f"the result of call {number} is not JSON: {error}") from error
         else:
             data["decision"] = decision
-        made.append((by_number[number], data))
-    return made
+        decided_entries.append((by_number[number], data))
+    return decided_entries

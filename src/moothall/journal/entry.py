@@ -42,7 +42,7 @@ def kinds_of(kind: str | Iterable[str] | None) -> tuple[str, ...]:
 
 _AHEAD_S: Final = 60.0
 """Seconds. If a moment lies further ahead of the clock, the clock was wrong."""
-_SHOWN: Final = 200
+_EXCERPT_CHARS: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,10 +265,10 @@ class Wait:
         return asdict(self) | {"who": [*self.who]}
 
     def __str__(self) -> str:
-        who = f", by {' or '.join(map(escaped, self.who))}" if self.who else ""
-        over = "" if self.until is None else f", until {stamp(self.until)}"
+        askees = f", by {' or '.join(map(escaped, self.who))}" if self.who else ""
+        deadline = "" if self.until is None else f", until {stamp(self.until)}"
         ahead = ", which lies ahead of the clock" if self.ahead else ""
-        return f"{waits_for(self)}{who}, since {stamp(self.since)}{ahead}{over}"
+        return f"{waits_for(self)}{askees}, since {stamp(self.since)}{ahead}{deadline}"
 
 
 def stamp(at: float) -> str:
@@ -283,13 +283,13 @@ def waits_for(wait: Wait) -> str:
 
 def in_words(kind: str, action: str = "", args: Any = None, text: str = "", key: str = "") -> str:
     """Return what a wait of this kind is for, in words."""
-    call = escaped(cut(call_line(action, args), _SHOWN))
-    more = f" [{escaped(cut(text, _SHOWN))}]" if text else ""
+    call = escaped(cut(call_line(action, args), _EXCERPT_CHARS))
+    more = f" [{escaped(cut(text, _EXCERPT_CHARS))}]" if text else ""
     match kind:
         case "approval":
             return f"the approval of {call}{more}"
         case "question":
-            return f"an answer to {escaped_json(cut(text, _SHOWN))}"
+            return f"an answer to {escaped_json(cut(text, _EXCERPT_CHARS))}"
         case "person":
             return escaped(text)
         case "moment":

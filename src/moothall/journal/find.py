@@ -64,7 +64,7 @@ class Filters(RunAttributes, total=False):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class RunQuery:
     """Which runs are wanted; what is None or empty restricts nothing."""
 
     state: str | Iterable[str] | None = None
@@ -84,13 +84,13 @@ class Wanted:
     limit: int | None = None
 
     @classmethod
-    def of(cls, called: Callable[..., Any], filters: Filters, **more: Any) -> Wanted:
+    def of(cls, method: Callable[..., Any], filters: Filters, **more: Any) -> RunQuery:
         """Return what is wanted by the arguments of a method of `Journal`."""
-        if unknown := unknown_argument(called, filters, Filters.__annotations__):
+        if unknown := unknown_argument(method, filters, Filters.__annotations__):
             raise unknown
         parts = {name: value for name, value in filters.items() if name not in ATTRIBUTES}
-        said = {name: value for name, value in filters.items() if name in ATTRIBUTES}
-        return cls(**cast(Any, parts), attributes=said, **more)
+        attributes = {name: value for name, value in filters.items() if name in ATTRIBUTES}
+        return cls(**cast(Any, parts), attributes=attributes, **more)
 
     def __post_init__(self) -> None:
         """Read the states, which may be read only once."""
@@ -103,16 +103,16 @@ class Wanted:
             return
         own = "SELECT DISTINCT state FROM runs WHERE NOT deleted AND state IS NOT NULL"
         recorded = {state for (state,) in db.execute(own)}
-        known = [*STATES, *sorted(recorded - {*STATES})]
+        states = [*STATES, *sorted(recorded - {*STATES})]
         for wrong in sorted(unknown - recorded):
-            raise none_of("runs: state=", known, wrong)
+            raise none_of("runs: state=", states, wrong)
 
-    def rows(self, taken: Callable[[], Iterable[int]], attribute: str) -> tuple[str, list[Any]]:
+    def rows(self, leased: Callable[[], Iterable[int]], attribute: str) -> tuple[str, list[Any]]:
         """Return the query for the wanted runs; `taken` returns those that processes work on.
 
         `attribute` is the text at a path of a run's attributes, in the database's own words.
         """
-        where, values = self._where(taken, attribute)
+        where, values = self._where(leased, attribute)
         column = self.sort.removeprefix("-") if isinstance(self.sort, str) else ""
         if column not in SORTS:
             names = ", ".join(SORTS)
@@ -129,19 +129,19 @@ class Wanted:
             limit = f" LIMIT {self.limit}"
         return f"SELECT {_COLUMNS} FROM runs{where} ORDER BY {order}{limit}", values
 
-    def sums(self, taken: Callable[[], Iterable[int]], attribute: str) -> tuple[str, list[Any]]:
+    def sums(self, leased: Callable[[], Iterable[int]], attribute: str) -> tuple[str, list[Any]]:
         """Return the query for the sums of all wanted runs, whatever the limit."""
-        where, values = self._where(taken, attribute)
+        where, values = self._where(leased, attribute)
         return _SUMS + where, values
 
-    def _where(self, taken: Callable[[], Iterable[int]], attribute: str) -> tuple[str, list[Any]]:
+    def _where(self, leased: Callable[[], Iterable[int]], attribute: str) -> tuple[str, list[Any]]:
         terms = ["NOT deleted"]
         values: list[Any] = []
         for column in ("id", "kind", "agent", "forked_from"):
-            given = getattr(self, column)
-            if given is not None:
+            value = getattr(self, column)
+            if value is not None:
                 terms.append(f"{column} = ?")
-                values.append(_text(column, given))
+                values.append(_text(column, value))
         if self.thread is not None:
             terms.append(OF_THREAD)
             values += threads_of(self.thread)
@@ -170,7 +170,7 @@ class Wanted:
         if states is not None:
             if {*states} <= {*CUT_OFF}:
                 terms.append("open")  # by its index, however many others there are
-            now = _STATE.format(taken=", ".join(map(str, taken())) or "NULL")
+            now = _STATE.format(taken=", ".join(map(str, leased())) or "NULL")
             terms.append(f"{now} IN ({', '.join('?' * len(states)) or 'NULL'})")
             values += states
         return f" WHERE {' AND '.join(terms)}", values
@@ -185,29 +185,29 @@ def threads_of(thread: object) -> list[str]:
     return [id, f"{id}/", f"{id}0"]  # the character after "/" is "0"
 
 
-def moment(name: str, given: object) -> float:
+def moment(name: str, value: object) -> float:
     """Return a moment as seconds since 1970."""
-    if isinstance(given, datetime):
-        return given.timestamp()
-    if isinstance(given, bool) or not isinstance(given, int | float) or isnan(given):
+    if isinstance(value, datetime):
+        return value.timestamp()
+    if isinstance(value, bool) or not isinstance(value, int | float) or isnan(value):
         raise ConfigError(
-            f"runs: {name}= must be seconds since 1970 or a datetime, got {given!r:.80}"
+            f"runs: {name}= must be seconds since 1970 or a datetime, got {value!r:.80}"
         )
-    return float(given)
+    return float(value)
 
 
-def _states(given: str | Iterable[str] | None) -> list[str] | tuple[str, ...] | None:
-    if given is None:
+def _states(states: str | Iterable[str] | None) -> list[str] | tuple[str, ...] | None:
+    if states is None:
         return None
-    if not isinstance(given, Iterable):
-        raise ConfigError(f"runs: state= must be a text or several, got {given!r:.80}")
-    return [_text("state", each) for each in ((given,) if isinstance(given, str) else given)]
+    if not isinstance(states, Iterable):
+        raise ConfigError(f"runs: state= must be a text or several, got {states!r:.80}")
+    return [_text("state", each) for each in ((states,) if isinstance(states, str) else states)]
 
 
-def _text(name: str, given: object) -> str:
-    if not isinstance(given, str):
-        raise ConfigError(f"runs: {name}= must be a text, got {given!r:.80}")
-    return readable(given)
+def _text(name: str, value: object) -> str:
+    if not isinstance(value, str):
+        raise ConfigError(f"runs: {name}= must be a text, got {value!r:.80}")
+    return readable(value)
 
 
 def _words(text: str | None) -> Iterator[str]:

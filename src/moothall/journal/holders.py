@@ -7,7 +7,15 @@ from typing import Final
 
 from moothall.foundation.database import Database
 from moothall.journal.opening import Runs
-from moothall.journal.store.holding import AT_ONCE, batches, held, hold, holder_of, marks, named
+from moothall.journal.store.holding import (
+    AT_ONCE,
+    batches,
+    hashes_in,
+    hold,
+    holder_of,
+    marks,
+    named_values,
+)
 from moothall.journal.store.store import SEQUENCE, Store
 
 _BATCH: Final = 500
@@ -32,12 +40,12 @@ class Pace:
         self._file = file
         self._count = 0
 
-    def rest(self, began: float) -> None:
+    def rest(self, start: float) -> None:
         """Rest after a transaction that began at this time, by the monotonic clock."""
         self._count += 1
         if self._count % _LOG_EVERY == 0:
             self._file.move_log()
-        took = min(time.monotonic() - began, 1.0)
+        took = min(time.monotonic() - start, 1.0)
         time.sleep(_REST * took)  # noqa: TID251 - so long others write
 
 
@@ -55,12 +63,12 @@ class Holders:
             with self._file.reading() as db:
                 numbers = [n for (n,) in db.execute("SELECT number FROM runs WHERE unread")]
         while numbers:
-            began = time.monotonic()
+            start = time.monotonic()
             with self._file.writing() as db:
-                while numbers and time.monotonic() < began + self._file.slice_s:
-                    if self._fill(db, numbers[-1], began + self._file.slice_s):
+                while numbers and time.monotonic() < start + self._file.slice_s:
+                    if self._fill(db, numbers[-1], start + self._file.slice_s):
                         numbers.pop()
-            self._pace.rest(began)
+            self._pace.rest(start)
 
     def fill_rest(self, db: Database) -> None:
         """Read what was written since `fill`, in a transaction: then nothing is missing."""
@@ -82,7 +90,7 @@ class Holders:
             if not rows:
                 break  # it is damaged, or its entries are deleted
             upto = rows[-1][0]
-            names = {hash for _, data in rows for hash in named(data)}
+            names = {hash for _, data in rows for hash in hashes_in(data)}
             hold(self._file, db, holder_of(run), names)
             db.execute("UPDATE runs SET read_upto = ? WHERE number = ?", (upto, run))
             if until is not None and time.monotonic() >= until and upto < last:
@@ -99,15 +107,15 @@ class Holders:
         deleted = False
         if db.execute("SELECT 1 FROM holders WHERE holder = ?", (holder,)).fetchone():
             self.fill_rest(db)  # by now some other run may name them
-        left = True
-        while left and time.monotonic() < until:
+        has_more = True
+        while has_more and time.monotonic() < until:
             values = _some(db, holder)
-            left = bool(values)
+            has_more = bool(values)
             db.execute(
                 f"DELETE FROM holders WHERE holder = ? AND value IN {marks(values)}",
                 (holder, *values),
             )
-            still = held(db, values)
+            still = named_values(db, values)
             free = [value for value in values if value not in still]
             if not free:
                 continue
@@ -120,12 +128,14 @@ class Holders:
             )
             db.execute(f"DELETE FROM holders WHERE holder IN {marks(free)}", free)
             hashes = [value.hex() for value in free]
-            kept = f"FROM kept WHERE hash IN {marks(hashes)}"
-            files += {*hashes} - {hash for (hash,) in db.execute(f"SELECT hash {kept}", hashes)}
-            db.execute(f"DELETE {kept}", hashes)
+            condition = f"FROM kept WHERE hash IN {marks(hashes)}"
+            files += {*hashes} - {
+                hash for (hash,) in db.execute(f"SELECT hash {condition}", hashes)
+            }
+            db.execute(f"DELETE {condition}", hashes)
         if deleted:
             count_deletion(db)
-        return not left, files
+        return not has_more, files
 
     def remove_orphans(self) -> None:
         """Remove files that nothing names, of processes that died before they named them."""
@@ -133,15 +143,15 @@ class Holders:
         hashes = [hash for hash, changed in self._file.files.all() if changed < old]
         for some in batches(hashes):
             with self._file.reading() as db:
-                left = self._unnamed(db, some)
-            if left:
+                still_unnamed = self._unnamed(db, some)
+            if still_unnamed:
                 with self._file.writing() as db:
                     self.fill_rest(db)
-                    for hash in self._unnamed(db, left):
+                    for hash in self._unnamed(db, still_unnamed):
                         self._file.files.delete(hash)
 
     def _unnamed(self, db: Database, hashes: list[str]) -> list[str]:
-        still = held(db, [bytes.fromhex(each) for each in hashes])
+        still = named_values(db, [bytes.fromhex(each) for each in hashes])
         return [each for each in hashes if bytes.fromhex(each) not in still]
 
 

@@ -23,7 +23,7 @@ from moothall.journal.commits import Commits
 from moothall.journal.deleting import Deleted, Deletions
 from moothall.journal.doubt import Decision, Doubt, in_doubt
 from moothall.journal.entry import Entry, Outline, Outlines, Sums, Wait
-from moothall.journal.find import CUT_OFF, Filters, Wanted
+from moothall.journal.find import CUT_OFF, Filters, RunQuery
 from moothall.journal.moving import adopted, exported, imported, moved, named_file
 from moothall.journal.opening import Runs
 from moothall.journal.run_parts import Part, ReadPart, reply_of
@@ -127,11 +127,11 @@ class Journal:
             ConfigError: an argument is not valid
             JournalError: the file cannot be read
         """
-        wanted = Wanted.of(Journal.runs, filters, sort=sort, limit=limit)
+        query_filter = RunQuery.of(Journal.runs, filters, sort=sort, limit=limit)
         with self._file.reading() as db:
-            wanted.check(db)
-            found = self._found(db, wanted)
-        return Outlines(self._given_back(found))
+            query_filter.check(db)
+            outlines = self._outlines(db, query_filter)
+        return Outlines(self._given_back(outlines))
 
     def sums(self, **filters: Unpack[Filters]) -> Sums:
         """Return how many runs there are, and what they have spent together.
@@ -143,10 +143,10 @@ class Journal:
             ConfigError: an argument is not valid
             JournalError: the file cannot be read
         """
-        wanted = Wanted.of(Journal.sums, filters)
+        run_query = RunQuery.of(Journal.sums, filters)
         with self._file.reading() as db:
-            wanted.check(db)
-            query, values = wanted.sums(partial(self._taken, db), self._file.attribute)
+            run_query.check(db)
+            query, values = run_query.sums(partial(self._leased_numbers, db), self._file.attribute)
             return Sums(*db.execute(query, values).fetchone())
 
     def threads(self) -> list[str]:
@@ -164,8 +164,8 @@ class Journal:
         """
         with self._file.reading() as db:
             number = self._file.number(db, run_id)
-            found = self._found(db, Wanted(id=run_id), [number])
-        return self._given_back(found)[0]
+            outlines = self._outlines(db, RunQuery(id=run_id), [number])
+        return self._given_back(outlines)[0]
 
     def entries(self, run_id: str, after: int = 0, most: int | None = None) -> list[Entry]:
         """Return the entries of a run, in order.
@@ -184,9 +184,9 @@ class Journal:
         check_integer("most=", most, 0, optional=True)
         with self._file.reading() as db:
             number = self._file.number(db, run_id)
-            found = [entry for entry, _ in self._file.read(db, number, run_id, after, most)]
-        give_back(entry.data for entry in found)
-        return found
+            entries = [entry for entry, _ in self._file.read(db, number, run_id, after, most)]
+        give_back(entry.data for entry in entries)
+        return entries
 
     async def follow(self, run_id: str, after: int = 0) -> AsyncIterator[Entry]:
         """Yield the entries of a run: the existing ones, then each as it is written.
@@ -205,11 +205,11 @@ class Journal:
         """
         check_integer("after=", after, 0)
         loop = asyncio.get_running_loop()
-        written = asyncio.Event()
+        commit = asyncio.Event()
 
         def tell() -> None:
             try:
-                loop.call_soon_threadsafe(written.set)
+                loop.call_soon_threadsafe(commit.set)
             except RuntimeError:
                 pass  # the loop of this reader has ended
 
@@ -217,9 +217,9 @@ class Journal:
         try:
             with self._file.reading() as db:
                 number = self._file.number(db, run_id)
-            async with self._file.told(number, tell):
+            async with self._file.watching_commits(number, tell):
                 while True:
-                    written.clear()
+                    commit.clear()
                     # Read before the entries: what is written in between is seen the next time.
                     now = self.run(run_id)
                     if now.entries > after:
@@ -231,7 +231,7 @@ class Journal:
                     else:
                         try:
                             async with asyncio.timeout(self._file.look_s):
-                                await written.wait()
+                                await commit.wait()
                         except TimeoutError:
                             pass
         finally:
@@ -246,7 +246,7 @@ class Journal:
         """
         if not isinstance(hash, str) or not _SHA256.fullmatch(hash):
             raise ConfigError(f"hash= must be a sha256 in hexadecimal digits, got {hash!r:.80}")
-        value = self._file.kept(hash)
+        value = self._file.read_value(hash)
         give_back([with_sources({}, [f"journal {self.path}"])])  # whose value it is, is not known
         return value
 
@@ -546,55 +546,63 @@ class Journal:
         if run_id is None:
             self._runs.leaves = leave
         for run in self._runs.open_runs():
-            run.left = run.left or (leave and run_id in (None, run.id))
+            run.resumes_later = run.resumes_later or (leave and run_id in (None, run.id))
 
-    def _due(self, kind: str, agent: str) -> list[Outline]:
+    def _due_runs(self, kind: str, agent: str) -> list[Outline]:
         """Return an agent's runs for which has come what they waited for."""
-        return [run for run in map(self.run, self._waits_for.due(agent)) if run.kind == kind]
+        return [run for run in map(self.run, self._waits_for.run_ids(agent)) if run.kind == kind]
 
     def _to_resume(self, kind: str, agent: str) -> list[Outline]:
         """Return an agent's runs that were cut off, and those that waited and can go on."""
-        found = self.runs(state=CUT_OFF, kind=kind, agent=agent)
-        others = map(self.run, self._waits_for.after_others(agent))
+        cut_off = self.runs(state=CUT_OFF, kind=kind, agent=agent)
+        waiting_for_others = map(self.run, self._waits_for.after_others(agent))
         waited = [
             run
-            for run in {run.id: run for run in (*self._due(kind, agent), *others)}.values()
+            for run in {
+                run.id: run for run in (*self._due_runs(kind, agent), *waiting_for_others)
+            }.values()
             if run.state == "waiting" and run.kind == kind
         ]
-        return sorted([*found, *waited], key=lambda run: run.began) if waited else found
+        return sorted([*cut_off, *waited], key=lambda run: run.began) if waited else cut_off
 
     async def begin(
-        self, run_id: str, kind: str, agent: str, task: str, thread: str | None = None, **said: Any
+        self,
+        run_id: str,
+        kind: str,
+        agent: str,
+        task: str,
+        thread: str | None = None,
+        **attributes: Any,
     ) -> Part:
         """Begin or resume a run of an agent, of the class `kind`; the caller closes the part."""
-        new = (kind, agent, readable(task[:TASK_CHARS]), thread, as_column(said))
+        new = (kind, agent, readable(task[:TASK_CHARS]), thread, as_column(attributes))
         return Part(await self._runs.begin(run_id, new))
 
     # -- what it says ------------------------------------------------------------------------------
 
-    def _found(
-        self, db: Database, wanted: Wanted, among: Iterable[int] | None = None
+    def _outlines(
+        self, db: Database, run_query: RunQuery, among: Iterable[int] | None = None
     ) -> list[Outline]:
         """Return the outlines of the wanted runs, `among` these numbers."""
-        taken = self._taken(db) if among is None else set(self._runs.taken(among))
-        query, values = wanted.rows(lambda: taken, self._file.attribute)
-        found = []
+        leased = self._leased_numbers(db) if among is None else set(self._runs.leased(among))
+        query, values = run_query.rows(lambda: leased, self._file.attribute)
+        outlines = []
         for number, *about, column, state, origin, thread, waiting in db.execute(query, values):
-            if number in taken:
+            if number in leased:
                 state = "waiting" if waiting else "running"
-            id, kind, agent, task, began, changed, entries, *spent = about
-            outline = (id, kind, agent, task, began, changed, entries, state or "stopped")
-            spent.append(number in taken)
-            found.append(Outline(*outline, origin, thread, *spent, **of_column(column)))
-        return found
+            id, kind, agent, task, start, changed, entries, *spent = about
+            outline = (id, kind, agent, task, start, changed, entries, state or "stopped")
+            spent.append(number in leased)
+            outlines.append(Outline(*outline, origin, thread, *spent, **of_column(column)))
+        return outlines
 
-    def _given_back(self, found: list[Outline]) -> list[Outline]:
+    def _given_back(self, outlines: list[Outline]) -> list[Outline]:
         """Return outlines; an action that reads their tasks gets the tasks' outside sources."""
         if READ.get() is not None:
-            for each in found:
+            for each in outlines:
                 self.entries(each.id, most=_ABOUT_TASK)
-        return found
+        return outlines
 
-    def _taken(self, db: Database) -> set[int]:
+    def _leased_numbers(self, db: Database) -> set[int]:
         """Return the numbers of the runs that processes work on."""
-        return set(self._runs.taken(n for (n,) in db.execute("SELECT number FROM runs")))
+        return set(self._runs.leased(n for (n,) in db.execute("SELECT number FROM runs")))

@@ -8,10 +8,12 @@ from moothall.foundation.errors import ConfigError
 from moothall.journal.journal import Journal
 
 
-def as_journal(given: Journal | str | os.PathLike[str], whose: str) -> Journal:
+def as_journal(journal: Journal | str | os.PathLike[str], owner: str) -> Journal:
     """Return a journal, opened if it is given as a path."""
-    if isinstance(given, Journal):
-        return given
-    if isinstance(given, str | os.PathLike):
-        return Journal(given)
-    raise ConfigError(f"{whose}: journal= must be a Journal or the path of one, got {given!r:.80}")
+    if isinstance(journal, Journal):
+        return journal
+    if isinstance(journal, str | os.PathLike):
+        return Journal(journal)
+    raise ConfigError(
+        f"{owner}: journal= must be a Journal or the path of one, got {journal!r:.80}"
+    )

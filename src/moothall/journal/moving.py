@@ -27,7 +27,7 @@ from moothall.journal.doubt import state_of
 from moothall.journal.entry import Entry, begun_of
 from moothall.journal.opening import Runs
 from moothall.journal.shapes import fault_of
-from moothall.journal.stop_reason import ELSEWHERE, ENDED, OPEN
+from moothall.journal.stop_reason import ELSEWHERE_STATE, FINAL, OPEN
 from moothall.journal.store.attributes import as_column, attributes_of
 from moothall.journal.store.copies import values_of
 from moothall.journal.store.store import Store
@@ -84,8 +84,8 @@ def moved(file: Store, runs: Runs, run_id: str, path: Path) -> None:
 
     It stays here, so that nothing that has its id begins it anew.
     """
-    with _held(file, runs, run_id) as number:
-        if _state(file, number) == ELSEWHERE:
+    with _locked_run(file, runs, run_id) as number:
+        if _state(file, number) == ELSEWHERE_STATE:
             raise StateError(
                 f"run {run_id!r} was moved already, or is a copy: `moothall runs adopt` lets it go "
                 "on here, if it does not elsewhere"
@@ -93,7 +93,8 @@ def moved(file: Store, runs: Runs, run_id: str, path: Path) -> None:
         # First of all: a process that dies in between leaves no run that goes on twice.
         with file.writing() as db:
             db.execute(
-                "UPDATE runs SET state = ?, open = FALSE WHERE number = ?", (ELSEWHERE, number)
+                "UPDATE runs SET state = ?, open = FALSE WHERE number = ?",
+                (ELSEWHERE_STATE, number),
             )
             end_rows(db, number)
         try:
@@ -105,8 +106,8 @@ def moved(file: Store, runs: Runs, run_id: str, path: Path) -> None:
 
 def adopted(file: Store, runs: Runs, run_id: str) -> None:
     """Let a run go on here that may go on elsewhere; do nothing to any other."""
-    with _held(file, runs, run_id) as number:
-        if _state(file, number) == ELSEWHERE:
+    with _locked_run(file, runs, run_id) as number:
+        if _state(file, number) == ELSEWHERE_STATE:
             _go_on(file, number, run_id)
 
 
@@ -134,7 +135,7 @@ def _set_state(db: Database, number: int, run_id: str, entries: list[Entry]) -> 
 
 
 @contextmanager
-def _held(file: Store, runs: Runs, run_id: str) -> Iterator[int]:
+def _locked_run(file: Store, runs: Runs, run_id: str) -> Iterator[int]:
     """Yield the number of a run on which no process works meanwhile."""
     with file.reading() as db:
         number = file.number(db, run_id)
@@ -157,7 +158,7 @@ def _lines(file: Store, db: Database, number: int, hashes: list[str], moved: boo
         head |= {"state": state_of(entries), "moved": True}
     yield as_text({**head, "values": len(hashes)})
     for hash in hashes:
-        data = file.kept(hash, db)
+        data = file.read_value(hash, db)
         try:
             yield as_text({"value": hash, "text": data.decode()})
         except UnicodeDecodeError:
@@ -211,7 +212,7 @@ class _Import:
                     "another id"
                 )
             self._file.insert(db, dict(self._value() for _ in range(head["values"])))
-            number = self._made(db, id, head)
+            number = self._create_run(db, id, head)
             tally = self._put(db, number, head)
             if next(self._lines, None) is not None:
                 raise self._fault("the file has more lines than its first one states")
@@ -231,11 +232,11 @@ class _Import:
             )
             if head.get("moved") and head["state"] == "waiting":
                 _set_state(db, number, id, entries)
-            text = searched(head["task"], tally.said or "")
+            text = searched(head["task"], tally.reply or "")
             self._file.describe(db, number, text)
         return id
 
-    def _made(self, db: Database, id: str, head: dict[str, Any]) -> int:
+    def _create_run(self, db: Database, id: str, head: dict[str, Any]) -> int:
         key = head["key"]
         if db.execute("SELECT 1 FROM runs WHERE key = ?", (key,)).fetchone():
             key = secrets.token_hex(8)  # what one tells a memory is not taken for the other's
@@ -268,8 +269,8 @@ class _Import:
                 )
         work = tally, float(head["seconds"]), 0
         state = head["state"]
-        if not head.get("moved") and state not in ENDED:
-            state = ELSEWHERE
+        if not head.get("moved") and state not in FINAL:
+            state = ELSEWHERE_STATE
         self._file.write(db, number, (0, b""), entries, state, work, times)
         return tally
 
@@ -317,16 +318,16 @@ class _Import:
         if text is None:
             raise self._fault("the file ends before it")
         try:
-            found = json.loads(text)
+            line = json.loads(text)
         except (ValueError, RecursionError) as error:
             raise self._fault(f"it is not JSON: {error}") from error
-        fault = fault_of(found, shape)
+        fault = fault_of(line, shape)
         if fault:
             raise self._fault(fault)
-        return dict(found)
+        return dict(line)
 
-    def _fault(self, what: str) -> FileError:
-        return FileError(f"{self._name!r} is not an exported run: line {self._number}: {what}")
+    def _fault(self, problem: str) -> FileError:
+        return FileError(f"{self._name!r} is not an exported run: line {self._number}: {problem}")
 
 
 def _is_sendable(text: str) -> bool:

@@ -21,9 +21,9 @@ from moothall.foundation.threads import WORKERS, renewed
 from moothall.journal.commits import Commits, OpenRun
 from moothall.journal.doubt import in_doubt
 from moothall.journal.entry import Entry
-from moothall.journal.stop_reason import ELSEWHERE, OPEN
+from moothall.journal.stop_reason import ELSEWHERE_STATE, OPEN
 from moothall.journal.store.store import Place, Store, Unfinished
-from moothall.journal.store.wait_rows import NOTED
+from moothall.journal.store.wait_rows import WAIT_KINDS
 from moothall.journal.tally import searched
 
 NewRun: TypeAlias = tuple[str, str, str, str | None, str | None]
@@ -62,10 +62,10 @@ class Runs:
         with self._leases.guard:
             return self._leases.is_taken(number)
 
-    def taken(self, among: Iterable[int]) -> list[int]:
+    def leased(self, among: Iterable[int]) -> list[int]:
         """Return which of these runs this process or another one works on."""
         with self._leases.guard:
-            return self._leases.taken(among)
+            return self._leases.leased(among)
 
     def is_idle(self, among: Iterable[int]) -> bool:
         """Return whether no process works on a run, or has used a shared budget and lives."""
@@ -138,20 +138,20 @@ class Runs:
         return self._open_once(run_id, new)
 
     def _open_once(self, run_id: str, new: NewRun | None) -> OpenRun:
-        taken = 0
+        leased_number = 0
         try:
             with self._file.writing(lock=RUNS) as db:
                 number, holder = self._found_or_made(db, run_id, new)
                 with self._leases.guard:
                     if not self._leases.take(number):
                         raise RunHeld(run_id, holder or "another process")
-                taken = number
+                leased_number = number
                 mine = f"process {os.getpid()} on {socket.gethostname()}"
-                key, state, *whose = db.execute(
+                key, state, *identity = db.execute(
                     "SELECT key, state, agent, coalesce(thread, '') FROM runs WHERE number = ?",
                     (number,),
                 ).fetchone()
-                if state == ELSEWHERE:
+                if state == ELSEWHERE_STATE:
                     raise StateError(
                         f"run {run_id!r} may go on in the journal that it was copied from or moved "
                         "to: delete it there, then `moothall runs adopt` lets it go on here"
@@ -165,20 +165,20 @@ class Runs:
                 for entry, sum in self._file.read(db, number, run_id):
                     past.setdefault(entry.path, []).append(entry)
                     place = (entry.sequence, sum)
-                parked = db.execute(_PARKED, (*whose, number)).fetchall()
+                parked = db.execute(_PARKED, (*identity, number)).fetchall()
         except BaseException:
-            if taken:
-                self.release(taken)
+            if leased_number:
+                self.release(leased_number)
             raise
         run = OpenRun(self._commits, self.release, number, run_id, key, place, past)
         for part in past.values():
             run.open_calls.update((each.path, each.key) for each in in_doubt(part))
         kinds = {entry.kind for part in past.values() for entry in part}
-        run.has_waits = not NOTED.isdisjoint(kinds) or bool(run.open_calls)
+        run.has_waits = not WAIT_KINDS.isdisjoint(kinds) or bool(run.open_calls)
         run.parked, run.is_open = parked, state in OPEN
         self._open.add(run)
         if self.leaves:  # read after the run was added, which `Journal._leave` looks for later
-            run.left = True
+            run.resumes_later = True
         return run
 
     def _found_or_made(self, db: Database, run_id: str, new: NewRun | None) -> tuple[int, str]:
@@ -192,12 +192,12 @@ class Runs:
         if row is not None:  # never one that is deleted: its id is not printable
             return int(row[0]), str(row[1])
         assert new is not None
-        made = db.execute(
+        inserted = db.execute(
             "INSERT INTO runs (id, kind, agent, task, thread, attributes, began, changed, key, "
             "unread) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, FALSE) ON CONFLICT (id) DO NOTHING",
             (run_id, *new, now := time.time(), now, secrets.token_hex(8)),
         ).rowcount
         number, holder = db.execute(find, (run_id,)).fetchone()
-        if made:  # else another process has made it meanwhile
+        if inserted:  # else another process has made it meanwhile
             self._file.describe(db, number, searched(new[2], ""))
         return int(number), str(holder)

@@ -89,14 +89,14 @@ def reply_of(part: RecordedPart) -> Any:
         raise StateError(
             f"run {part.run_id!r} has not ended: call its agent with this run_id to resume it"
         )
-    begun = next((entry.data for entry in part.past if entry.kind == "begun"), {})
-    module = _TOLD_BY.get(str(begun.get("kind")))
+    start = next((entry.data for entry in part.past if entry.kind == "begun"), {})
+    module = _TOLD_BY.get(str(start.get("kind")))
     if module is not None:
         return importlib.import_module(module).replayed(part)
-    found: dict[str, Any] = {"begun": begun, "state": {}, "over": part.past[-1].data}
+    reply: dict[str, Any] = {"begun": start, "state": {}, "over": part.past[-1].data}
     for entry in part.past:
         if entry.kind == "state":
-            found["state"] |= entry.data["state"]
+            reply["state"] |= entry.data["state"]
             for name, items in entry.data["appended"].items():
-                found["state"][name] = [*found["state"].get(name, []), *items]
-    return found
+                reply["state"][name] = [*reply["state"].get(name, []), *items]
+    return reply

@@ -27,7 +27,7 @@ _NAMES: Final[dict[type, str]] = {
     dict: "an object",
     list: "a list",
 }
-_SHOWN: Final = 60
+_EXCERPT_CHARS: Final = 60
 _ID_CHARS: Final = 255
 _LAST_S: Final = 253_000_000_000
 """The year 9987, in seconds since 1970: later ones have no date."""
@@ -154,7 +154,7 @@ _DECISION: Final = {"action": str, "new_instruction": (str, [str]), "reasoning":
 _REPLY: Final = {"text": str, "detail": str}
 
 
-def _ended(kind: str, data: dict[str, Any]) -> Shape:
+def _end_shape(kind: str, data: dict[str, Any]) -> Shape:
     """Return the shape of what a step of our own ended with."""
     about = data.get("about", {})
     if kind in ("Society", "Survey"):
@@ -177,7 +177,7 @@ def _ended(kind: str, data: dict[str, Any]) -> Shape:
 def _of_ours(kind: str, entry: str, data: dict[str, Any]) -> Shape:
     """Return the shape of an entry of a part of this kind, besides that of every run."""
     if entry == "begun":
-        return _ASKED if kind in _REPLIES else {}
+        return _REQUEST_SHAPE if kind in _REPLIES else {}
     if entry == "started" and {"action", "iteration"} <= data.get("about", {}).keys():
         return {"args?": (dict, str, None)}
     if entry == "started" and "part" in data:
@@ -188,7 +188,7 @@ def _of_ours(kind: str, entry: str, data: dict[str, Any]) -> Shape:
         rounds = {"conclusions?": [_CONCLUSION], "decisions?": [_DECISION]}
         return {"appended": {**messages, **rounds} if kind in _WITH_ROUNDS else messages}
     if entry == "ended":
-        return _ended(kind, data)
+        return _end_shape(kind, data)
     if entry == "over" and kind in _REPLIES:
         return _REPLY | _REPLIES[kind]
     if entry == "heard" and kind == "Conversation":
@@ -207,7 +207,7 @@ def _id(value: Any) -> bool:
 
 
 _CONTENT: Final = (str, _blocks)
-_ASKED: Final = {
+_REQUEST_SHAPE: Final = {
     "task": _CONTENT,
     "given": (None, *_CONTENT),
     "thread": (None, _id),
@@ -236,24 +236,23 @@ class Shapes:
     def fault(self, path: Any, kind: Any, at: Any, data: Any) -> str:
         """Return what of an entry is not as moothall writes it; empty if nothing."""
         if not isinstance(path, str) or not isinstance(kind, str):
-            return f"its part and kind must be texts, got {_shown([path, kind])}"
+            return f"its part and kind must be texts, got {_excerpt([path, kind])}"
         if not _fits(at, float) or not 0 <= at < _LAST_S:
-            return f"its time must be in seconds since 1970, got {_shown(at)}"
+            return f"its time must be in seconds since 1970, got {_excerpt(at)}"
         if kind == "heard":  # whatever the user's own program was told
             return self._own(path, kind, data)
-        found = _fault(data, _KINDS.get(kind, dict), "")
-        if kind == "begun" and not found:
+        problem = _fault(data, _KINDS.get(kind, dict), "")
+        if kind == "begun" and not problem:
             self._kinds[path] = data["kind"]
-        return found or self._own(path, kind, data)
+        return problem or self._own(path, kind, data)
 
     def _own(self, path: str, kind: str, data: Any) -> str:
         of = self._kinds.get(path, "")
         if of not in OURS:
             return ""
         if kind == "ended" and of in _NUMBERED and not _STEP.fullmatch(data["key"]):
-            return (
-                f"key must begin with a number, as a step of a {of} does, got {_shown(data['key'])}"
-            )
+            must = f"key must begin with a number, as a step of a {of} does"
+            return f"{must}, got {_excerpt(data['key'])}"
         return _fault(data, _of_ours(of, kind, data), "")
 
 
@@ -273,38 +272,38 @@ def _fits(value: Any, shape: Shape) -> bool:
 def _fault(value: Any, shape: Shape, at: str) -> str:
     """Return what does not fit a shape, and where; empty if it fits."""
     if shape is None:
-        return "" if value is None else f"{at or 'it'} must be null, got {_shown(value)}"
+        return "" if value is None else f"{at or 'it'} must be null, got {_excerpt(value)}"
     if isinstance(shape, type):
         if _fits(value, shape):
             return ""
-        return f"{at or 'it'} must be {_NAMES.get(shape, 'data')}, got {_shown(value)}"
+        return f"{at or 'it'} must be {_NAMES.get(shape, 'data')}, got {_excerpt(value)}"
     if isinstance(shape, tuple):
         faults = [_fault(value, each, at) for each in shape]
         return "" if "" in faults else faults[0]
     if isinstance(shape, list):
         if not isinstance(value, list):
-            return f"{at or 'it'} must be a list, got {_shown(value)}"
-        found = (_fault(each, shape[0], f"{at}[{n}]") for n, each in enumerate(value))
-        return next(filter(None, found), "")
+            return f"{at or 'it'} must be a list, got {_excerpt(value)}"
+        problems = (_fault(each, shape[0], f"{at}[{n}]") for n, each in enumerate(value))
+        return next(filter(None, problems), "")
     if callable(shape):
         check: Callable[[Any], bool] = shape
-        return "" if check(value) else f"{at or 'it'} must not be {_shown(value)}"
+        return "" if check(value) else f"{at or 'it'} must not be {_excerpt(value)}"
     return _fault_of_object(value, shape, at)
 
 
 def _fault_of_object(value: Any, shape: dict[str, Shape], at: str) -> str:
     if not isinstance(value, dict):
-        return f"{at or 'it'} must be an object, got {_shown(value)}"
+        return f"{at or 'it'} must be an object, got {_excerpt(value)}"
     for key, inner in shape.items():
         name = key.removesuffix("?")
         where = f"{at}.{name}" if at else name
         if name not in value:
             if name == key:
                 return f"{where} is missing"
-        elif found := _fault(value[name], inner, where):
-            return found
+        elif problem := _fault(value[name], inner, where):
+            return problem
     return ""
 
 
-def _shown(value: Any) -> str:
-    return cut(json_text(value), _SHOWN)
+def _excerpt(value: Any) -> str:
+    return cut(json_text(value), _EXCERPT_CHARS)

@@ -40,44 +40,44 @@ goes on when that is there
 """
 
 
-class _Means(NamedTuple):
+class _Meaning(NamedTuple):
     state: str  # for a person
     why: str
-    ended: bool  # whether the run is over; if not, the next call resumes it
+    is_final: bool  # whether the run is over; if not, the next call resumes it
     answered: bool = False  # whether the reply's text is an answer
 
 
-REASONS: Final[dict[StopReason, _Means]] = {
-    "done": _Means("done", "the model has answered", ended=True, answered=True),
-    "terminal": _Means("done", "the last action's result is the answer", True, answered=True),
-    "terminated": _Means("done", "the review accepted it", ended=True, answered=True),
-    "max_loops": _Means("stopped", "the review did not accept it", ended=True),
-    "max_iterations": _Means(
-        "stopped", "the iterations were used up without an answer", ended=True
+REASONS: Final[dict[StopReason, _Meaning]] = {
+    "done": _Meaning("done", "the model has answered", is_final=True, answered=True),
+    "terminal": _Meaning("done", "the last action's result is the answer", True, answered=True),
+    "terminated": _Meaning("done", "the review accepted it", is_final=True, answered=True),
+    "max_loops": _Meaning("stopped", "the review did not accept it", is_final=True),
+    "max_iterations": _Meaning(
+        "stopped", "the iterations were used up without an answer", is_final=True
     ),
-    "no_progress": _Means("stopped", "the model repeated the same calls", ended=True),
-    "unreadable": _Means("stopped", "the model's answer could not be used", ended=True),
-    "budget": _Means("stopped", "budget limit reached", ended=False),
-    "deadline": _Means("stopped", "time limit reached", ended=False),
-    "in_doubt": _Means("in doubt", "the outcome of an action is unknown", ended=False),
-    "waiting": _Means("waiting", "for an answer, a result or a moment", ended=False),
-    "cancelled": _Means("cancelled", "it was interrupted", ended=False),
-    "error": _Means("failed", "", ended=False),
+    "no_progress": _Meaning("stopped", "the model repeated the same calls", is_final=True),
+    "unreadable": _Meaning("stopped", "the model's answer could not be used", is_final=True),
+    "budget": _Meaning("stopped", "budget limit reached", is_final=False),
+    "deadline": _Meaning("stopped", "time limit reached", is_final=False),
+    "in_doubt": _Meaning("in doubt", "the outcome of an action is unknown", is_final=False),
+    "waiting": _Meaning("waiting", "for an answer, a result or a moment", is_final=False),
+    "cancelled": _Meaning("cancelled", "it was interrupted", is_final=False),
+    "error": _Meaning("failed", "", is_final=False),
 }
 
-ENDED: Final = frozenset(reason for reason, means in REASONS.items() if means.ended)
+FINAL: Final = frozenset(reason for reason, meaning in REASONS.items() if meaning.is_final)
 """The reasons for which a run is over. After any other, the next call resumes it."""
 
-ANSWERED: Final = frozenset(reason for reason, means in REASONS.items() if means.answered)
+ANSWERED: Final = frozenset(reason for reason, meaning in REASONS.items() if meaning.answered)
 """The reasons for which a reply's text is an answer."""
 
 OPEN: Final = (None, "in_doubt")
 """The states in the table of a run that a process works on, or that was cut off."""
 
-ELSEWHERE: Final = "elsewhere"
+ELSEWHERE_STATE: Final = "elsewhere"
 """The state of a run that may go on in the journal that it was copied from, or moved to."""
 
-STATES: Final = (*dict.fromkeys(("running", "waiting", "stopped", *REASONS, ELSEWHERE)),)
+STATES: Final = (*dict.fromkeys(("running", "waiting", "stopped", *REASONS, ELSEWHERE_STATE)),)
 """The states of a run. An orchestrator of a user's own may record others as its end."""
 
 _SAY_ALL: Final = ("waiting", "cancelled", "error")
@@ -86,8 +86,8 @@ _SAY_ALL: Final = ("waiting", "cancelled", "error")
 
 def in_words(reason: str, detail: str = "") -> str:
     """Return how a run ended, and why, for a person; a program's own reason is its own word."""
-    means = REASONS.get(cast("StopReason", reason))
-    state, why = ("stopped", reason) if means is None else (means.state, means.why)
+    meaning = REASONS.get(cast("StopReason", reason))
+    state, why = ("stopped", reason) if meaning is None else (meaning.state, meaning.why)
     if reason == "max_iterations":  # the words say the first part of it
         detail = detail.partition("; ")[2]
     if detail and reason in _SAY_ALL:
@@ -100,9 +100,9 @@ def why_ended(reason: str, detail: str = "") -> str:
     return in_words(reason, detail).partition(": ")[2]
 
 
-def cut_off(why: str, asked: Sequence[str]) -> str:
+def cut_off(why: str, questions: Sequence[str]) -> str:
     """Return why a run was cancelled, with what it waited for then."""
-    return f"{why} while waiting for {' and '.join(dict.fromkeys(asked))}" if asked else why
+    return f"{why} while waiting for {' and '.join(dict.fromkeys(questions))}" if questions else why
 
 
 def state_in_words(state: str, detail: str = "") -> str:
@@ -112,5 +112,5 @@ def state_in_words(state: str, detail: str = "") -> str:
     return {
         "running": "running",
         "stopped": "stopped: its process ended",
-        ELSEWHERE: "it may go on where it was copied from or moved to",
+        ELSEWHERE_STATE: "it may go on where it was copied from or moved to",
     }.get(state) or in_words(state, detail)

@@ -25,14 +25,14 @@ COUNTED: Final = frozenset(("started", "ended", "failed", "over"))
 class Tally:
     """What entries that were noted, and not yet written, add to the sums of their run."""
 
-    __slots__ = ("actions", "model_calls", "said", "tokens", "usd")
+    __slots__ = ("actions", "model_calls", "reply", "tokens", "usd")
 
     def __init__(self) -> None:
         self.tokens: int = 0
         self.usd: float = 0.0
         self.model_calls: int = 0
         self.actions: int = 0
-        self.said: str | None = None  # the reply, once the run is over
+        self.reply: str | None = None  # the reply, once the run is over
 
     def count(self, path: str, kind: str, data: dict[str, Any]) -> None:
         """Count an entry."""
@@ -46,7 +46,7 @@ class Tally:
                 self.model_calls += min(spent.model_calls, _MOST_OF_A_CALL)
         elif kind == "over" and not path:
             text = data.get("text")
-            self.said = text if isinstance(text, str) else ""
+            self.reply = text if isinstance(text, str) else ""
 
     def sums(self) -> tuple[int, float, int, int]:
         """Return the tokens, US dollars, model calls and actions."""
@@ -113,7 +113,7 @@ def _price(model: Any, input: int, output: int) -> Decimal | None:
         return None
 
 
-def searched(task: str, said: str) -> str:
+def searched(task: str, reply: str) -> str:
     """Return the text in which words are looked for, without regard to case."""
-    begin = f"{task[:_SEARCHED_CHARS]}\n{said[:_SEARCHED_CHARS]}"
+    begin = f"{task[:_SEARCHED_CHARS]}\n{reply[:_SEARCHED_CHARS]}"
     return readable(begin).replace("\0", " ").casefold()

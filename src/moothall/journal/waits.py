@@ -15,7 +15,7 @@ from moothall.foundation.jsonvalue import json_text
 from moothall.journal.doubt import Decision, Done, Doubt, decisions_for, in_doubt, state_of
 from moothall.journal.entry import RESUME, Wait, kinds_of, stamp, wait_of, waits_for
 from moothall.journal.opening import TELLING, Runs
-from moothall.journal.stop_reason import ENDED, cut_off
+from moothall.journal.stop_reason import FINAL, cut_off
 from moothall.journal.store.due import DueRuns
 from moothall.journal.store.store import Store
 from moothall.journal.store.values import as_text
@@ -62,11 +62,11 @@ class Waits(DueRuns):
             if agent is not None:
                 values.append(agent)
                 terms.append("w.agent = ?")
-            found = [*self._waits(db, " AND ".join(terms), values)]
+            waits = [*self._waits(db, " AND ".join(terms), values)]
             if DOUBT in kinds:
-                found += self._doubted(db, run_id, agent)
-        found = [each for each in found if each.kind in kinds]
-        return sorted(found, key=lambda each: each.since)
+                waits += self._doubted(db, run_id, agent)
+        waits = [each for each in waits if each.kind in kinds]
+        return sorted(waits, key=lambda each: each.since)
 
     def _doubted(self, db: Database, run_id: str | None, agent: str | None) -> Iterator[Wait]:
         """Yield the calls whose outcome is unknown, of runs that no process works on."""
@@ -74,19 +74,21 @@ class Waits(DueRuns):
             "SELECT number, id, agent, thread, changed FROM runs WHERE open "
             "AND state = 'in_doubt' AND NOT deleted"
         ).fetchall()
-        known = self._read
-        self._read = {at: known[at] for row in rows if (at := (row[0], row[-1])) in known}
+        read_before = self._read
+        self._read = {
+            at: read_before[at] for row in rows if (at := (row[0], row[-1])) in read_before
+        }
         rows = [row for row in rows if run_id in (None, row[1]) and agent in (None, row[2])]
-        taken = set(self._runs.taken([row[0] for row in rows]))
+        leased = set(self._runs.leased([row[0] for row in rows]))
         for number, run, its, thread, changed in rows:
-            if number in taken:
+            if number in leased:
                 continue
-            found = known.get((number, changed))
-            if found is None:
-                found = self._read[number, changed] = []
-                with self._file.whole(run):
-                    found += in_doubt([entry for entry, _ in self._file.read(db, number, run)])
-            for each in found:
+            doubts = read_before.get((number, changed))
+            if doubts is None:
+                doubts = self._read[number, changed] = []
+                with self._file.skipping_damaged(run):
+                    doubts += in_doubt([entry for entry, _ in self._file.read(db, number, run)])
+            for each in doubts:
                 key = doubt_key(each.path, each.key)
                 about = (run, key, DOUBT, its, thread, each.path, each.key, each.action, each.args)
                 yield Wait(*about, since=each.since)
@@ -123,7 +125,7 @@ class Waits(DueRuns):
             if kind == DOUBT:
                 about["action"] = f"step {step}" if step else RESUME
             else:
-                with self._file.whole(run):
+                with self._file.skipping_damaged(run):
                     about = self._file.data_at(db, place)
                 if not about:
                     continue
@@ -173,14 +175,14 @@ class Waits(DueRuns):
             if at in undecided and doubt_key(*at) == key:  # perhaps again: its repetition, too
                 self.decide(run_id, {doubt.number: value}, by)
                 return
-        wanted = as_text(_decision_json(value))
+        decision = as_text(_decision_json(value))
         for each in self.decided(run_id=run_id):
             if each.key == key:
-                if as_text(each.answer) == wanted:
+                if as_text(each.answer) == decision:
                     return
                 raise StateError(
                     f"run {run_id!r}: {key!r} was decided at {stamp(each.answered or 0)} with "
-                    f"{json_text(each.answer)}, and not with {wanted}: the first answer counts; "
+                    f"{json_text(each.answer)}, and not with {decision}: the first answer counts; "
                     "`moothall resume` replaces a decision that has not been carried out"
                 )
         raise StateError(f"run {run_id!r} has no call in doubt under the key {key!r}")
@@ -195,13 +197,13 @@ class Waits(DueRuns):
             entries = sorted(
                 (entry for part in run.past.values() for entry in part), key=lambda e: e.sequence
             )
-            made = decisions_for(in_doubt(entries, with_decided=True), decisions)
-            for doubt, data in made:
+            decided = decisions_for(in_doubt(entries, with_decided=True), decisions)
+            for doubt, data in decided:
                 run.note(doubt.path, "decided", data if by is None else {**data, "by": by})
             run.commit_now()
         finally:
             run.close()
-        return [doubt for doubt, _ in made]
+        return [doubt for doubt, _ in decided]
 
     def resume(self, run_id: str, by: str | None) -> None:
         """Record that a run is to be resumed: it is due."""
@@ -210,7 +212,7 @@ class Waits(DueRuns):
         try:
             entries = [entry for part in run.past.values() for entry in part]
             state = state_of(sorted(entries, key=lambda each: each.sequence))
-            if state in ENDED or state in ("in_doubt", "waiting"):
+            if state in FINAL or state in ("in_doubt", "waiting"):
                 raise StateError(f"run {run_id!r} cannot be resumed: it is {state}")
             run.note("", "decided", {"key": "", "decision": RESUME, "by": by})
             run.commit_now()
@@ -225,10 +227,10 @@ class Waits(DueRuns):
             reason = None if last is None or last.kind != "over" else last.data["reason"]
             if last is None or reason not in ("waiting", "cancelled"):
                 raise StateError(f"run {run_id!r} does not wait")
-            asked = [waits_for(each) for each in self.open(run_id, None, None)]
-            if reason == "waiting" or asked:
+            questions = [waits_for(each) for each in self.open(run_id, None, None)]
+            if reason == "waiting" or questions:
                 before = last.data.get("detail") if reason == "cancelled" else ""
-                detail = cut_off(before or why, asked)
+                detail = cut_off(before or why, questions)
                 run.note("", "over", {**last.data, "reason": "cancelled", "detail": detail})
                 run.state = "cancelled"
                 run.commit_now()
@@ -257,11 +259,11 @@ class Waits(DueRuns):
             doubts = list(self._doubted(db, None, None))
             rows = db.execute(_TOLD_DOUBTS).fetchall() if doubts else ()
             again = {(run, key, since): remind for run, key, since, remind in rows}
-            found = [*self._waits(db, where, [now, now])]
+            waits = [*self._waits(db, where, [now, now])]
         at = [again.get((each.run, each.key, each.since), now) for each in doubts]
-        return found + [w for w, its in zip(doubts, at, strict=True) if its and its <= now]
+        return waits + [w for w, its in zip(doubts, at, strict=True) if its and its <= now]
 
-    def told(self, wait: Wait, again: float | None) -> None:
+    def remind_in(self, wait: Wait, again: float | None) -> None:
         """Set in how many seconds somebody is told of a wait again; None for never."""
         remind = None if again is None else time.time() + again
         with self._file.writing() as db:
@@ -270,27 +272,27 @@ class Waits(DueRuns):
                 tell_doubt(db, number, wait, remind)
                 return
             query = "UPDATE waits SET remind = ? WHERE run = ? AND path = ? AND step = ? AND "
-            whose = (remind, number, wait.path, wait.step, wait.key, wait.key)
-            db.execute(f"{query}(key = ? OR name = ?)", whose)
+            condition = (remind, number, wait.path, wait.step, wait.key, wait.key)
+            db.execute(f"{query}(key = ? OR name = ?)", condition)
 
-    def held(self) -> list[tuple[str, str, str]]:
+    def asking_processes(self) -> list[tuple[str, str, str]]:
         """Return the runs for which a process asks a person itself: run, agent and process."""
         query = (
             "SELECT number, id, agent, holder FROM runs WHERE open AND waiting > 0 AND NOT deleted"
         )
         with self._file.reading() as db:
             rows = db.execute(query).fetchall()
-        taken = set(self._runs.taken([row[0] for row in rows]))
-        return [(run, agent, holder) for number, run, agent, holder in rows if number in taken]
+        leased = set(self._runs.leased([row[0] for row in rows]))
+        return [(run, agent, holder) for number, run, agent, holder in rows if number in leased]
 
     def cut_off(self) -> tuple[int, int]:
         """Return how many runs are stopped, and how many are in doubt; nobody works on them."""
         with self._file.reading() as db:
             query = "SELECT number, state FROM runs WHERE open AND NOT deleted"
-            found = dict(db.execute(query).fetchall())
-        for number in self._runs.taken(found):
-            found.pop(number, None)
-        states = Counter(found.values())
+            state_of = dict(db.execute(query).fetchall())
+        for number in self._runs.leased(state_of):
+            state_of.pop(number, None)
+        states = Counter(state_of.values())
         return states[None], states["in_doubt"]
 
     def newest(self) -> tuple[Any, ...]:
@@ -312,10 +314,10 @@ class Waits(DueRuns):
 
     def counts(self) -> dict[tuple[str, str], int]:
         """Return how much waits, by agent and kind."""
-        found = Counter((each.agent, DOUBT) for each in self.doubts())
+        doubts = Counter((each.agent, DOUBT) for each in self.doubts())
         query = f"SELECT agent, kind, count(*) FROM waits WHERE {_OPEN} GROUP BY agent, kind"
         with self._file.reading() as db:
-            return {**found, **{(agent, kind): count for agent, kind, count in db.execute(query)}}
+            return {**doubts, **{(agent, kind): count for agent, kind, count in db.execute(query)}}
 
 
 def _decision_json(value: Any) -> Any:

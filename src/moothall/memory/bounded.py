@@ -94,7 +94,7 @@ class TokenBoundedMemory(Memory):
         self.left_out: int = 0
         self._task = -1  # the index of the last user message
         self._cleared: tuple[int, ...] = ()
-        self._whole = 0  # how many results could be cleared
+        self._clearable = 0  # how many results could be cleared
 
     if not TYPE_CHECKING:  # for a checker they are inherited; at run time a subclass loses them
         add_once = Memory.add_once
@@ -121,12 +121,12 @@ class TokenBoundedMemory(Memory):
         self._sizes.append(size)
         self._tokens += size
         if NUMBERED in memory:
-            self._whole += _may_clear(memory)
+            self._clearable += _may_clear(memory)
         if self._tokens > self.max_tokens:
             self._fit()
 
     def _fit(self) -> None:
-        bound, clears = self._bound, self.clear and self._whole > 0
+        bound, clears = self._bound, self.clear and self._clearable > 0
         if self._tokens <= bound:
             return
         if self.reply_tokens is not None:  # what earlier replies left goes first
@@ -139,8 +139,8 @@ class TokenBoundedMemory(Memory):
             self._drop(bound)
 
     def _take_cleared(self) -> list[int]:
-        taken, self._cleared = self._cleared, ()
-        return list(taken)
+        numbers, self._cleared = self._cleared, ()
+        return list(numbers)
 
     def _make_room(self) -> bool:
         before = self.tokens
@@ -154,7 +154,7 @@ class TokenBoundedMemory(Memory):
         """Count anew: the list is public, and other code may have cleared or extended it."""
         self._sizes = [self._size(item) for item in self._items]
         self._tokens = sum(self._sizes)
-        self._whole = sum(map(_may_clear, self._items))
+        self._clearable = sum(map(_may_clear, self._items))
         users = [place for place, item in enumerate(self._items) if item.get("role") == "user"]
         self._task = users[-1] if users else -1
 
@@ -193,7 +193,7 @@ class TokenBoundedMemory(Memory):
 
         If not `own`, those of the running reply stay.
         """
-        if not self._whole:
+        if not self._clearable:
             return
         if most is None:
             if self._tokens <= self._bound:
@@ -223,11 +223,11 @@ class TokenBoundedMemory(Memory):
         size = sum(sizes)
         if size <= self._third // 3:
             return
-        gone = 0
-        while gone < len(spans) - 1 and size > self._third // 6:
-            size -= sizes[gone]
-            gone += 1
-        for start, end in reversed(spans[:gone]):
+        merged = 0
+        while merged < len(spans) - 1 and size > self._third // 6:
+            size -= sizes[merged]
+            merged += 1
+        for start, end in reversed(spans[:merged]):
             self._remove(start, end)
 
     def _end_of(self, place: int) -> int:
@@ -240,7 +240,7 @@ class TokenBoundedMemory(Memory):
     def _put(self, place: int, item: dict[str, Any]) -> None:
         size = self._size(item)
         self._tokens += size - self._sizes[place]
-        self._whole += _may_clear(item) - _may_clear(self._items[place])
+        self._clearable += _may_clear(item) - _may_clear(self._items[place])
         self._items[place], self._sizes[place] = item, size
 
     def _is_read(self, item: dict[str, Any]) -> bool:
@@ -275,20 +275,22 @@ class TokenBoundedMemory(Memory):
 
     def _remove(self, start: int, end: int) -> None:
         numbered = [item for item in self._items[start:end] if NUMBERED in item]
-        gone = [range_of(item)[0] for item in numbered if is_cleared(item)] if numbered else ()
+        cleared_numbers = (
+            [range_of(item)[0] for item in numbered if is_cleared(item)] if numbered else ()
+        )
         self._tokens -= sum(self._sizes[start:end])
-        self._whole -= sum(map(_may_clear, numbered))
+        self._clearable -= sum(map(_may_clear, numbered))
         del self._items[start:end]
         del self._sizes[start:end]
         if self._task >= end:
             self._task -= end - start
         elif self._task >= start:
             self._task = -1
-        if gone:  # the next line stands for these, too
+        if cleared_numbers:  # the next line stands for these, too
             for place in range(start, len(self._items)):
                 if is_cleared(item := self._items[place]):
                     first, last = range_of(item)
-                    self._put(place, cleared(item, min(first, *gone), last))
+                    self._put(place, cleared(item, min(first, *cleared_numbers), last))
                     break
 
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from moothall.memory.memory import Memory
 
-MEANT: Final = "messages"
+MESSAGES_KEY: Final = "messages"
 """The key of a block that stands for several messages of one request."""
 
 
@@ -29,7 +29,7 @@ class GivenMemory(Memory):
 def meant_by(message: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the messages that a message stands for: mostly itself."""
     content = message.get("content")
-    if isinstance(content, list) and len(content) == 1 and MEANT in content[0]:
-        found: list[dict[str, Any]] = content[0][MEANT]
-        return found
+    if isinstance(content, list) and len(content) == 1 and MESSAGES_KEY in content[0]:
+        messages: list[dict[str, Any]] = content[0][MESSAGES_KEY]
+        return messages
     return [message]

@@ -96,13 +96,13 @@ class Memory:
         own = self.__dict__
         if "_told" not in own:
             own["_told"] = {}
-        told: dict[str, int] = own["_told"]
-        if run not in told or -sequence <= told[run] <= sequence:
+        offsets: dict[str, int] = own["_told"]
+        if run not in offsets or -sequence <= offsets[run] <= sequence:
             self.add_memory(memory)
-            told.pop(run, None)  # the last one that was told of stands last
-            told[run] = sequence + 1
-            if len(told) > _MOST_RUNS:
-                del told[next(iter(told))]
+            offsets.pop(run, None)  # the last one that was told of stands last
+            offsets[run] = sequence + 1
+            if len(offsets) > _MOST_RUNS:
+                del offsets[next(iter(offsets))]
 
     def _take_cleared(self) -> list[int]:
         """Return which results were cleared since the last time, by their numbers."""
@@ -114,26 +114,26 @@ class Memory:
 
     def _end_run(self, key: str) -> None:
         """Leave the run with this key out of states: it will not be resumed."""
-        told: dict[str, int] = self.__dict__.get("_told", {})
-        for run in reversed(told):
+        offsets: dict[str, int] = self.__dict__.get("_told", {})
+        for run in reversed(offsets):
             if not run.startswith(key):
                 break
-            told[run] = -abs(told[run])
+            offsets[run] = -abs(offsets[run])
 
     def _told_state(self) -> dict[str, dict[str, int]]:
         """Return how many messages of runs that may be resumed were added, for a state."""
-        told: dict[str, int] = self.__dict__.get("_told", {})
-        kept = {run: count for run, count in told.items() if count > 0}
-        return {"told": kept} if kept else {}
+        offsets: dict[str, int] = self.__dict__.get("_told", {})
+        open_runs = {run: count for run, count in offsets.items() if count > 0}
+        return {"told": open_runs} if open_runs else {}
 
     def _load_told(self, state: dict[str, Any]) -> None:
-        told = state.get("told", {})
-        if not isinstance(told, dict) or not all(type(each) is int for each in told.values()):
+        offsets = state.get("told", {})
+        if not isinstance(offsets, dict) or not all(type(each) is int for each in offsets.values()):
             raise StateError(
                 "the state of a memory is damaged: `told` must be a dict of whole numbers by run, "
-                f"got {told!r:.80}; load one that state_dict() gave"
+                f"got {offsets!r:.80}; load one that state_dict() gave"
             )
-        self.__dict__["_told"] = told.copy()
+        self.__dict__["_told"] = offsets.copy()
 
     def get_memories(self, limit: int | None = None) -> list[dict[str, Any]]:
         """Return the messages for a prompt, the oldest first, in a new list.
@@ -222,8 +222,8 @@ def check_memory(memory: object) -> None:
 def check_memories(memories: object) -> None:
     """Raise unless the value can be the messages of a prompt."""
     if type(memories) is not list and not isinstance(memories, list):
-        given = type(memories).__name__
-        raise ConfigError(f"get_memories must give a list of chat messages, got {given}")
+        type_name = type(memories).__name__
+        raise ConfigError(f"get_memories must give a list of chat messages, got {type_name}")
     for memory in memories:
         if type(memory) is not dict:
             check_memory(memory)

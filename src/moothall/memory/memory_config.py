@@ -20,7 +20,7 @@ The types are `bool`, `int`, `float`, `str`, `list` and `dict`; of a type alone 
 _TYPES: Final = (bool, int, float, str, list, dict)
 
 
-def first_status(config: Mapping[str, MemoryT], whose: str) -> dict[str, Any]:
+def first_status(config: Mapping[str, MemoryT], class_name: str) -> dict[str, Any]:
     """Return new values of all names of a `memory_config`.
 
     Args:
@@ -31,28 +31,28 @@ def first_status(config: Mapping[str, MemoryT], whose: str) -> dict[str, Any]:
         DefinitionError: a value is not a `MemoryT`
     """
     if not isinstance(config, Mapping):
-        raise DefinitionError(f"{whose}.memory_config must be a dict, got {config!r:.80}")
-    return {name: _first(name, stated, whose) for name, stated in config.items()}
+        raise DefinitionError(f"{class_name}.memory_config must be a dict, got {config!r:.80}")
+    return {name: _first(name, entry, class_name) for name, entry in config.items()}
 
 
-def _first(name: object, stated: Any, whose: str) -> Any:
-    where = f"{whose}.memory_config[{name!r:.80}]"
+def _first(name: object, entry: Any, class_name: str) -> Any:
+    where = f"{class_name}.memory_config[{name!r:.80}]"
     if not isinstance(name, str) or not name:
         raise DefinitionError(f"{where}: a name must be a text of at least 1 character")
-    known = ", ".join(each.__name__ for each in _TYPES)
-    kind, value = type(stated), stated
-    if isinstance(stated, tuple):
-        if len(stated) != 2:
-            raise DefinitionError(f"{where} must be (type, default), got {stated!r:.80}")
-        kind, value = stated
-    elif isinstance(stated, type):
-        kind, value = stated, None
+    type_names = ", ".join(each.__name__ for each in _TYPES)
+    kind, value = type(entry), entry
+    if isinstance(entry, tuple):
+        if len(entry) != 2:
+            raise DefinitionError(f"{where} must be (type, default), got {entry!r:.80}")
+        kind, value = entry
+    elif isinstance(entry, type):
+        kind, value = entry, None
         if kind in _TYPES:
             return kind()
-    elif stated is None:
+    elif entry is None:
         return None
     if kind not in _TYPES:
-        raise DefinitionError(f"{where}: the type must be one of {known}, got {kind!r:.80}")
+        raise DefinitionError(f"{where}: the type must be one of {type_names}, got {kind!r:.80}")
     if kind is float and type(value) is int:
         value = float(value)
     if type(value) is not kind or (kind is float and not math.isfinite(value)):

@@ -30,7 +30,7 @@ _MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
     ),
 )
 # A rare word counts more than a frequent one, and one that a short message has often counts most.
-_FOUND: Final = """
+_MATCHING: Final = """
     WITH wanted AS (
         SELECT word, CAST(quote_literal(word) AS TSQUERY) AS query
         FROM unnest(CAST(? AS TEXT[])) AS word
@@ -44,8 +44,8 @@ _FOUND: Final = """
     SELECT memory FROM hits JOIN rarities USING (word)
     GROUP BY memory ORDER BY sum(weight * rarity) DESC, memory DESC LIMIT ?
 """
-_EVERYWHERE: Final = _FOUND.format(within="", of="")
-_IN_THREAD: Final = _FOUND.format(within="AND words.thread = ?", of="WHERE thread = ?")
+_EVERYWHERE: Final = _MATCHING.format(within="", of="")
+_IN_THREAD: Final = _MATCHING.format(within="AND words.thread = ?", of="WHERE thread = ?")
 
 
 class MemoryServer(PostgresPool[MemoryFileError], MemoryTables):

@@ -38,14 +38,14 @@ class Recall:
             thread = None if id is None else self._file.thread_number(db, id)
             if id is not None and thread is None:
                 return []
-            found = self._file.with_words(db, text[:FOUND_CHARS], thread, limit)
-            return self._file.items_of(db, found)
+            matches = self._file.with_words(db, text[:FOUND_CHARS], thread, limit)
+            return self._file.items_of(db, matches)
 
     def by_meaning(self, text: str, limit: int, id: str | None) -> list[dict[str, Any]]:
         """Return the messages whose vectors are nearest to a text's."""
         embedder = self._needed()
-        (wanted,) = self._embedded(embedder, [sendable(text[:EMBEDDED_CHARS])])
-        if not any(wanted):
+        (target,) = self._embedded(embedder, [sendable(text[:EMBEDDED_CHARS])])
+        if not any(target):
             return []
         self.embed(id)
         with self._file.reading() as db:
@@ -55,7 +55,7 @@ class Recall:
                 where += " AND thread = ?"
                 scope += (self._file.thread_number(db, id),)
             rows = db.execute(f"SELECT memory, vector FROM vectors WHERE {where}", scope)
-            best = heapq.nlargest(limit, self._scores(rows, wanted))
+            best = heapq.nlargest(limit, self._scores(rows, target))
             return self._file.items_of(db, [number for score, number in best if score > 0])
 
     def embed(self, id: str | None) -> int:
@@ -117,10 +117,10 @@ class Recall:
         texts = ((each, found_text(self._file.parsed(text))) for each, text in rows)
         self._file.remove_words(db, thread, number, texts)
         db.execute("DELETE FROM vectors WHERE thread = ? AND memory > ?", after)
-        gone = db.execute("DELETE FROM memories WHERE thread = ? AND number > ?", after).rowcount
-        if gone:
+        deleted = db.execute("DELETE FROM memories WHERE thread = ? AND number > ?", after).rowcount
+        if deleted:
             db.execute("UPDATE threads SET forgotten = forgotten + 1 WHERE number = ?", (thread,))
-        return gone
+        return deleted
 
     def _needed(self) -> Embedder:
         if self._embedder is None:
@@ -152,15 +152,15 @@ class Recall:
         return vectors
 
     def _scores(
-        self, rows: Iterable[tuple[int, bytes]], wanted: list[float]
+        self, rows: Iterable[tuple[int, bytes]], target: list[float]
     ) -> Iterator[tuple[float, int]]:
         """Return the cosine of each stored vector with the wanted one, and its memory's number."""
-        size = 4 * len(wanted)
-        places = [place for place, value in enumerate(wanted) if value]
+        size = 4 * len(target)
+        places = [place for place, value in enumerate(target) if value]
         # A short text has few pieces, so in hashed vectors most components are zero.
-        sparse = 1 < len(places) < len(wanted) // 2
+        sparse = 1 < len(places) < len(target) // 2
         pick = itemgetter(*places)
-        weights = list(pick(wanted)) if sparse else wanted
+        weights = list(pick(target)) if sparse else target
         for number, blob in rows:
             if not isinstance(blob, bytes) or len(blob) != size:
                 raise self._file.damaged(f"the vector of memory {number} has another size")
@@ -179,11 +179,11 @@ def row_of(memory: Any) -> tuple[str | None, str, str]:
 
 def insert(file: MemoryTables, db: Database, thread: int, row: tuple[str | None, str, str]) -> None:
     """Store a message and its words for the search."""
-    role, text, found = row
+    role, text, words = row
     number = db.insert(
         "INSERT INTO memories (thread, role, item) VALUES (?, ?, ?)", (thread, role, text)
     )
-    file.add_words(db, thread, number, found)
+    file.add_words(db, thread, number, words)
     db.execute("UPDATE threads SET changed = ? WHERE number = ?", (time.time(), thread))
 
 

@@ -39,25 +39,25 @@ class _Result:
     name: str  # of the action
     text: str | None  # None if the journal has it, or if it is not kept any more
     hash: str | None
-    asked: str  # the arguments of the call
+    arguments: str  # the arguments of the call
     sources: Sequence[str]  # where it comes from, if from outside
 
 
 def number_of(message: dict[str, Any]) -> int | None:
     """Return the number of the result in a message, if it has one."""
-    found = message.get(NUMBERED)
-    return found[0] if isinstance(found, list) and len(found) in (2, 3) else None
+    mark = message.get(NUMBERED)
+    return mark[0] if isinstance(mark, list) and len(mark) in (2, 3) else None
 
 
 def cleared(message: dict[str, Any], first: int, last: int) -> dict[str, Any]:
     """Return a message with a line in the place of its result, and of those from `first` on."""
-    many, it = f"Result {last} is", f"{READ}({last}) shows it"
+    many, hint = f"Result {last} is", f"{READ}({last}) shows it"
     if first < last:
-        many, it = (
+        many, hint = (
             f"Results {first} to {last} are",
             f"{READ} shows one, by its number, or finds words in all",
         )
-    line = f"[{many} not shown any more: {it}]"
+    line = f"[{many} not shown any more: {hint}]"
     return {**message, "content": line, NUMBERED: [last, message[NUMBERED][1], first]}
 
 
@@ -78,7 +78,9 @@ class Results:
     def __init__(self) -> None:
         self.last: int = 0
         self.page: int = 20_000  # how many characters are read at once
-        self.kept: Callable[[str], bytes] | None = None  # reads a value of the journal by its hash
+        self.read_value: Callable[[str], bytes] | None = (
+            None  # reads a value of the journal by its hash
+        )
         self._results: dict[int, _Result] = {}
         self._size = 0
         schema = object_schema(
@@ -92,10 +94,10 @@ class Results:
 
     def copy(self) -> Results:
         """Return what begins with the same results, for a conversation that begins with these."""
-        made = Results()
-        made.last, made._size = self.last, self._size
-        made._results = {number: replace(each) for number, each in self._results.items()}
-        return made
+        copied = Results()
+        copied.last, copied._size = self.last, self._size
+        copied._results = {number: replace(each) for number, each in self._results.items()}
+        return copied
 
     def add(
         self,
@@ -104,7 +106,7 @@ class Results:
         sources: Sequence[str],
         is_whole: bool,
         keep: Callable[[bytes], str] | None,
-        asked: str = "",
+        arguments: str = "",
     ) -> list[Any]:
         """Give a result the next number; return the mark of its message.
 
@@ -114,15 +116,15 @@ class Results:
         hash = None if is_whole else ""
         if keep is not None and (len(text) > _IN_JOURNAL or not is_whole):
             hash = keep(text.encode("utf-8", "surrogatepass"))
-        self._hold(self.last, _Result(name, None if hash else text, hash, asked, sources))
+        self._hold(self.last, _Result(name, None if hash else text, hash, arguments, sources))
         return [self.last, hash]
 
     def mark(self, number: Any) -> list[Any] | None:
         """Return the mark of a message with a part of a result, or None."""
-        found = self._results.get(number)
-        return None if found is None else [number, found.hash]
+        result = self._results.get(number)
+        return None if result is None else [number, result.hash]
 
-    def know(self, message: dict[str, Any], sources: Sequence[str], asked: str = "") -> None:
+    def know(self, message: dict[str, Any], sources: Sequence[str], arguments: str = "") -> None:
         """Take a result from a message, as an earlier process has remembered it.
 
         `asked` are the arguments of its call.
@@ -133,7 +135,7 @@ class Results:
         hash, content = message[NUMBERED][1], message.get("content")
         has_text = hash is None and isinstance(content, str) and not is_cleared(message)
         text = content if has_text else None
-        self._hold(number, _Result(str(message.get("name", "")), text, hash, asked, sources))
+        self._hold(number, _Result(str(message.get("name", "")), text, hash, arguments, sources))
         self.last = max(self.last, number)
 
     def _hold(self, number: int, result: _Result) -> None:
@@ -157,31 +159,31 @@ class Results:
         reading.add(result.sources)
         text = self._text(number, result)
         every = lines_of(text, self.page)
-        wanted = chosen(lines, len(every)) if lines.strip() else range(len(every))
+        places = chosen(lines, len(every)) if lines.strip() else range(len(every))
         if words.strip():
-            return matching(every, wanted, words, self.page)
-        return page(every, wanted, self.page)
+            return matching(every, places, words, self.page)
+        return page(every, places, self.page)
 
     def _find(self, words: str) -> str:
         if not words.strip():
             raise ConfigError("give the number of a result, or words to look for in all results")
         texts: list[tuple[str, list[str]]] = []
-        shown, left = list[_Result](), _SEARCHED_CHARS
+        results, remaining = list[_Result](), _SEARCHED_CHARS
         for number in sorted(self._results, reverse=True):
             result = self._results[number]
             try:
                 text = self._text(number, result)
             except ConfigError:  # it is not kept any more; its call may say what it was
                 text = ""
-            if (left := left - len(text)) < 0 and texts:
+            if (remaining := remaining - len(text)) < 0 and texts:
                 break
-            title = f"result {number}, {result.name} {result.asked}".rstrip()
+            title = f"result {number}, {result.name} {result.arguments}".rstrip()
             texts.append((title, lines_of(text, self.page)))
-            shown.append(result)
-        made, places = matching_in(texts, words, self.page)
+            results.append(result)
+        found_text, places = matching_in(texts, words, self.page)
         for place in places:
-            reading.add(shown[place].sources)
-        return made
+            reading.add(results[place].sources)
+        return found_text
 
     def _text(self, number: int, result: _Result) -> str:
         if result.text is not None:
@@ -192,7 +194,7 @@ class Results:
                 f"last {_MOST_CHARS // 1_000_000} million characters; call {result.name} again"
             )
         try:
-            data = None if self.kept is None else self.kept(result.hash)
+            data = None if self.read_value is None else self.read_value(result.hash)
         except JournalError:
             data = None
         if data is None:

@@ -101,7 +101,7 @@ class StoredMemory(Memory):
         self._id = thread
         self._lock = guard()  # guards the attributes below
         self._window: TokenBoundedMemory | None = None
-        self._seen = 0
+        self._last_number = 0
         self._forgotten = 0
 
     # -- what every memory does --------------------------------------------------------------------
@@ -133,8 +133,8 @@ class StoredMemory(Memory):
             # A subclass's own `add_memory` runs separately; a process killed between the two adds
             # the message twice.
             with self._file.reading() as db:
-                told = self._file.run_offset(db, self._file.thread_number(db, self._id), run)
-            if told <= sequence:
+                offset = self._file.run_offset(db, self._file.thread_number(db, self._id), run)
+            if offset <= sequence:
                 self.add_memory(memory)
                 with self._file.writing(lock=self._file.lock(self._id)) as db:
                     thread = self._file.made_thread(db, self._id)
@@ -209,10 +209,10 @@ class StoredMemory(Memory):
         else:
             for number, text in db.execute(
                 "SELECT number, item FROM memories WHERE thread = ? AND number > ? ORDER BY number",
-                (thread, self._seen),
+                (thread, self._last_number),
             ):
                 window.add_memory(self._file.parsed(text))
-                self._seen = number
+                self._last_number = number
         self._window = window
         return window
 
@@ -236,7 +236,7 @@ class StoredMemory(Memory):
             rows += [(number, self._file.parsed(text)) for number, text in before]
         for _, item in reversed(rows):
             window.add_memory(item)
-        self._seen = rows[0][0] if rows else 0
+        self._last_number = rows[0][0] if rows else 0
         return window
 
     def _backwards(self, db: Database, thread: int | None) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -321,17 +321,17 @@ class StoredMemory(Memory):
         if isinstance(older_than, timedelta):
             older_than = older_than.total_seconds()
         check_seconds("older_than=", older_than, zero=True)
-        before, gone = time.time() - older_than, list[str]()
+        before, deleted = time.time() - older_than, list[str]()
         for id in self.threads():
             with self._file.writing(lock=self._file.lock(id)) as db:
                 query = "SELECT 1 FROM threads WHERE id = ? AND changed < ?"
                 if db.execute(query, (id, before)).fetchone():
                     self._recall.forget_after(db, id, 0)
-                    gone.append(id)
-        if gone:
+                    deleted.append(id)
+        if deleted:
             with self._file.writing() as db:
                 self._file.tidy(db)
-        return gone
+        return deleted
 
     def compact(self) -> bool:
         """Write the file anew: smaller, and with nothing of what was forgotten.
@@ -357,8 +357,8 @@ class StoredMemory(Memory):
                 has changed
             MemoryFileError: the file cannot be used
         """
-        wanted = {"thread", "messages", "newest"}
-        if not isinstance(state, dict) or state.keys() != wanted or state["thread"] != self._id:
+        keys = {"thread", "messages", "newest"}
+        if not isinstance(state, dict) or state.keys() != keys or state["thread"] != self._id:
             raise StateError(f"this is not a state of thread {self._id!r} of {self._file.name!r}")
         if type(newest := state["newest"]) is not int:
             raise StateError(f"the state of thread {self._id!r} is damaged: newest is {newest!r}")
@@ -368,11 +368,11 @@ class StoredMemory(Memory):
                     f"memory file {self._file.name!r} does not hold what thread {self._id!r} had "
                     "when the state was saved: it is another file, or was forgotten meanwhile"
                 )
-            gone = self._recall.forget_after(db, self._id, newest)
-        if gone:
+            deleted = self._recall.forget_after(db, self._id, newest)
+        if deleted:
             logger.warning(
                 "memory file %r: thread %r forgot %d messages that came after the loaded state",
-                *(self._file.name, self._id, gone),
+                *(self._file.name, self._id, deleted),
             )
 
     # -- recall ------------------------------------------------------------------------------------

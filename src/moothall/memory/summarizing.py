@@ -110,7 +110,7 @@ class SummarizingMemory(TokenBoundedMemory):
         self._idle = threading.Event()
         self._idle.set()
         self._read: list[dict[str, Any]] = []  # what the model is reading
-        self._lost = 0  # messages that were dropped unread since the last warning
+        self._dropped = 0  # messages that were dropped unread since the last warning
 
     if not TYPE_CHECKING:  # for a checker they are inherited; at run time a subclass loses them
         add_once = Memory.add_once
@@ -139,7 +139,7 @@ class SummarizingMemory(TokenBoundedMemory):
             if len(self._items) < len(before):
                 # The messages that the model is reading are not lost yet.
                 there = {id(item) for item in (*self._items, *self._read)}
-                self._lost += sum(id(item) not in there for item in before)
+                self._dropped += sum(id(item) not in there for item in before)
             if self.clear and self._tokens > self._begin_at:
                 self._clear(self._keep)
             if self._tokens > self._begin_at and self._idle.is_set() and self._batch():
@@ -159,20 +159,20 @@ class SummarizingMemory(TokenBoundedMemory):
             summary = self._summary_message()
             room = max(self._room - (self._size(summary[0]) if summary else 0), 1)
             self._recount()
-            shown = self._items
+            items = self._items
             if self._tokens > room:
                 # A summary is awaited: messages that it will cover and that do not fit are hidden.
-                shown = _within(room, self._count, shown)._items
-            give_back((*summary, *shown))
-            return last(_copied([*summary, *shown]), limit)
+                items = _within(room, self._count, items)._items
+            give_back((*summary, *items))
+            return last(_copied([*summary, *items]), limit)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the summary and the verbatim messages, as JSON data."""
         with self._lock:
             give_back((*self._summary_message(), *self._items))
             items = _copied(self._items)
-            made = {"summary": self._summary, "items": items, **self._told_state()}
-            return with_sources(made, self._sources)
+            state = {"summary": self._summary, "items": items, **self._told_state()}
+            return with_sources(state, self._sources)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Replace all memories by another memory's state. A summary in progress is dropped.
@@ -249,23 +249,23 @@ class SummarizingMemory(TokenBoundedMemory):
         """Replace the messages by a summary, or by nothing if the model failed."""
         if isinstance(outcome, str):
             self._summary = outcome
-            found = (source for each in batch for source in sources_of(each))
-            self._sources = union((*self._sources, *found))
+            sources = (source for each in batch for source in sources_of(each))
+            self._sources = union((*self._sources, *sources))
         else:
             why = f"{type(outcome).__name__}: {outcome}"
             self._warn(len(batch), f"{self._name} failed ({why})")
         self._recount()
-        gone = {id(item) for item in batch}
+        summarized = {id(item) for item in batch}
         self._read = []
         for place in range(len(self._items) - 1, -1, -1):
-            if id(self._items[place]) in gone:
+            if id(self._items[place]) in summarized:
                 self._remove(place, place + 1)
 
     def _tell_lost(self) -> None:
         """Warn of the messages that a flood dropped: once, when the summary awaited is there."""
-        if self._lost:
-            self._warn(self._lost, f"more came than {self._name} summarises")
-            self._lost = 0
+        if self._dropped:
+            self._warn(self._dropped, f"more came than {self._name} summarises")
+            self._dropped = 0
 
     def _warn(self, dropped: int, why: str) -> None:
         logger.warning(
@@ -276,8 +276,8 @@ class SummarizingMemory(TokenBoundedMemory):
         """Return the messages to summarise next: the oldest beyond those that are kept."""
         self._recount()
         room = max(self._keep - self._count(self._summary), 1)
-        kept = {id(item) for item in _within(room, self._count, self._items)._items}
-        batch = [item for item in self._items if id(item) not in kept]
+        recent = {id(item) for item in _within(room, self._count, self._items)._items}
+        batch = [item for item in self._items if id(item) not in recent]
         size = 0
         for end, item in enumerate(batch):
             size += self._size(item)
@@ -352,15 +352,15 @@ def _within(
 def _message_line(item: dict[str, Any]) -> str:
     """Return a message as lines in which none can pass for another: all but the first indented."""
     content = item.get("content")
-    said = content if isinstance(content, str) else _json(content)
-    who = f"result of {item['name']}" if item.get("name") else str(item.get("role", ""))
+    text = content if isinstance(content, str) else _json(content)
+    speaker = f"result of {item['name']}" if item.get("name") else str(item.get("role", ""))
     calls = [
         f"{each.get('name')} {_json(each.get('args'))}" for each in item.get("tool_calls") or ()
     ]
     parts = [
-        part for part in (said if content else "", *(f"calls {each}" for each in calls)) if part
+        part for part in (text if content else "", *(f"calls {each}" for each in calls)) if part
     ]
-    return f"{one_line(who, 80)}: " + "\n".join(parts).replace("\n", "\n  ")
+    return f"{one_line(speaker, 80)}: " + "\n".join(parts).replace("\n", "\n  ")
 
 
 def _json(value: Any) -> str:

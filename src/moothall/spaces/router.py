@@ -13,7 +13,7 @@ from typing import Any
 from moothall.actions.message import Envelope, Nested, is_one
 from moothall.agents.agent import CURRENT
 from moothall.agents.callers import HEARD, Beside
-from moothall.budget.reservation import HELD
+from moothall.budget.reservation import CALLERS_RESERVATIONS
 from moothall.foundation.errors import (
     AgentNotFound,
     HopLimitExceeded,
@@ -107,7 +107,7 @@ class Router(Outcomes):
             delivery.beside = beside
         if (heard := HEARD.get()) is not None:
             delivery.heard = heard
-        if held := HELD.get():
+        if held := CALLERS_RESERVATIONS.get():
             delivery.held = tuple(ref for ref in held if (each := ref()) and each.open)
         if get_ident() == self.thread_id:
             if mailbox.outside:

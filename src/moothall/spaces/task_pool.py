@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from moothall.agents.agent import CURRENT
-from moothall.budget.reservation import HELD
+from moothall.budget.reservation import CALLERS_RESERVATIONS
 from moothall.foundation.threads import DATA, awaited
 from moothall.spaces.delivery import Delivery
 
@@ -158,7 +158,7 @@ class TaskPool:
         worker.delivery = delivery
         delivery.worker = worker
         if delivery.held:
-            worker.run(HELD.set, delivery.held)
+            worker.run(CALLERS_RESERVATIONS.set, delivery.held)
         worker.task = self.loop.create_task(self._work(worker), context=worker.context)
         self._all.add(worker)
 

@@ -143,7 +143,7 @@ class Jobs:
         One that cannot be resumed is tried again after a minute.
         """
         now, journal = time.monotonic(), self._hub.journal
-        for run_id in journal._waits_for.due():
+        for run_id in journal._waits_for.run_ids():
             job = self._jobs.get(run_id)
             is_held = job is not None and (not job.waits or job.state == "paused")
             if is_held or self._again.get(run_id, now) > now:

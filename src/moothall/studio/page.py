@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 from moothall.agents.decision import DECISIONS
 from moothall.budget.limits import OF_RUNS, Limit
 from moothall.foundation.errors import ConfigError, MoothallError, StateError
-from moothall.journal.stop_reason import ENDED
+from moothall.journal.stop_reason import FINAL
 
 if TYPE_CHECKING:
     from fastapi import Response
@@ -201,7 +201,7 @@ def limits() -> list[Field]:
 
 
 def _kind(limit: Limit) -> Literal["whole", "number"]:
-    return "whole" if limit.whole else "number"
+    return "whole" if limit.is_whole_number else "number"
 
 
 def _label(limit: Limit) -> str:
@@ -272,7 +272,7 @@ def shell(tabs: Iterable[Tab], opens: str, base: str) -> str:
     """Return the empty page, which its scripts fill; all addresses begin with `base`."""
     scripts = {each.stem for each in STATIC.glob("*.js")}  # a user's own tab has none
     listed = [{"name": t.name, "title": t.title, "script": t.name in scripts} for t in tabs]
-    told: dict[str, Any] = {"opens": opens, "tabs": listed, "ended": sorted(ENDED)}
+    told: dict[str, Any] = {"opens": opens, "tabs": listed, "ended": sorted(FINAL)}
     told |= {"more": _more(), "decisions": _decisions()}
     base = escape(base)
     return html("studio").format(

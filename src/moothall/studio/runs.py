@@ -23,7 +23,7 @@ from moothall.foundation.threads import guard, renewed
 from moothall.journal.describe import doubt_line
 from moothall.journal.doubt import Decision, Done, in_doubt
 from moothall.journal.entry import Outline
-from moothall.journal.stop_reason import ENDED
+from moothall.journal.stop_reason import FINAL
 from moothall.studio.comparison import compared
 from moothall.studio.feed import as_json
 from moothall.studio.orders.order import line_of, order_in
@@ -42,7 +42,7 @@ _FOUND: Final = 500
 _LINE: Final = 200
 _BESIDE: Final = 60
 """How much is told of the line of an entry, and before the words, where the line lacks them."""
-_SETTLED: Final = ENDED - {"unreadable"}
+_SETTLED: Final = FINAL - {"unreadable"}
 """The ends after which no call of a run is in doubt."""
 _KNOWN_MODELS: Final = 200
 """Of how many runs a page may ask at once by which models they spent."""

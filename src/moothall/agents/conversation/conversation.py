@@ -27,7 +27,7 @@ from moothall.agents.replies.reply_request import ReplyRequest, checked_content
 from moothall.agents.replies.resume import end_of, ended, guarded
 from moothall.agents.replies.thread import Interruption, Thread, steer
 from moothall.foundation.errors import NotPermitted, StateError
-from moothall.journal.stop_reason import ENDED
+from moothall.journal.stop_reason import FINAL
 
 if TYPE_CHECKING:
     from typing_extensions import TypeForm, Unpack
@@ -263,7 +263,7 @@ class Conversation(Group):
         finally:
             thread.underway = None
             now.end_record()
-        if reply.stop_reason in ENDED:
+        if reply.stop_reason in FINAL:
             now.run = None
         return reply
 

@@ -20,7 +20,7 @@ from moothall.agents.replies.reply_context import note_sources, sources_of_threa
 from moothall.foundation.errors import BudgetExceeded, ModelError
 from moothall.foundation.jsonvalue import readable
 from moothall.foundation.text import counted, error_text, log_failure
-from moothall.journal.stop_reason import ENDED, StopReason
+from moothall.journal.stop_reason import FINAL, StopReason
 from moothall.models.protocol import Usage
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ class Exchange:
                 await self._judge(turns)
             except Stop as stop:
                 self._stop(stop)
-            if state.stop is None or state.stop[0] in ENDED:
+            if state.stop is None or state.stop[0] in FINAL:
                 # Else the turn is repeated when the run is resumed.
                 self._record.save(state)
                 await self._record.commit()
@@ -214,7 +214,7 @@ class Exchange:
                         reason = "error" if turn.reply is None else turn.reply.stop_reason
                         detail = f"agent {turn.id!r} gave no outcome: {turn.fault}"
             self.hear()
-            if self._request.recorded is None or reason in ENDED:
+            if self._request.recorded is None or reason in FINAL:
                 # Else the turn is repeated, and nobody hears this one's outcome.
                 await self._participants.deliver(state.agents)
         finally:

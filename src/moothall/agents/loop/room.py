@@ -184,7 +184,7 @@ class LongResults:
         if known is None:
             known = self._thread.results = Results()
         known.page = page_chars(self.limit(1))
-        known.kept = None if self._record is None else self._record.kept
+        known.read_value = None if self._record is None else self._record.kept
         return known
 
     @property

@@ -63,7 +63,7 @@ def left_in_words(budget: Budget) -> str:
     left = budget.left
     found = [(getattr(left, limit.name), limit) for limit in LIMITS]
     parts = [
-        f"{amount:,} {limit.unit}" if limit.whole else f"{amount:,.4g} {limit.unit}"
+        f"{amount:,} {limit.unit}" if limit.is_whole_number else f"{amount:,.4g} {limit.unit}"
         for amount, limit in found
         if amount is not None
     ]

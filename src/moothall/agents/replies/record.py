@@ -248,7 +248,7 @@ class Record(ReadRecord[S]):
 
     def kept(self, hash: str) -> bytes:
         """Return a stored value; raise a JournalError if it is missing or damaged."""
-        return self._part.run.kept(hash)
+        return self._part.run.read_value(hash)
 
     async def end(self, reason: str, **about: Any) -> None:
         """Write the end of the part, with its reason."""
@@ -274,7 +274,7 @@ class Record(ReadRecord[S]):
     @property
     def noted(self) -> int:
         """Return how many entries of the run were noted since it was opened."""
-        return self._part.run.noted
+        return self._part.run.entry_count
 
     def note(self, kind: str, data: Any) -> None:
         """Note an entry; a value without a JSON form becomes the text that a model is shown."""
@@ -288,7 +288,7 @@ class Record(ReadRecord[S]):
     def _has_committed(self) -> None:
         """Run the callbacks whose entries are now in the file."""
         then = self._then
-        while then and then[0][0] <= self._part.run.written:
+        while then and then[0][0] <= self._part.run.written_count:
             then.pop(0)[1]()
 
 

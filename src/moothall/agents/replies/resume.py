@@ -18,7 +18,7 @@ from moothall.foundation.jsonvalue import Unreadable
 from moothall.foundation.text import error_message, error_text, log_failure
 from moothall.foundation.threads import guard, is_closing
 from moothall.journal.entry import begun_of
-from moothall.journal.stop_reason import ANSWERED, ENDED, cut_off, why_ended
+from moothall.journal.stop_reason import ANSWERED, FINAL, cut_off, why_ended
 from moothall.models.protocol import Usage
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ R = TypeVar("R", bound=Reply)
 
 def ended(record: ReadRecord[Any]) -> bool:
     """Return whether a run is over for good."""
-    return record.over is not None and record.over["reason"] in ENDED
+    return record.over is not None and record.over["reason"] in FINAL
 
 
 def reply_at_end(
@@ -111,7 +111,7 @@ async def guarded(
         log_failure(logger, f"run {record.run_id!r} stops", error)
         return stopped(Stop("error", str(error), error))
     except BaseException as error:
-        left = isinstance(error, asyncio.CancelledError) and record.run.left
+        left = isinstance(error, asyncio.CancelledError) and record.run.resumes_later
         if record.over is past and not left:  # else the end is noted already, and only not written
             ends = Stop("cancelled", _why(error, record.run.cut_off))
             record.note_end("cancelled", **over(stopped(ends)))
@@ -143,7 +143,7 @@ def _rests(record: Record[Any]) -> bool:
 def end_of(record: Record[Any], state: Any, name: str, reply: Reply) -> dict[str, Any]:
     """Return what is recorded of the end."""
     about = {"detail": reply.detail, "text": reply.text, "value": reply.value}
-    if reply.stop_reason not in ENDED:
+    if reply.stop_reason not in FINAL:
         # A resumed run repeats a turn that was stopped: only the end has its partial outcome.
         return {**about, name: dumped(state)}
     record.save(state)
@@ -184,7 +184,7 @@ async def answer_asker(
     thread: the answer comes from what that has read from outside.
     """
     asker = (record.begun or {}).get("asked_for")
-    if journal is None or not isinstance(asker, str) or reply.stop_reason not in ENDED:
+    if journal is None or not isinstance(asker, str) or reply.stop_reason not in FINAL:
         return
     if asker in under_way:
         return

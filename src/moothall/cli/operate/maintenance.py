@@ -19,7 +19,7 @@ from moothall.cli.values import Age, FileToWrite, Whole
 from moothall.foundation.errors import ConfigError
 from moothall.foundation.postgres import is_url
 from moothall.foundation.text import counted, escaped
-from moothall.journal.stop_reason import ENDED
+from moothall.journal.stop_reason import FINAL
 from moothall.journal.store.copies import restored
 
 
@@ -93,7 +93,7 @@ def export(run_id: str, journal: str | None, jsonl: str, move: bool) -> int:
         with usage():
             state = found.run(run_id).state
             found.export(run_id, jsonl, move=move)
-        if not move and state not in ENDED:
+        if not move and state not in FINAL:
             click.echo(
                 f"run {escaped(run_id)} is not over, and goes on here: where the file is "
                 "imported, only after `moothall runs adopt`; --move ends it here",

@@ -81,7 +81,7 @@ def _print_list(waits: Sequence[Wait], asking: Sequence[dict[str, str]]) -> None
 def _asking(journal: Journal, agent: str | None) -> list[dict[str, str]]:
     """Return the runs for which a program asks a person: no command can answer that."""
     names = ("run", "agent", "process")
-    found = [dict(zip(names, each, strict=True)) for each in journal._waits_for.held()]
+    found = [dict(zip(names, each, strict=True)) for each in journal._waits_for.asking_processes()]
     return [each for each in found if agent in (None, each["agent"])]
 
 

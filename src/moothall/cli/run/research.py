@@ -34,7 +34,7 @@ from moothall.cli.values import Whole
 from moothall.foundation.errors import ConfigError
 from moothall.foundation.text import counted, one_line
 from moothall.journal.entry import call_line
-from moothall.journal.stop_reason import ENDED
+from moothall.journal.stop_reason import FINAL
 from moothall.research.report import Report, end_in_words
 from moothall.research.web.catalogues import CATALOGUES
 from moothall.studio.orders.order import ResearchOrder
@@ -377,7 +377,7 @@ class ResearchDisplay(RunDisplay):
     def print_ways(self, stop_reason: str) -> None:
         """Print how to continue the run."""
         super()._ways(stop_reason)
-        if self._recorded is None and stop_reason not in ENDED:
+        if self._recorded is None and stop_reason not in FINAL:
             self._line("with --journal FILE it would be recorded and could be resumed")
 
 

@@ -30,11 +30,13 @@ class RunAttributes(TypedDict, total=False):
 
 class _Attribute(NamedTuple):
     checked: Callable[[Any], Any]  # returns the value as JSON data; raises ConfigError
-    wanted: Callable[[Any], Iterator[tuple[str, str | None]]]  # paths below it, with their texts
+    query_paths: Callable[
+        [Any], Iterator[tuple[str, str | None]]
+    ]  # paths below it, with their texts
 
 
-def _tags(given: Any) -> dict[str, str]:
-    tags = _by_name(given, "")
+def _tags(value: Any) -> dict[str, str]:
+    tags = _by_name(value, "")
     if len(tags) > _MOST_TAGS:
         raise ConfigError(f"tags= must be at most {_MOST_TAGS}, got {len(tags)}")
     for text in tags.values():
@@ -44,51 +46,51 @@ def _tags(given: Any) -> dict[str, str]:
     return {name: readable(text) for name, text in tags.items()}
 
 
-def _wanted_tags(given: Any) -> Iterator[tuple[str, str | None]]:
-    for name, text in _by_name(given, None).items():
+def _wanted_tags(tags: Any) -> Iterator[tuple[str, str | None]]:
+    for name, text in _by_name(tags, None).items():
         if not isinstance(text, str | None):
             raise ConfigError(f"runs: tags= must be texts by name, or names, got {text!r:.80}")
         yield f'."{name}"', text
 
 
-def _by_name(given: Any, text: str | None) -> dict[str, Any]:
-    if isinstance(given, Mapping):
-        found = dict(given)
-    elif isinstance(given, Iterable):
-        found = dict.fromkeys((given,) if isinstance(given, str) else given, text)
+def _by_name(tags: Any, text: str | None) -> dict[str, Any]:
+    if isinstance(tags, Mapping):
+        texts = dict(tags)
+    elif isinstance(tags, Iterable):
+        texts = dict.fromkeys((tags,) if isinstance(tags, str) else tags, text)
     else:
         raise ConfigError(
             "tags= must be texts by name, such as {'customer': 'acme'}, or names, "
-            f"got {given!r:.80}"
+            f"got {tags!r:.80}"
         )
-    for name in found:
+    for name in texts:
         fits = isinstance(name, str) and 0 < len(name) <= _NAME_CHARS and name.isprintable()
         if not fits or _NOT_IN_NAMES & {*name}:
             raise ConfigError(
                 f"tags=: a name must have 1 to {_NAME_CHARS} printable characters, and no equals "
                 f"sign, quotation mark or backslash, got {name!r:.80}"
             )
-    return found
+    return texts
 
 
 ATTRIBUTES: Final[dict[str, _Attribute]] = {"tags": _Attribute(_tags, _wanted_tags)}
 
 
-def attributes_of(given: Mapping[str, Any]) -> dict[str, Any]:
+def attributes_of(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the attributes among these values, checked, as JSON data; none that are empty."""
-    found = {
-        name: each.checked(given[name])
+    checked = {
+        name: each.checked(values[name])
         for name, each in ATTRIBUTES.items()
-        if given.get(name) is not None
+        if values.get(name) is not None
     }
-    return {name: value for name, value in found.items() if value}
+    return {name: value for name, value in checked.items() if value}
 
 
-def wanted_paths(given: Mapping[str, Any]) -> Iterator[tuple[str, str | None]]:
+def wanted_paths(values: Mapping[str, Any]) -> Iterator[tuple[str, str | None]]:
     """Yield where runs must have a text in their attributes; and the text, None for any."""
     for name, each in ATTRIBUTES.items():
-        if given.get(name) is not None:
-            for path, text in each.wanted(given[name]):
+        if values.get(name) is not None:
+            for path, text in each.query_paths(values[name]):
                 yield f"$.{name}{path}", text
 
 

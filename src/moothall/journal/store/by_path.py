@@ -14,8 +14,8 @@ from moothall.journal.store.tables import DURABILITIES
 def opened(path: str | os.PathLike[str], durability: str, timeout: float) -> Store:
     """Open the store of a journal: a file, or a database of a PostgreSQL server."""
     if not isinstance(durability, str) or durability not in DURABILITIES:
-        known = " or ".join(map(repr, DURABILITIES))
-        raise ConfigError(f"durability= must be {known}, got {durability!r:.80}")
+        choices = " or ".join(map(repr, DURABILITIES))
+        raise ConfigError(f"durability= must be {choices}, got {durability!r:.80}")
     if isinstance(path, str) and is_url(path):
         MissingExtra.unless("a journal in PostgreSQL", "postgres", "psycopg")
         from moothall.journal.store.journal_server import JournalServer

@@ -11,14 +11,14 @@ from moothall.foundation.database import Database
 from moothall.foundation.errors import ConfigError, FileError, JournalError
 from moothall.foundation.files import owned_as, permitted_as, written_whole
 from moothall.foundation.sqlite import alone
-from moothall.journal.store.holding import named
+from moothall.journal.store.holding import hashes_in
 from moothall.journal.store.journal_file import JournalFile
 from moothall.journal.store.store import Store
 
 
 def faults(file: Store) -> list[str]:
     """Return what is damaged: in the tables, in the entries of runs, in the values they name."""
-    found = file.faults()
+    problems = file.faults()
     with file.reading() as db:
         runs = db.execute("SELECT number, id FROM runs WHERE NOT deleted").fetchall()
     for number, id in runs:
@@ -31,8 +31,8 @@ def faults(file: Store) -> list[str]:
                     pass
                 values_of(file, db, number)
             except JournalError as error:
-                found.append(str(error))
-    return found
+                problems.append(str(error))
+    return problems
 
 
 def restored(backup: Path, path: Path) -> Path | None:
@@ -47,8 +47,8 @@ def restored(backup: Path, path: Path) -> Path | None:
         raise ConfigError(f"{str(backup)!r} is the journal itself: name a backup of it")
     copy = JournalFile(backup, "process", 10)
     try:
-        if found := faults(copy):
-            raise JournalError(str(backup), f"it is damaged, and was not restored: {found[0]}")
+        if problems := faults(copy):
+            raise JournalError(str(backup), f"it is damaged, and was not restored: {problems[0]}")
         with _alone(path):
             old = path.with_name(f"{path.name}-before-{datetime.now():%Y-%m-%d-%H%M%S}")
             # The journal first: without its log it is a journal still, but not the other way round.
@@ -56,10 +56,10 @@ def restored(backup: Path, path: Path) -> Path | None:
             for end in parts:
                 Path(f"{path}{end}").rename(f"{old}{end}")
             backed_up(copy, path)
-            kept = Path(f"{path}-kept")
+            values_folder = Path(f"{path}-kept")
             if parts[:1] == [""]:
                 permitted_as(path, old)  # as open as it was, and no more
-                for each in (path, kept, *kept.glob("*")):
+                for each in (path, values_folder, *values_folder.glob("*")):
                     if each.exists():
                         owned_as(each, old)  # root restores a service's journal
         return old if parts else None
@@ -80,8 +80,8 @@ def backed_up(file: Store, path: Path) -> None:
     """Copy a journal as it is at one moment, while others write it."""
     folder = Path(f"{path}-kept")
     if path.exists() or folder.exists():
-        taken = path if path.exists() else folder
-        raise FileError(f"{str(taken)!r} is there already: name a file that is not")
+        existing = path if path.exists() else folder
+        raise FileError(f"{str(existing)!r} is there already: name a file that is not")
     if not path.parent.is_dir():
         raise FileError(f"there is no folder {str(path.parent)!r}: make it first")
     try:
@@ -98,16 +98,16 @@ def backed_up(file: Store, path: Path) -> None:
 
 def values_of(file: Store, db: Database, number: int) -> list[str]:
     """Return the hashes of all values that a run names, and that these name."""
-    found: dict[str, None] = {}
+    hashes: dict[str, None] = {}
     waiting: list[str] = []
     for (data,) in db.execute(
         "SELECT data FROM entries WHERE place > ? AND place < ?", (number << 32, (number + 1) << 32)
     ):
-        waiting += named(data)
+        waiting += hashes_in(data)
     while waiting:
         hash = waiting.pop()
-        if hash in found or not file.has(hash, db):
+        if hash in hashes or not file.has(hash, db):
             continue
-        found[hash] = None
-        waiting += named(file.kept(hash, db))
-    return list(found)
+        hashes[hash] = None
+        waiting += hashes_in(file.read_value(hash, db))
+    return list(hashes)

@@ -6,7 +6,7 @@ import time
 from typing import Final
 
 from moothall.journal.entry import FIRST, begun_of
-from moothall.journal.stop_reason import ENDED
+from moothall.journal.stop_reason import FINAL
 from moothall.journal.store.store import Store
 
 _AGAIN_S: Final = 60.0
@@ -19,7 +19,7 @@ class DueRuns:
         self._file = file
         self._askers: dict[str, str | None] = {}  # which run has asked for a run that is due
 
-    def due(self, agent: str | None = None) -> list[str]:
+    def run_ids(self, agent: str | None = None) -> list[str]:
         """Return the runs that can go on: each with an answer, or its moment or time has come.
 
         Also those that wait for such a run; if that does not go on, again after a minute.
@@ -31,26 +31,26 @@ class DueRuns:
         )
         now = time.time()
         with self._file.reading() as db:
-            found = db.execute(query, (now,)).fetchall()
-        whose = {id: its for id, its, _ in found}
-        self._askers = {id: each for id, each in self._askers.items() if id in whose}
-        for id, _, at in found:
+            rows = db.execute(query, (now,)).fetchall()
+        agents = {id: its for id, its, _ in rows}
+        self._askers = {id: each for id, each in self._askers.items() if id in agents}
+        for id, _, at in rows:
             asking = {id: None}
             while (asker := self.asker(id)) is not None and asker[0] not in asking:
                 id, its, changed = asker
                 asking[id] = None
                 if at > changed or now > changed + _AGAIN_S:
-                    whose.setdefault(id, its)
-        return [id for id, its in whose.items() if agent in (None, its)]
+                    agents.setdefault(id, its)
+        return [id for id, its in agents.items() if agent in (None, its)]
 
     def asker(self, run_id: str) -> tuple[str, str, float] | None:
         """Return the run that waits for this run of an agent asked, its agent and last change."""
         if run_id not in self._askers:
             self._askers[run_id] = None
-            with self._file.whole(run_id), self._file.reading() as db:
+            with self._file.skipping_damaged(run_id), self._file.reading() as db:
                 first = self._file.read(db, self._file.number(db, run_id), run_id, 0, FIRST)
-                begun = begun_of([entry for entry, _ in first]) or {}
-                self._askers[run_id] = begun.get("asked_for")
+                start = begun_of([entry for entry, _ in first]) or {}
+                self._askers[run_id] = start.get("asked_for")
         asker = self._askers[run_id]
         if not isinstance(asker, str):
             return None
@@ -59,8 +59,8 @@ class DueRuns:
             "WHERE r.id = ? AND w.key = ? AND NOT w.taken AND NOT r.deleted"
         )
         with self._file.reading() as db:
-            found: tuple[str, str, float] | None = db.execute(query, (asker, run_id)).fetchone()
-        return found
+            question: tuple[str, str, float] | None = db.execute(query, (asker, run_id)).fetchone()
+        return question
 
     def asking_first(self, run_id: str) -> str:
         """Return the run that waits for this run, for one that does, and so on; or the run."""
@@ -75,10 +75,10 @@ class DueRuns:
         query = (
             "SELECT DISTINCT r.id FROM waits w JOIN runs r ON r.number = w.run "
             "JOIN runs h ON h.id = w.key WHERE w.agent = ? AND w.kind = 'result' AND NOT w.taken "
-            f"AND w.value IS NULL AND NOT r.deleted AND h.state IN ({', '.join('?' * len(ENDED))})"
+            f"AND w.value IS NULL AND NOT r.deleted AND h.state IN ({', '.join('?' * len(FINAL))})"
         )
         with self._file.reading() as db:
-            return [id for (id,) in db.execute(query, (agent, *ENDED))]
+            return [id for (id,) in db.execute(query, (agent, *FINAL))]
 
 
 def is_due(file: Store, run_id: str) -> bool:

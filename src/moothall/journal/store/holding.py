@@ -26,23 +26,23 @@ def holder_of(run: int) -> bytes:
     return run.to_bytes(8, "big")
 
 
-def named(data: object) -> list[str]:
+def hashes_in(data: object) -> list[str]:
     """Return what may be the hashes of values that a text or value names."""
-    found: list[str] = []
+    hashes: list[str] = []
     text = data.encode() if isinstance(data, str) else data
     if not isinstance(text, bytes):
-        return found
+        return hashes
     digits = text.translate(_DIGITS)  # a regular expression takes ten times as long
     at = digits.find(_HASH)
     while at >= 0:
         end = digits.find(b" ", at)
         end = len(text) if end < 0 else end
         if end - at == len(_HASH):
-            found.append(text[at:end].decode())
+            hashes.append(text[at:end].decode())
         at = digits.find(_HASH, end)
     if text is data and len(text) <= _GROUP_BYTES and len(text) % 32 == 0:
-        found.extend(text[at : at + 32].hex() for at in range(0, len(text), 32))
-    return found
+        hashes.extend(text[at : at + 32].hex() for at in range(0, len(text), 32))
+    return hashes
 
 
 def hold(
@@ -59,23 +59,23 @@ def hold(
     waiting = [(holder, some) for some in batches(hashes)]
     while waiting:
         holder, some = waiting.pop()
-        kept = _stored(db, [each for each in some if each not in at_hand])
+        stored_hashes = _stored(db, [each for each in some if each not in at_hand])
         values = {
             each: bytes.fromhex(each)
             for each in some
-            if each in at_hand or each in kept or file.files.has(each)
+            if each in at_hand or each in stored_hashes or file.files.has(each)
         }
         if not values:
             continue
-        known = held(db, [*values.values()])
+        named_before = named_values(db, [*values.values()])
         db.executemany(
             "INSERT INTO holders VALUES (?, ?) ON CONFLICT DO NOTHING",
             [(value, holder) for value in values.values()],
         )
         for hash, value in values.items():
-            if value not in known:  # read for the first time
+            if value not in named_before:  # read for the first time
                 data = at_hand[hash] if hash in at_hand else _data(file, db, hash)
-                waiting += ((value, each) for each in batches({*named(data)} - {hash}))
+                waiting += ((value, each) for each in batches({*hashes_in(data)} - {hash}))
 
 
 def batches(hashes: Iterable[str]) -> Iterator[list[str]]:
@@ -89,7 +89,7 @@ def marks(values: Sequence[object]) -> str:
     return f"({', '.join('?' * len(values)) or 'NULL'})"
 
 
-def held(db: Database, values: list[bytes]) -> set[bytes]:
+def named_values(db: Database, values: list[bytes]) -> set[bytes]:
     """Return which of these values something names."""
     rows = db.execute(f"SELECT DISTINCT value FROM holders WHERE value IN {marks(values)}", values)
     return {value for (value,) in rows}

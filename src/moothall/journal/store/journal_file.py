@@ -59,12 +59,12 @@ class KeptFiles(NoFiles):
 
     def all(self) -> list[tuple[str, float]]:
         """Return the hash of each value, and when it was written, in seconds since 1970."""
-        found = []
+        values = []
         for file in self.folder.glob("[0-9a-f]*") if self.folder.is_dir() else ():
             if len(file.name) == _HASH_CHARS:
                 with suppress(FileNotFoundError):
-                    found.append((file.name, file.stat().st_mtime))
-        return found
+                    values.append((file.name, file.stat().st_mtime))
+        return values
 
     def copy_all(self, folder: Path) -> None:
         """Copy the values that are not in a folder yet."""
@@ -209,8 +209,8 @@ class JournalFile(SQLitePool[JournalError], Store):
     def faults(self) -> list[str]:
         """Return what SQLite finds to be damaged."""
         with self.reading() as db:
-            found = [fault for (fault,) in db.execute("PRAGMA integrity_check(10)")]
-        return [] if found == ["ok"] else [str(self.damaged(each)) for each in found]
+            problems = [fault for (fault,) in db.execute("PRAGMA integrity_check(10)")]
+        return [] if problems == ["ok"] else [str(self.damaged(each)) for each in problems]
 
     def size(self) -> int:
         """Return how many bytes the file has."""

@@ -56,12 +56,12 @@ class ServerLeases:
         """Take the lease of a run; return False if it is taken."""
         if not self._server.hold(self._server.lease(run)):
             return False
-        self._server.seen[run] = self._server.renewed
+        self._server.end_seen_on[run] = self._server.renewed
         return True
 
     def give_back(self, run: int) -> None:
         """Release the lease of a run."""
-        self._server.seen.pop(run, None)
+        self._server.end_seen_on.pop(run, None)
         self._server.release(self._server.lease(run))
 
     def is_taken(self, run: int) -> bool:
@@ -69,7 +69,7 @@ class ServerLeases:
         table, number = self._server.lease(run)
         return self._server.holds((table, number)) or number in self._server.held(table)
 
-    def taken(self, among: Iterable[int]) -> list[int]:
+    def leased(self, among: Iterable[int]) -> list[int]:
         """Return which runs this process or another one works on."""
         return self._server.held(self._server.runs)
 
@@ -91,7 +91,9 @@ class JournalServer(PostgresPool[JournalError], Store):
     look_s: float = 1.0  # for a process that has died; what is written is told
 
     def __init__(self, url: str, timeout: float) -> None:
-        self.seen: dict[int, int] = {}  # by run, the connection over which its end was seen last
+        self.end_seen_on: dict[
+            int, int
+        ] = {}  # by run, the connection over which its end was seen last
         self.left_out: set[str] = set()
         super().__init__(
             Address(url, "a journal in PostgreSQL"),
@@ -134,10 +136,10 @@ class JournalServer(PostgresPool[JournalError], Store):
         """Raise if another process has worked on a run since the connection was lost."""
         if self.has_lost(self.lease(run)):
             raise self._taken_over(id)
-        if self.seen.get(run, self.renewed) != self.renewed:
+        if self.end_seen_on.get(run, self.renewed) != self.renewed:
             if self.end(db, run) != place:
                 raise self._taken_over(id)
-            self.seen[run] = self.renewed
+            self.end_seen_on[run] = self.renewed
 
     def _taken_over(self, id: str) -> JournalError:
         return self._fail(
@@ -156,12 +158,14 @@ class JournalServer(PostgresPool[JournalError], Store):
     def _key(self) -> int:
         return self._followed - (1 << 32) if self._followed >= 1 << 31 else self._followed
 
-    def told(self, run: int, tell: Callable[[], None]) -> AbstractAsyncContextManager[object]:
+    def watching_commits(
+        self, run: int, tell: Callable[[], None]
+    ) -> AbstractAsyncContextManager[object]:
         """Call a function after each commit of another process to a run."""
-        return self._told(run, tell)
+        return self._watching_commits(run, tell)
 
     @asynccontextmanager
-    async def _told(self, run: int, tell: Callable[[], None]) -> AsyncIterator[None]:
+    async def _watching_commits(self, run: int, tell: Callable[[], None]) -> AsyncIterator[None]:
         listening = asyncio.create_task(self._listen(run, tell))
         try:
             yield
@@ -208,5 +212,5 @@ class JournalServer(PostgresPool[JournalError], Store):
 
     def size(self) -> int:
         """Return how many bytes the tables take, with their indexes."""
-        one = "SELECT pg_total_relation_size($1::regclass)"
-        return sum(int(self.ask(one, (table,))[0][0]) for table in _TABLES)
+        query = "SELECT pg_total_relation_size($1::regclass)"
+        return sum(int(self.ask(query, (table,))[0][0]) for table in _TABLES)

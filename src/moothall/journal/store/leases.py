@@ -39,7 +39,7 @@ class Leases(Protocol):
         """Return whether this process or another one works on a run."""
         ...
 
-    def taken(self, among: Iterable[int], /) -> list[int]:
+    def leased(self, among: Iterable[int], /) -> list[int]:
         """Return which of these runs this process or another one works on."""
         ...
 
@@ -54,7 +54,7 @@ class Leases(Protocol):
 
 _LAST_RUN: Final = 2**31 - 1
 _LAST: Final = 2**62
-_TAKEN: Final = (errno.EACCES, errno.EAGAIN)
+_LOCKED_ERRORS: Final = (errno.EACCES, errno.EAGAIN)
 
 
 class FileLeases:
@@ -69,14 +69,14 @@ class FileLeases:
         self._path = f"{self._journal}-leases"
         self._fd = -1
         self._end: weakref.finalize[..., Any] | None = None
-        self._held: set[int] = set()
+        self._leased: set[int] = set()
         self.guard: AbstractContextManager[object] = guard()
         # A child inherits the open file, and would keep the locks after its parent's death.
         in_child(self.close)
 
     def take(self, run: int) -> bool:
         """Take the lease of a run; return False if it is taken."""
-        if run in self._held:
+        if run in self._leased:
             return False
         try:
             if self._fd < 0:
@@ -89,24 +89,24 @@ class FileLeases:
                 self._end = weakref.finalize(self, os.close, self._fd)
             self._lock(fcntl.F_WRLCK, run)
         except OSError as error:
-            if error.errno in _TAKEN:
+            if error.errno in _LOCKED_ERRORS:
                 return False
             raise JournalError(
                 self._path, f"it cannot be locked ({error.strerror}): use a local disk"
             ) from error
-        self._held.add(run)
+        self._leased.add(run)
         return True
 
     def give_back(self, run: int) -> None:
         """Release the lease of a run."""
-        if run in self._held:
-            self._held.discard(run)
+        if run in self._leased:
+            self._leased.discard(run)
             if self._end is not None and self._end.alive:  # else its file is closed
                 self._lock(fcntl.F_UNLCK, run)
 
     def is_taken(self, run: int) -> bool:
         """Return whether this process or another one works on a run."""
-        if run in self._held:
+        if run in self._leased:
             return True
         if OPEN_FILE_LOCKS:
             return any(self._locks(run, run))
@@ -118,7 +118,7 @@ class FileLeases:
         self.give_back(run)
         return False
 
-    def taken(self, among: Iterable[int]) -> list[int]:
+    def leased(self, among: Iterable[int]) -> list[int]:
         """Return which of these runs this process or another one works on."""
         if not OPEN_FILE_LOCKS:
             return [run for run in among if self.is_taken(run)]
@@ -126,11 +126,11 @@ class FileLeases:
 
     def is_idle(self, among: Iterable[int]) -> bool:
         """Return whether nobody has a lease, on Linux also of shared budgets."""
-        return not (any(self._locks(1, _LAST)) if OPEN_FILE_LOCKS else self.taken(among))
+        return not (any(self._locks(1, _LAST)) if OPEN_FILE_LOCKS else self.leased(among))
 
     def close(self) -> None:
         """Release all leases."""
-        self._held.clear()
+        self._leased.clear()
         self._fd = -1
         end, self._end = self._end, None
         if end is not None:
@@ -150,12 +150,12 @@ class FileLeases:
                 lock = locked(fd, first, last)
                 if lock is None:
                     continue
-                found, _ = lock
-                yield found
-                if first < found.start:
-                    ranges.append((first, found.start - 1))
-                if found.stop <= last:
-                    ranges.append((found.stop, last))
+                lock_range, _ = lock
+                yield lock_range
+                if first < lock_range.start:
+                    ranges.append((first, lock_range.start - 1))
+                if lock_range.stop <= last:
+                    ranges.append((lock_range.stop, last))
         finally:
             os.close(fd)
 
@@ -164,5 +164,5 @@ class FileLeases:
             # So that two journals of one process exclude each other too.
             set_lock(self._fd, kind, run)
         else:
-            wanted = fcntl.LOCK_UN if kind == fcntl.F_UNLCK else fcntl.LOCK_EX | fcntl.LOCK_NB
-            fcntl.lockf(self._fd, wanted, 1, run)
+            operation = fcntl.LOCK_UN if kind == fcntl.F_UNLCK else fcntl.LOCK_EX | fcntl.LOCK_NB
+            fcntl.lockf(self._fd, operation, 1, run)

@@ -158,7 +158,7 @@ class Store(ABC):
         """Notify the followers of these runs, in the transaction that writes them."""
         return  # a follower of a file looks itself
 
-    def told(self, run: int, tell: Callable[[], None]) -> AsyncManager[object]:
+    def watching_commits(self, run: int, tell: Callable[[], None]) -> AsyncManager[object]:
         """Call a function, from any thread, after each commit of another process to a run."""
         return nullcontext()
 
@@ -180,10 +180,10 @@ class Store(ABC):
         last = db.execute(
             "SELECT id FROM runs WHERE NOT deleted ORDER BY number DESC LIMIT 5"
         ).fetchall()
-        told = ", ".join(repr(id) for (id,) in last)
+        last_ids = ", ".join(repr(id) for (id,) in last)
         raise NoSuchRun(
             f"journal {self.name!r} has no run {run_id!r}; "
-            + (f"its last ones are {told}" if told else "it has none at all")
+            + (f"its last ones are {last_ids}" if last_ids else "it has none at all")
         )
 
     # -- large values ------------------------------------------------------------------------------
@@ -193,14 +193,14 @@ class Store(ABC):
         text = as_text(data)
         if len(text) <= TEXT_CHARS and MARKED not in text:
             return text, {}
-        kept: dict[str, bytes] = {}
+        values: dict[str, bytes] = {}
 
         def put(value: bytes) -> str:
             hash = self.keep(value)
-            kept[hash] = value
+            values[hash] = value
             return hash
 
-        return as_text(set_aside(data, put)), kept
+        return as_text(set_aside(data, put)), values
 
     def keep(self, data: bytes) -> str:
         """Return the hash of a value to `insert`; a very large value is written to a file."""
@@ -219,10 +219,10 @@ class Store(ABC):
             reason = f"a value of {len(data)} bytes cannot be written ({error.strerror})"
             raise JournalError(self.name, f"{reason}: make room, or give it to another") from error
 
-    def insert(self, db: Database, kept: dict[str, bytes]) -> None:
+    def insert(self, db: Database, values: dict[str, bytes]) -> None:
         """Store values, unless they are stored already."""
         rows = []
-        for hash, data in kept.items():
+        for hash, data in values.items():
             if self._is_file(data):
                 self._put(hash, data)  # again, if it was deleted since `keep`
             else:
@@ -235,11 +235,11 @@ class Store(ABC):
         (count,) = db.execute("SELECT values_deleted FROM deletions").fetchone()
         return int(count)
 
-    def kept(self, hash: str, db: Database | None = None) -> bytes:
+    def read_value(self, hash: str, db: Database | None = None) -> bytes:
         """Return a value by its hash; JournalError if it is missing or damaged."""
         if db is None:
             with self.reading() as db:
-                return self.kept(hash, db)
+                return self.read_value(hash, db)
         row = db.execute("SELECT data FROM kept WHERE hash = ?", (hash,)).fetchone()
         try:
             data: bytes | None = self.files.get(hash) if row is None else bytes(row[0])
@@ -250,13 +250,13 @@ class Store(ABC):
             raise self._run_damaged(f"the value {hash}{where} is missing or not what was written")
         return data
 
-    def _run_damaged(self, what: str) -> RunDamaged:
-        return RunDamaged(self.path, self.damaged(what).reason)
+    def _run_damaged(self, problem: str) -> RunDamaged:
+        return RunDamaged(self.path, self.damaged(problem).reason)
 
     def has(self, hash: str, db: Database) -> bool:
         """Return whether there is a value of this hash."""
-        found = db.execute("SELECT 1 FROM kept WHERE hash = ?", (hash,)).fetchone()
-        return found is not None or self.files.has(hash)
+        row = db.execute("SELECT 1 FROM kept WHERE hash = ?", (hash,)).fetchone()
+        return row is not None or self.files.has(hash)
 
     # -- entries -----------------------------------------------------------------------------------
 
@@ -288,9 +288,9 @@ class Store(ABC):
             db.execute(_WORKED_ON, (*values, run))
         else:
             db.execute(_IN_DOUBT if state in OPEN else _AT_END, (*values, state, run))
-        if tally.said is not None:
+        if tally.reply is not None:
             (task,) = self._of_run(db, run, "task")
-            self.describe(db, run, searched(task, tally.said))
+            self.describe(db, run, searched(task, tally.reply))
         return sequence, sum
 
     def describe(self, db: Database, run: int, text: str) -> None:
@@ -317,7 +317,7 @@ class Store(ABC):
         return after[0] + 1, _sum(after[1], after[0] + 1, path, kind, str(at), data)
 
     @contextmanager
-    def whole(self, run_id: str) -> Iterator[None]:
+    def skipping_damaged(self, run_id: str) -> Iterator[None]:
         """Leave out a run that is damaged: it hides no other, and the log has it once."""
         try:
             yield
@@ -330,12 +330,12 @@ class Store(ABC):
         """Return the data of the entry at a place; empty if there is none."""
         row = db.execute("SELECT data FROM entries WHERE place = ?", (place,)).fetchone()
         try:
-            found: dict[str, Any] = {} if row is None else json.loads(row[0])
+            data: dict[str, Any] = {} if row is None else json.loads(row[0])
             if row is not None and MARKED in row[0]:
-                found = restored(found, lambda hash: self.kept(hash, db))
+                data = restored(data, lambda hash: self.read_value(hash, db))
         except (ValueError, TypeError, AttributeError, RecursionError) as error:
             raise self._run_damaged(f"an entry is not what was written: {error}") from error
-        return found
+        return data
 
     def read(
         self, db: Database, run: int, id: str, after: int = 0, most: int | None = None
@@ -369,10 +369,10 @@ class Store(ABC):
                 sum = _sum(sum, sequence, path, kind, str(at), data)
                 if sum != stored:
                     raise ValueError("its checksum is wrong")
-                found = json.loads(data)
+                value = json.loads(data)
                 if MARKED in data:
-                    found = restored(found, lambda hash: self.kept(hash, db))
-                fault = shapes.fault(path, kind, at, found)
+                    value = restored(value, lambda hash: self.read_value(hash, db))
+                fault = shapes.fault(path, kind, at, value)
             except (ValueError, TypeError, AttributeError, RecursionError) as error:
                 reason = f"entry {sequence} of run {id!r} is not what was written: {error}"
                 raise self._run_damaged(reason) from error
@@ -382,7 +382,7 @@ class Store(ABC):
                     f"entry {sequence} ({escaped(str(kind))}) of run {id!r} is not one that this "
                     f"moothall writes: {fault}; read it with the moothall that wrote it",
                 )
-            yield Entry(sequence, path, kind, at, found), sum
+            yield Entry(sequence, path, kind, at, value), sum
         if end != (last, sum) and (most is None or last < min(after + most, end[0])):
             raise self._run_damaged(
                 f"entry {last + 1} of run {id!r} is missing, or one is too many"

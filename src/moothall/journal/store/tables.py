@@ -16,10 +16,10 @@ APPLICATION: Final = 0x63766A31
 
 def _count_old_runs(db: sqlite3.Connection) -> None:
     """Fill the columns and texts that version 5 keeps of each run, from its entries."""
-    for number, task, began, last in db.execute(
+    for number, task, start, last in db.execute(
         "SELECT number, task, began, last FROM runs"
     ).fetchall():
-        tally, changed = Tally(), began
+        tally, changed = Tally(), start
         for path, kind, at, data in db.execute(
             "SELECT path, kind, at, data FROM entries WHERE place > ? AND place <= ? "
             "AND (kind = 'over' OR data LIKE '%\"about\":%' OR place = ?)",
@@ -33,9 +33,9 @@ def _count_old_runs(db: sqlite3.Connection) -> None:
         db.execute(
             "UPDATE runs SET changed = ?, seconds = ?, tokens = ?, usd = ?, model_calls = ?, "
             "actions = ? WHERE number = ?",
-            (changed, max(changed - began, 0.0), *tally.sums(), number),
+            (changed, max(changed - start, 0.0), *tally.sums(), number),
         )
-        text = searched(task, tally.said or "")
+        text = searched(task, tally.reply or "")
         db.execute("INSERT INTO texts (run, text) VALUES (?, ?)", (number, text))
 
 

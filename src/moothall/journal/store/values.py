@@ -35,8 +35,8 @@ def set_aside(data: Any, put: Callable[[bytes], str]) -> Any:
             return data
         return {_MARK: put(data.encode("utf-8", "surrogatepass"))}
     if isinstance(data, dict):
-        made = {key: set_aside(value, put) for key, value in data.items()}
-        return {_MARK: made} if _MARK in made else made
+        copy = {key: set_aside(value, put) for key, value in data.items()}
+        return {_MARK: copy} if _MARK in copy else copy
     if isinstance(data, list | tuple):
         return [set_aside(value, put) for value in data]
     if data is None or isinstance(data, int | float):

@@ -17,7 +17,7 @@ from moothall.journal.store.wait_rows import Answer, as_answer, in_order
 
 _MOST_EARLY: Final = 100
 """So many answers of a run are kept before they are asked for."""
-_SHOWN: Final = 200
+_EXCERPT_CHARS: Final = 200
 
 
 def give(
@@ -52,18 +52,19 @@ def give(
     if before is not None:
         if again:
             return
-        said = "" if its is None else f" by {escaped(its)}"
+        answerer = "" if its is None else f" by {escaped(its)}"
         raise StateError(
-            f"run {run_id!r}: {key!r} was answered{said} at {stamp(at)} with "
-            f"{cut(before, _SHOWN)}, and not with {cut(text, _SHOWN)}: the first answer counts"
+            f"run {run_id!r}: {key!r} was answered{answerer} at {stamp(at)} with "
+            f"{cut(before, _EXCERPT_CHARS)}, and not with {cut(text, _EXCERPT_CHARS)}: the first "
+            "answer counts"
         )
     if not waiting:
-        over = "the run has gone on" if until is None else f"it was over at {stamp(until)}"
-        raise StateError(f"run {run_id!r}: {key!r} cannot be answered any more: {over}")
-    who = tuple(file.data_at(db, place).get("who", ()))
-    if who and by not in who:
+        problem = "the run has gone on" if until is None else f"it was over at {stamp(until)}"
+        raise StateError(f"run {run_id!r}: {key!r} cannot be answered any more: {problem}")
+    allowed = tuple(file.data_at(db, place).get("who", ()))
+    if allowed and by not in allowed:
         raise NotPermitted(
-            f"run {run_id!r}: {key!r} may be answered by {' or '.join(map(escaped, who))}, "
+            f"run {run_id!r}: {key!r} may be answered by {' or '.join(map(escaped, allowed))}, "
             f"and not by {'somebody without a name' if by is None else escaped(by)}"
         )
     sources = as_text([*answer.sources]) if answer.sources else None
@@ -81,7 +82,7 @@ def _is_late(row: Sequence[Any], now: float) -> bool:
 
 def _call(file: Store, db: Database, place: int) -> str:
     about = file.data_at(db, place)
-    return cut(call_line(about.get("action", ""), about.get("args")), _SHOWN)
+    return cut(call_line(about.get("action", ""), about.get("args")), _EXCERPT_CHARS)
 
 
 def _keep_early(

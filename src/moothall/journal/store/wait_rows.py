@@ -23,18 +23,18 @@ ANSWERED: Final = "answered"
 BOUND: Final = ("approval", "question")
 """The kinds whose key is a hash that is bound to the run."""
 DOUBT: Final = "doubt"
-NOTED: Final = frozenset((WAITS, ANSWERED, "decided"))
+WAIT_KINDS: Final = frozenset((WAITS, ANSWERED, "decided"))
 """The kinds of entries that change rows."""
 
 _UNTOLD: Final = 0.0
 """When somebody is to be reminded of what nobody has been told: at once, by any clock."""
-_WHOSE: Final = (
+_AGENT_AND_THREAD: Final = (
     "(SELECT agent FROM runs WHERE number = ?), "
     "(SELECT coalesce(thread, '') FROM runs WHERE number = ?)"
 )
 _ASK: Final = (
     "INSERT INTO waits (run, key, name, kind, path, step, place, since, until, remind, due, agent, "
-    f"thread) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, {_WHOSE}) "
+    f"thread) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, {_AGENT_AND_THREAD}) "
     # An answer that was kept for it is there already.
     "ON CONFLICT (run, key) DO UPDATE SET kind = excluded.kind, path = excluded.path, "
     "name = excluded.name, step = excluded.step, place = excluded.place, since = excluded.since, "
@@ -47,7 +47,7 @@ _TAKE_EARLY: Final = (
 )
 _DECIDE: Final = (
     "INSERT INTO waits (run, key, kind, path, step, place, since, due, value, decided_by, "
-    f"answered, agent, thread) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, {_WHOSE}) "
+    f"answered, agent, thread) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, {_AGENT_AND_THREAD}) "
     "ON CONFLICT (run, key) DO UPDATE SET place = excluded.place, due = excluded.due, "
     "value = excluded.value, decided_by = excluded.decided_by, answered = excluded.answered, "
     "taken = FALSE"
@@ -55,12 +55,12 @@ _DECIDE: Final = (
 
 _TELL: Final = (
     "INSERT INTO waits (run, key, kind, path, step, place, since, remind, agent, thread) "
-    f"VALUES (?, ?, ?, ?, ?, 0, ?, ?, {_WHOSE}) "
+    f"VALUES (?, ?, ?, ?, ?, 0, ?, ?, {_AGENT_AND_THREAD}) "
     "ON CONFLICT (run, key) DO UPDATE SET since = excluded.since, remind = excluded.remind"
 )
 
 
-class Noted(NamedTuple):
+class WaitEntry(NamedTuple):
     """An entry that changes rows: which of the entries of its commit it is, and what it says.
 
     `at` is None for now.
@@ -94,24 +94,30 @@ def doubt_key(path: str, step: str) -> str:
     return f"{DOUBT}:{path}/{step}" if path else f"{DOUBT}:{step}"
 
 
-def write_rows(db: Database, run: int, before: int, noted: Iterable[Noted], over: bool) -> None:
+def write_rows(
+    db: Database, run: int, before: int, entries: Iterable[WaitEntry], is_over: bool
+) -> None:
     """Write what entries after the place `before` say; `over`: the run's own agent has ended."""
     now = time.time()
-    for nth, path, kind, data, at in noted:
+    for nth, path, kind, data, at in entries:
         place, step = run << 32 | (before + nth + 1), str(data.get("key"))
         if kind == WAITS:
             until, key = data.get("until"), data["wait"]
             # Entries of versions before 8 have no name: there, the key was that.
             name = data.get("name", key if data["kind"] == "result" else "")
-            if who := data.get("who"):  # an answer that somebody else gave before does not count
-                other = f"(decided_by IS NULL OR decided_by NOT IN ({', '.join('?' * len(who))}))"
+            if allowed := data.get(
+                "who"
+            ):  # an answer that somebody else gave before does not count
+                other = (
+                    f"(decided_by IS NULL OR decided_by NOT IN ({', '.join('?' * len(allowed))}))"
+                )
                 early = f"DELETE FROM waits WHERE run = ? AND key = ? AND place = 0 AND {other}"
-                db.execute(early, (run, name, *who))
+                db.execute(early, (run, name, *allowed))
             if name != key:
                 db.execute(_TAKE_EARLY, (key, run, name, run, key))
             since = now if at is None else at
-            asked = (run, key, name, data["kind"], path, step, place, since, until)
-            db.execute(_ASK, (*asked, _UNTOLD, until, run, run))
+            values = (run, key, name, data["kind"], path, step, place, since, until)
+            db.execute(_ASK, (*values, _UNTOLD, until, run, run))
         elif kind == ANSWERED:
             db.execute(
                 "UPDATE waits SET taken = TRUE WHERE run = ? AND key = ?", (run, data["wait"])
@@ -120,25 +126,25 @@ def write_rows(db: Database, run: int, before: int, noted: Iterable[Noted], over
             value = {name: each for name, each in data.items() if name in ("decision", "value")}
             row = (run, doubt_key(path, step), DOUBT, path, step, place, now, now, as_text(value))
             db.execute(_DECIDE, (*row, data.get("by"), now, run, run))
-    if over:  # what was decided is carried out
+    if is_over:  # what was decided is carried out
         db.execute(
             "UPDATE waits SET taken = TRUE WHERE run = ? AND kind = ? AND NOT taken", (run, DOUBT)
         )
 
 
-def is_of(run_id: str, asked: Mapping[str, Any]) -> bool:
+def is_of(run_id: str, wait_data: Mapping[str, Any]) -> bool:
     """Return whether a run waits for what an entry says: a copy asks a person for itself."""
-    return asked["kind"] not in BOUND or asked.get("run", run_id) == run_id
+    return wait_data["kind"] not in BOUND or wait_data.get("run", run_id) == run_id
 
 
 def reopen_rows(db: Database, run: int, id: str, entries: Iterable[Entry]) -> bool:
     """Write the rows of what a copied run waits for; return whether it waits for anything."""
-    noted = [
-        Noted(each.sequence - 1, each.path, each.kind, each.data, each.at)
+    wait_entries = [
+        WaitEntry(each.sequence - 1, each.path, each.kind, each.data, each.at)
         for each in entries
         if each.kind == ANSWERED or (each.kind == WAITS and is_of(id, each.data))
     ]
-    write_rows(db, run, 0, noted, over=False)
+    write_rows(db, run, 0, wait_entries, is_over=False)
     query = "SELECT 1 FROM waits WHERE run = ? AND NOT taken"
     return db.execute(query, (run,)).fetchone() is not None
 

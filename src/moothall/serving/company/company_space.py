@@ -309,7 +309,7 @@ class CompanySpace:
                     try:
                         for each in await asyncio.to_thread(waits.untold):
                             again = await self._told(hook, each)
-                            await asyncio.to_thread(waits.told, each, again)
+                            await asyncio.to_thread(waits.remind_in, each, again)
                     finally:
                         await asyncio.to_thread(waits.end_telling)
             except MoothallError as error:  # a journal that is away, or a run that was deleted

@@ -149,7 +149,7 @@ class Tasks:
         for id, agent in [*self._served.agents.items()]:
             if (journal := journal_of(agent)) is None:
                 continue
-            for run_id in await in_thread(journal._waits_for.due, id):
+            for run_id in await in_thread(journal._waits_for.run_ids, id):
                 if is_task(run_id):
                     await self._go_on(id, journal, run_id)
 
@@ -157,7 +157,7 @@ class Tasks:
         """Go on with a task of the journal."""
         found = None
         if run_id not in self._tasks:
-            with journal._file.whole(run_id):
+            with journal._file.skipping_damaged(run_id):
                 found = await in_thread(found_in, agent, journal, run_id)
         if found is not None and run_id not in self._tasks:
             self._begin(*found)

@@ -31,7 +31,7 @@ _KINDS: Final[dict[str, type[AnyOrder]]] = {
 
 _MORE: Final[dict[str, Callable[[float], float]]] = {
     "iterations": int,
-    **{name: int if each.whole else float for name, each in OF_RUNS.items()},
+    **{name: int if each.is_whole_number else float for name, each in OF_RUNS.items()},
 }
 """The limits that may change when a run is resumed."""
 

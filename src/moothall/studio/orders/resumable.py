@@ -9,7 +9,7 @@ from typing import Literal
 from moothall.foundation.errors import NoSuchRun, RunMismatch, StateError
 from moothall.journal import Journal, Outline
 from moothall.journal.doubt import Doubt
-from moothall.journal.stop_reason import ENDED
+from moothall.journal.stop_reason import FINAL
 from moothall.studio.orders.act import is_small
 from moothall.studio.orders.order import AnyOrder, Order, order_of
 
@@ -47,7 +47,7 @@ def refusal(
     except NoSuchRun:
         run = None
     state = None if run is None else run.state
-    if state in ENDED and not ended:
+    if state in FINAL and not ended:
         return Refusal("ended", f"run {run_id!r} has ended ({state}): begin another run")
     # The fork may have executed the same actions.
     if not forked and (found := forks(journal, run_id)):

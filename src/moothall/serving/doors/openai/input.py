@@ -14,7 +14,7 @@ from moothall.agents.loop.answer import safe_names
 from moothall.foundation.errors import DefinitionError
 from moothall.foundation.jsonvalue import Unreadable, json_text, read_json
 from moothall.foundation.text import shorten
-from moothall.memory.given import MEANT, meant_by
+from moothall.memory.given import MESSAGES_KEY, meant_by
 from moothall.serving.doors.checks import json_of
 from moothall.serving.doors.openai.content import Wrong, content_of, text_in
 
@@ -74,7 +74,7 @@ def content_for(messages: list[dict[str, Any]]) -> str | list[dict[str, Any]]:
         content: str | list[dict[str, Any]] = messages[0]["content"]
         return content
     text = "\n".join(json_text(each["content"]) for each in messages)
-    return [{"type": "text", "text": text, MEANT: messages}]
+    return [{"type": "text", "text": text, MESSAGES_KEY: messages}]
 
 
 def settled(messages: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
