@@ -15,7 +15,7 @@ from moothall.foundation.text import excerpt, nearest
 T = TypeVar("T", bound=Callable[..., Any])
 C = TypeVar("C", bound=type)
 
-_ELSEWHERE = {
+_PLACES_OF_ARGUMENTS = {
     "calls": "model_calls",
     "cost": "usd",
     "dollars": "usd",
@@ -33,25 +33,25 @@ _OF_REQUESTS = ("max_output_tokens", "max_tokens", "seed", "stop", "temperature"
 """Fields of requests to models, which agents do not have."""
 
 
-def names_checked(called: T) -> T:
+def names_checked(target: T) -> T:
     """Make a class or method name the nearest known argument when it is given an unknown one.
 
     The constructor keeps its signature, so that type checkers and editors know the names.
     """
-    if isinstance(called, type):
-        called.__init__ = names_checked(called.__init__)  # type: ignore[misc]
-        return called
-    function: Callable[..., Any] = called
+    if isinstance(target, type):
+        target.__init__ = names_checked(target.__init__)  # type: ignore[misc]
+        return target
+    function: Callable[..., Any] = target
 
     @functools.wraps(function)
-    def checked(self: Any, *args: Any, **given: Any) -> Any:
+    def checked(self: Any, *args: Any, **keywords: Any) -> Any:
         try:
-            return function(self, *args, **given)
+            return function(self, *args, **keywords)
         except TypeError as error:
             if isinstance(error, DefinitionError):
                 raise
             of_class = function.__name__ == "__init__"
-            misuse = unknown_argument(type(self) if of_class else function, given)
+            misuse = unknown_argument(type(self) if of_class else function, keywords)
             misuse = misuse or _unnamed(type(self) if of_class else function, function, args)
             if misuse is None:
                 raise
@@ -61,39 +61,39 @@ def names_checked(called: T) -> T:
 
 
 def unknown_argument(
-    called: Any, given: Iterable[str], unpacked: Iterable[str] = ()
+    target: Any, names: Iterable[str], unpacked: Iterable[str] = ()
 ) -> DefinitionError | None:
     """Return the error for the first unknown argument given; None if all are known.
 
     `unpacked` are the names that the signature has as `**options: Unpack[…]`.
     """
-    known = _names(called) if isinstance(called, type) else _parameters(called)[0]
-    known += unpacked
-    unknown = next((name for name in given if name not in known), None)
+    parameters = _names(target) if isinstance(target, type) else _parameters(target)[0]
+    parameters += unpacked
+    unknown = next((name for name in names if name not in parameters), None)
     if unknown is None:
         return None
-    here = _ELSEWHERE.get(unknown)
-    method = _method_with(called, unknown)
-    if here in known:
+    here = _PLACES_OF_ARGUMENTS.get(unknown)
+    method = _method_with(target, unknown)
+    if here in parameters:
         near = f": {unknown}= is {here}= here"
-    elif unknown in _OF_REQUESTS and "model" in known:
+    elif unknown in _OF_REQUESTS and "model" in parameters:
         near = f": a reply or its model has it, such as reply(…, options={{{unknown!r}: …}})"
     elif method:
         near = f": its {method}({unknown}=…) has"
     else:
-        near = nearest(unknown, known)
-    return DefinitionError(f"{called.__qualname__} has no argument {unknown}={near}")
+        near = nearest(unknown, parameters)
+    return DefinitionError(f"{target.__qualname__} has no argument {unknown}={near}")
 
 
 def _unnamed(
-    called: Any, function: Callable[..., Any], given: Sequence[object]
+    target: Any, function: Callable[..., Any], values: Sequence[object]
 ) -> DefinitionError | None:
     """Return the error for arguments without names where they need them; None if there are none."""
     _, *parameters = inspect.signature(function).parameters.values()
     if any(each.kind is each.VAR_POSITIONAL for each in parameters):
         return None
     places = [each for each in parameters if each.kind is each.POSITIONAL_OR_KEYWORD]
-    if len(given) <= len(places):
+    if len(values) <= len(places):
         return None
     names = _parameters(function)[0][len(places) :]
     for each in parameters:
@@ -103,7 +103,7 @@ def _unnamed(
             names = [*getattr(described, "__annotations__", ()), *names]
     such = f", such as {' or '.join(f'{name}=' for name in names[:2])}" if names else ""
     return DefinitionError(
-        f"{called.__qualname__}: write a name before {given[len(places)]!r:.80}{such}"
+        f"{target.__qualname__}: write a name before {values[len(places)]!r:.80}{such}"
     )
 
 
@@ -112,13 +112,13 @@ def named_elsewhere(**names: str) -> Callable[[C], C]:
 
     def with_names(cls: C) -> C:
         for name, here in names.items():
-            setattr(cls, name, _Elsewhere(name, here))
+            setattr(cls, name, _MovedAttribute(name, here))
         return cls
 
     return with_names
 
 
-class _Elsewhere:
+class _MovedAttribute:
     """A missing attribute. With `__getattr__`, every other one would be found more slowly."""
 
     def __init__(self, name: str, here: str) -> None:
@@ -131,11 +131,13 @@ class _Elsewhere:
         )
 
 
-def _method_with(called: Any, name: str) -> str | None:
+def _method_with(target: Any, name: str) -> str | None:
     """Return the method of a class that takes the argument, of those that begin its work."""
-    methods = ((each, getattr(called, each, None)) for each in ("reply", "run"))
-    found = (n for n, each in methods if inspect.isfunction(each) and name in _parameters(each)[0])
-    return next(found, None) if isinstance(called, type) else None
+    methods = ((each, getattr(target, each, None)) for each in ("reply", "run"))
+    matches = (
+        n for n, each in methods if inspect.isfunction(each) and name in _parameters(each)[0]
+    )
+    return next(matches, None) if isinstance(target, type) else None
 
 
 def _names(cls: type) -> list[str]:
@@ -152,10 +154,10 @@ def _names(cls: type) -> list[str]:
 
 def _parameters(function: Callable[..., Any]) -> tuple[list[str], bool]:
     parameters = [*inspect.signature(function).parameters.values()][1:]
-    named = [
+    names = [
         each.name for each in parameters if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)
     ]
-    return named, any(each.kind is each.VAR_KEYWORD for each in parameters)
+    return names, any(each.kind is each.VAR_KEYWORD for each in parameters)
 
 
 def check_integer(
@@ -191,12 +193,12 @@ def check_function(name: str, value: Any, *takes: str, optional: bool = False) -
     if not callable(value):
         raise ConfigError(f"{name} must be a function, got {excerpt(value)}")
     if not can_take(value, len(takes)):
-        called = getattr(value, "__qualname__", type(value).__qualname__)
-        got = f"{called}{inspect.signature(value)}"
+        function_name = getattr(value, "__qualname__", type(value).__qualname__)
+        got = f"{function_name}{inspect.signature(value)}"
         raise ConfigError(f"{name} must be a function of ({', '.join(takes)}), got {got:.200}")
 
 
-def can_take(function: Callable[..., Any], count: int, **named: object) -> bool:
+def can_take(function: Callable[..., Any], count: int, **keywords: object) -> bool:
     """Return whether a function can be called with so many arguments, as far as is known.
 
     `named` are further ones, by their names.
@@ -206,7 +208,7 @@ def can_take(function: Callable[..., Any], count: int, **named: object) -> bool:
     except (TypeError, ValueError):  # of a builtin nobody knows the parameters
         return True
     try:
-        signature.bind(*range(count), **named)
+        signature.bind(*range(count), **keywords)
     except TypeError:
         return False
     return True
@@ -229,8 +231,8 @@ def check_text(name: str, value: object, *, optional: bool = False) -> None:
         raise ConfigError(f"{name} must be 1–255 printable characters, got {excerpt(value)}")
 
 
-def none_of(name: str, known: Sequence[str], given: str) -> ConfigError:
+def none_of(name: str, choices: Sequence[str], value: str) -> ConfigError:
     """Return the error for an unknown value; it names the known ones."""
-    *but_last, last = known
+    *but_last, last = choices
     words = f"{', '.join(but_last)} or {last}" if but_last else last
-    return ConfigError(f"{name} must be {words}, got {given!r:.80}{nearest(given, known)}")
+    return ConfigError(f"{name} must be {words}, got {value!r:.80}{nearest(value, choices)}")

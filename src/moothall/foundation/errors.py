@@ -39,8 +39,8 @@ class HookError(MoothallError):
 
     def __init__(self, agent: str, type: str, hook: str, reason: str) -> None:
         is_block = type.startswith("around_")
-        who = f"{type} of the block {hook!r}" if is_block else f"the {type} hook {hook!r}"
-        super().__init__(f"agent {agent!r}: {who} failed: {reason}")
+        subject = f"{type} of the block {hook!r}" if is_block else f"the {type} hook {hook!r}"
+        super().__init__(f"agent {agent!r}: {subject} failed: {reason}")
         self.type: str = type
         self.hook: str = hook
 
@@ -184,12 +184,12 @@ class NobodyToAsk(MoothallError):
 class MissingExtra(MoothallError, ImportError):
     """A feature needs packages of an extra that is not installed."""
 
-    def __init__(self, what: str, extra: str) -> None:
-        super().__init__(f"{what} needs the extra '{extra}': pip install 'moothall[{extra}]'")
+    def __init__(self, feature: str, extra: str) -> None:
+        super().__init__(f"{feature} needs the extra '{extra}': pip install 'moothall[{extra}]'")
         self.extra = extra
 
     @classmethod
-    def unless(cls, what: str, extra: str, *packages: str) -> None:
+    def unless(cls, feature: str, extra: str, *packages: str) -> None:
         """Raise it unless the packages are installed; none of them is imported."""
         from importlib.util import find_spec
 
@@ -200,7 +200,7 @@ class MissingExtra(MoothallError, ImportError):
             if not missing:
                 raise
         if missing:
-            raise cls(what, extra)
+            raise cls(feature, extra)
 
 
 class BrokerError(MoothallError, ConnectionError):
@@ -300,35 +300,35 @@ class _StoreError(MoothallError):
         reason: what is wrong with it, and what to do
     """
 
-    _what = ""
+    _kind = ""
 
     def __init__(self, path: str, reason: str) -> None:
-        super().__init__(f"{self._what} {path!r}: {reason}")
+        super().__init__(f"{self._kind} {path!r}: {reason}")
         self.path, self.reason = path, reason
 
 
 class MemoryFileError(_StoreError):
     """A memory's file cannot be used. The text names the file and says what to do."""
 
-    _what = "memory file"
+    _kind = "memory file"
 
 
 class FolderIndexError(_StoreError):
     """The index of a folder cannot be used. The text names its file and says what to do."""
 
-    _what = "folder index"
+    _kind = "folder index"
 
 
 class InboxError(_StoreError):
     """A space's inbox cannot be used or written. The text names the file and says what to do."""
 
-    _what = "inbox"
+    _kind = "inbox"
 
 
 class JournalError(_StoreError):
     """A journal cannot be used or written. The text names the file and says what to do."""
 
-    _what = "journal"
+    _kind = "journal"
 
 
 class NoSuchRun(MoothallError, LookupError):

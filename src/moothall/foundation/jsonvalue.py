@@ -87,21 +87,21 @@ def copy_json(value: Any, path: str = "", *, with_bytes: bool = False) -> Any:
 
 def weight(value: Any) -> int:
     """Return about how many bytes JSON data takes."""
-    found, left = 0, [value]
-    while left:
-        each = left.pop()
+    size, pending = 0, [value]
+    while pending:
+        each = pending.pop()
         kind = type(each)
         if kind is str:
-            found += len(each)
+            size += len(each)
         elif isinstance(each, dict):
-            found += _CONTAINER_BYTES + sum(map(len, each))
-            left += each.values()
+            size += _CONTAINER_BYTES + sum(map(len, each))
+            pending += each.values()
         elif kind is list:
-            found += _CONTAINER_BYTES
-            left += each
+            size += _CONTAINER_BYTES
+            pending += each
         else:
-            found += _ITEM_BYTES
-    return found
+            size += _ITEM_BYTES
+    return size
 
 
 class _Refused(Exception):
@@ -194,11 +194,11 @@ def _copy(value: Any, levels: int, room: list[int], widen: int) -> Any:
 
 def _items(copy: Any, levels: int, room: list[int], widen: int) -> Any:
     """Replace the items of a dict or list, which no other code holds, by copies; fast if plain."""
-    left = room[0] - _CONTAINER_BYTES - _ITEM_BYTES * len(copy)
+    remaining = room[0] - _CONTAINER_BYTES - _ITEM_BYTES * len(copy)
     if levels == 0:
         deepest = _DEEPEST_VALUE if widen & _TYPES else _DEEPEST_COPY
         raise _Refused(f"nested deeper than {deepest} levels, or contains itself")
-    if left < 0:
+    if remaining < 0:
         raise _Refused(_TOO_LARGE)
     is_object = type(copy) is dict
     key: Any = None
@@ -207,32 +207,32 @@ def _items(copy: Any, levels: int, room: list[int], widen: int) -> Any:
             if is_object:
                 if type(key) is not str:
                     break
-                left -= len(key) if key.isascii() else _text_size(key)
+                remaining -= len(key) if key.isascii() else _text_size(key)
             kind = type(item)
             if kind is str:
-                left -= len(item) if item.isascii() else _text_size(item)
+                remaining -= len(item) if item.isascii() else _text_size(item)
             elif kind is dict or kind is list:
-                room[0] = left
+                room[0] = remaining
                 # A copy before looking: another thread may be changing the original.
                 copy[key] = _items(item.copy(), levels - 1, room, widen)
-                left = room[0]
+                remaining = room[0]
             elif not (
                 kind is bool
                 or item is None
                 or (kind is int and -0x8000000000000000 <= item <= 0x7FFFFFFFFFFFFFFF)
                 or (kind is float and _BELOW_INFINITY < item < _INFINITY)
             ):
-                room[0] = left
+                room[0] = remaining
                 copy[key] = _copy(item, levels - 1, room, widen)
-                left = room[0]
+                remaining = room[0]
     except _Refused as refused:
         refused.way.append(key)
         raise
     if is_object and copy and type(key) is not str:
         return _items({_name(each): copy[each] for each in copy}, levels, room, widen)
-    if left < 0:
+    if remaining < 0:
         raise _Refused(_TOO_LARGE)
-    room[0] = left
+    room[0] = remaining
     return copy
 
 
@@ -298,8 +298,8 @@ def json_text(value: Any) -> str:
         except ValueError as error:  # more digits than Python prints
             return f"(an integer that cannot be shown: {error})"
     try:
-        made = to_json(value)
-        return made if type(made) is str else _JSON.encode(made)
+        data = to_json(value)
+        return data if type(data) is str else _JSON.encode(data)
     except NotJSON:
         if isinstance(value, dict | list | tuple):
             return _JSON.encode(deep_json(value))
@@ -321,10 +321,12 @@ def as_json(value: Any, part: bool = False) -> Any:
 
 def deep_json(value: Any) -> Any:
     """Return a value as JSON data; each part without a JSON form, however deep, becomes text."""
-    shown: set[int] = set()  # containers above, and those that lead back to one: each is shown once
+    open_ids: set[int] = (
+        set()
+    )  # containers above, and those that lead back to one: each is shown once
     loops = 0
 
-    def made(value: Any, level: int) -> Any:
+    def json_of(value: Any, level: int) -> Any:
         nonlocal loops
         if isinstance(value, dict):
             parts = value
@@ -336,17 +338,17 @@ def deep_json(value: Any) -> Any:
             parts = {each.name: getattr(value, each.name) for each in dataclasses.fields(value)}
         else:
             return as_json(value)
-        if id(value) in shown or level > _DEEPEST_VALUE:
+        if id(value) in open_ids or level > _DEEPEST_VALUE:
             loops += 1
             return f"(a {type(value).__name__} that contains itself or is nested too deep)"
-        shown.add(id(value))
+        open_ids.add(id(value))
         before = loops
-        json = {readable(str(key)): made(part, level + 1) for key, part in parts.items()}
+        json = {readable(str(key)): json_of(part, level + 1) for key, part in parts.items()}
         if loops == before:
-            shown.remove(id(value))
+            open_ids.remove(id(value))
         return [*json.values()] if isinstance(value, list | tuple) else json
 
-    return made(value, 0)
+    return json_of(value, 0)
 
 
 # -- texts -----------------------------------------------------------------------------------------
@@ -386,10 +388,10 @@ def read_json(text: str) -> Any:
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    fields = dict(pairs)
+    if len(fields) != len(pairs):
         raise ValueError("a key appears twice")
-    return found
+    return fields
 
 
 def _constant(text: str) -> Any:

@@ -121,10 +121,10 @@ def show_classes(package: str = "") -> None:
     for each in sorted(_PACKAGES, key=len):  # a class belongs to the first that has it
         if each not in _UNSHOWN:
             _UNSHOWN[each] = {**homes_of(each)}
-        left = _UNSHOWN[each]
-        for name, home in [*left.items()]:
+        unshown = _UNSHOWN[each]
+        for name, home in [*unshown.items()]:
             if home in sys.modules and name in vars(sys.modules[home]):
-                left.pop(name, None)  # another thread may load names, too
+                unshown.pop(name, None)  # another thread may load names, too
                 _show(vars(sys.modules[home])[name], name, each)
 
 
@@ -152,15 +152,15 @@ def _moved(path: str) -> str:
     return f"{path} has moved to {new}: write `from {new} import …` (docs/versions.md has the list)"
 
 
-def _show(thing: Any, name: str, package: str) -> None:
-    if not isinstance(thing, type) or thing.__qualname__ != name:
+def _show(value: Any, name: str, package: str) -> None:
+    if not isinstance(value, type) or value.__qualname__ != name:
         return
-    home = thing.__module__
-    if type(home) is str and home != package and is_ours(thing):
-        line = vars(thing).get("__firstlineno__")  # from Python 3.13, which now forgets it
-        thing.__module__ = PublicModule(package, home)
+    home = value.__module__
+    if type(home) is str and home != package and is_ours(value):
+        line = vars(value).get("__firstlineno__")  # from Python 3.13, which now forgets it
+        value.__module__ = PublicModule(package, home)
         if line is not None:
-            thing.__firstlineno__ = line  # type: ignore[attr-defined]
+            value.__firstlineno__ = line  # type: ignore[attr-defined]
 
 
 def _all_of(home: str) -> list[str]:
@@ -172,5 +172,7 @@ def _all_of(home: str) -> list[str]:
     if hasattr(module, "__path__"):
         return [*module.__all__]
     return [
-        name for name, it in members if name[0] != "_" and getattr(it, "__module__", "") == home
+        name
+        for name, member in members
+        if name[0] != "_" and getattr(member, "__module__", "") == home
     ]

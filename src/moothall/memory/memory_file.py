@@ -27,7 +27,7 @@ APPLICATION: Final = 0x63766D31
 MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
     (),  # version 1 was never released
     (
-        *SQLITE.written(*TABLES),
+        *SQLITE.formatted(*TABLES),
         """CREATE VIRTUAL TABLE words USING fts5 (
             thread, text, content = '', tokenize = 'unicode61 remove_diacritics 2'
         )""",

@@ -16,7 +16,7 @@ from moothall.memory.memory_tables import CHANGED, QUERY_WORDS, TABLES, MemoryTa
 _NAMES: Final = ("threads", "memories", "words", "vectors", "embedded", "told")
 _MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
     (
-        *POSTGRESQL.written(*TABLES),
+        *POSTGRESQL.formatted(*TABLES),
         """CREATE TABLE words (
             memory BIGINT PRIMARY KEY, thread BIGINT NOT NULL, words TSVECTOR NOT NULL
         )""",

@@ -9,7 +9,7 @@ from typing import Any, Final, TypeAlias
 from urllib.parse import urlsplit
 
 from moothall.foundation.errors import ConfigError, DefinitionError, ModelError
-from moothall.foundation.http.addresses import told
+from moothall.foundation.http.addresses import without_password
 from moothall.models.providers import OTHER, PROVIDERS, Provider, address_variable, provider_at
 
 BLOCK_TOKENS: Final = 1500
@@ -91,7 +91,7 @@ def check_base_url(url: Any, what: str, query: bool = False) -> str:
     except (AttributeError, TypeError, ValueError):
         plain = False
     if not plain or parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ConfigError(f"{what} must be like http://host/v1, got {told(url)}")
+        raise ConfigError(f"{what} must be like http://host/v1, got {without_password(url)}")
     if parts.username or parts.password:
         # Names, errors and logs show the address.
         raise DefinitionError(f"{what} must hold no password: the key is given apart from it")

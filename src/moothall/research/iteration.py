@@ -14,7 +14,7 @@ from moothall.agents.replies.reply_request import ReplyRequest
 from moothall.agents.replies.step import asking
 from moothall.foundation import tracing
 from moothall.foundation.errors import DefinitionError, InvalidArguments
-from moothall.foundation.threads import called
+from moothall.foundation.threads import call_user
 from moothall.models.protocol import usage_json
 from moothall.research import recording
 from moothall.research.calling import sourced, taking
@@ -206,7 +206,7 @@ async def _reviewed(bench: Workbench) -> None:
 async def _review_of(bench: Workbench, review: Any, plan: ProposedPlan, fault: str) -> Any:
     """Return what a reviewer says of a plan: a function, or an agent that is asked in words."""
     if not hasattr(review, "reply"):
-        return await called(review, plan)
+        return await call_user(review, plan)
     asked = "\n\n".join(filter(None, (fault, str(plan), ANSWERS)))
     reply = await review.reply(asked, thread=bench.request.thread)
     if reply.stop_reason not in ("done", "terminal"):  # such as a person who has left

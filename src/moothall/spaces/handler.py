@@ -21,7 +21,7 @@ from moothall.foundation import tracing
 from moothall.foundation.errors import ActionError, RequestError
 from moothall.foundation.jsonvalue import NotJSON, to_json
 from moothall.foundation.text import error_message, log_failure, printable
-from moothall.foundation.threads import DATA, WORKERS, awaited, called, is_async
+from moothall.foundation.threads import DATA, WORKERS, awaited, call_user, is_async
 from moothall.spaces.delivery import ANSWER, ASKING, ENDED, REQUEST, Delivery, RouterPort
 from moothall.spaces.request import settle
 
@@ -125,7 +125,7 @@ async def traced(delivery: Delivery, work: Coroutine[Any, Any, Any]) -> Any:
 
 async def call_callback(mailbox: Any, callback: Callable[..., Any], *args: Any) -> Any:
     """Call an action or a callback of an agent: `async def` here, `def` in a worker thread."""
-    return await called(callback, *args, in_thread=partial(_in_thread, mailbox.router))
+    return await call_user(callback, *args, in_thread=partial(_in_thread, mailbox.router))
 
 
 async def _in_thread(

@@ -28,7 +28,7 @@ from moothall.actions.slash import format_slash
 from moothall.foundation.arguments import check_function
 from moothall.foundation.errors import DefinitionError, InvalidMessage, NobodyToAsk, SlashError
 from moothall.foundation.text import escaped, escaped_json, log_failure
-from moothall.foundation.threads import called
+from moothall.foundation.threads import call_user
 
 logger: logging.Logger = logging.getLogger("moothall.approval")
 
@@ -179,7 +179,7 @@ async def approve(approver: Approver | None, request: ApprovalRequest) -> Decisi
         return False
     try:
         with asking_person():
-            answer = await called(approver.approve, request)
+            answer = await call_user(approver.approve, request)
     except Exception as error:
         log_failure(logger, f"approver {approver!r} failed on {request}, so it is refused", error)
         return False
@@ -210,7 +210,7 @@ async def answer(approver: Approver | None, question: Question) -> str:
             "its space an approver= such as TerminalApprover()"
         )
     with asking_person():
-        given = await called(method, question)
+        given = await call_user(method, question)
     if isinstance(given, Later):
         raise given
     if not isinstance(given, str):
@@ -256,7 +256,7 @@ class CallbackApprover:
 
     async def approve(self, request: ApprovalRequest) -> Decision:
         """Return the function's decision."""
-        decision: Decision = await called(self.function, request)
+        decision: Decision = await call_user(self.function, request)
         return decision
 
 

@@ -13,7 +13,7 @@ from moothall.agents.replies.group import in_time
 from moothall.foundation.arguments import check_function
 from moothall.foundation.errors import ConfigError, DefinitionError, MoothallError
 from moothall.foundation.text import shorten
-from moothall.foundation.threads import called, in_worker
+from moothall.foundation.threads import call_user, in_worker
 from moothall.models.protocol import Usage
 
 
@@ -161,7 +161,7 @@ async def of_user(function: Callable[[ConversationState], Any], state: Conversat
     """Call a user's function; if there is a deadline, in a thread, so as not to delay it."""
     budget = state.budget
     is_timed = budget is not None and budget.remaining_seconds() is not None
-    return await called(function, state, in_thread=in_worker if is_timed else None)
+    return await call_user(function, state, in_thread=in_worker if is_timed else None)
 
 
 def roles_of(about: Mapping[str | int, str] | None, order: str) -> dict[str, str]:

@@ -37,7 +37,7 @@ from moothall.foundation.errors import (
 )
 from moothall.foundation.jsonvalue import Unreadable, json_text
 from moothall.foundation.text import log_failure
-from moothall.foundation.threads import called, side_by_side
+from moothall.foundation.threads import call_user, side_by_side
 from moothall.journal.stop_reason import ANSWERED, StopReason
 from moothall.models.ask import Messages, Unusable, ask_json
 from moothall.models.protocol import ReasoningPiece, TextPiece
@@ -357,7 +357,7 @@ class Rounds:
         """Call a user's function, within the deadline."""
         name = getattr(fn, "__name__", repr(fn))
         try:
-            return await in_time(called(fn, *args), self._budget, f"{name} had ended")
+            return await in_time(call_user(fn, *args), self._budget, f"{name} had ended")
         except DeadlineExceeded as error:
             raise Stop.at_limit(error) from error
         except Exception as error:

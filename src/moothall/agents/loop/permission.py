@@ -32,7 +32,7 @@ from moothall.budget import Budget
 from moothall.foundation.errors import JournalError
 from moothall.foundation.jsonvalue import as_json, copy_json, json_line
 from moothall.foundation.text import log_failure
-from moothall.foundation.threads import called, reset
+from moothall.foundation.threads import call_user, reset
 
 logger: logging.Logger = logging.getLogger("moothall.reasoning")
 
@@ -110,7 +110,7 @@ async def permits(
         if request.seen is not None:
             await request.seen()  # the reader sees the call before it is asked
         with asking_person():  # an override may ask by itself
-            return await called(agent.request_permission, message)
+            return await call_user(agent.request_permission, message)
 
     def exact() -> str:
         return ApprovalRequest.of(message, note=getattr(chosen, "_note", "")).fingerprint

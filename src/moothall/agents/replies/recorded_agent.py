@@ -283,7 +283,7 @@ class RecordedAgent(ConversationalAgent):
                 request.attributes = record.begun.get("attributes") or {}
             if request.attributes:
                 about["attributes"] = dict(request.attributes)
-            about |= tracing.stated()  # where a process that resumes the run continues it
+            about |= tracing.trace_headers()  # where a process that resumes the run continues it
         if record.begun is None:
             about |= self._keeps(record, request)
         if request.record is None:

@@ -61,7 +61,7 @@ class Dialect(NamedTuple):
     unnumbered: str
     """What follows a table that has a key of its own."""
 
-    def written(self, *statements: str) -> tuple[str, ...]:
+    def formatted(self, *statements: str) -> tuple[str, ...]:
         """Return statements as the database takes them."""
         return tuple(each.format(**self._asdict()) for each in statements)
 

@@ -20,19 +20,19 @@ def names_at(kind: Any, path: Where) -> list[str]:
     """Return the names of the fields of a model at a path below another model."""
     for part in path:
         kind = _below(kind, part)
-    found = [each for each in _alternatives(kind) if _is_model(each)]
-    return [field.alias or name for each in found for name, field in each.model_fields.items()]
+    models = [each for each in _alternatives(kind) if _is_model(each)]
+    return [field.alias or name for each in models for name, field in each.model_fields.items()]
 
 
 def in_words(error: Mapping[str, Any]) -> str:
     """Return what pydantic says of a value: `must be X, got Y`."""
     if error["type"] == "missing":
         return "is missing"
-    said = str(error["msg"]).removeprefix("Value error, ")
-    if not said.startswith(_SHOULD):
-        return said
-    what = _MAPPING.sub("a mapping", said.removeprefix(_SHOULD))
-    return f"must {what}, got {excerpt(error['input'])}"
+    message = str(error["msg"]).removeprefix("Value error, ")
+    if not message.startswith(_SHOULD):
+        return message
+    rule = _MAPPING.sub("a mapping", message.removeprefix(_SHOULD))
+    return f"must {rule}, got {excerpt(error['input'])}"
 
 
 def _below(kind: Any, part: str | int) -> Any:

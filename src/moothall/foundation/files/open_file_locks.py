@@ -23,8 +23,8 @@ def locked(fd: int, first: int, last: int) -> tuple[range, int] | None:
 
     The process is -1 for a lock of an open file; locks of this descriptor do not count.
     """
-    asked = fcntl.fcntl(fd, fcntl.F_OFD_GETLK, _flock(fcntl.F_WRLCK, first, last - first + 1))
-    kind, _, start, count, process = struct.unpack_from("hhqqi", asked)
+    answer = fcntl.fcntl(fd, fcntl.F_OFD_GETLK, _flock(fcntl.F_WRLCK, first, last - first + 1))
+    kind, _, start, count, process = struct.unpack_from("hhqqi", answer)
     if kind == fcntl.F_UNLCK:
         return None
     end = start + count - 1 if count else last

@@ -21,7 +21,7 @@ def home() -> Path:
 
 def state_file(name: str) -> Path:
     """Return the path of a file of moothall in the user's state folder, `XDG_STATE_HOME`."""
-    given = os.environ.get("XDG_STATE_HOME", "")
+    folder = os.environ.get("XDG_STATE_HOME", "")
     # The XDG specification says to ignore a path that is not absolute.
-    state = Path(given) if os.path.isabs(given) else home() / ".local" / "state"
+    state = Path(folder) if os.path.isabs(folder) else home() / ".local" / "state"
     return state / "moothall" / name

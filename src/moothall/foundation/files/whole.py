@@ -25,7 +25,7 @@ def written_whole(path: Path, mode: int = 0o666, new: bool = False) -> Iterator[
     if path.parent not in _SWEPT:
         _sweep(path.parent)
         _SWEPT.add(path.parent)
-    part, file = _made(path, mode)
+    part, file = _create_locked(path, mode)
     try:
         yield part
         os.fsync(file)
@@ -60,7 +60,7 @@ def permitted_as(path: Path, like: Path) -> None:
         os.close(file)
 
 
-def _made(path: Path, mode: int) -> tuple[Path, int]:
+def _create_locked(path: Path, mode: int) -> tuple[Path, int]:
     """Make a file, and lock it: as long as it is locked, its process lives."""
     while True:
         part = path.with_name(f"{_BEGIN}{os.getpid()}-{next(_NUMBERS)}{path.suffix}")
@@ -77,11 +77,11 @@ def _made(path: Path, mode: int) -> tuple[Path, int]:
 
 def _sweep(folder: Path) -> None:
     """Remove what processes have left that were killed while they wrote."""
-    for left in folder.glob(f"{_BEGIN}*"):
+    for part in folder.glob(f"{_BEGIN}*"):
         with suppress(OSError):
-            file = os.open(left, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+            file = os.open(part, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                left.unlink()
+                part.unlink()
             finally:
                 os.close(file)

@@ -19,22 +19,22 @@ _TEXT: Final = "tag:yaml.org,2002:str"
 _PLAIN: Final = ("tag:yaml.org,2002:map", "tag:yaml.org,2002:seq")
 
 
-def at_line(path: Path, lines: Mapping[Where, int], where: Where, what: str) -> str:
+def at_line(path: Path, lines: Mapping[Where, int], where: Where, problem: str) -> str:
     """Return what is wrong with a part of a YAML file, after the file, its line and its path."""
     inner = (where[:end] for end in range(len(where), -1, -1))
     line = next((f":{lines[each]}" for each in inner if each in lines), "")
-    named = escaped(render_path(list(where)))
-    return f"{path}{line}: {named}{': ' if named else ''}{what}"
+    path_text = escaped(render_path(list(where)))
+    return f"{path}{line}: {path_text}{': ' if path_text else ''}{problem}"
 
 
-def read_yaml(path: Path, what: str, extra: str) -> tuple[Any, dict[Where, int]]:
+def read_yaml(path: Path, feature: str, extra: str) -> tuple[Any, dict[Where, int]]:
     """Return a YAML file as JSON data, and the line, from 1, of each part's path.
 
     Dates become texts. Duplicate keys, keys that are not texts, merge keys and tags of classes
     are refused, and so is a file that is too large, or that aliases make too large. `what` needs
     PyYAML, by its extra.
     """
-    MissingExtra.unless(what, extra, "yaml")
+    MissingExtra.unless(feature, extra, "yaml")
     try:
         with path.open("rb") as file:
             data = file.read(_LARGEST + 1)
@@ -57,10 +57,10 @@ def yaml_data(
     lines: dict[Where, int] = {}
     count = 0
 
-    def wrong(node: Any, what: str) -> ConfigError:
-        return ConfigError(f"{name}:{node.start_mark.line + 1}: {what}")
+    def wrong(node: Any, problem: str) -> ConfigError:
+        return ConfigError(f"{name}:{node.start_mark.line + 1}: {problem}")
 
-    def whole(node: Any, text: str) -> str:
+    def join_surrogates(node: Any, text: str) -> str:
         """Join the halves of a character, which JSON writes as two escapes."""
         try:
             return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le")
@@ -75,13 +75,13 @@ def yaml_data(
             raise wrong(node, f"the file has more than {_PARTS:,} values, aliases included")
         if isinstance(node, yaml.ScalarNode):
             if texts:
-                return whole(node, node.value)
+                return join_surrogates(node, node.value)
             try:
                 value = loader.construct_object(node)
             except (ValueError, LookupError, AttributeError):  # such as the date 2026-02-30
                 raise wrong(node, f"{node.tag!r:.80} cannot be {excerpt(node.value)}") from None
             if isinstance(value, str):
-                return whole(node, value)
+                return join_surrogates(node, value)
             return value.isoformat() if isinstance(value, date) else value
         if node.tag not in _PLAIN:
             raise wrong(node, f"no objects of {node.tag!r:.80} are made")
@@ -89,18 +89,18 @@ def yaml_data(
             raise wrong(node, "each value must have a line of its own")
         if isinstance(node, yaml.SequenceNode):
             return [read(each, (*where, index)) for index, each in enumerate(node.value)]
-        made: dict[str, Any] = {}
+        fields: dict[str, Any] = {}
         for key, value in node.value:
             if key.tag != _TEXT and not (texts and isinstance(key, yaml.ScalarNode)):
                 at = f"a key must be a text, got {excerpt(key.value)}"
                 quoted = isinstance(key, yaml.ScalarNode) and key.value != "<<"
                 raise wrong(key, at + ": write it in quotes" * quoted)
-            field = whole(key, key.value)
-            if field in made:
+            field = join_surrogates(key, key.value)
+            if field in fields:
                 raise wrong(key, f"{field!r:.80} appears twice")
             lines[*where, field] = key.start_mark.line + 1
-            made[field] = read(value, (*where, field))
-        return made
+            fields[field] = read(value, (*where, field))
+        return fields
 
     try:
         loader = yaml.SafeLoader(data)
@@ -109,7 +109,7 @@ def yaml_data(
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = "" if mark is None else f":{mark.line + 1}"
-        said = getattr(error, "problem", None) or str(error).partition("\n")[0]
-        raise ConfigError(f"{name}{line}: this is not YAML: {said}") from None
+        problem = getattr(error, "problem", None) or str(error).partition("\n")[0]
+        raise ConfigError(f"{name}{line}: this is not YAML: {problem}") from None
     except RecursionError:
         raise ConfigError(f"{name} is nested too deep") from None

@@ -41,13 +41,13 @@ _EMBEDDING = (ipaddress.ip_network("::/96"), ipaddress.ip_network("64:ff9b::/96"
 
 
 def address_check(
-    allow_hosts: Iterable[str] = (), what: str = "allow_hosts"
+    allow_hosts: Iterable[str] = (), name: str = "allow_hosts"
 ) -> Callable[[str, int, str], None]:
     """Return a check for `http.Client`: `AddressRefused` unless public or an allowed host's.
 
     A host that is allowed with a port, such as `localhost:8080`, is allowed on that port only.
     """
-    allowed = hosts_of(allow_hosts, what)
+    allowed = hosts_of(allow_hosts, name)
 
     def check(host: str, port: int, address: str) -> None:
         kind = kind_of(address)
@@ -60,20 +60,20 @@ def address_check(
     return check
 
 
-def told(url: object) -> str:
+def without_password(url: object) -> str:
     """Return a wrong address as an error tells it: without its user and password."""
     return re.sub(r"//[^/?#]*@", "//…@", repr(url))[:200]
 
 
-def hosts_of(given: Iterable[str], what: str = "allow_hosts") -> frozenset[_Host]:
+def hosts_of(hosts: Iterable[str], name: str = "allow_hosts") -> frozenset[_Host]:
     """Return hosts such as `localhost` or `localhost:8080`, each as its name and its port or None.
 
     Raises:
         ConfigError: one is no host
     """
-    if isinstance(given, str) or not isinstance(given, Iterable):
-        raise ConfigError(f"{what} must be a list of hosts, got {given!r}")
-    return frozenset(_host(each, what) for each in given)
+    if isinstance(hosts, str) or not isinstance(hosts, Iterable):
+        raise ConfigError(f"{name} must be a list of hosts, got {hosts!r}")
+    return frozenset(_host(each, name) for each in hosts)
 
 
 def is_of(hosts: frozenset[_Host], host: str, port: int | None) -> bool:
@@ -84,11 +84,11 @@ def is_of(hosts: frozenset[_Host], host: str, port: int | None) -> bool:
 
 def kind_of(address: str) -> str | None:
     """Return the kind of an address that is not public, in words; None for a public one."""
-    given = ipaddress.ip_address(address.partition("%")[0])
+    ip = ipaddress.ip_address(address.partition("%")[0])
     # An address that leads to another one has the kind of that one.
-    for each in _embedded(given) or [given]:
+    for each in _embedded(ip) or [ip]:
         if kind := _kind(each):
-            return kind if each is given else f"which stands for {each}, {kind}"
+            return kind if each is ip else f"which stands for {each}, {kind}"
     return None
 
 
@@ -101,10 +101,10 @@ def _embedded(address: _Address) -> list[_Address]:
     """Return the IPv4 addresses that an IPv6 address leads to."""
     if isinstance(address, ipaddress.IPv4Address):
         return []
-    found = [address.ipv4_mapped, address.sixtofour, *(address.teredo or ())]
+    addresses = [address.ipv4_mapped, address.sixtofour, *(address.teredo or ())]
     if int(address) > 1 and any(address in network for network in _EMBEDDING):
-        found.append(ipaddress.IPv4Address(int(address) & 0xFFFFFFFF))
-    return [each for each in found if each is not None]
+        addresses.append(ipaddress.IPv4Address(int(address) & 0xFFFFFFFF))
+    return [each for each in addresses if each is not None]
 
 
 def _plain(host: str) -> str:
@@ -115,12 +115,12 @@ def _plain(host: str) -> str:
         return host.encode("idna").decode()
 
 
-def _host(given: str, what: str) -> _Host:
+def _host(host: str, name: str) -> _Host:
     try:
-        bare = given.count(":") > 1 and "[" not in given
-        parts = urlsplit(f"//[{given}]" if bare else f"//{given}")
-        if parts.hostname and parts.netloc in (given, f"[{given}]") and "@" not in given:
+        bare = host.count(":") > 1 and "[" not in host
+        parts = urlsplit(f"//[{host}]" if bare else f"//{host}")
+        if parts.hostname and parts.netloc in (host, f"[{host}]") and "@" not in host:
             return _plain(parts.hostname.rstrip(".")), parts.port
     except (AttributeError, ValueError):
         pass  # no text, or no host
-    raise ConfigError(f"{what}: a host is like 'localhost' or 'localhost:8080', got {given!r}")
+    raise ConfigError(f"{name}: a host is like 'localhost' or 'localhost:8080', got {host!r}")

@@ -51,11 +51,11 @@ def may_pass(status: int) -> bool:
 
 def asked_again(headers: Mapping[str, str]) -> bool | None:
     """Return whether a server asks for the same request again; None if it does not say."""
-    said = headers.get("x-should-retry", "").strip().lower()
-    return said == "true" if said in ("true", "false") else None
+    answer = headers.get("x-should-retry", "").strip().lower()
+    return answer == "true" if answer in ("true", "false") else None
 
 
-def tried(tries: int) -> str:
+def after_tries(tries: int) -> str:
     """Return how often a request was made, as the end of an error's text."""
     return f"; tried {tries} times" if tries > 1 else ""
 
@@ -70,12 +70,12 @@ def backoff_s(attempt: int) -> float:
 def retry_after_s(headers: Mapping[str, str]) -> float | None:
     """Return how many seconds a server asks to wait; None if it does not say."""
     for field, unit_s in (("retry-after-ms", 1e-3), ("retry-after", 1.0)):
-        given = headers.get(field) or ""
+        header = headers.get(field) or ""
         try:
-            wait_s = float(given) * unit_s
+            wait_s = float(header) * unit_s
         except ValueError:
             try:
-                wait_s = parsedate_to_datetime(given).timestamp() - time.time()
+                wait_s = parsedate_to_datetime(header).timestamp() - time.time()
             except (ValueError, OverflowError):
                 continue
         if wait_s >= 0:
@@ -107,7 +107,7 @@ class Response:
         if data:
             return data
         loop = asyncio.get_running_loop()
-        begun = loop.time()
+        start = loop.time()
         try:
             async with asyncio.timeout(self._left_s):
                 return await self._next()
@@ -116,7 +116,7 @@ class Response:
         except (aiohttp.ClientError, OSError, ValueError) as error:
             raise BrokenOff(f"the answer broke off: {error_reason(error)}") from None
         finally:
-            self._left_s -= loop.time() - begun
+            self._left_s -= loop.time() - start
 
     async def drain(self) -> None:
         """Read the bytes after the answer's end, if they come at once, to keep the connection."""
@@ -200,10 +200,10 @@ class Client:
         self._check_address = check_address
         self._lock = guard()
         # Connections belong to the loop that opened them.
-        self._held: dict[asyncio.AbstractEventLoop, _Here] = {}
+        self._by_loop: dict[asyncio.AbstractEventLoop, _Here] = {}
         # A session collected with the client would warn that it is open. Dropped just after the
         # client, the loop closes its keeper.
-        weakref.finalize(self, self._held.clear).atexit = False
+        weakref.finalize(self, self._by_loop.clear).atexit = False
 
     async def request(
         self,
@@ -238,7 +238,7 @@ class Client:
                 raise
             except HTTPError as error:
                 if last:
-                    raise HTTPError(f"{error}{tried(attempt + 1)}") from None
+                    raise HTTPError(f"{error}{after_tries(attempt + 1)}") from None
             else:
                 response.tries += attempt
                 again = asked_again(response.headers)
@@ -256,13 +256,13 @@ class Client:
         """Import aiohttp, in a thread, and open a session in the running loop; send nothing."""
         loop = asyncio.get_running_loop()
         await asyncio.to_thread(importlib.import_module, "aiohttp")
-        if loop not in self._held:
+        if loop not in self._by_loop:
             await self._open(loop)
 
     async def aclose(self) -> None:
         """Close the connections of the running loop; a later request opens new ones."""
         with self._lock:
-            here = self._held.pop(asyncio.get_running_loop(), None)
+            here = self._by_loop.pop(asyncio.get_running_loop(), None)
         if here is not None:
             await here[2].aclose()
 
@@ -270,7 +270,7 @@ class Client:
         import aiohttp
 
         loop = asyncio.get_running_loop()
-        session, slots, _ = self._held.get(loop) or await self._open(loop)
+        session, slots, _ = self._by_loop.get(loop) or await self._open(loop)
         await slots.acquire()
         response, left_open = None, False
         hops: dict[str, None] = {}  # more than one if it is redirected
@@ -358,9 +358,9 @@ class Client:
         session = self._session()
         keeper = _keep(session)
         with self._lock:
-            for other in [other for other in self._held if other.is_closed()]:
-                del self._held[other]
-            here = self._held[loop] = session, asyncio.Semaphore(self._connections), keeper
+            for other in [other for other in self._by_loop if other.is_closed()]:
+                del self._by_loop[other]
+            here = self._by_loop[loop] = session, asyncio.Semaphore(self._connections), keeper
         # It runs to its `yield` without waiting, so no other task of this loop runs in between.
         await anext(keeper)
         return here

@@ -31,12 +31,12 @@ def is_loopback(url: str | None) -> bool:
         return False
 
 
-def check_allowed(url: str, what: str) -> None:
+def check_allowed(url: str, caller: str) -> None:
     """Raise RemoteForbidden if `what` may not call a URL; `Client` checks it for each call."""
     if is_offline() and not is_loopback(url):
         host = urlsplit(url).hostname
         raise RemoteForbidden(
-            f"{what}: MOOTHALL_OFFLINE=1 forbids calls to {host}; "
+            f"{caller}: MOOTHALL_OFFLINE=1 forbids calls to {host}; "
             "unset it, or use what is on this machine"
         )
 
@@ -54,11 +54,11 @@ def proxy_for(url: str) -> str | None:
 
 def certificate_fault(error: BaseException) -> str:
     """Return why a server's certificate was refused, and what to do; empty for other errors."""
-    found: Any = getattr(error, "certificate_error", error)
-    code = getattr(found, "verify_code", None)
+    cause: Any = getattr(error, "certificate_error", error)
+    code = getattr(cause, "verify_code", None)
     if code is None:
         return ""
-    text = f"CERTIFICATE_VERIFY_FAILED: {found.verify_message}"
+    text = f"CERTIFICATE_VERIFY_FAILED: {cause.verify_message}"
     if code in _UNKNOWN_AUTHORITY:
         text += (
             "; for certificates of your own network, set SSL_CERT_FILE to the file that has them"

@@ -14,9 +14,9 @@ _PLACE: Final = ("user", "host", "port", "dbname")
 _SCHEMA: Final = re.compile(r"search_path\s*=\s*\"?(\w+)")
 
 
-def is_url(given: object) -> bool:
+def is_url(value: object) -> bool:
     """Return whether something names a PostgreSQL database, rather than a file."""
-    return isinstance(given, str) and given.startswith(_SCHEMES)
+    return isinstance(value, str) and value.startswith(_SCHEMES)
 
 
 class Address:
@@ -29,23 +29,23 @@ class Address:
             `options` state, else `moothall`
     """
 
-    def __init__(self, url: str, whose: str) -> None:
-        MissingExtra.unless(whose, "postgres", "psycopg")
+    def __init__(self, url: str, owner: str) -> None:
+        MissingExtra.unless(owner, "postgres", "psycopg")
         import psycopg
         from psycopg.conninfo import conninfo_to_dict
 
         self._secrets: list[str] = []
         try:
-            found: dict[str, Any] = dict(conninfo_to_dict(url))
+            options: dict[str, Any] = dict(conninfo_to_dict(url))
         except (psycopg.Error, ValueError):  # its text may have the password
             raise ConfigError(
-                f"{whose}: that is not the URL of a PostgreSQL database, such as "
+                f"{owner}: that is not the URL of a PostgreSQL database, such as "
                 "postgresql://user@host:5432/database?sslmode=verify-full"
             ) from None
-        self.parameters: dict[str, Any] = found
-        self._secrets = [str(found[name]) for name in _SECRET if found.get(name)]
-        self.name: str = self._shown(found)
-        own = _SCHEMA.search(str(found.get("options", "")))
+        self.parameters: dict[str, Any] = options
+        self._secrets = [str(options[name]) for name in _SECRET if options.get(name)]
+        self.name: str = self._url_text(options)
+        own = _SCHEMA.search(str(options.get("options", "")))
         self.schema: str = own.group(1) if own else "moothall"
 
     def without_secrets(self, text: str) -> str:
@@ -54,7 +54,7 @@ class Address:
             text = text.replace(secret, "***")
         return text
 
-    def _shown(self, parameters: dict[str, Any]) -> str:
+    def _url_text(self, parameters: dict[str, Any]) -> str:
         """Return the URL of connection parameters, without passwords."""
         user = parameters.get("user")
         hosts = str(parameters.get("host", "")).split(",")

@@ -28,7 +28,7 @@ PAUSE_S: Final = 0.05
 _AWAY_S: Final = 2
 """The seconds in which a server that was away has to answer; no less is possible."""
 _IDLE: Final = psycopg.pq.TransactionStatus.IDLE
-_ENDED: Final = (
+_CLOSED_ERRORS: Final = (
     errors.AdminShutdown,
     errors.CrashShutdown,
     errors.IdleInTransactionSessionTimeout,
@@ -79,9 +79,9 @@ class Connections(Generic[E]):
                 f"it was opened by process {self._process}: open it again in this process"
             )
 
-    def damaged(self, what: str) -> E:
+    def damaged(self, problem: str) -> E:
         """Return the error for rows that are damaged."""
-        return self._fail(f"it is damaged ({what}): restore a dump of the database")
+        return self._fail(f"it is damaged ({problem}): restore a dump of the database")
 
     def session(self, writes: bool = False) -> str:
         """Return the name by which the server lists a connection of this process."""
@@ -145,31 +145,31 @@ class Connections(Generic[E]):
     def _fail(self, reason: str) -> E:
         return self._error(self.name, reason)
 
-    def _said(self, error: psycopg.Error) -> str:
+    def _error_text(self, error: psycopg.Error) -> str:
         """Return the text of an error, in one line, without a password."""
         text = " ".join(str(error).split()) or type(error).__name__
         return self.address.without_secrets(text)[:300]
 
     def _fault(self, error: psycopg.Error) -> E:
         """Return the error for an error of PostgreSQL, with what to do."""
-        said = self._said(error)
+        text = self._error_text(error)
         if isinstance(error, errors.UndefinedTable | errors.UndefinedColumn):
-            return self.damaged(said)
+            return self.damaged(text)
         if isinstance(error, errors.LockNotAvailable):
             return self._fail(
                 f"another process has held it locked for {self._timeout:g} s: end that program, or "
                 "wait longer (timeout= in a program)"
             )
         if isinstance(error, errors.InsufficientPrivilege):
-            return self._fail(f"its user may not do that ({said}): grant it the right")
+            return self._fail(f"its user may not do that ({text}): grant it the right")
         if isinstance(error, errors.DiskFull):
             return self._fail("the server's disk is full: make room, and try again")
         if isinstance(error, psycopg.OperationalError):
             return self._fail(
-                f"the server cannot be used ({said}): see that it runs, and that host, port, user, "
+                f"the server cannot be used ({text}): see that it runs, and that host, port, user, "
                 "password and database are right"
             )
-        return self._fail(f"PostgreSQL says: {said}")
+        return self._fail(f"PostgreSQL says: {text}")
 
     def _closed_error(self) -> E:
         return self._fail(f"it was closed: make a new {self._maker} of it")
@@ -197,7 +197,7 @@ def is_lost(connection: Connection, error: psycopg.Error) -> bool:
     """Return whether an error is the end of a connection, also one that cannot end its pipeline."""
     if not connection.closed and connection.pgconn.pipeline_status != PipelineStatus.OFF:
         connection.close()  # the server died between an answer and its end
-    return bool(connection.closed) or isinstance(error, _ENDED)
+    return bool(connection.closed) or isinstance(error, _CLOSED_ERRORS)
 
 
 def _close(connections: set[Connection], process: int) -> None:

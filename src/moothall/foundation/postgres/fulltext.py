@@ -27,25 +27,27 @@ def vector(text: str) -> str:
     places: dict[str, list[str]] = {}
     size = 0
     for number, word in enumerate(_words(text), 1):
-        found = places.get(word)
-        if found is None:
+        places_of_word = places.get(word)
+        if places_of_word is None:
             size += len(word.encode()) + 8
-            found = places[word] = []
-        if len(found) < _MOST_POSITIONS:
+            places_of_word = places[word] = []
+        if len(places_of_word) < _MOST_POSITIONS:
             size += 2
-            found.append(str(min(number, _LAST_POSITION)))
+            places_of_word.append(str(min(number, _LAST_POSITION)))
         if size > _MOST_BYTES:
             break
-    return " ".join(f"'{word}':{','.join(found)}" for word, found in places.items())
+    return " ".join(
+        f"'{word}':{','.join(places_of_word)}" for word, places_of_word in places.items()
+    )
 
 
 def query_words(text: str, most: int) -> list[str]:
     """Return at most so many different words of a text, as `vector` has them."""
-    found: list[str] = []
+    parts: list[str] = []
     for word in pieces(text):
         # A pair of neighbours stands for both.
-        found += [left + right for left, right in pairwise(word)] or word
-    return distinct(filter(None, map(_plain, found)), most)
+        parts += [first + right for first, right in pairwise(word)] or word
+    return distinct(filter(None, map(_plain, parts)), most)
 
 
 def _words(text: str) -> Iterator[str]:

@@ -54,7 +54,7 @@ _END_OTHER: Final = """
     WHERE application_name = $1 AND pid <> pg_backend_pid()
 """
 _READ: Final = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
-_TAKEN: Final = """
+_LOCKS_OF_ALL: Final = """
     SELECT objid::bigint FROM pg_locks WHERE locktype = 'advisory' AND granted AND objsubid = 2
     AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
     AND classid = $1::bigint::oid
@@ -91,8 +91,8 @@ class PostgresPool(Connections[E]):
         self._mutex = renewed(threading.Lock())
         self._writing_thread = 0
         self._writer: Connection | None = None
-        self._held: set[Lease] = set()
-        self._lost: set[Lease] = set()
+        self._leases: set[Lease] = set()
+        self._lost_leases: set[Lease] = set()
         self._to_release: list[Lease] = []
         try:
             connection = self._connected()
@@ -158,8 +158,8 @@ class PostgresPool(Connections[E]):
             self._unlock()
 
     def _broken(self, error: psycopg.Error) -> E:
-        lost = f"the connection to the server was lost ({self._said(error)})"
-        return self._unfinished(self.name, f"{lost}: see that it runs, and try again")
+        reason = f"the connection to the server was lost ({self._error_text(error)})"
+        return self._unfinished(self.name, f"{reason}: see that it runs, and try again")
 
     def _took_effect(self, number: int) -> bool:
         """Return whether the transaction that was to leave this mark was committed.
@@ -169,8 +169,8 @@ class PostgresPool(Connections[E]):
         deadline = time.monotonic() + self._timeout
         while number:
             try:
-                found = self._ready().execute(_MARKED, (self.session(),)).fetchone()
-                return found is not None and found[0] >= number
+                mark = self._ready().execute(_MARKED, (self.session(),)).fetchone()
+                return mark is not None and mark[0] >= number
             except psycopg.Error:  # it was lost again
                 if time.monotonic() >= deadline:
                     break
@@ -220,7 +220,7 @@ class PostgresPool(Connections[E]):
         if not mine:
             self._mutex.acquire()
         try:
-            self._held.clear()
+            self._leases.clear()
             self._writer = None
             self._idle.clear()
             self._end()
@@ -233,20 +233,20 @@ class PostgresPool(Connections[E]):
     def hold(self, lease: Lease) -> bool:
         """Take a session lock until `release` or the end of this process; False if it is taken."""
         with self._as_writer() as connection:
-            if lease in self._held:  # to its own session the server would give it again
+            if lease in self._leases:  # to its own session the server would give it again
                 return False
             row = connection.execute(_TAKE, (_signed(lease[0]), lease[1])).fetchone()
             if not row or not row[0]:
                 return False
-            self._lost.discard(lease)
-            self._held.add(lease)
+            self._lost_leases.discard(lease)
+            self._leases.add(lease)
             return True
 
     def release(self, lease: Lease) -> None:
         """Release a session lock."""
-        if lease not in self._held:
+        if lease not in self._leases:
             return
-        self._held.discard(lease)
+        self._leases.discard(lease)
         self._to_release.append(lease)
         # In the middle of a write, the garbage collector may have closed a run: then at its end.
         if self._writing_thread != threading.get_ident() and not self._closed:
@@ -255,15 +255,15 @@ class PostgresPool(Connections[E]):
 
     def holds(self, lease: Lease) -> bool:
         """Return whether this process has a session lock, as far as it knows."""
-        return lease in self._held
+        return lease in self._leases
 
     def has_lost(self, lease: Lease) -> bool:
         """Return whether somebody else took a session lock while the connection was lost."""
-        return lease in self._lost
+        return lease in self._lost_leases
 
-    def held(self, table: int) -> list[int]:
+    def lock_numbers(self, table: int) -> list[int]:
         """Return the numbers of all locks of this table that any session has."""
-        return [number for (number,) in self.ask(_TAKEN, (table,))]
+        return [number for (number,) in self.ask(_LOCKS_OF_ALL, (table,))]
 
     @contextmanager
     def _as_writer(self) -> Iterator[Connection]:
@@ -344,11 +344,11 @@ class PostgresPool(Connections[E]):
 
     def _take_again(self, connection: Connection) -> None:
         """Take the leases that ended with a lost connection, as far as nobody else has them."""
-        for lease in list(self._held):
+        for lease in list(self._leases):
             row = connection.execute(_TAKE, (_signed(lease[0]), lease[1])).fetchone()
             if not row or not row[0]:
-                self._held.discard(lease)
-                self._lost.add(lease)
+                self._leases.discard(lease)
+                self._lost_leases.add(lease)
 
     @contextmanager
     def _reader(self) -> Iterator[Connection]:
@@ -385,7 +385,7 @@ class PostgresPool(Connections[E]):
         """In a forked child, drop all connections without using them."""
         super()._leave()
         self._idle.clear()
-        self._held.clear()
+        self._leases.clear()
         self._writer = None
 
 

@@ -26,8 +26,8 @@ def brought_up(
         connection.execute(
             "SELECT pg_advisory_xact_lock(hashtext('moothall'), hashtext($1))", (kind,)
         )
-        found = connection.execute("SELECT 1 FROM pg_namespace WHERE nspname = $1", (schema,))
-        if found.fetchone() is None:
+        schema_row = connection.execute("SELECT 1 FROM pg_namespace WHERE nspname = $1", (schema,))
+        if schema_row.fetchone() is None:
             connection.execute(f'CREATE SCHEMA IF NOT EXISTS "{schema}"')
         connection.execute(
             "CREATE TABLE IF NOT EXISTS versions (kind TEXT PRIMARY KEY, version INT NOT NULL)"

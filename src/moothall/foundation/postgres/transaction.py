@@ -56,13 +56,15 @@ class Transaction:
     def execute(self, sql: str, values: Sequence[Any] = (), /) -> Result:
         """Run a statement."""
         cursor = self._connection.cursor()
-        cursor.execute(_numbered(sql), [_kept(value) for value in values])
+        cursor.execute(_numbered(sql), [_column_value(value) for value in values])
         return Result(cursor, self._pipeline)
 
     def executemany(self, sql: str, rows: Iterable[Sequence[Any]], /) -> Result:
         """Run a statement for each of these rows of values."""
         cursor = self._connection.cursor()
-        cursor.executemany(_numbered(sql), [[_kept(value) for value in row] for row in rows])
+        cursor.executemany(
+            _numbered(sql), [[_column_value(value) for value in row] for row in rows]
+        )
         return Result(cursor, self._pipeline)
 
     def insert(self, sql: str, values: Sequence[Any] = (), /) -> int:
@@ -70,7 +72,7 @@ class Transaction:
         return int(self.execute(f"{sql} RETURNING number", values).fetchone()[0])
 
 
-def _kept(value: Any) -> Any:
+def _column_value(value: Any) -> Any:
     """Return a value in the form of a column; PostgreSQL's texts cannot contain NUL."""
     if type(value) is str and _NUL in value:
         return value.replace(_NUL, "\ufffd")

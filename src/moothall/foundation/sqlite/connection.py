@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any, Final
 
-from moothall.foundation.sqlite.held import Held, Identity
+from moothall.foundation.sqlite.held import Identity, WALFile
 from moothall.foundation.threads import guard, in_child
 
 _CLOSE_S: Final = 5.0
@@ -17,7 +17,7 @@ _CLOSE_S: Final = 5.0
 
 OPENING = guard()
 OPEN: set[SQLiteConnection] = set()
-HELD: dict[Identity, Held] = {}
+WAL_FILES: dict[Identity, WALFile] = {}
 ABANDONED: dict[Identity, Identity] = {}
 """The files with connections that this process must not close, and their `-shm`."""
 
@@ -26,7 +26,7 @@ class SQLiteConnection(sqlite3.Connection):
     """A connection that stores its file, how it is held, and whether it waits for locks."""
 
     identity: Identity = None
-    held: Held | None = None
+    wal_file: WALFile | None = None
     log: Identity = None
     patient: bool = True
     abandoned: bool = False
@@ -48,23 +48,23 @@ class SQLiteConnection(sqlite3.Connection):
 
         `before`: the held file's state as it began.
         """
-        if self.held is None or not self.in_transaction or self.held.state() == before:
+        if self.wal_file is None or not self.in_transaction or self.wal_file.state() == before:
             return False
-        return not self.held.is_locked(writes)
+        return not self.wal_file.is_locked(writes)
 
     @contextmanager
     def writing(self, seconds: float) -> Iterator[None]:
         """Be the writer among the processes; a body that raises is rolled back before the end."""
-        if self.held is not None:
-            self.held.take(seconds)
+        if self.wal_file is not None:
+            self.wal_file.take(seconds)
         try:
             yield
         except BaseException:
             self.rollback()
             raise
         finally:
-            if self.held is not None:
-                self.held.give_back()
+            if self.wal_file is not None:
+                self.wal_file.give_back()
 
     def close(self) -> None:
         """Close the connection; the process holds the file no more if it was the last one."""
@@ -73,23 +73,23 @@ class SQLiteConnection(sqlite3.Connection):
                 return
             OPEN.discard(self)
             used = self.identity in ABANDONED or has_open(self.identity)
-            held = None if used else HELD.pop(self.identity, None)
-            with nullcontext() if held is None else held.closing(_CLOSE_S):
+            wal_file = None if used else WAL_FILES.pop(self.identity, None)
+            with nullcontext() if wal_file is None else wal_file.closing(_CLOSE_S):
                 super().close()
-            if held is not None:
-                if held.hold_again(_CLOSE_S):
-                    HELD[self.identity] = held
+            if wal_file is not None:
+                if wal_file.hold_again(_CLOSE_S):
+                    WAL_FILES[self.identity] = wal_file
                 else:
-                    held.close()
+                    wal_file.close()
 
 
 def identity_of(path: str) -> Identity:
     """Return a file's device and inode; None without a file."""
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except OSError:
         return None
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino
 
 
 def has_open(identity: Identity) -> bool:
@@ -110,7 +110,7 @@ def is_in_use(file: os.stat_result) -> bool:
     """Return whether a file belongs to a journal, memory or inbox that this process has open."""
     identity = file.st_dev, file.st_ino
     return any(
-        identity in (each.identity, each.log) or (each.held and identity == each.held.index)
+        identity in (each.identity, each.log) or (each.wal_file and identity == each.wal_file.index)
         for each in list(OPEN)
     )
 
@@ -118,10 +118,10 @@ def is_in_use(file: os.stat_result) -> bool:
 def _after_fork() -> None:
     """In a child, never close an inherited connection: that removes the parent's log."""
     abandon(list(OPEN))
-    for identity, held in HELD.items():
-        ABANDONED[identity] = held.index
-        held.close()
-    HELD.clear()
+    for identity, wal_file in WAL_FILES.items():
+        ABANDONED[identity] = wal_file.index
+        wal_file.close()
+    WAL_FILES.clear()
 
 
 in_child(_after_fork)

@@ -22,17 +22,17 @@ from moothall.foundation.errors import ConfigError, MoothallError
 from moothall.foundation.files import written_whole
 from moothall.foundation.sqlite.connection import (
     ABANDONED,
-    HELD,
     OPEN,
     OPENING,
+    WAL_FILES,
     SQLiteConnection,
     abandon,
     has_open,
     identity_of,
 )
 from moothall.foundation.sqlite.held import (
-    Held,
     Identity,
+    WALFile,
     is_held,
     is_in_wal_mode,
     set_wal_mode,
@@ -145,7 +145,7 @@ class SQLiteFile(Generic[E]):
 
     def _is_open_elsewhere(self) -> bool:
         """Return whether another process uses a log beside another name of the file."""
-        if self.identity() in (None, *HELD) or self.path.stat().st_nlink < 2:
+        if self.identity() in (None, *WAL_FILES) or self.path.stat().st_nlink < 2:
             return False
         return not os.path.exists(self._log) and is_held(self._at)
 
@@ -159,7 +159,7 @@ class SQLiteFile(Generic[E]):
         connection = self.connect("rwc", timeout, *settings)
         try:
             version = self.version(connection)
-            if connection.held is None:
+            if connection.wal_file is None:
                 with OPENING:
                     self._use_wal(connection, timeout)
                     connection.close()
@@ -177,21 +177,21 @@ class SQLiteFile(Generic[E]):
         # Behind a link: SQLite would create what is not there with the rights of any file.
         path = Path(os.path.realpath(self.path))
         with suppress(OSError), written_whole(path, 0o600, new=True) as part:
-            made = sqlite3.connect(part, isolation_level=None)
+            connection = sqlite3.connect(part, isolation_level=None)
             try:
                 shrinks = ("auto_vacuum = INCREMENTAL",) if self.shrinks else ()
                 # First: a file beside it would be swept by who makes the same at this moment.
                 for setting in ("journal_mode = MEMORY", *settings, *shrinks):
-                    made.execute(f"PRAGMA {setting}")
-                self._migrate(made)
+                    connection.execute(f"PRAGMA {setting}")
+                self._migrate(connection)
             finally:
-                made.close()
+                connection.close()
             set_wal_mode(part)
 
     def connect(self, mode: str, timeout: float, *settings: str) -> SQLiteConnection:
         """Return a connection, with these pragmas, in autocommit mode."""
         with OPENING:
-            held = self._hold(timeout) if mode.startswith("rw") else None
+            wal_file = self._hold(timeout) if mode.startswith("rw") else None
             connection: SQLiteConnection = sqlite3.connect(
                 f"{self.path.as_uri()}?mode={mode}",
                 uri=True,
@@ -200,14 +200,14 @@ class SQLiteFile(Generic[E]):
                 check_same_thread=False,
                 factory=SQLiteConnection,
             )
-            connection.identity, connection.held = self.identity(), held
+            connection.identity, connection.wal_file = self.identity(), wal_file
             OPEN.add(connection)
         try:
             # Copying the log into the file waits for the disk, so not after every 4 MB. A malicious
             # file must not call functions from its schema.
             for setting in (*settings, "wal_autocheckpoint = 4000", "trusted_schema = OFF"):
                 connection.execute(f"PRAGMA {setting}")
-            if held is not None:
+            if wal_file is not None:
                 connection.execute("PRAGMA schema_version").fetchone()  # opens the log
                 connection.log = identity_of(self._log)
         except BaseException:
@@ -215,23 +215,23 @@ class SQLiteFile(Generic[E]):
             raise
         return connection
 
-    def _hold(self, timeout: float) -> Held | None:
+    def _hold(self, timeout: float) -> WALFile | None:
         """Hold the file as long as this process has connections to it, if it is in WAL mode."""
         identity = self.identity()
         if identity in ABANDONED and ABANDONED[identity] is None:
             raise self._out_of_step()
-        if identity in HELD:
-            return HELD[identity]
+        if identity in WAL_FILES:
+            return WAL_FILES[identity]
         index = ABANDONED.get(identity)
         if index is None and not is_in_wal_mode(self._at):
             return None
         try:
-            HELD[identity] = held = Held(self._at, timeout, index)
+            WAL_FILES[identity] = wal_file = WALFile(self._at, timeout, index)
         except OSError as error:
             if index is not None:
                 raise self._out_of_step() from error
             raise self.error(f"it cannot be locked ({error.strerror}): use a local disk") from error
-        return held
+        return wal_file
 
     def _use_wal(self, connection: SQLiteConnection, timeout: float) -> None:
         """Change the file to WAL mode; wait while another process does the same."""
@@ -253,15 +253,15 @@ class SQLiteFile(Generic[E]):
 
     def check_log(self, connection: SQLiteConnection) -> None:
         """Raise if the log that a connection writes to was deleted or replaced."""
-        if connection.held is None:
+        if connection.wal_file is None:
             return
         try:
-            found = os.stat(self._log)
+            status = os.stat(self._log)
         except OSError:
             pass  # it was deleted
         else:
-            if (found.st_dev, found.st_ino) == connection.log:
-                self.log_bytes = found.st_size
+            if (status.st_dev, status.st_ino) == connection.log:
+                self.log_bytes = status.st_size
                 return
         connection.rollback()
         # Closing it would write what is in the old log over what others have written since.
@@ -291,9 +291,9 @@ class SQLiteFile(Generic[E]):
                 )
         if not 0 <= version <= self.newest or (version and not any(self._migrations[:version])):
             older = 0 < version <= self.newest
-            known = "no longer reads it" if older else f"knows up to {self.newest}"
+            knowledge = "no longer reads it" if older else f"knows up to {self.newest}"
             raise self.error(
-                f"it has version {version}, and this moothall {known}: "
+                f"it has version {version}, and this moothall {knowledge}: "
                 f"use the moothall that wrote it{'' if older else ', or a newer one'}"
             )
         return int(version)
@@ -335,11 +335,11 @@ class SQLiteFile(Generic[E]):
             "it open, or before it opened it again after a fork: start the program again"
         )
 
-    def damaged(self, what: str) -> E:
+    def damaged(self, problem: str) -> E:
         """Return the error for a damaged file."""
         does = ", as `moothall runs restore BACKUP` does" if self._maker == "Journal" else ""
         return self.error(
-            f"it is damaged ({what}): move it and the files beside it, -wal and -shm, away, and "
+            f"it is damaged ({problem}): move it and the files beside it, -wal and -shm, away, and "
             f"restore a copy{does}"
         )
 
@@ -360,7 +360,7 @@ class SQLiteFile(Generic[E]):
         return self.error(words.get(code, "SQLite says: {error}").replace("{error}", str(error)))
 
 
-_BESIDE: Final = ("-wal", "-leases", "-kept")
+_SIDE_FILES: Final = ("-wal", "-leases", "-kept")
 
 
 def one_name(path: str) -> str:
@@ -370,15 +370,15 @@ def one_name(path: str) -> str:
     beside it, else the first of the folder.
     """
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except (OSError, ValueError):
         return path
-    if found.st_nlink < 2 or not stat.S_ISREG(found.st_mode):
+    if status.st_nlink < 2 or not stat.S_ISREG(status.st_mode):
         return path
-    held = HELD.get((found.st_dev, found.st_ino))
-    if held is not None:
-        return held.path
+    wal_file = WAL_FILES.get((status.st_dev, status.st_ino))
+    if wal_file is not None:
+        return wal_file.path
     with os.scandir(os.path.dirname(os.path.realpath(path))) as entries:
-        names = sorted(each.path for each in entries if each.inode() == found.st_ino)
-    used = [each for each in names if any(os.path.exists(each + end) for end in _BESIDE)]
+        names = sorted(each.path for each in entries if each.inode() == status.st_ino)
+    used = [each for each in names if any(os.path.exists(each + end) for end in _SIDE_FILES)]
     return (used or names or [path])[0]

@@ -38,7 +38,7 @@ _READS: Final = range(123, 128)
 _STATE_BYTES: Final = 136
 _FLAGS: Final = os.O_RDWR | os.O_CLOEXEC
 _LONGEST_PAUSE_S: Final = 0.025
-_TAKEN: Final = (errno.EACCES, errno.EAGAIN)
+_LOCKED_ERRORS: Final = (errno.EACCES, errno.EAGAIN)
 """The errors of a lock that another one has."""
 
 
@@ -67,7 +67,7 @@ def set_wal_mode(path: Path) -> None:
         file.write(b"\2\2")
 
 
-class Held:
+class WALFile:
     """A file in WAL mode that this process holds until `release` and `close`.
 
     `index`: what `-shm` must be, where SQLite has it open already.
@@ -88,12 +88,12 @@ class Held:
             _wait(self._file, fcntl.F_RDLCK, *_USED, deadline)
             if OPEN_FILE_LOCKS:
                 set_lock(self._file, fcntl.F_UNLCK, _GATE)
-            self._shm, made = _opened(f"{path}-shm")
-            if made:
+            self._shm, is_new = _opened(f"{path}-shm")
+            if is_new:
                 owned_as(f"{path}-shm", path)
                 os.fchmod(self._shm, os.fstat(self._file).st_mode & 0o777)
-            found = os.fstat(self._shm)
-            self.index: Identity = (found.st_dev, found.st_ino)
+            status = os.fstat(self._shm)
+            self.index: Identity = (status.st_dev, status.st_ino)
             if index not in (None, self.index):
                 raise FileNotFoundError(errno.ENOENT, "it was replaced", f"{path}-shm")
             if index is None and OPEN_FILE_LOCKS:
@@ -125,7 +125,7 @@ class Held:
                 return
             except BaseException as error:
                 self._turn.release()
-                if not isinstance(error, OSError) or error.errno not in _TAKEN:
+                if not isinstance(error, OSError) or error.errno not in _LOCKED_ERRORS:
                     raise
         self._wait_for_turn(seconds)
 
@@ -239,12 +239,12 @@ def _wait(fd: int, kind: int, first: int, count: int, deadline: float) -> None:
                 fcntl.lockf(fd, fcntl.LOCK_SH | fcntl.LOCK_NB, count, first)
             return
         except OSError as error:
-            if error.errno not in _TAKEN:
+            if error.errno not in _LOCKED_ERRORS:
                 raise
-        left = deadline - time.monotonic()
-        if left <= 0:
+        remaining = deadline - time.monotonic()
+        if remaining <= 0:
             raise _busy()
-        time.sleep(min(pause, left))  # noqa: TID251 - a lock of the system wakes nobody
+        time.sleep(min(pause, remaining))  # noqa: TID251 - a lock of the system wakes nobody
         pause = min(2 * pause, _LONGEST_PAUSE_S)
 
 

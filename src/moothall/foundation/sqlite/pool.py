@@ -125,8 +125,8 @@ class SQLitePool(Generic[E]):
     def check_room(self, db: sqlite3.Connection) -> None:
         """Raise if the disk has no room for a copy of what the file has, and for the log."""
         pages, unused, page = (
-            db.execute(f"PRAGMA {what}").fetchone()[0]
-            for what in ("page_count", "freelist_count", "page_size")
+            db.execute(f"PRAGMA {pragma}").fetchone()[0]
+            for pragma in ("page_count", "freelist_count", "page_size")
         )
         path = os.path.realpath(self._file.path)
         log = os.path.getsize(f"{path}-wal")  # is overwritten
@@ -282,14 +282,14 @@ class _Transaction(Generic[E]):
     Each commit has one, and a generator would take several times as long to enter and to leave.
     """
 
-    __slots__ = ("_before", "_begun", "_connection", "_holds", "_pool", "_timeout", "_writes")
+    __slots__ = ("_before", "_connection", "_holds", "_is_begun", "_pool", "_timeout", "_writes")
 
     def __init__(self, pool: SQLitePool[E], timeout: float, writes: bool) -> None:
         self._pool = pool
         self._timeout = timeout
         self._writes = writes
         self._connection: SQLiteConnection | None = None
-        self._holds = self._begun = False  # whether it is the only writer, and has begun
+        self._holds = self._is_begun = False  # whether it is the only writer, and has begun
         self._before = b""  # the state of the file then
 
     def __enter__(self) -> SQLiteConnection:
@@ -300,16 +300,16 @@ class _Transaction(Generic[E]):
             self._connection = connection = pool._take(patient=timeout > 0)
             if connection.patient is not (timeout > 0):
                 connection.wait(timeout)
-            held = connection.held
-            if writes and held is not None:
-                held.take(timeout)
+            wal_file = connection.wal_file
+            if writes and wal_file is not None:
+                wal_file.take(timeout)
                 self._holds = True
             connection.execute("BEGIN IMMEDIATE" if writes else "BEGIN")
-            self._begun = True
+            self._is_begun = True
             if writes:
                 pool._file.check_log(connection)
-            if held is not None:
-                self._before = held.state()
+            if wal_file is not None:
+                self._before = wal_file.state()
         except BaseException as error:
             self._fail(error)
             raise
@@ -318,24 +318,24 @@ class _Transaction(Generic[E]):
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         connection, writes = self._connection, self._writes
         assert connection is not None
-        whole = True
+        is_usable = True
         try:
-            lost = (writes if error is None else isinstance(error, Exception)) and (
+            is_lost = (writes if error is None else isinstance(error, Exception)) and (
                 connection.has_lost(writes, self._before)
             )
-            if lost:
+            if is_lost:
                 raise self._pool._file.lock_lost() from error
             if error is None:
                 connection.execute("COMMIT")
             elif isinstance(error, sqlite3.Error) or not isinstance(error, Exception):
-                whole = False
+                is_usable = False
             else:
                 connection.rollback()
         except BaseException as failure:
             self._fail(failure)
             raise
-        if whole:
-            self._leave(whole)
+        if is_usable:
+            self._leave(is_usable)
         elif error is not None:
             self._fail(error)
 
@@ -347,21 +347,21 @@ class _Transaction(Generic[E]):
         except sqlite3.Error as failure:
             error = failure
         finally:
-            self._leave(whole=False)
+            self._leave(is_usable=False)
         if isinstance(error, sqlite3.Error):
             code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-            if self._timeout < 0 and not self._begun and code == sqlite3.SQLITE_BUSY:
+            if self._timeout < 0 and not self._is_begun and code == sqlite3.SQLITE_BUSY:
                 raise BlockingIOError(f"{self._pool.name} is being written") from error
             raise self._pool._fault(error) from error
 
-    def _leave(self, whole: bool) -> None:
+    def _leave(self, is_usable: bool) -> None:
         """Let others write; keep a connection that is whole, close another one."""
         pool, connection = self._pool, self._connection
         try:
-            if self._holds and connection is not None and connection.held is not None:
-                connection.held.give_back()
+            if self._holds and connection is not None and connection.wal_file is not None:
+                connection.wal_file.give_back()
             if connection is not None:
-                (pool._give_back if whole else SQLiteConnection.close)(connection)
+                (pool._give_back if is_usable else SQLiteConnection.close)(connection)
         finally:
             if self._writes:
                 pool._writer = 0

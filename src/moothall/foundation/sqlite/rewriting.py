@@ -47,7 +47,7 @@ class _Table(NamedTuple):
     columns: list[str]  # quoted, with the row's number if that has no name
     key: list[str]  # quoted
 
-    def named(self, ending: str) -> str:
+    def quoted(self, ending: str) -> str:
         return f'"{self.name}{ending}"'
 
     def is_after(self, key: tuple[object, ...]) -> str:
@@ -103,7 +103,7 @@ class Rewriting:
 
     def _begin(self, table: _Table) -> None:
         """Make an empty copy, with indexes, and have it follow the table from now on."""
-        new, columns = table.named(_NEW), ", ".join(table.columns)
+        new, columns = table.quoted(_NEW), ", ".join(table.columns)
         values = ", ".join(f"new.{each}" for each in table.columns)
         insert = f"INSERT INTO {new} ({columns}) VALUES ({values});"
         delete = " AND ".join(f"{each} = old.{each}" for each in table.key)
@@ -115,10 +115,14 @@ class Rewriting:
                 # A name belongs to one index, so it changes each time.
                 other = name.removesuffix("~") if name.endswith("~") else f"{name}~"
                 db.execute(f'{begin}INDEX "{other}" ON {new} {sql[sql.index("(") :]}')
-            for what, body in (("INSERT", insert), ("UPDATE", remove + insert), ("DELETE", remove)):
+            for statement, body in (
+                ("INSERT", insert),
+                ("UPDATE", remove + insert),
+                ("DELETE", remove),
+            ):
                 db.execute(
-                    f'CREATE TRIGGER "{table.name}~{what.lower()}" AFTER {what} ON '
-                    f"{table.named('')} BEGIN {body} END"
+                    f'CREATE TRIGGER "{table.name}~{statement.lower()}" AFTER {statement} ON '
+                    f"{table.quoted('')} BEGIN {body} END"
                 )
 
     def _copy(self, table: _Table) -> None:
@@ -126,12 +130,12 @@ class Rewriting:
         keys, columns = ", ".join(table.key), ", ".join(table.columns)
         marks, width = ", ".join("?" * len(table.columns)), len(table.key)
         insert = (
-            f"INSERT INTO {table.named(_NEW)} ({columns}) VALUES ({marks}) ON CONFLICT DO NOTHING"
+            f"INSERT INTO {table.quoted(_NEW)} ({columns}) VALUES ({marks}) ON CONFLICT DO NOTHING"
         )
 
         def copy(db: sqlite3.Connection, until: float) -> bool:
             nonlocal last
-            rows = f"FROM {table.named('')} WHERE {table.is_after(last)} ORDER BY {keys}"
+            rows = f"FROM {table.quoted('')} WHERE {table.is_after(last)} ORDER BY {keys}"
             for row in db.execute(f"SELECT {keys}, {columns} {rows}", last):
                 db.execute(insert, row[width:])
                 last = row[:width]
@@ -152,17 +156,17 @@ class Rewriting:
                     "INSERT INTO sqlite_sequence SELECT ?, seq FROM sqlite_sequence WHERE name = ?",
                     (new, table.name),
                 )
-            db.execute(f"ALTER TABLE {table.named('')} RENAME TO {table.named(_OLD)}")
-            db.execute(f"ALTER TABLE {table.named(_NEW)} RENAME TO {table.named('')}")
+            db.execute(f"ALTER TABLE {table.quoted('')} RENAME TO {table.quoted(_OLD)}")
+            db.execute(f"ALTER TABLE {table.quoted(_NEW)} RENAME TO {table.quoted('')}")
 
     def _in_slices(self, step: Callable[[sqlite3.Connection, float], bool]) -> None:
         """Call a step, with when it has to end, in a transaction each, until nothing is left."""
         more = True
         while more:
             with self._pool.writing() as db:
-                began = time.monotonic()
-                more = step(db, began + _SLICE_S)
-            took = time.monotonic() - began
+                start = time.monotonic()
+                more = step(db, start + _SLICE_S)
+            took = time.monotonic() - start
             self._count += 1
             if self._count % _LOG_EVERY == 0:
                 self._pool.move_log()
@@ -172,16 +176,16 @@ class Rewriting:
 def _removed(table: _Table, db: sqlite3.Connection, until: float) -> bool:
     """Remove rows of a table, and at last the table; return whether there is more."""
     keys = ", ".join(table.key)
-    delete = f"DELETE FROM {table.named('')} WHERE ({keys}) = ({', '.join('?' * len(table.key))})"
+    delete = f"DELETE FROM {table.quoted('')} WHERE ({keys}) = ({', '.join('?' * len(table.key))})"
     # What is free is given back in the end, so nothing has to be overwritten before.
     db.execute("PRAGMA secure_delete = OFF")
     more = True
     while more and time.monotonic() < until:
-        some = db.execute(f"SELECT {keys} FROM {table.named('')} ORDER BY {keys} LIMIT 10")
-        db.executemany(delete, found := some.fetchall())
-        more = bool(found)
+        some = db.execute(f"SELECT {keys} FROM {table.quoted('')} ORDER BY {keys} LIMIT 10")
+        db.executemany(delete, rows := some.fetchall())
+        more = bool(rows)
     if not more:
-        db.execute(f"DROP TABLE {table.named('')}")
+        db.execute(f"DROP TABLE {table.quoted('')}")
     db.execute("PRAGMA secure_delete = ON")
     return more
 
@@ -228,5 +232,5 @@ def _indexes(db: sqlite3.Connection, table: str) -> list[tuple[str, str]]:
 
 
 def _drop_triggers(db: sqlite3.Connection, table: str) -> None:
-    for what in ("insert", "update", "delete"):
-        db.execute(f'DROP TRIGGER IF EXISTS "{table}~{what}"')
+    for statement in ("insert", "update", "delete"):
+        db.execute(f'DROP TRIGGER IF EXISTS "{table}~{statement}"')

@@ -15,19 +15,19 @@ _LEAST_WORDS: Final = 3
 _WORD: Final = re.compile(r"\w+")
 
 
-def copied_stretch(answer: str, shown: Iterable[str], words: int = COPIED_WORDS) -> str:
+def copied_stretch(answer: str, texts: Iterable[str], words: int = COPIED_WORDS) -> str:
     """Return the first stretch of so many words in a row that stands in a shown text, else ""."""
-    said = answer.split()
-    if len(said) < words:
+    answer_words = answer.split()
+    if len(answer_words) < words:
         return ""
     stretches = {
-        tuple(given[at : at + words])
-        for given in (text.split() for text in shown)
-        for at in range(len(given) - words + 1)
+        tuple(source_words[at : at + words])
+        for source_words in (text.split() for text in texts)
+        for at in range(len(source_words) - words + 1)
     }
-    for at in range(len(said) - words + 1):
-        if tuple(said[at : at + words]) in stretches:
-            return " ".join(said[at : at + words])
+    for at in range(len(answer_words) - words + 1):
+        if tuple(answer_words[at : at + words]) in stretches:
+            return " ".join(answer_words[at : at + words])
     return ""
 
 
@@ -44,10 +44,10 @@ def _examples(prompt: str) -> frozenset[tuple[str, ...]]:
     A text that the rest of the prompt has, too, is not an example's own: it may be the answer.
     """
     lines = prompt.splitlines()
-    found = {_words(text) for line in lines if _is_example(line) for text in _texts(line)}
+    examples = {_words(text) for line in lines if _is_example(line) for text in _texts(line)}
     rest = f" {' '.join(_words(' '.join(line for line in lines if not _is_example(line))))} "
     return frozenset(
-        each for each in found if len(each) >= _LEAST_WORDS and f" {' '.join(each)} " not in rest
+        each for each in examples if len(each) >= _LEAST_WORDS and f" {' '.join(each)} " not in rest
     )
 
 

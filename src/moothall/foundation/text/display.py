@@ -21,7 +21,7 @@ _CELL: Final = 500
 """How many characters of a cell are shown."""
 _TEXT: Final = 50_000
 """How many characters of a text are shown."""
-_LEFT: Final = ' style="text-align: left"'
+_LEFT_ALIGNED: Final = ' style="text-align: left"'
 _LINKS: Final = re.compile(r"https?://", re.IGNORECASE)
 
 
@@ -30,28 +30,30 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[Any]], count: int | None
 
     None is an empty cell.
     """
-    shown = list(islice(rows, _ROWS))
-    head = "".join(f"<th{_LEFT}>{escape(each)}</th>" for each in heads)
-    body = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in shown)
-    more = (count or 0) - len(shown)
+    displayed = list(islice(rows, _ROWS))
+    head = "".join(f"<th{_LEFT_ALIGNED}>{escape(each)}</th>" for each in heads)
+    body = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in displayed)
+    more = (count or 0) - len(displayed)
     note = small(f"{more:,} more") if more > 0 else ""
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{note}"
 
 
-def facts(given: Mapping[str, Any]) -> str:
+def facts(values: Mapping[str, Any]) -> str:
     """Return a table with a row for each name and its value; None leaves the row out."""
-    rows = ((name, value) for name, value in given.items() if value is not None)
-    body = "".join(f"<tr><th{_LEFT}>{escape(name)}</th>{_cell(value)}</tr>" for name, value in rows)
+    rows = ((name, value) for name, value in values.items() if value is not None)
+    body = "".join(
+        f"<tr><th{_LEFT_ALIGNED}>{escape(name)}</th>{_cell(value)}</tr>" for name, value in rows
+    )
     return f"<table><tbody>{body}</tbody></table>"
 
 
-def text(given: str) -> str:
+def text(content: str) -> str:
     """Return a text: as Markdown if markdown-it-py is installed, else as it is."""
-    given = _clean(cut(given, _TEXT))
+    content = _clean(cut(content, _TEXT))
     if find_spec("markdown_it") is None:
-        return f'<pre style="white-space: pre-wrap">{escape(given)}</pre>'
-    made: str = markdown().render(given)
-    return f"<div>{made}</div>"
+        return f'<pre style="white-space: pre-wrap">{escape(content)}</pre>'
+    html: str = markdown().render(content)
+    return f"<div>{html}</div>"
 
 
 def folded(summary: str, body: str) -> str:
@@ -59,9 +61,9 @@ def folded(summary: str, body: str) -> str:
     return f"<details><summary>{escape(summary)}</summary>{body}</details>"
 
 
-def small(given: str) -> str:
+def small(content: str) -> str:
     """Return a line in small print."""
-    return f"<p><small>{escape(_clean(given))}</small></p>"
+    return f"<p><small>{escape(_clean(content))}</small></p>"
 
 
 def framed(page: str, height: str = "36rem") -> str:
@@ -78,9 +80,11 @@ def markdown() -> MarkdownIt:
     from markdown_it import MarkdownIt
 
     # Definitions of links are off, as each footnote would become one; images are off, too.
-    made = MarkdownIt("commonmark", {"html": False}).enable("table").disable(["reference", "image"])
-    made.validateLink = lambda url: _LINKS.match(url) is not None  # type: ignore[method-assign]
-    return made
+    parser = (
+        MarkdownIt("commonmark", {"html": False}).enable("table").disable(["reference", "image"])
+    )
+    parser.validateLink = lambda url: _LINKS.match(url) is not None  # type: ignore[method-assign]
+    return parser
 
 
 def cell_number() -> int | None:
@@ -91,10 +95,10 @@ def cell_number() -> int | None:
 
 
 def _cell(value: Any) -> str:
-    shown = _clean(cut("" if value is None else str(value), _CELL))
-    return f'<td style="text-align: left; white-space: pre-wrap">{escape(shown)}</td>'
+    content = _clean(cut("" if value is None else str(value), _CELL))
+    return f'<td style="text-align: left; white-space: pre-wrap">{escape(content)}</td>'
 
 
-def _clean(given: str) -> str:
+def _clean(content: str) -> str:
     """Replace by U+FFFD what does not print, such as what turns the direction of writing."""
-    return "".join(c if c.isprintable() or c in "\n\t" else "\ufffd" for c in given)
+    return "".join(c if c.isprintable() or c in "\n\t" else "\ufffd" for c in content)

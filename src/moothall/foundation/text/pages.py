@@ -62,47 +62,49 @@ def excerpt(text: str, limit: int, name: str) -> str:
 
 def chosen(lines: str, count: int) -> range:
     """Return the places of the lines that a text such as `120-180` states; ConfigError if wrong."""
-    found = _RANGE.fullmatch(lines)
-    if found is None or not (found[1] or found[3]):
+    match = _RANGE.fullmatch(lines)
+    if match is None or not (match[1] or match[3]):
         raise ConfigError(f'lines must be such as "120-180", "120" or "120-", got {lines!r:.80}')
-    first = int(found[1] or 1)
-    last = int(found[3] or (count if found[2] else first))
+    first = int(match[1] or 1)
+    last = int(match[3] or (count if match[2] else first))
     if not 1 <= first <= min(last, count):
         raise ConfigError(f"lines must be between 1 and {count}, got {lines!r:.80}")
     return range(first - 1, min(last, count))
 
 
-def page(lines: Sequence[str], wanted: range, most: int) -> str:
+def page(lines: Sequence[str], span: range, most: int) -> str:
     """Return the wanted lines of a text, as far as they fit into so many characters."""
-    taken: list[str] = []
-    for place in wanted:
+    picked: list[str] = []
+    for place in span:
         most -= len(lines[place])
-        if most < 0 and taken:
+        if most < 0 and picked:
             break
-        taken.append(lines[place])
-    first, last = wanted.start + 1, wanted.start + len(taken)
-    more = f"; it goes on at line {last + 1}" if last < wanted.stop else ""
-    return f"[lines {first} to {last} of {len(lines)}{more}]\n{''.join(taken)}"
+        picked.append(lines[place])
+    first, last = span.start + 1, span.start + len(picked)
+    more = f"; it goes on at line {last + 1}" if last < span.stop else ""
+    return f"[lines {first} to {last} of {len(lines)}{more}]\n{''.join(picked)}"
 
 
-def matching(lines: Sequence[str], wanted: range, words: str, most: int) -> str:
+def matching(lines: Sequence[str], span: range, words: str, most: int) -> str:
     """Return the wanted lines that match words, each with its number, in their order.
 
     These are the lines with the whole text, else those with the most and the rarest of its words.
     """
-    found = _with(lines, wanted, words) or _ranked(lines, wanted, words)
-    taken: dict[int, str] = {}
-    for place in found:
-        shown = f"{place + 1}: {lines[place].rstrip()}"
-        most -= len(shown) + 1
-        if most < 0 and taken:
+    places = _with(lines, span, words) or _ranked(lines, span, words)
+    lines_by_place: dict[int, str] = {}
+    for place in places:
+        line = f"{place + 1}: {lines[place].rstrip()}"
+        most -= len(line) + 1
+        if most < 0 and lines_by_place:
             break
-        taken[place] = shown
-    if not found:
-        return f"[none of {len(wanted)} lines has any of these words]"
-    are = f"{len(found)} of {len(wanted)} lines match"
-    fit = "" if len(taken) == len(found) else f"; these are {len(taken)} of them"
-    return "\n".join([f"[{are}{fit}]", *(taken[place] for place in sorted(taken))])
+        lines_by_place[place] = line
+    if not places:
+        return f"[none of {len(span)} lines has any of these words]"
+    are = f"{len(places)} of {len(span)} lines match"
+    fit = "" if len(lines_by_place) == len(places) else f"; these are {len(lines_by_place)} of them"
+    return "\n".join(
+        [f"[{are}{fit}]", *(lines_by_place[place] for place in sorted(lines_by_place))]
+    )
 
 
 def matching_in(
@@ -113,38 +115,41 @@ def matching_in(
     A title is matched, too. Also return the places of the texts that are shown.
     """
     lines = [line for title, each in texts for line in (title, *each)]
-    whose = [(n, at) for n, (_, each) in enumerate(texts) for at in range(len(each) + 1)]
-    every, taken = range(len(lines)), dict[int, dict[int, str]]()
-    found = _with(lines, every, words) or _ranked(lines, every, words)
-    if not found:
+    owners = [(n, at) for n, (_, each) in enumerate(texts) for at in range(len(each) + 1)]
+    every, lines_by_text = range(len(lines)), dict[int, dict[int, str]]()
+    places = _with(lines, every, words) or _ranked(lines, every, words)
+    if not places:
         return f"[none of {len(texts)} results has any of these words]", []
     count = 0
-    for place in found:
-        n, at = whose[place]
-        shown = f"{at}: {lines[place].rstrip()}" if at else ""
-        most -= len(shown) + 1 + (0 if n in taken else len(texts[n][0]) + 2)
-        if most < 0 and taken:
+    for place in places:
+        n, at = owners[place]
+        numbered = f"{at}: {lines[place].rstrip()}" if at else ""
+        most -= len(numbered) + 1 + (0 if n in lines_by_text else len(texts[n][0]) + 2)
+        if most < 0 and lines_by_text:
             break
-        taken.setdefault(n, {})[at] = shown
+        lines_by_text.setdefault(n, {})[at] = numbered
         count += 1
-    fit = "" if count == len(found) else f"; these are {count} of them"
-    made = [f"[{len(found)} lines of results match{fit}]"]
-    for n in sorted(taken):
-        made += [f"{texts[n][0]}:", *(taken[n][at] for at in sorted(taken[n]) if at)]
-    return "\n".join(made), sorted(taken)
+    fit = "" if count == len(places) else f"; these are {count} of them"
+    parts = [f"[{len(places)} lines of results match{fit}]"]
+    for n in sorted(lines_by_text):
+        parts += [
+            f"{texts[n][0]}:",
+            *(lines_by_text[n][at] for at in sorted(lines_by_text[n]) if at),
+        ]
+    return "\n".join(parts), sorted(lines_by_text)
 
 
-def _with(lines: Sequence[str], wanted: range, words: str) -> list[int]:
+def _with(lines: Sequence[str], span: range, words: str) -> list[int]:
     """Return the places of the lines that have the whole text."""
-    whole = " ".join(words.casefold().split())
-    return [place for place in wanted if whole in lines[place].casefold()]
+    phrase = " ".join(words.casefold().split())
+    return [place for place in span if phrase in lines[place].casefold()]
 
 
-def _ranked(lines: Sequence[str], wanted: range, words: str) -> list[int]:
+def _ranked(lines: Sequence[str], span: range, words: str) -> list[int]:
     """Return the places of the lines that have any of the words, the best first."""
     from moothall.foundation.text.ranking import Ranking  # its words' patterns take long to compile
     from moothall.foundation.text.terms import terms
 
-    ranking = Ranking([Counter(terms(lines[place])) for place in wanted])
+    ranking = Ranking([Counter(terms(lines[place])) for place in span])
     best = ranking.best({term: ranking.weight(term) for term in terms(words)})
-    return [wanted[each.place] for each in best]
+    return [span[each.place] for each in best]

@@ -45,12 +45,12 @@ def _nodes(tokens: Sequence[Token]) -> list[Node]:
         if token.type == "inline":
             open_ones[-1].extend(_nodes(token.children or ()))
         elif token.nesting == 1:
-            made: list[Node] = [token.tag, []]
+            node: list[Node] = [token.tag, []]
             if token.tag == "a":
-                made.append(str(token.attrs.get("href", "")))
+                node.append(str(token.attrs.get("href", "")))
             if not token.hidden:  # the paragraph of a short list's item
-                open_ones[-1].append(made)
-            open_ones.append(open_ones[-1] if token.hidden else made[1])
+                open_ones[-1].append(node)
+            open_ones.append(open_ones[-1] if token.hidden else node[1])
         elif token.nesting == -1:
             open_ones.pop()
         elif (name := _NAMES.get(token.type)) is not None:

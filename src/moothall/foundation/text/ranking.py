@@ -44,11 +44,11 @@ class Ranking:
 
     def best(self, weights: Mapping[str, float]) -> list[Ranked]:
         """Return the texts that have any of the weighed words, the best first."""
-        found = []
+        ranked = []
         for place, counts in enumerate(self._texts):
             there = [term for term in weights if term in counts]
             if there:
                 length = _K1 * (1 - _B + _B * self._lengths[place] / self._mean)
                 parts = (weights[t] * counts[t] * (_K1 + 1) / (counts[t] + length) for t in there)
-                found.append(Ranked(place, sum(parts), there))
-        return sorted(found, key=lambda each: (-each.score, each.place))
+                ranked.append(Ranked(place, sum(parts), there))
+        return sorted(ranked, key=lambda each: (-each.score, each.place))

@@ -46,7 +46,7 @@ WORD = re.compile(
 )
 _SIGNS = str.maketrans({"’": "'", "‘": "'", "−": "-", "\u2010": "-", "\u2011": "-", "\u02bc": "'"})
 _PARTS = re.compile(r"[^\W_]+")
-_JOINED = re.compile(r"[a-z]{2,}(?:[A-Z]+[a-z]*)+")  # a name in code: bodyLimit
+_CODE_NAME = re.compile(r"[a-z]{2,}(?:[A-Z]+[a-z]*)+")  # a name in code: bodyLimit
 _PARTS_JOINED = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _PLURAL_NAME = re.compile(r"[a-z][A-Z]\w*s$")  # `ListenAddresses` is not `ListenAddress`
 _ELIDED = re.compile(r"^(\w{1,2})['’]\w{2}")  # l'usine, qu'il
@@ -75,14 +75,16 @@ def terms(text: str, language: str = "") -> list[str]:
     """
     if text.isupper() and " " in text:
         text = text.lower()
-    said = words(text)
-    language = language or language_of(said)
-    return [term for word in said for term in terms_of(word, language)]
+    all_words = words(text)
+    language = language or language_of(all_words)
+    return [term for word in all_words for term in terms_of(word, language)]
 
 
-def language_of(said: Iterable[str]) -> str:
+def language_of(all_words: Iterable[str]) -> str:
     """Return the language, such as `fr`, that lists most of some words; of several the first."""
-    parts = (part for word in said for part in (word.casefold(), *_ELIDED.findall(word.casefold())))
+    parts = (
+        part for word in all_words for part in (word.casefold(), *_ELIDED.findall(word.casefold()))
+    )
     counts = Counter(n for part in parts for n in _OF_WORD.get(part, ()))
     return max(_LISTED, key=lambda each: counts[each])
 
@@ -126,7 +128,7 @@ def terms_of(word: str, language: str = "") -> tuple[str, ...]:
     cased = small.upper() if word.isupper() else small
     if is_stop_word(cased, language) or not small.strip("_-"):
         return ()
-    is_joined = _JOINED.fullmatch(word)
+    is_joined = _CODE_NAME.fullmatch(word)
     parts = _PARTS_JOINED.sub(" ", word).lower().split() if is_joined else _PARTS.findall(small)
     if (len(parts) > 1 or small.startswith("--")) and not small[0].isdigit():
         own = [stem(part, language or "en") for part in parts if not is_stop_word(part, language)]
@@ -146,7 +148,7 @@ _NOUNS = (
 )
 _BRITISH = [tuple(pair.split()) for pair in _BEGIN.split("|")]
 _PAIRS = [pair.split() for pair in _NOUNS.split("|")]
-_AMERICAN_NOUNS = {one + end: other + end for one, other in _PAIRS for end in ("", "s")}
+_AMERICAN_NOUNS = {base + end: other + end for base, other in _PAIRS for end in ("", "s")}
 _BRITISH_NOUNS = {american: british for british, american in _AMERICAN_NOUNS.items()}
 _VERB = (
     r"^(?!(?:com)?promis|treatis)(\w+(?:[aeiouy]l|[aeiou]n|gn|rn|[aeo]r|[aio]t|[io]m|has)i|"

@@ -35,8 +35,8 @@ def marked(text: str) -> str:
 def one_line(text: str, width: int) -> str:
     """Return `text` on one line of at most `width` characters, without what does not print."""
     text = text[: 8 * width]  # for one line, do not process megabytes
-    shown = "".join(c if c.isprintable() else " " for c in text)
-    return shorten(" ".join(shown.split()), width)
+    printable = "".join(c if c.isprintable() else " " for c in text)
+    return shorten(" ".join(printable.split()), width)
 
 
 def counted(count: int, noun: str) -> str:
@@ -56,9 +56,9 @@ def escaped(text: str) -> str:
 
 def shown_lines(text: str, file: TextIO | None = None) -> str:
     """Return `text` for a terminal or file: control characters, and what it lacks, escaped."""
-    shown = "\n".join(escaped(line) for line in text.split("\n"))
+    lines = "\n".join(escaped(line) for line in text.split("\n"))
     encoding = getattr(file, "encoding", None)
-    return shown.encode(encoding, "backslashreplace").decode(encoding) if encoding else shown
+    return lines.encode(encoding, "backslashreplace").decode(encoding) if encoding else lines
 
 
 def escaped_json(value: Any) -> str:
@@ -87,18 +87,18 @@ def error_message(error: BaseException) -> str:
     return f"{text}: {'; '.join(error_text(each) for each in error.exceptions[:5])}"
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
+def nearest(name: str, names: Iterable[str]) -> str:
     """Return the known names like an unknown one, as the end of an error's text."""
     from difflib import get_close_matches
 
-    found = get_close_matches(name, known, 1, _LIKE)
-    return f" (did you mean {found[0]!r}?)" if found else ""
+    matches = get_close_matches(name, names, 1, _LIKE)
+    return f" (did you mean {matches[0]!r}?)" if matches else ""
 
 
-def log_failure(logger: Logger, what: str, error: BaseException) -> None:
+def log_failure(logger: Logger, subject: str, error: BaseException) -> None:
     """Log what failed in one line, and its traceback at DEBUG."""
-    logger.error("%s: %s", what, error_text(error, _LOGGED))
-    logger.debug("%s", what, exc_info=error)
+    logger.error("%s: %s", subject, error_text(error, _LOGGED))
+    logger.debug("%s", subject, exc_info=error)
 
 
 def json_type(value: object) -> str:

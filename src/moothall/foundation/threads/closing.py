@@ -14,10 +14,10 @@ T = TypeVar("T")
 
 def is_closing(error: BaseException) -> bool:
     """Return whether an exception comes of closing a coroutine, perhaps in place of that."""
-    seen: BaseException | None = error
-    while seen is not None and not isinstance(seen, GeneratorExit):
-        seen = seen.__context__
-    return seen is not None
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, GeneratorExit):
+        cause = cause.__context__
+    return cause is not None
 
 
 def reset(token: Token[Any]) -> None:

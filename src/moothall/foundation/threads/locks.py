@@ -63,9 +63,9 @@ def _after_fork() -> None:
     for lock in list(_LOCKS):
         lock._at_fork_reinit()  # as `threading` and `logging` do with theirs
     for owner, function in list(_RENEWALS.values()):
-        found = owner()
-        if found is not None:
-            function(found)
+        owner_now = owner()
+        if owner_now is not None:
+            function(owner_now)
 
 
 os.register_at_fork(after_in_child=_after_fork)

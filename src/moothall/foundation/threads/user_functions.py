@@ -36,7 +36,7 @@ def plain_or_async(method: Callable[P, object]) -> Callable[P, Any]:
 def failing(
     callbacks: Iterable[C],
     make: Callable[[], object],
-    what: str,
+    subject: str,
     logger: Logger,
     of: type[BaseException] = Exception,
 ) -> Iterator[C]:
@@ -45,18 +45,18 @@ def failing(
         try:
             callback(make())
         except of as error:
-            log_failure(logger, f"{what} {callback!r} failed and is called no more", error)
+            log_failure(logger, f"{subject} {callback!r} failed and is called no more", error)
             yield callback
 
 
-async def awaited(given: Any) -> Any:
+async def awaited(value: Any) -> Any:
     """Return what a user's function gave, awaited: an `async` one may have forgotten it as well."""
     kind: Any
-    while (kind := type(given)) not in DATA and _may_be_awaited(kind):
-        if kind is GeneratorType and not inspect.isawaitable(given):
+    while (kind := type(value)) not in DATA and _may_be_awaited(kind):
+        if kind is GeneratorType and not inspect.isawaitable(value):
             break
-        given = await given
-    return given
+        value = await value
+    return value
 
 
 @lru_cache(maxsize=256)
@@ -74,7 +74,7 @@ async def in_worker(call: Callable[[], Any]) -> Any:
     return await WORKERS.run(asyncio.get_running_loop(), call)
 
 
-async def called(function: Any, *args: Any, in_thread: Runner | None = in_worker) -> Any:
+async def call_user(function: Any, *args: Any, in_thread: Runner | None = in_worker) -> Any:
     """Call a user's function, plain or `async`; a plain one runs in a thread, unless that is None.
 
     This is how spaces and loops alike call actions and callbacks.

@@ -101,9 +101,9 @@ class WaitingLine:
                 with self._lock:
                     woken = self._woken[place] = loop.create_future()
                     first = self._first() is woken
-                found, seconds = look(first)
-                if found is not None:
-                    return found
+                result, seconds = look(first)
+                if result is not None:
+                    return result
                 if seconds is None:
                     await woken
                 else:

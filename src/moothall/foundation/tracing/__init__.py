@@ -79,11 +79,11 @@ class Tracing(Protocol):
         """Return what makes the current span the current one of another task, to its end."""
         ...
 
-    def joined(self, headers: Mapping[str, str]) -> AbstractContextManager[None]:
+    def joining(self, headers: Mapping[str, str]) -> AbstractContextManager[None]:
         """Make what begins in a `with` block part of the trace that a request states."""
         ...
 
-    def stated(self) -> dict[str, str]:
+    def trace_headers(self) -> dict[str, str]:
         """Return the headers by which a server of another process joins the current trace."""
         ...
 
@@ -103,9 +103,9 @@ def joining(headers: Iterable[tuple[bytes, bytes]]) -> AbstractContextManager[No
     """Return a `with` block whose spans belong to the trace that a request's headers state."""
     if active is None:
         return nullcontext()
-    named = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in headers}
-    given = {each: named[each] for each in TRACE if each in named}
-    return active.joined(given) if given else nullcontext()
+    by_name = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in headers}
+    trace = {each: by_name[each] for each in TRACE if each in by_name}
+    return active.joining(trace) if trace else nullcontext()
 
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -146,14 +146,14 @@ def retrieved(source: str, query: Any, work: Callable[[], T]) -> T:
     span = active.retrieval(source, query)
     entered = span.enter()
     try:
-        found = work()
+        result = work()
     except BaseException as error:
         span.leave(entered)
         span.end(error=error)
         raise
     span.leave(entered)
-    span.end(found)
-    return found
+    span.end(result)
+    return result
 
 
 async def within(work: Callable[[], Awaitable[T]], kind: Kind, *about: Any) -> T:
@@ -195,9 +195,9 @@ def carry() -> Callable[[], None] | None:
     return None if active is None else active.carry()
 
 
-def stated() -> dict[str, str]:
+def trace_headers() -> dict[str, str]:
     """Return the headers by which a server of another process joins the current trace."""
-    return {} if active is None else active.stated()
+    return {} if active is None else active.trace_headers()
 
 
 def switch(to: Tracing | None) -> None:

@@ -67,16 +67,16 @@ class ServerLeases:
     def is_taken(self, run: int) -> bool:
         """Return whether this process or another one works on a run."""
         table, number = self._server.lease(run)
-        return self._server.holds((table, number)) or number in self._server.held(table)
+        return self._server.holds((table, number)) or number in self._server.lock_numbers(table)
 
     def leased(self, among: Iterable[int]) -> list[int]:
         """Return which runs this process or another one works on."""
-        return self._server.held(self._server.runs)
+        return self._server.lock_numbers(self._server.runs)
 
     def is_idle(self, among: Iterable[int]) -> bool:
         """Return whether nobody has a lease, also of shared budgets."""
         server = self._server
-        return not any(server.held(server.runs)) and not server.held(server.budgets)
+        return not any(server.lock_numbers(server.runs)) and not server.lock_numbers(server.budgets)
 
     def close(self) -> None:
         """Do nothing: they end with the connection."""

@@ -161,7 +161,7 @@ MIGRATIONS: Final[tuple[tuple[Migration, ...], ...]] = (
         "INSERT INTO deletions VALUES (0)",
         _count_old_runs,
     ),
-    SQLITE.written(*_WAITS),
+    SQLITE.formatted(*_WAITS),
     _OPEN_RUNS,
     _WAITS_BY_NAME,
     # What the caller said of the run, as JSON: `attributes.py` has what that may be.
@@ -222,7 +222,7 @@ SERVER_MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
         "CREATE TABLE deletions (values_deleted BIGINT NOT NULL)",
         "INSERT INTO deletions VALUES (0)",
     ),
-    POSTGRESQL.written(*_WAITS),
+    POSTGRESQL.formatted(*_WAITS),
     _OPEN_RUNS,
     _WAITS_BY_NAME,
     ("ALTER TABLE runs ADD COLUMN attributes JSONB",),

@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 
 from moothall.budget.bill import MODEL_CALL
 from moothall.foundation.errors import ModelError
-from moothall.foundation.http import HTTPError, may_pass, tried
+from moothall.foundation.http import HTTPError, after_tries, may_pass
 from moothall.models.remote.responses_format import is_response
 
 logger: logging.Logger = logging.getLogger("moothall.models")
@@ -209,7 +209,7 @@ class Batches:
             self._add(line, item)
         elif came.status == EXPIRED:
             why = f"{self._name}: batch {batch} expired before this was answered"
-            item.answer.set_exception(ModelError(f"{why}{tried(item.tries)}"))
+            item.answer.set_exception(ModelError(f"{why}{after_tries(item.tries)}"))
         else:
             item.answer.set_result(came)
 

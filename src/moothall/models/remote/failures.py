@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import Any
 
 from moothall.foundation.errors import ContextOverflow, ModelError
-from moothall.foundation.http import Response, retry_after_s, tried
+from moothall.foundation.http import Response, after_tries, retry_after_s
 from moothall.models.chat_answer import Unread, is_page, is_spent, of_the_request, server_text
 from moothall.models.settings import BLOCK_TOKENS
 
@@ -64,7 +64,7 @@ class Failures:
             return known
         if advice := self._advice(status, server_text(body), headers):
             reason = f"{reason.removesuffix('.')}; {advice}"
-        error = ModelError(self.hidden(f"{reason}{tried(tries)}"))
+        error = ModelError(self.hidden(f"{reason}{after_tries(tries)}"))
         error.status = status
         return error
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from moothall.foundation.arguments import check_integer
 from moothall.foundation.errors import ConfigError, DefinitionError, ModelError
-from moothall.foundation.http import BrokenOff, Client, HTTPError, Response, backoff_s, tried
+from moothall.foundation.http import BrokenOff, Client, HTTPError, Response, after_tries, backoff_s
 from moothall.foundation.http.network import check_allowed
 from moothall.foundation.threads import awaited
 from moothall.models.answer_reader import AnswerReader
@@ -326,7 +326,7 @@ class RemoteModel(Answering):
                     if said or answer is None or attempt > self._max_retries:
                         if isinstance(error, HTTPError):
                             raise
-                        raise ModelError(f"{error}{tried(attempt)}") from None
+                        raise ModelError(f"{error}{after_tries(attempt)}") from None
                 await asyncio.sleep(backoff_s(attempt - 1))
         except RefusedCall as error:
             text = "".join(part.text for part in said if isinstance(part, TextPiece))

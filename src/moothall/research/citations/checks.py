@@ -92,11 +92,11 @@ def _absent(ours: Sentence, there: Passage) -> str | None:
     for number in ours.quantities:
         is_year = not number.dimension and any(each in there.years for each in number.plain)
         if not (is_year or number.is_in(there.quantities)):
-            return f"says {number.said}, which is not in the passage"
+            return f"says {number.text}, which is not in the passage"
     plain_numbers = {each for number in there.quantities for each in number.plain}
     for readings in ours.dates:
         if not any(date.fits(other) for date in readings for other in there.dates):
-            return f"says {readings[0].shown}, which is not in the passage"
+            return f"says {readings[0].in_words}, which is not in the passage"
         year = readings[0].year
         if year is not None and year not in there.years and year not in plain_numbers:
             return f"says {year}, which is not in the passage"

@@ -283,7 +283,7 @@ class Server:
         stated = await awaited(given) or {}
         check_headers(stated, self._name)
         headers = {**headers, **stated}
-        headers = {**tracing.stated(), **headers}
+        headers = {**tracing.trace_headers(), **headers}
         try:
             response = await self._client.request(
                 method, url, headers=headers, body=body, stream=stream

@@ -26,7 +26,7 @@ from moothall.foundation.errors import (
     MoothallError,
 )
 from moothall.foundation.text import error_text, log_failure
-from moothall.foundation.threads import called
+from moothall.foundation.threads import call_user
 from moothall.journal.entry import RunDamaged
 from moothall.serving.company.calling import REPLY, Call, Calling, warn_of_calls
 from moothall.serving.company.company_space import CompanySpace
@@ -414,7 +414,7 @@ class Company:
         mailbox = agent._mailbox
         if background is None or "background" in agent.offers or mailbox is None:
             return
-        await mailbox.carry(partial(called, background))
+        await mailbox.carry(partial(call_user, background))
 
     def _on_left(self, agent: Agent) -> None:
         """Wake the supervisor of an agent that has left; called on the space's loop."""
@@ -451,7 +451,7 @@ class Company:
     async def _tell(self, key: str, *about: Any) -> None:
         if (hook := self._hooks[key]) is not None:
             try:
-                await called(hook, *about)
+                await call_user(hook, *about)
             except Exception as wrong:
                 log_failure(logger, f"{key} failed", wrong)
 

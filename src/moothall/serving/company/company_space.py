@@ -19,7 +19,7 @@ from moothall.agents.named_agents import AgentSource
 from moothall.budget import Budget
 from moothall.foundation.errors import DuplicateAgent, InboxError, MoothallError
 from moothall.foundation.text import log_failure
-from moothall.foundation.threads import called
+from moothall.foundation.threads import call_user
 from moothall.journal.entry import RunDamaged
 from moothall.serving.company.settings import (
     AgentSettings,
@@ -321,7 +321,7 @@ class CompanySpace:
     async def _told(self, hook: Callable[[Any], Any], wait: Wait) -> float | None:
         """Call the hook with what waits; return in how many seconds it is called again, or None."""
         try:
-            await called(hook, wait)
+            await call_user(hook, wait)
         except Exception as error:  # the user's own function
             log_failure(logger, f"on_waiting failed with {wait.key!r} of run {wait.run!r}", error)
             return _FAILED_S

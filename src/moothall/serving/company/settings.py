@@ -87,7 +87,10 @@ else:
     _Limits = create_model(
         "_Limits",
         __base__=_Part,
-        **{each.name: ((Count if each.is_whole_number else Amount) | None, None) for each in RESERVED},
+        **{
+            each.name: ((Count if each.is_whole_number else Amount) | None, None)
+            for each in RESERVED
+        },
     )
 
 

@@ -27,7 +27,7 @@ from moothall.agents.replies.events import Event
 from moothall.agents.replies.sub_agents.going_on import who_resumes
 from moothall.agents.replies.threaded import Threaded
 from moothall.foundation.errors import DefinitionError
-from moothall.foundation.threads import called, guard, reset
+from moothall.foundation.threads import call_user, guard, reset
 from moothall.journal.entry import Wait
 from moothall.serving.a2a.wire import CARD_PATH
 from moothall.serving.doors.a2a_records import is_task
@@ -299,7 +299,7 @@ class Served:
         action = {"name": "say", "args": {"content": content}}
         message: Any = {"from": sender, "to": str(agent.id), "action": action}
         mailbox: Any = agent._mailbox
-        decision = await mailbox.carry(lambda: called(agent.request_permission, message))
+        decision = await mailbox.carry(lambda: call_user(agent.request_permission, message))
         if decision is not True:
             raise not_permitted(f"{agent.id}.say", decision)
 

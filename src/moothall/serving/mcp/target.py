@@ -9,7 +9,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from moothall.foundation.errors import ConfigError
-from moothall.foundation.http.addresses import told
+from moothall.foundation.http.addresses import without_password
 
 _ADDRESS: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
@@ -26,7 +26,7 @@ def checked_target(target: object, where: str) -> str | list[str]:
                     raise ValueError("it names no host")
                 _ = parts.port  # which raises ValueError
             except ValueError as error:
-                raise ConfigError(f"{where}: target= {told(target)}: {error}") from None
+                raise ConfigError(f"{where}: target= {without_password(target)}: {error}") from None
             return target
         try:
             command = shlex.split(target)

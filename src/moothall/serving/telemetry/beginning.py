@@ -79,7 +79,7 @@ class Beginning:
         return enter
 
     @contextmanager
-    def joined(self, headers: Mapping[str, str]) -> Iterator[None]:
+    def joining(self, headers: Mapping[str, str]) -> Iterator[None]:
         """Make what begins in a `with` block part of the trace that a request states."""
         token = otel_context.attach(_W3C.extract(headers, otel_context.get_current()))
         try:
@@ -87,7 +87,7 @@ class Beginning:
         finally:
             otel_context.detach(token)
 
-    def stated(self) -> dict[str, str]:
+    def trace_headers(self) -> dict[str, str]:
         """Return the headers by which a server of another process joins the current trace."""
         scope, made = SCOPE.get(), dict[str, str]()
         around = otel_context.get_current() if scope is None else scope.parent()

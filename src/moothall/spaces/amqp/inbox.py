@@ -308,8 +308,8 @@ class Inbox:
             connection.execute("SELECT min(number), max(number) FROM inbox").fetchone()
             connection.execute(_LOOK_UP, ("", "")).fetchone()
             connection.execute(_UNFINISHED, ("",)).fetchone()
-            if connection.held is not None:
-                connection.held.take(0)
+            if connection.wal_file is not None:
+                connection.wal_file.take(0)
         except sqlite3.Error as error:
             connection.close()
             self._fail(error)

@@ -40,10 +40,10 @@ class Date(NamedTuple):
     def fits(self, other: Date) -> bool:
         """Return whether no part that both dates have differs."""
         pairs = zip(self, other, strict=True)
-        return all(None in (one, two) or one == two for one, two in pairs)
+        return all(None in (first, two) or first == two for first, two in pairs)
 
     @property
-    def shown(self) -> str:
+    def in_words(self) -> str:
         """The date in words."""
         parts = (self.day, month_name[self.month], self.year)
         return " ".join(str(each) for each in parts if each is not None)
@@ -51,11 +51,11 @@ class Date(NamedTuple):
 
 def dates_in(text: str) -> list[tuple[tuple[int, int], list[Date]]]:
     """Return where a folded text has dates, each with its readings: 5/6 is of May or of June."""
-    found = [(each.span(), readings(each)) for each in _found(text)]
-    return [(span, dates) for span, dates in found if dates]
+    matches = [(each.span(), readings(each)) for each in _matches(text)]
+    return [(span, dates) for span, dates in matches if dates]
 
 
-def _found(text: str) -> Iterator[re.Match[str]]:
+def _matches(text: str) -> Iterator[re.Match[str]]:
     for pattern in _DATES:
         yield from pattern.finditer(text)
 
@@ -72,24 +72,24 @@ def months_in(text: str) -> list[tuple[tuple[int, int], Date]]:
 
 def times_in(text: str) -> list[int]:
     """Return the times of day in a folded text, in seconds, in each reading."""
-    return [time for found in TIME.finditer(text) for time in _times(found)]
+    return [time for match in TIME.finditer(text) for time in _times(match)]
 
 
 def date_of(text: str) -> list[Date]:
     """Return the readings of a folded text that is a date and nothing else."""
-    whole = (pattern.fullmatch(text) for pattern in _DATES)
-    return [date for found in whole if found is not None for date in readings(found)]
+    matches = (pattern.fullmatch(text) for pattern in _DATES)
+    return [date for match in matches if match is not None for date in readings(match)]
 
 
 def time_of(text: str) -> list[int]:
     """Return the readings, in seconds, of a folded text that is a time and nothing else."""
-    found = TIME.fullmatch(text)
-    return [] if found is None else [*_times(found)]
+    match = TIME.fullmatch(text)
+    return [] if match is None else [*_times(match)]
 
 
-def readings(found: re.Match[str]) -> list[Date]:
+def readings(match: re.Match[str]) -> list[Date]:
     """Return the dates that a match of a pattern of dates may mean."""
-    parts = found.groupdict()
+    parts = match.groupdict()
     year = None if parts["y"] is None else int(parts["y"])
     if year is not None and year < 100:
         year += 2000
@@ -108,9 +108,9 @@ def readings(found: re.Match[str]) -> list[Date]:
     return dates
 
 
-def _times(found: re.Match[str]) -> Iterator[int]:
-    hour, half = int(found["h"]), found["half"] or found["just"]
-    rest = int(found["m"] or 0) * 60 + int(found["s"] or 0)
+def _times(match: re.Match[str]) -> Iterator[int]:
+    hour, half = int(match["h"]), match["half"] or match["just"]
+    rest = int(match["m"] or 0) * 60 + int(match["s"] or 0)
     if hour > 23 or rest >= 3600 or (half and not 1 <= hour <= 12):
         return
     if half:

@@ -25,13 +25,13 @@ def keys_of(value: Any) -> list[Key]:
         return [("number", decimal(repr(value)))]
     if len(value) > _LONGEST:
         return []
-    found = number_of(value)
-    if found is not None:
-        if not found.currency and found.digits[0] == "0" and found.digits.isdigit():
+    number = number_of(value)
+    if number is not None:
+        if not number.currency and number.digits[0] == "0" and number.digits.isdigit():
             # An account, not a number.
             return [] if len(value) > 1 else [("number", decimal("0"))]
-        sort = bool(found.currency)
-        keys = [each for each in _numbers(found) if (each[0] == "amount") == sort]
+        sort = bool(number.currency)
+        keys = [each for each in _numbers(number) if (each[0] == "amount") == sort]
         if keys:
             return keys
     dates: list[Key] = [("date", *each) for each in date_of(value)]
@@ -46,27 +46,27 @@ def keys_in(text: str) -> Iterator[Key]:
     dates = dates_in(text)
     spans = sorted(span for span, _ in dates)
     place = 0
-    for found in numbers_in(text):
-        while place < len(spans) and spans[place][1] <= found.begin:
+    for number in numbers_in(text):
+        while place < len(spans) and spans[place][1] <= number.begin:
             place += 1
-        if place == len(spans) or found.start < spans[place][0]:
-            yield from _numbers(found)
+        if place == len(spans) or number.start < spans[place][0]:
+            yield from _numbers(number)
     for _, readings in dates:
         yield from (("date", *each) for each in readings)
     yield from (("time", each) for each in times_in(text))
 
 
-def _numbers(found: Number) -> Iterator[Key]:
-    if found.letters not in _AFTER:
+def _numbers(number: Number) -> Iterator[Key]:
+    if number.letters not in _AFTER:
         return
-    readings = found.readings
+    readings = number.readings
     if len(readings) > 1:
         # 1.250 may be a thousand or little more than one: cents decide, else it names neither.
-        readings = readings[:1] if found.currency and found.currency not in FINE else ()
-    for number in readings:
-        if found.percent:  # a part of something: no amount of anything
-            yield "percent", number
+        readings = readings[:1] if number.currency and number.currency not in FINE else ()
+    for reading in readings:
+        if number.percent:  # a part of something: no amount of anything
+            yield "percent", reading
             continue
-        yield "number", number
-        if found.currency:
-            yield "amount", number, found.currency
+        yield "number", reading
+        if number.currency:
+            yield "amount", reading, number.currency

@@ -20,7 +20,7 @@ FINE: Final = frozenset(("btc", "eth", "usdt"))
 CURRENCIES: Final = _CODES.union(_WORDS)
 _CURRENCY: Final = f"{either(CURRENCIES)}|[$€£¥₹]"
 _DIGITS: Final = r"[-+−]?\d+(?:[.,'’]\d+| \d{3}(?!\d))*"
-_FOUND: Final = re.compile(
+_NUMBER: Final = re.compile(
     rf"(?:(?<![\w$€£¥₹])(?P<before>{_CURRENCY}) ?|(?<![\w.,'’/:@\\-])(?<![\w/]#))"
     rf"(?P<digits>{_DIGITS})(?: ?(?P<after>{_CURRENCY})(?!\w)"
     r"| ?(?P<part>%|per ?cent(?:age)?|prozent|pour cent|por ciento)(?!\w)"
@@ -45,24 +45,24 @@ class Number(NamedTuple):
 
 def numbers_in(text: str) -> Iterator[Number]:
     """Yield the numbers in a folded text."""
-    return map(_number, _FOUND.finditer(text))
+    return map(_number, _NUMBER.finditer(text))
 
 
 def number_of(text: str) -> Number | None:
     """Return the number that a folded text is; None if it is anything else."""
-    found = _FOUND.fullmatch(text)
-    return None if found is None else _number(found)
+    match = _NUMBER.fullmatch(text)
+    return None if match is None else _number(match)
 
 
-def _number(found: re.Match[str]) -> Number:
-    sort, letters = found["before"] or found["after"], found["unit"] or ""
+def _number(match: re.Match[str]) -> Number:
+    sort, letters = match["before"] or match["after"], match["unit"] or ""
     currency = CURRENCY_SIGNS.get(sort) or _WORDS.get(sort) or sort if sort else ""
-    numbers = tuple(_readings(found["digits"]))
+    numbers = tuple(_readings(match["digits"]))
     if letters == "k" or (currency and letters in _SCALES):
         numbers = tuple(each.scaleb(_SCALES[letters]) for each in numbers)
         letters = ""
-    begin, start, end = found.start(), found.start("digits"), found.end()
-    part, digits = bool(found["part"]), found["digits"]
+    begin, start, end = match.start(), match.start("digits"), match.end()
+    part, digits = bool(match["part"]), match["digits"]
     return Number(begin, start, end, numbers, currency, part, letters, digits)
 
 
@@ -73,12 +73,12 @@ def _readings(digits: str) -> Iterator[Decimal]:
     marks = [each for each in digits if not each.isdigit()]
     groups = re.split(r"\D", digits)
     grouped = all(len(each) == 3 for each in groups[1:]) and len(groups[0]) <= 3
-    whole = "".join(groups)
+    integer = "".join(groups)
     if not marks:
-        yield decimal(sign + whole)
+        yield decimal(sign + integer)
     elif len(set(marks)) == 1:
         if grouped and groups[0] != "0":
-            yield decimal(sign + whole)
+            yield decimal(sign + integer)
         if len(marks) == 1 and marks[0] in ".,":
             yield decimal(f"{sign}{groups[0]}.{groups[1]}")
         if marks[0] == " ":

@@ -46,7 +46,7 @@ class Quantity(NamedTuple):
     `values` are its readings in the base unit, exactly; `plain` those of the number alone.
     """
 
-    said: str
+    text: str
     dimension: str
     values: tuple[Fraction, ...]
     plain: tuple[Fraction, ...]
@@ -55,9 +55,9 @@ class Quantity(NamedTuple):
     digits: int  # of the first reading, without zeros at the end; 0 if it may be a year
     relation: str = ""  # `>` after “more than”
 
-    def is_in(self, others: Iterable[Quantity]) -> bool:
+    def is_in(self, quantities: Iterable[Quantity]) -> bool:
         """Return whether one of other quantities is equal to this one, or is rounded by it."""
-        return any(map(self._is, others))
+        return any(map(self._is, quantities))
 
     def _is(self, other: Quantity) -> bool:
         if self.relation and not other.relation and self.dimension == other.dimension:
@@ -80,9 +80,9 @@ class Quantity(NamedTuple):
         )
 
 
-def _is_near(one: Fraction, other: Fraction) -> bool:
+def _is_near(first: Fraction, other: Fraction) -> bool:
     """Return whether neither is more than twice the other: “more than 4,000” says 4,050, not 9."""
-    return one * other > 0 and Fraction(1, 2) <= one / other <= 2
+    return first * other > 0 and Fraction(1, 2) <= first / other <= 2
 
 
 @lru_cache(maxsize=512)
@@ -95,7 +95,7 @@ def quantities_in(text: str) -> list[Quantity]:
     text = _OF_RANGE.sub(r"\1–", text)
     dated = [span for span, _ in dates_in(text)]
     dated += [each.span() for each in TIME.finditer(text)]
-    found = [
+    numbers = [
         each
         for each in numbers_in(text)
         if each.readings
@@ -103,14 +103,14 @@ def quantities_in(text: str) -> list[Quantity]:
         and each.letters not in _ORDINAL
         and not any(start <= each.start < end for start, end in dated)
     ]
-    units = [_unit_of(each, text) for each in found]
-    for at, (one, two) in reversed([*enumerate(pairwise(found))]):
+    units = [_unit_of(each, text) for each in numbers]
+    for at, (first, two) in reversed([*enumerate(pairwise(numbers))]):
         own, following = units[at], units[at + 1]
-        if own and following and not own[0] and _TO.fullmatch(text, one.end, two.start):
-            units[at] = (*following[:2], one.end)
+        if own and following and not own[0] and _TO.fullmatch(text, first.end, two.start):
+            units[at] = (*following[:2], first.end)
     return [
         _quantity(each, unit, text)
-        for each, unit in zip(found, units, strict=True)
+        for each, unit in zip(numbers, units, strict=True)
         if unit is not None
     ]
 
@@ -123,28 +123,28 @@ def _unit_of(number: Number, text: str) -> tuple[str, Fraction, int] | None:
     if number.currency:
         return number.currency, Fraction(1), end
     start = end - len(number.letters)
-    if (found := _UNIT.match(text, start)) is not None:
-        parts = re.split(r"[ -]", found[1].strip())
+    if (match := _UNIT.match(text, start)) is not None:
+        parts = re.split(r"[ -]", match[1].strip())
         for count in range(len(parts), 0, -1):
             name = " ".join(parts[:count])
-            if (known := _known(name)) is not None:
-                return *known, found.start(1) + len(name)
+            if (unit := _unit_named(name)) is not None:
+                return *unit, match.start(1) + len(name)
     return None if number.letters else ("", Fraction(1), end)
 
 
-def _known(name: str) -> tuple[str, Fraction] | None:
-    known = _UNITS.get(name) or (_UNITS.get(name[:-1]) if name.endswith("s") else None)
-    return known or _UNITS.get(name.replace("metres", "metre").replace("meters", "meter"))
+def _unit_named(name: str) -> tuple[str, Fraction] | None:
+    unit = _UNITS.get(name) or (_UNITS.get(name[:-1]) if name.endswith("s") else None)
+    return unit or _UNITS.get(name.replace("metres", "metre").replace("meters", "meter"))
 
 
 def is_unit(word: str) -> bool:
     """Return whether a lower-case word may stand after a number as its unit or currency."""
-    return word in CURRENCIES or _known(word) is not None
+    return word in CURRENCIES or _unit_named(word) is not None
 
 
 def _quantity(number: Number, unit: tuple[str, Fraction, int], text: str) -> Quantity:
     dimension, size, end = unit
-    said = text[number.begin : max(end, number.end)].strip()
+    excerpt = text[number.begin : max(end, number.end)].strip()
     plain = tuple(map(Fraction, number.readings))
     values = tuple(each * size for each in plain)
     if dimension == "fahrenheit":
@@ -157,4 +157,4 @@ def _quantity(number: Number, unit: tuple[str, Fraction, int], text: str) -> Qua
         values += tuple(each * _BINARY[size] for each in plain)
     compared = _COMPARED.search(text, max(0, number.begin - _BEFORE), number.begin)
     relation = _COMPARISONS[compared[1]] if compared else ""
-    return Quantity(said, dimension, values, plain, size, int(last.exponent), digits, relation)
+    return Quantity(excerpt, dimension, values, plain, size, int(last.exponent), digits, relation)

@@ -21,7 +21,7 @@ _SCALES: Final = {word: 10**power for word, power in together("scales").items()}
 _HUNDRED: Final = words_of("hundred")
 _COUNTS: Final = dict.fromkeys(words_of("dozen"), 12)
 NUMBER_WORDS: Final = frozenset((*_UNITS, *_TEENS, *_TENS, *_SCALES, *_HUNDRED, *_COUNTS))
-_OTHERS: Final = {**together("times"), **together("hours")}
+_NUMERALS: Final = {**together("times"), **together("hours")}
 _SMALL: Final = rf"(?:(?:{either(_TENS)})(?:[ -](?:{either(_UNITS)}))?|{either(_TEENS, _UNITS)})"
 _GROUP: Final = rf"(?:(?:{_SMALL}|an?) (?:{either(_HUNDRED)})(?: (?:and )?{_SMALL})?|{_SMALL})"
 _FIGURES: Final = r"(?<![\w.,])\d{1,4}(?:[.,]\d{1,3})?"
@@ -30,7 +30,7 @@ _NUMBER: Final = re.compile(
     rf"(?<![\w-])(?:{_SCALED}(?: (?:and )?{_SCALED})*(?: (?:and )?{_GROUP})?"
     rf"|{_GROUP}(?: (?:{either(_COUNTS)}))?|(?:an?|{_FIGURES}) (?:{either(_COUNTS)}))(?![\w-])"
 )
-_WORD: Final = re.compile(rf"(?<!\w)(?:{either(_OTHERS)})(?!\w)")
+_WORD: Final = re.compile(rf"(?<!\w)(?:{either(_NUMERALS)})(?!\w)")
 _HOUR: Final = rf"(?P<hour>\d{{1,2}}|{either(_TEENS, _UNITS)})"
 _CLOCK: Final = re.compile(
     r"(?<![\w.:])(?:(?P<part>half|quarter|viertel|halb)(?: (?P<way>past|to|after|nach|vor))? "
@@ -58,7 +58,7 @@ def fold(text: str) -> str:
     """Return a text with case, width and whitespace made the same; lookalikes stay different."""
     if not text.isascii():
         text = normalize("NFC", text.translate(_LOOKALIKES))
-        text = _WIDE.sub(lambda found: normalize("NFKC", found[0]), text)
+        text = _WIDE.sub(lambda match: normalize("NFKC", match[0]), text)
     return " ".join(text.lower().split())
 
 
@@ -66,48 +66,48 @@ def narrow(text: str) -> str:
     """Return a text with its wide characters made the usual ones; its lines and case stay."""
     if text.isascii():
         return text
-    return _WIDE.sub(lambda found: normalize("NFKC", found[0]), text)
+    return _WIDE.sub(lambda match: normalize("NFKC", match[0]), text)
 
 
 def spelled_out(text: str) -> str:
     """Return a folded text with its words for numbers, times and ranges of days in figures."""
     text = _RANGE.sub(_days, _WITHIN_YEAR.sub(r"\1 ", text))
     text = _CLOCK.sub(_time, text)
-    text = _WORD.sub(lambda found: str(_OTHERS[found[0]]), text)
+    text = _WORD.sub(lambda match: str(_NUMERALS[match[0]]), text)
     return _NUMBER.sub(_figures, text)
 
 
-def _days(found: re.Match[str]) -> str:
-    if found["month"]:
-        month, year, days = found["month"], found["year"], (found["first"], found["last"])
+def _days(match: re.Match[str]) -> str:
+    if match["month"]:
+        month, year, days = match["month"], match["year"], (match["first"], match["last"])
     else:
-        month, year, days = found["named"], found["of"], (found["begin"], found["end"])
+        month, year, days = match["named"], match["of"], (match["begin"], match["end"])
     of = f"{month} {(year or '').strip(', ')}".strip()
     first, last = (f"{day.rstrip('.stndrh')} {of}" for day in days)
     return f"{first} to {last}"
 
 
-def _time(found: re.Match[str]) -> str:
-    given = found["hour"] or found["sharp"] or found["figure"]
-    hour = int(given) if given.isdigit() else {**_TEENS, **_UNITS}[given]
-    minute = int(found["minute"] or found["of"] or found["past"] or 0)
-    if found["part"]:
-        before = found["way"] in ("to", "vor") or found["part"] == "halb"
-        if (found["way"] is None) is (found["part"] != "halb"):
-            return found[0]
-        hour, minute = hour - before, 30 if found["part"] in ("half", "halb") else 15
-        if found["way"] in ("to", "vor"):
+def _time(match: re.Match[str]) -> str:
+    hour_text = match["hour"] or match["sharp"] or match["figure"]
+    hour = int(hour_text) if hour_text.isdigit() else {**_TEENS, **_UNITS}[hour_text]
+    minute = int(match["minute"] or match["of"] or match["past"] or 0)
+    if match["part"]:
+        before = match["way"] in ("to", "vor") or match["part"] == "halb"
+        if (match["way"] is None) is (match["part"] != "halb"):
+            return match[0]
+        hour, minute = hour - before, 30 if match["part"] in ("half", "halb") else 15
+        if match["way"] in ("to", "vor"):
             minute = 60 - minute
-    return f"{hour % 24}:{minute:02}" if hour < 25 else found[0]
+    return f"{hour % 24}:{minute:02}" if hour < 25 else match[0]
 
 
-def _figures(found: re.Match[str]) -> str:
-    if found[0] == "one":  # "the one from Bo" names no number
-        return found[0]
-    whole, group = Decimal(0), Decimal(0)
-    for word in re.split("[ -]", found[0]):
+def _figures(match: re.Match[str]) -> str:
+    if match[0] == "one":  # "the one from Bo" names no number
+        return match[0]
+    scaled, group = Decimal(0), Decimal(0)
+    for word in re.split("[ -]", match[0]):
         if word in _SCALES:
-            whole += (group or Decimal(1)) * _SCALES[word]
+            scaled += (group or Decimal(1)) * _SCALES[word]
             group = Decimal(0)
         elif word in _COUNTS:
             group = (group or Decimal(1)) * _COUNTS[word]
@@ -118,5 +118,5 @@ def _figures(found: re.Match[str]) -> str:
             group += Decimal(word.replace(",", "" if word[-4:-3] == "," else "."))
         elif word not in ("a", "an", "and"):
             group += {**_TENS, **_TEENS, **_UNITS}[word]
-    total = whole + group
+    total = scaled + group
     return str(int(total)) if total == total.to_integral_value() else str(total)
