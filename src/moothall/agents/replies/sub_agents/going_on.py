@@ -77,7 +77,7 @@ def to_go_on(agent: Any, *, cut_off: bool) -> Found:
     for each, runs in list(found.values()):
         journal = each.journal
         assert journal is not None
-        find = journal._to_resume if cut_off else journal._due
+        find = journal._to_resume if cut_off else journal._due_runs
         for run in find(each._kind, str(each.id)):
             if each is agent:
                 runs[run.id] = run
