@@ -198,9 +198,7 @@ class SharedAccount(Account):
     """An account that stands in the books of a `SharedLedger`, by its key."""
 
     _start: dict[str, Any] | None = None
-    _reserved_by_process: dict[str, list[int]] = field(
-        default_factory=dict
-    )  # by process, what it has reserved
+    _reserved_by_process: dict[str, list[int]] = field(default_factory=dict)
     _program_limits: tuple[Any, ...] = ()  # the limits that this process states
     _set: dict[str, int | float] = field(default_factory=dict)  # those that a person set instead
     _generation: str = ""  # by which an account is known from a deleted one of its key

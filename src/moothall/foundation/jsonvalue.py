@@ -321,9 +321,7 @@ def as_json(value: Any, part: bool = False) -> Any:
 
 def deep_json(value: Any) -> Any:
     """Return a value as JSON data; each part without a JSON form, however deep, becomes text."""
-    open_ids: set[int] = (
-        set()
-    )  # containers above, and those that lead back to one: each is shown once
+    above: set[int] = set()  # containers above, and those that lead back to one: each is shown once
     loops = 0
 
     def json_of(value: Any, level: int) -> Any:
@@ -338,14 +336,14 @@ def deep_json(value: Any) -> Any:
             parts = {each.name: getattr(value, each.name) for each in dataclasses.fields(value)}
         else:
             return as_json(value)
-        if id(value) in open_ids or level > _DEEPEST_VALUE:
+        if id(value) in above or level > _DEEPEST_VALUE:
             loops += 1
             return f"(a {type(value).__name__} that contains itself or is nested too deep)"
-        open_ids.add(id(value))
+        above.add(id(value))
         before = loops
         json = {readable(str(key)): json_of(part, level + 1) for key, part in parts.items()}
         if loops == before:
-            open_ids.remove(id(value))
+            above.remove(id(value))
         return [*json.values()] if isinstance(value, list | tuple) else json
 
     return json_of(value, 0)

@@ -127,10 +127,10 @@ class Journal:
             ConfigError: an argument is not valid
             JournalError: the file cannot be read
         """
-        query_filter = RunQuery.of(Journal.runs, filters, sort=sort, limit=limit)
+        run_query = RunQuery.of(Journal.runs, filters, sort=sort, limit=limit)
         with self._file.reading() as db:
-            query_filter.check(db)
-            outlines = self._outlines(db, query_filter)
+            run_query.check(db)
+            outlines = self._outlines(db, run_query)
         return Outlines(self._given_back(outlines))
 
     def sums(self, **filters: Unpack[Filters]) -> Sums:
@@ -555,27 +555,19 @@ class Journal:
     def _to_resume(self, kind: str, agent: str) -> list[Outline]:
         """Return an agent's runs that were cut off, and those that waited and can go on."""
         cut_off = self.runs(state=CUT_OFF, kind=kind, agent=agent)
-        waiting_for_others = map(self.run, self._waits_for.after_others(agent))
+        blocked = map(self.run, self._waits_for.after_others(agent))
         waited = [
             run
-            for run in {
-                run.id: run for run in (*self._due_runs(kind, agent), *waiting_for_others)
-            }.values()
+            for run in {run.id: run for run in (*self._due_runs(kind, agent), *blocked)}.values()
             if run.state == "waiting" and run.kind == kind
         ]
         return sorted([*cut_off, *waited], key=lambda run: run.began) if waited else cut_off
 
     async def begin(
-        self,
-        run_id: str,
-        kind: str,
-        agent: str,
-        task: str,
-        thread: str | None = None,
-        **attributes: Any,
+        self, run_id: str, kind: str, agent: str, task: str, thread: str | None = None, **about: Any
     ) -> Part:
         """Begin or resume a run of an agent, of the class `kind`; the caller closes the part."""
-        new = (kind, agent, readable(task[:TASK_CHARS]), thread, as_column(attributes))
+        new = (kind, agent, readable(task[:TASK_CHARS]), thread, as_column(about))
         return Part(await self._runs.begin(run_id, new))
 
     # -- what it says ------------------------------------------------------------------------------
