@@ -76,7 +76,6 @@ from moothall import (
     DecisionAction,
     DualActAgent,
     DualActConfig,
-    DualActReply,
     HumanDecision,
     ModelReply,
     ReActAgent,
@@ -302,7 +301,6 @@ async def dual(place: Place, fate: Fate, accuracy: float, form: str) -> Outcome:
 
     agent.register_hook("post_acting", "tell_truth", tell_truth)
     reply = await agent.reply(task.text)
-    assert isinstance(reply, DualActReply)
     right = task.is_done(place.root, reply.text)
     return Outcome(right, reply.usage, reply.r_runs, reviewer.decisions)
 

@@ -30,7 +30,6 @@ from moothall import (
     DecisionAction,
     DualActAgent,
     DualActConfig,
-    DualActReply,
     HumanDecision,
     MissingExtra,
     ModelError,
@@ -338,7 +337,6 @@ def two_as_one(local: Model) -> None:
         dual = DualActAgent(config)
         dual.set_decision_func(rule(needed, plain))
         reply = dual.reply_sync(task)
-        assert isinstance(reply, DualActReply)
         print(f"\n  Task: {styled(task, '1')}")
         for conclusion, decision in zip(reply.conclusions, reply.decisions, strict=True):
             for item in conclusion.evidence or [{"action": "nothing", "error": ""}]:

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import json
 import re
 import sys
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -67,11 +69,28 @@ def home(package: str, name: str) -> str | None:
 
 def entry(package: str, name: str) -> str:
     full = home(package, name)
+    thing = getattr(importlib.import_module(package), name)
+    if full is not None and name not in full.split("."):
+        return f"## {name}\n\nAnother name of [`{thing.__name__}`][{full}].\n"
     if full is None:
-        thing = getattr(importlib.import_module(package), name)
         ours = is_ours(type(thing))
         return f"## {name}\n\n{inspect.getdoc(thing) if ours else f'The value `{thing!r}`.'}\n"
-    return f"::: {full}\n    options:\n      heading: {name}\n      toc_label: {name}\n"
+    options = {"heading": name, "toc_label": name, "inherited_members": inherited(thing)}
+    return f"::: {full}\n    options: {json.dumps(options)}\n"
+
+
+def inherited(thing: Any) -> list[str]:
+    """The public members that a class has from bases that no page shows, up to one that has."""
+    if not inspect.isclass(thing):
+        return []
+    bases = takewhile(lambda each: is_ours(each) and not is_public(each), thing.__mro__[1:])
+    names = {name for each in bases for name in vars(each) if not name.startswith("_")}
+    return sorted(names - {*vars(thing)})
+
+
+def is_public(thing: type) -> bool:
+    packages = ("moothall", *PACKAGES)
+    return any(thing.__name__ in importlib.import_module(each).__all__ for each in packages)
 
 
 def reference() -> dict[str, str]:

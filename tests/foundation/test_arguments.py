@@ -199,6 +199,18 @@ def test_constructor_signatures_have_every_agents_options(name: str) -> None:
     assert {"approver", "deps", "concurrency", "receive_own_broadcasts"} <= named
 
 
+@pytest.mark.parametrize("method", ("reply", "reply_sync", "stream"))
+def test_methods_that_ask_an_agent_show_their_arguments(method: str) -> None:
+    named = [*inspect.signature(getattr(agent(), method)).parameters]
+    assert named == ["text", "schema", "thread", "run_id", "deps", "budget", "options", "tags"]
+
+
+@pytest.mark.parametrize("method", ("reply_sync", "stream"))
+def test_misspelt_argument_of_a_reply_is_named(method: str) -> None:
+    with pytest.raises(TypeError, match=r"reply\(\) got an unexpected keyword argument 'sesion'"):
+        getattr(agent(), method)("Hello", sesion="ada")
+
+
 CALLS: dict[str, Callable[[], Any]] = {
     "text": lambda: agent().reply_sync(None),
     "no blocks": lambda: agent().reply_sync([]),

@@ -39,7 +39,6 @@ from moothall import (
     SQLiteMemory,
 )
 from moothall.actions import action
-from moothall.agents.dualact.dual_act_state import DualActReply
 from moothall.agents.replies.reply import Reply
 from moothall.foundation.sqlite import SQLiteConnection
 from moothall.models.protocol import Call, ModelReply, Usage
@@ -371,7 +370,7 @@ def as_data(reply: Reply) -> dict[str, Any]:
         "stop_reason": reply.stop_reason,
         "run_id": reply.run_id,
     }
-    if isinstance(reply, DualActReply):
+    if reply.decisions or reply.r_runs:
         data["steps"] = sorted(steps, key=str)  # of several at once
         data["r_runs"] = reply.r_runs
         data["decisions"] = [[each.action.value, each.reasoning] for each in reply.decisions]

@@ -60,6 +60,18 @@ def names_checked(target: T) -> T:
     return checked  # type: ignore[return-value]
 
 
+def takes_as(other: Callable[..., Any]) -> Callable[[T], T]:
+    """Have `help` show a method with the parameters of another, which gets all its arguments."""
+
+    def shown(method: T) -> T:
+        own, others = inspect.signature(method), inspect.signature(other)
+        signature = others.replace(return_annotation=own.return_annotation)
+        method.__signature__ = signature  # type: ignore[attr-defined]
+        return method
+
+    return shown
+
+
 def unknown_argument(
     target: Any, names: Iterable[str], unpacked: Iterable[str] = ()
 ) -> DefinitionError | None:

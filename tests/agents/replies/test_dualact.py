@@ -72,6 +72,18 @@ def test_basic_execution() -> None:
     assert (reply.text, reply.stop_reason, reply.r_runs) == ("There are 3 files.", "terminated", 1)
 
 
+def test_reply_without_a_review_has_no_decisions() -> None:
+    dual, _, r = two([DONE], ["There are 3 files."])
+
+    def refuse(agent: Any, kwargs: dict[str, Any]) -> None:
+        raise ValueError("closed today")
+
+    dual.register_hook("pre_reply", "refuse", refuse)
+    for reply in (dual.reply_sync("Count."), ReActAgent("R", r).reply_sync("Count.")):
+        assert (reply.decisions, reply.conclusions, reply.r_runs) == ((), (), 0)
+        assert reply.human_usage.total == reply.reactive_usage.total == 0
+
+
 def test_multi_loop() -> None:
     dual, _, r = two([GO, GO, GO, DONE], ["one", "two", "three"])
     reply = dual.reply_sync("Count.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Literal, overload
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from moothall.actions.message import REPLYING
 from moothall.actions.provenance import sources_of
@@ -30,9 +30,8 @@ from moothall.foundation.errors import NotPermitted, StateError
 from moothall.journal.stop_reason import FINAL
 
 if TYPE_CHECKING:
-    from typing_extensions import TypeForm, Unpack
+    from typing_extensions import Unpack
 
-    from moothall.agents.replies.stream import T
     from moothall.agents.workflow import ReplyingOptions
     from moothall.budget import Budget
     from moothall.journal import Journal, Part
@@ -132,30 +131,6 @@ class Conversation(Group):
         return list(self.agents.values())
 
     # -- asking it ---------------------------------------------------------------------------------
-
-    @overload
-    async def resume(
-        self, schema: dict[str, Any] | None = None, *, thread: str | int | None = None
-    ) -> Reply[Any]: ...
-    @overload
-    async def resume(self, schema: TypeForm[T], *, thread: str | int | None = None) -> Reply[T]: ...
-    async def resume(self, schema: Any = None, *, thread: str | int | None = None) -> Reply[Any]:
-        """Resume a reply that was cancelled, or saved between two turns and loaded.
-
-        With a journal, a cancelled reply resumes in its run and repeats the interrupted turn.
-
-        Text, value, messages and usage are of the whole reply; steps are only those from now on.
-
-        Args:
-            schema: the schema of the reply's value; it is not saved
-            thread: the id of the thread; the conversation's own by default
-
-        Raises:
-            StateError: there is no unfinished reply
-        """
-        request = ReplyRequest("", schema, thread)
-        request.resumed = True
-        return await self._reply_on_loop(request)
 
     def interrupt(self, text: Content, thread: str | int | None = None) -> Interruption:
         """Send a text to a reply under way; callable in any thread of the process.

@@ -6,11 +6,11 @@ import os
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 from moothall.agents.decision import Conclusion, HumanDecision
 from moothall.agents.dualact.config import DualActConfig, as_config, review_rule
-from moothall.agents.dualact.dual_act_state import DualActReply, Progress
+from moothall.agents.dualact.dual_act_state import Progress
 from moothall.agents.dualact.rounds import Rounds
 from moothall.agents.replies.checked_parts import Participant
 from moothall.agents.replies.events import ConclusionReached, DecisionMade
@@ -26,12 +26,9 @@ from moothall.foundation.arguments import check_function
 from moothall.foundation.errors import StateError
 
 if TYPE_CHECKING:
-    from typing_extensions import TypeForm, Unpack
+    from typing_extensions import Unpack
 
     from moothall.agents.dualact.config import Review
-    from moothall.agents.replies.conversational import T
-    from moothall.agents.replies.reply_request import ReplyOptions
-    from moothall.agents.replies.stream import ReplyStream
     from moothall.agents.workflow import ReplyingOptions
     from moothall.budget import Budget
     from moothall.journal import Journal, Part
@@ -163,76 +160,6 @@ class DualActAgent(Group):
     def _member_agents(self) -> list[Any]:
         return [self.config.human, *self.config.reactives]
 
-    # -- asking it ---------------------------------------------------------------------------------
-
-    if TYPE_CHECKING:
-
-        @overload
-        async def reply(
-            self,
-            text: str | list[dict[str, Any]],
-            schema: dict[str, Any] | None = None,
-            thread: str | int | None = None,
-            run_id: str | None = None,
-            **options: Unpack[ReplyOptions],
-        ) -> DualActReply[Any]: ...
-
-        @overload
-        async def reply(
-            self,
-            text: str | list[dict[str, Any]],
-            schema: TypeForm[T],
-            thread: str | int | None = None,
-            run_id: str | None = None,
-            **options: Unpack[ReplyOptions],
-        ) -> DualActReply[T]: ...
-        async def reply(self, *args: Any, **options: Any) -> Any:
-            """Answer, as every agent does; the reply has what H and R did."""
-
-        @overload
-        def reply_sync(
-            self,
-            text: str | list[dict[str, Any]],
-            schema: dict[str, Any] | None = None,
-            thread: str | int | None = None,
-            run_id: str | None = None,
-            **options: Unpack[ReplyOptions],
-        ) -> DualActReply[Any]: ...
-
-        @overload
-        def reply_sync(
-            self,
-            text: str | list[dict[str, Any]],
-            schema: TypeForm[T],
-            thread: str | int | None = None,
-            run_id: str | None = None,
-            **options: Unpack[ReplyOptions],
-        ) -> DualActReply[T]: ...
-        def reply_sync(self, *args: Any, **options: Any) -> Any:
-            """Call `reply` from a script, and wait for the answer."""
-
-        @overload
-        def stream(
-            self,
-            text: str | list[dict[str, Any]],
-            schema: dict[str, Any] | None = None,
-            thread: str | int | None = None,
-            run_id: str | None = None,
-            **options: Unpack[ReplyOptions],
-        ) -> ReplyStream[DualActReply[Any]]: ...
-
-        @overload
-        def stream(
-            self,
-            text: str | list[dict[str, Any]],
-            schema: TypeForm[T],
-            thread: str | int | None = None,
-            run_id: str | None = None,
-            **options: Unpack[ReplyOptions],
-        ) -> ReplyStream[DualActReply[T]]: ...
-        def stream(self, *args: Any, **options: Any) -> Any:
-            """Answer, and stream the events of the reply."""
-
     # -- its state ---------------------------------------------------------------------------------
 
     @property
@@ -248,30 +175,7 @@ class DualActAgent(Group):
         if self.config.shared_memory:
             self._share_memory()
 
-    @overload
-    async def resume(
-        self, schema: dict[str, Any] | None = None, *, thread: str | int | None = None
-    ) -> DualActReply[Any]: ...
-    @overload
-    async def resume(
-        self, schema: TypeForm[T], *, thread: str | int | None = None
-    ) -> DualActReply[T]: ...
-    async def resume(
-        self, schema: Any = None, *, thread: str | int | None = None
-    ) -> DualActReply[Any]:
-        """Resume after loading a state, or after a reply was cancelled or stopped at a limit.
-
-        The interrupted turn begins anew; what ended before is not done again.
-
-        Args:
-            schema: the schema of the answer; defaults to the original one. A type is not saved:
-                pass it again after loading a state.
-            thread: the id of the conversation to resume; the dual act's own by default
-
-        Raises:
-            StateError: there is nothing to resume, or the answer was requested by a type that is
-                not passed
-        """
+    def _to_resume(self, schema: Any, thread: str | int | None) -> ReplyRequest:
         progress: Progress | None = self._kept.get(thread_id(thread)).own
         if progress is None:
             where = "" if thread is None else f" in thread {str(thread)!r}"
@@ -289,8 +193,7 @@ class DualActAgent(Group):
         if request.answer is not None and progress.wanted is None:  # it was loaded
             progress.read_values(request.answer, len(self.config.reactives) > 1)
         progress.want(schema)
-        request.resumed = True
-        return await self._reply_on_loop(request)  # type: ignore[return-value]
+        return request
 
     # -- the work ----------------------------------------------------------------------------------
 
@@ -348,9 +251,7 @@ class DualActAgent(Group):
         over = partial(end_of, record, progress, "progress")
         return await guarded(record, rounds.run, over, rounds.stopped)
 
-    async def _resumed(
-        self, record: Record[Progress], request: ReplyRequest
-    ) -> DualActReply | None:
+    async def _resumed(self, record: Record[Progress], request: ReplyRequest) -> Reply | None:
         """Restore a resumed run; return its reply if it ends here, else None."""
         progress, wanted = record.state, request.answer
         if progress is not None:

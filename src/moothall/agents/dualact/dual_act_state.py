@@ -12,10 +12,10 @@ from moothall.agents.decision import Conclusion, DecisionAction, HumanDecision
 from moothall.agents.dualact.conclusions import merged
 from moothall.agents.replies.read_record import ReadRecord
 from moothall.agents.replies.record import APPENDED, LIVE, loaded
-from moothall.agents.replies.reply import Reply, Step, Stop, T_co
+from moothall.agents.replies.reply import Reply, Step, Stop
 from moothall.agents.replies.resume import ended
 from moothall.foundation.jsonvalue import Unreadable
-from moothall.foundation.text import counted, display
+from moothall.foundation.text import counted
 from moothall.journal.stop_reason import StopReason
 from moothall.models.protocol import Usage
 
@@ -24,44 +24,8 @@ if TYPE_CHECKING:
     from moothall.journal.run_parts import RecordedPart
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class DualActReply(Reply[T_co]):
-    """The reply of a dual act.
-
-    Attributes:
-        r_runs: how often R ran; several R side by side count once
-        decisions: H's decisions, in order, including acceptances without H
-        conclusions: R's conclusions, in order; those of several R merged
-        human_usage: the tokens that H took
-        reactive_usage: the tokens that R took
-    """
-
-    r_runs: int = 0
-    decisions: tuple[HumanDecision, ...] = ()
-    conclusions: tuple[Conclusion, ...] = ()
-    human_usage: Usage = field(default_factory=Usage)
-    reactive_usage: Usage = field(default_factory=Usage)
-
-    def _tables(self) -> list[str]:
-        decided = [
-            (number, each.action.name, _lines(each.new_instruction), each.reasoning)
-            for number, each in enumerate(self.decisions, 1)
-        ]
-        concluded = [
-            (number, each.summary, each.confidence, each.error)
-            for number, each in enumerate(self.conclusions, 1)
-        ]
-        heads = ("", "H decides", "instruction", "reason")
-        of_r = ("", "R concludes", "confidence", "error")
-        return [
-            display.table(heads, decided, len(decided)) if decided else "",
-            display.table(of_r, concluded, len(concluded)) if concluded else "",
-            *super(DualActReply, self)._tables(),
-        ]
-
-
-def _lines(instruction: str | list[str]) -> str:
-    return instruction if isinstance(instruction, str) else "\n".join(instruction)
+DualActReply = Reply
+"""The reply of a dual act: a `Reply`, whose decisions and conclusions say what H and R did."""
 
 
 @dataclass(slots=True)
@@ -168,7 +132,7 @@ class Progress:
         """Note that it is over, with the reason."""
         self.turn, self.stop, self.detail = "over", stop, detail
 
-    def reply(self, error: BaseException | None = None) -> DualActReply:
+    def reply(self, error: BaseException | None = None) -> Reply:
         """Return the reply as it stands."""
         text, value = "", None
         found = list(zip(self.conclusions, self.values, strict=True))
@@ -179,7 +143,7 @@ class Progress:
             text, value = found[-1][0].summary, found[-1][1]
         elif self.stop == "terminated":
             text = self.why
-        return DualActReply(
+        return Reply(
             text,
             text if value is None and self.schema is None else value,
             [],
@@ -215,7 +179,7 @@ class Progress:
         ]
 
 
-def replayed(part: RecordedPart) -> DualActReply:
+def replayed(part: RecordedPart) -> Reply:
     """Return the reply that a run ended with."""
     record = ReadRecord(part, Progress)
     progress = record.state or Progress()

@@ -19,7 +19,7 @@ from moothall.agents.dualact.conclusions import (
     read_decision,
 )
 from moothall.agents.dualact.config import DualActConfig, Situation, review_rule
-from moothall.agents.dualact.dual_act_state import DualActReply, Progress, RunOfR
+from moothall.agents.dualact.dual_act_state import Progress, RunOfR
 from moothall.agents.replies.charging import is_spent_for_all
 from moothall.agents.replies.events import ConclusionReached, DecisionMade, Done, Event
 from moothall.agents.replies.group import Group, ask_member, in_thread, in_time, takes
@@ -89,12 +89,12 @@ class Rounds:
             self._progress.tell(text, bool(listening))
             self._record.hear({"content": text, "by_r": bool(listening)})
 
-    def stopped(self, stop: Stop) -> DualActReply:
+    def stopped(self, stop: Stop) -> Reply:
         """Return the reply as it stands, with the reason to stop."""
         self._progress.finish(stop.reason, stop.detail)
         return self._progress.reply(stop.error)
 
-    async def run(self) -> DualActReply:
+    async def run(self) -> Reply:
         """Run turns until the dual act is over, and return its reply."""
         progress = self._progress
         while not progress.is_over:

@@ -61,7 +61,12 @@ from moothall.agents.replies.thread import Interruption, Thread, steer
 from moothall.agents.replies.threaded import Threaded
 from moothall.agents.workflow import AgentOptions
 from moothall.foundation import tracing
-from moothall.foundation.arguments import check_boolean, check_integer, named_elsewhere
+from moothall.foundation.arguments import (
+    check_boolean,
+    check_integer,
+    named_elsewhere,
+    takes_as,
+)
 from moothall.foundation.errors import ConfigError, DefinitionError
 from moothall.foundation.jsonvalue import readable
 from moothall.foundation.threads import refuse_on_loop, reset
@@ -186,6 +191,26 @@ class ConversationalAgent(Threaded):
 
     # -- asking it ---------------------------------------------------------------------------------
 
+    def _reply_request(
+        self,
+        text: str | list[dict[str, Any]],
+        schema: Any = None,
+        thread: str | int | None = None,
+        run_id: str | None = None,
+        *,
+        deps: Any = None,
+        budget: Budget | None = None,
+        options: Mapping[str, Any] | None = None,
+        tags: Tags | None = None,
+    ) -> ReplyRequest:
+        """Return the request that `reply`, `reply_sync` and `stream` make of their arguments."""
+        request = ReplyRequest(text, schema, thread, run_id, deps, budget)
+        if options or tags is not None:
+            optioned(self, request, options, tags=tags)
+        return request
+
+    _reply_request.__qualname__ = "ConversationalAgent.reply"  # which Python's errors name
+
     @overload
     async def reply(
         self,
@@ -205,18 +230,8 @@ class ConversationalAgent(Threaded):
         run_id: str | None = None,
         **options: Unpack[ReplyOptions],
     ) -> Reply[T]: ...
-    async def reply(
-        self,
-        text: str | list[dict[str, Any]],
-        schema: Any = None,
-        thread: str | int | None = None,
-        run_id: str | None = None,
-        *,
-        deps: Any = None,
-        budget: Budget | None = None,
-        options: Mapping[str, Any] | None = None,
-        tags: Tags | None = None,
-    ) -> Reply[Any]:
+    @takes_as(_reply_request)
+    async def reply(self, *args: Any, **options: Any) -> Reply[Any]:
         """Answer.
 
         Replies of one thread wait for each other. The exception is a re-entrant call, where the
@@ -250,10 +265,7 @@ class ConversationalAgent(Threaded):
             JournalError: the journal cannot be used, or is damaged; once the run is under way, it
                 stops with the reason `error` instead
         """
-        request = ReplyRequest(text, schema, thread, run_id, deps, budget)
-        if options or tags is not None:
-            optioned(self, request, options, tags=tags)
-        return await self._reply_on_loop(request)
+        return await self._reply_on_loop(self._reply_request(*args, **options))
 
     @overload
     def reply_sync(
@@ -274,27 +286,15 @@ class ConversationalAgent(Threaded):
         run_id: str | None = None,
         **options: Unpack[ReplyOptions],
     ) -> Reply[T]: ...
-    def reply_sync(
-        self,
-        text: str | list[dict[str, Any]],
-        schema: Any = None,
-        thread: str | int | None = None,
-        run_id: str | None = None,
-        *,
-        deps: Any = None,
-        budget: Budget | None = None,
-        options: Mapping[str, Any] | None = None,
-        tags: Tags | None = None,
-    ) -> Reply[Any]:
+    @takes_as(_reply_request)
+    def reply_sync(self, *args: Any, **options: Any) -> Reply[Any]:
         """Call `reply` from a script, and wait for the answer.
 
         Raises:
             RuntimeError: called where an event loop is running, which it would block
         """
         refuse_on_loop(f"reply_sync of agent {self.id!r}", "reply(text)")
-        given = {"deps": deps, "budget": budget, "options": options, "tags": tags}
-        more: Any = {name: each for name, each in given.items() if each is not None}
-        return asyncio.run(self.reply(text, schema, thread, run_id, **more))
+        return asyncio.run(self.reply(*args, **options))
 
     @overload
     def stream(
@@ -315,18 +315,8 @@ class ConversationalAgent(Threaded):
         run_id: str | None = None,
         **options: Unpack[ReplyOptions],
     ) -> ReplyStream[Reply[T]]: ...
-    def stream(
-        self,
-        text: str | list[dict[str, Any]],
-        schema: Any = None,
-        thread: str | int | None = None,
-        run_id: str | None = None,
-        *,
-        deps: Any = None,
-        budget: Budget | None = None,
-        options: Mapping[str, Any] | None = None,
-        tags: Tags | None = None,
-    ) -> ReplyStream[Reply[Any]]:
+    @takes_as(_reply_request)
+    def stream(self, *args: Any, **options: Any) -> ReplyStream[Reply[Any]]:
         """Answer, and stream the events of the reply.
 
         The arguments are those of `reply`. The reader sees an action's `CallStarted` before its
@@ -341,10 +331,7 @@ class ConversationalAgent(Threaded):
             ConfigError: an argument is not valid
             DefinitionError: the schema is not valid
         """
-        request = ReplyRequest(text, schema, thread, run_id, deps, budget)
-        return ReplyStream(
-            str(self.id), optioned(self, request, options, tags=tags), self._reply_on_loop
-        )
+        return ReplyStream(str(self.id), self._reply_request(*args, **options), self._reply_on_loop)
 
     @action(guard=())
     async def say(self, content: str, thread: str | None = None) -> str:

@@ -8,7 +8,9 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AsyncExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, overload
+
+from typing_extensions import TypeVar
 
 from moothall.actions.provenance.origin import union
 from moothall.actions.provenance.reading import READ, MemberReading
@@ -20,6 +22,7 @@ from moothall.agents.replies.recorded_agent import RecordedAgent
 from moothall.agents.replies.reply import Reply, Stop
 from moothall.agents.replies.reply import Step as Called
 from moothall.agents.replies.reply_context import JOINED, Joined, note_member
+from moothall.agents.replies.reply_request import ReplyRequest
 from moothall.agents.replies.state import REPLY, opened, state
 from moothall.agents.replies.step import asking
 from moothall.agents.replies.thread import Threads
@@ -29,8 +32,9 @@ from moothall.journal.stop_reason import ANSWERED
 from moothall.models.protocol import stated_usage
 
 if TYPE_CHECKING:
+    from typing_extensions import TypeForm
+
     from moothall.actions import Action
-    from moothall.agents.replies.reply_request import ReplyRequest
     from moothall.budget import Budget
 
 
@@ -54,6 +58,38 @@ class Group(RecordedAgent):
 
     def _one_thread_only(self) -> str | None:
         return members_without_threads(self._member_agents)
+
+    # -- resumed -----------------------------------------------------------------------------------
+
+    @overload
+    async def resume(
+        self, schema: dict[str, Any] | None = None, *, thread: str | int | None = None
+    ) -> Reply[Any]: ...
+    @overload
+    async def resume(self, schema: TypeForm[T], *, thread: str | int | None = None) -> Reply[T]: ...
+    async def resume(self, schema: Any = None, *, thread: str | int | None = None) -> Reply[Any]:
+        """Resume a reply that was cancelled or stopped at a limit, or whose state was loaded.
+
+        The interrupted turn begins anew; what ended before is not done again. With a journal, a
+        cancelled reply resumes in its run. Text, value, messages and usage are of the whole reply;
+        the steps of a conversation are only those from now on.
+
+        Args:
+            schema: the form of the reply's value. A dual act keeps a JSON schema, a conversation
+                none; a type is not saved: pass it again after loading a state.
+            thread: the id of the conversation to resume; the agent's own by default
+
+        Raises:
+            StateError: there is nothing to resume, or the answer was requested by a type that is
+                not passed
+        """
+        request = self._to_resume(schema, thread)
+        request.resumed = True
+        return await self._reply_on_loop(request)
+
+    def _to_resume(self, schema: Any, thread: str | int | None) -> ReplyRequest:
+        """Return the request of the reply to resume."""
+        return ReplyRequest("", schema, thread)
 
     # -- saved and loaded --------------------------------------------------------------------------
 

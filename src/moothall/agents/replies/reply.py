@@ -11,6 +11,7 @@ from typing import Any, Final, Generic, TypeAlias
 from typing_extensions import TypeVar
 
 from moothall.actions.provenance import Origins, with_sources
+from moothall.agents.decision import Conclusion, HumanDecision
 from moothall.foundation.arguments import named_elsewhere
 from moothall.foundation.errors import (
     BudgetExceeded,
@@ -125,6 +126,11 @@ class Reply(_InCell, Generic[T_co]):
         detail: more on the stop reason, in words; may be empty
         error: the exception that ended it, if `stop_reason` is `error`
         run_id: the id of the run
+        r_runs: of a dual act: how often R ran; several R side by side count once
+        decisions: of a dual act: H's decisions, in order, including acceptances without H
+        conclusions: of a dual act: R's conclusions, in order; those of several R merged
+        human_usage: the tokens that H took
+        reactive_usage: the tokens that R took
         outside: the sources of what it may repeat from outside, such as pages that were read
     """
 
@@ -137,6 +143,11 @@ class Reply(_InCell, Generic[T_co]):
     detail: str = ""
     error: BaseException | None = None
     run_id: str | None = None
+    r_runs: int = 0
+    decisions: tuple[HumanDecision, ...] = ()
+    conclusions: tuple[Conclusion, ...] = ()
+    human_usage: Usage = NO_USAGE
+    reactive_usage: Usage = NO_USAGE
     outside: tuple[str, ...] = field(default=(), kw_only=True)
 
     def __post_init__(self) -> None:
@@ -174,12 +185,37 @@ class Reply(_InCell, Generic[T_co]):
         return "".join(parts)
 
     def _tables(self) -> list[str]:
-        """Return the calls as HTML; a dual act's reply has its decisions, too."""
-        if not self.steps:
-            return []
-        rows = ((s.action, json_line(s.args), s.error or json_line(s.result)) for s in self.steps)
-        made = display.table(("action", "arguments", "result or error"), rows, len(self.steps))
-        return [display.folded(counted(len(self.steps), "call"), made)]
+        """Return decisions, conclusions and calls as HTML."""
+        tables = []
+        if self.decisions:
+            tables.append(
+                display.table(
+                    ("", "H decides", "instruction", "reason"),
+                    [
+                        (number, each.action.name, _lines(each.new_instruction), each.reasoning)
+                        for number, each in enumerate(self.decisions, 1)
+                    ],
+                    len(self.decisions),
+                )
+            )
+        if self.conclusions:
+            tables.append(
+                display.table(
+                    ("", "R concludes", "confidence", "error"),
+                    [
+                        (number, each.summary, each.confidence, each.error)
+                        for number, each in enumerate(self.conclusions, 1)
+                    ],
+                    len(self.conclusions),
+                )
+            )
+        if self.steps:
+            rows = (
+                (s.action, json_line(s.args), s.error or json_line(s.result)) for s in self.steps
+            )
+            calls = display.table(("action", "arguments", "result or error"), rows, len(self.steps))
+            tables.append(display.folded(counted(len(self.steps), "call"), calls))
+        return tables
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON data; what has no JSON form, such as the error, becomes text."""
@@ -215,6 +251,10 @@ class Reply(_InCell, Generic[T_co]):
         if agent is None and self.stop_reason == "in_doubt":
             raise InDoubt(text)
         raise ModelError(text)
+
+
+def _lines(instruction: str | list[str]) -> str:
+    return instruction if isinstance(instruction, str) else "\n".join(instruction)
 
 
 class Stop(Exception):
