@@ -22,7 +22,7 @@ def columns_of(given: Any) -> tuple[Any, dict[str, Any]]:
     if isinstance(given, str | PathLike):
         path = Path(given)
         if path.suffix.lower() != ".parquet":
-            raise ConfigError(f"{path.name}: a population's table must be .parquet")
+            raise ConfigError(f"{path.name}: a population's table must be .parquet, .csv or .tsv")
         try:
             given = package("pyarrow.parquet", *_TABLES).read_table(path)
         except (OSError, ValueError) as error:
@@ -71,10 +71,7 @@ def fill(population: Register, table: dict[str, Any]) -> None:
     for name, values in table.items():
         column = population.declared.get(name)
         if column is None:
-            if values.dtype.kind not in "biuf":
-                raise ConfigError(f"column {name!r} must be of numbers, got {values.dtype}")
-            population.declared[name] = Column(str(values.dtype))
-            population.arrays[name] = values.copy()
+            population.declared[name], population.arrays[name] = extra(name, values)
             continue
         own = population.arrays[name]
         if values.dtype.kind in "OUT" and (column.dtype == PLACE or column.words):
@@ -104,15 +101,30 @@ def fill(population: Register, table: dict[str, Any]) -> None:
         raise ConfigError("column 'money' must be whole numbers of cents, 0 or more")
 
 
+def extra(name: str, values: Any) -> tuple[Column, Any]:
+    """Return the column of one's own numbers, or of texts, as their numbers among all of them."""
+    if values.dtype.kind in "biuf":
+        return Column(str(values.dtype)), values.copy()
+    texts = [None if each is None or each != each else each for each in values.tolist()]
+    words = {each for each in texts if each is not None}
+    if values.ndim != 1 or not all(isinstance(each, str) for each in words):
+        raise ConfigError(f"column {name!r} must be of numbers or of texts, got {values.dtype}")
+    number = {word: at for at, word in enumerate((None, *sorted(words)))}
+    return Column("int32", words=(*number,)), np.array([number[each] for each in texts], np.int32)
+
+
 def arrow_of(population: Register, columns: Mapping[str, Any]) -> Any:
     """Return columns of a population as a pyarrow Table, `id` first."""
     arrow = package("pyarrow", *_TABLES)
     made = {"id": population.ids}
+    ours = {name for block in population.blocks for name in getattr(block, "columns", ())}
     for name, values in columns.items():
         if population.declared[name].dtype == PLACE and values.ndim == 1:
             texts = arrow.array([*population.places])
             taken = arrow.array(np.where(values < 0, 0, values), mask=values < 0)
             made[name] = texts.take(taken) if len(texts) else taken
+        elif name not in ours and population.declared[name].words:
+            made[name] = arrow.array(population.declared[name].words).take(arrow.array(values))
         elif values.ndim == 2:
             flat = arrow.array(values.reshape(-1))
             made[name] = arrow.FixedSizeListArray.from_arrays(flat, values.shape[1])

@@ -197,12 +197,18 @@ def meant(
     made: dict[str, Sequence[Any]] = {}
     for column, cells in columns.items():
         name, meaning = taken.get(column, (column, _same))
+        if name == column and _is_numeric(cells):
+            meaning = _same  # our own codes
         if name not in _TEXTS and name != "household_id":
             cells = plain_numbers(cells, f"{source}, column {column!r}", comma=comma)
         made[name] = _each(cells, meaning, f"{source}, row %s, column {column!r}")
     if "id" not in made and any(_has(columns, *pair) for pair in _PERSON):
         made["id"] = range(1, len(next(iter(columns.values()))) + 1)
     return made
+
+
+def _is_numeric(cells: Any) -> bool:
+    return getattr(getattr(cells, "dtype", None), "kind", "") in ("b", "i", "u", "f")
 
 
 def _has(columns: Iterable[str], *names: str) -> bool:
@@ -215,7 +221,7 @@ def _each(cells: Sequence[Any], meaning: Callable[[Any], Any], at: str) -> Seque
         return cells
     found: dict[Any, Any] = {"": None, None: None}
     made = []
-    for number, cell in enumerate(cells, 1):
+    for number, cell in enumerate(cells.tolist() if hasattr(cells, "tolist") else cells, 1):
         if cell != cell:  # NaN, an empty cell of a column of numbers
             cell = None
         if cell not in found:
@@ -236,6 +242,8 @@ def plain_numbers(cells: Sequence[Any], at: str = "", *, comma: bool = False) ->
     One mark holds for a column: what its numbers show together, or else what `comma` says. A column
     with other texts stays as it is.
     """
+    if _is_numeric(cells):
+        return cells
     texts = {cell for cell in cells if isinstance(cell, str) and cell.strip()}
     bare = {text: _GAPS.sub("", _MONEY.sub("", text.strip())) for text in texts}
     numbers = set(bare.values())

@@ -33,7 +33,7 @@ _WEIGHTS: Final = {"interests": (0, 1000), "opinions": (-1000, 1000), "relations
 _TEXTS: Final = ("name", "home", "work", "school", "gender", "education")
 COLUMNS: Final = ("id", *_TEXTS, *_NUMBERS, *_WEIGHTS)
 """The columns that have a meaning of their own; all others are attributes of the profile."""
-_ATTRIBUTE: Final = re.compile(r"-?(0|[1-9][0-9]{,17})(\.[0-9]+)?")  # `007` is a text
+NUMBER: Final = re.compile(r"-?(0|[1-9][0-9]{,17})(\.[0-9]+)?")  # `007` is a text
 _LONGEST: Final = 2000  # the characters of an attribute, at most
 
 
@@ -183,7 +183,7 @@ def _attribute(value: Any, at: str) -> Any:
     """Return an attribute: a number, also of a text, a boolean, or a text."""
     if isinstance(value, str):
         value = value.strip()
-        if found := _ATTRIBUTE.fullmatch(value):
+        if found := NUMBER.fullmatch(value):
             return float(value) if found[2] else int(value)
         if len(value) <= _LONGEST and value.isprintable():
             return value

@@ -19,12 +19,13 @@ from moothall.society.columns.column import SETTLED, Column
 from moothall.society.columns.layers import Layers
 from moothall.society.columns.lives import Changes
 from moothall.society.columns.register import Register
-from moothall.society.columns.table import arrow_of, columns_of, fill
+from moothall.society.columns.table import arrow_of, fill
 from moothall.society.columns.views import Columns
 from moothall.society.kernel.citizen import CitizenAgent, CitizenMemory
 from moothall.society.kernel.wants import PLACE, WORD, id_order
 from moothall.society.metrics import METRICS
 from moothall.society.people.params import USUAL_PEOPLE, PeopleParams
+from moothall.society.population.given import given_of, pay_of, write
 from moothall.society.population.step import begin
 from moothall.society.services.firm import Firm
 
@@ -48,9 +49,10 @@ class Population(Register):
     `LocalEngine(rows=False)`: both do the same, citizen by citizen.
 
     Args:
-        citizens: how many there are, their ids 1 … n; or a table of them: a dict of arrays, a
-            pyarrow Table, or the path of a Parquet file, with whole numbers as `id` or without;
-            who has the same `household_id`, 0 or more, lives in one home, and is kin
+        citizens: how many there are, their ids 1 … n; or persons, as `make_people` returns them;
+            or a table of them: a dict of arrays, a pyarrow Table, or the path of a Parquet file or
+            of a `.csv`, whose gaps are drawn, with whole numbers as `id` or without; who has the
+            same `household_id`, 0 or more, lives in one home, and is kin
         city: the places: a `City`, a `Network`, a `Grid`, or None
         blocks: the blocks of every citizen; those of `all_blocks()` if left out, as in a `Society`
             of so many
@@ -108,13 +110,14 @@ class Population(Register):
             if name in _MEASURED:
                 what = f"must have another name: each row of metrics has a {name!r}"
                 raise ConfigError(f"metric {name!r} {what}")
-        table = None
+        table: dict[str, Any] = {}
+        persons: list[dict[str, Any]] = []
         if type(citizens) is int:
             if not 1 <= citizens <= MOST:
                 raise ConfigError(f"a population must have 1 to {MOST:,} citizens, got {citizens}")
             ids = np.arange(1, citizens + 1, dtype=np.uint64)
         else:
-            ids, table = columns_of(citizens)
+            ids, table, persons = given_of(citizens, city, seed, people)
         ids.flags.writeable = False
         super().__init__(ids, city, made, seed, network)
         self.first_network: Network | None = network
@@ -128,9 +131,9 @@ class Population(Register):
         self.next_id: int = int(ids[-1]) + 1 if len(ids) else 1
         self.changes: Changes = Changes()
         self.pool: Any = None  # the thread pool of its engine, if it has several threads
-        if table is not None:
-            fill(self, table)
-        begin(self, people, given=() if table is None else tuple(table))
+        table = pay_of(table, self.declared)
+        fill(self, table)
+        begin(self, people, given={*table, *(write(self, persons) if persons else ())})
 
     def _remember(self, citizen: type[CitizenAgent]) -> None:
         """Declare a column for each name of a class's `memory_config` that no block declares."""

@@ -1,0 +1,132 @@
+"""Persons and tables given to a population: their names mean what they mean for agents."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from os import PathLike
+from pathlib import Path
+from typing import Any, Final
+
+from moothall.foundation.errors import ConfigError
+from moothall.society.arrays import np
+from moothall.society.columns.column import SETTLED, Column
+from moothall.society.columns.table import columns_of, extra
+from moothall.society.people.drawn import completed
+from moothall.society.people.offices import NUMBERS, meant
+from moothall.society.people.params import PeopleParams
+from moothall.society.people.table import NUMBER, read_people
+
+Table = dict[str, Any]
+Persons = list[dict[str, Any]]
+_OF_FRIENDS: Final = ("friends", "friendship", "interest", "interest_topic", "opinions")
+
+
+def given_of(
+    citizens: Any, city: Any, seed: int, params: PeopleParams
+) -> tuple[Any, Table, Persons]:
+    """Return the ids, and the columns or the persons, of a table or of `make_people`.
+
+    Raises:
+        ConfigError: they are neither, or a value is wrong
+    """
+    if isinstance(citizens, str | PathLike) and Path(citizens).suffix.lower() in (".csv", ".tsv"):
+        citizens = completed(read_people(Path(citizens), city), city, seed=seed, params=params)
+    is_rows = isinstance(citizens, list | tuple) and len(citizens) > 0
+    if not is_rows or not all(isinstance(each, Mapping) and "id" in each for each in citizens):
+        ids, table = columns_of(citizens)
+        return ids, _meant(table), []
+    if strange := [each["id"] for each in citizens if type(each["id"]) is not int]:
+        raise ConfigError(f"the ids of a population must be whole numbers, got {strange[0]!r:.80}")
+    persons = sorted(citizens, key=lambda each: each["id"])
+    ids = np.array([each["id"] for each in persons], np.uint64)
+    if (ids[1:] == ids[:-1]).any():
+        raise ConfigError(f"id {int(ids[1:][ids[1:] == ids[:-1]][0])} appears twice")
+    return ids, {}, persons
+
+
+def _meant(table: Table) -> Table:
+    """Return the columns of a table by moothall's names, as arrays."""
+    made: Table = {}
+    for name, cells in meant(table, "the table").items():
+        if name == "id":
+            continue
+        made[name] = _array(cells, name)
+        if name in NUMBERS and made[name].dtype.kind not in "biuf":
+            raise ConfigError(f"column {name!r} must be of numbers, got {made[name].dtype}")
+        if name == "household_id" and made[name].dtype.kind not in "biuf":
+            numbers: dict[Any, int] = {"": -1, None: -1}
+            found = (numbers.setdefault(each, len(numbers) - 2) for each in made[name].tolist())
+            made[name] = np.fromiter(found, np.int64, len(cells))
+    return made
+
+
+def _array(cells: Any, name: str) -> Any:
+    """Return cells as an array: of numbers, empty ones as NaN, if they are numbers or their texts.
+
+    What stands for a whole number is one, as in a table of agents.
+    """
+    values = np.asarray(cells)
+    if values.dtype.kind in "biuf" or name == "household_id":
+        return values
+    cells = [None if each is None or each == "" else each for each in values.tolist()]
+    some = [each for each in cells if each is not None]
+    if not some or not all(isinstance(e, int | float) or _is_number(e) for e in some):
+        return np.array(cells, object)
+    made = np.array(["nan" if each is None else each for each in cells], np.float64)
+    return made.astype(np.int64) if (made % 1 == 0).all() else made
+
+
+def _is_number(text: Any) -> bool:
+    return isinstance(text, str) and NUMBER.fullmatch(text.strip()) is not None
+
+
+def pay_of(table: Table, declared: Mapping[str, Column]) -> Table:
+    """Return a table whose `income`, dollars a year, is the column `pay`, if it has no `pay`."""
+    if "pay" not in declared or "pay" in table or "income" not in table:
+        return table
+    dollars = np.asarray(table["income"], np.float64)
+    named = {("pay" if name == "income" else name): each for name, each in table.items()}
+    return {**named, "pay": np.rint(np.where(np.isnan(dollars), 0, dollars)).astype(np.int64)}
+
+
+def write(population: Any, persons: Sequence[Mapping[str, Any]]) -> set[str]:
+    """Write persons into the columns; return the names of the columns that they give."""
+    declared, arrays = population.declared, population.arrays
+    friends = next((b.params.friends for b in population.blocks if hasattr(b.params, "friends")), 0)
+    _add_attributes(population, persons)
+    for row, person in enumerate(persons):
+        profile = dict(person.get("profile") or {})
+        if "pay" in declared and "income" in profile:
+            profile["income"] = round(profile["income"])
+        status = {**person, "profile": profile}
+        if len(status.get("relations", ())) > friends:
+            status["relations"] = dict([*status["relations"].items()][:friends])
+        population.pull(row, status)
+        arrays["money"][row] = status.get("money", 0)
+        if population.places:
+            arrays["place"][row] = population.place_number(status.get("place"))
+    statuses = persons[:1]
+    given = {
+        name
+        for name, column in declared.items()
+        if name not in SETTLED
+        and not column.own
+        and any(column.of_status(name, {**each}, lambda _: 0) is not None for each in statuses)
+    }
+    return given | ({*_OF_FRIENDS, "school", "jobless", "occupation", "money"} & {*arrays})
+
+
+def _add_attributes(population: Any, persons: Sequence[Mapping[str, Any]]) -> None:
+    """Declare a column for each attribute of one's own in the profiles."""
+    known = {column.key for column in population.declared.values()}
+    profiles = [person.get("profile") or {} for person in persons]
+    names = dict.fromkeys(name for each in profiles for name in each)
+    for name in names:
+        if ("profile", name) in known or name == "interests":
+            continue
+        if name in population.declared:
+            raise ConfigError(f"attribute {name!r} must have another name: a column has it")
+        values = _array([each.get(name) for each in profiles], name)
+        column, population.arrays[name] = extra(name, values)
+        population.declared[name] = replace(column, key=("profile", name))
