@@ -132,7 +132,9 @@ def reference() -> dict[str, str]:
 def on_config(config: Any) -> Any:
     """The reference's pages, in the table of contents."""
     pages = [{text.partition("\n")[0][2:]: path} for path, text in reference().items()]
-    config.nav = [{"Reference": pages} if "Reference" in each else each for each in config.nav]
+    for each in config.nav:
+        if "Reference" in each:
+            each["Reference"] = [*pages, *each["Reference"][1:]]
     return config
 
 
@@ -150,18 +152,19 @@ def llms(nav: Any, config: Any) -> str:
     """The list of pages for language models, in the form of https://llmstxt.org."""
     lines = [f"# {config.site_name}", "", f"> {config.site_description}"]
 
-    def add(title: str, path: str) -> None:
-        lines.append(f"- [{title}]({path.removesuffix('.md')}.html)")
+    def add(entries: Any) -> None:
+        for each in entries:
+            ((title, below),) = each.items()
+            if isinstance(below, str):
+                lines.append(f"- [{title}]({below.removesuffix('.md')}.html)")
+            else:
+                lines.extend(("", f"### {title}", ""))
+                add(below)
 
     for entry in nav:
         ((title, below),) = entry.items()
         lines += ["", f"## {title}", ""]
-        if isinstance(below, str):
-            add(title, below)
-        else:
-            for each in below:
-                ((name, path),) = each.items()
-                add(name, path)
+        add([entry] if isinstance(below, str) else below)
     return "\n".join(lines) + "\n"
 
 
