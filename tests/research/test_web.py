@@ -90,6 +90,20 @@ def test_visit_page_comments_and_boxes_beside_an_article_are_no_text() -> None:
     assert "12 pounds" not in text
 
 
+def test_page_of_news_without_headings_in_its_article_has_no_texts_of_boxes() -> None:
+    said = "".join(
+        f"<p>Paragraph {n} says what the council of Dundee decided on the ferry that day.</p>"
+        for n in range(6)
+    )
+    box = "<div class=box><h3>Other news</h3><p>A tunnel will cost 3 billion pounds.</p></div>"
+    page = f"<main><h1>The ferry</h1><div class=text>{said}</div>{box * 3}</main>"
+    with Web({"/a": html(page)}) as web:
+        text = web.visit("/a").content or ""
+    assert "Paragraph 0 says" in text
+    assert "Paragraph 5 says" in text
+    assert "billion" not in text
+
+
 def test_a_page_says_who_wrote_it_and_when() -> None:
     about = (
         '<meta name=citation_author content="Stone, Ada"><meta name=author content="B  C">'

@@ -115,8 +115,7 @@ def _read(
         _tidy(tree)
         body = _extracted(tree, elements > _MANY)
         headings = {} if body is None else _matched(body, anchors)
-        # It may take bare paragraphs of a page with headings.
-        if body is not None and (headings or not anchors):
+        if body is not None and (headings or not _loses_headings(body, anchors)):
             text, sections = flowed(body, headings, is_main=True)
     if len(text) < _SHORT and main is not None:
         text, sections = flowed(main, anchors, is_main=True)
@@ -259,6 +258,13 @@ def _extracted(tree: Any, fast: bool) -> Any:
     if body is not None:
         _to_html(body)
     return body
+
+
+def _loses_headings(body: Any, anchors: Anchors) -> bool:
+    """Return whether a body without headings has what stands below several headings of the page."""
+    text = _line(body)
+    below = (_line(following)[:_SHORT] for e in anchors if (following := e.getnext()) is not None)
+    return sum(bool(each) and each in text for each in below) > 1
 
 
 def _to_html(body: Any) -> None:
