@@ -161,6 +161,7 @@ class Society(Experiments):
             citizens = ()
         given.check_places(self.services, city)
         super().__init__(approver=approver, mailbox=mailbox)
+        self._thread.end_with(self)
         self.city: Any = city
         self.seed: int = seed
         self.population: Population | None = population

@@ -11,6 +11,7 @@ import math
 import os
 import threading
 import time
+import weakref
 from collections import deque
 from collections.abc import Callable
 from contextvars import Context
@@ -82,6 +83,13 @@ class LoopThread:
         running.wait()
         if self._failure is not None:
             raise self._failure
+
+    def end_with(self, owner: Any) -> None:
+        """End the loop once nobody holds the space any more: from now on, the loop does not."""
+        closing, over = weakref.WeakMethod(self._closing), weakref.WeakMethod(self._over)
+        self._closing = lambda: (closing() or _nothing)()
+        self._over = lambda: (over() or (lambda: None))()
+        weakref.finalize(owner, self.enter, self._stop).atexit = False
 
     # -- the way in --------------------------------------------------------------------------------
 
@@ -346,6 +354,10 @@ class LoopThread:
             # A task that will not be cancelled must not keep the space from closing.
             await asyncio.wait(left, timeout=1.0)
         await self.loop.shutdown_asyncgens()
+
+
+async def _nothing() -> None:
+    """Close nothing: the space is gone."""
 
 
 def _source_of(traceback: TracebackType | None) -> str:

@@ -209,8 +209,10 @@ class TaskPool:
         """Idle until there is a handler to take over."""
         wake = worker.wake = self.loop.create_future()
         self._idle.append(worker)
+        worker.task._log_destroy_pending = False  # type: ignore[attr-defined]  # idle, if collected
         try:
             await wake
+            worker.task._log_destroy_pending = True  # type: ignore[attr-defined]
         except asyncio.CancelledError:
             if worker.handed:
                 # After the handler's first step, something cancelled the task, such as a timeout
