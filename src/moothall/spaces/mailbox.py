@@ -377,8 +377,7 @@ class Mailbox:
     def finish(self, delivery: Delivery) -> None:
         """Free the place of a handler that has ended, so that the next may start."""
         delivery.state = ENDED
-        self.active.pop(delivery, None)
-        over = delivery.over
+        del self.active[delivery]
         if delivery.inner:
             self._lift(delivery)
         else:
@@ -386,7 +385,7 @@ class Mailbox:
                 self.paused -= 1
             else:
                 self.running -= 1
-            if over is not None:
+            if (over := delivery.over) is not None:
                 # The re-entrant request on top of it continues, and takes its place.
                 self.running += 1
                 over.inner = False

@@ -80,20 +80,7 @@ class Outcomes:
     def ended(self, delivery: Delivery, value: Any, error: BaseException | None) -> None:
         """Free the place of a handler that has ended, and send or set its outcome."""
         mailbox: Any = delivery.mailbox
-        if (
-            delivery.inner
-            or delivery.over is not None
-            or mailbox.held
-            or mailbox.arriving is delivery
-        ):
-            mailbox.finish(delivery)
-        else:
-            # `Mailbox.finish` in short, for the common case.
-            delivery.state = ENDED
-            del mailbox.active[delivery]
-            mailbox.running -= 1
-            if mailbox.box:
-                self.make_ready(mailbox)
+        mailbox.finish(delivery)
         if delivery.answered:
             return
         kind = delivery.kind
@@ -166,8 +153,8 @@ class Outcomes:
             delivery.timer.cancel()
             delivery.timer = None
             self.deadlines -= 1
-        elif self._untimed:
-            self._untimed.pop(delivery, None)
+        elif delivery in self._untimed:
+            del self._untimed[delivery]
         waiter = delivery.waiter
         if waiter is not None:
             delivery.waiter = None
