@@ -3,6 +3,7 @@
 import asyncio
 import copy
 import functools
+import itertools
 from dataclasses import dataclass
 from typing import Any
 
@@ -120,6 +121,7 @@ def test_help_that_is_no_json_is_refused():
     "option",
     (
         *({"access_policy": "sometimes"}, {"timeout": 0}, {"timeout": True}, {"help": {1}}),
+        *({"access_policy": []}, {"timeout": "5"}, {"timeout": float("nan")}, {"help": {1: "one"}}),
         *({"terminal": 1}, {"idempotent": "no"}, {"detached": 1}),
     ),
     ids=str,
@@ -443,8 +445,9 @@ def test_an_action_says_what_it_is():
 
 @pytest.mark.parametrize("source", (None, 1, "read_file", {}, [read_file]))
 def test_action_of_what_is_not_callable_is_refused(source):
-    with pytest.raises(DefinitionError, match="an action must be a function"):
-        Action.of(source)
+    for make in (Action.of, lambda source: Action("go", source)):
+        with pytest.raises(DefinitionError, match=r"must be (a function|callable)"):
+            make(source)
 
 
 def test_a_generator_is_no_action():
@@ -454,9 +457,9 @@ def test_a_generator_is_no_action():
     async def count_later(upto: int):
         yield upto
 
-    for each in (count, count_later):
+    for each, make in itertools.product((count, count_later), (action, Action.of)):
         with pytest.raises(DefinitionError, match="an action returns one value; it cannot yield"):
-            Action.of(each)
+            make(each)
 
 
 # -- ActionRegistry --------------------------------------------------------------------------------

@@ -181,13 +181,6 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=3 * MOST)
-@given(st.sampled_from(tuple(places(GOOD))), JSON)
-def test_any_value_in_any_field(asker: Asker, path: tuple[Any, ...], value: Any) -> None:
-    asker.check(answer(changed(path, lambda parent, key: parent.__setitem__(key, value))))
-    asker.good()
-
-
 @pytest.mark.parametrize(
     "path", tuple(places(STREAM))[1:], ids=lambda path: ".".join(map(str, path))
 )
@@ -196,16 +189,6 @@ def test_every_field_of_a_stream_wrong_in_turn(asker: Asker, path: tuple[Any, ..
         chunks = changed(path, lambda parent, key: parent.__setitem__(key, wrong), STREAM)  # noqa: B023
         asker.check(events(*map(json.dumps, chunks), DONE), streamed=True)
     chunks = changed(path, lambda parent, key: parent.__delitem__(key), STREAM)
-    asker.check(events(*map(json.dumps, chunks), DONE), streamed=True)
-    asker.good()
-
-
-@settings(max_examples=3 * MOST)
-@given(st.sampled_from(tuple(places(STREAM))[1:]), JSON)
-def test_any_value_in_any_field_of_a_stream(
-    asker: Asker, path: tuple[Any, ...], value: Any
-) -> None:
-    chunks = changed(path, lambda parent, key: parent.__setitem__(key, value), STREAM)
     asker.check(events(*map(json.dumps, chunks), DONE), streamed=True)
     asker.good()
 

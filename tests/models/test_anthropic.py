@@ -2,15 +2,15 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from conformance.model import ACTIONS, ModelConformance, run, user
+from conformance.model import ACTIONS, run, user
 from models import messages_format
 from models.openai_server import HANG, OpenAIServer, Request, http, status
+from models.server_conformance import ServerConformance
 from moothall import Budget, Journal, Price, Prices, ReActAgent, UnknownPrice
 from moothall.foundation.errors import (
     BudgetExceeded,
@@ -22,7 +22,6 @@ from moothall.foundation.errors import (
 from moothall.models import (
     AnthropicModel,
     BudgetedModel,
-    Call,
     Model,
     ModelReply,
     model,
@@ -31,12 +30,6 @@ from moothall.models import (
 KEY = "sk-ant-a-secret-of-mine"
 THOUGHT = {"type": "thinking", "thinking": "Let me add.", "signature": "c2ln"}
 ADD = {"type": "tool_use", "id": "toolu_1", "name": "add", "input": {"a": 1, "b": 2}}
-
-
-@pytest.fixture(autouse=True)
-def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"):
-        monkeypatch.delenv(name, raising=False)
 
 
 def of(server: OpenAIServer, **more: Any) -> AnthropicModel:
@@ -48,49 +41,22 @@ def ask(*answers: Any, **more: Any) -> ModelReply:
         return run(of(server, **more).complete(user("Hi")))  # type: ignore[no-any-return]
 
 
-def either(whole: Any, streamed: Any) -> Any:
-    """An answer in the form that the request asks for."""
-    return lambda request: streamed if request.body.get("stream") else whole
-
-
-class TestAnthropicModel(ModelConformance):
-    @pytest.fixture(autouse=True)
-    def _servers(self) -> Iterator[None]:
-        self.servers: list[OpenAIServer] = []
-        yield
-        for server in self.servers:
-            server.__exit__(None, None, None)
-
-    def serve(self, answers: list[Any]) -> AnthropicModel:
-        server = OpenAIServer(*answers)
-        server.__enter__()
-        self.servers.append(server)
+class TestAnthropicModel(ServerConformance):
+    def of(self, server: OpenAIServer) -> Model:
         return of(server)
 
-    def make(self, *answers: Any) -> Model:
-        def form(given: Any, n: int) -> Any:
-            if isinstance(given, str):
-                said = {"type": "text", "text": given}
-                return either(messages_format.text(given), messages_format.streamed(said))
-            if isinstance(given, Call):
-                given = {"name": given.name, "args": given.args}
-            if isinstance(given, dict):
-                name, args = given["name"], given.get("args", {})
-                used = {"type": "tool_use", "id": f"toolu_{n}", "name": name, "input": args}
-                streamed = messages_format.streamed(used, stop_reason="tool_use")
-                return either(messages_format.call(name, args, f"toolu_{n}"), streamed)
-            return HANG
+    def text(self, said: str, stream: bool) -> Any:
+        block = {"type": "text", "text": said}
+        return (messages_format.streamed if stream else messages_format.message)(block)
 
-        return self.serve([form(each, n) for n, each in enumerate(answers or ("",))])
+    def call(self, name: str, args: Any, id: str, stream: bool) -> Any:
+        used = {"type": "tool_use", "id": id, "name": name, "input": args}
+        answer = messages_format.streamed if stream else messages_format.message
+        return answer(used, stop_reason="tool_use")
 
-    def test_model_concurrent_calls_get_their_own_answers(self) -> None:
-        def echo(request: Request) -> Any:
-            number = request.body["messages"][0]["content"][0]["text"].removeprefix("Number ")
-            return messages_format.text(json.dumps(f"answer {number}"))
-
-        echoing = self.serve([echo])
-        self.make = lambda *answers: echoing  # type: ignore[method-assign]
-        super().test_model_concurrent_calls_get_their_own_answers()
+    def echo(self, request: Request) -> Any:
+        number = request.body["messages"][0]["content"][0]["text"].removeprefix("Number ")
+        return messages_format.text(json.dumps(f"answer {number}"))
 
 
 # -- requests --------------------------------------------------------------------------------------

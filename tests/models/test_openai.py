@@ -1,13 +1,11 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import json
 import logging
 import re
 import subprocess
 import sys
-import threading
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,12 +13,9 @@ from typing import Any
 
 import pytest
 
-from conformance.conftest import UNHURRIED
 from conformance.model import ACTIONS, PERSON, ModelConformance, parts_of, run, user
 from models.openai_server import (
-    CUT,
     HANG,
-    RESET,
     SOON,
     Answer,
     OpenAIServer,
@@ -32,7 +27,7 @@ from models.openai_server import (
     streamed,
     text,
 )
-from moothall import Agent, NativeSpace, action
+from models.server_conformance import ServerConformance
 from moothall.foundation.errors import (
     ConfigError,
     ContextOverflow,
@@ -40,15 +35,9 @@ from moothall.foundation.errors import (
     ModelError,
     RemoteForbidden,
 )
-from moothall.models import Call, Model, ModelReply, OpenAIModel, model
+from moothall.models import Model, ModelReply, OpenAIModel, model
 
 KEY = "sk-a-secret-of-mine"
-
-
-@pytest.fixture(autouse=True)
-def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL"):
-        monkeypatch.delenv(name, raising=False)
 
 
 def ask(*answers: Any, **more: Any) -> ModelReply:
@@ -72,52 +61,20 @@ def error(*answers: Any, kind: type[ModelError] = ModelError, **more: Any) -> st
 # -- the suite -------------------------------------------------------------------------------------
 
 
-class Scripted:
-    """Answers of the conformance suite as a server's."""
-
-    def __init__(self, answers: tuple[Any, ...]) -> None:
-        self.answers = [self._form(each, n) for n, each in enumerate(answers)]
-
-    @staticmethod
-    def _form(given: Any, n: int) -> Any:
-        if isinstance(given, str):
-            return lambda request: streamed(given) if request.body.get("stream") else text(given)
-        if isinstance(given, Call | dict):
-            name, args = (
-                (given.name, given.args)
-                if isinstance(given, Call)
-                else (given["name"], given.get("args", {}))
-            )
-            called = call(name, json.dumps(args), f"call_{n}")
-            return lambda request: (
-                streamed([called]) if request.body.get("stream") else calls(called)
-            )
-        return HANG
-
-
-class TestOpenAIModel(ModelConformance):
-    @pytest.fixture(autouse=True)
-    def _servers(self) -> Iterator[None]:
-        self.servers: list[OpenAIServer] = []
-        yield
-        for server in self.servers:
-            server.__exit__(None, None, None)
-
-    def make(self, *answers: Any) -> Model:
-        server = OpenAIServer(*Scripted(answers or ("",)).answers)
-        server.__enter__()
-        self.servers.append(server)
+class TestOpenAIModel(ServerConformance):
+    def of(self, server: OpenAIServer) -> Model:
         return OpenAIModel("m", server.url)
 
-    def test_model_concurrent_calls_get_their_own_answers(self) -> None:
-        def echo(request: Request) -> Any:
-            schema = request.body["response_format"]["json_schema"]["schema"]
-            return text(json.dumps(schema["const"]))
+    def text(self, said: str, stream: bool) -> Any:
+        return streamed(said) if stream else text(said)
 
-        with OpenAIServer(echo) as server:
-            echoing = OpenAIModel("m", server.url)
-            self.make = lambda *answers: echoing  # type: ignore[method-assign]
-            super().test_model_concurrent_calls_get_their_own_answers()
+    def call(self, name: str, args: Any, id: str, stream: bool) -> Any:
+        called = call(name, json.dumps(args), id)
+        return streamed([called]) if stream else calls(called)
+
+    def echo(self, request: Request) -> Any:
+        schema = request.body["response_format"]["json_schema"]["schema"]
+        return text(json.dumps(schema["const"]))
 
 
 @pytest.fixture(scope="module")
@@ -373,17 +330,6 @@ def test_openai_wrong_message_is_named_before_sending(message: Any, fault: str) 
 # -- failures --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "failure",
-    (status(429, **SOON), status(429, retry_after="0.01"), status(500, **SOON), CUT, RESET),
-    ids=("429-ms", "429", "500", "cut", "reset"),
-)
-def test_openai_transient_failure_is_retried(failure: Any) -> None:
-    with OpenAIServer(failure, text("back")) as server:
-        assert run(OpenAIModel("m", server.url).complete(user("Hi"))).text == "back"
-        assert len(server.requests) == 2
-
-
 def test_without_retry_after_it_waits_by_itself() -> None:
     with OpenAIServer(status(429), text("back")) as server:
 
@@ -426,19 +372,6 @@ def test_openai_answer_of_a_great_size_is_a_short_error(given: Any, said: str) -
     assert len(line) < 500
 
 
-def test_a_server_that_is_not_there() -> None:
-    with OpenAIServer(text("ok")) as server:
-        url = server.url
-    with pytest.raises(ModelError, match=r"no answer from http://127.+; tried 2 times"):
-        run(OpenAIModel("m", url, max_retries=1).complete(user("Hi")))
-
-
-@pytest.mark.parametrize("given", (CUT, RESET), ids=("cut", "reset"))
-def test_an_answer_that_breaks_off(given: Any) -> None:
-    line = error(given, max_retries=0)
-    assert line == "no answer from URL: the server closed the connection"
-
-
 @pytest.mark.parametrize(
     ("head", "said"),
     (
@@ -476,38 +409,6 @@ def test_an_answer_too_late_closes_the_connection() -> None:
             run(asked.complete(user("Hi")))
         server.wait_for_close()
         assert run(asked.complete(user("Hi"))).text == "ok"
-
-
-def test_an_answer_that_trickles_is_late_too() -> None:
-    begun = Answer((b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n", b"{"), hang=True)
-    with OpenAIServer(begun) as server:
-        with pytest.raises(ModelError, match="gave no answer within"):
-            run(OpenAIModel("m", server.url, timeout=0.2, max_retries=0).complete(user("Hi")))
-        server.wait_for_close()
-
-
-def test_an_answer_without_end_is_not_read_for_ever() -> None:
-    piece = b"100000\r\n" + b" " * 2**20 + b"\r\n"
-    head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
-    assert error(Answer((head, *[piece] * 70), cut=True)) == (
-        "the answer has more than 67108864 bytes"
-    )
-
-
-def test_cancelled_it_closes_the_connection_and_answers_the_next() -> None:
-    with OpenAIServer(HANG, text("ok")) as server:
-        asked = OpenAIModel("m", server.url)
-
-        async def cancel() -> str:
-            task = asyncio.create_task(asked.complete(user("Hi")))
-            await asyncio.to_thread(server.wait_for_request)
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
-            await asyncio.to_thread(server.wait_for_close)
-            return (await asked.complete(user("Hi"))).text
-
-        assert run(cancel()) == "ok"
 
 
 # -- keys and the switch ---------------------------------------------------------------------------
@@ -588,23 +489,6 @@ def test_offline_allows_this_machine() -> None:
             assert run(named.complete(user("Hi"))).text == "ok"
 
 
-def test_a_redirect_is_not_followed_whatever_it_leads_to() -> None:
-    with OpenAIServer(text("elsewhere")) as other:
-        line = error(http(b"", 307, {"Location": f"{other.url}/chat/completions"}))
-        assert line.startswith("the server answered 307: no reason; check the name of the model")
-        assert other.requests == []
-
-
-def test_a_proxy_of_the_environment_is_not_asked_about_this_machine(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    with OpenAIServer(text("proxied")) as proxy:
-        monkeypatch.setenv("HTTP_PROXY", proxy.url)
-        monkeypatch.setenv("http_proxy", proxy.url)
-        assert ask(text("direct")).text == "direct"
-        assert proxy.requests == []
-
-
 @pytest.mark.parametrize(
     "more",
     (
@@ -647,35 +531,6 @@ def test_a_key_with_a_line_break_is_named_and_not_shown() -> None:
 # -- loops and connections -------------------------------------------------------------------------
 
 
-def test_connections_are_kept_within_a_loop_and_closed_with_it() -> None:
-    with OpenAIServer(text("ok")) as server:
-        asked = OpenAIModel("m", server.url)
-
-        async def thrice() -> None:
-            for _ in range(3):
-                await asked.complete(user("Hi"))
-
-        for loops in (1, 2):
-            asyncio.run(thrice())
-            assert server.connections == loops
-    gc.collect()  # an unclosed connection would be a warning, which is an error here
-
-
-def test_several_threads_with_loops_of_their_own() -> None:
-    with OpenAIServer(text("ok")) as server:
-        asked = OpenAIModel("m", server.url)
-        said: list[str] = []
-        threads = [
-            threading.Thread(target=lambda: said.append(run(asked.complete(user("Hi"))).text))
-            for _ in range(4)
-        ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    assert said == ["ok"] * 4
-
-
 def test_closed_it_opens_anew() -> None:
     with OpenAIServer(text("ok")) as server:
 
@@ -688,18 +543,6 @@ def test_closed_it_opens_anew() -> None:
         assert server.connections == 2
 
 
-def test_a_model_that_is_forgotten_closes_its_connections() -> None:
-    with OpenAIServer(text("ok"), HANG) as server:
-
-        async def forget() -> None:
-            await OpenAIModel("m", server.url).complete(user("Hi"))
-            gc.collect()
-
-        run(forget())
-    gc.collect()
-    assert server.connections == 1
-
-
 def test_no_more_calls_at_once_than_connections_and_the_others_wait() -> None:
     with OpenAIServer(text("ok")) as server:
         asked = OpenAIModel("m", server.url, connections=2)
@@ -709,23 +552,6 @@ def test_no_more_calls_at_once_than_connections_and_the_others_wait() -> None:
 
         assert [reply.text for reply in run(many())] == ["ok"] * 20
         assert server.connections == 2
-
-
-def test_a_script_ends_without_a_word() -> None:
-    with OpenAIServer(text("ok")) as server:
-        script = UNHURRIED + (
-            "import asyncio\n"
-            "from moothall.models import model\n"
-            f"m = model('{server.url}#m')\n"
-            "print(asyncio.run(m.complete([{'role': 'user', 'content': 'Hi'}])).text)\n"
-        )
-        done = subprocess.run(
-            [sys.executable, "-X", "dev", "-W", "error", "-c", script],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-    assert (done.stdout, done.stderr) == ("ok\n", "")
 
 
 def test_a_script_whose_model_ends_with_its_loop_ends_without_a_word() -> None:
@@ -745,41 +571,6 @@ def test_a_script_whose_model_ends_with_its_loop_ends_without_a_word() -> None:
             check=False,
         )
     assert (done.stdout, done.stderr) == ("ok\nok\nok\n", "")
-
-
-def test_an_agent_in_a_space_may_use_it() -> None:
-    class Thinker(Agent):
-        @action
-        async def think(self) -> str:
-            """Ask the model."""
-            return (await asked.complete(user("Hi"))).text
-
-    with OpenAIServer(text("ok")) as server:
-        asked = OpenAIModel("m", server.url)
-        for _ in range(2):
-            with NativeSpace() as space:
-                space.add(Thinker("thinker"))
-                asker = space.add(Agent("asker"))
-                request = asker.ask("thinker", "think")
-                assert request.result() == "ok"
-    gc.collect()
-
-
-def test_without_the_extra_it_says_which() -> None:
-    script = (
-        "import sys\n"
-        "sys.modules['aiohttp'] = None\n"
-        "from moothall.models import OpenAIModel\n"
-        "from moothall.foundation.errors import MissingExtra\n"
-        "try:\n"
-        "    OpenAIModel('m', 'http://127.0.0.1/v1')\n"
-        "except MissingExtra as error:\n"
-        "    print(error)\n"
-    )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
-    assert done.stdout == (
-        "OpenAIModel needs the extra 'openai': pip install 'moothall[openai]'\n"
-    ), done.stderr
 
 
 # -- by name ---------------------------------------------------------------------------------------

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from pydantic import TypeAdapter
 
-from conformance.model import ACTIONS, PERSON, ModelConformance, parts_of, run, user
+from conformance.model import ACTIONS, PERSON, parts_of, run, user
 from models import responses_format as form
-from models.openai_server import HANG, OpenAIServer, Request, call, calls, events, status, text
+from models.openai_server import OpenAIServer, Request, call, calls, events, status, text
+from models.server_conformance import ServerConformance
 from moothall import OpenAIModel, ReActAgent
 from moothall.foundation.errors import ConfigError, ModelError
-from moothall.models import Call, Model, ModelReply
+from moothall.models import Model, ModelReply
 
 ADD = form.called("add", '{"a": 1, "b": 2}', "c1")
 ONLY_THERE = (
@@ -39,45 +39,20 @@ def stream(*answers: Any, **more: Any) -> list[Any]:
         return run(parts_of(of(server), user("Hi"), **more))  # type: ignore[no-any-return]
 
 
-class TestResponses(ModelConformance):
-    @pytest.fixture(autouse=True)
-    def _servers(self) -> Iterator[None]:
-        self.servers: list[OpenAIServer] = []
-        yield
-        for server in self.servers:
-            server.__exit__(None, None, None)
+class TestResponses(ServerConformance):
+    def of(self, server: OpenAIServer) -> Model:
+        return of(server)
 
-    def make(self, *answers: Any) -> Model:
-        return of(self.server(*(self.form(each, n) for n, each in enumerate(answers or ("",)))))
+    def text(self, said: str, stream: bool) -> Any:
+        return (form.streamed if stream else form.response)(form.said(said))
 
-    def server(self, *answers: Any) -> OpenAIServer:
-        server = OpenAIServer(*answers)
-        server.__enter__()
-        self.servers.append(server)
-        return server
+    def call(self, name: str, args: Any, id: str, stream: bool) -> Any:
+        item = form.called(name, json.dumps(args), id)
+        return (form.streamed if stream else form.response)(item)
 
-    @staticmethod
-    def form(given: Any, n: int) -> Any:
-        if isinstance(given, str):
-            item = form.said(given)
-        elif isinstance(given, Call):
-            item = form.called(given.name, json.dumps(given.args), f"call_{n}")
-        elif isinstance(given, dict):
-            item = form.called(given["name"], json.dumps(given.get("args", {})), f"call_{n}")
-        else:
-            return HANG
-        return lambda request: (form.streamed if request.body.get("stream") else form.response)(
-            item
-        )
-
-    def test_model_concurrent_calls_get_their_own_answers(self) -> None:
-        def echo(request: Request) -> Any:
-            schema = request.body["text"]["format"]["schema"]
-            return form.response(form.said(json.dumps(schema["const"])))
-
-        echoing = of(self.server(echo))
-        self.make = lambda *answers: echoing  # type: ignore[method-assign]
-        super().test_model_concurrent_calls_get_their_own_answers()
+    def echo(self, request: Request) -> Any:
+        schema = request.body["text"]["format"]["schema"]
+        return form.response(form.said(json.dumps(schema["const"])))
 
 
 # -- requests --------------------------------------------------------------------------------------
