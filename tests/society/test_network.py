@@ -197,7 +197,7 @@ def test_network_row_of_a_node_is_its_number_in_links_whatever_the_order_of_ids(
         ("e.net", '*Vertices 1\n1 "a"\n', "read_pajek"),
         ("e.json", '{"nodes": []}', "node_link_graph"),
         ("e.csv", '<graphml><graph><node id="a"/></graph></graphml>', "is XML"),
-        ("e.csv", "0,1,0\n1,0,1\n0,1,0\n", "a matrix of 3 by 3"),
+        ("e.csv", "0,0,0\n0,0,0\n0,0,0\n", "has no edges"),
         ("e.csv", "source,target\n", "has no edges"),
         ("e.csv", "", "must have two columns"),
     ),
@@ -208,7 +208,12 @@ def test_network_file_without_edges_or_of_another_format_is_refused_with_what_re
     (tmp_path / name).write_text(text)
     with pytest.raises(ConfigError, match=said) as refused:
         read_network(tmp_path / name)
-    assert ("write_edgelist" in str(refused.value)) == (name != "e.csv" or "matrix" in said)
+    assert ("write_edgelist" in str(refused.value)) == (name != "e.csv")
+
+
+def test_network_of_a_matrix_has_its_rows_as_nodes(tmp_path: Path) -> None:
+    (tmp_path / "m.csv").write_text("0,1,0\n1,1,1\n0,1,0\n")
+    assert read_network(tmp_path / "m.csv").edges == (("0", "1"), ("1", "2"))
 
 
 def test_network_edge_list_of_snap_is_read_after_its_notes(tmp_path: Path) -> None:

@@ -18,7 +18,15 @@ from examples.models.wealth import wealth
 
 from moothall import Agent, Journal
 from moothall.foundation.errors import ConfigError, FileError
-from moothall.society import City, LocalEngine, Population, Society, Trajectories, read_people
+from moothall.society import (
+    CitizenAgent,
+    City,
+    LocalEngine,
+    Population,
+    Society,
+    Trajectories,
+    read_people,
+)
 from society.life import Bank, busy, town
 
 NAMES = ("metrics", "messages", "citizens")
@@ -313,3 +321,38 @@ def test_trajectories_at_no_step_are_refused(step: Any, tmp_path: Path) -> None:
         society.run_sync(steps=1, out=tmp_path, trajectories=True)
     with pytest.raises(ConfigError, match="step must be a whole number from 0 up"):
         Trajectories(tmp_path).at(step)
+
+
+class Saver(CitizenAgent):
+    async def forward(self) -> None:
+        self.status["wealth"] = self.perceived.step * int(self.id)
+        self.status["mind"] = {"mood": "calm" if self.perceived.step else None}
+
+
+@pytest.mark.parametrize("without_pyarrow", (False, True))
+async def test_trajectories_have_the_values_of_citizens_that_were_asked_for(
+    tmp_path: Path, without_pyarrow: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if without_pyarrow:
+        monkeypatch.setitem(sys.modules, "pyarrow", None)
+        monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
+    async with Society([Saver("1"), Saver("2")]) as society:
+        await society.run(steps=3, out=tmp_path, trajectories=["wealth", "mind.mood"])
+    rows = [*Trajectories(tmp_path)]
+    assert [(e["step"], e["citizen"], e["wealth"]) for e in rows] == [
+        (step, id, float(step * int(id))) for step in range(3) for id in "12"
+    ]
+    assert [each["mind.mood"] for each in rows] == [None] * 2 + ["calm"] * 4
+
+
+async def test_trajectories_of_rows_have_columns_as_numbers_and_words(tmp_path: Path) -> None:
+    city = City.generate(seed=1, citizens=20)
+    population = Population(20, city, seed=1)
+    async with Society(population) as society:
+        await society.run(steps=2, out=tmp_path, trajectories=("hunger", "gender"))
+        last = [each for each in Trajectories(tmp_path) if each["step"] == 1]
+        assert [each["hunger"] for each in last] == population.columns["hunger"].tolist()
+        assert {each["gender"] for each in last} == {"female", "male"}
+        for wrong, why in (("hungr", "a list"), (["hungr"], "no column 'hungr'"), (["place"], "p")):
+            with pytest.raises(ConfigError, match=why):
+                await society.run(steps=1, out=tmp_path / "b", trajectories=wrong)

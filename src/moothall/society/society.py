@@ -290,7 +290,7 @@ class Society(Experiments):
         save_every: int | None = None,
         progress: Callable[[dict[str, Any]], Any] | None = None,
         out: str | PathLike[str] | Tables | None = None,
-        trajectories: bool = False,
+        trajectories: bool | Iterable[str] = False,
     ) -> list[dict[str, Any]]:
         """Run some days or steps.
 
@@ -316,7 +316,8 @@ class Society(Experiments):
             out: a folder only for this run, for `metrics`, `messages` and `citizens`, as Parquet,
                 or as CSV without pyarrow; a resumed run takes the same one; another's is refused
             trajectories: whether `out` also has the table `trajectories`: where each citizen was
-                after each step, which `Trajectories` reads
+                after each step; names of columns, or of values in the status such as
+                `needs.hunger`, add these
 
         Returns:
             the rows of metrics of these steps; with `out` only the last
@@ -341,7 +342,7 @@ class Society(Experiments):
             raise ConfigError(f"progress must be a function of a row, got {progress!r:.80}")
         check_function("progress=", progress, "row", optional=True)
         check_function("until=", until, "row", optional=True)
-        if trajectories and out is None:
+        if trajectories is not False and out is None:
             raise ConfigError("trajectories=True writes a table: give out=, its folder, too")
         if out is not None:
             self._as_agents()
@@ -361,7 +362,7 @@ class Society(Experiments):
         save_every: int | None = None,
         progress: Callable[[dict[str, Any]], Any] | None = None,
         out: str | PathLike[str] | Tables | None = None,
-        trajectories: bool = False,
+        trajectories: bool | Iterable[str] = False,
     ) -> list[dict[str, Any]]:
         """Call `run` from a script, and wait. RuntimeError: an event loop is running there."""
         refuse_on_loop("run_sync of a Society", "run()")
@@ -382,7 +383,7 @@ class Society(Experiments):
         every: int,
         progress: Callable[[dict[str, Any]], Any] | None,
         out: str | PathLike[str] | Tables | None,
-        trajectories: bool,
+        trajectories: bool | Iterable[str],
     ) -> list[dict[str, Any]]:
         if self._state is not None:
             raise DefinitionError("the society is running already: wait for that run to end")

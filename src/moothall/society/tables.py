@@ -26,7 +26,7 @@ from moothall.society.arrays import package
 from moothall.society.kernel.citizen import CitizenAgent
 from moothall.society.people.table import COLUMNS as OF_PEOPLE
 from moothall.society.steps import Steps
-from moothall.society.trajectories import NAME, TYPES, header, rows_of
+from moothall.society.trajectories import NAME, TYPES, check_values, header, rows_of, types_of
 
 _TABLES: Final = ("metrics", "citizens", "messages", NAME)
 _MESSAGES: Final = ("step", "from", "to", "action", "args")
@@ -43,10 +43,11 @@ class Tables:
         folder: str | PathLike[str],
         settings: Mapping[str, Any],
         parquet: bool | None = None,
-        trajectories: bool = False,
+        trajectories: bool | Iterable[str] = False,
     ) -> None:
         """Prepare a folder; `parquet=None` writes Parquet if pyarrow is installed, else CSV."""
-        self.trajectories: bool = trajectories
+        self.trajectories: bool = trajectories is not False
+        self.values: Any = trajectories  # that the trajectories have, too
         self.folder: Path = Path(folder)
         self.names: list[str] = []
         self._settings = dict(settings)
@@ -75,6 +76,7 @@ class Tables:
         known: dict[str, Any] = {"settings": self._settings, "messages_from_step": self._from}
         if self.trajectories:
             known["trajectories_from_step"] = self._where_from
+            known |= {"trajectories_values": [*self.values]} if self.values else {}
         whole = known | self._prompts | more
         if not more.get("complete"):
             whole["run"] = self._run  # which alone may go on with them
@@ -103,7 +105,7 @@ class Tables:
 
     def begin(self, society: Steps, rows: list[dict[str, Any]], last: int) -> None:
         """Start with the metrics of earlier steps; messages stay if the folder has these."""
-        step = society.number
+        step, self.values = society.number, check_values(society, self.values)
         path = self.folder / "metrics.csv"
         text = _text([list(rows[0]), *(row.values() for row in rows)]) if rows else b""
         with writing_errors(self.folder):
@@ -119,11 +121,12 @@ class Tables:
             lives = society.population is None and step < last  # rows' messages are only counted
             self._from = begun if has_all else step if lives else None
             has_where = self.trajectories and has_all and where is not None
+            has_where &= before.get("trajectories_values", []) == [*self.values]
             self._where_from = where if has_where else step if step < last else None
             self.manifest(complete=bool(is_over))
             self._open("messages", has_all, step, _text([_MESSAGES]) if lives else b"")
             begins = self.trajectories and step < last
-            self._open(NAME, has_where, step, header() if begins else b"")
+            self._open(NAME, has_where, step, header(self.values) if begins else b"")
             if follows:
                 os.truncate(path, len(text))
             else:
@@ -154,7 +157,7 @@ class Tables:
         if said:
             self._append("messages", _text([(row["step"], *each) for each in said]))
         if self.trajectories:
-            self._append(NAME, *rows_of(self._society, row["step"], self._arrow))
+            self._append(NAME, *rows_of(self._society, row["step"], self._arrow, self.values))
         new = (self.folder / "metrics.csv").stat().st_size == 0
         self._append("metrics", _text([row, row.values()] if new else [row.values()]))
 
@@ -183,13 +186,22 @@ class Tables:
         types = dict.fromkeys(_MESSAGES, "string") | {"step": "int64"}
         self.names += self._whole("messages", types)
         if self.trajectories:
-            self.names += self._whole(NAME, TYPES)
+            self.names += self._trajectories()
         if society._asking.prompts:
             self._prompts = {"prompts_sha256": f"{society._asking.prompts:064x}"}
         self.manifest(complete=complete)
         for name in _TABLES if complete else ():
             other = ".parquet" if f"{name}.csv" in self.names else ".csv"
             (self.folder / f"{name}{other}").unlink(missing_ok=True)
+
+    def _trajectories(self) -> list[str]:
+        """Convert the trajectories; if a value was text in some steps alone, all are texts."""
+        try:
+            return self._whole(NAME, types_of(self._society, self.values))
+        except FileError:
+            if not self.values:
+                raise
+            return self._whole(NAME, TYPES | dict.fromkeys(self.values, "name"))
 
     def _whole(self, name: str, types: dict[str, str]) -> list[str]:
         """Convert a table to Parquet, if wanted; return its file's name, if there is a file."""

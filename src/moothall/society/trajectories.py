@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -13,6 +13,7 @@ from moothall.foundation.arguments import check_integer
 from moothall.foundation.errors import ConfigError
 from moothall.foundation.text import error_text
 from moothall.society.arrays import np, package
+from moothall.society.kernel.intervention import several
 from moothall.society.positions import present
 from moothall.society.steps import Steps
 
@@ -25,34 +26,89 @@ TYPES: Final = {"step": "int64", "citizen": "string", **dict.fromkeys(COLUMNS[2:
 _ROWS: Final = 100_000  # the rows that are made at a time
 
 
-def rows_of(society: Steps, step: int, arrow: Any = None) -> Iterator[bytes]:
-    """Yield CSV of where all citizens are after a step, in id order; `arrow` is far faster."""
+def rows_of(
+    society: Steps, step: int, arrow: Any = None, values: Sequence[str] = ()
+) -> Iterator[bytes]:
+    """Yield CSV of where all citizens are after a step, and of values of theirs, in id order.
+
+    `arrow` is far faster. A value is a column, or stands in the status at a path: `needs.hunger`.
+    """
     places, ids, place, to, *_, act = present(society)
     names = [*places, None]
-    coded = *((np.where(each < 0, len(places), each), names) for each in (place, to)), act
+    coded: list[Any] = [(np.where(each < 0, len(places), each), names) for each in (place, to)]
+    coded += [act, *(_value(society, each) for each in values)]
     for at in range(0, len(ids), _ROWS):
         part = slice(at, at + _ROWS)
         some = [(numbers[part], texts) for numbers, texts in coded]
-        yield _text(step, ids[part], some, arrow)
+        yield _text(step, ids[part], some, arrow, values)
 
 
-def header() -> bytes:
+def header(values: Sequence[str] = ()) -> bytes:
     """Return the first line of the table."""
-    return f"{','.join(COLUMNS)}\n".encode()
+    return f"{','.join((*COLUMNS, *values))}\n".encode()
 
 
-def _text(step: int, ids: Any, coded: Iterable[tuple[Any, list[str | None]]], arrow: Any) -> bytes:
+def check_values(society: Steps, values: Any) -> tuple[str, ...]:
+    """Return which values of citizens a table is to have. Raises ConfigError: none has one."""
+    names = () if isinstance(values, bool) else several(values, "trajectories")
+    population = society.population
+    for name in names:
+        if not isinstance(name, str) or name in COLUMNS or "," in name:
+            raise ConfigError(f"trajectories must be True, or names of values, got {name!r:.80}")
+        if population is not None and getattr(population.columns.get(name), "ndim", 0) != 1:
+            raise ConfigError(f"trajectories: citizens have no column {name!r} of one value")
+    return tuple(names)
+
+
+def types_of(society: Steps, values: Sequence[str]) -> dict[str, str]:
+    """Return the types of the table's columns, as `tables.convert` takes them."""
+    kinds = ("float64" if _value(society, each)[1] is None else "name" for each in values)
+    return TYPES | dict(zip(values, kinds, strict=True))
+
+
+def _value(society: Steps, path: str) -> tuple[Any, list[str | None] | None]:
+    """Return a value of each citizen: numbers, NaN for none; or numbers of texts, and these."""
+    if (population := society.population) is not None:
+        texts = population.declared[path].texts(population.places)
+        values = population.columns[path]
+        return (values + 0.0, None) if texts is None else (values % len(texts), [*texts])
+    made = []
+    for mailbox in society._citizens:
+        value: Any = mailbox.agent.memory.status
+        for each in path.split("."):
+            value = value.get(each) if isinstance(value, dict) else None
+        made.append(value)
+    if all(value is None or isinstance(value, int | float) for value in made):
+        return np.array([np.nan if value is None else float(value) for value in made]), None
+    said = [value if value is None else str(value) for value in made]
+    kinds = list(dict.fromkeys(said))
+    return np.array([kinds.index(each) for each in said], np.int64), kinds
+
+
+def _text(
+    step: int, ids: Any, coded: Iterable[tuple[Any, Any]], arrow: Any, values: Sequence[str]
+) -> bytes:
     if arrow is None:
         made = io.StringIO()
-        cells = ([texts[each] for each in numbers.tolist()] for numbers, texts in coded)
+        cells = (
+            [None if each != each else each for each in numbers.tolist()]
+            if texts is None
+            else [texts[each] for each in numbers.tolist()]
+            for numbers, texts in coded
+        )
         rows = zip([step] * len(ids), ids, *cells, strict=True)
         csv.writer(made, lineterminator="\n").writerows(rows)
         return made.getvalue().encode()
     writer = package("pyarrow.csv", "Parquet", "tables")
     columns = [arrow.array(np.full(len(ids), step)), arrow.array(ids).cast(arrow.string())]
-    columns += [arrow.array(texts, arrow.string()).take(n) for n, texts in coded]
+    columns += [
+        arrow.array(n, from_pandas=True)
+        if texts is None
+        else arrow.array(texts, arrow.string()).take(arrow.array(n))
+        for n, texts in coded
+    ]
     out = io.BytesIO()
-    table = arrow.table(columns, names=list(COLUMNS))
+    table = arrow.table(columns, names=[*COLUMNS, *values])
     writer.write_csv(table, out, writer.WriteOptions(include_header=False))
     return out.getvalue()
 
@@ -61,7 +117,8 @@ class Trajectories:
     """Who was where when: the table that a run with `trajectories=True` has written.
 
     A row has the `step`, the `citizen`'s id, its `place` at the end of the step (None on the way
-    and without a city), the place that it is on the way `to` (else None), and its `act`.
+    and without a city), the place that it is on the way `to` (else None), its `act`, and the values
+    that the run was asked for, `trajectories=["wealth"]`, None for none.
 
     Args:
         path: the folder of the run, or the table, `trajectories.parquet` or `trajectories.csv`
@@ -84,7 +141,7 @@ class Trajectories:
             raise ConfigError(f"{given} has no table {NAME}: run with trajectories=True")
         self.path: Path = found
         first = next(iter(self._parts()), None)
-        if first is not None and tuple(first) != COLUMNS:
+        if first is not None and tuple(first)[: len(COLUMNS)] != COLUMNS:
             raise ConfigError(f"{found} is not a table of trajectories: it has {', '.join(first)}")
 
     def __repr__(self) -> str:
@@ -137,9 +194,18 @@ class Trajectories:
         with self.path.open(encoding="utf-8", newline="") as lines:
             rows = csv.reader(lines)
             names = next(rows, [])
-            if tuple(names) != COLUMNS:
+            if tuple(names)[: len(COLUMNS)] != COLUMNS:
                 yield {name: [] for name in names}  # for the error that tells the columns
                 return
             for row in rows:
-                whole = [int(row[0]), *(each or None for each in row[1:])]
+                own = (_read(each) for each in row[len(COLUMNS) :])
+                whole = [int(row[0]), *(each or None for each in row[1 : len(COLUMNS)]), *own]
                 yield {name: [each] for name, each in zip(names, whole, strict=True)}
+
+
+def _read(cell: str) -> Any:
+    """Return the number or the text of a cell; None of an empty one."""
+    try:
+        return float(cell) if cell else None
+    except ValueError:
+        return cell

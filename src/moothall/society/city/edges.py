@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from moothall.foundation.errors import ConfigError
-from moothall.society.arrays import csv_rows, package
+from moothall.society.arrays import csv_rows, np, package
 from moothall.society.city.network import Network
 
 _READERS: Final = {
@@ -25,7 +25,9 @@ _WRITES: Final = "networkx.write_edgelist({}, 'edges.tsv', delimiter='\\t', data
 
 
 def read_network(path: str | PathLike[str], *, edge_seconds: int = 60) -> Network:
-    """Return the network of a table of edges: CSV, an edge list of SNAP, or Parquet.
+    """Return the network of a table of edges, CSV, an edge list of SNAP or Parquet; or of a matrix.
+
+    A matrix is CSV of 0 and 1, as many rows as columns; its nodes are `0` … `n−1`.
 
     The ends of an edge are the columns `source` and `target`, or `from` and `to`, else the first
     two. The first row of CSV is an edge if its ends are numbers, or another row has one of them.
@@ -37,8 +39,8 @@ def read_network(path: str | PathLike[str], *, edge_seconds: int = 60) -> Networ
         edge_seconds: the travel time of an edge
 
     Raises:
-        ConfigError: the file cannot be read, has no edges, or is of another format or a matrix, or
-            a row has no two ids; the text names it
+        ConfigError: the file cannot be read, has no edges, or is of another format, or a row has no
+            two ids; the text names it
         MissingExtra: it is Parquet, and pyarrow is not installed
     """
     file = Path(path)
@@ -54,7 +56,14 @@ def read_network(path: str | PathLike[str], *, edge_seconds: int = 60) -> Networ
             return _of_rows(rows, file, edge_seconds)
         with csv_rows(file) as read:
             names, *others = [row for row in read if row] or [[]]
-            _check_edges([names, *others], file)
+            if _is_matrix([names, *others], file):
+                a, b = np.array([names, *others]).astype(np.int64).nonzero()
+                if not len(a):
+                    raise ConfigError(f"{file} has no edges")
+                own = a != b
+                return Network.from_numbers(
+                    1 + len(others), a[own], b[own], edge_seconds=edge_seconds
+                )
             at = [names.index(name) for name in _ends(names, file)]
             width = len(names)
             made = [[r[each] for each in at] if len(r) == width else r for r in others]
@@ -73,15 +82,12 @@ def read_network(path: str | PathLike[str], *, edge_seconds: int = 60) -> Networ
         raise ConfigError(f"{file} cannot be read: {error}") from None
 
 
-def _check_edges(rows: list[list[str]], file: Path) -> None:
-    """Raise ConfigError if rows of CSV are XML, or a matrix of who is linked to whom."""
+def _is_matrix(rows: list[list[str]], file: Path) -> bool:
+    """Return whether rows say who is linked to whom by 0 and 1. ConfigError: they are XML."""
     if rows[0] and rows[0][0].startswith("<"):
         raise ConfigError(f"{file} is XML, and no table of edges")
     cells = {cell.strip() for row in rows for cell in row}
-    if len(rows) > 2 and cells <= {"0", "1"} and {*map(len, rows)} == {len(rows)}:
-        matrix = "networkx.from_numpy_array(numpy.loadtxt(file, delimiter=','))"
-        what = f"is a matrix of {len(rows)} by {len(rows)}, and no table of edges"
-        raise ConfigError(f"{file} {what}: {_WRITES.format(matrix)}")
+    return len(rows) > 2 and cells <= {"0", "1"} and {*map(len, rows)} == {len(rows)}
 
 
 def _ends(names: list[str], file: Path) -> list[str]:
