@@ -17,7 +17,12 @@ from moothall.research.extractive.index import Question, nearest
 from moothall.research.findings import Heading, Narrative, Passage
 from moothall.research.owner import plans
 from moothall.research.writing.answers import outline_in, written_in
-from moothall.research.writing.sections import as_section, joined, split, with_sections
+from moothall.research.writing.sections import (
+    as_section,
+    join_sections,
+    split_sections,
+    with_sections,
+)
 
 if TYPE_CHECKING:
     from moothall.research.workbench import Workbench
@@ -39,8 +44,8 @@ async def narrate(researcher: Workbench) -> Narrative:
         if fresh:
             await plan_outline(researcher)
         if not progress.outline:
-            await _whole(researcher, left)
-            title, sections = split(progress.narrative)
+            await _narrate_at_once(researcher, left)
+            title, sections = split_sections(progress.narrative)
             has_title_alone = not title or (title.startswith("# ") and "\n" not in title)
             if len(sections) > 1 and has_title_alone and plans(researcher.model) and not left:
                 await _summarize(researcher, title, [*sections.items()])
@@ -82,19 +87,19 @@ async def plan_outline(researcher: Workbench) -> None:
 # -- the whole at once -----------------------------------------------------------------------------
 
 
-async def _whole(researcher: Workbench, left: list[Numbered]) -> None:
+async def _narrate_at_once(researcher: Workbench, remaining: list[Numbered]) -> None:
     """Let each chunk of passages improve the narrative, until it is too long to be shown whole.
 
     What was narrated is taken from `left`.
     """
     progress = researcher.progress
-    for chunk in _chunks(researcher, [*left]):
+    for chunk in _chunks(researcher, [*remaining]):
         shown = prompts.count(researcher, progress.narrative)
         if plans(researcher.model) and shown > prompts.shown_tokens(researcher):
             _outline_what_is_written(researcher)
             return
         await _improve(researcher, chunk)
-        del left[: len(chunk)]
+        del remaining[: len(chunk)]
 
 
 async def _improve(researcher: Workbench, chunk: list[Numbered]) -> None:
@@ -146,7 +151,7 @@ def _outline_what_is_written(researcher: Workbench) -> None:
     """Make sections of a narrative that is too long to be rewritten as a whole."""
     progress = researcher.progress
     progress.narrative = with_sections(progress.narrative)
-    before, sections = split(progress.narrative)
+    before, sections = split_sections(progress.narrative)
     if before:
         progress.outline.append(Heading(""))
     progress.outline += [Heading(each) for each in sections]
@@ -155,14 +160,14 @@ def _outline_what_is_written(researcher: Workbench) -> None:
 # -- section by section ----------------------------------------------------------------------------
 
 
-async def _by_section(researcher: Workbench, left: list[Numbered]) -> None:
+async def _by_section(researcher: Workbench, remaining: list[Numbered]) -> None:
     """Write the sections side by side, each from its own passages, and then a summary."""
     progress = researcher.progress
     outline = progress.outline
-    before, texts = split(progress.narrative)
+    before, texts = split_sections(progress.narrative)
     if not outline[0].heading:
         texts[""], before = before, ""
-    shares = _shares(outline, left)
+    shares = _shares(outline, remaining)
     turn = asyncio.Semaphore(_AT_ONCE)
 
     async def write(number: int, heading: Heading) -> None:
@@ -171,7 +176,7 @@ async def _by_section(researcher: Workbench, left: list[Numbered]) -> None:
                 key, so_far = f"section{number}.{at}", texts.get(heading.heading, "")
                 texts[heading.heading] = await _section(researcher, heading, so_far, chunk, key)
                 narrated = {each for each, _ in chunk}
-                left[:] = [each for each in left if each[0] not in narrated]
+                remaining[:] = [each for each in remaining if each[0] not in narrated]
 
     def all_sections() -> list[tuple[str, str]]:
         headings = [each.heading for each in outline]
@@ -181,8 +186,8 @@ async def _by_section(researcher: Workbench, left: list[Numbered]) -> None:
     try:
         await side_by_side([write(n, each) for n, each in enumerate(outline) if shares[n]])
     finally:
-        researcher.checked(joined(before, all_sections()))
-    if outline[0].heading and (sections := split(progress.narrative)[1]):
+        researcher.checked(join_sections(before, all_sections()))
+    if outline[0].heading and (sections := split_sections(progress.narrative)[1]):
         texts = sections
         await _summarize(researcher, "", all_sections())
 
@@ -192,7 +197,7 @@ async def _summarize(researcher: Workbench, title: str, sections: list[tuple[str
     try:
         prompt = prompts.summary(researcher, dict(sections))
         summary = as_section(await researcher.asked(prompt, written_in(prompt)), "Summary")
-        researcher.checked(joined("\n\n".join(filter(None, [title, summary])), sections))
+        researcher.checked(join_sections("\n\n".join(filter(None, [title, summary])), sections))
     except Unusable as error:
         researcher.replaced("the summary", error)
 

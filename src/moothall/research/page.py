@@ -41,7 +41,7 @@ footer { border-top: 1px solid var(--line); margin-top: 2.5rem }
 @media print { body { max-width: none; padding: 0 } a { color: inherit } .back { display: none }
   .sources > li { break-inside: avoid } }
 """
-_ELSEWHERE: Final = 'rel="noopener noreferrer nofollow" target="_blank"'
+_EXTERNAL: Final = 'rel="noopener noreferrer nofollow" target="_blank"'
 NOTE: Final = re.compile(r"\[\^([0-9]{1,6})\^\]")
 _OPENS: Final = re.compile(r"(?:https?://|file:///)", re.IGNORECASE)
 LINKS: Final = re.compile(r"https?://", re.IGNORECASE)
@@ -126,7 +126,7 @@ def _markdown(uses: dict[int, int]) -> MarkdownIt:
         )
 
     def opened(self: Any, tokens: Any, at: int, options: Any, env: Any) -> str:
-        return f'<a href="{escape(tokens[at].attrs["href"])}" {_ELSEWHERE}>'
+        return f'<a href="{escape(tokens[at].attrs["href"])}" {_EXTERNAL}>'
 
     def closed(self: Any, tokens: Any, at: int, options: Any, env: Any) -> str:
         first = max(place for place in range(at) if tokens[place].type == "link_open")
@@ -147,7 +147,7 @@ def _source(
 ) -> str:
     name, url = escape(passage.title or passage.url), escape(passage.url)
     if opens.match(passage.url):
-        name = f'<a href="{url}" {_ELSEWHERE}>{name}</a>'
+        name = f'<a href="{url}" {_EXTERNAL}>{name}</a>'
     where = f"<br>{url}" if passage.title else ""
     back = " ".join(f'<a href="#note-{number}-{n}">↩&#xFE0E;{n}</a>' for n in range(1, uses + 1))
     read = f"read {escape(passage.fetched_at[:10]) or 'on no known day'}"

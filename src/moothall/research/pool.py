@@ -54,9 +54,9 @@ def needed_escapes(text: str) -> str:
     return _ENCODED.sub(_needed, quote(whole, safe=_SAFE, errors="surrogatepass"))
 
 
-def _needed(found: re.Match[str]) -> str:
-    byte = bytes.fromhex(found[0][1:])
-    return byte.decode() if byte.isalnum() or byte in b"-._~" else found[0].upper()
+def _needed(match: re.Match[str]) -> str:
+    byte = bytes.fromhex(match[0][1:])
+    return byte.decode() if byte.isalnum() or byte in b"-._~" else match[0].upper()
 
 
 class ResourcePool:
@@ -149,22 +149,22 @@ class ResourcePool:
         return len(self.get_all())
 
 
-def _add_content(kept: Resource, given: Resource) -> None:
+def _add_content(known: Resource, new: Resource) -> None:
     """Add the sections of a resource's content that are not there yet."""
-    if not given.content:
+    if not new.content:
         return
-    if not kept.content:
-        kept.content, kept.sections = given.content, list(given.sections)
+    if not known.content:
+        known.content, known.sections = new.content, list(new.sections)
         return
-    starts = given.sections or [Section(0)]
-    ends = [each.start for each in starts[1:]] + [len(given.content)]
+    starts = new.sections or [Section(0)]
+    ends = [each.start for each in starts[1:]] + [len(new.content)]
     for section, end in zip(starts, ends, strict=True):
-        text = given.content[section.start : end].strip()
-        if text and text not in kept.content:
-            kept.sections = kept.sections or [Section(0)]
-            at = section.fetched_at or given.fetched_at
-            kept.sections.append(replace(section, start=len(kept.content) + 2, fetched_at=at))
-            kept.content += f"\n\n{text}"
+        text = new.content[section.start : end].strip()
+        if text and text not in known.content:
+            known.sections = known.sections or [Section(0)]
+            at = section.fetched_at or new.fetched_at
+            known.sections.append(replace(section, start=len(known.content) + 2, fetched_at=at))
+            known.content += f"\n\n{text}"
 
 
 def pieces(content: str, sections: list[Section]) -> Iterator[tuple[str, Section]]:
@@ -184,13 +184,13 @@ def passages_of(resource: Resource) -> list[Passage]:
     made = []
     for text, section in pieces(resource.content or "", resource.sections):
         url = f"{resource.url}#{section.anchor}" if section.anchor else resource.url
-        named = _named(title, section.title)
+        named = _full_title(title, section.title)
         read = section.fetched_at or resource.fetched_at or ""
         made.append(Passage.of(url, text, read, named, resource.publication))
     return made
 
 
-def _named(title: str, section: str) -> str:
+def _full_title(title: str, section: str) -> str:
     """Return the titles of a resource and of its part as one, each once.
 
     A page is often called as its first heading is: `6. Tools — The Manual`, `6. Tools – 6.1. Saws`.

@@ -14,7 +14,7 @@ from moothall.journal.run_parts import ReadPart
 from moothall.models.protocol import Usage
 from moothall.research.findings import Objective, Progress, Resource
 from moothall.research.pool import ResourcePool
-from moothall.research.report import QUIET, Report, made
+from moothall.research.report import QUIET, Report, report_of
 
 if TYPE_CHECKING:
     from moothall.journal import Entry
@@ -165,4 +165,4 @@ def report_so_far(run_id: str, entries: Sequence[Entry], *, under_way: bool = Fa
     own = steps.startswith("[") and '"Narrate"' not in steps
     asked = any("model" in entry.data.get("about", ()) for entry in entries)
     extractive = not (own or asked) and program.get("model") == "null"
-    return made(progress, pool.get_all(), run_id, extractive=extractive, under_way=under_way)
+    return report_of(progress, pool.get_all(), run_id, extractive=extractive, under_way=under_way)

@@ -19,7 +19,7 @@ from moothall.research.extractive.index import RELEVANT, Question
 from moothall.research.findings import Citation, Objective, Passage, Progress, Resource
 from moothall.research.pool import passages_of
 from moothall.research.reading.documents import kind_of
-from moothall.research.writing.frame import below_answer, beside, cost, foot, how_sure, sources
+from moothall.research.writing.frame import below_answer, cost, difference, foot, how_sure, sources
 from moothall.research.writing.safe_markdown import safe_markdown, visible
 from moothall.research.writing.verbatim import as_text, verbatim
 
@@ -27,20 +27,20 @@ if TYPE_CHECKING:
     from moothall.budget.amounts import PriceList
 
 _PLACES: Final = 3  # to look at for an answer that was not found
-_ENDED: Final[dict[str, str]] = {
+_REASONS: Final[dict[str, str]] = {
     "done": "the targets were reached",
     "max_iterations": "the iterations were used up",
     "no_progress": "nothing new was left to find",
 }
-QUIET: Final = frozenset(_ENDED)
+QUIET: Final = frozenset(_REASONS)
 """The reasons for which research ends that nothing stopped."""
 
 
 def end_in_words(reason: str, detail: str = "") -> str:
     """Return how research ended, and why, for a person."""
-    if reason not in _ENDED:
+    if reason not in _REASONS:
         return in_words(reason, detail)
-    return f"done: {_ENDED[reason]}" + (f" ({detail})" if detail else "")
+    return f"done: {_REASONS[reason]}" + (f" ({detail})" if detail else "")
 
 
 @named_elsewhere(sources="citations", text="markdown")
@@ -161,7 +161,7 @@ class ReportForm(NamedTuple):
     """A form in which a report is written to a file or downloaded."""
 
     title: str
-    what: str  # it holds: the report, the page, or the sources alone
+    holds: str  # it holds: the report, the page, or the sources alone
     media_type: str
     make: Callable[[Report], str | bytes]
 
@@ -176,9 +176,9 @@ FORMS: Final = {  # by the end of a file's name; any other has Markdown
 }
 
 
-def made(
+def report_of(
     progress: Progress,
-    known: list[Resource],
+    resources: list[Resource],
     run_id: str | None,
     *,
     extractive: bool,
@@ -201,7 +201,7 @@ def made(
         narrative = marked(narrative)
     stop: StopReason = progress.stop or "max_iterations"
     topics = [each.topic for each in progress.objectives]
-    read = [*dict.fromkeys(p for each in known if each.visited for p in passages_of(each))]
+    read = [*dict.fromkeys(p for each in resources if each.visited for p in passages_of(each))]
     # What a model has understood, and cites, may be in other words or another language.
     rest = [o.topic for o in progress.objectives if not citations or o.expertise < 0.5]
     empty = [topic for topic in rest if not Question(topic, read).is_touched()]
@@ -213,14 +213,14 @@ def made(
     if parts[1] and not extractive and (sure := how_sure(progress, citations)):
         parts[1] = below_answer(parts[1], sure)
     nothing, end = "relevant was found", "."
-    if not any(each.visited for each in known):
+    if not any(each.visited for each in resources):
         if stop == "error" and progress.iteration:
             nothing = "could be read"
-        elif known or stop not in QUIET:
+        elif resources or stop not in QUIET:
             end = ": nothing was read."
     told = [f"Nothing {nothing} for “{as_text(topic)}”{end}" for topic in empty]
     written = under_way or progress.narrative.strip()
-    if not (extractive or written) and any(each.visited for each in known):
+    if not (extractive or written) and any(each.visited for each in resources):
         told.append("No report was written of what was read.")
     if extractive and stop in QUIET and not under_way:
         lines = progress.narrative.split("\n")  # one objective alone has no heading
@@ -236,7 +236,9 @@ def made(
     parts += told
     differ = differing(citations)
     if differ:
-        parts.append("## Where sources differ\n\n" + "\n".join(beside(*each) for each in differ))
+        parts.append(
+            "## Where sources differ\n\n" + "\n".join(difference(*each) for each in differ)
+        )
     if citations:
         parts.append("## Sources\n\n" + "\n".join(sources(citations)))
     ended = None if under_way else end_in_words(stop, as_text(progress.detail))

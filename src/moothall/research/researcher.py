@@ -44,7 +44,7 @@ from moothall.research.findings import (
 )
 from moothall.research.iteration import OneIteration, is_understood, iterate
 from moothall.research.owner import plans
-from moothall.research.report import QUIET, Report, made
+from moothall.research.report import QUIET, Report, report_of
 from moothall.research.steps import Evaluate, Narrate, Plan, Research, Update
 from moothall.research.workbench import Workbench
 from moothall.research.writing.review import Reviewer
@@ -384,7 +384,7 @@ class Researcher(RecordedAgent):
 
     def _report(self, bench: Workbench) -> Report:
         known = bench.resources.get_all()
-        return made(
+        return report_of(
             bench.progress,
             known,
             bench.run_id,

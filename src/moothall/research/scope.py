@@ -72,7 +72,7 @@ class Scope:
         url, about = resource.url, resource.publication
         return self.refusal(url) is None and self.too_old(url, about) is None
 
-    def asked(self, words: str) -> str:
+    def query(self, words: str) -> str:
         """Return a query for a search engine with the operators of the sites."""
         sites = " OR ".join(f"site:{each}" for each in self.sites)
         parts = [words, f"({sites})" if len(self.sites) > 1 else sites]
@@ -100,7 +100,7 @@ def is_on(url: str, site: str) -> bool:
     return f".{host}".endswith(f".{site.lower().strip('.')}")
 
 
-def _hosts(given: Iterable[str], what: str) -> tuple[str, ...]:
-    if isinstance(given, str) or not isinstance(given, Iterable):
-        raise ConfigError(f"{what} must be a list of hosts, got {given!r:.80}")
-    return tuple(checked_site(each, f"{what}: each") for each in given)
+def _hosts(hosts: Iterable[str], what: str) -> tuple[str, ...]:
+    if isinstance(hosts, str) or not isinstance(hosts, Iterable):
+        raise ConfigError(f"{what} must be a list of hosts, got {hosts!r:.80}")
+    return tuple(checked_site(each, f"{what}: each") for each in hosts)

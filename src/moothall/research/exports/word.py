@@ -127,9 +127,9 @@ class _Writer:
                 if kind == "code_inline":
                     self._run(token.content, mono=True)
                 else:
-                    self._noted(token.content, bold, italic)
+                    self._with_notes(token.content, bold, italic)
 
-    def _noted(self, text: str, bold: bool, italic: bool) -> None:
+    def _with_notes(self, text: str, bold: bool, italic: bool) -> None:
         """Write a text; a footnote of a passage leads to it."""
         at = 0
         for found in NOTE.finditer(text):

@@ -145,14 +145,14 @@ def cached(root: str, pattern: str | None) -> str:
     return path
 
 
-def checked_base(given: object) -> str:
+def checked_base(base: object) -> str:
     """Return the address below which a folder's files are found, with a slash at its end."""
-    if not isinstance(given, str) or not re.fullmatch(r"https?://[^\s?#<>]+", given):
+    if not isinstance(base, str) or not re.fullmatch(r"https?://[^\s?#<>]+", base):
         raise ConfigError(
             "search_folder: link_base must be an address such as https://wiki.example/docs, got "
-            f"{given!r:.80}"
+            f"{base!r:.80}"
         )
-    return given.rstrip("/") + "/"
+    return base.rstrip("/") + "/"
 
 
 def link_to(root: str, path: str, base: str | None) -> str:

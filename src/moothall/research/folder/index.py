@@ -277,9 +277,9 @@ class FolderIndex:
                 self._next = time.monotonic() + max(1.0, 20 * seconds)
             self._report(faults)
 
-    def _is_due(self, path: str, status: os.stat_result, *known: int) -> bool:
+    def _is_due(self, path: str, status: os.stat_result, *indexed: int) -> bool:
         """Whether to read a file again: it has changed, or could not be read for the time being."""
-        return not _is_current(status, *known) and self._again.get(path, 0.0) <= time.monotonic()
+        return not _is_current(status, *indexed) and self._again.get(path, 0.0) <= time.monotonic()
 
     def _matches_pattern(self, path: str) -> bool:
         names = (path, os.path.basename(path))

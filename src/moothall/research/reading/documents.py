@@ -208,11 +208,11 @@ def _is_utf_8(data: bytes) -> bool:
     return True
 
 
-def _unescaped(found: re.Match[str]) -> str:
+def _unescaped(match: re.Match[str]) -> str:
     """Return letters that are written as escapes, beyond ASCII; others as they are."""
-    units = b"".join(int(each, 16).to_bytes(2, "big") for each in found[2].split("\\u")[1:])
+    units = b"".join(int(each, 16).to_bytes(2, "big") for each in match[2].split("\\u")[1:])
     text = units.decode("utf-16-be", "replace")
-    return found[0] if text.isascii() else found[1] + plain(text)
+    return match[0] if text.isascii() else match[1] + plain(text)
 
 
 def _notebook(text: str) -> Document:
@@ -244,8 +244,8 @@ def _cell(cell: dict[str, Any], language: str) -> Iterator[str]:
             yield _fenced(printed[:_PRINTED], "")
 
 
-def _lines(given: Any) -> str:
-    return given if isinstance(given, str) else "".join(map(str, given or ()))
+def _lines(source: Any) -> str:
+    return source if isinstance(source, str) else "".join(map(str, source or ()))
 
 
 def _fenced(text: str, language: str) -> str:
@@ -283,17 +283,17 @@ def _as_read(text: str) -> str:
     if _FENCED.match(text):
         return text
     lines = _UNSEEN.sub("", text).splitlines(keepends=True)
-    text = "".join(e if e.startswith(("    ", "\t")) else _INLINE.sub(_seen, e) for e in lines)
+    text = "".join(e if e.startswith(("    ", "\t")) else _INLINE.sub(_visible, e) for e in lines)
     for _ in range(_AROUND_PICTURES):
         text = _LINK.sub(r"\1\2", text)
     return text
 
 
-def _seen(found: re.Match[str]) -> str:
+def _visible(match: re.Match[str]) -> str:
     """Return what is seen of an element of HTML in Markdown; code spans as written."""
-    if found["raised"]:
-        return f"^{found['raised']}"
-    return found[1] or (" " if found["tag"].lower() in _APART else "")
+    if match["raised"]:
+        return f"^{match['raised']}"
+    return match[1] or (" " if match["tag"].lower() in _APART else "")
 
 
 def _markdown(text: str) -> Document:
@@ -350,15 +350,15 @@ def _whole_words(text: str) -> str:
         return text
     known = {*_WORDS.findall(text.casefold())}
 
-    def whole(found: re.Match[str]) -> str:
-        space, begun, mark, gap, end = found.groups()
+    def rejoin(match: re.Match[str]) -> str:
+        space, begun, mark, gap, end = match.groups()
         word = f"{begun}{end}".casefold()
         with_mark = not known.isdisjoint(f"{begun}{each}{end}".casefold() for each in "-\u2010")
         if word in known or (mark == "\u2010" and not with_mark):
             return f"{space} {gap}{begun}{end}"
-        return found[0]
+        return match[0]
 
-    return _CUT.sub(whole, text)
+    return _CUT.sub(rejoin, text)
 
 
 def _manual(text: str) -> list[Section]:

@@ -28,7 +28,7 @@ _JAPANESE, _KOI8 = ("cp932", "shift_jis"), re.compile(rb"[\0-\x7f\xa3\xb3\xc0-\x
 _NOT_OF_PAGES = ("idna", "punycode", "undefined", "unicode-escape", "raw-unicode-escape", "utf-7")
 
 
-def decoded(data: bytes, *stated: str | None) -> str:
+def decoded(data: bytes, *declarations: str | None) -> str:
     """Decode a text by its BOM, or else by the first encoding that fits.
 
     Valid UTF-8 beyond ASCII is UTF-8, whatever is stated. Else those that are stated come first,
@@ -36,13 +36,13 @@ def decoded(data: bytes, *stated: str | None) -> str:
     """
     if data.startswith(_BOMS):
         return data.decode("utf-8-sig" if data.startswith(codecs.BOM_UTF8) else "utf-16", "replace")
-    if b"\0" in data[:_LOOKED_AT] and (wide := _two_bytes(data, stated)):
+    if b"\0" in data[:_LOOKED_AT] and (wide := _two_bytes(data, declarations)):
         return data.decode(wide, "replace")
-    if b"\x1b$" in data[:_GUESSED_AT] and not any(stated):
+    if b"\x1b$" in data[:_GUESSED_AT] and not any(declarations):
         return data.decode("iso2022_jp", "replace")
     if not data.isascii() and data.decode(errors="ignore").encode() == data:
         return data.decode()
-    known = [*filter(None, (_codec(each) for each in (*stated, "utf-8") if each))]
+    known = [*filter(None, (_codec(each) for each in (*declarations, "utf-8") if each))]
     if {*known} == {"utf-8"}:
         known += [*filter(None, (_guessed(data), "cp1252"))]
     for each in known:
@@ -68,18 +68,18 @@ def _guessed(data: bytes) -> str | None:
     return None if best is None else best.encoding
 
 
-def is_binary(data: bytes, *stated: str | None) -> bool:
+def is_binary(data: bytes, *declarations: str | None) -> bool:
     """Return whether data is no text: it has a NUL, and is not of two bytes a character."""
     return (
         b"\0" in data[:_LOOKED_AT]
         and not data.startswith(_BOMS)
-        and _two_bytes(data, stated) is None
+        and _two_bytes(data, declarations) is None
     )
 
 
-def _two_bytes(data: bytes, stated: Sequence[str | None]) -> str | None:
+def _two_bytes(data: bytes, declarations: Sequence[str | None]) -> str | None:
     """Return the UTF-16 of a text without a BOM, if it is stated or is markup; else None."""
-    for each in stated:
+    for each in declarations:
         name = (each or "").strip("\"' ").lower().replace("_", "-")
         if name in ("utf-16", "utf-16le", "utf-16-le"):  # as browsers understand the first
             return "utf-16-le"

@@ -59,7 +59,7 @@ def flowed(root: Any, anchors: Anchors, *, is_main: bool) -> tuple[str, list[Sec
             element.drop_tree()
     for element in root.xpath(".//a[contains(@class, 'footnote-ref') or @role = 'doc-noteref']"):
         element.drop_tree()
-    beside = set() if is_main else set(_beside(root))
+    beside = set() if is_main else set(_margins(root))
     for signature in root.xpath(".//table[.//td[. = '(']]"):
         for element in signature.iter("tr", "td"):
             element.tag = _LAID_OUT
@@ -67,7 +67,7 @@ def flowed(root: Any, anchors: Anchors, *, is_main: bool) -> tuple[str, list[Sec
     return _Flow(anchors).of(root, beside, is_main)
 
 
-def _beside(root: Any) -> list[Any]:
+def _margins(root: Any) -> list[Any]:
     """Return the elements that stand beside the text."""
     found = []
     length = None
@@ -100,10 +100,10 @@ class _Flow:
         self._length = 0
         self._gap = self._prefix = ""  # what goes before the next text
         self._space = False  # whether a space stood before the next text
-        self._begun: Section | None = None  # begins with the next text
+        self._open_block: Section | None = None  # begins with the next text
         self._path: list[tuple[int, str]] = []
 
-    def of(self, root: Any, beside: set[Any], is_main: bool) -> tuple[str, list[Section]]:
+    def of(self, root: Any, margins: set[Any], is_main: bool) -> tuple[str, list[Section]]:
         """Return the text of an element with its descendants, and the sections."""
         from lxml.etree import iterwalk
 
@@ -114,7 +114,7 @@ class _Flow:
             tag = element.tag
             starts = event == "start"
             skipped = (
-                tag in _NO_TEXT or element in beside or (not is_main and tag in _AROUND)
+                tag in _NO_TEXT or element in margins or (not is_main and tag in _AROUND)
             ) and element is not root
             if skipped and starts:
                 walk.skip_subtree()
@@ -167,20 +167,20 @@ class _Flow:
         heading = shorten(heading, _LONGEST_HEADING)
         self._path = [each for each in self._path if each[0] < level] + [(level, heading)]
         named = [each for of, each in self._path if of > 1] or [heading]
-        self._begun = Section(0, anchor, " – ".join(named))
+        self._open_block = Section(0, anchor, " – ".join(named))
 
     def _ends(self, mark: str) -> bool:
         return bool(self._text) and self._text[-1].endswith(mark)
 
-    def _write(self, text: str, kept: bool) -> None:
-        spaced = self._space or (not kept and text[0].isspace())
-        written = text if kept else " ".join(text.split())
-        if kept and (self._gap or not self._text):
+    def _write(self, text: str, preformatted: bool) -> None:
+        spaced = self._space or (not preformatted and text[0].isspace())
+        written = text if preformatted else " ".join(text.split())
+        if preformatted and (self._gap or not self._text):
             written = text.lstrip("\n")
         if not written:
             self._space = spaced
             return
-        self._space = not kept and text[-1].isspace()
+        self._space = not preformatted and text[-1].isspace()
         if self._gap and self._text:
             last = self._text[-1].rstrip()
             self._length += len(last) - len(self._text[-1]) + len(self._gap)
@@ -188,11 +188,11 @@ class _Flow:
             self._text.append(self._gap)
         elif spaced and self._text and not self._text[-1].endswith((" ", "\n")):
             written = f" {written}"
-        if self._begun is not None:
-            self._begun.start = self._length
-            self.sections.append(self._begun)
+        if self._open_block is not None:
+            self._open_block.start = self._length
+            self.sections.append(self._open_block)
         written = self._prefix + written
         self._gap = self._prefix = ""
-        self._begun = None
+        self._open_block = None
         self._text.append(written)
         self._length += len(written)

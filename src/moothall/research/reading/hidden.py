@@ -130,8 +130,8 @@ def _color(value: str) -> tuple[int, ...] | None:
     return next((rgb for name, rgb in _NAMED.items() if re.search(rf"\b{name}\b", value)), None)
 
 
-def _is_close(one: tuple[int, ...], other: tuple[int, ...]) -> bool:
-    return all(abs(a - b) < _CLOSE for a, b in zip(one, other, strict=True))
+def _is_close(colour: tuple[int, ...], other: tuple[int, ...]) -> bool:
+    return all(abs(a - b) < _CLOSE for a, b in zip(colour, other, strict=True))
 
 
 def _hiding(tree: Any) -> tuple[set[str], set[str]]:

@@ -135,10 +135,10 @@ def _needs_script(tree: Any, text: str) -> bool:
     return not text or asks or any(not _line(each) for each in tree.xpath(_EMPTY_ROOT))
 
 
-def _unless_control(found: re.Match[str]) -> str:
+def _unless_control(match: re.Match[str]) -> str:
     """Return a reference to a character; empty for a character that `plain` leaves out."""
-    number = int(found[1], 16) if found[1] else int(found[2])
-    return found[0] if number <= 0x10FFFF and plain(chr(number)) else ""
+    number = int(match[1], 16) if match[1] else int(match[2])
+    return match[0] if number <= 0x10FFFF and plain(chr(number)) else ""
 
 
 def _line(element: Any, less: str = "") -> str:

@@ -44,10 +44,10 @@ _UNRECKONED: Final = re.compile(
     rb"<(?:\w+:)?c\b(?![^>]*\bt=[\"']str)[^>]*>\s*<(?:\w+:)?f\b(?:[^>]*/>|[^>]*>[^<]*</[^>]*>)\s*"
     rb"(?:<(?:\w+:)?v\s*/>|<(?:\w+:)?v>\s*</[^>]*>)?\s*</(?:\w+:)?c>"
 )
-_ASKED: Final = re.compile(rb"<(?:\w+:)?calcPr\b[^>]*\bfullCalcOnLoad=[\"'](?:1|true)")
+_FULL_CALCULATION: Final = re.compile(rb"<(?:\w+:)?calcPr\b[^>]*\bfullCalcOnLoad=[\"'](?:1|true)")
 _ZERO: Final = re.compile(rb"(</(?:\w+:)?f>\s*)<(?:\w+:)?v>0</(?:\w+:)?v>")
 _NEEDED: Final = (".xml", ".rels", ".bin")  # of a workbook, to read its values
-_SAID: Final = ("Subject", "From", "To", "Cc", "Date")
+_MAIL_HEADERS: Final = ("Subject", "From", "To", "Cc", "Date")
 _MAIL: Final = re.compile(rb"(?:\A|(?<=\n\n)|(?<=\r\n\r\n))From [^\n]*\n(?=[\w-]+:)")
 
 
@@ -70,11 +70,11 @@ class _Writer:
             self._length += len(text) + 2
 
     def document(
-        self, what: str, title: str = "", missing: str = "", attached: Sequence[Attached] = ()
+        self, kind: str, title: str = "", missing: str = "", attached: Sequence[Attached] = ()
     ) -> Document:
         """Return what was written."""
         if not self._pieces:
-            raise UnreadableDocument(f"the {what} has no text{f', {missing}' if missing else ''}")
+            raise UnreadableDocument(f"the {kind} has no text{f', {missing}' if missing else ''}")
         text = "\n\n".join(self._pieces)
         return Document(title, text, self.sections, missing=missing, attached=attached)
 
@@ -86,7 +86,7 @@ def read_spreadsheet(data: bytes) -> Document:
 
     made = _Writer()
     formats = shown_formats(data)
-    data, missing = _reckoned(data) if zipfile.is_zipfile(io.BytesIO(data)) else (data, "")
+    data, missing = _calculated(data) if zipfile.is_zipfile(io.BytesIO(data)) else (data, "")
     try:
         book = CalamineWorkbook.from_filelike(io.BytesIO(data))
         shown = [e.name for e in book.sheets_metadata if e.visible == SheetVisibleEnum.Visible]
@@ -133,7 +133,7 @@ def _say_merged(rows: list[list[Any]], sheet: Any) -> None:
                 below[to] = rows[at][to]
 
 
-def _reckoned(data: bytes) -> tuple[bytes, str]:
+def _calculated(data: bytes) -> tuple[bytes, str]:
     """Return a workbook without values that stand for those of a formula, and how many lack one.
 
     A program that does not reckon stores nothing, or 0 and asks that all be reckoned once more.
@@ -143,7 +143,7 @@ def _reckoned(data: bytes) -> tuple[bytes, str]:
         files = {e: packed.read(e) for e in sorted(packed.names) if e.endswith(_NEEDED)}
     except UnreadableDocument:  # too large to be looked through; its rows are read
         return data, ""
-    asked = _ASKED.search(files.get("xl/workbook.xml", b"")) is not None
+    asked = _FULL_CALCULATION.search(files.get("xl/workbook.xml", b"")) is not None
     for name in files:
         if re.fullmatch(r"xl/worksheets/[^/]+\.xml", name):
             if asked:
@@ -232,7 +232,7 @@ def _open_presentation(packed: Packed) -> Document:
     made = _Writer()
     for number, page in enumerate(packed.tree("content.xml").iter(f"{_DRAW}page"), 1):
         made.section(f"slide={number}", f"slide {number}")
-        made.write("\n".join(filter(None, map(_said, page.iter(*_PARAGRAPHS)))))
+        made.write("\n".join(filter(None, map(_text_in, page.iter(*_PARAGRAPHS)))))
     return made.document("presentation")
 
 
@@ -242,7 +242,7 @@ def read_odt(data: bytes) -> Document:
     body = packed.tree("content.xml").find(f".//{_OFFICE}text")
     made, title, number = _Writer(), "", 0
     for block in () if body is None else _blocks(body):
-        text = " | ".join(map(_in_cell, block)) if isinstance(block, list) else _said(block)
+        text = " | ".join(map(_in_cell, block)) if isinstance(block, list) else _text_in(block)
         if not isinstance(block, list) and block.tag == f"{_TEXT}h" and text.strip():
             number += 1
             heading = " ".join(text.split())[:200]
@@ -271,7 +271,7 @@ def _blocks(body: Any) -> Iterator[Any]:
             yield from _blocks(each)
 
 
-def _said(element: Any) -> str:
+def _text_in(element: Any) -> str:
     """Return the text of an element of OpenDocument, without comments and what is hidden."""
     if element.tag in _NOT_SHOWN or element.tag in _APART:
         return ""
@@ -279,12 +279,14 @@ def _said(element: Any) -> str:
         return " " * min(int(element.get(f"{_TEXT}c") or 1), 100)
     if element.tag in (f"{_TEXT}tab", f"{_TEXT}line-break"):
         return "\n" if element.tag.endswith("break") else "\t"
-    return (element.text or "") + "".join(f"{_said(each)}{each.tail or ''}" for each in element)
+    return (element.text or "") + "".join(f"{_text_in(each)}{each.tail or ''}" for each in element)
 
 
 def _in_cell(cell: Any) -> str:
     """Return what a cell says, in one line."""
-    said = (" ".join(map(_in_cell, e)) if isinstance(e, list) else _said(e) for e in _blocks(cell))
+    said = (
+        " ".join(map(_in_cell, e)) if isinstance(e, list) else _text_in(e) for e in _blocks(cell)
+    )
     return " ".join(" ".join(said).split())
 
 
@@ -304,17 +306,17 @@ def read_mail(data: bytes) -> Document:
     return made.document("mail", title if len(mails) == 1 else "", attached=attached)
 
 
-def _write_mail(mail: EmailMessage, made: _Writer, attached: list[Attached]) -> None:
+def _write_mail(mail: EmailMessage, writer: _Writer, attached: list[Attached]) -> None:
     """Write a mail with those that it forwards, and collect what is attached."""
-    made.write("\n".join(f"{name}: {mail[name]}" for name in _SAID if mail[name]))
+    writer.write("\n".join(f"{name}: {mail[name]}" for name in _MAIL_HEADERS if mail[name]))
     if (body := mail.get_body(("plain", "html"))) is not None:
-        made.write(_text_of(body))
+        writer.write(_text_of(body))
     for part in mail.iter_attachments():
         name = part.get_filename()
         if part.get_content_type() == "message/rfc822":
-            _write_mail(part.get_content(), made, attached)
+            _write_mail(part.get_content(), writer, attached)
         elif name is None and part.get_content_type() in ("text/plain", "text/html"):
-            made.write(_text_of(part))
+            writer.write(_text_of(part))
         else:
             attached.append((name or "?", _bytes_of(part)))
 

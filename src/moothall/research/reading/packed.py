@@ -55,36 +55,36 @@ class Related(NamedTuple):
 class Packed:
     """The files inside a zip file, unpacked within limits."""
 
-    def __init__(self, data: bytes, what: str) -> None:
-        self._what = what
+    def __init__(self, data: bytes, kind: str) -> None:
+        self._kind = kind
         try:
             self._zip = zipfile.ZipFile(io.BytesIO(data))
         except (zipfile.BadZipFile, ValueError, NotImplementedError, OSError) as error:
-            raise UnreadableDocument(f"the {what} is damaged: {error}") from error
+            raise UnreadableDocument(f"the {kind} is damaged: {error}") from error
         self.names: set[str] = set(self._zip.namelist())
         if len(self.names) > _MEMBERS:
             raise UnreadableDocument(
-                f"the {what} has {len(self.names)} files inside, {_MEMBERS} are read at most"
+                f"the {kind} has {len(self.names)} files inside, {_MEMBERS} are read at most"
             )
-        self._left = _ALL_BYTES
+        self._bytes_left = _ALL_BYTES
 
     def read(self, name: str) -> bytes:
         """Return a file's bytes; sizes that the zip file states are not trusted."""
         if name not in self.names:
-            raise UnreadableDocument(f"the {self._what} is damaged: it has no {name[:80]!r}")
-        most = min(_MEMBER_BYTES, self._left)
+            raise UnreadableDocument(f"the {self._kind} is damaged: it has no {name[:80]!r}")
+        most = min(_MEMBER_BYTES, self._bytes_left)
         try:
             with self._zip.open(name) as member:
                 data = member.read(most + 1)
         except RuntimeError as error:
-            raise UnreadableDocument(f"the {self._what} is encrypted: {error}") from error
+            raise UnreadableDocument(f"the {self._kind} is encrypted: {error}") from error
         except Exception as error:  # a malicious file can make the decoder raise anything
-            raise UnreadableDocument(f"the {self._what} is damaged: {error}") from error
+            raise UnreadableDocument(f"the {self._kind} is damaged: {error}") from error
         if len(data) > most:
             raise UnreadableDocument(
-                f"the {self._what} unpacks to more than {most // 2**20} MiB at {name[:80]!r}"
+                f"the {self._kind} unpacks to more than {most // 2**20} MiB at {name[:80]!r}"
             )
-        self._left -= len(data)
+        self._bytes_left -= len(data)
         return data
 
     def tree(self, name: str) -> Any:
@@ -102,10 +102,10 @@ class Packed:
             tree = etree.fromstring(_STRICT.sub(_USUAL, self.read(name)), parser)
         except etree.XMLSyntaxError as error:
             raise UnreadableDocument(
-                f"the {self._what} is damaged: {name[:80]!r}: {error}"
+                f"the {self._kind} is damaged: {name[:80]!r}: {error}"
             ) from error
         if tree.getroottree().docinfo.internalDTD is not None:
-            raise UnreadableDocument(f"the {self._what} declares entities in {name[:80]!r}")
+            raise UnreadableDocument(f"the {self._kind} declares entities in {name[:80]!r}")
         for each in tree.iter(FALLBACK):
             if not "".join(
                 text for one in each.itersiblings(preceding=True) for text in one.itertext()

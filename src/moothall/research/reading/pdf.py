@@ -90,7 +90,7 @@ def _read_page(pdf: Any, number: int) -> tuple[str, bool]:
             page.close()
             page = pdf[number]  # whose text now has what was filled in
         of_page = _upright(page)
-        text = _with_raised(_shown(of_page.get_text_range(), of_page, page), of_page)
+        text = _with_raised(_visible_text(of_page.get_text_range(), of_page, page), of_page)
         kinds = () if text.strip() else page.get_objects(filter=[pypdfium2.raw.FPDF_PAGEOBJ_IMAGE])
         is_picture = any(True for _ in kinds)
     finally:
@@ -130,7 +130,7 @@ def _upright(page: Any) -> Any:
     return page.get_textpage()
 
 
-def _shown(text: str, of_page: Any, page: Any) -> str:
+def _visible_text(text: str, of_page: Any, page: Any) -> str:
     """Return a text with spaces for the words that nobody sees: white on white, or not painted.
 
     Over a picture or a colour they are kept: white heads of tables, and words under a scan.

@@ -32,7 +32,7 @@ WALL_S: Final = 140.0
 _LEAST_CPU_S, _CPU_S_PER_MIB, _MOST_CPU_S = 4, 30, 120
 _LARGEST_ANSWER: Final = 256 * 2**20
 _ACRONYMS: Final = ("pdf", "docx", "epub", "odt", "rtf")
-_KEPT: Final = ("PATH", "HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
+_ENVIRONMENT: Final = ("PATH", "HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 
 
 class CutOff(UnreadableDocument):
@@ -48,7 +48,7 @@ class _Process:
     """A process that reads documents, one after the other."""
 
     def __init__(self) -> None:
-        environment = {name: os.environ[name] for name in _KEPT if name in os.environ}
+        environment = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
         environment["PYTHONDONTWRITEBYTECODE"] = "1"
         environment["MALLOC_ARENA_MAX"] = "1"  # else each thread reserves memory
@@ -172,11 +172,11 @@ class Reading:
         """Read the document; UnreadableDocument says which limit it exceeds. It blocks."""
         what = self._kind.upper() if self._kind in _ACRONYMS else self._kind
         MissingExtra.unless(f"reading {what}", "research", PARSERS[self._kind].package)
-        found, code = self._asked()
+        found, code = self._answer()
         if found is None:
             if code == -signal.SIGXCPU:
                 self._why = f"it took longer than {self._cpu_s} s of the processor"
-            reason = self._why or f"its parser crashed ({_named(code)})"
+            reason = self._why or f"its parser crashed ({_exit_reason(code)})"
             raise CutOff(f"the {what} is not read: {reason}")
         if "error" in found:
             raise UnreadableDocument(str(found["error"])[:1000])
@@ -188,10 +188,10 @@ class Reading:
             found["title"], found["text"], sections, missing=found["missing"], attached=attached
         )
 
-    def _asked(self) -> tuple[dict[str, Any] | None, int]:
+    def _answer(self) -> tuple[dict[str, Any] | None, int]:
         """Return a process's answer, and the exit code of one that did not answer."""
         for again in (True, False):
-            process, was_idle = _taken()
+            process, was_idle = _ready_process()
             with _guard:
                 self._process = process
                 if self._why:
@@ -216,7 +216,7 @@ class Reading:
         raise AssertionError
 
 
-def _taken() -> tuple[_Process, bool]:
+def _ready_process() -> tuple[_Process, bool]:
     """Return a process for a document, and whether it was kept since another one."""
     while True:
         with _guard:
@@ -241,7 +241,7 @@ def _given_back(process: _Process) -> None:
         process.close()
 
 
-def _named(code: int) -> str:
+def _exit_reason(code: int) -> str:
     if code == -signal.SIGABRT:  # PDFium's answer to memory that it does not get
         return f"SIGABRT, as beyond {MEMORY // 2**20} MiB of memory"
     with suppress(ValueError):

@@ -15,7 +15,7 @@ from moothall.research.reading.packed import Packed
 _TABLE: Final = "{urn:oasis:names:tc:opendocument:xmlns:table:1.0}"
 _TEXT: Final = "{urn:oasis:names:tc:opendocument:xmlns:text:1.0}"
 _OFFICE: Final = "{urn:oasis:names:tc:opendocument:xmlns:office:1.0}"
-_SHOWN: Final = ("percentage", "currency", "time")
+_DISPLAYED: Final = ("percentage", "currency", "time")
 _REPEATED: Final = 1000  # rows or columns of one cell that are looked at
 
 _CELL: Final = re.compile(
@@ -93,7 +93,7 @@ def _open_formats(tree: Any) -> dict[str, dict[tuple[int, int], Shown]]:
             for cell in line.iterchildren(f"{_TABLE}table-cell", f"{_TABLE}covered-table-cell"):
                 columns = int(cell.get(f"{_TABLE}number-columns-repeated") or 1)
                 text = " ".join("".join(each.itertext()) for each in cell.iter(f"{_TEXT}p"))
-                if text and cell.get(f"{_OFFICE}value-type") in _SHOWN:
+                if text and cell.get(f"{_OFFICE}value-type") in _DISPLAYED:
                     for at in range(min(rows, _REPEATED)):
                         for to in range(min(columns, _REPEATED)):
                             cells[row + at, column + to] = partial(_fault, text)
@@ -102,8 +102,8 @@ def _open_formats(tree: Any) -> dict[str, dict[tuple[int, int], Shown]]:
     return found
 
 
-def _fault(shown: str, _: Any) -> str:
-    return shown
+def _fault(text: str, _: Any) -> str:
+    return text
 
 
 def _number(column: str) -> int:

@@ -47,7 +47,7 @@ def main() -> None:
             view = view[os.write(1, view) :]
 
 
-def _take(given: queue.SimpleQueue[tuple[dict[str, Any], bytes]]) -> None:
+def _take(documents: queue.SimpleQueue[tuple[dict[str, Any], bytes]]) -> None:
     """Take documents in; end the process when its parent ends, also amid a document."""
     source: BinaryIO = sys.stdin.buffer
     while line := source.readline(1000):
@@ -55,7 +55,7 @@ def _take(given: queue.SimpleQueue[tuple[dict[str, Any], bytes]]) -> None:
         data = source.read(int(about["size"]))
         if len(data) < about["size"]:
             break
-        given.put((about, data))
+        documents.put((about, data))
     os._exit(0)
 
 

@@ -86,7 +86,7 @@ class Fetcher:
         self._delay_s = float(delay_s)
         self._timeout_s = timeout_s
         self.scope: Scope = scope or Scope()
-        self._kept: OrderedDict[str, tuple[dict[str, str], Fetched]] = OrderedDict()
+        self._cache: OrderedDict[str, tuple[dict[str, str], Fetched]] = OrderedDict()
         self._lock = guard()
         # Locks and semaphores belong to the loop that waits on them.
         self._hosts: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, _Host]]
@@ -114,7 +114,7 @@ class Fetcher:
                 raise PageError(f"{way[0]} redirects in a circle: {' → '.join([*way[-3:], url])}")
             way.append(url)
             with self._lock:
-                kept = self._kept.get(url)
+                kept = self._cache.get(url)
             response = await self._get(url, kept[0] if kept else {}, limit)
             now = datetime.now(UTC).isoformat(timespec="seconds")
             if kept and response.status == 304:
@@ -184,10 +184,10 @@ class Fetcher:
         if not validators:
             return
         with self._lock:
-            self._kept[fetched.url] = validators, fetched
-            self._kept.move_to_end(fetched.url)
-            while sum(len(each.data) for _, each in self._kept.values()) > _KEPT_BYTES:
-                self._kept.popitem(last=False)
+            self._cache[fetched.url] = validators, fetched
+            self._cache.move_to_end(fetched.url)
+            while sum(len(each.data) for _, each in self._cache.values()) > _KEPT_BYTES:
+                self._cache.popitem(last=False)
 
 
 def checked(url: str, base: str = "") -> str:

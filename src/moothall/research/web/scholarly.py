@@ -178,11 +178,11 @@ class _Service:
         return response.content
 
 
-def _words(query: str, what: str) -> list[str]:
+def _words(query: str, tool: str) -> list[str]:
     said = [each for each in query_words(plain(query)[:10_000]) if each.isalnum()]
     words = [each for each in said if not is_stop_word(each)] or said
     if not words:
-        raise SearchError(f"{what}: the query is empty")
+        raise SearchError(f"{tool}: the query is empty")
     return list(distinct(words, _WORDS))
 
 
@@ -253,17 +253,17 @@ def _work(item: dict[str, Any]) -> Resource | None:
     return Resource(url, title, True, f"{title}\n\n{abstract}", [], _now(), about)
 
 
-def _first(given: Any) -> Any:
-    return given[0] if isinstance(given, list) and given else None
+def _first(values: Any) -> Any:
+    return values[0] if isinstance(values, list) and values else None
 
 
-def _author(given: dict[str, Any]) -> str:
-    family, name = _line(given.get("family")), _line(given.get("given"))
-    return f"{family}, {name}" if family and name else family or _line(given.get("name"))
+def _author(author: dict[str, Any]) -> str:
+    family, name = _line(author.get("family")), _line(author.get("given"))
+    return f"{family}, {name}" if family and name else family or _line(author.get("name"))
 
 
-def _issued(given: Any) -> str:
-    parts = _first(given.get("date-parts")) if isinstance(given, dict) else None
+def _issued(issued: Any) -> str:
+    parts = _first(issued.get("date-parts")) if isinstance(issued, dict) else None
     numbers = parts if isinstance(parts, list) else []
     said = "-".join(f"{n:02}" for n in numbers[:3] if type(n) is int and 0 < n < 10_000)
     return said if _DAY.fullmatch(said) else ""

@@ -123,7 +123,7 @@ def search_web(
         words = " ".join(plain(query).split())[:_LONGEST_QUERY]
         if not words:
             raise SearchError("search_web: the query is empty")
-        listed = await ask(scope.asked(words))
+        listed = await ask(scope.query(words))
         return [each for each in _resources(listed) if scope.takes(each)][:results]
 
     return Action("search_web", search, outside=True, idempotent=True)
@@ -184,14 +184,14 @@ def _searxng(
             raise SearchError(f"{where} answered without a list of results")
         failed = given.get("unresponsive_engines")
         if failed and not listed:
-            raise SearchError(f"{where} found nothing, as its engines failed: {_named(failed)}")
+            raise SearchError(f"{where} found nothing, as its engines failed: {_failures(failed)}")
         named = ("url", "title", "content")
         return [[each.get(name) for name in named] for each in listed if isinstance(each, dict)]
 
     return ask
 
 
-def _named(failed: Any) -> str:
+def _failures(failed: Any) -> str:
     """Return a SearXNG's engines that failed, each with its reason, as text."""
     pairs = failed if isinstance(failed, list) else [failed]
     told = (" – ".join(map(str, each)) if isinstance(each, list) else str(each) for each in pairs)

@@ -95,16 +95,16 @@ def _readable(
     return tasks
 
 
-def _task(given: Any, tools: Mapping[str, Action]) -> ResearchTask:
-    if isinstance(given, str):
+def _task(item: Any, tools: Mapping[str, Action]) -> ResearchTask:
+    if isinstance(item, str):
         queries = [*taking(dict(tools), "query")]
-        if len(queries) != 1 or not given.strip():
-            raise InvalidArguments(f"a task must name its tool, got {given!r:.80}")
+        if len(queries) != 1 or not item.strip():
+            raise InvalidArguments(f"a task must name its tool, got {item!r:.80}")
         named, argument = queries[0]
-        return ResearchTask(named, {argument: one_line(given, _LONGEST_TOPIC)}, "")
-    if not isinstance(given, dict):
-        raise InvalidArguments(f"a task must be an object, got {given!r:.80}")
-    task, wanted = given, _field(given, *_TOOL)
+        return ResearchTask(named, {argument: one_line(item, _LONGEST_TOPIC)}, "")
+    if not isinstance(item, dict):
+        raise InvalidArguments(f"a task must be an object, got {item!r:.80}")
+    task, wanted = item, _field(item, *_TOOL)
     if isinstance(wanted, dict):  # as providers write calls
         task, wanted = wanted, _field(wanted, *_TOOL)
     name = _tool(wanted, tools)
@@ -120,20 +120,20 @@ def _task(given: Any, tools: Mapping[str, Action]) -> ResearchTask:
         args = inner if inner is not None else {only: args} if only else args
     if not isinstance(args, dict):
         raise InvalidArguments(f"the args of {name!r} must be an object, got {args!r:.80}")
-    why = _field(given, *_WHY)
+    why = _field(item, *_WHY)
     return ResearchTask(name, _checked(tool, args), why if isinstance(why, str) else "")
 
 
-def _tool(named: Any, tools: Mapping[str, Action]) -> str:
-    if isinstance(named, str):
-        if named in tools:
-            return named
-        bare = named.removesuffix("()").rpartition(".")[2]
-        alike = [each for each in tools if _key(each) in (_key(named), _key(bare))]
+def _tool(name: Any, tools: Mapping[str, Action]) -> str:
+    if isinstance(name, str):
+        if name in tools:
+            return name
+        bare = name.removesuffix("()").rpartition(".")[2]
+        alike = [each for each in tools if _key(each) in (_key(name), _key(bare))]
         if len(alike) == 1:
             return alike[0]
     raise InvalidArguments(
-        f"there is no tool {json_text(named)!r:.80}; there are {', '.join(tools)}"
+        f"there is no tool {json_text(name)!r:.80}; there are {', '.join(tools)}"
     )
 
 
@@ -216,32 +216,32 @@ class Evaluation:
                     self.unanswered += unanswered
                 self.reached[named] = share
 
-    def _topic(self, given: Any, *, alone: bool) -> str | None:
+    def _topic(self, topic: Any, *, alone: bool) -> str | None:
         """Return the objective that is meant, or None."""
         if alone and len(self.topics) == 1:
             return self.topics[0]
-        if not isinstance(given, str):
+        if not isinstance(topic, str):
             return None
         known = {words_of(each): each for each in self.topics}
-        said = words_of(given)
+        said = words_of(topic)
         if said in known:
             return known[said]
         near = difflib.get_close_matches(said, known, 2, _ALIKE)
         return known[near[0]] if len(near) == 1 else None
 
 
-def share_of(given: Any) -> float | None:
+def share_of(value: Any) -> float | None:
     """Return an expertise from 0 to 1, also of `"0.8"`, `"80%"`, `80` and `"8/10"`; else None.
 
     From 1 to 10 it is not known which scale is meant.
     """
-    if isinstance(given, bool):
+    if isinstance(value, bool):
         return None
-    if isinstance(given, int | float):
-        if not math.isfinite(given):
+    if isinstance(value, int | float):
+        if not math.isfinite(value):
             return None
-        share = given / 100 if 10 < given <= 100 else given
-    elif isinstance(given, str) and (found := _SHARE.fullmatch(given)):
+        share = value / 100 if 10 < value <= 100 else value
+    elif isinstance(value, str) and (found := _SHARE.fullmatch(value)):
         share = float(found[1].replace(",", "."))
         if found[2]:
             share /= 100
@@ -254,9 +254,9 @@ def share_of(given: Any) -> float | None:
     return float(share) if 0 <= share <= 1 else None
 
 
-def topics_of(given: Any) -> list[str]:
+def topics_of(value: Any) -> list[str]:
     """Return the smaller objectives of an evaluation: so many, and so long, as a plan can use."""
-    listed = given if isinstance(given, list) else [given]
+    listed = value if isinstance(value, list) else [value]
     named = [_field(each, *_TOPIC) if isinstance(each, dict) else each for each in listed]
     topics = [one_line(each, _LONGEST_TOPIC) for each in named if isinstance(each, str)]
     return [each for each in dict.fromkeys(topics) if each.strip()][:MOST_GENERATED]
@@ -266,36 +266,36 @@ def _says_more(value: Any) -> bool:
     return _field(value, *_GENERATED, *_REMARK) is not None
 
 
-def _rated(given: Any) -> Iterator[tuple[Any, Any, list[str]]]:
+def _rated(value: Any) -> Iterator[tuple[Any, Any, list[str]]]:
     """Yield topics with what is said of their expertise, and which parts are unanswered."""
-    if isinstance(given, dict):
-        answered, open_ = _field(given, *_ANSWERED), _field(given, *_UNANSWERED)
+    if isinstance(value, dict):
+        answered, open_ = _field(value, *_ANSWERED), _field(value, *_UNANSWERED)
         if isinstance(answered, list) or isinstance(open_, list):
             done, rest = len(_parts(answered)), _parts(open_)
-            yield _field(given, *_TOPIC), done / (done + len(rest)) if done else 0.0, rest
+            yield _field(value, *_TOPIC), done / (done + len(rest)) if done else 0.0, rest
             return
-        expertise = _field(given, *_REACHED)
+        expertise = _field(value, *_REACHED)
         if expertise is not None and not isinstance(expertise, dict):
-            yield _field(given, *_TOPIC), expertise, []
+            yield _field(value, *_TOPIC), expertise, []
             return
-        for topic, about in (expertise or given).items():
+        for topic, about in (expertise or value).items():
             yield topic, _field(about, *_REACHED) if isinstance(about, dict) else about, []
-    elif isinstance(given, list):
-        for each in given:
+    elif isinstance(value, list):
+        for each in value:
             if isinstance(each, list) and len(each) == 2:
                 yield each[0], each[1], []
             elif isinstance(each, dict):
                 yield from _rated(each)
 
 
-def _parts(given: Any) -> list[str]:
+def _parts(value: Any) -> list[str]:
     """Return the parts of an objective that are listed."""
-    listed = given if isinstance(given, list) else []
+    listed = value if isinstance(value, list) else []
     return [one_line(str(each), _LONGEST_TOPIC) for each in listed if str(each).strip()]
 
 
-def _remark(given: Any) -> str:
-    listed = given if isinstance(given, list) else [given]
+def _remark(value: Any) -> str:
+    listed = value if isinstance(value, list) else [value]
     return one_line(" ".join(each for each in listed if isinstance(each, str)), _LONGEST_REMARK)
 
 
@@ -380,10 +380,10 @@ def _field(value: Any, *names: str, deep: int = 2) -> Any:
     return next((each for each in inner if each is not None), None)
 
 
-def _listed(given: Any) -> list[Any] | None:
+def _listed(value: Any) -> list[Any] | None:
     """Return what should be a list, also if it is the only item, or JSON in a text."""
-    if isinstance(given, str):
-        given = next(iter(values_in(given)), None)
-    if isinstance(given, dict):
-        return [given]
-    return given if isinstance(given, list) else None
+    if isinstance(value, str):
+        value = next(iter(values_in(value)), None)
+    if isinstance(value, dict):
+        return [value]
+    return value if isinstance(value, list) else None

@@ -14,9 +14,9 @@ _SKIPPED: Final = (  # code cites nothing
     r"^(?P<fence>```+|~~~+)[^\n]*\n(?:.*?\n)??(?P=fence)[^\n]*$|^(?:```|~~~)[^\n]*\n.*\Z"
     r"|(?<!`)(?P<tick>`+)(?!`)[^\n]{1,400}?(?<!`)(?P=tick)(?!`)|\\[!-/:-@\[-`{-~]"
 )
-_ONE: Final = r"\^?\d{1,4}\^?"
-_NUMBERS: Final = rf"{_ONE}(?:\s{{0,2}}(?:[,;]|[-–—]|\band\b|&)\s{{0,2}}{_ONE})*"
-_NAMED: Final = (
+_NUMBER: Final = r"\^?\d{1,4}\^?"
+_NUMBERS: Final = rf"{_NUMBER}(?:\s{{0,2}}(?:[,;]|[-–—]|\band\b|&)\s{{0,2}}{_NUMBER})*"
+_LABEL: Final = (
     r"(?:(?:sources?|refs?\.?|references?|see|cite|citations?|passages?|docs?|documents?)"
     r"[ :_-]{0,2}(?:no\.? )?)?"
 )
@@ -25,9 +25,9 @@ _NOTE: Final = re.compile(
     rf"{_SKIPPED}"
     rf"|(?P<sup><sup>\s*)?(?:"
     rf"\[\[(?P<double>{_NUMBERS})\]\](?P<l1>{_LINKED})?"
-    rf"|\[{_NAMED}(?P<square>{_NUMBERS})\](?P<l2>{_LINKED})?"
-    rf"|[【\uff3b]{_NAMED}(?P<wide>{_NUMBERS})(?:[†:][^】\uff3d\n]{{0,80}})?[】\uff3d]"
-    rf"|[\uff08(]{_NAMED}(?P<round>{_NUMBERS})[)\uff09]"
+    rf"|\[{_LABEL}(?P<square>{_NUMBERS})\](?P<l2>{_LINKED})?"
+    rf"|[【\uff3b]{_LABEL}(?P<wide>{_NUMBERS})(?:[†:][^】\uff3d\n]{{0,80}})?[】\uff3d]"
+    rf"|[\uff08(]{_LABEL}(?P<round>{_NUMBERS})[)\uff09]"
     rf"|(?(sup)(?P<tag>{_NUMBERS})|(?P<small>[{_SMALL}]{{1,3}}(?:[,\u02d2 ][{_SMALL}]{{1,3}})*))"
     rf")(?(sup)\s*</sup>)",
     re.DOTALL | re.MULTILINE | re.IGNORECASE,
@@ -56,7 +56,7 @@ _ENDS: Final = re.compile(r"\s*(?:[.,;:!?…。\uff01\uff1f]|$|\Z|[\[【\uff08(]
 _ITEM: Final = re.compile(r"(?:^|[:,;]|\band|\bor)\s*$", re.IGNORECASE)
 
 
-def with_footnotes(markdown: str, known: Collection[int]) -> str:
+def with_footnotes(markdown: str, sources: Collection[int]) -> str:
     """Return a text whose footnotes have the form `[^1^]`.
 
     Accepted are `[^1]`, `[1]`, `[[1]]`, `【1】`, `(1)`, each also with a link, as a list or as a
@@ -66,53 +66,53 @@ def with_footnotes(markdown: str, known: Collection[int]) -> str:
     a sentence or clause ends, and if the text has no footnote in square brackets: `(1)` may count
     something, or name a year, a section or a page of a manual.
     """
-    known = frozenset(known)
+    sources = frozenset(sources)
     if fenced := _FENCED.fullmatch(markdown):
         markdown = fenced[1] or fenced[2]
     squares = any(
-        _numbers(found, known)
+        _numbers(found, sources)
         for found in _NOTE.finditer(markdown)
         if found.group("round") is None and _stands_well(found, markdown)
     )
 
-    def note(found: re.Match[str]) -> str:
-        numbers = _numbers(found, known)
-        if not _stands_well(found, markdown):
-            return found[0]
-        if not numbers and squares and re.fullmatch(r"\d{1,3}", found["square"] or ""):
-            numbers = [int(found["square"])]  # beside known ones: a source that does not exist
+    def note(match: re.Match[str]) -> str:
+        numbers = _numbers(match, sources)
+        if not _stands_well(match, markdown):
+            return match[0]
+        if not numbers and squares and re.fullmatch(r"\d{1,3}", match["square"] or ""):
+            numbers = [int(match["square"])]  # beside known ones: a source that does not exist
         if not numbers:
-            return found[0]
-        if found.group("round") is not None and (squares or not _cites(found, markdown)):
-            return found[0]
+            return match[0]
+        if match.group("round") is not None and (squares or not _cites(match, markdown)):
+            return match[0]
         return "".join(f"[^{each}^]" for each in numbers)
 
     return _IN_EMPHASIS.sub(r"\2\1", _NOTE.sub(note, markdown))
 
 
-def _numbers(found: re.Match[str], known: Collection[int]) -> list[int]:
+def _numbers(match: re.Match[str], sources: Collection[int]) -> list[int]:
     """Return the numbers of a footnote; none if one of them is no known source."""
-    given = next((found[each] for each in _GROUPS if found[each]), "")
+    given = next((match[each] for each in _GROUPS if match[each]), "")
     numbers: list[int] = []
     for first, last in _PART.findall(unicodedata.normalize("NFKC", given)):
         low, high = int(first), int(last or first)
         if not low <= high < low + _LONGEST_RANGE:
             return []
         numbers.extend(range(low, high + 1))
-    known_all = numbers and all(each in known for each in numbers) and len(numbers) <= _MOST
+    known_all = numbers and all(each in sources for each in numbers) and len(numbers) <= _MOST
     return [*dict.fromkeys(numbers)] if known_all else []
 
 
-def _stands_well(found: re.Match[str], text: str) -> bool:
+def _stands_well(match: re.Match[str], text: str) -> bool:
     """Return whether brackets may be a footnote: no index, link label or definition."""
-    start, end = found.span()
+    start, end = match.span()
     before, after = text[max(start - 1, 0) : start], text[end : end + 1]
     line = text[text.rfind("\n", 0, start) + 1 : start].strip(" \t>*-+")
-    if found["tag"] or found["small"]:
+    if match["tag"] or match["small"]:
         return bool(line) and not _POWER.search(text, max(start - 4, 0), start)
-    if before == "!" and (found["l1"] or found["l2"]):
+    if before == "!" and (match["l1"] or match["l2"]):
         return False  # an image
-    if found["square"] and "^" in found["square"]:
+    if match["square"] and "^" in match["square"]:
         return True
     if _VALUES.search(text, max(start - 20, 0), start):
         return False
@@ -124,9 +124,9 @@ def _stands_well(found: re.Match[str], text: str) -> bool:
     return True
 
 
-def _cites(found: re.Match[str], text: str) -> bool:
+def _cites(match: re.Match[str], text: str) -> bool:
     """Return whether a number in round brackets cites: no item, no section, no manual page."""
-    start, end = found.span()
+    start, end = match.span()
     before = text[max(start - 40, 0) : start]
     if not before or not (
         before[-1].isspace() or before[-1] in ".!?\"'”’»)]" or before[-1] > "\u2fff"

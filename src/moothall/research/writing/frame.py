@@ -62,7 +62,7 @@ def _is_judged(citations: list[Citation]) -> bool:
     return any(each.support is not None and each.support.judge == "model" for each in citations)
 
 
-def beside(one: Citation, other: Citation, remark: str) -> str:
+def difference(one: Citation, other: Citation, remark: str) -> str:
     """Return a line with two sentences that differ, side by side."""
     said = [f"{as_text(each.sentence)} [^{each.number}^]" for each in (one, other)]
     return f"- {said[0]} / {said[1]} ({remark}; compare the sources)"
@@ -128,7 +128,7 @@ def _spent(progress: Progress, usd: float | None) -> str:
 def foot(
     progress: Progress,
     citations: list[Citation],
-    ended: str | None,
+    end: str | None,
     usd: float | None,
     extractive: bool,
 ) -> str:
@@ -167,9 +167,9 @@ def foot(
         lines.append(f"Notes: {'; '.join(shown)}.")
     if spent := _spent(progress, usd):
         lines.append(spent)
-    if ended is None:
+    if end is None:
         lines.append(f"It is under way: {iterations} done.")
         return "\n\n".join(lines)
-    state, _, why = ended.partition(": ")
+    state, _, why = end.partition(": ")
     lines.append(f"It ended after {iterations}: {why or f'it {state}'}.")
     return "\n\n".join(lines)

@@ -118,12 +118,12 @@ def _mended(text: str, start: int) -> tuple[Any, int] | None:
         return None
 
 
-def _drop_loose(made: list[str]) -> None:
+def _drop_loose(tokens: list[str]) -> None:
     """Drop a comma, or a key without its value, from the end."""
-    if made and made[-1] == ":":
-        del made[-2:]
-    if made and made[-1] == ",":
-        made.pop()
+    if tokens and tokens[-1] == ":":
+        del tokens[-2:]
+    if tokens and tokens[-1] == ",":
+        tokens.pop()
 
 
 def _string(token: str) -> str:

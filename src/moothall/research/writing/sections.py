@@ -11,7 +11,7 @@ _FENCE: Final = re.compile(r"(`{3,}|~{3,})")
 _FEWEST: Final = 2  # headings of a text that is a text of sections
 
 
-def split(markdown: str) -> tuple[str, dict[str, str]]:
+def split_sections(markdown: str) -> tuple[str, dict[str, str]]:
     """Return what stands before the first `## ` of a narrative, and the text below each."""
     before: list[str] = []
     sections: dict[str, list[str]] = {}
@@ -27,7 +27,7 @@ def split(markdown: str) -> tuple[str, dict[str, str]]:
     return "\n".join(before).strip(), texts
 
 
-def joined(before: str, sections: Iterable[tuple[str, str]]) -> str:
+def join_sections(before: str, sections: Iterable[tuple[str, str]]) -> str:
     """Return a narrative of sections; a section without text is left out."""
     written = [f"## {heading}\n\n{text}" if heading else text for heading, text in sections if text]
     return "\n\n".join(filter(None, [before, *written]))

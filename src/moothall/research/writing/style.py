@@ -63,23 +63,23 @@ def style_of(length: object, tone: object, language: object, id: str | int) -> S
     return Style(length, line_of("tone", tone, id), line_of("language", language, id))
 
 
-def line_of(name: str, given: object, id: str | int) -> str:
+def line_of(name: str, value: object, id: str | int) -> str:
     """Return a line of text that a researcher was given."""
-    if not isinstance(given, str) or len(given) > 200 or "\n" in given:
+    if not isinstance(value, str) or len(value) > 200 or "\n" in value:
         raise ConfigError(
             f"agent {id!r}: {name}= must be a line of text of at most 200 characters, got "
-            f"{given!r:.80}"
+            f"{value!r:.80}"
         )
-    return given.strip()
+    return value.strip()
 
 
-def outline_of(given: object, id: str | int) -> bool | list[str]:
+def outline_of(value: object, id: str | int) -> bool | list[str]:
     """Return the outline that a researcher was given: whether it has one, or its headings."""
-    if isinstance(given, bool):
-        return given
-    listed = list(given) if isinstance(given, Iterable) and not isinstance(given, str) else None
+    if isinstance(value, bool):
+        return value
+    listed = list(value) if isinstance(value, Iterable) and not isinstance(value, str) else None
     if listed is None or not all(isinstance(each, str) and each.strip() for each in listed):
         raise ConfigError(
-            f"agent {id!r}: outline= must be True, False or a list of headings, got {given!r:.80}"
+            f"agent {id!r}: outline= must be True, False or a list of headings, got {value!r:.80}"
         )
     return [one_line(each, 120) for each in listed]

@@ -166,7 +166,7 @@ def _faults(order: ResearchOrder) -> Iterator[str]:
     if order.sources:
         from moothall.research.report import FORMS
 
-        lists = [f".{end}" for end, form in FORMS.items() if form.what == "sources"]
+        lists = [f".{end}" for end, form in FORMS.items() if form.holds == "sources"]
         if f".{_form(order.sources)}" not in lists:
             yield f"--sources must end in {' or '.join(lists)}, got {order.sources!r}"
     taken: dict[Path, tuple[str, str]] = {}
@@ -281,7 +281,7 @@ def write(
         if path:
             form = FORMS.get(end, FORMS["md"])
             made = form.make(report)
-            written.append((form.what, path, made if isinstance(made, bytes) else made.encode()))
+            written.append((form.holds, path, made if isinstance(made, bytes) else made.encode()))
     if ended_at is not None:
         written = [each for each in written if not _is_there(*each[1:], ended_at)]
     for what, path, data in written:
