@@ -367,6 +367,7 @@ FLOORS = {
         "extractive",
         "owner",
         "workbench",
+        "judging",
         "report",
         "recording",
         "iteration",
@@ -656,7 +657,7 @@ def most_lines(module: Module) -> int:
 
 
 def circles(source: Path) -> list[str]:
-    """Files that import each other, for types too."""
+    """Files that import each other, and rooms of a house that do, for types too."""
     names = {each.name for each in modules(source)}
     graph: dict[str, set[str]] = {}
     for module in modules(source):
@@ -666,10 +667,20 @@ def circles(source: Path) -> list[str]:
                 of = str(node.module).removeprefix("moothall.")
                 inner = {f"{of}.{each.name}" for each in node.names} & names
                 graph[module.name] |= inner or ({of} & names)
-    try:
-        TopologicalSorter(graph).prepare()
-    except CycleError as error:
-        return [" -> ".join(error.args[1])]
+    rooms: dict[str, set[str]] = {}
+    for name, others in graph.items():
+        house, _, inside = name.partition(".")
+        own = f"{house}.{inside.partition('.')[0]}"
+        for other in others:
+            of, _, inside = other.partition(".")
+            room = f"{of}.{inside.partition('.')[0]}"
+            if of == house and inside and own not in (f"{house}.", room):
+                rooms.setdefault(own, set()).add(room)
+    for each in (graph, rooms):
+        try:
+            TopologicalSorter(each).prepare()
+        except CycleError as error:
+            return [" -> ".join(error.args[1])]
     return []
 
 
@@ -996,6 +1007,18 @@ def test_a_tree_that_breaks_the_rule_is_caught(
     faults = rule(tmp_path)
     assert len(faults) == 1
     assert fault in faults[0]
+
+
+def test_rooms_that_import_each_other_by_way_of_different_files_are_caught(tmp_path: Path) -> None:
+    (tmp_path / "research" / "citations").mkdir(parents=True)
+    for name, text in (
+        ("citations/checks.py", ""),
+        ("citations/judging.py", "from moothall.research.workbench import Workbench"),
+        ("workbench.py", "from moothall.research.citations.checks import fault"),
+    ):
+        (tmp_path / "research" / name).write_text(text)
+    (found,) = circles(tmp_path)
+    assert "research.citations -> research.workbench" in found
 
 
 @pytest.mark.parametrize(

@@ -115,7 +115,7 @@ async def _take_step(bench: Workbench, name: str) -> None:
             if name == "plan" and bench.iteration == 1:
                 await _reviewed(bench)
             if name == "narrate" and bench.waits_for_judge:
-                from moothall.research.citations.judging import judge_narrative
+                from moothall.research.judging import judge_narrative
 
                 await judge_narrative(bench)
         except Exception as error:
