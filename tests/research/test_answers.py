@@ -314,6 +314,13 @@ def test_quote_shows_the_paragraphs_around_its_sentence(text: str, why: str) -> 
             {"pay.md": "# Pay\n\nThe price of a long ticket is paid at the time of the journey."},
             "What is the price of a parrot?",
         ),
+        (
+            {
+                f"{n}.md": f"# Boat {n}\n\nBoat {n} keeps its log in cabin {n} by default."
+                for n in range(24)
+            },
+            "Where does the submarine keep its log by default?",
+        ),
     ),
 )
 def test_answers_common_words_without_the_rarest_are_not_found(
@@ -321,7 +328,8 @@ def test_answers_common_words_without_the_rarest_are_not_found(
 ) -> None:
     for name, text in files.items():
         (tmp_path / name).write_text(text)
-    tools = [search_folder(tmp_path, index=tmp_path.parent / f"{tmp_path.name}.db")]
+    index = tmp_path.parent / f"{tmp_path.name}.db"
+    tools = [search_folder(tmp_path, index=index, results=24)]
     report = Researcher("r", None, question, tools).report_sync()
     assert not report.citations
     assert f"for “{question}”." in report.markdown or "was not found" in report.markdown

@@ -26,7 +26,7 @@ RELEVANT: Final = 0.25
 _BEYOND: Final = 300  # imagined passages beside the known ones, which were searched for
 _NAME: Final = 2  # the weight of a name, against 1 for another word
 _DEGREE: Final = 0.5  # the same of a word such as `long` after `how`
-_UNKNOWN: Final = 1.5  # the same of a word that nothing has: it binds
+_MANY: Final = 24  # passages in which a word that none has counts twice; in fewer it says less
 _TITLE: Final = 2  # the weight of a word of the title, against 1 for the text
 _UNSPACED: Final = re.compile(f"[{UNSPACED}]")
 _PARTS: Final = re.compile(r"[^\W_]+")
@@ -69,6 +69,7 @@ class Question:
             form[:_BEGINS] for form, of in bases.items() if of[:_BEGINS] in self._begins
         }
         self._of: dict[str, tuple[str, ...]] = {}
+        self._passages = passages
         texts = [self._counted(each) for each in passages]
         self._ranking = Ranking(texts, _BEYOND)
         first = next(iter(self.written.values()), "")
@@ -82,12 +83,14 @@ class Question:
         }
         self.is_unspaced: bool = sum(map(bool, map(_UNSPACED.match, self.written))) > len(said)
         self.total: float = sum(self.weights.values()) or 1.0
-        self._passages = passages
+        self.pairs: frozenset[tuple[str, str]] = frozenset(pairwise(self.written))
+        """Terms that follow each other in the question."""
 
     def _factor(self, term: str, word: str, is_first: bool) -> float:
         # Pairs of characters cross the borders of words, so some are always unknown.
-        known = 1 if self._ranking.among[term] or _UNSPACED.match(term) else _UNKNOWN
-        return known * (_NAME if _is_name(word, is_first) else 1)
+        is_known = self._ranking.among[term] or _UNSPACED.match(term)
+        binds = 1 if is_known else 1 + min(len(self._passages) / _MANY, 1)
+        return binds * (_NAME if _is_name(word, is_first) else 1)
 
     def in_word(self, word: str) -> tuple[str, ...]:
         """Return the question's terms that a word of a text has."""
