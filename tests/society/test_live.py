@@ -19,6 +19,7 @@ from moothall.society import (
     LocalEngine,
     Mode,
     Move,
+    Network,
     Place,
     Plane,
     Population,
@@ -247,6 +248,36 @@ def test_map_of_a_plane_shows_citizens_where_their_columns_say(tmp_path: Path) -
         pytest.raises(ConfigError, match="columns 'x' and 'y'"),
     ):
         draw_map(society)
+
+
+def test_map_of_a_layer_shows_what_places_have(tmp_path: Path) -> None:
+    table = {"place": np.arange(3), "side": np.arange(3)}
+    layers = {"sugar": Column("float64", 2)}
+    with Society(Population(table, Grid(4, 4), (), layers=layers)) as society:
+        draw_map(society, tmp_path / "map.svg", layer="sugar", by="side")
+        assert {"sugar", "side 2"} <= texts_of(tmp_path / "map.svg")
+        with pytest.raises(ConfigError, match="there is no layer 'spice'"):
+            draw_map(society, layer="spice")
+
+
+@pytest.mark.parametrize("city", (False, True))
+def test_map_of_a_network_shows_citizens_at_its_nodes_and_its_edges(
+    city: bool, tmp_path: Path
+) -> None:
+    network = Network.from_numbers(4, [0, 1, 2], [1, 2, 3])
+    table = {"mood": np.array([0, 1, 1])} if city else {"mood": np.array([0, 1, 1, 0])}
+    more: dict[str, Any] = {} if city else {"network": network}
+    if city:
+        table["place"] = np.array([0, 1, 1])
+    with Society(Population(table, network if city else None, (), **more)) as society:
+        figure = draw_map(society, tmp_path / "map.svg", by="mood")
+    assert {"mood 0", "mood 1"} <= texts_of(tmp_path / "map.svg")
+    (edges,) = (each for each in figure.axes[0].collections if hasattr(each, "get_segments"))
+    assert len(edges.get_segments()) == 3
+    spots = np.unique(np.array(edges.get_segments()).reshape(-1, 2), axis=0)
+    apart = np.sqrt(((spots[:, None] - spots) ** 2).sum(axis=2))
+    assert len(spots) == 4
+    assert apart[np.triu_indices(4, 1)].min() > 0.1
 
 
 async def test_map_by_a_need_colours_agents(tmp_path: Path) -> None:

@@ -13,8 +13,9 @@ from moothall.foundation.errors import ConfigError
 from moothall.society.arrays import np, package
 from moothall.society.blocks.talk import TOPICS
 from moothall.society.city.grid import Grid
+from moothall.society.city.network import Network
 from moothall.society.city.plane import Plane
-from moothall.society.positions import Whereabouts, levels
+from moothall.society.positions import Whereabouts, levels, present
 from moothall.society.society import Society
 
 if TYPE_CHECKING:
@@ -24,33 +25,42 @@ if TYPE_CHECKING:
 COLOURS: Final = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 SHAPES: Final = ("s", "^", "P", "D", "v", "X", "p")
 DPI: Final = 150
+_LAID: Final = 1_000  # of more nodes, forces would take seconds
 _DENSE: Final = 5_000  # with more citizens than this, the map shows their density
 
 
 def draw_map(
-    society: Society, path: str | PathLike[str] | None = None, *, by: str | None = None
+    society: Society,
+    path: str | PathLike[str] | None = None,
+    *,
+    by: str | None = None,
+    layer: str | None = None,
 ) -> Figure:
     """Return a picture of the places by kind, the roads, and where the citizens are.
 
-    With `by`, and on a `Plane`, it shows each citizen at its place, in a colour.
+    With `by`, with `layer`, on a `Plane` and on a network, it shows each citizen in a colour.
 
     Args:
-        society: a society whose places have positions, or whose citizens have columns `x` and `y`
-            on a `Plane`
+        society: a society whose places have positions, whose citizens have columns `x` and `y` on a
+            `Plane`, or are a network: without a city, a population's `network`
         path: the file that it is written to, by its suffix: PNG, SVG or PDF; None for no file
         by: what the colours of citizens show: a number of their status or a column, such as
             `money`, `needs.hunger` or `opinions.music`
+        layer: which of the population's `layers` the colours of places show, below the citizens
 
     Returns:
         the figure of matplotlib, which a notebook shows
 
     Raises:
-        ConfigError: its places have no positions, or no citizen has a number `by`
+        ConfigError: its places have no positions, there is no such layer, or no citizen has a
+            number `by`
         MissingExtra: matplotlib is not installed
     """
     city = society.city
-    if by is not None or isinstance(city, Plane):
-        return drawn(_coloured(society, by), path)
+    network = city if isinstance(city, Network) else getattr(society.population, "network", None)
+    is_network = isinstance(city, Network) or (city is None and network is not None)
+    if by is not None or layer is not None or is_network or isinstance(city, Plane):
+        return drawn(_coloured(society, by, layer, network if is_network else None), path)
     figure, axes = figure_of(7.5, 8)
     seen = society.positions()
     if seen is None:
@@ -77,10 +87,21 @@ def _axes_of(city: Any) -> dict[str, str]:
     return {"xlabel": "metres to the east", "ylabel": "metres to the north"}
 
 
-def _coloured(society: Society, by: str | None) -> Figure:
+def _coloured(
+    society: Society, by: str | None, layer: str | None, network: Network | None
+) -> Figure:
     """Return a map of each citizen in the colour of its number `by`; of none, all alike."""
     city, columns = society.city, {} if society.population is None else society.population.columns
-    if isinstance(city, Plane):
+    shown: dict[str, Any] = {}
+    if network is not None:
+        spots = laid_out(network)
+        if city is None:
+            x, y = spots.T
+        else:
+            place = present(society)[2]
+            nodes = np.array([network.row_of(id) for id in network.ids()])
+            x, y = np.where(place < 0, np.nan, spots[nodes][place].T)
+    elif isinstance(city, Plane):
         if not {"x", "y"} <= {*columns}:
             raise ConfigError("a map of a Plane needs citizens with the columns 'x' and 'y'")
         x, y = columns["x"], columns["y"]
@@ -90,8 +111,16 @@ def _coloured(society: Society, by: str | None) -> Figure:
         if seen is None:
             raise ConfigError("a map needs a city whose places have positions, such as a City")
         x, y = (np.array(each, float) for each in (seen.x, seen.y))
-        shown = {}
     figure, axes = figure_of(7.5, 8)
+    if network is not None:
+        starts, others = network.links
+        source = np.repeat(np.arange(len(network)), np.diff(starts))
+        ends = np.stack([spots[source], spots[others]], axis=1)[source < others]
+        lines = package("matplotlib.collections").LineCollection
+        axes.add_collection(lines(ends, colors="#d9d9d9", linewidths=0.8, zorder=1))
+        axes.set_axis_off()
+    if layer is not None:
+        _layer(figure, axes, society, layer)
     side = max(city.width, city.height) if isinstance(city, Grid) else 60
     style: dict[str, Any] = {"marker": "s" if isinstance(city, Grid) else "o", "linewidths": 0}
     style["s"] = (380 / side) ** 2
@@ -118,6 +147,51 @@ def _coloured(society: Society, by: str | None) -> Figure:
     axes.set(**_axes_of(city), **shown)
     axes.set_title(f"{len(x):,} citizens, {society.clock}")
     return figure  # type: ignore[no-any-return]
+
+
+def laid_out(network: Network) -> Any:
+    """Return where a network's nodes are drawn, by their number in `links`: (n, 2).
+
+    Linked nodes attract, all repel each other (Fruchterman, Reingold 1991, "Graph drawing by
+    force-directed placement"), from a circle on; of more than 1,000 nodes, the circle.
+    """
+    count = len(network)
+    angle = 2 * np.pi * np.arange(count) / max(1, count)
+    at = np.column_stack([np.cos(angle), np.sin(angle)])
+    if count > _LAID:
+        return at
+    starts, others = network.links
+    source = np.repeat(np.arange(count), np.diff(starts))
+    near = 2 / np.sqrt(max(1, count))  # the distance of linked nodes
+    for step in np.linspace(0.2, 0.005, 60):
+        apart = at[:, None] - at[None]
+        far = np.maximum(np.sqrt((apart**2).sum(axis=2)), 1e-3)
+        force = (apart * (near / far)[:, :, None] ** 2).sum(axis=1)
+        pull = (at[source] - at[others]) * far[source, others][:, None] / near
+        for axis in (0, 1):
+            force[:, axis] -= np.bincount(source, pull[:, axis], count)
+        length = np.maximum(np.sqrt((force**2).sum(axis=1)), 1e-9)[:, None]
+        at = at + force / length * np.minimum(length, step)
+    return at
+
+
+def _layer(figure: Any, axes: Any, society: Society, name: str) -> None:
+    """Draw what places have, below the citizens."""
+    population, city = society.population, society.city
+    if population is None or name not in population.layers:
+        raise ConfigError(f"there is no layer {name!r:.80}: Population(…, layers=) declares one")
+    values = population.layers[name]
+    if values.ndim > 1 or not hasattr(city, "position"):
+        raise ConfigError(f"layer {name!r} cannot be drawn: it needs one value at a position each")
+    style: dict[str, Any] = {"cmap": "Greens", "zorder": 0}
+    if isinstance(city, Grid):
+        cells = np.full((city.height, city.width), np.nan)
+        cells[city.cells[:, 1], city.cells[:, 0]] = values
+        shown = axes.imshow(cells, origin="lower", interpolation="nearest", **style)
+    else:
+        x, y = np.array([city.position(place) for place in city.ids()], float).T
+        shown = axes.scatter(x, y, c=values, s=60, marker="s", linewidths=0, **style)
+    figure.colorbar(shown, ax=axes, label=name, shrink=0.8)
 
 
 def _places(axes: Any, seen: Whereabouts, city: Any) -> None:
