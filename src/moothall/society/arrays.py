@@ -6,15 +6,28 @@ import codecs
 import csv
 import hashlib
 import importlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from moothall.foundation.errors import ConfigError, MissingExtra
 from moothall.foundation.files.csv_form import stated_delimiter
 
-__all__ = ["csv_rows", "larger", "np", "package", "sha256_of", "smaller"]
+__all__ = [
+    "Numbers",
+    "any_of",
+    "csv_rows",
+    "is_place",
+    "larger",
+    "np",
+    "package",
+    "sha256_of",
+    "smaller",
+    "where",
+    "within",
+]
 
 MissingExtra.unless("moothall.society", "society", "numpy")
 import numpy as np  # noqa: E402 - an error names the extra
@@ -34,6 +47,43 @@ def smaller(a: Any, b: Any) -> Any:
 def larger(a: Any, b: Any) -> Any:
     """Return the larger of two whole numbers; elementwise for arrays."""
     return max(a, b) if type(a) is type(b) is int else np.maximum(a, b)
+
+
+def within(low: int, number: Any, high: int) -> Any:
+    """Return a whole number, or `low` or `high` if it is below or above; elementwise for arrays."""
+    if isinstance(number, np.ndarray):
+        return np.clip(number, low, high)
+    return low if number < low else high if number > high else number
+
+
+def where(chosen: Any, a: Any, b: Any) -> Any:
+    """Return `a` where something holds, else `b`; elementwise for arrays."""
+    return (a if chosen else b) if type(chosen) is bool else np.where(chosen, a, b)
+
+
+def any_of(chosen: Any) -> bool:
+    """Return whether something holds, or holds anywhere in an array."""
+    return chosen if type(chosen) is bool else bool(chosen.any())
+
+
+def is_place(place: Any) -> Any:
+    """Return whether a place is one: an id and not None, or in arrays a number from 0 up."""
+    return place is not None if place is None or type(place) is str else place >= 0
+
+
+class Numbers:
+    """Numbers by index: of one whole number a number, of an array of them an array."""
+
+    def __init__(self, numbers: Iterable[int], dtype: str) -> None:
+        self._numbers = [*numbers]
+        self._dtype = dtype
+
+    @cached_property
+    def _array(self) -> Any:
+        return np.array(self._numbers, self._dtype)
+
+    def __getitem__(self, at: Any) -> Any:
+        return self._numbers[at] if type(at) is int else self._array.take(at)
 
 
 def sha256_of(array: Any) -> str:

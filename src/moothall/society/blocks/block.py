@@ -16,8 +16,9 @@ from moothall.agents.replies.reply_request import AnswerSchema
 from moothall.foundation.text import error_text, one_line
 from moothall.models.ask import Unusable, ask_json
 from moothall.society.arrays import np
-from moothall.society.blocks.columns import DOES, code
+from moothall.society.blocks.columns import ACTS, DOES, code
 from moothall.society.clock import DAY_S
+from moothall.society.columns.row import Row
 from moothall.society.columns.rows import Rows
 from moothall.society.kernel.draw import Draws
 from moothall.society.kernel.mind import told
@@ -64,6 +65,7 @@ class CitizenBlock(Block):
     ParamsType: ClassVar[type[BlockParams]] = CitizenBlockParams
     does: ClassVar[tuple[str, ...]] = ()
     enabled_by: ClassVar[str] = ""
+    acts: ClassVar[tuple[str | None, ...]] = ACTS
 
     def __init__(
         self,
@@ -129,7 +131,7 @@ class CitizenBlock(Block):
         """
         if not isinstance(context, Perception):
             return float(str(context).partition(" ")[0].lower() in self.does)
-        item = item_of(context.status)
+        item = item_of(context.status) if self.does else None
         return float(item is not None and item["do"] in self.does)
 
     def offer(self, context: Any) -> str:
@@ -165,6 +167,13 @@ class CitizenBlock(Block):
         return where is None or self.city is None or where == context.place
 
     # -- what the block does -----------------------------------------------------------------------
+
+    async def forward(self) -> Any:
+        """Do `step_rows` for the citizen's own row; return the act of this step."""
+        if not hasattr(self, "step_rows"):
+            return await super().forward()
+        self.step_rows(Row(self))
+        return self.status.get("act")
 
     def want(self, want: Want) -> None:
         """Send a want to the world; outside a society, append it to the agent's `wants`."""

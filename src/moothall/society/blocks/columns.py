@@ -78,32 +78,6 @@ def code(do: str) -> int:
         ) from None
 
 
-def bought(rows: Rows, where: Any = slice(None)) -> Any:
-    """Return for rows whether they have bought in their current item: `item["bought"]`."""
-    arrays, index = rows.population.arrays, rows.at[where]
-    return (arrays["plan"][index, arrays["plan_now"][index]] & BOUGHT) != 0
-
-
-def set_bought(rows: Rows, where: Any, bought: bool) -> None:
-    """Set whether some rows, given as booleans or positions, have bought."""
-    arrays, index = rows.population.arrays, rows.at[where]
-    at = (index, arrays["plan_now"][index])
-    item = arrays["plan"][at]
-    arrays["plan"][at] = item | BOUGHT if bought else without(item, BOUGHT)
-
-
-def stay_home(rows: Rows, where: Any) -> None:
-    """Let the current items of some rows continue at home, without a kind of place."""
-    arrays, index = rows.population.arrays, rows.at[where]
-    at = (index, arrays["plan_now"][index])
-    home = arrays["home"][index]
-    arrays["item_where"][index] = home
-    where = np.where(home < 0, NONE, HOME).astype(np.uint32)
-    arrays["plan"][at] = without(arrays["plan"][at], WHERE | AVOIDS) | where
-    arrays["plan_chosen"][index] = -1
-    arrays["plan_avoid"][index] = 0
-
-
 # -- the plans of rows -----------------------------------------------------------------------------
 
 _ROOM: Final = 4

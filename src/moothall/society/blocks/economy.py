@@ -10,17 +10,24 @@ from pydantic import Field
 from moothall.actions import action
 from moothall.actions.signature.schema import object_schema
 from moothall.agents.params import BlockParams
-from moothall.society.arrays import larger, np, smaller
-from moothall.society.blocks.block import CitizenBlock, CitizenBlockParams, now_of
-from moothall.society.blocks.columns import ACT, ERRAND, bought, code, set_bought, stay_home
+from moothall.society.arrays import Numbers, any_of, is_place, larger, np, smaller, where
+from moothall.society.blocks.block import CitizenBlock, CitizenBlockParams, Item, now_of
+from moothall.society.blocks.columns import ACT, ERRAND, code
+from moothall.society.blocks.rules import bought, set_bought, stay_home
 from moothall.society.clock import DAY_S
 from moothall.society.columns.column import Column
+from moothall.society.columns.row import Row
 from moothall.society.columns.rows import Rows
 from moothall.society.columns.town import kind_numbers, kinds_of
+from moothall.society.kernel.perception import item_of
 from moothall.society.kernel.wants import Buy, Save, Work
 
 _DAYS = 7
 _CENTS: Final = Column("int64")
+_WORK, _EAT = code("work"), code("eat")
+_ITEM, _ERRAND = "item_do", "errand"
+_BUYS: Final = Numbers(map(code, ("shop", "eat", "idle")), "uint8")
+"""The act of who buys: at a shop, at a table, and of who cannot pay a meal."""
 
 
 def buys_after(block: Any, blocks: Iterable[Any]) -> bool:
@@ -104,114 +111,139 @@ class EconomyBlock(CitizenBlock):
         if isinstance(context, str):
             dines = context.startswith("eat at") and "restaurant" in context
             return 1.5 if dines or super().fits(context) else 0.0
-        return 1.5 if super().fits(context) or self._dines() else 0.0
+        item = item_of(context.status)
+        does = item is not None and (item["do"] in self.does or self._dines(item, context.place))
+        return 1.5 if does else 0.0
 
     def offer(self, context: Any) -> str:
         """Return the current item of the plan if the citizen is at its place; else empty."""
         return super().offer(context) if self.at_item(context) else ""
 
-    def _dines(self) -> bool:
-        item, city = self.item, self.city
-        if item is None or item["do"] != "eat" or city is None:
+    def _dines(self, item: Item, place: str | None) -> bool:
+        if item["do"] != "eat" or place is None or place != item["where"]:
             return False
-        place = self.perceived.place
-        return place is not None and place == item["where"] and city.kind(place) == "restaurant"
+        city = self.city
+        return city is not None and city.kind(place) == "restaurant"
 
     async def before_forward(self) -> None:
         """Book wages and purchases; at the start of a day, deposit or withdraw money."""
-        status = self.status
-        for answer in self.perceived.answers:
-            want = answer.want
-            if isinstance(want, Work) and answer.done:
-                status["earned"] = status.get("earned", 0) + answer.value
-            elif isinstance(want, Buy) and answer.done:
-                status["purse"] = max(0, status.get("purse", 0) - answer.value)
-            elif isinstance(want, Buy) and self.item is not None:
-                self.item.pop("bought", None)  # it may try again
-            elif isinstance(want, Save) and answer.done:
-                status["savings"] = answer.value
-        self._begin_day()
-        if errand := status.pop("errand", None):
-            await self._buy_in_passing(errand)
+        row = Row(self, begins=True)
+        self._book(row)
+        for late in row.only(row["errand"] > 0):
+            left = 0 if row["place"] is None else self._left(late, _ERRAND)
+            self._buy_in_passing(late, await self._chosen(left))
 
-    def _begin_day(self) -> None:
-        """Fill the purse once a day, and deposit or withdraw money."""
-        status = self.status
-        day = self.now // DAY_S
-        paid = status.get("paid_day", -1)
-        if paid == day:
+    def before_rows(self, rows: Any) -> None:
+        """Do `before_forward` for rows."""
+        self._book(rows)
+        for late in rows.only(rows["errand"] > 0):
+            self._buy_in_passing(late, self._left(late, _ERRAND))
+
+    async def forward(self) -> Any:
+        """Work or buy; return the act of this step."""
+        row = Row(self)
+        self._work(row)
+        for buyer in row.only(self._buys(row)):
+            left = self._left(buyer, _ITEM)
+            self._buy(buyer, left if bought(buyer) else await self._chosen(left))
+        return self.status.get("act")
+
+    def step_rows(self, rows: Any) -> None:
+        """Do `forward` for rows."""
+        self._work(rows)
+        for buyers in rows.only(self._buys(rows)):
+            self._buy(buyers, self._left(buyers, _ITEM))
+
+    async def _chosen(self, left: int) -> int:
+        """Return the cents that it spends of those that it could spend."""
+        return left if left < self.params.least else left * await self._share(left) // 1000
+
+    # -- the rules, for one row and for many -------------------------------------------------------
+
+    def _book(self, rows: Any) -> None:
+        """Book wages, purchases and savings; fill the purse once a day, and save or withdraw."""
+        if rows.is_answered:
+            earned, spent, refused = rows.gained(Work), rows.gained(Buy), rows.refused(Buy)
+            if earned is not None:
+                rows["earned"] += earned
+            if spent is not None:
+                rows["purse"] = larger(0, rows["purse"] - spent)
+            if refused is not None:
+                set_bought(rows, refused, False)  # it may try again
+            state, balance = rows.answers(Save)
+            if any_of(state > 0):
+                rows["savings"] = where(state > 0, balance, rows["savings"])
+        day, paid = now_of(rows) // DAY_S, rows["paid_day"]
+        due = paid != day
+        if not any_of(due):
             return
-        if paid >= 0:
-            status["income"] = income_after(status.get("income", 0), status.get("earned", 0))
-            status["earned"] = 0
-        budget = self.budget
-        status["purse"] = min(status.get("purse", 0) + budget, _DAYS * budget)
-        money, savings = status.get("money", 0), status.get("savings", 0)
-        cents = to_save(money, savings, budget, self.params.cash_days)
-        if cents and paid >= 0:
-            self.want(Save(cents))
-        status["paid_day"] = day
+        again, income, earned = due & (paid >= 0), rows["income"], rows["earned"]
+        rows["income"] = where(again, income_after(income, earned), income)
+        rows["earned"] = where(again, 0, earned)
+        budget, purse = self._budget(rows), rows["purse"]
+        rows["purse"] = where(due, smaller(purse + budget, _DAYS * budget), purse)
+        cents = to_save(rows["money"], rows["savings"], budget, self.params.cash_days)
+        rows.want(Save, again & (cents != 0), cents=cents)
+        rows["paid_day"] = day
 
-    async def _buy_in_passing(self, errand: str) -> None:
-        """Buy where the citizen is: the time for an errand was over when it arrived."""
-        place = self.perceived.place
-        if place is None:
-            return
-        cents = await self._cents(errand == "eat")
-        if cents >= self.params.least:
-            self.want(Buy(place, "food" if errand == "eat" else "goods", cents))
+    def _buy_in_passing(self, rows: Any, cents: Any) -> None:
+        """Buy where citizens are: the time for an errand was over when they arrived."""
+        what = where(rows["errand"] == _EAT, rows.word("food"), rows.word("goods"))
+        rows["errand"] = 0
+        place = rows["place"]
+        buys = is_place(place) & (cents >= self.params.least)
+        rows.want(Buy, buys, place=place, kind=what, cents=cents)
 
-    async def _cents(self, meal: bool) -> int:
-        """Return the cents that it spends here."""
-        most = self._left(meal)
-        return most if most < self.params.least else most * await self._share(most) // 1000
+    def _work(self, rows: Any) -> None:
+        """Let those work whose item it is."""
+        for workers in rows.only((rows["item_do"] == _WORK) & is_place(self._place(rows))):
+            place = self._place(workers)
+            if workers.has_places:  # who works from home works for its employer
+                remote = (place == workers["home"]) & is_place(workers["work"])
+                place = where(remote, workers["work"], place)
+            left = workers["item_until"] - now_of(workers) % DAY_S
+            workers.want(Work, place=place, seconds=larger(1, smaller(workers.seconds, left)))
+            workers["act"] = _WORK
 
-    async def forward(self) -> str | None:
-        """Work or buy; return the act."""
-        item, place = self.item, self.perceived.place
-        if item is not None and self.city is None:
-            place = item["where"]
-        if item is None or place is None:
-            return None
-        if item["do"] == "work":
-            left = item["until"] - self.now % DAY_S
-            seconds = max(1, min(self.perceived.seconds, left))
-            if place == self.status.get("home"):  # it works from home
-                place = self.status.get("work") or place
-            self.want(Work(place, seconds))
-            self.act("work")
-            return "work"
-        meal = item["do"] == "eat"
-        done = "eat" if meal else "shop"
-        if not item.get("bought"):
-            cents = await self._cents(meal)
-            if cents < self.params.least:
-                if meal:  # it goes home; in a shop it only looks around
-                    item.pop("kind", None)
-                    item["where"] = self.status.get("home")
-                self.act("idle" if meal else "shop")
-                return None
-            item["bought"] = True  # one purchase per visit
-            self.want(Buy(place, "food" if meal else "goods", cents))
-        self.act(done)
-        return done
+    def _place(self, rows: Any) -> Any:
+        """Return where citizens are; without a city, where their items are."""
+        in_city = rows.has_places and hasattr(rows.city, "by_kind")
+        return rows["place" if in_city else "item_where"]
+
+    def _buys(self, rows: Any) -> Any:
+        """Return who is at a shop or a table."""
+        do = rows["item_do"]
+        return (do > 0) & (do != _WORK) & is_place(self._place(rows))
+
+    def _buy(self, rows: Any, cents: Any) -> None:
+        """Buy once in an item; who cannot pay goes home from a table, and looks around a shop."""
+        meal, before, poor = rows["item_do"] == _EAT, bought(rows), cents < self.params.least
+        hungry = meal & poor & (before != True)  # noqa: E712 - of arrays, too
+        rows["act"] = _BUYS[meal + 0 + hungry]
+        stay_home(rows, hungry)
+        buys = (before | poor) != True  # noqa: E712
+        set_bought(rows, buys, True)
+        what = where(meal, rows.word("food"), rows.word("goods"))
+        rows.want(Buy, buys, place=self._place(rows), kind=what, cents=cents)
+
+    def _left(self, rows: Any, item: str) -> Any:
+        """Return the cents to spend now: the rest of the budgets, at most the money at hand."""
+        purse, dinner = rows["purse"], self._budget(rows) * self.params.meal // 1000
+        left = where(rows[item] == _EAT, smaller(purse, dinner), purse)
+        return larger(0, smaller(left, rows["money"]))
+
+    def _budget(self, rows: Any) -> Any:
+        """Return the cents to spend in a day."""
+        income, wealth = larger(rows["income"], rows["earned"]), rows["money"] + rows["savings"]
+        return budget_of(income, wealth, self.params.of_income, self.params.of_wealth)
 
     @property
     def budget(self) -> int:
         """The cents to spend in a day."""
-        status = self.status
-        wealth = status.get("money", 0) + status.get("savings", 0)
-        income = max(status.get("income", 0), status.get("earned", 0))
-        return int(budget_of(income, wealth, self.params.of_income, self.params.of_wealth))
-
-    def _left(self, meal: bool) -> int:
-        """Return the cents to spend now: the rest of the budgets, at most the money at hand."""
-        left = int(self.status.get("purse", 0))
-        if meal:
-            left = min(left, self.budget * self.params.meal // 1000)
-        return max(0, min(left, int(self.status.get("money", 0))))
+        return int(self._budget(Row(self)))
 
     async def _share(self, most: int) -> int:
+        """Return how much of what it could spend it spends, in thousandths."""
         if self.llm is None:
             return 1000
         answer = await self.decide(
@@ -233,93 +265,6 @@ class EconomyBlock(CitizenBlock):
             kind = kind_numbers(rows).get("restaurant", -1)
             fits[eats] |= dines & (kinds_of(rows)[place] == kind)
         return fits * np.float32(1.5)
-
-    def before_rows(self, rows: Rows) -> None:
-        """Do `before_forward` for rows."""
-        for kind in (Work, Buy, Save):
-            if kind not in rows.moment.answers:
-                continue
-            state, value = rows.answers(kind)
-            done = state > 0
-            if kind is Work:
-                rows["earned"] += value * done
-            elif kind is Buy:
-                rows["purse"] = np.maximum(0, rows["purse"] - value * done)
-                refused = np.flatnonzero(state < 0)
-                if len(refused):
-                    set_bought(rows, refused, False)
-            else:
-                rows["savings"] = np.where(done, value, rows["savings"])
-        self._begin_day_rows(rows)
-        at = np.flatnonzero(rows["errand"])
-        if len(at):  # they buy in passing
-            meal = rows["errand"][at] == code("eat")
-            rows["errand"][at] = 0
-            most = self._left_rows(rows, meal, at)
-            some = np.flatnonzero(most >= self.params.least)
-            words = rows.population._word
-            what = np.where(meal, words["food"], words["goods"])[some]
-            at, most = at[some], most[some]
-            rows.want_each(Buy, at, place=rows["place"][at], kind=what, cents=most)
-
-    def _begin_day_rows(self, rows: Rows) -> None:
-        """Do `_begin_day` for rows."""
-        day = now_of(rows) // DAY_S
-        paid = rows["paid_day"]
-        if (paid == day).all():
-            return
-        again, due = (paid != day) & (paid >= 0), paid != day
-        income, earned = rows["income"], rows["earned"]
-        rows["income"] = np.where(again, income_after(income, earned), income)
-        rows["earned"] = np.where(again, 0, earned)
-        budget = self._budget_rows(rows)
-        purse = rows["purse"]
-        rows["purse"] = np.where(due, np.minimum(purse + budget, _DAYS * budget), purse)
-        cents = to_save(rows["money"], rows["savings"], budget, self.params.cash_days)
-        rows.want(Save, again & (cents != 0), cents=cents)
-        paid[...] = day
-
-    def step_rows(self, rows: Rows) -> None:
-        """Do `forward` for rows."""
-        by_plan = not hasattr(rows.city, "by_kind")
-        has_places = "place" in rows.population.arrays
-        place = rows["item_where" if by_plan or not has_places else "place"]
-        do, act = rows["item_do"], rows["act"]
-        works = (do == code("work")) & (place >= 0)
-        left = rows["item_until"] - now_of(rows) % DAY_S
-        seconds = np.maximum(1, np.minimum(rows.seconds, left))
-        if has_places:
-            work = rows["work"]
-            there = np.where((place == rows["home"]) & (work >= 0), work, place)
-        rows.want(Work, works, place=there if has_places else place, seconds=seconds)
-        act[works] = code("work")
-        buys = np.flatnonzero((place >= 0) & ~works)
-        if not len(buys):
-            return
-        meal = do == code("eat")
-        most = self._left_rows(rows, meal)
-        poor, before = most < self.params.least, bought(rows)
-        act[buys] = np.where(meal, code("eat"), code("shop"))[buys]
-        none = buys[(poor & ~before)[buys]]
-        act[none] = np.where(meal, code("idle"), code("shop"))[none]
-        stay_home(rows, none[meal[none]])
-        some = buys[~(poor | before)[buys]]
-        set_bought(rows, some, True)
-        words = rows.population._word
-        kind = np.where(meal, words["food"], words["goods"])
-        rows.want(Buy, some, place=place, kind=kind, cents=most)
-
-    def _left_rows(self, rows: Rows, meal: Any, at: Any = slice(None)) -> Any:
-        """Return `_left` of all or some rows."""
-        purse, dinner = rows["purse"][at], self._budget_rows(rows, at) * self.params.meal // 1000
-        left = np.where(meal, np.minimum(purse, dinner), purse)
-        return np.maximum(0, np.minimum(left, rows["money"][at]))
-
-    def _budget_rows(self, rows: Rows, at: Any = slice(None)) -> Any:
-        income = np.maximum(rows["income"][at], rows["earned"][at])
-        params = self.params
-        wealth = rows["money"][at] + rows["savings"][at]
-        return budget_of(income, wealth, params.of_income, params.of_wealth)
 
     # -- actions -----------------------------------------------------------------------------------
 

@@ -22,6 +22,7 @@ from moothall.society.blocks.mobility_rows import (
 from moothall.society.blocks.rules import explores, gravity
 from moothall.society.city.places import Near, Places, Routes, needs
 from moothall.society.clock import DAY_S
+from moothall.society.kernel.perception import item_of
 from moothall.society.kernel.wants import Move
 
 
@@ -69,13 +70,13 @@ class MobilityBlock(CitizenBlock):
         """Return 2 if the citizen is on its way or not at its item's place, else 0."""
         if isinstance(context, str):
             return 2.0 if context.partition(" ")[0].lower() in ("go", "move", "travel") else 0.0
-        status = self.status
+        status = context.status
         if status.get("moving"):
             return 2.0
-        item = self.item
-        if item is None or item["where"] is None or status.get("stuck") or self.city is None:
+        item = item_of(status)
+        if item is None or item["where"] in (None, context.place) or status.get("stuck"):
             return 0.0
-        return 0.0 if item["where"] == self.perceived.place else 2.0
+        return 0.0 if self.city is None else 2.0
 
     def offer(self, context: Any) -> str:
         """Return where it would go; empty if the citizen is there, or has nowhere to go."""

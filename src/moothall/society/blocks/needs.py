@@ -12,12 +12,12 @@ from moothall.actions import action
 from moothall.agents.params import BlockParams
 from moothall.foundation.arguments import check_integer
 from moothall.foundation.errors import ConfigError, DefinitionError
-from moothall.society.arrays import np
+from moothall.society.arrays import Numbers, any_of, smaller, where, within
 from moothall.society.blocks import columns
 from moothall.society.blocks.block import CitizenBlock, CitizenBlockParams, now_of
 from moothall.society.blocks.columns import ACTS, code
 from moothall.society.columns.column import Column
-from moothall.society.columns.rows import Rows
+from moothall.society.columns.row import Row
 from moothall.society.kernel.wants import Buy, Work
 
 
@@ -97,6 +97,21 @@ def _rates_of(kinds: dict[str, Need]) -> dict[str, tuple[int, ...]]:
     }
 
 
+@functools.lru_cache(maxsize=64)
+def _changes(made: Any, speed: int, start: int, seconds: int) -> list[Numbers]:
+    """Return the change of each need of a block, by the code of the act."""
+    by_act = [changes_by(each, speed, start, seconds) for each in made._rates.values()]
+    # Clip to int16: beyond ±16,000 a change makes no difference to a need of 0 … 1000.
+    return [
+        Numbers([0, *(max(-16_000, min(16_000, each)) for each in changes)], "int16")
+        for changes in zip(*by_act, strict=True)
+    ]
+
+
+_IN_VAIN: Final = Numbers([act in ("work", "eat", "shop") for act in ACTS], "bool")
+"""Whether an act is none if what it wanted was refused; by its code."""
+
+
 def _columns_of(kinds: dict[str, Need]) -> dict[str, Column]:
     return {**columns.ACT, **{need: Column("int16", 1000, key=("needs", need)) for need in kinds}}
 
@@ -168,59 +183,29 @@ class NeedsBlock(CitizenBlock):
             _check(cls.__name__, cls.kinds, cls.ParamsType)
         if "kinds" in vars(cls):
             cls._rates, cls.columns = _rates_of(cls.kinds), _columns_of(cls.kinds) | cls.columns
+            cls.acts = (None, *cls._rates)
 
     async def before_forward(self) -> None:
+        """Change the citizen's needs by the act of the step before."""
+        self.before_rows(Row(self, begins=True))
+
+    def before_rows(self, rows: Any) -> None:
         """Change the needs by the act of the step before."""
-        status = self.status
-        needs = status.setdefault("needs", {})
-        for need in self.kinds:
-            needs.setdefault(need, 1000)
-        perceived = self.perceived
-        if perceived.step > 0 and "act" in status:
-            act = status["act"]
-            if act in ("work", "eat", "shop") and any(
-                not answer.done and isinstance(answer.want, Work | Buy)
-                for answer in perceived.answers
-            ):
-                act = "idle"
-            seconds = perceived.view.lasted
-            rates = self._rates.get(act, self._rates["idle"])
-            changes = changes_by(rates, self.params.speed, self.now - seconds, seconds)
-            for need, change in zip(self.kinds, changes, strict=True):
-                level = needs[need] + change
-                needs[need] = 0 if level < 0 else 1000 if level > 1000 else level
-        if perceived.messages:
-            heard = sum(each["action"]["name"] == "say" for each in perceived.messages)
-            needs["social"] = min(1000, needs["social"] + CONTACT * min(heard, 4))
-        status["act"] = "idle"
-
-    async def forward(self) -> None:
-        """Do nothing: needs change before each step."""
-
-    def before_rows(self, rows: Rows) -> None:
-        """Do `before_forward` for rows."""
         act = rows["act"]
-        if rows.step > 0:
-            refused = rows.refused(Work, Buy)
-            if refused is not None:
-                for each in ("work", "eat", "shop"):
-                    act[refused & (act == code(each))] = code("idle")
-            seconds, speed, did = rows.moment.view.lasted, self.params.speed, act.astype(np.int64)
-            start = now_of(rows) - seconds
-            changes = [changes_by(each, speed, start, seconds) for each in self._rates.values()]
-            # Clip to int16: beyond ±16,000 a change makes no difference to a need of 0 … 1000.
-            table = np.clip([(0,) * len(self.kinds), *changes], -16_000, 16_000).astype(np.int16)
-            for need, change in zip(self.kinds, table.T, strict=True):
-                level = rows[need]
-                level += change.take(did)
-                np.clip(level, 0, 1000, out=level)
+        refused = rows.refused(Work, Buy) if rows.is_answered else None
+        if refused is not None:
+            act = where(refused & _IN_VAIN[act], code("idle"), act)
+        seconds = rows.lasted if rows.step > 0 else 0
+        made: Any = type(self)
+        changes = _changes(made, self.params.speed, now_of(rows) - seconds, seconds)
+        for need, change in zip(self.kinds, changes, strict=True):
+            rows[need] = within(0, rows[need] + change[act], 1000)
         heard = rows.heard_count()
-        some = np.flatnonzero(heard)
-        social = rows["social"][some] + CONTACT * np.minimum(heard[some], 4)
-        rows["social"][some] = np.minimum(1000, social)
-        act[...] = code("idle")
+        if any_of(heard > 0):
+            rows["social"] = smaller(1000, rows["social"] + CONTACT * smaller(heard, 4))
+        rows["act"] = code("idle")
 
-    def step_rows(self, rows: Rows) -> None:
+    def step_rows(self, rows: Any) -> None:
         """Do nothing: needs change before each step."""
 
     @property

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from moothall.agents.params import BlockParams
+from moothall.society.arrays import Numbers
 from moothall.society.blocks.block import CitizenBlock, CitizenBlockParams
-from moothall.society.blocks.columns import ACT
+from moothall.society.blocks.columns import ACT, ACTS, code
 from moothall.society.columns.column import Column
-from moothall.society.columns.rows import Rows
+
+_DOES: Final = ("sleep", "eat", "study", "leisure")
+_ACTS: Final = Numbers([code(act if act in _DOES else "leisure") for act in ACTS], "uint8")
+"""The act of each activity, by code: itself, or leisure."""
 
 
 class OtherBlockParams(CitizenBlockParams):
@@ -31,7 +35,7 @@ class OtherBlock(CitizenBlock):
         "leisure": "Rest or do something pleasant",
     }
     ParamsType: ClassVar[type[BlockParams]] = OtherBlockParams
-    does: ClassVar[tuple[str, ...]] = ("sleep", "eat", "study", "leisure")
+    does: ClassVar[tuple[str, ...]] = _DOES
     columns: ClassVar[dict[str, Column]] = ACT
 
     def offer(self, context: Any) -> str:
@@ -43,13 +47,6 @@ class OtherBlock(CitizenBlock):
             return "leisure here" if super().offer(context) else ""
         return super().offer(context)
 
-    async def forward(self) -> str:
-        """Do the current item of the plan; return the act."""
-        item = self.item
-        act = item["do"] if item is not None and item["do"] in self.does else "leisure"
-        self.act(act)
-        return str(act)
-
-    def step_rows(self, rows: Rows) -> None:
-        """Do `forward` for rows whose item is in `does`; an item and its act have the same code."""
-        rows["act"] = rows["item_do"]
+    def step_rows(self, rows: Any) -> None:
+        """Do the current item of the plan; what is not in `does` is leisure."""
+        rows["act"] = _ACTS[rows["item_do"]]

@@ -15,14 +15,13 @@ from moothall.society.blocks.columns import (
     WHAT,
     WHERE,
     Plans,
-    bought,
     code,
     without,
 )
 from moothall.society.blocks.economy import buys_after
 from moothall.society.blocks.hours import SLOT
 from moothall.society.blocks.needs import NeedsBlock
-from moothall.society.blocks.rules import ERRANDS, SPARE
+from moothall.society.blocks.rules import ERRANDS, SPARE, bought
 from moothall.society.clock import DAY_S
 from moothall.society.columns import town
 from moothall.society.columns.rows import Rows

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from moothall.society import math
-from moothall.society.arrays import larger, smaller
+from moothall.society.arrays import larger, np, smaller
+from moothall.society.blocks.columns import AVOIDS, BOUGHT, HOME, NONE, WHERE, without
 
 _SCALE: Final = 10**9
 _LARGEST: Final = 2**24
@@ -69,3 +70,41 @@ def item_at(plan: Sequence[dict[str, Any]], time: int) -> int:
         if item["from"] <= time < item["until"]:
             return index
     return -1
+
+
+def bought(rows: Any, where: Any = slice(None)) -> Any:
+    """Return whether citizens have bought in their current item: `item["bought"]`."""
+    if rows.one:
+        return bool((rows.item or {}).get("bought"))
+    arrays, index = rows.population.arrays, rows.at[where]
+    return (arrays["plan"][index, arrays["plan_now"][index]] & BOUGHT) != 0
+
+
+def set_bought(rows: Any, where: Any, bought: bool) -> None:
+    """Set whether some citizens, given as booleans or positions, have bought."""
+    if rows.one:
+        if where and rows.item is not None:
+            rows.item.pop("bought", None)
+            rows.item.update({"bought": True} if bought else {})
+        return
+    arrays, index = rows.population.arrays, rows.at[where]
+    at = (index, arrays["plan_now"][index])
+    item = arrays["plan"][at]
+    arrays["plan"][at] = item | BOUGHT if bought else without(item, BOUGHT)
+
+
+def stay_home(rows: Any, where: Any) -> None:
+    """Let the current items of some citizens continue at home, without a kind of place."""
+    if rows.one:
+        if where:
+            rows.item.pop("kind", None)
+            rows.item["where"] = rows["home"]
+        return
+    arrays, index = rows.population.arrays, rows.at[where]
+    at = (index, arrays["plan_now"][index])
+    home = arrays["home"][index]
+    arrays["item_where"][index] = home
+    where = np.where(home < 0, NONE, HOME).astype(np.uint32)
+    arrays["plan"][at] = without(arrays["plan"][at], WHERE | AVOIDS) | where
+    arrays["plan_chosen"][index] = -1
+    arrays["plan_avoid"][index] = 0

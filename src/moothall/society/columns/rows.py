@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
@@ -13,6 +13,7 @@ from moothall.society.arrays import np
 from moothall.society.city.network import Network
 from moothall.society.columns.layers import Layers
 from moothall.society.columns.lives import Lives
+from moothall.society.columns.outcomes import Outcomes
 from moothall.society.columns.register import Register
 from moothall.society.columns.turns import Turns
 from moothall.society.columns.want_table import Table, checked_fields
@@ -45,7 +46,7 @@ class Moment:
             return self.found[name]
 
 
-class Rows(Lives, Turns):
+class Rows(Lives, Turns, Outcomes):
     """Some of a population's citizens in one step; arrays have one entry for each of them.
 
     `rows[name]` is a column of these citizens as it is now; `rows[name] = values` writes one that
@@ -79,6 +80,7 @@ class Rows(Lives, Turns):
         self.moment: Moment = moment
         view = moment.view
         self.step: int = view.step
+        self.lasted: int = view.lasted
         self.seconds: int = view.seconds
         self.time: int = view.time
         self.clock: Any = view.clock
@@ -117,6 +119,13 @@ class Rows(Lives, Turns):
         return f"<{len(self)} rows of {self.population!r}, step {self.step}>"
 
     # -- columns -----------------------------------------------------------------------------------
+
+    one: Final = False
+
+    @property
+    def has_places(self) -> bool:
+        """Whether there are places."""
+        return bool(self.population.places)
 
     @cached_property
     def index(self) -> NDArray[Any]:
@@ -179,9 +188,9 @@ class Rows(Lives, Turns):
                 f"block {self._block}: column {name!r} must have the shape {shape}, got "
                 f"{array.shape}"
             )
-        if array.dtype.kind not in "biuf" or not np.can_cast(
-            array.dtype, column.dtype, "same_kind"
-        ):
+        is_number = type(values) is int and column.dtype.kind in "iu"
+        is_kind = np.can_cast(array.dtype, column.dtype, "same_kind")
+        if array.dtype.kind not in "biuf" or not (is_number or is_kind):
             raise ConfigError(
                 f"block {self._block}: column {name!r} is {column.dtype}, got {array.dtype}"
             )
@@ -211,6 +220,18 @@ class Rows(Lives, Turns):
                 f"block {self._block} left a column {name!r} that {what}, of citizen {citizen} in "
                 f"step {self.step}"
             )
+
+    def only(self, chosen: Any) -> Iterator[Rows]:
+        """Yield those of these rows for which something holds, as rows of their own, if any."""
+        at = np.flatnonzero(chosen)
+        if len(at):
+            self.write_back()
+            made = Rows(self.population, self.moment, self.first, self.until, self._wants)
+            made._chosen = at if self._chosen is None else self._chosen[at]
+            made._own, made._block, made._whole = self._own, self._block, self._whole
+            made.params = self.params
+            yield made
+            made.write_back()
 
     def of(self, block: Any, chosen: Any = None) -> Rows:
         """Return these rows, or the chosen of them, for a block."""
@@ -364,36 +385,6 @@ class Rows(Lives, Turns):
             raise ConfigError(f"block {self._block} names rows of other people")
         return where
 
-    def answers(self, kind: type[Want]) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Return the outcome of each row's last want of a kind in the step before.
-
-        Returns:
-            int8: 1 done, −1 refused, 0 there was none; and int64: what came of it
-        """
-        state = np.zeros(self.until - self.first, np.int8)
-        value = np.zeros(self.until - self.first, np.int64)
-        table = self.moment.answers.get(kind)
-        if table is not None:
-            part = table.rows_of(self.first, self.until)
-            at = table.sender[part] - self.first
-            state[at] = np.where(table.reason[part] == 0, 1, -1)
-            value[at] = table.value[part]
-        return self.inside(state), self.inside(value)
-
-    def refused(self, *kinds: type[Want]) -> NDArray[Any] | None:
-        """Return which rows had a want of these kinds refused in the step before.
-
-        Returns:
-            booleans; None where no row's was
-        """
-        found = None
-        for kind in kinds:
-            table = self.moment.answers.get(kind)
-            if table is None:
-                continue
-            part = table.rows_of(self.first, self.until)
-            who = table.sender[part][table.reason[part] != 0]
-            if len(who):
-                found = np.zeros(self.until - self.first, bool) if found is None else found
-                found[who - self.first] = True
-        return None if found is None else self.inside(found)
+    def word(self, text: str) -> int:
+        """Return the number that stands for one of the words in wants."""
+        return self.population._word[text]

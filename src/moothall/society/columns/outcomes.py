@@ -1,0 +1,66 @@
+"""Outcomes, for rows: what came of what they wanted in the step before."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from moothall.society.arrays import np
+from moothall.society.kernel.wants import Want
+
+
+class Outcomes:
+    """The part of `Rows` that has the answers to wants."""
+
+    @property
+    def is_answered(self: Any) -> bool:
+        """Whether anybody has an answer."""
+        return bool(self.moment.answers)
+
+    def answers(self: Any, kind: type[Want]) -> tuple[Any, Any]:
+        """Return the outcome of each row's last want of a kind in the step before.
+
+        Returns:
+            int8: 1 done, −1 refused, 0 there was none; and int64: what came of it
+        """
+        state = np.zeros(self.until - self.first, np.int8)
+        value = np.zeros(self.until - self.first, np.int64)
+        table = self.moment.answers.get(kind)
+        if table is not None:
+            part = table.rows_of(self.first, self.until)
+            at = table.sender[part] - self.first
+            state[at] = np.where(table.reason[part] == 0, 1, -1)
+            value[at] = table.value[part]
+        return self.inside(state), self.inside(value)
+
+    def gained(self: Any, kind: type[Want]) -> Any | None:
+        """Return the sum of what came of each row's wants of a kind in the step before.
+
+        Returns:
+            int64; None where no row had any
+        """
+        table = self.moment.answers.get(kind)
+        if table is None:
+            return None
+        sums = np.zeros(self.until - self.first, np.int64)
+        part = table.rows_of(self.first, self.until)
+        done = table.value[part] * (table.reason[part] == 0)
+        np.add.at(sums, table.sender[part] - self.first, done)
+        return self.inside(sums)
+
+    def refused(self: Any, *kinds: type[Want]) -> Any | None:
+        """Return which rows had a want of these kinds refused in the step before.
+
+        Returns:
+            booleans; None where no row's was
+        """
+        found = None
+        for kind in kinds:
+            table = self.moment.answers.get(kind)
+            if table is None:
+                continue
+            part = table.rows_of(self.first, self.until)
+            who = table.sender[part][table.reason[part] != 0]
+            if len(who):
+                found = np.zeros(self.until - self.first, bool) if found is None else found
+                found[who - self.first] = True
+        return None if found is None else self.inside(found)

@@ -1,0 +1,169 @@
+"""One citizen as a row: the rules for rows read and write its status by the names of columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import Any, ClassVar, Final
+
+from moothall.society.columns.column import MONEY, PLACES, Column
+from moothall.society.kernel.perception import Perception, item_of
+from moothall.society.kernel.wants import PLACE, Want
+
+_NOTHING: Final[Mapping[str, Any]] = {}
+
+
+class Row:
+    """One citizen in a step, with what `Rows` has: numbers and texts in the place of arrays.
+
+    A column has the number that it has in rows; a place is its id, None for none, and `only` gives
+    the row itself or nothing. What it wants goes by the block's `want`, what it does by its `act`.
+
+    Args:
+        block: the block whose rule runs
+        begins: whether the rule comes before the step, so that its act is none of the citizen's
+    """
+
+    __slots__ = ("_begins", "_block", "_fields", "_perceived", "_status")
+    one: ClassVar = True
+    has_places: ClassVar = True
+
+    def __init__(self, block: Any, *, begins: bool = False) -> None:
+        agent = block.agent
+        self._block = block
+        self._begins = begins
+        self._status: dict[str, Any] = agent.memory.status
+        self._perceived: Perception = agent.perceived
+        made: Any = type(block)
+        self._fields = _fields(made)
+
+    @property
+    def step(self) -> int:
+        """The number of the step."""
+        return self._perceived.view.step
+
+    @property
+    def seconds(self) -> int:
+        """How long the step is."""
+        return self._perceived.view.seconds
+
+    @property
+    def lasted(self) -> int:
+        """How long the step before was."""
+        return self._perceived.view.lasted
+
+    @property
+    def clock(self) -> Any:
+        """When the step begins."""
+        return self._perceived.view.clock
+
+    @property
+    def city(self) -> Any:
+        """The places; None for none."""
+        return self._block.city
+
+    @property
+    def item(self) -> dict[str, Any] | None:
+        """The current item of its plan."""
+        return item_of(self._status)
+
+    # -- columns -----------------------------------------------------------------------------------
+
+    def __getitem__(self, name: str) -> Any:
+        try:
+            parent, key, default, codes, other, _ = self._fields[name]
+        except KeyError:
+            return self._of_item(name)
+        status: Any = self._status if parent is None else self._status.get(parent) or _NOTHING
+        if codes is None:
+            return status.get(key, default)
+        return codes.get(status.get(key), other)
+
+    def _of_item(self, name: str) -> Any:
+        """Return what is no value of the status itself: the place, and the plan's current item."""
+        if name == "place":
+            return self._perceived.place
+        item = self.item
+        if name == "item_do":  # an item and its act have the same code
+            return 0 if item is None else self._fields["act"][3].get(item["do"], 0)
+        if item is None:
+            return None if name == "item_where" else 0
+        return item["where" if name == "item_where" else "until"]
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        parent, key, default, _, _, words = self._fields[name]
+        if words:
+            value = words[value]
+            if value is None:
+                self._status.pop(key, None)
+                return
+        if name == "act" and not self._begins:
+            self._block.act(value)
+            return
+        status = self._status if parent is None else self._status.setdefault(parent, {})
+        if value or key in status or default:  # what is not there is 0
+            status[key] = value
+
+    def only(self, chosen: bool) -> Iterator[Row]:
+        """Yield this row if it is chosen."""
+        if chosen:
+            yield self
+
+    # -- wants, and what became of them ------------------------------------------------------------
+
+    def want(self, kind: type[Want], /, where: bool = True, **fields: Any) -> None:
+        """Make a want."""
+        if where:
+            self._block.want(kind(**fields))
+
+    def word(self, text: str) -> str:
+        """Return what stands for a text in wants: itself."""
+        return text
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether it has an answer."""
+        return bool(self._perceived.answers)
+
+    def answers(self, kind: type[Want]) -> tuple[int, int]:
+        """Return the outcome of its last want of a kind in the step before, as `Rows` does."""
+        state = value = 0
+        for answer in self._perceived.answers:
+            if isinstance(answer.want, kind):
+                state, value = (1, answer.value) if answer.done else (-1, 0)
+        return state, value
+
+    def gained(self, kind: type[Want]) -> int | None:
+        """Return the sum of what came of its wants of a kind in the step before."""
+        mine = [each for each in self._perceived.answers if isinstance(each.want, kind)]
+        return sum(each.value for each in mine if each.done) if mine else None
+
+    def refused(self, *kinds: type[Want]) -> bool | None:
+        """Return True if a want of these kinds was refused in the step before, else None."""
+        answers = self._perceived.answers
+        return any(not each.done and isinstance(each.want, kinds) for each in answers) or None
+
+    def heard_count(self) -> int:
+        """Return how many messages it got in the step before."""
+        messages = self._perceived.messages
+        return sum(each["action"]["name"] == "say" for each in messages) if messages else 0
+
+
+@cache
+def _fields(made: Any) -> dict[str, tuple[Any, ...]]:
+    """Return where a status has the columns that a block's rules read and write.
+
+    The name above it, its own, what stands for nothing, the codes of texts, that of other texts,
+    and the texts.
+    """
+    columns: dict[str, Column] = {**MONEY, "home": PLACES["home"], **made.columns}
+    fields: dict[str, tuple[Any, ...]] = {}
+    for name, column in columns.items():
+        *path, key = column.key or (name,)
+        words = made.acts if name == "act" else column.words
+        default = None if column.dtype == PLACE else column.default
+        codes = {word: number for number, word in enumerate(words)} if words else None
+        if not column.own:
+            parent = path[0] if path else None
+            fields[name] = (parent, key, default, codes, len(column.words) - 1, words)
+    return fields
