@@ -46,6 +46,20 @@ def test_society_that_nobody_holds_ends_its_thread(
     assert not caplog.records
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("closed", (False, True))
+def test_society_that_never_ran_or_is_closed_ends_without_a_word(
+    closed: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    society = Society()
+    if closed:
+        society.run_sync(steps=1)
+        society.close()
+    del society
+    gc.collect()
+    assert not capsys.readouterr().err
+
+
 def test_society_that_an_agent_holds_goes_on() -> None:
     agent = CitizenAgent("a")
 

@@ -89,7 +89,11 @@ class LoopThread:
         closing, over = weakref.WeakMethod(self._closing), weakref.WeakMethod(self._over)
         self._closing = lambda: (closing() or _nothing)()
         self._over = lambda: (over() or (lambda: None))()
-        weakref.finalize(owner, self.enter, self._stop).atexit = False
+        weakref.finalize(owner, self._end_soon).atexit = False
+
+    def _end_soon(self) -> None:
+        if hasattr(self, "loop") and not self.closed:  # it has started, and is not over
+            self.enter(self._stop)
 
     # -- the way in --------------------------------------------------------------------------------
 
