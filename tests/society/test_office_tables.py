@@ -112,6 +112,48 @@ def test_words_for_gender_and_education_are_those_of_everyday(tmp_path: Path) ->
     ]
 
 
+def test_persons_have_what_a_table_says_of_their_households(tmp_path: Path, city: City) -> None:
+    persons, homes = tmp_path / "p.csv", tmp_path / "h.csv"
+    persons.write_text("SERIALNO,SPORDER,AGEP,cars\nA1,1,41,\nA1,2,12,9\nA2,1,70,\n")
+    homes.write_text("SERIALNO,HINCP,cars,home\nA1,131000,2,home-3\nA2,19500,0,\nA3,,1,\n")
+    found = read_people(persons, city, households=homes)
+    assert [each["profile"].get("household_income") for each in found] == [131000, 131000, 19500]
+    assert [each["profile"]["cars"] for each in found] == [2, 9, 0]
+    assert [each.get("home") for each in found] == ["home-3", "home-3", None]
+    for text, why in (
+        ("SERIALNO,cars\nA1,2\n", "no row of household 'A2' of citizen 3"),
+        ("SERIALNO,cars\nA1,2\nA1,1\n", "row 2: household 'A1' appears twice"),
+        ("SERIALNO,AGEP\nA1,2\n", "column 'age' is of persons, not of households"),
+        ("cars\n2\n", "has no column 'household_id'"),
+        ("SERIALNO,home\nA1,moon\n", 'row 1: the city has no place "moon"'),
+    ):
+        homes.write_text(text)
+        with pytest.raises(ConfigError, match=why):
+            read_people(persons, city, households=homes)
+
+
+def test_a_town_of_a_sample_has_whole_households_by_their_weights(tmp_path: Path) -> None:
+    (tmp_path / "p.csv").write_text(
+        "id,age,household_id,weight,relations\n1,41,a,3,2:900;3:5\n2,12,a,3,1:900\n3,70,b,1,\n"
+    )
+    town = City.generate(seed=1, citizens=1400)
+    made = completed(read_people(tmp_path / "p.csv"), town, count=1000, seed=1)
+    assert [each["id"] for each in made] == [*range(1, len(made) + 1)]
+    assert len(made) in (999, 1000)
+    ages = [each["profile"]["age"] for each in made]
+    assert ages.count(41) == ages.count(12)
+    assert 2.4 < ages.count(41) / ages.count(70) < 3.6
+    first = next(each for each in made if each["profile"]["age"] == 41)
+    assert first["relations"] == {str(first["id"] + 1): 900}
+    child = made[first["id"]]
+    assert child["home"] == first["home"]
+    assert completed(read_people(tmp_path / "p.csv"), town, count=1000, seed=1) == made
+    for weight, why in (("-1", "weight must be a number, 0 or more"), ("0", "all weights are 0")):
+        (tmp_path / "p.csv").write_text(f"id,weight\n1,{weight}\n")
+        with pytest.raises(ConfigError, match=why):
+            completed(read_people(tmp_path / "p.csv"), count=3)
+
+
 def test_margins_have_counts_with_separators(tmp_path: Path, city: City) -> None:
     file = tmp_path / "m.csv"
     file.write_text('attribute,value,count\ngender,female,"2,000"\ngender,male,"1,000"\n')

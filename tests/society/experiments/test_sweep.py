@@ -638,8 +638,27 @@ def test_a_payment_that_some_cannot_make_is_a_failure_and_the_cell_goes_on() -> 
 @pytest.mark.parametrize("with_it", ({"llm": "groq:a"}, {"params": {"enable_social": False}}))
 def test_columns_have_neither_a_model_nor_what_citizens_may_do(with_it: dict[str, Any]) -> None:
     society = {"citizens": 10, "columns": True, **with_it}
-    with pytest.raises(ConfigError, match="columns: citizens must be a number, without a model"):
+    with pytest.raises(ConfigError, match="columns: citizens must be without a model"):
         run(Experiment(name="e", society=society, workflow=[{"step": 1}]), jobs=0)
+
+
+def test_table_of_citizens_lives_the_same_in_columns_and_as_agents(tmp_path: Path) -> None:
+    lines = [f"{at},{20 + at},{'fm'[at % 2]},{40_000 + at}" for at in range(1, 21)]
+    (tmp_path / "p.csv").write_text("\n".join(["id,age,gender,income", *lines]))
+    made = {
+        columns: run(
+            Experiment(
+                name="e",
+                society={"citizens": str(tmp_path / "p.csv"), "columns": columns},
+                metrics=["home", "work", "owned"],
+                workflow=[{"run": "12h"}],
+            ),
+            jobs=0,
+        )
+        for columns in (True, False)
+    }
+    for name in ("home", "work", "owned"):
+        assert made[True].values(name) == made[False].values(name)
 
 
 def test_functions_of_a_program_are_lived_in_it_alone(tmp_path: Path) -> None:

@@ -135,8 +135,8 @@ def town(
         place = _city_of(folder / city, many)
     else:
         place = City.generate(seed=seed, citizens=max(10, many))
-    if columns and (not isinstance(citizens, int) or llm is not None or params):
-        raise ConfigError("columns: citizens must be a number, without a model and params")
+    if columns and (llm is not None or params):
+        raise ConfigError("columns: citizens must be without a model and params")
     said = dict(prompts or {})
     told = {_PROMPTS[name]: said.pop(name) for name in [*said] if name in _PROMPTS}
     own = CitizenAgentParams(**{**dict(params or {}), **told})
@@ -153,7 +153,7 @@ def town(
     services = make_economy(place, seed=seed, labour=market) if economy else []
     drawn_from = PeopleParams(**(people or {}))
     town: Any
-    if columns:
+    if columns and isinstance(citizens, int):
         town = Population(citizens, place, all_blocks(), seed, people=drawn_from)
     elif isinstance(citizens, int) and columns is None:
         town = drawn.Drawn(citizens, all_blocks, own)
@@ -164,7 +164,10 @@ def town(
             if isinstance(citizens, int)
             else drawn.completed(read_people(folder / citizens, place), place, **of)
         )
-        town = drawn.citizens(rows, all_blocks, agent_params=own)
+        if columns:
+            town = Population(rows, place, all_blocks(), seed, people=drawn_from)
+        else:
+            town = drawn.citizens(rows, all_blocks, agent_params=own)
     return Society(
         town,
         place,

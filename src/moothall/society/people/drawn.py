@@ -48,6 +48,7 @@ from moothall.society.people.means import (
     usual_income,
 )
 from moothall.society.people.params import USUAL_PEOPLE, PeopleParams
+from moothall.society.people.sample import expanded
 from moothall.society.people.table import IN_PROFILE
 
 _WOMEN = (
@@ -94,6 +95,7 @@ def completed(
     rows: Iterable[dict[str, Any]],
     city: Any = None,
     *,
+    count: int | None = None,
     seed: int = 0,
     margins: Mapping[str, Mapping[Any, float]] | str | PathLike[str] | None = None,
     params: PeopleParams = USUAL_PEOPLE,
@@ -105,6 +107,8 @@ def completed(
             `household_id` in the profile, or whole number as `household`, lives in one home, and is
             kin
         city: the city where they live; None for none
+        count: draw so many of the rows, a sample, by whole households, each in proportion to its
+            members' `weight`; they have new ids. Left out: the rows themselves
         seed: the seed of the draws
         margins: as in `make_people`; what rows have is kept, and counts
         params: as in `make_people`
@@ -120,6 +124,8 @@ def completed(
         profile = person.get("profile") or {}
         if type(profile.get("household")) is int:
             profile.setdefault("household_id", profile.pop("household"))
+    if count is not None:
+        made = expanded(made, count, seed)
     if flat := [name for row in made for name in row if name in IN_PROFILE]:
         raise ConfigError(f"{flat[0]!r} must be in a citizen's `profile`, as make_people has it")
     if city is not None:

@@ -37,7 +37,9 @@ NUMBER: Final = re.compile(r"-?(0|[1-9][0-9]{,17})(\.[0-9]+)?")  # `007` is a te
 _LONGEST: Final = 2000  # the characters of an attribute, at most
 
 
-def read_people(path: str | Path, city: Any = None) -> list[dict[str, Any]]:
+def read_people(
+    path: str | Path, city: Any = None, *, households: str | Path | None = None
+) -> list[dict[str, Any]]:
     """Return the citizens of a table, as input of `completed`, which draws what is missing.
 
     A row is a citizen. `id` is required; other columns and cells may be missing. The columns:
@@ -63,13 +65,18 @@ def read_people(path: str | Path, city: Any = None) -> list[dict[str, Any]]:
         path: a `.parquet` file, or a `.csv` or `.tsv` one with a header, in UTF-8, or UTF-16 with
             its mark; with commas, semicolons or tabs
         city: the city that must have `home`, `work` and `school`; None skips this check
+        households: a table of their households, each with its `household_id`: its `home` and its
+            other columns are those of its persons, unless these have their own
 
     Raises:
         ConfigError: the file cannot be read, or a column, a cell or an id is wrong
         MissingExtra: the file is Parquet, and pyarrow is not installed
     """
     table = read_table(path)
-    return checked_people(table.rows, table.columns, city, table.name, comma=table.comma)
+    people = checked_people(table.rows, table.columns, city, table.name, comma=table.comma)
+    if households is not None:
+        _join(people, read_table(households), city)
+    return people
 
 
 class Table(NamedTuple):
@@ -132,6 +139,38 @@ def checked_people(
     if not found:
         raise ConfigError(f"{source} has no rows")
     return found
+
+
+def _join(people: list[dict[str, Any]], table: Table, city: Any) -> None:
+    """Give persons what a table has of their households."""
+    cells = {name: [row.get(name) for row in table.rows] for name in table.columns}
+    columns = meant(cells, table.name, comma=table.comma)
+    key = next((name for name in ("household_id", "id") if name in columns), None)
+    if key is None:
+        raise ConfigError(f"{table.name} has no column 'household_id'")
+    found: dict[str, dict[str, Any]] = {}
+    for number, row in enumerate(zip(*columns.values(), strict=True), 1):
+        where, values = f"{table.name}, row {number}", dict(zip(columns, row, strict=True))
+        id = str(_attribute(values.pop(key) or "", f"{where}, column {key!r}"))
+        if id in found:
+            raise ConfigError(f"{where}: household {id!r} appears twice")
+        found[id] = {}
+        for name, value in values.items():
+            if name != "home" and name in COLUMNS:
+                raise ConfigError(f"{table.name}: column {name!r} is of persons, not of households")
+            if value not in (None, ""):
+                at = f"{where}, column {excerpt(name)}"
+                found[id][name] = value if name == "home" else _attribute(value, at)
+            if name == "home" and value and city is not None and value not in city:
+                raise ConfigError(f"{where}: the city has no place {excerpt(value)}")
+    for person in people:
+        profile = person.get("profile") or {}
+        own = profile.get("household_id", profile.get("household"))
+        if own is not None and str(own) not in found:
+            who = f"household {own!r} of citizen {person['id']!r}"
+            raise ConfigError(f"{table.name} has no row of {who}")
+        for name, value in found.get(str(own), {}).items():
+            (person if name == "home" else profile).setdefault(name, value)
 
 
 def _person(
