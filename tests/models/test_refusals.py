@@ -170,41 +170,6 @@ def test_word_of_a_server_about_another_try_holds_for_a_failure_in_its_stream() 
     assert len(server.requests) == 1
 
 
-SPENT: tuple[tuple[str, dict[str, Any]], ...] = (
-    ("You exceeded your current quota", {"type": "insufficient_quota"}),
-    ("You exceeded your current quota", {"code": "insufficient_quota"}),
-    ("no", {"type": "exceeded_current_quota_error"}),  # Moonshot's
-    ("no", {"code": "billing_hard_limit_reached"}),
-    ("The account has an overdue balance", {"code": "AccountOverdueError"}),  # Volcengine's
-    ("no", {"code": "insufficient_credits"}),
-)
-PASSING: tuple[tuple[str, dict[str, Any]], ...] = (
-    ("Rate limit reached", {"type": "rate_limit_error"}),
-    ("Quota exceeded for tokens per minute", {"status": "RESOURCE_EXHAUSTED"}),
-    ("You exceeded your current quota, see billing details. Please retry in 21.9s.", {}),
-    ("Too many requests", {"code": "1302"}),
-    ("The engine is overloaded", {"code": "insufficient_system_resource"}),
-)
-
-
-@pytest.mark.parametrize(("said", "more"), SPENT)
-@pytest.mark.parametrize("inside", (False, True), ids=("429", "200"))
-def test_spent_account_is_not_asked_again(said: str, more: dict[str, Any], inside: bool) -> None:
-    given = events({"error": {"message": said, "code": 429} | more}) if inside else None
-    with OpenAIServer(given or refused(429, said, **more)) as server:
-        model = OpenAIModel("m", server.url)
-        with pytest.raises(ModelError, match="the server answered"):
-            run(parts_of(model, user("Hi")) if inside else model.complete(user("Hi")))
-    assert len(server.requests) == 1
-
-
-@pytest.mark.parametrize(("said", "more"), PASSING)
-def test_limit_that_passes_is_no_spent_account(said: str, more: dict[str, Any]) -> None:
-    limit = refused(429, said, {"retry-after-ms": "1"}, **more)
-    with OpenAIServer(limit, text("Hi")) as server:
-        assert run(OpenAIModel("m", server.url).complete(user("Hi"))).text == "Hi"
-
-
 def test_spent_account_of_one_server_leaves_the_next_model() -> None:
     with (
         OpenAIServer(refused(429, "no", type="insufficient_quota")) as first,
