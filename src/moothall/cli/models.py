@@ -94,7 +94,7 @@ def fetch(name: str, as_json: bool) -> None:
     if name.startswith("hf:"):
         click.echo(f'use it as: model("gguf:{path}")')
     else:
-        click.echo(f'use it as: model("{weights.named(name).spelling}")')
+        click.echo(f'use it as: model("{weights.listed_weights(name).spelling}")')
 
 
 def _rows() -> list[_Row]:

@@ -29,7 +29,7 @@ _MARKS = {f"<{tag}>": (f"</{tag}>",) for tag in _TAGS} | {
 # Some servers leave out the first mark, which the prompt ends with.
 _ALONE = ("</think>", "</thinking>", "[/think]", "</seed:think>", "◁/think▷", "<|end_thinking|>")
 _LONE = re.compile("|".join(map(re.escape, _ALONE)), re.I)
-_BEGUN = re.compile(
+_OPENING_MARK = re.compile(
     "|".join(re.escape(mark) for mark, ends in _MARKS.items() if ends[0] in _ALONE), re.I
 )
 _QUOTES = frozenset(
@@ -43,7 +43,7 @@ _MAY_BEGIN = re.compile(r"[<\[◁]")
 _LONGEST = max(len(end) for ends in _MARKS.values() for end in ends)
 
 
-class Said(NamedTuple):
+class AnswerPiece(NamedTuple):
     """A piece of an answer.
 
     Attributes:
@@ -61,104 +61,104 @@ class Thoughts:
     """Parts reasoning from text, as the text arrives; only what begins an answer is reasoning.
 
     Args:
-        said: the pieces of the text so far, to which each one given out is added at once
+        pieces: the pieces of the text so far, to which each one given out is added at once
 
     Attributes:
         apart: whether reasoning comes apart from the text, too
     """
 
-    def __init__(self, said: list[str]) -> None:
+    def __init__(self, pieces: list[str]) -> None:
         self.apart: bool = False
-        self._said = said
+        self._pieces = pieces
         self._quoted = 0  # marks that the text speaks of
-        self._left = ""  # may be the beginning of a mark
+        self._rest = ""  # may be the beginning of a mark
         self._mark = ""  # the one that began the reasoning
-        self._begun = False  # whether the answer's first word has come
+        self._has_begun = False  # whether the answer's first word has come
         self._blank = False  # whether blanks after a mark are to be left out
-        self._ended = False  # whether there was reasoning
+        self._had_reasoning = False  # whether there was reasoning
 
     @property
-    def found(self) -> bool:
+    def has_reasoning(self) -> bool:
         """Whether the text has had reasoning."""
-        return self._ended or bool(self._mark)
+        return self._had_reasoning or bool(self._mark)
 
     def is_plain(self, text: str) -> bool:
         """Return whether a further piece is text as it is, with no mark in it."""
-        begun = self._begun and not self._blank and not self._left and not self._mark
+        begun = self._has_begun and not self._blank and not self._rest and not self._mark
         return begun and _MAY_BEGIN.search(text) is None
 
-    def feed(self, text: str, last: bool = False) -> Iterator[Said]:
+    def feed(self, text: str, last: bool = False) -> Iterator[AnswerPiece]:
         """Yield the pieces of a text, except what may be part of a mark, unless it is the last."""
-        self._left += text
-        while self._left:
+        self._rest += text
+        while self._rest:
             if self._mark:
-                found = _ENDS[self._mark].search(self._left)
+                found = _ENDS[self._mark].search(self._rest)
                 if found is None:
-                    thought = self._whole(_MARKS[self._mark], last)
+                    thought = self._take_text(_MARKS[self._mark], last)
                     kept = thought if last else thought.rstrip()  # blanks before the mark go
-                    self._left = thought[len(kept) :] + self._left
+                    self._rest = thought[len(kept) :] + self._rest
                     yield from self._piece(kept, True)
                     return
-                yield from self._piece(self._left[: found.start()].rstrip(), True)
+                yield from self._piece(self._rest[: found.start()].rstrip(), True)
                 self._after(found.end())
-            elif not self._begun:
-                start = self._left.lstrip()
+            elif not self._has_begun:
+                start = self._rest.lstrip()
                 first = start[:_LONGEST].lower()
                 if mark := next((mark for mark in _MARKS if first.startswith(mark)), ""):
                     self._mark, self._blank = mark, True
-                    self._left = start[len(mark) :]
-                elif (self._ended or self.apart) and (found := _LONE.match(start)):
-                    self._left, self._blank = start[found.end() :], True
+                    self._rest = start[len(mark) :]
+                elif (self._had_reasoning or self.apart) and (found := _LONE.match(start)):
+                    self._rest, self._blank = start[found.end() :], True
                 elif not last and any(mark.startswith(first) for mark in _STARTS):
                     return
                 else:
-                    self._begun = True
-            elif not (self._ended or self.apart) and _LONE.search(self._left):
+                    self._has_begun = True
+            elif not (self._had_reasoning or self.apart) and _LONE.search(self._rest):
                 yield from self._to_mark(last)
-                if not self._ended and _LONE.search(self._left):
+                if not self._had_reasoning and _LONE.search(self._rest):
                     return  # a quote may follow
             else:
-                marks = () if self._ended or self.apart else _ALONE
-                yield from self._piece(self._whole(marks, last), False)
+                marks = () if self._had_reasoning or self.apart else _ALONE
+                yield from self._piece(self._take_text(marks, last), False)
                 return
 
-    def _to_mark(self, last: bool) -> Iterator[Said]:
+    def _to_mark(self, last: bool) -> Iterator[AnswerPiece]:
         """Yield the text to the end of reasoning that lacks its beginning, or to all marks."""
-        text, at = self._left, 0
+        text, at = self._rest, 0
         for found in _LONE.finditer(text):
             before, after = text[at : found.start()], text[found.end() : found.end() + 1]
             if not after and not last:
                 break
-            if self._quoted < _MOST_QUOTED and not _is_quoted((*self._said, before), after):
-                yield Said(before.rstrip(), True, before=True)
+            if self._quoted < _MOST_QUOTED and not _is_quoted((*self._pieces, before), after):
+                yield AnswerPiece(before.rstrip(), True, before=True)
                 return self._after(found.end())
             self._quoted += 1
-            yield Said(before + found[0], False)
+            yield AnswerPiece(before + found[0], False)
             at = found.end()
-        self._left = text[at:]
+        self._rest = text[at:]
 
     def _after(self, end: int) -> None:
         """Go on after the end of reasoning; more of it may follow."""
-        self._left, self._mark = self._left[end:], ""
-        self._begun, self._blank, self._ended = False, True, True
+        self._rest, self._mark = self._rest[end:], ""
+        self._has_begun, self._blank, self._had_reasoning = False, True, True
 
-    def _whole(self, marks: tuple[str, ...], last: bool) -> str:
+    def _take_text(self, marks: tuple[str, ...], last: bool) -> str:
         """Take what is there, but for the beginning of a mark at its end."""
-        at, low = len(self._left), max(0, len(self._left) - _LONGEST)
-        for found in () if last else _MAY_BEGIN.finditer(self._left, low):
-            rest = self._left[found.start() :].lower()
+        at, low = len(self._rest), max(0, len(self._rest) - _LONGEST)
+        for found in () if last else _MAY_BEGIN.finditer(self._rest, low):
+            rest = self._rest[found.start() :].lower()
             if any(mark.startswith(rest) for mark in marks):
                 at = found.start()
                 break
-        taken, self._left = self._left[:at], self._left[at:]
+        taken, self._rest = self._rest[:at], self._rest[at:]
         return taken
 
-    def _piece(self, text: str, thought: bool) -> Iterator[Said]:
+    def _piece(self, text: str, thought: bool) -> Iterator[AnswerPiece]:
         if self._blank:
             text = text.lstrip()
             self._blank = not text
         if text:
-            yield Said(text, thought)
+            yield AnswerPiece(text, thought)
 
 
 def _is_quoted(pieces: Iterable[str], after: str) -> bool:
@@ -168,7 +168,7 @@ def _is_quoted(pieces: Iterable[str], after: str) -> bool:
     in_code = text.count("```") % 2 or line.count("`") % 2
     in_code = in_code or (line.isspace() and len(line.expandtabs()) >= 4)
     in_row = line.lstrip(" \t>").startswith("|")
-    is_begun = len(_BEGUN.findall(text)) > len(_LONE.findall(text))
+    is_begun = len(_OPENING_MARK.findall(text)) > len(_LONE.findall(text))
     return bool({text[-1:], after} & _QUOTES or in_code or in_row or is_begun)
 
 
@@ -197,9 +197,9 @@ class Audio:
         self._format = format if isinstance(format, str) and format else "wav"
         self._data = bytearray()
 
-    def take(self, given: Any) -> str:
+    def take(self, piece: Any) -> str:
         """Take some audio; return the transcript of it."""
-        about = given if isinstance(given, dict) else {}
+        about = piece if isinstance(piece, dict) else {}
         data, text = about.get("data"), about.get("transcript")
         if isinstance(data, str):
             with suppress(ValueError):  # what is not base64 has its transcript alone

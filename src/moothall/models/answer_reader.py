@@ -31,8 +31,8 @@ class AnswerReader:
         server: the one that gets back what it gave
 
     Attributes:
-        over: the server said that no more data follows
-        whole: the answer is complete, whether or not the server said so
+        has_ended: the server said that no more data follows
+        is_complete: the answer is complete, whether or not the server said so
     """
 
     _call_at: ClassVar[str]
@@ -41,25 +41,25 @@ class AnswerReader:
     """Whether `[DONE]` says that the answer is complete."""
 
     def __init__(self, name: str, calls_before: int, server: str = "") -> None:
-        self.over: bool = False
-        self.whole: bool = False
+        self.has_ended: bool = False
+        self.is_complete: bool = False
         self._name = name
         self._before = calls_before
         self._server = server
         self._read = ServerEvents(name)
         self._events = 0
-        self._said: list[str] = []
+        self._texts: list[str] = []
         self._thought: list[str] = []
         self._refusal: list[str] = []  # what a provider writes where it declines to answer
         self._reason: Any = None
         self._meta: dict[str, Any] = {}
-        self._thoughts = Thoughts(self._said)
+        self._thoughts = Thoughts(self._texts)
 
     def _event(self, event: dict[str, Any], where: str) -> Iterator[StreamPart]:
         """Yield the pieces in an event."""
         raise NotImplementedError
 
-    def _whole(self, answer: dict[str, Any], where: str) -> Iterator[StreamPart]:
+    def _read_body(self, answer: dict[str, Any], where: str) -> Iterator[StreamPart]:
         """Yield the pieces of an answer that came whole."""
         raise NotImplementedError
 
@@ -71,7 +71,7 @@ class AnswerReader:
         """Return our word for the end of the answer; raise if it is not whole."""
         raise NotImplementedError
 
-    def _kept(self, has_calls: bool) -> tuple[dict[str, Any], ...]:
+    def _thinking(self, has_calls: bool) -> tuple[dict[str, Any], ...]:
         """Return what goes back to the server with the answer."""
         raise NotImplementedError
 
@@ -83,7 +83,7 @@ class AnswerReader:
         """Yield what did not come in pieces."""
         return iter(())
 
-    def _shown(self) -> tuple[dict[str, Any], ...]:
+    def _content_blocks(self) -> tuple[dict[str, Any], ...]:
         """Return the images and audio of the answer."""
         return ()
 
@@ -91,9 +91,9 @@ class AnswerReader:
         """Yield the pieces of the answer that some bytes complete."""
         for kind, event in self._read.feed(data, final):
             if event.upper() == b"[DONE]":
-                self.over = True
-                self.whole |= self._done_ends
-            if self.over:
+                self.has_ended = True
+                self.is_complete |= self._done_ends
+            if self.has_ended:
                 return
             if event:
                 where = f"{self._name}: event {self._events + 1} of the answer"
@@ -123,27 +123,27 @@ class AnswerReader:
         answer = self._object(_alone(parsed(body, where)), where)
         if (fault := failure_in(answer)) is not None:
             raise failed(fault, self._name)
-        yield from self._whole(answer, where)
+        yield from self._read_body(answer, where)
 
     def _say(self, text: str, last: bool = False) -> Iterator[StreamPart]:
         """Yield the pieces of a text; reasoning that is marked in it is told apart."""
         if not text.isascii():
             text = readable(text)
         if text and self._thoughts.is_plain(text):
-            self._said.append(text)
+            self._texts.append(text)
             yield TextPiece(text)
             return
         for piece in self._thoughts.feed(text, last):
             if piece.before:  # the blanks before the mark may have come with earlier pieces
-                thought = "".join((*self._thought, *self._said, piece.text)).rstrip()
-                self._thought, self._said = [thought], []
+                thought = "".join((*self._thought, *self._texts, piece.text)).rstrip()
+                self._thought, self._texts = [thought], []
                 if piece.text:
                     yield ReasoningPiece(piece.text)
                 continue
             if not piece.text:
                 continue
             if not piece.thought:
-                self._said.append(piece.text)
+                self._texts.append(piece.text)
                 yield TextPiece(piece.text)
             elif not self._thoughts.apart:  # else it came already
                 self._thought.append(piece.text)
@@ -162,8 +162,8 @@ class AnswerReader:
         parts = list(self.feed(b"", final=True))
         # Only the last line of the last event may lack its end.
         if self._done_ends and self._read.unfinished().upper() == "[DONE]":
-            self.whole = True
-        if not self.whole:
+            self.is_complete = True
+        if not self.is_complete:
             after = f"after event {self._events}"
             if not self._events and (rest := self._read.unfinished()):
                 after = f"after {one_line(rest, 60)!r}"
@@ -171,11 +171,11 @@ class AnswerReader:
         parts += self._more()
         parts += self._say("", last=True)
         calls = self._calls()
-        refused = "" if self._said or calls else readable("".join(self._refusal))
+        refused = "" if self._texts or calls else readable("".join(self._refusal))
         if refused:
-            self._said.append(refused)
+            self._texts.append(refused)
             parts.append(TextPiece(refused))
-        text, thought, reason = "".join(self._said), "".join(self._thought), self._end(bool(calls))
+        text, thought, reason = "".join(self._texts), "".join(self._thought), self._end(bool(calls))
         if refused and reason == "stop":
             reason = "refusal"
         if reason in ("content_filter", "refusal") and not text and not calls:
@@ -183,8 +183,8 @@ class AnswerReader:
                 f"{self._name}: the provider's content filter withheld the answer: change the "
                 "prompt"
             )
-        kept, usage = self._kept(bool(calls)), self._spent()
-        made = (text, calls, usage, reason, thought, kept, self._meta, self._shown())
+        kept, usage = self._thinking(bool(calls)), self._spent()
+        made = (text, calls, usage, reason, thought, kept, self._meta, self._content_blocks())
         return [*parts, ModelReply(*made)]
 
     def _calls(self) -> tuple[Call, ...]:
@@ -228,9 +228,9 @@ def token_count(counted: Any, *fields: str) -> int:
     return 0
 
 
-def usage_of(stated: Any) -> Usage:
+def usage_of(value: Any) -> Usage:
     """Return the usage that a server states in OpenAI's forms; zero for what is not stated."""
-    usage = stated if isinstance(stated, dict) else {}
+    usage = value if isinstance(value, dict) else {}
     given = token_count(usage, "prompt_tokens", "input_tokens")
     answered = token_count(usage, "completion_tokens", "output_tokens")
     # xAI and Gemini count reasoning in the total, but not among the answer's tokens.

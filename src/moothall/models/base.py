@@ -77,10 +77,12 @@ class Answering:
         self._check(messages)
         request = Request(messages, actions, schema)
         if tracing.active is not None and not self._asks_others:
-            return await tracing.within(partial(self._whole, request), "chat", self, request)
-        return await self._whole(request)
+            return await tracing.within(
+                partial(self._complete_reply, request), "chat", self, request
+            )
+        return await self._complete_reply(request)
 
-    async def _whole(self, request: Request) -> ModelReply:
+    async def _complete_reply(self, request: Request) -> ModelReply:
         """Return the last part of an answer, which is read to its end: then a budget settles."""
         reply: Any = None
         async for part in self._answer(request):
@@ -196,7 +198,7 @@ async def streamed(
             await parts.aclose()
 
 
-async def heard(
+async def streamed_to(
     model: Model,
     messages: list[dict[str, Any]],
     tell: Callable[[TextPiece | ReasoningPiece], object],

@@ -85,7 +85,7 @@ def parsed(data: bytes, where: str) -> Any:
     except RecursionError:
         raise ModelError(f"{where} is nested too deep") from None
     except ValueError as error:
-        shown = _shown(data[:4000].decode("utf-8", "replace"))
+        shown = _display_text(data[:4000].decode("utf-8", "replace"))
         if is_page(shown) or not shown:
             what = f"{where} is {shown or 'empty'}, not JSON: check the address of the server"
             # A server that is busy may close the connection before it answers.
@@ -100,7 +100,7 @@ _TITLE = re.compile(r"<(?:title|h1)\b[^>]*>([^<]*)<", re.I)
 _A_PAGE = "a web page"
 
 
-def _shown(text: str) -> str:
+def _display_text(text: str) -> str:
     """Return a text; for a web page, what it is called."""
     if _PAGE.match(text) is None:
         return text.strip()
@@ -108,9 +108,9 @@ def _shown(text: str) -> str:
     return f"{_A_PAGE}, {one_line(title[1], 100)!r}" if title else _A_PAGE
 
 
-def is_page(shown: str) -> bool:
+def is_page(text: str) -> bool:
     """Return whether what is shown of an answer is that it was a web page."""
-    return shown.startswith(_A_PAGE)
+    return text.startswith(_A_PAGE)
 
 
 def joined_content(content: str | list[Any] | None, where: str, place: str) -> str:
@@ -245,7 +245,7 @@ def overflows(body: Any) -> bool:
 
 
 _FUNCTION = re.compile(r"<function=([\w.-]+)[>\s]*(.*?)(?:</function>|$)", re.S)
-_WRITTEN = re.compile(
+_CALL_TAG = re.compile(
     r"(?:<tool_call>|<\|python_tag\|>)\s*(\{.*?\}|\[.*?\])\s*(?:</tool_call>|$)", re.S
 )
 # What llama.cpp's server and Ollama's say of a call that they could not read.
@@ -269,7 +269,7 @@ def refused_call(body: Any) -> ModelReply | None:
         return ModelReply(readable(text))
     if not {*_REFUSED} & kinds:
         return None
-    calls = [call for form in (text, *_WRITTEN.findall(text)) for call in _calls_in(form)]
+    calls = [call for form in (text, *_CALL_TAG.findall(text)) for call in _calls_in(form)]
     calls = calls or [Call("", found[1], found[2]) for found in _FUNCTION.finditer(text)]
     if calls:
         return ModelReply(calls=tuple(calls), finish_reason="calls")
@@ -319,7 +319,7 @@ def server_text(body: Any) -> str:
             body = next((body[each] for each in _SAYS if body.get(each)), "")
         if isinstance(body, list) and body and isinstance(body[0], dict) and "message" in body[0]:
             body = body[0]["message"]
-    text = _shown(body) if isinstance(body, str) else json.dumps(body)
+    text = _display_text(body) if isinstance(body, str) else json.dumps(body)
     return one_line(text + raw, 300) or "no reason"
 
 
@@ -344,10 +344,10 @@ def add_meta(meta: dict[str, Any], answer: Any) -> None:
         meta["logprobs"] = [*meta.get("logprobs", ()), *about["content"]]
 
 
-def wrong_field(where: str, field: str, found: Any, wanted: str) -> ModelError:
+def wrong_field(where: str, field: str, value: Any, expected: str) -> ModelError:
     """Return the exception for a field of a wrong type or value."""
     of = f"'s {field}" if field else ""
-    return ModelError(f"{where}{of} is {kind_of(found)}, not {wanted}")
+    return ModelError(f"{where}{of} is {kind_of(value)}, not {expected}")
 
 
 def kind_of(value: Any) -> str:

@@ -52,21 +52,21 @@ class AnswerStream(AnswerReader):
         self._all_turns = all_turns
         self._blocks: list[dict[str, Any]] = []
         self._audio = Audio(audio)
-        self._open: list[_Call] = []
-        self._last: dict[int | None, _Call] = {}
+        self._open: list[_CallPieces] = []
+        self._last: dict[int | None, _CallPieces] = {}
         self._usage: Any = None
         self._choices = False
         self._text: list[str] = []  # with the reasoning that is marked in it
         self._fields: dict[str, Any] = {}  # that go back
         self._came: set[str] = set()  # the fields of which pieces came
 
-    def _whole(self, answer: dict[str, Any], where: str) -> Iterator[StreamPart]:
+    def _read_body(self, answer: dict[str, Any], where: str) -> Iterator[StreamPart]:
         add_meta(self._meta, answer)
         choices = answer.get("choices")
         if not isinstance(choices, list) or not choices:
             raise wrong_field(where, "choices", choices, "a list")
         choice = self._object(choices[0], where, "choices[0]")
-        self.whole, self._usage = True, answer.get("usage")
+        self.is_complete, self._usage = True, answer.get("usage")
         # Azure withholds an answer without a message.
         if choice.get("message") is None and choice.get("finish_reason") != "content_filter":
             raise wrong_field(where, "choices[0].message", None, "an object")
@@ -108,7 +108,7 @@ class AnswerStream(AnswerReader):
         self._choices |= bool(choice.get("delta") or choice.get("message") or reason)
         if reason and reason != "null":
             self._reason = reason
-            self.whole = True
+            self.is_complete = True
         content = delta.get("content")
         if len(delta) > 1 or not isinstance(content, str):
             self._keep(delta)
@@ -141,8 +141,8 @@ class AnswerStream(AnswerReader):
             _typed(said, "tool_calls", list, "a list", where, f"{place}.{kind}")
         return said
 
-    def _call(self, given: Any, where: str, place: str, is_whole: bool) -> None:
-        piece = self._object(given, where, place)
+    def _call(self, value: Any, where: str, place: str, is_whole: bool) -> None:
+        piece = self._object(value, where, place)
         function = piece.get("function")
         if function is None and not is_whole:
             function = {}
@@ -167,13 +167,13 @@ class AnswerStream(AnswerReader):
         if args:
             call.args.append(args)
 
-    def _which(self, index: int | None, id: str, name: str | None) -> _Call:
+    def _which(self, index: int | None, id: str, name: str | None) -> _CallPieces:
         """Return the call that a piece belongs to: a new one, or one already begun."""
         last = self._last.get(index)
         # Some servers give all calls one index: a new call has a name and another id.
         if last and not (name and last.name and id != last.id):
             return last
-        call = _Call(index)
+        call = _CallPieces(index)
         self._open.append(call)
         self._last[index] = self._last[None] = call
         return call
@@ -182,7 +182,7 @@ class AnswerStream(AnswerReader):
         for call in self._in_order():
             yield call.id, call.name, "".join(call.args)
 
-    def _in_order(self) -> list[_Call]:
+    def _in_order(self) -> list[_CallPieces]:
         return sorted(self._open, key=lambda call: call.index or 0)
 
     def _end(self, has_calls: bool) -> str:
@@ -190,7 +190,7 @@ class AnswerStream(AnswerReader):
             raise ModelError(f"{self._name}: the answer's events hold no answer")
         return end_of(self._reason, has_calls, self._name)
 
-    def _shown(self) -> tuple[dict[str, Any], ...]:
+    def _content_blocks(self) -> tuple[dict[str, Any], ...]:
         return (*self._blocks, *self._audio.blocks())
 
     def _spent(self) -> Usage:
@@ -203,17 +203,17 @@ class AnswerStream(AnswerReader):
             if isinstance(given, str) and isinstance(known, str):
                 given = known + given
             elif isinstance(given, list) and isinstance(known, list):
-                given = list(_joined([*known, *given]))
+                given = list(_joined_details([*known, *given]))
             if isinstance(given, dict):
                 given = {key: each for key, each in given.items() if each is not None}
             if given is not None:
                 self._fields[name] = _merged(known, given)
 
-    def _kept(self, has_calls: bool) -> tuple[dict[str, Any], ...]:
+    def _thinking(self, has_calls: bool) -> tuple[dict[str, Any], ...]:
         fields = {name: each for name, each in self._fields.items() if each}
         if not has_calls and not self._all_turns:  # reasoning is for the calls that it led to
             fields = {name: each for name, each in fields.items() if name in SIGNATURES}
-        elif self._thoughts.found:
+        elif self._thoughts.has_reasoning:
             fields["content"] = "".join(self._text)
         if {"reasoning_content", "reasoning_details"} & fields.keys():
             fields.pop("reasoning", None)  # says the same
@@ -223,17 +223,17 @@ class AnswerStream(AnswerReader):
 
 
 def _typed(
-    given: dict[str, Any], name: str, kinds: Any, wanted: str, where: str, place: str = ""
+    fields: dict[str, Any], name: str, kinds: Any, expected: str, where: str, place: str = ""
 ) -> Any:
     """Return a field of an object, or None; raise if it is of another type."""
-    value = given.get(name)
+    value = fields.get(name)
     if value is not None and (not isinstance(value, kinds) or value is True or value is False):
-        raise wrong_field(where, f"{place}.{name}".lstrip("."), value, wanted)
+        raise wrong_field(where, f"{place}.{name}".lstrip("."), value, expected)
     return value
 
 
 @dataclass(slots=True)
-class _Call:
+class _CallPieces:
     """A call of which pieces arrive."""
 
     index: int | None
@@ -243,14 +243,14 @@ class _Call:
     extra: Any = None
 
 
-def _merged(known: Any, piece: Any) -> Any:
+def _merged(before: Any, piece: Any) -> Any:
     """Return an object that a stream gives in pieces, with one more piece."""
-    if isinstance(known, dict) and isinstance(piece, dict):
-        return known | {name: _merged(known.get(name), each) for name, each in piece.items()}
-    return known if piece is None else piece
+    if isinstance(before, dict) and isinstance(piece, dict):
+        return before | {name: _merged(before.get(name), each) for name, each in piece.items()}
+    return before if piece is None else piece
 
 
-def _joined(details: list[Any]) -> Iterator[Any]:
+def _joined_details(details: list[Any]) -> Iterator[Any]:
     """Yield details of reasoning, with those that are pieces of one joined."""
     last: Any = None
     for each in details:

@@ -13,15 +13,15 @@ if TYPE_CHECKING:
 
 
 def chosen_model(
-    said: Mapping[str, Any], model: str | None, key: str | None
+    settings: Mapping[str, Any], model: str | None, key: str | None
 ) -> tuple[str, str | None]:
     """Return the name of the model to use, and its key."""
     # A key of the file is for the model of the file. A key of the environment is for any other
     # model: the file may be by somebody who wants the key.
     if model:
         return model, key
-    if "model" in said:
-        return said["model"], said.get("key")
+    if "model" in settings:
+        return settings["model"], settings.get("key")
     return "local", None
 
 

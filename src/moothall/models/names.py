@@ -54,8 +54,8 @@ _NEAR = (*_NEEDS, *(f"local:{each.name}" for each in weights.LISTED))
 
 # All users of a name share one file in memory, or one set of connections.
 _LOCK = guard()
-_KEPT: weakref.WeakValueDictionary[tuple[str, ...], Model] = weakref.WeakValueDictionary()
-in_child(_KEPT.clear)  # a model's threads and connections stay with the parent
+_MODELS: weakref.WeakValueDictionary[tuple[str, ...], Model] = weakref.WeakValueDictionary()
+in_child(_MODELS.clear)  # a model's threads and connections stay with the parent
 
 
 def model(name: str | Model, api_key: str | None = None, *, batch: bool = False) -> Model:
@@ -94,21 +94,23 @@ def model(name: str | Model, api_key: str | None = None, *, batch: bool = False)
 
         path = Path(rest)
         if kind == "local":
-            found = weights.named(rest or weights.DEFAULT.name)
+            found = weights.listed_weights(rest or weights.DEFAULT.name)
             name, path = f"local:{found.name}", found.path
-        return _kept((name,), lambda: LocalModel(path, name=name))
+        return _shared_model((name,), lambda: LocalModel(path, name=name))
     # The environment is part of what a name means.
     key = (name, api_key or "", str(batch), *(setting_of(kind) if kind in PROVIDERS else ()))
     if kind == "anthropic":
         from moothall.models.remote.anthropic import AnthropicModel
 
-        return _kept(key, lambda: AnthropicModel(rest, api_key=api_key, batch=batch))
+        return _shared_model(key, lambda: AnthropicModel(rest, api_key=api_key, batch=batch))
     from moothall.models.remote.openai import OpenAIModel
 
     if kind in PROVIDERS:
-        return _kept(key, lambda: OpenAIModel(rest, api_key=api_key, provider=kind, batch=batch))
+        return _shared_model(
+            key, lambda: OpenAIModel(rest, api_key=api_key, provider=kind, batch=batch)
+        )
     url, _, listed = name.partition("#")
-    return _kept(key, lambda: OpenAIModel(listed, url, api_key, batch=batch))
+    return _shared_model(key, lambda: OpenAIModel(listed, url, api_key, batch=batch))
 
 
 def check_name(name: str, has_key: bool = False) -> tuple[str, str]:
@@ -123,7 +125,7 @@ def check_name(name: str, has_key: bool = False) -> tuple[str, str]:
         what = "key" if missing.endswith("_KEY") else "address"
         raise ModelError(f"{name:.200}: there is no {what}: set {missing}")
     if kind == "local":
-        weights.named(rest or weights.DEFAULT.name).require()
+        weights.listed_weights(rest or weights.DEFAULT.name).require()
     elif kind == "gguf":
         weights.check_gguf(Path(rest).expanduser())
     return kind, rest
@@ -156,7 +158,7 @@ def check_spelling(name: str) -> tuple[str, str]:
     if kind == "local":
         if "/" in rest or "\\" in rest or rest.endswith(".gguf"):
             raise ModelError(f"{name!r:.200} is a file: write gguf:{rest:.200}")
-        weights.named(rest or weights.DEFAULT.name)
+        weights.listed_weights(rest or weights.DEFAULT.name)
     return kind, rest
 
 
@@ -170,13 +172,13 @@ def _there_is() -> str:
     return f"names are {', '.join(SPELLINGS)}; `moothall models` lists what is usable"
 
 
-def _kept(key: tuple[str, ...], make: Callable[[], Model]) -> Model:
+def _shared_model(key: tuple[str, ...], make: Callable[[], Model]) -> Model:
     """Return the model in use under a name, or a new one."""
     with _LOCK:
-        found = _KEPT.get(key)
+        found = _MODELS.get(key)
         if found is None or getattr(found, "closed", False):
             try:
-                found = _KEPT[key] = make()
+                found = _MODELS[key] = make()
                 show_classes()
             except DefinitionError as error:
                 raise ModelError(f"there is no such model: {error}") from error

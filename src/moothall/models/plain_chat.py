@@ -50,21 +50,21 @@ def plain_chat(
         content = _content(given, where, sees)
         if role == "tool":
             action = message.get("name") or called.get(message.get("tool_call_id", "")) or "action"
-            role, content = "user", joined(f"Result of {action}: ", content, "")
+            role, content = "user", joined_contents(f"Result of {action}: ", content, "")
         elif role == "assistant":
             for call in message.get("tool_calls") or ():
                 called[call["id"]] = call["name"]
-            content = joined(content, broken_up(form.written(message)), "\n")
+            content = joined_contents(content, broken_up(form.calls_as_text(message)), "\n")
             if not content and message.get("tool_calls"):
                 continue  # a program that went on
         elif role == "user":
-            content = joined(form.before_user, content, "") if actions else content
+            content = joined_contents(form.before_user, content, "") if actions else content
         elif role != "system":
             raise ModelError(
                 f"{where}: role must be system, user, assistant or tool, got {role!r:.80}"
             )
         if chat and chat[-1]["role"] == role:
-            chat[-1]["content"] = joined(chat[-1]["content"], content)
+            chat[-1]["content"] = joined_contents(chat[-1]["content"], content)
         else:
             chat.append({"role": role, "content": content})
     if actions:
@@ -89,7 +89,7 @@ def own_chat(chat: list[dict[str, Any]], name: str, sees: bool) -> list[dict[str
     return made
 
 
-def joined(before: Content, after: Content, between: str = "\n\n") -> Content:
+def joined_contents(before: Content, after: Content, between: str = "\n\n") -> Content:
     """Return two contents as one."""
     if not before or not after:
         return before or after
@@ -118,17 +118,17 @@ def has_result(messages: Iterable[Mapping[str, Any]]) -> bool:
     return result
 
 
-def _content(given: Any, where: str, sees: bool) -> Content:
+def _content(value: Any, where: str, sees: bool) -> Content:
     """Return the content of a message, with its images if the weights see."""
-    if not isinstance(given, list):
-        return _text(given, where)
+    if not isinstance(value, list):
+        return _text(value, where)
     content: Content = ""
-    for block in given:
+    for block in value:
         if sees and is_seen(block):
             shown = block if block["type"] == "image_url" else block_note(block)
-            content = joined(content, [shown])
+            content = joined_contents(content, [shown])
         elif isinstance(block, Mapping) and isinstance(block.get("text"), str):
-            content = joined(content, _text(block["text"], where), "\n")
+            content = joined_contents(content, _text(block["text"], where), "\n")
         else:
             reads = "text, and images that are given whole," if sees else "text only,"
             raise ModelError(f"{where}: this model reads {reads} not {block!r:.80}")

@@ -140,21 +140,21 @@ class NoAnswer:
     """What a model gave that is no answer, as its record says it.
 
     Attributes:
-        made: the name of its class
+        class_name: the name of its class
     """
 
-    made: str
+    class_name: str
 
 
-def is_answer(given: Any) -> bool:
+def is_answer(answer: Any) -> bool:
     """Return whether what a model gave can be read as its answer."""
-    text, calls = getattr(given, "text", None), getattr(given, "calls", None)
+    text, calls = getattr(answer, "text", None), getattr(answer, "calls", None)
     return (text is None or isinstance(text, str)) and isinstance(calls, tuple | list)
 
 
-def stated_usage(given: Any) -> Usage:
+def stated_usage(answer: Any) -> Usage:
     """Return the tokens that an answer states; what is no number of tokens counts as none."""
-    usage = getattr(given, "usage", None)
+    usage = getattr(answer, "usage", None)
     if usage is NO_USAGE or not isinstance(usage, Usage):
         return NO_USAGE
     counts = _counts(usage)
@@ -163,22 +163,22 @@ def stated_usage(given: Any) -> Usage:
     return Usage(*(each if type(each) is int and each >= 0 else 0 for each in counts))
 
 
-def thinking_of(given: Any) -> list[dict[str, Any]]:
+def thinking_of(answer: Any) -> list[dict[str, Any]]:
     """Return what goes back to the provider of an answer."""
-    thinking = getattr(given, "thinking", ())
+    thinking = getattr(answer, "thinking", ())
     return _dicts(thinking) if thinking else []
 
 
-def blocks_of(given: Any) -> list[dict[str, Any]]:
+def blocks_of(answer: Any) -> list[dict[str, Any]]:
     """Return the images and audio of an answer; what is no list of blocks counts as none."""
-    blocks = getattr(given, "blocks", ())
+    blocks = getattr(answer, "blocks", ())
     return _dicts(blocks) if blocks else []
 
 
-def _dicts(given: Any) -> list[dict[str, Any]]:
-    if not isinstance(given, tuple | list):
+def _dicts(value: Any) -> list[dict[str, Any]]:
+    if not isinstance(value, tuple | list):
         return []
-    return [each for each in given if isinstance(each, dict)]
+    return [each for each in value if isinstance(each, dict)]
 
 
 def answer_json(answer: Any) -> dict[str, Any]:
@@ -187,7 +187,7 @@ def answer_json(answer: Any) -> dict[str, Any]:
     finish_reason, meta = getattr(answer, "finish_reason", None), getattr(answer, "meta", None)
     reasoning, blocks = getattr(answer, "reasoning", ""), blocks_of(answer)
     return {
-        "type": answer.made if isinstance(answer, NoAnswer) else type(answer).__name__,
+        "type": answer.class_name if isinstance(answer, NoAnswer) else type(answer).__name__,
         "text": (usable and answer.text) or "",
         "calls": [_call_json(each) for each in answer.calls] if usable else [],
         "usage": usage_json(stated_usage(answer)),
@@ -210,18 +210,18 @@ def _call_json(call: Any) -> dict[str, Any]:
     }
 
 
-def answer_of_json(given: dict[str, Any]) -> Any:
+def answer_of_json(fields: dict[str, Any]) -> Any:
     """Return a model's answer from its JSON data; raise `KeyError` or `TypeError` for others."""
-    if given.get("unusable"):
-        return NoAnswer(str(given["type"]))
-    calls, usage = given["calls"], given["usage"]
+    if fields.get("unusable"):
+        return NoAnswer(str(fields["type"]))
+    calls, usage = fields["calls"], fields["usage"]
     if isinstance(calls, list):
         calls = tuple(Call(**call) for call in calls)
     usage = Usage() if usage is None else Usage(*usage)
     # Old recordings have no reasoning, and most answers no blocks of it.
-    reasoning, thinking = given.get("reasoning", ""), tuple(given.get("thinking", ()))
-    made = (given["text"], calls, usage, given["finish_reason"], reasoning, thinking)
-    return ModelReply(*made, given.get("meta") or {}, tuple(given.get("blocks", ())))
+    reasoning, thinking = fields.get("reasoning", ""), tuple(fields.get("thinking", ()))
+    made = (fields["text"], calls, usage, fields["finish_reason"], reasoning, thinking)
+    return ModelReply(*made, fields.get("meta") or {}, tuple(fields.get("blocks", ())))
 
 
 def kept_for(message: Mapping[str, Any], server: str, form: str) -> Any:
@@ -233,22 +233,22 @@ def kept_for(message: Mapping[str, Any], server: str, form: str) -> Any:
     return None
 
 
-_SEEN: Final = {"image_url": "url", "file": "file_data"}
+_SEEN_FIELDS: Final = {"image_url": "url", "file": "file_data"}
 """The blocks of a message that a model sees rather than reads, and the field of their data."""
 
 
 def is_seen(block: Any) -> bool:
     """Return whether a block of content is an image, or a file, whose data it has."""
-    if not isinstance(block, dict) or (kind := block.get("type")) not in _SEEN:
+    if not isinstance(block, dict) or (kind := block.get("type")) not in _SEEN_FIELDS:
         return False
     about = block.get(kind)
-    data = about.get(_SEEN[kind]) if isinstance(about, dict) else None
+    data = about.get(_SEEN_FIELDS[kind]) if isinstance(about, dict) else None
     return isinstance(data, str) and data.startswith("data:")
 
 
 def block_note(block: dict[str, Any]) -> dict[str, Any]:
     """Return the text that stands for an image or a file where none can be seen."""
-    url: str = block[block["type"]][_SEEN[block["type"]]]
+    url: str = block[block["type"]][_SEEN_FIELDS[block["type"]]]
     kind, _, data = url[5:].partition(";base64,")
     what = "an image" if block["type"] == "image_url" else "a file"
     return {"type": "text", "text": f"[{what}, {kind[:80]}, {len(data) * 3 // 4:,} bytes]"}

@@ -157,7 +157,7 @@ _FIELDS = ("input_mtok", "output_mtok", "cache_read_mtok", "cache_write_mtok")
 
 def listed_context(name: str) -> int | None:
     """Return the context of a model of this name; None if it is not listed."""
-    found = _found(name)
+    found = _price_record(name)
     context = getattr(found, "context_window", None)
     return context if type(context) is int and context > 0 else None
 
@@ -168,7 +168,7 @@ def listed_price(name: str) -> tuple[Decimal, Decimal, Decimal | None, Decimal |
 
     These are input, output, reading of the cache and writing to it, in US dollars.
     """
-    found = _found(name)
+    found = _price_record(name)
     if found is None:
         return None
     today = datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
@@ -186,7 +186,7 @@ def _highest(prices: list[Any], field: str) -> Decimal | None:
     return max((each for each in given if isinstance(each, Decimal)), default=None)
 
 
-def _found(name: str) -> Any:
+def _price_record(name: str) -> Any:
     """Return the package's record of a model, or None."""
     provider, listed = provider_of(name)
     if provider is None or not PROVIDERS[provider].data:
@@ -199,5 +199,5 @@ def _found(name: str) -> Any:
     of = next((each for each in get_snapshot().providers if each.id == data), None)
     found = None if of is None else of.find_model(listed)
     if found is None and data == "azure":  # the models of OpenAI
-        return _found(f"openai:{listed}")
+        return _price_record(f"openai:{listed}")
     return found

@@ -25,14 +25,14 @@ HeadersLike: TypeAlias = (
 _API_VERSION = re.compile(r"api-version=[\w.-]+", re.ASCII)
 
 
-def check_sampling(what: str, temperature: Any, seed: Any) -> None:
+def check_sampling(label: str, temperature: Any, seed: Any) -> None:
     """Raise if a temperature or a seed is one that no model takes."""
     if type(temperature) not in (int, float) or not 0 <= temperature <= 10:
         raise ConfigError(
-            f"{what}: temperature= must be a number from 0 to 10, got {temperature!r}"
+            f"{label}: temperature= must be a number from 0 to 10, got {temperature!r}"
         )
     if seed is not None and type(seed) is not int:
-        raise ConfigError(f"{what}: seed= must be an integer, got {seed!r}")
+        raise ConfigError(f"{label}: seed= must be an integer, got {seed!r}")
 
 
 def check_key(key: Any, name: str) -> None:
@@ -43,31 +43,31 @@ def check_key(key: Any, name: str) -> None:
         raise ModelError(f"{name}: the key holds a character that no key has, such as a line break")
 
 
-def check_headers(given: Any, what: str) -> None:
+def check_headers(headers: Any, label: str) -> None:
     """Raise if headers are not names and texts that can stand in a request."""
-    pairs = given.items() if isinstance(given, Mapping) else [(None, None)]
+    pairs = headers.items() if isinstance(headers, Mapping) else [(None, None)]
     for name, value in pairs:
         for each in (name, value):
             if not isinstance(each, str) or not each.isascii() or not each.isprintable():
-                raise ConfigError(f"{what}: headers= must be names and texts in one line each")
+                raise ConfigError(f"{label}: headers= must be names and texts in one line each")
 
 
-def check_named(what: str, name: Any, options: Any) -> None:
+def check_named(label: str, name: Any, options: Any) -> None:
     """Check a provider's name of a model, and the further fields of its requests."""
     if not isinstance(name, str) or not name or not name.isprintable():
-        raise ConfigError(f"{what}: name must be text, got {name!r:.80}")
+        raise ConfigError(f"{label}: name must be text, got {name!r:.80}")
     if options is not None and not isinstance(options, Mapping):
-        raise ConfigError(f"{what}: options= must be a dict, got {options!r:.80}")
+        raise ConfigError(f"{label}: options= must be a dict, got {options!r:.80}")
 
 
-def server_of(what: str, base_url: Any, provider: str) -> tuple[str, Provider]:
+def server_of(label: str, base_url: Any, provider: str) -> tuple[str, Provider]:
     """Return the checked address of a model's server, and what is known of the server."""
     if provider not in PROVIDERS:
         names = ", ".join(PROVIDERS)
-        raise ConfigError(f"{what}: provider= must be one of {names}, got {provider!r:.80}")
+        raise ConfigError(f"{label}: provider= must be one of {names}, got {provider!r:.80}")
     named, variable = PROVIDERS[provider], address_variable(provider)
     if base_url is not None:
-        given = check_base_url(base_url, f"{what}: base_url=", query=True)
+        given = check_base_url(base_url, f"{label}: base_url=", query=True)
     else:
         given = check_base_url(os.environ.get(variable) or named.url, variable, query=True)
         if provider == "azure" and not urlsplit(given).path:
@@ -79,8 +79,8 @@ def server_of(what: str, base_url: Any, provider: str) -> tuple[str, Provider]:
     return given, OTHER if at is None else PROVIDERS[at]
 
 
-def check_base_url(url: Any, what: str, query: bool = False) -> str:
-    """Return a server's checked address without a slash at its end; `what` names it in errors.
+def check_base_url(url: Any, label: str, query: bool = False) -> str:
+    """Return a server's checked address without a slash at its end; `label` names it in errors.
 
     With `query` it may end with `?api-version=…`. No other query: names, errors and logs show it.
     """
@@ -91,14 +91,14 @@ def check_base_url(url: Any, what: str, query: bool = False) -> str:
     except (AttributeError, TypeError, ValueError):
         plain = False
     if not plain or parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ConfigError(f"{what} must be like http://host/v1, got {without_password(url)}")
+        raise ConfigError(f"{label} must be like http://host/v1, got {without_password(url)}")
     if parts.username or parts.password:
         # Names, errors and logs show the address.
-        raise DefinitionError(f"{what} must hold no password: the key is given apart from it")
+        raise DefinitionError(f"{label} must hold no password: the key is given apart from it")
     plain = not parts.query or (query and _API_VERSION.fullmatch(parts.query))
     if not plain or parts.fragment:
         ends = "its path or ?api-version=…" if query else "its path, without ? or #"
-        raise DefinitionError(f"{what} must end with {ends}")
+        raise DefinitionError(f"{label} must end with {ends}")
     path, mark, rest = str(url).partition("?")
     return f"{path.rstrip('/')}{mark}{rest}"
 

@@ -228,7 +228,7 @@ def read_answer(
 ) -> Answer:
     """Read a model's answer; `ids` are those of the reply's calls so far."""
     if not is_answer(answer):
-        made = answer.made if isinstance(answer, NoAnswer) else type(answer).__name__
+        made = answer.class_name if isinstance(answer, NoAnswer) else type(answer).__name__
         why = f"the model gave no answer but {shorten(made)}: complete must return a ModelReply"
         return Answer("", [], why)
     text, calls = getattr(answer, "text", None), answer.calls

@@ -55,7 +55,7 @@ from moothall.foundation.text import counted, cut, error_message, log_failure
 from moothall.foundation.threads import is_cancelled
 from moothall.memory.given import meant_by
 from moothall.memory.memory import Memory
-from moothall.models.base import answer_of, heard, with_options
+from moothall.models.base import answer_of, streamed_to, with_options
 from moothall.models.protocol import Model
 
 if TYPE_CHECKING:
@@ -360,7 +360,7 @@ class Run:
         if emit is None:
             return answer_of(self.model, prompt, actions=actions, schema=schema)
         pieces = Pieces(schema, self.id, self.request, emit)
-        return heard(self.model, prompt, pieces.tell, actions=actions, schema=schema)
+        return streamed_to(self.model, prompt, pieces.tell, actions=actions, schema=schema)
 
     async def _of_user(
         self, what: str, key: str, function: Callable[[Context[Any]], Awaitable[str]]

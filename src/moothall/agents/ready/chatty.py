@@ -25,7 +25,7 @@ from moothall.foundation.text import shorten
 from moothall.foundation.threads import within
 from moothall.memory.bounded import DEFAULT_TOKENS, TokenBoundedMemory
 from moothall.memory.memory import Memory
-from moothall.models.base import answer_of, heard
+from moothall.models.base import answer_of, streamed_to
 from moothall.models.protocol import Model, ReasoningPiece, TextPiece, is_answer
 
 if TYPE_CHECKING:
@@ -162,7 +162,7 @@ class ChattyAI(Threaded):
             if listener is not None:
                 listener(piece)
 
-        return self._text_of(await heard(self.model, prompt, tell))
+        return self._text_of(await streamed_to(self.model, prompt, tell))
 
     def _text_of(self, given: Any) -> str:
         if not is_answer(given):

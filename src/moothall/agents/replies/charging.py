@@ -15,7 +15,7 @@ from moothall.agents.replies.step import KEPT_MARK
 from moothall.budget.bill import Bill, ModelCall, charged_json
 from moothall.budget.limits import picodollars, used_up
 from moothall.foundation.errors import BudgetExceeded, ConfigError
-from moothall.models.base import answer_of, heard
+from moothall.models.base import answer_of, streamed_to
 from moothall.models.protocol import Usage
 
 if TYPE_CHECKING:
@@ -172,7 +172,7 @@ async def completed(
     args = {"messages": prompt} if schema is None else {"messages": prompt, "schema": schema}
     with await begun(step, budget, model, prompt, None, schema, args=args):
         if tell is not None:
-            return await heard(model, prompt, tell, schema=schema)
+            return await streamed_to(model, prompt, tell, schema=schema)
         return await answer_of(model, prompt, schema=schema)
 
 

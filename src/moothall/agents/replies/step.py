@@ -306,7 +306,7 @@ class Step:
     @property
     def goes_on(self) -> bool:
         """Return whether the run is resumed if it is cancelled now."""
-        return bool(self._record.run.left)
+        return bool(self._record.run.resumes_later)
 
     def take_kept(self) -> dict[str, Any] | None:
         """Return what this step kept before the run was cut off; only the first time."""

@@ -147,7 +147,7 @@ def _moved(schema: Any, prefix: str) -> Any:
     return schema
 
 
-def written(name: str, args: Mapping[str, Any] | str) -> str:
+def choice_as_text(name: str, args: Mapping[str, Any] | str) -> str:
     """Return a choice as the model writes it."""
     form = args if isinstance(args, str) else json.dumps(args, ensure_ascii=False)
     return f'{{"action": {json.dumps(name, ensure_ascii=False)}, "args": {form}}}'
@@ -189,9 +189,11 @@ class OneCall:
         """Return the part of the prompt that shows the actions."""
         return choice_text(actions, may_answer=may_answer)
 
-    def written(self, message: Mapping[str, Any]) -> str:
+    def calls_as_text(self, message: Mapping[str, Any]) -> str:
         """Return the calls of an assistant's message as the model writes them."""
-        forms = [written(each["name"], each["args"]) for each in message.get("tool_calls") or ()]
+        forms = [
+            choice_as_text(each["name"], each["args"]) for each in message.get("tool_calls") or ()
+        ]
         return "\n".join(forms)
 
     def held_to(self, actions: list[Action], answer: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -17,10 +17,10 @@ from moothall.foundation.jsonvalue import readable
 from moothall.models.calling.choice import (
     AnswerText,
     OneCall,
+    choice_as_text,
     choice_schema,
     read_choice,
     with_calls,
-    written,
 )
 from moothall.models.protocol import ModelReply
 
@@ -65,21 +65,25 @@ class SeveralCalls(OneCall):
         when = none = ""
         if may_answer:
             name = _answer_of(actions)
-            when = _WHEN.format(answer=f"[{written(name, f'{{{json.dumps(_TEXT)}: text}}')}]")
-            no = written(name, {_TEXT: _NO_ACTION})
+            when = _WHEN.format(
+                answer=f"[{choice_as_text(name, f'{{{json.dumps(_TEXT)}: text}}')}]"
+            )
+            no = choice_as_text(name, {_TEXT: _NO_ACTION})
             none = _NONE.format(answer=f"[{no}]")
         head = _HEAD.format(
             when=when,
-            first=written("paint", {"hatch": "A", "colour": "red"}),
-            second=written("paint", {"hatch": "B", "colour": "blue"}),
-            one=written("hull_length", {"ship": "Zorp"}),
+            first=choice_as_text("paint", {"hatch": "A", "colour": "red"}),
+            second=choice_as_text("paint", {"hatch": "B", "colour": "blue"}),
+            one=choice_as_text("hull_length", {"ship": "Zorp"}),
             none=none,
         )
         return head + "\n".join(_signature(each) for each in actions)
 
-    def written(self, message: Mapping[str, Any]) -> str:
+    def calls_as_text(self, message: Mapping[str, Any]) -> str:
         """Return the calls of an assistant's message as the model writes them."""
-        forms = [written(each["name"], each["args"]) for each in message.get("tool_calls") or ()]
+        forms = [
+            choice_as_text(each["name"], each["args"]) for each in message.get("tool_calls") or ()
+        ]
         return f"[{', '.join(forms)}]" if forms else ""
 
     def held_to(self, actions: list[Action], answer: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -63,7 +63,7 @@ def _digest_of(path: Path, report: Progress) -> str:
     return digest.hexdigest()
 
 
-def _install(part: Path, path: Path, sha256: str, what: str, report: Progress) -> None:
+def _install(part: Path, path: Path, sha256: str, label: str, report: Progress) -> None:
     """Rename a fetched file to its destination, if its hash is right and it is a GGUF file."""
     wrong = ""
     if _digest_of(part, report) != sha256:
@@ -75,7 +75,7 @@ def _install(part: Path, path: Path, sha256: str, what: str, report: Progress) -
             wrong = "a GGUF file; nothing was installed"
     if wrong:
         part.unlink()
-        raise WeightsError(f"{what} is not {wrong}")
+        raise WeightsError(f"{label} is not {wrong}")
     os.replace(part, path)
 
 

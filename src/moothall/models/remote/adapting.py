@@ -75,27 +75,27 @@ class Adapting:
 
     def __init__(self, ids: str = "", answer_before_user: bool = False) -> None:
         self._ids = ids or ".+"
-        self._asked = frozenset(("answers",) if answer_before_user else ())
+        self._demands = frozenset(("answers",) if answer_before_user else ())
         self._without: frozenset[str] = frozenset()  # keywords of schemas
         self.version: int = 0
 
     @property
     def reasons(self) -> bool:
         """Whether each answer must have reasoning."""
-        return "reasons" in self._asked
+        return "reasons" in self._demands
 
-    def refused(self, said: str) -> bool:
+    def refused(self, error_text: str) -> bool:
         """Note what a refusal asks for; return whether it asks for something new."""
         before = {**vars(self)}
-        if _IDS.search(said):
+        if _IDS.search(error_text):
             self._ids = _PLAIN_IDS
-        asks = {what for what, words in _ASKS.items() if words.search(said)}
+        asks = {what for what, words in _ASKS.items() if words.search(error_text)}
         # Templates without a system message say the same of it.
-        asks |= {"no_system"} if "turns" in asks & self._asked else set()
+        asks |= {"no_system"} if "turns" in asks & self._demands else set()
         asks |= {"turns"} if "no_system" in asks else set()
         asks |= {"answers", "system_first"} if "turns" in asks else set()
-        self._asked |= asks
-        self._without |= {*_KEYWORD.findall(said)}
+        self._demands |= asks
+        self._without |= {*_KEYWORD.findall(error_text)}
         if vars(self) == before:
             return False
         self.version += 1
@@ -110,40 +110,42 @@ class Adapting:
         """
         if not all(map(_is_message, messages)):
             return messages  # whoever reads them says so
-        if "blind" in self._asked:
+        if "blind" in self._demands:
             messages = without_seen(messages)
         if seen_after:
             messages = seen_after_results(messages)
         messages = _paired(messages, re.compile(self._ids, re.S))
-        if not self._asked:
+        if not self._demands:
             return messages
         made = [dict(each) for each in messages]
-        if "nameless" in self._asked:
+        if "nameless" in self._demands:
             for each in made:
                 each.pop("name", None)
-        if "system_first" in self._asked:
+        if "system_first" in self._demands:
             made.sort(key=lambda each: each.get("role") != "system")
         ordered: list[Any] = []
         for each in made:
             role = each.get("role")
-            if role == "system" and "no_system" in self._asked:
+            if role == "system" and "no_system" in self._demands:
                 each["role"] = role = "user"
             last = ordered[-1] if ordered else {}
-            if "answers" in self._asked and role == "user" and last.get("role") == "tool":
+            if "answers" in self._demands and role == "user" and last.get("role") == "tool":
                 ordered.append(_ANSWER)
-            merges = "turns" in self._asked or ("system_first" in self._asked and role == "system")
+            merges = "turns" in self._demands or (
+                "system_first" in self._demands and role == "system"
+            )
             if merges and last.get("role") == role != "tool" and not last.get("tool_calls"):
                 ordered[-1] = {**last, **each, "content": _both(last, each)}
             else:
                 ordered.append(each)
-        return _of_user(ordered) if "turns" in self._asked else ordered
+        return _of_user(ordered) if "turns" in self._demands else ordered
 
-    def complete(self, made: list[dict[str, Any]]) -> None:
+    def complete(self, messages: list[dict[str, Any]]) -> None:
         """Add what the server wants with each answer to messages in the chat interface's form."""
-        for each in made:
+        for each in messages:
             calls = each.get("tool_calls") or ()
             if (
-                "signature" in self._asked
+                "signature" in self._demands
                 and calls
                 and not any("extra_content" in call for call in calls)
             ):
@@ -151,49 +153,49 @@ class Adapting:
             if self.reasons and each["role"] == "assistant" and not each.get("reasoning_content"):
                 each["reasoning_content"] = NO_ANSWER
 
-    def schema(self, given: Any, root: Any = None) -> Any:
+    def schema(self, schema: Any, root: Any = None) -> Any:
         """Return a schema of parameters without the keywords that the server does not know."""
-        is_whole = not (self._without or self._asked & {"one_type", "texts"})
-        if is_whole or not isinstance(given, Mapping | list):
-            return given
-        root = given if root is None else root
-        if isinstance(given, list):
-            return [self.schema(each, root) for each in given]
-        ref = given.get("$ref")
+        is_whole = not (self._without or self._demands & {"one_type", "texts"})
+        if is_whole or not isinstance(schema, Mapping | list):
+            return schema
+        root = schema if root is None else root
+        if isinstance(schema, list):
+            return [self.schema(each, root) for each in schema]
+        ref = schema.get("$ref")
         if "$ref" in self._without and isinstance(ref, str) and ref.startswith("#/$defs/"):
             inner = (root.get("$defs") or {}).get(ref.removeprefix("#/$defs/"))
             # One that has itself within it cannot be written out.
             known = {**root, "$defs": {**root["$defs"], ref.removeprefix("#/$defs/"): {}}}
             return self.schema(inner or {}, known)
-        if "const" in given and "const" in self._without:
-            given = {"enum": [given["const"]], **given}
-        kinds, choices = given.get("type"), given.get("enum")
-        if "one_type" in self._asked and isinstance(kinds, list):
+        if "const" in schema and "const" in self._without:
+            schema = {"enum": [schema["const"]], **schema}
+        kinds, choices = schema.get("type"), schema.get("enum")
+        if "one_type" in self._demands and isinstance(kinds, list):
             some = [each for each in kinds if each != "null"]
-            given = {**given, "type": some[0] if some else "string"}
-            given |= {"nullable": True} if len(some) < len(kinds) else {}
+            schema = {**schema, "type": some[0] if some else "string"}
+            schema |= {"nullable": True} if len(some) < len(kinds) else {}
         if (
-            "texts" in self._asked
+            "texts" in self._demands
             and isinstance(choices, list)
             and not all(isinstance(c, str) for c in choices)
         ):
             told = f"One of {', '.join(map(str, choices))}."
-            about = " ".join(filter(None, (given.get("description"), told)))
-            given = {**given, "description": about}
-            del given["enum"]
+            about = " ".join(filter(None, (schema.get("description"), told)))
+            schema = {**schema, "description": about}
+            del schema["enum"]
         return {
             name: {key: self.schema(each, root) for key, each in value.items()}
             if name in ("properties", "$defs") and isinstance(value, Mapping)
             else value
             if name in ("enum", "const", "default", "examples")
             else self.schema(value, root)
-            for name, value in given.items()
+            for name, value in schema.items()
             if name not in self._without
         }
 
 
-def _is_message(given: Any) -> bool:
-    calls = given.get("tool_calls") or () if isinstance(given, Mapping) else None
+def _is_message(message: Any) -> bool:
+    calls = message.get("tool_calls") or () if isinstance(message, Mapping) else None
     return isinstance(calls, list | tuple) and all(isinstance(each, Mapping) for each in calls)
 
 
@@ -230,9 +232,9 @@ def _paired(messages: list[Any], ids: re.Pattern[str]) -> list[Any]:
     return made
 
 
-def _own(given: Any, ids: re.Pattern[str], used: set[str]) -> str:
+def _own(call_id: Any, ids: re.Pattern[str], used: set[str]) -> str:
     """Return the id of a call if it has the right form and is not used yet, else one like that."""
-    id = was = str(given or "")
+    id = was = str(call_id or "")
     number = 0
     while id in used or not ids.fullmatch(id):
         text = f"{was} {number}" if number else was

@@ -21,7 +21,7 @@ from moothall.models.remote.messages_format import (
     think_first,
     tools_called,
 )
-from moothall.models.remote.messages_stream import PAUSED, MessageStream, gone_on, joined
+from moothall.models.remote.messages_stream import PAUSED, MessageStream, gone_on, joined_replies
 from moothall.models.remote.remote import RemoteModel
 from moothall.models.remote.schema_form import SchemaForms
 from moothall.models.remote.server_settings import ServerSettings
@@ -148,19 +148,19 @@ class AnthropicModel(RemoteModel):
     def _reader(self, content: bytes, calls_before: int) -> MessageStream:
         return MessageStream(self.name, calls_before, self.base_url, self._adapting.reasons)
 
-    async def _asked(
+    async def _exchange(
         self, content: bytes, calls_before: int, stream: bool
     ) -> AsyncGenerator[StreamPart, None]:
         paused: list[ModelReply] = []
         while True:
-            async with aclosing(super()._asked(content, calls_before, stream)) as parts:
+            async with aclosing(super()._exchange(content, calls_before, stream)) as parts:
                 async for part in parts:
                     if not isinstance(part, ModelReply):
                         yield part
                         continue
                     reply = part
             if PAUSED not in reply.meta or len(paused) == _MOST_PAUSES:
-                yield joined(paused, reply, self.base_url)
+                yield joined_replies(paused, reply, self.base_url)
                 return
             paused.append(reply)
             content = gone_on(content, reply)

@@ -67,22 +67,22 @@ class BatchServer(Protocol):
 
 
 @dataclass(eq=False, slots=True)
-class _Item:
+class _BatchRequest:
     content: bytes
     answer: asyncio.Future[Outcome]
-    kept: KeptCall | None
+    step: KeptCall | None
     id: str = field(default_factory=lambda: f"r-{secrets.token_hex(8)}")
     tries: int = 1
-    found: bool = False  # another process sent it
+    is_adopted: bool = False  # another process sent it
     batch: str = ""
 
 
 @dataclass(eq=False, slots=True)
-class _Line:
+class _LoopBatches:
     """The requests of one event loop: those that come next, and those of each batch."""
 
-    new: list[_Item] = field(default_factory=list)
-    sent: dict[str, list[_Item]] = field(default_factory=dict)
+    new: list[_BatchRequest] = field(default_factory=list)
+    sent: dict[str, list[_BatchRequest]] = field(default_factory=dict)
     waiting: dict[str, int] = field(default_factory=dict)  # how many still want an answer
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
 
@@ -98,7 +98,7 @@ class Batches:
 
     def __init__(self, name: str, server: BatchServer, max_retries: int) -> None:
         self._name, self._server, self._max_retries = name, server, max_retries
-        self._lines: WeakKeyDictionary[Any, _Line] = WeakKeyDictionary()
+        self._lines: WeakKeyDictionary[Any, _LoopBatches] = WeakKeyDictionary()
 
     async def ask(self, content: bytes) -> Outcome:
         """Return what came of a request: an answer or a refusal.
@@ -106,11 +106,11 @@ class Batches:
         A batch whose requests are all cancelled is cancelled, unless their runs go on later.
         """
         loop, kept = asyncio.get_running_loop(), MODEL_CALL.get().step
-        line = self._lines.setdefault(loop, _Line())
-        item = _Item(content, loop.create_future(), kept)
+        line = self._lines.setdefault(loop, _LoopBatches())
+        item = _BatchRequest(content, loop.create_future(), kept)
         found = None if kept is None else kept.take_kept()
         if found is not None and found.get("model") == self._name:
-            item.id, item.found = str(found["item"]), True
+            item.id, item.is_adopted = str(found["item"]), True
             await self._follow(line, str(found["batch"]), [item])
         else:
             self._add(line, item)
@@ -124,12 +124,12 @@ class Batches:
                 await self._cancel_unwanted(line, item.batch)
             raise
 
-    def _add(self, line: _Line, item: _Item) -> None:
+    def _add(self, line: _LoopBatches, item: _BatchRequest) -> None:
         line.new.append(item)
         if len(line.new) == 1:
             line.start(self._send_soon(line))
 
-    async def _send_soon(self, line: _Line) -> None:
+    async def _send_soon(self, line: _LoopBatches) -> None:
         many = 0
         while many != len(line.new):
             many = len(line.new)
@@ -142,7 +142,7 @@ class Batches:
                 _fail(group, error)
                 continue
             logger.info("%s: batch %s has %d requests", self._name, batch, len(group))
-            kept = [(each.kept, each.id) for each in group if each.kept is not None]
+            kept = [(each.step, each.id) for each in group if each.step is not None]
             about = {"model": self._name, "batch": batch}
             keeping = [call.keep({**about, "item": id}) for call, id in kept]
             for failed in await asyncio.gather(*keeping, return_exceptions=True):
@@ -150,7 +150,7 @@ class Batches:
                     _fail(group, failed)
             await self._follow(line, batch, group)
 
-    async def _follow(self, line: _Line, batch: str, items: list[_Item]) -> None:
+    async def _follow(self, line: _LoopBatches, batch: str, items: list[_BatchRequest]) -> None:
         for each in items:
             each.batch = batch
         line.waiting.setdefault(batch, 0)
@@ -161,15 +161,15 @@ class Batches:
         line.sent[batch] += items
         await self._cancel_unwanted(line, batch)
 
-    async def _cancel_unwanted(self, line: _Line, batch: str) -> None:
+    async def _cancel_unwanted(self, line: _LoopBatches, batch: str) -> None:
         items = line.sent[batch]
-        if line.waiting[batch] or any(each.kept and each.kept.goes_on for each in items):
+        if line.waiting[batch] or any(each.step and each.step.goes_on for each in items):
             return
         with suppress(HTTPError, ModelError):  # it ends by itself
             await self._server.cancel(batch)
             logger.info("%s: batch %s is cancelled", self._name, batch)
 
-    async def _watch(self, line: _Line, batch: str) -> None:
+    async def _watch(self, line: _LoopBatches, batch: str) -> None:
         """Look at a batch until it is over, and tell each of its requests what came of it."""
         pause = _FIRST_S
         try:
@@ -196,16 +196,16 @@ class Batches:
             logger.warning("%s: batch %s cannot be seen now: %s", self._name, batch, error)
             return None
 
-    def _tell(self, line: _Line, item: _Item, came: Outcome, batch: str) -> None:
+    def _tell(self, line: _LoopBatches, item: _BatchRequest, came: Outcome, batch: str) -> None:
         if item.answer.done():
             return
         fails = came.status in (EXPIRED, CANCELLED) or may_pass(came.status)
         if not fails:
             item.answer.set_result(came)
-        elif came.status == CANCELLED and not item.found:
+        elif came.status == CANCELLED and not item.is_adopted:
             item.answer.set_exception(ModelError(f"{self._name}: batch {batch} was cancelled"))
         elif item.tries <= self._max_retries:
-            item.tries, item.found = item.tries + 1, False
+            item.tries, item.is_adopted = item.tries + 1, False
             self._add(line, item)
         elif came.status == EXPIRED:
             why = f"{self._name}: batch {batch} expired before this was answered"
@@ -214,9 +214,9 @@ class Batches:
             item.answer.set_result(came)
 
 
-def _groups(items: list[_Item]) -> Iterator[list[_Item]]:
+def _groups(items: list[_BatchRequest]) -> Iterator[list[_BatchRequest]]:
     """Yield groups of requests that a batch can hold."""
-    group, size = list[_Item](), 0
+    group, size = list[_BatchRequest](), 0
     for each in items:
         size += len(each.content)
         full = len(group) == _MOST or size > _MOST_BYTES
@@ -229,7 +229,7 @@ def _groups(items: list[_Item]) -> Iterator[list[_Item]]:
         yield group
 
 
-def _fail(items: list[_Item], error: Exception) -> None:
+def _fail(items: list[_BatchRequest], error: Exception) -> None:
     for each in items:
         if not each.answer.done():
             each.answer.set_exception(error)

@@ -18,18 +18,18 @@ from moothall.models.settings import joined_url
 if TYPE_CHECKING:
     from moothall.models.remote.remote import RemoteModel
 
-_OVER = {"completed": EXPIRED, "expired": EXPIRED, "cancelled": CANCELLED}
+_FINAL_STATES = {"completed": EXPIRED, "expired": EXPIRED, "cancelled": CANCELLED}
 
 
-class _Batches:
+class _BatchEndpoints:
     def __init__(self, model: RemoteModel, url: str) -> None:
         self._model, self._url = model, url
 
-    async def _asked(self, path: str, body: bytes | None = None, kind: str = "") -> Any:
+    async def _json_at(self, path: str, body: bytes | None = None, kind: str = "") -> Any:
         return await self._model._json_at(joined_url(self._url, path), body, kind)
 
 
-class OpenAIBatches(_Batches):
+class OpenAIBatches(_BatchEndpoints):
     """Batches of a server with OpenAI's `/files` and `/batches`."""
 
     async def create(self, requests: dict[str, bytes]) -> str:
@@ -44,30 +44,30 @@ class OpenAIBatches(_Batches):
         purpose = f'{head}purpose"\r\n\r\nbatch\r\n'
         file = f'{head}file"; filename="batch.jsonl"\r\nContent-Type: application/jsonl\r\n\r\n'
         body = b"".join([purpose.encode(), file.encode(), *lines, f"\r\n--{mark}--\r\n".encode()])
-        sent = await self._asked("/files", body, f"multipart/form-data; boundary={mark}")
+        sent = await self._json_at("/files", body, f"multipart/form-data; boundary={mark}")
         begin = {"input_file_id": sent["id"], "endpoint": url, "completion_window": "24h"}
-        return str((await self._asked("/batches", json.dumps(begin).encode()))["id"])
+        return str((await self._json_at("/batches", json.dumps(begin).encode()))["id"])
 
     async def look(self, batch: str) -> tuple[dict[str, Outcome], Outcome] | None:
         """Return what the files of a batch say."""
-        about = await self._asked(f"/batches/{batch}")
+        about = await self._json_at(f"/batches/{batch}")
         status = about.get("status")
         if status == "failed":
             errors = about.get("errors")
             said = [server_text(each) for each in (errors or {}).get("data") or ()][:3]
             raise ModelError(f"{self._model.name}: batch {batch} failed: {'; '.join(said)}")
-        if status not in _OVER:
+        if status not in _FINAL_STATES:
             return None
         outcomes: dict[str, Outcome] = {}
         for file in filter(None, (about.get("output_file_id"), about.get("error_file_id"))):
             url = joined_url(self._url, f"/files/{file}/content")
             for line in _lines(await self._model._sent_to(url, None)):
                 outcomes[str(line.get("custom_id"))] = _of_line(line)
-        return outcomes, Outcome(_OVER[status])
+        return outcomes, Outcome(_FINAL_STATES[status])
 
     async def cancel(self, batch: str) -> None:
         """Cancel a batch; what was answered until then can be read."""
-        await self._asked(f"/batches/{batch}/cancel", b"{}")
+        await self._json_at(f"/batches/{batch}/cancel", b"{}")
 
 
 def _lines(response: Response) -> Iterator[dict[str, Any]]:
@@ -90,7 +90,7 @@ def _of_line(line: dict[str, Any]) -> Outcome:
     return Outcome(500, json.dumps({"error": error}).encode())
 
 
-class AnthropicBatches(_Batches):
+class AnthropicBatches(_BatchEndpoints):
     """Message batches of Anthropic's server."""
 
     async def create(self, requests: dict[str, bytes]) -> str:
@@ -99,11 +99,11 @@ class AnthropicBatches(_Batches):
             b'{"custom_id": "%b", "params": %b}' % (id.encode(), body)
             for id, body in requests.items()
         ]
-        return str((await self._asked("", b'{"requests": [%b]}' % b", ".join(listed)))["id"])
+        return str((await self._json_at("", b'{"requests": [%b]}' % b", ".join(listed)))["id"])
 
     async def look(self, batch: str) -> tuple[dict[str, Outcome], Outcome] | None:
         """Return the results of a batch, from the server that was asked, whatever it names."""
-        if (await self._asked(f"/{batch}")).get("processing_status") != "ended":
+        if (await self._json_at(f"/{batch}")).get("processing_status") != "ended":
             return None
         response = await self._model._sent_to(joined_url(self._url, f"/{batch}/results"), None)
         outcomes: dict[str, Outcome] = {}
@@ -121,7 +121,7 @@ class AnthropicBatches(_Batches):
 
     async def cancel(self, batch: str) -> None:
         """Cancel a batch; what was answered until then can be read."""
-        await self._asked(f"/{batch}/cancel", b"{}")
+        await self._json_at(f"/{batch}/cancel", b"{}")
 
 
 _STATUS = {"api_error": 500, "overloaded_error": 529, "rate_limit_error": 429, "timeout_error": 504}

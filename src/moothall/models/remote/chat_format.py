@@ -91,33 +91,33 @@ def _tool_call(call: Any, where: str) -> dict[str, Any]:
 
 
 def in_order(
-    kept: Iterable[Mapping[str, Any]],
-    said: list[dict[str, Any]],
+    given_parts: Iterable[Mapping[str, Any]],
+    text_parts: list[dict[str, Any]],
     calls: list[dict[str, Any]],
     text_of: Callable[[Mapping[str, Any]], str | None],
 ) -> list[dict[str, Any]]:
     """Return the parts of an answer in their order.
 
     Args:
-        kept: what the provider gave, with each call as its place, which has a type alone
-        said: the text of the answer, as it is now
+        given_parts: what the provider gave, with each call as its place, which has a type alone
+        text_parts: the text of the answer, as it is now
         calls: the calls of the answer, as they are now
         text_of: returns the text of a part; None for any other part
     """
-    texts = [text_of(each) for each in kept]
-    as_given = "".join(filter(None, texts)) == "".join(text_of(each) or "" for each in said)
-    said, calls = [] if as_given and any(texts) else said, list(calls)
+    texts = [text_of(each) for each in given_parts]
+    as_given = "".join(filter(None, texts)) == "".join(text_of(each) or "" for each in text_parts)
+    text_parts, calls = [] if as_given and any(texts) else text_parts, list(calls)
     parts: list[dict[str, Any]] = []
-    for each, text in zip(kept, texts, strict=True):
+    for each, text in zip(given_parts, texts, strict=True):
         if len(each) == 1:
             parts += calls[:1]
             del calls[:1]
         elif text is None or as_given:
             parts.append(dict(each))
         else:  # the text was changed since
-            parts += said
-            said = []
-    return [*parts, *said, *calls]
+            parts += text_parts
+            text_parts = []
+    return [*parts, *text_parts, *calls]
 
 
 def seen_after_results(messages: list[Any]) -> list[Any]:

@@ -112,7 +112,7 @@ class OpenAIEmbedder:
                 try:
                     found += self._read(await server._json_at(url, body), batch)
                 except HTTPError as error:
-                    raise server._failures.lost(str(error)) from None
+                    raise server._failures.connection_error(str(error)) from None
         return found
 
     def _read(self, answer: Any, batch: list[str]) -> list[list[float]]:

@@ -28,10 +28,10 @@ async def parts_of(
         if head.startswith(_EVENTS) or (stream and not head.startswith((b"{", b"[", b"<"))):
             for part in answer.feed(begun):
                 yield part
-            while stream and not answer.over and (data := await _more(response, answer)):
+            while stream and not answer.has_ended and (data := await _more(response, answer)):
                 for part in answer.feed(data):
                     yield part
-            if stream and answer.over:
+            if stream and answer.has_ended:
                 await response.drain()
         else:
             body = bytearray(begun)
@@ -53,7 +53,7 @@ async def _more(response: Response, answer: AnswerReader) -> bytes:
     try:
         return await response.read()
     except HTTPError:
-        if answer.whole:
+        if answer.is_complete:
             return b""  # the missing bytes are not part of the answer
         raise
 

@@ -28,7 +28,7 @@ _OF_MODEL = re.compile(
 )
 _OF_KEY = re.compile(r"api.?key|credentials|unauthori[sz]ed|authentication", re.I)
 # What was lost with a request, and what to do about it.
-_LOST = {
+_CONNECTION_HINTS = {
     "Connection refused": "is the server running there?",
     "gave no answer within": "timeout= gives it longer",
     "Name or service not known": "check the address",
@@ -60,7 +60,7 @@ class Failures:
         reason = f"{self._name}: the server answered {status}: {server_text(body)}"
         if status == 413:
             return ContextOverflow(self.hidden(f"{reason}; nothing was cut"))
-        if (known := _known(body, self.hidden(reason), calls)) is not None:
+        if (known := _request_error(body, self.hidden(reason), calls)) is not None:
             return known
         if advice := self._advice(status, server_text(body), headers):
             reason = f"{reason.removesuffix('.')}; {advice}"
@@ -72,18 +72,18 @@ class Failures:
     def last(response: Response, calls: bool) -> bool:
         """Return whether a refusal would be the same again, whatever its status."""
         body = _body(response.content.decode("utf-8", "replace"))
-        return _known(body, "", calls) is not None or is_spent(body)
+        return _request_error(body, "", calls) is not None or is_spent(body)
 
-    def _advice(self, status: int, said: str, headers: Mapping[str, str]) -> str:
+    def _advice(self, status: int, message: str, headers: Mapping[str, str]) -> str:
         """Return what to do about a refusal."""
         address = f"the address {self._base_url}" if self._base_url else "the address"
-        if is_page(said) and status < 500:
+        if is_page(message) and status < 500:
             return f"check {address}, and any proxy before it"
-        if status in (400, 404, 422, 500, 501) and _OF_ACTIONS.search(said):
+        if status in (400, 404, 422, 500, 501) and _OF_ACTIONS.search(message):
             return "choose a model and a server that take actions, or give the agent none"
-        if status in (401, 403) or (status == 400 and _OF_KEY.search(said)):
+        if status in (401, 403) or (status == 400 and _OF_KEY.search(message)):
             return f"check {self._where_key}"
-        if status == 400 and _OF_MODEL.search(said):
+        if status == 400 and _OF_MODEL.search(message):
             return "check the name of the model"
         if status in (404, 405) or 300 <= status < 400:
             to = headers.get("location") if status < 400 else None
@@ -93,9 +93,9 @@ class Failures:
             return f"it asks to wait {wait_s:.0f} s"
         return ""
 
-    def lost(self, reason: str) -> ModelError:
+    def connection_error(self, reason: str) -> ModelError:
         """Return the error for a request without an answer."""
-        hints = (hint for what, hint in _LOST.items() if what in reason)
+        hints = (hint for what, hint in _CONNECTION_HINTS.items() if what in reason)
         hint = next(hints, "") if "the proxy of" not in reason else ""
         return ModelError(self.hidden(f"{self._name}: {reason}{hint and f'; {hint}'}"))
 
@@ -108,7 +108,7 @@ class Failures:
         return text
 
 
-def _known(body: Any, reason: str, calls: bool) -> ModelError | None:
+def _request_error(body: Any, reason: str, calls: bool) -> ModelError | None:
     """Return the error of a refusal that is of the request alone."""
     known = of_the_request(body, reason)
     return None if isinstance(known, Unread) and not calls else known

@@ -22,18 +22,18 @@ _TEXTS = {f"{each}_delta": each for each in _PIECES}
 
 
 @dataclass(slots=True)
-class _Block:
+class _ContentBlock:
     """A block of content of which pieces arrive."""
 
-    given: dict[str, Any]
+    fields: dict[str, Any]
     pieces: dict[str, list[str]] = field(default_factory=dict)
     citations: list[Any] = field(default_factory=list)
 
     def cited(self) -> list[Any]:
-        return [*listed(self.given.get("citations")), *self.citations]
+        return [*listed(self.fields.get("citations")), *self.citations]
 
     def text(self, name: str) -> str:
-        first = self.given.get(name)
+        first = self.fields.get(name)
         return (first if isinstance(first, str) else "") + "".join(self.pieces.get(name, ()))
 
 
@@ -51,7 +51,7 @@ class MessageStream(AnswerReader):
     ) -> None:
         super().__init__(name, calls_before, server)
         self._all_turns = all_turns
-        self._blocks: dict[int, _Block] = {}
+        self._blocks: dict[int, _ContentBlock] = {}
         self._counted: dict[str, Any] = {}
 
     def _event(self, event: dict[str, Any], where: str) -> Iterator[StreamPart]:
@@ -69,29 +69,29 @@ class MessageStream(AnswerReader):
         elif kind == "message_delta":
             delta = self._object(event.get("delta"), where, "delta")
             self._reason = delta.get("stop_reason") or self._reason
-            self.whole = bool(self._reason)
+            self.is_complete = bool(self._reason)
             self._count(event.get("usage"))
         elif kind == "message_stop":
-            self.over = self.whole = True
+            self.has_ended = self.is_complete = True
         # `ping`, `content_block_stop` and kinds of later versions say nothing of the answer.
 
-    def _whole(self, answer: dict[str, Any], where: str) -> Iterator[StreamPart]:
+    def _read_body(self, answer: dict[str, Any], where: str) -> Iterator[StreamPart]:
         content = answer.get("content")
         if not isinstance(content, list):
             raise wrong_field(where, "content", content, "a list")
         add_meta(self._meta, answer)
         self._count(answer.get("usage"))
         self._reason = answer.get("stop_reason")
-        self.whole = True
+        self.is_complete = True
         for index, block in enumerate(content):
             yield from self._begin(index, self._object(block, where, f"content[{index}]"))
 
     def _begin(self, index: int, block: dict[str, Any]) -> Iterator[StreamPart]:
-        self._blocks[index] = _Block(block)
+        self._blocks[index] = _ContentBlock(block)
         yield from self._show(block.get("type"), block)
 
-    def _show(self, kind: Any, given: dict[str, Any]) -> Iterator[StreamPart]:
-        text = given.get(kind) if kind in ("text", "thinking") else None
+    def _show(self, kind: Any, fields: dict[str, Any]) -> Iterator[StreamPart]:
+        text = fields.get(kind) if kind in ("text", "thinking") else None
         if isinstance(text, str):
             yield from self._say(text) if kind == "text" else self._think(text)
 
@@ -111,26 +111,26 @@ class MessageStream(AnswerReader):
         block.pieces.setdefault(name, []).append(piece)
         yield from self._show(name, delta)
 
-    def _in_order(self) -> list[_Block]:
+    def _in_order(self) -> list[_ContentBlock]:
         return [self._blocks[index] for index in sorted(self._blocks)]
 
     def _given_calls(self) -> Iterable[tuple[Any, Any, Any]]:
         for block in self._in_order():
-            if block.given.get("type") == "tool_use":
-                given = block.given.get("input")
+            if block.fields.get("type") == "tool_use":
+                given = block.fields.get("input")
                 args = block.text("partial_json") or (
                     given if isinstance(given, dict | str) else ""
                 )
-                yield block.given.get("id"), block.given.get("name"), args
+                yield block.fields.get("id"), block.fields.get("name"), args
 
     def _end(self, has_calls: bool) -> str:
         if self._reason != "refusal":
             return end_of(self._reason, has_calls, self._name)
-        if not self._said and not has_calls:
+        if not self._texts and not has_calls:
             raise ModelError(f"{self._name}: the provider refused to answer: change the prompt")
         return "content_filter"
 
-    def _kept(self, has_calls: bool) -> tuple[dict[str, Any], ...]:
+    def _thinking(self, has_calls: bool) -> tuple[dict[str, Any], ...]:
         blocks = self._in_order()
         if cited := [each for block in blocks for each in block.cited()]:
             self._meta["citations"] = cited
@@ -138,7 +138,7 @@ class MessageStream(AnswerReader):
         paused = self._reason == "pause_turn"
         if not (has_calls or paused or self._all_turns):
             return ()
-        kept = list(filter(None, map(_kept, blocks)))
+        kept = list(filter(None, map(_block_for_server, blocks)))
         self._meta |= {PAUSED: kept} if paused else {}
         thought = any(each["type"] not in ("text", "tool_use") for each in kept)
         return ({"server": self._server, "content": kept},) if thought else ()
@@ -166,12 +166,12 @@ class MessageStream(AnswerReader):
         return Usage(given, answered, read, written, min(thought, answered))
 
 
-def _kept(block: _Block) -> dict[str, Any] | None:
+def _block_for_server(block: _ContentBlock) -> dict[str, Any] | None:
     """Return a block as it goes back to the model: a call as its place, others whole."""
-    kind = block.given.get("type")
+    kind = block.fields.get("type")
     if kind == "tool_use":
         return {"type": kind}
-    whole = block.given | {name: block.text(name) for name in block.pieces if name in _PIECES}
+    whole = block.fields | {name: block.text(name) for name in block.pieces if name in _PIECES}
     if kind == "text":
         whole = {"type": kind, "text": readable(str(whole.get("text") or ""))}
         whole |= {"citations": cited} if (cited := block.cited()) else {}
@@ -194,7 +194,7 @@ def gone_on(content: bytes, reply: ModelReply) -> bytes:
     return json.dumps(body).encode()
 
 
-def joined(paused: list[ModelReply], last: ModelReply, server: str) -> ModelReply:
+def joined_replies(paused: list[ModelReply], last: ModelReply, server: str) -> ModelReply:
     """Return a turn that was paused as one answer."""
     replies, meta = [*paused, last], {**last.meta}
     meta.pop(PAUSED, None)

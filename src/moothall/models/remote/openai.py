@@ -227,17 +227,19 @@ class OpenAIModel(RemoteModel):
             body["include"] = list(dict.fromkeys([*given, "reasoning.encrypted_content"]))
         return body
 
-    def _adapts(self, said: str, content: bytes) -> bool:
-        if self._may_switch and not is_response(content) and _RESPONSES.search(said):
+    def _adapts(self, error_text: str, content: bytes) -> bool:
+        if self._may_switch and not is_response(content) and _RESPONSES.search(error_text):
             self._api = "responses"
-        elif b'"reasoning.encrypted_content"' in content and _NOT_ENCRYPTED.search(said):
+        elif b'"reasoning.encrypted_content"' in content and _NOT_ENCRYPTED.search(error_text):
             self._encrypts = False
-        elif self._streams_usage and "answered 4" in said and _STREAM_USAGE.search(said):
+        elif (
+            self._streams_usage and "answered 4" in error_text and _STREAM_USAGE.search(error_text)
+        ):
             self._streams_usage = False
-        elif b'"max_tokens": ' in content and _OTHER_LENGTH.search(said):
+        elif b'"max_tokens": ' in content and _OTHER_LENGTH.search(error_text):
             self._fields["max_completion_tokens"] = self._fields.pop("max_tokens", self.max_tokens)
         else:
-            return super()._adapts(said, content)
+            return super()._adapts(error_text, content)
         return True
 
     async def _sent(self, content: bytes, stream: bool) -> Response:

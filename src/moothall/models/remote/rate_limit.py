@@ -16,7 +16,7 @@ _MINUTE_S = 60.0
 
 
 @dataclass(eq=False, slots=True)
-class Reservation:
+class RateReservation:
     """A call's share of a limit."""
 
     _limit: RateLimit
@@ -71,7 +71,7 @@ class RateLimit:
         self._now = time.monotonic if clock is None else clock.now
         # Held for a few instructions, never while waiting.
         self._guard = guard()
-        self._begun: deque[Reservation] = deque()
+        self._reservations: deque[RateReservation] = deque()
         self._tokens = 0
         self._line = WaitingLine(asyncio.sleep if clock is None else clock.sleep)
 
@@ -80,7 +80,7 @@ class RateLimit:
         """How many requests wait."""
         return len(self._line)
 
-    async def acquire(self, tokens: int = 0) -> Reservation:
+    async def acquire(self, tokens: int = 0) -> RateReservation:
         """Wait until a request may begin.
 
         Args:
@@ -91,13 +91,13 @@ class RateLimit:
         finally:
             self._line.wake_first()
 
-    def _take(self, tokens: int, first: bool) -> tuple[Reservation | None, float | None]:
+    def _take(self, tokens: int, first: bool) -> tuple[RateReservation | None, float | None]:
         """Return a reservation if there is room, else in how many seconds there may be."""
         if not first:
             return None, None
         with self._guard:
             now = self._now()
-            begun = self._begun
+            begun = self._reservations
             while begun and begun[0].at + _MINUTE_S <= now:
                 past = begun.popleft()
                 past.counted = False
@@ -108,7 +108,7 @@ class RateLimit:
                 full = bool(self._tokens) and self._tokens + tokens > most
             if full:
                 return None, max(begun[0].at + _MINUTE_S - now, 0.001)
-            taken = Reservation(self, now, tokens)
+            taken = RateReservation(self, now, tokens)
             begun.append(taken)
             self._tokens += tokens
             return taken, None

@@ -65,36 +65,36 @@ class RemoteModel(Answering):
     timeout: float
     _makes_client: ClassVar[type[Client]] = Client
 
-    def __init__(self, given: ServerSettings) -> None:
-        about = given.about
-        self.name: str = given.name
-        self.model: str = given.model
-        self.base_url = given.base_url
-        self.max_tokens: int | None = given.max_tokens
-        self.rate_limit: RateLimit | None = given.rate_limit
-        self.timeout = given.timeout
-        self._context = _UNASKED if given.context_tokens is None else given.context_tokens
-        self._max_retries = given.max_retries
-        self._server = given.server  # the one that gets back what it gave
+    def __init__(self, settings: ServerSettings) -> None:
+        about = settings.about
+        self.name: str = settings.name
+        self.model: str = settings.model
+        self.base_url = settings.base_url
+        self.max_tokens: int | None = settings.max_tokens
+        self.rate_limit: RateLimit | None = settings.rate_limit
+        self.timeout = settings.timeout
+        self._context = _UNASKED if settings.context_tokens is None else settings.context_tokens
+        self._max_retries = settings.max_retries
+        self._server = settings.server  # the one that gets back what it gave
         self._provider = about
         self._forms = SchemaForms(about.schema_beside_actions)
         self._adapting = Adapting(about.call_ids, about.answer_before_user)
         self._not_back = () if about.gives_back else KEPT_FIELDS
-        self._failures = Failures(given.name, given.base_url, given.where_key)
-        self._given_key, self._given_headers = given.key, given.headers
-        self._failures.key = None if callable(given.key) else given.key
-        self._fields: dict[str, Any] = given.request_fields
+        self._failures = Failures(settings.name, settings.base_url, settings.where_key)
+        self._given_key, self._given_headers = settings.key, settings.headers
+        self._failures.key = None if callable(settings.key) else settings.key
+        self._fields: dict[str, Any] = settings.request_fields
         self._client = self._makes_client(
-            given.kind if self._makes_client is Client else given.name,
-            where=given.server,
-            timeout_s=given.timeout,
-            connections=given.connections,
-            max_retries=given.max_retries,
-            max_bytes=_BATCH_BYTES if given.batch else _BYTES,
+            settings.kind if self._makes_client is Client else settings.name,
+            where=settings.server,
+            timeout_s=settings.timeout,
+            connections=settings.connections,
+            max_retries=settings.max_retries,
+            max_bytes=_BATCH_BYTES if settings.batch else _BYTES,
         )
         self._batches: Batches | None = None
-        if given.batch:
-            self._batches = Batches(given.name, self._batch_server(), given.max_retries)
+        if settings.batch:
+            self._batches = Batches(settings.name, self._batch_server(), settings.max_retries)
             self.half_price = about.batches
 
     @property
@@ -166,7 +166,7 @@ class RemoteModel(Answering):
             if self.rate_limit is not None and reserved is None:
                 most = estimated(content) + (self.max_tokens or 0)
                 reserved = await self.rate_limit.acquire(most)
-            asked = self._asked(content, calls_in(request.messages), request.stream)
+            asked = self._exchange(content, calls_in(request.messages), request.stream)
             if form == "final":
                 asked = as_text(request, asked)
             try:
@@ -195,9 +195,9 @@ class RemoteModel(Answering):
                         raise ModelError(said) from None
                     raise
 
-    def _adapts(self, said: str, content: bytes) -> bool:
+    def _adapts(self, error_text: str, content: bytes) -> bool:
         """Note what a refusal says of all requests; return whether it says something."""
-        return self._adapting.refused(said)
+        return self._adapting.refused(error_text)
 
     def _content(self, request: Request) -> bytes:
         try:
@@ -303,7 +303,7 @@ class RemoteModel(Answering):
             raise self._failures.refused(came.status, text, {}, 1, may_call(content))
         return parts_of_body(came.body, reader)
 
-    async def _asked(
+    async def _exchange(
         self, content: bytes, calls_before: int, stream: bool
     ) -> AsyncGenerator[StreamPart, None]:
         """Yield the pieces of the answer to a request, if streamed, and finally the whole."""
@@ -334,7 +334,7 @@ class RemoteModel(Answering):
                 yield TextPiece(error.reply.text)
             yield replace(error.reply, text=text or error.reply.text)
         except HTTPError as error:
-            raise self._failures.lost(str(error)) from None
+            raise self._failures.connection_error(str(error)) from None
         except ModelError as error:
             hidden = self._failures.hidden(str(error))
             if hidden == str(error):

@@ -51,9 +51,9 @@ class ResponseStream(AnswerReader):
             self._items[place] = self._object(event.get("item"), where, "item")
         elif kind in _ENDS:
             self._finish(self._object(event.get("response"), where, "response"), where)
-            self.over = True
+            self.has_ended = True
 
-    def _whole(self, answer: dict[str, Any], where: str) -> Iterator[StreamPart]:
+    def _read_body(self, answer: dict[str, Any], where: str) -> Iterator[StreamPart]:
         if answer.get("status") != "failed" and not isinstance(answer.get("output"), list):
             raise wrong_field(where, "output", answer.get("output"), "a list")
         self._finish(answer, where)
@@ -63,7 +63,7 @@ class ResponseStream(AnswerReader):
         if response.get("error") or response.get("status") == "failed":
             raise failed({"error": response.get("error") or "the response failed"}, self._name)
         self._response = response
-        self.whole = True
+        self.is_complete = True
         if output := listed(response.get("output")):  # some servers do not repeat the items
             items = [self._object(each, where, f"output[{n}]") for n, each in enumerate(output)]
             self._items = dict(enumerate(items))
@@ -107,7 +107,7 @@ class ResponseStream(AnswerReader):
             (cut or "length") if status == "incomplete" else status, has_calls, self._name
         )
 
-    def _kept(self, has_calls: bool) -> tuple[dict[str, Any], ...]:
+    def _thinking(self, has_calls: bool) -> tuple[dict[str, Any], ...]:
         """Return the items that go back with the results, with each call as its place."""
         kept: list[dict[str, Any]] = []
         for item in self._in_order():
@@ -125,7 +125,7 @@ class ResponseStream(AnswerReader):
             return ()
         return ({"server": self._server, "items": kept},)
 
-    def _shown(self) -> tuple[dict[str, Any], ...]:
+    def _content_blocks(self) -> tuple[dict[str, Any], ...]:
         drawn = [each for each in self._in_order() if each.get("type") == "image_generation_call"]
         images = (image_block(each.get("result"), each.get("output_format")) for each in drawn)
         return tuple(filter(None, images))

@@ -21,7 +21,7 @@ from moothall.models.protocol import ModelReply, ReasoningPiece, StreamPart, Tex
 Form: TypeAlias = Literal["plain", "field", "final", "words"]
 
 _FINAL: Final = "final_answer"
-_TOLD: Final = (
+_FINAL_DESCRIPTION: Final = (
     "Give your final answer: call this alone, once you need no other action. What you write "
     "instead of calling it is not read."
 )
@@ -71,12 +71,12 @@ class SchemaForms:
             refused.add("field")
         return next(each for each in forms if each not in refused)
 
-    def refused(self, form: Form, request: Request, said: str) -> bool:
+    def refused(self, form: Form, request: Request, error_text: str) -> bool:
         """Note that the server refused a form, if this error says so; return whether it does."""
-        not_both = bool(request.actions and _NOT_BOTH.search(said))
-        if form == "field" and (not_both or _NO_SCHEMA.search(said)):
+        not_both = bool(request.actions and _NOT_BOTH.search(error_text))
+        if form == "field" and (not_both or _NO_SCHEMA.search(error_text)):
             self._beside_actions &= not not_both
-        elif form != "final" or _FINAL not in said:
+        elif form != "final" or _FINAL not in error_text:
             return False
         self._refused.add(self._key(form, request))
         return True
@@ -94,7 +94,9 @@ def in_form(form: Form, request: Request) -> Request:
         add_schema(messages, request.schema or {})
         return request._replace(messages=messages, schema=None)
     if form == "final":
-        final: Any = _FinalAction(_name(request), _TOLD, _parameters(request.schema or {}))
+        final: Any = _FinalAction(
+            _name(request), _FINAL_DESCRIPTION, _parameters(request.schema or {})
+        )
         return request._replace(actions=[*(request.actions or ()), final], schema=None)
     return request
 
@@ -112,7 +114,7 @@ async def as_text(
                 continue
             if isinstance(part, ModelReply):
                 said = part.text
-                part = _told(request, part)
+                part = _final_as_text(request, part)
                 if said and part.text != said and request.stream:
                     yield ReasoningPiece(said)
                 if part.text and request.stream:
@@ -120,7 +122,7 @@ async def as_text(
             yield part
 
 
-def _told(request: Request, reply: ModelReply) -> ModelReply:
+def _final_as_text(request: Request, reply: ModelReply) -> ModelReply:
     name = _name(request)
     finals = [each for each in reply.calls if each.name == name]
     others = tuple(each for each in reply.calls if each.name != name)

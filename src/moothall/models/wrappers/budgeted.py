@@ -295,19 +295,19 @@ class BudgetedModel(Answering):
                 raise DeadlineExceeded(late) from error
             raise
 
-    def _settle(self, held: Reservation, bound: _Bound, reply: Any) -> None:
+    def _settle(self, reservation: Reservation, bound: _Bound, reply: Any) -> None:
         usage = stated_usage(reply)
         given, answered = _tokens(usage.input_tokens), _tokens(usage.output_tokens)
         said = not isinstance(reply, ModelReply) or reply.text or reply.calls or reply.reasoning
         output = answered or (bound.output if said or not given else 0)
         input = given or bound.input
         if input is None or output is None:
-            held.settle()  # as reserved, since the usage is not known
+            reservation.settle()  # as reserved, since the usage is not known
         else:
             read = min(usage.cache_read_tokens, input)
             written = min(usage.cache_write_tokens, input - read)
             cost = self._priced(input, output, read, written)
-            held.settle(tokens=input + output, usd=cost)
+            reservation.settle(tokens=input + output, usd=cost)
 
 
 def _has_more_than_text(message: Any) -> bool:
@@ -318,14 +318,14 @@ def _has_more_than_text(message: Any) -> bool:
     )
 
 
-def _give_back(held: Reservation, error: Exception) -> None:
+def _give_back(reservation: Reservation, error: Exception) -> None:
     """Release what certainly cost nothing in a call that failed before its first part."""
     if isinstance(error, RemoteForbidden | MissingExtra):
-        held.release()
+        reservation.release()
     elif isinstance(error, ContextOverflow):
-        held.settle(tokens=0, usd=0)
+        reservation.settle(tokens=0, usd=0)
 
 
-def _tokens(stated: int) -> int:
+def _tokens(count: int) -> int:
     """Return a stated number of tokens; 0 if no call can take so many."""
-    return stated if stated <= _MOST_TOKENS // 2 else 0
+    return count if count <= _MOST_TOKENS // 2 else 0

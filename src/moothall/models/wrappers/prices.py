@@ -108,7 +108,7 @@ class Prices:
                 f"Prices takes names and their prices, got {excerpt(stated)}: "
                 "Prices({'openai:NAME': Price(input, output)})"
             )
-        self._stated: dict[str, Price] = {}
+        self._by_name: dict[str, Price] = {}
         for name, price in (stated or {}).items():
             if isinstance(price, tuple) and len(price) == 2:
                 price = Price(*price)
@@ -143,7 +143,7 @@ class Prices:
         Raises:
             UnknownPrice: the price is not known
         """
-        found = self._stated.get(name)
+        found = self._by_name.get(name)
         if found is None and _is_free(name):
             found = FREE
         if found is None and (listed := listed_price(name)) is not None:
@@ -176,10 +176,10 @@ class Prices:
     def _state(self, name: object, price: Price) -> None:
         if not isinstance(name, str) or not name:
             raise ConfigError(f"Prices: a model's name must be a text, got {excerpt(name)}")
-        self._stated[name] = price
+        self._by_name[name] = price
 
     def __repr__(self) -> str:
-        return f"<Prices: {len(self._stated)} stated>"
+        return f"<Prices: {len(self._by_name)} stated>"
 
 
 def _is_free(name: str) -> bool:
