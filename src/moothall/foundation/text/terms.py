@@ -7,7 +7,7 @@ import re
 import threading
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from functools import lru_cache
 from importlib.resources import files
 from typing import Any, Final
@@ -87,11 +87,6 @@ def language_of(all_words: Iterable[str]) -> str:
     )
     counts = Counter(n for part in parts for n in _OF_WORD.get(part, ()))
     return max(_LISTED, key=lambda each: counts[each])
-
-
-def irregular(language: str) -> Mapping[str, str]:
-    """Return the irregular forms of a language's words, each with its base."""
-    return _BASES.get(language, {})
 
 
 def degree_of(language: str) -> str:
@@ -206,7 +201,7 @@ def stem(word: str, language: str = "en") -> str:
     """
     if not word.isalpha():
         return word
-    word = irregular(language).get(word) or (american(word) if language == "en" else word)
+    word = _BASES.get(language, {}).get(word) or (american(word) if language == "en" else word)
     begins = _LANGUAGES[language].get("participle")
     if (
         begins

@@ -12,13 +12,7 @@ from typing import Final, NamedTuple
 
 from moothall.foundation.text.ranking import Ranking
 from moothall.foundation.text.scripts import UNSPACED
-from moothall.foundation.text.terms import (
-    degree_of,
-    irregular,
-    language_of,
-    terms_of,
-    words,
-)
+from moothall.foundation.text.terms import degree_of, language_of, terms_of, words
 from moothall.research.findings import Passage
 
 RELEVANT: Final = 0.25
@@ -29,11 +23,6 @@ _DEGREE: Final = 0.5  # the same of a word such as `long` after `how`
 _MANY: Final = 24  # passages in which a word that none has counts twice; in fewer it says less
 _TITLE: Final = 2  # the weight of a word of the title, against 1 for the text
 _UNSPACED: Final = re.compile(f"[{UNSPACED}]")
-_PARTS: Final = re.compile(r"[^\W_]+")
-_CASES: Final = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
-_BEGINS: Final = 2  # letters that a word has in common with its stem
-
-
 _NAMED: Final = re.compile(r".*[^\W_].*[\d._:/-]|[\d-].*|.+[A-ZÀ-ÖØ-Þ]", re.DOTALL)
 
 
@@ -62,12 +51,6 @@ class Question:
         for word in said:
             for term in terms_of(word, self.language):
                 self.written.setdefault(term, word)
-        self._begins = {each[:_BEGINS] for word in said for each in _parts(word)}
-        self._begins |= {each[:_BEGINS] for each in self.written}
-        bases = irregular(self.language)
-        self._begins |= {
-            form[:_BEGINS] for form, of in bases.items() if of[:_BEGINS] in self._begins
-        }
         self._of: dict[str, tuple[str, ...]] = {}
         self._passages = passages
         texts = [self._counted(each) for each in passages]
@@ -94,15 +77,10 @@ class Question:
 
     def in_word(self, word: str) -> tuple[str, ...]:
         """Return the question's terms that a word of a text has."""
-        known = self._of.get(word)
-        if known is None:
-            known = ()
-            # Most words of a text begin like no word of the question: these need no stem.
-            if any(not p.isascii() or p[:_BEGINS] in self._begins for p in _parts(word)):
-                every = terms_of(word, self.language)
-                known = tuple(term for term in every if term in self.written)
-            self._of[word] = known
-        return known
+        if word not in self._of:
+            every = terms_of(word, self.language)
+            self._of[word] = tuple(term for term in every if term in self.written)
+        return self._of[word]
 
     def terms_in(self, text: str) -> frozenset[str]:
         """Return the question's terms that a text has."""
@@ -121,12 +99,6 @@ class Question:
         """Return whether a text has no words but the question's."""
         said = words_in(text)
         return all(self.in_word(word) and not _UNSPACED.match(word) for word in said)
-
-    def covers(self, text: str) -> bool:
-        """Return whether the question has all words of a text; `error` is not `on_error`."""
-        return all(
-            term in self.written for word in words(text) for term in terms_of(word, self.language)
-        )
 
     def share(self, there: Iterable[str]) -> float:
         """Return the share of the question's words, by weight, that some terms are."""
@@ -184,9 +156,3 @@ def titled(passage: Passage) -> str:
 def words_in(text: str) -> tuple[str, ...]:
     """Return the words of a text, read once."""
     return tuple(words(text))
-
-
-@lru_cache(maxsize=1 << 16)
-def _parts(word: str) -> tuple[str, ...]:
-    """Return the parts of a compound word in small letters, such as `body` of `bodyLimit`."""
-    return tuple(_PARTS.findall(_CASES.sub(" ", word).casefold()))

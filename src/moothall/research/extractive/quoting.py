@@ -63,7 +63,7 @@ def _headed(asked: Question, passage: Passage, shown: str) -> str:
     """Return a quote below the title of its section, unless it or the question has that."""
     page, _, heading = titled(passage).rpartition(" – ")
     heading = _line(heading, passage.url)
-    if not page or is_place(heading) or heading in shown or asked.covers(heading):
+    if not page or is_place(heading) or heading in shown or asked.is_all(heading):
         return shown
     headed = f"“{heading} … {shown[1:]}"
     fits = len(headed) <= LONGEST and verbatim(headed, passage.text, passage.title)

@@ -38,21 +38,10 @@ _REFERENCE: Final = re.compile(
     r"\bdoi\b|\bet al\b|\bpp?\.\s?\d|\bvol\.|\(\d{4}[a-z]?\)|\b[A-Z]\.(?:,|\s[&(])|\bisbn\b|\d\(\d",
     re.IGNORECASE,
 )
-# How much each fact of a sentence counts, found on the questions of the splits `develop`,
-# `kinds-develop` and `definitions` of benchmarks/data/answers.jsonl. Half or twice as much of one
-# changes five first quotes of a hundred at most.
-WEIGHTS: Final[dict[str, float]] = {
-    "cover": 4.0,
-    "window": 1.5,
-    "pairs": 1.0,
-    "passage": 1.4,
-    "heading": 1.6,
-    "code": -0.5,
-    "heads": -1.5,
-    "asks": -1.0,
-    "repeats": -2.0,
-    "reference": -1.5,
-}
+# How much each fact counts beside the words, found on the splits `develop`, `kinds-develop` and
+# `definitions` of benchmarks/data/answers.jsonl. Half or twice of one changes few first quotes.
+_WORDS, _WINDOW, _TOGETHER, _RANK, _HEADING = 4.0, 1.5, 0.5, 1.4, 1.6
+_CODE, _HEADS, _ASKS, _REPEATS, _CITES = 0.5, 1.5, 1.0, 2.0, 1.5
 _NOTHING: Final[frozenset[str]] = frozenset()
 
 
@@ -97,29 +86,26 @@ def _of_passage(asked: Question, passage: Passage, rank: float) -> Iterator[Cand
             weight * next((of for terms, of in levels if term in terms), 0.0)
             for term, weight in asked.weights.items()
         )
-        window = _NOTHING.union(
-            *(
-                terms
-                for terms, each in zip(has, split, strict=True)
-                if each.start >= unit.start - _BEFORE and each.end <= unit.end + _AFTER
-            )
+        shown = (
+            terms
+            for terms, each in zip(has, split, strict=True)
+            if each.start >= unit.start - _BEFORE and each.end <= unit.end + _AFTER
         )
-        pairs = {each for each in pairwise(said[place]) if each in asked.pairs}
         sentence = text[unit.start : unit.end]
-        is_heads = unit.kind == "row" and unit.lead is None
-        facts = {
-            "cover": cover / asked.total,
-            "window": asked.share(window),
-            "pairs": sum(map(asked.share, pairs)) / 2,
-            "passage": rank,
-            "heading": asked.share(above),
-            "code": unit.kind == "code",
-            "heads": is_heads and any(e.kind == "row" for e in split[place + 1 : place + 2]),
-            "asks": sentence[-1:] in "?\uff1f؟",
-            "repeats": asked.is_in(sentence),
-            "reference": len(_REFERENCE.findall(sentence)) > 1,
-        }
-        score = sum(WEIGHTS[name] * value for name, value in facts.items())
+        below = split[place + 1 : place + 2]
+        is_heads = unit.kind == "row" and not unit.lead and bool(below) and below[0].kind == "row"
+        score = (
+            _WORDS * cover / asked.total
+            + _WINDOW * asked.share(_NOTHING.union(*shown))
+            + _TOGETHER * sum(map(asked.share, asked.pairs.intersection(pairwise(said[place]))))
+            + _RANK * rank
+            + _HEADING * asked.share(above)
+            - _CODE * (unit.kind == "code")
+            - _HEADS * is_heads
+            - _ASKS * (sentence[-1:] in "?\uff1f؟")
+            - _REPEATS * asked.is_in(sentence)
+            - _CITES * (len(_REFERENCE.findall(sentence)) > 1)
+        )
         yield Candidate(score, passage, split, place, near | lead | above | title)
 
 

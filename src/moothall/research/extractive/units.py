@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-from moothall.research.extractive.blocks import literals, settings
 from moothall.research.sentences import COLUMNS, UNDERLINED, adornments, comments, sentences
 
 Kind: TypeAlias = Literal["prose", "item", "row", "head", "code", "term"]
@@ -32,7 +31,6 @@ class Unit(NamedTuple):
     end: int
     kind: Kind
     lead: tuple[int, int] | None  # the term that it explains, the row of heads or what leads to it
-    is_new: bool  # begins a paragraph
 
 
 @lru_cache(maxsize=2_000)
@@ -61,7 +59,7 @@ def units(text: str, heading: str = "") -> tuple[Unit, ...]:
         elif heads is None:
             heads = (start, end)
         own = heads if kind == "row" and heads != (start, end) else None
-        made.append(Unit(start, end, kind, own or (lead if kind != "head" else None), is_new))
+        made.append(Unit(start, end, kind, own or (lead if kind != "head" else None)))
         if said.endswith(":") and len(said) <= _LONGEST_LEAD and kind != "head":
             lead = (start, end)
         elif kind == "term":
@@ -73,37 +71,26 @@ def units(text: str, heading: str = "") -> tuple[Unit, ...]:
 
 
 def _spans(text: str, heading: str) -> Iterator[tuple[int, int, bool]]:
-    """Yield sentences, settings and fenced code, in order, each with whether it is code."""
-    found = literals(text)
-    codes = [(start, end) for _, start, end in found]
-    spans, taken = [], [(first, last) for first, _, last in found]
-    set_here = [*settings(text)]
-    taken += [(own, end) for _, own, end in set_here]
+    """Yield sentences and fenced code, in order, each with whether it is code."""
+    spans = []
     for start, end in sentences(text):
-        if any(start < last and first < end for first, last in taken):
-            continue
         # What a heading names is no part of it.
         if heading and text.startswith(f"{heading}\n", start, end):
             spans.append((start, start + len(heading), False))
             start += len(heading) + 1
         spans.append((start, end - text.endswith("::", start, end), False))
-    told = {start for start, _, _ in spans}
-    for start, own, end in set_here:  # with its comment, unless that is a sentence
-        begins = own if any(start <= at < own for at in told) else start
-        spans.append((begins, end, True))
     titled = adornments(text)
     end = 0
     while fenced := _FENCED.search(text, end):
         end = fenced.end(1)
         if fenced.start() not in titled:
             end = fenced.end()
-            codes.append(fenced.span(2))
-    for at, end in codes:
-        for part in _GAP.split(text[at:end]):
-            start = text.index(part, at)
-            at = start + len(part)
-            if part.strip():
-                spans.append((start, at, True))
+            at = fenced.start(2)
+            for part in _GAP.split(fenced[2]):
+                start = text.index(part, at)
+                at = start + len(part)
+                if part.strip():
+                    spans.append((start, at, True))
     yield from sorted(spans)
 
 
