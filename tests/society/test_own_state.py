@@ -19,6 +19,7 @@ from moothall.foundation.errors import ConfigError, StateError
 from moothall.society import (
     Answer,
     CitizenAgent,
+    CitizenMemory,
     Column,
     Grid,
     Network,
@@ -147,13 +148,22 @@ class Town(Society):
         super().announce(self.tally + self.early)
 
 
+class Diary(CitizenMemory):
+    pages = 0
+
+    def note(self, step: int, text: str) -> None:
+        self.pages += 1
+        super().note(step, f"{self.pages}: {text}")
+
+
 class Walker(CitizenAgent):
     def __init__(self, id: str) -> None:
-        super().__init__(id)
+        super().__init__(id, memory=Diary())
         self.walked = 0
 
     async def forward(self) -> None:
         self.walked += 1
+        self.memory.note(self.perceived.step, "walked")
         town: Any = self.space
         town.announce("walked")
         self.status["news"] = [*self.perceived.news]
@@ -180,7 +190,7 @@ MAKE: dict[str, Callable[..., Society]] = {
     "a function of facts": lambda **j: rows(OfFacts(), facts=counting(), **j),
     "a service": lambda **j: rows(OfService(), services=[Toll()], **j),
     "a metric": lambda **j: rows(Counts(), metrics={"peak": Peak()}, **j),
-    "an agent, a society": lambda **j: Town([Walker("a"), Walker("b")], **j),
+    "an agent, its memory, a society": lambda **j: Town([Walker("a"), Walker("b")], **j),
 }
 
 

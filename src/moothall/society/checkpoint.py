@@ -12,6 +12,7 @@ from moothall.actions.message import Envelope
 from moothall.agents.replies.record import APPENDED, Record
 from moothall.agents.replies.state import memory_state, restore_memory
 from moothall.foundation.errors import StateError
+from moothall.foundation.lazily import is_ours
 from moothall.society.arguments import free_services
 from moothall.society.arrays import np
 from moothall.society.city.network import Network
@@ -231,9 +232,12 @@ def _agent_json(mailbox: SocietyMailbox) -> dict[str, Any]:
         made["agent"] = own()
     elif agent.memory is not None:
         made["memory"] = memory_state(agent.memory)
-    kept = states_of(of_agent(mailbox.agent, mailbox.id), mailbox.unwritten)
+    owners = of_agent(agent, mailbox.id)
+    kept = states_of(owners, mailbox.unwritten)
     kept["variables"] = {
-        key: each for key, each in kept["variables"].items() if each or key.isdecimal()
+        key: each
+        for key, each in kept["variables"].items()
+        if each or not is_ours(type(owners[key]))
     }
     made |= {what: each for what, each in kept.items() if each}
     made["answers"] = [answer_json(each) for each in mailbox.answers]

@@ -84,7 +84,9 @@ def fill(population: Register, table: dict[str, Any]) -> None:
             )
         kind, whole = values.dtype.kind, own.dtype.kind != "f"
         if kind not in "biuf" or (whole and kind == "f" and (values % 1 != 0).any()):
-            but = " with fractions or empty cells" if kind == "f" else ""
+            but = " with fractions" if kind == "f" else ""
+            if kind == "f" and np.isnan(values).any():
+                but = " with empty cells, which completed(read_people(…), city) draws"
             raise ConfigError(f"column {name!r} must be {own.dtype}, got {values.dtype}{but}")
         with np.errstate(over="ignore", invalid="ignore"):
             own[...] = values

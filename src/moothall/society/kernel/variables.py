@@ -80,8 +80,13 @@ def by_number(blocks: Iterable[Any]) -> dict[str, Any]:
 
 def of_agent(agent: Any, id: str) -> dict[str, Any]:
     """Return an agent, unless it says itself what it keeps, and its blocks, as owners."""
-    own = {} if hasattr(agent, "state_dict") else {f"agent {id!r}": agent}
-    return by_number(agent.blocks) | own
+    if hasattr(agent, "state_dict"):
+        return by_number(agent.blocks)
+    made = by_number(agent.blocks) | {f"agent {id!r}": agent}
+    memory = agent.memory
+    if memory is not None and not is_ours(type(memory)) and not says_itself(memory):
+        made[f"the memory of agent {id!r}"] = memory
+    return made
 
 
 def says_itself(owner: Any) -> bool:
