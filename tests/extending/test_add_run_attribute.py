@@ -11,7 +11,7 @@ ROW = (
     ("    tags: Tags | None\n", "    title: str | None\n"),
     ('"tags": _Attribute(_tags, _wanted_tags)', ', "title": _Attribute(str, _wanted_title)'),
     (
-        "    return found\n",
+        "    return texts\n",
         "\n\ndef _wanted_title(given: Any) -> Iterator[tuple[str, str | None]]:\n"
         '    yield "", str(given)\n',
     ),
@@ -20,7 +20,7 @@ FIELD = (("    tags: dict[str, str] = field(default_factory=dict)\n", "    title
 ARGUMENTS = (
     ("        tags: Tags | None = None,\n", "        title: str | None = None,\n"),
     ("options, tags=tags", ", title=title"),
-    ('"tags": tags', ', "title": title'),
+    ("if options or tags is not None", " or title is not None"),
 )
 OPTION = (
     (
