@@ -493,25 +493,11 @@ class Small(ScriptedModel):
     in_process = True
 
 
-def test_a_model_in_this_process_says_whether_any_block_can_do_it_and_then_which() -> None:
-    can, cannot = (
-        f'{{"to_do": "chat", "nearest": "talks", "a_block_can": "{each}"}}'
-        for each in ("yes", "no")
-    )
-    model = Small([can, '{"block": "talk"}', cannot, can, "talk", "talk"])
-    agent = Agent("a", toolbox=AgentToolbox(model), blocks=[Legs(), Talk()])
-    chosen = [asyncio.run(agent.dispatcher.dispatch("What now?")) for _ in range(3)]
-    assert [each and each.name for each in chosen] == ["talk", None, None]
-    assert [each.reason for each in agent.dispatcher.decisions][:2] == ["chat", "chat"]
-    assert "moves through the town" in model.received[0][1]["content"]
-    assert '"to do": "chat"' in model.received[1][1]["content"]
-
-
 def test_a_model_that_repeats_an_example_of_its_prompt_is_asked_again() -> None:
     model = Small(
         [
-            '{"to_do": "Load the crates of Zorp.", "nearest": "x", "a_block_can": "yes"}',
-            '{"to_do": "chat", "nearest": "x", "a_block_can": "no"}',
+            '{"to_do": "load the crates", "blocks": {"legs": "yes", "talk": "no"}}',
+            '{"to_do": "chat", "blocks": {"legs": "no", "talk": "no"}}',
         ]
     )
     agent = Agent("a", toolbox=AgentToolbox(model), blocks=[Legs(), Talk()])

@@ -1437,9 +1437,9 @@ class Small(ScriptedModel):
     in_process = True
 
 
-def test_a_small_model_says_whether_it_is_its_own_to_answer_and_then_whose_it_is() -> None:
-    mine, other = (f'{{"asked_for": "so", "is_mine": "{each}"}}' for each in ("yes", "no"))
-    model = Small([mine, "At ten.", other, '{"to": "bills"}'])
+def test_a_small_model_says_whose_it_is_to_answer_itself_among_them() -> None:
+    mine, other = (f'{{"asked_for": "so", "to": "{each}"}}' for each in ("desk", "bills"))
+    model = Small([mine, "At ten.", other])
     desk = ReActAgent("desk", model, system_prompt="You open at ten.")
     bills, tech = ReActAgent("bills", ScriptedModel(["It is paid."])), Talker("tech")
     about = {"bills": "knows all bills", "tech": "mends"}
@@ -1447,8 +1447,8 @@ def test_a_small_model_says_whether_it_is_its_own_to_answer_and_then_whose_it_is
     assert talk.reply_sync("When do you open?").text == "At ten."
     reply = talk.reply_sync("Is my bill paid?")
     assert (reply.text, reply.detail) == ("It is paid.", "'bills' answered without handing over")
-    assert "You open at ten." in model.received[0][0]["content"]
-    assert "bills: knows all bills" in model.received[3][1]["content"]
+    assert "- desk: You open at ten.\n" in model.received[0][0]["content"]
+    assert "- bills: knows all bills" in model.received[2][0]["content"]
 
 
 def test_a_small_model_that_names_nobody_has_its_turn() -> None:

@@ -21,31 +21,18 @@ from moothall.models.base import is_in_process
 HAND_OVER: Final = "hand_over"
 """The name of the action."""
 _LAST_CHARS: Final = 300  # of what was said last: its end, where a question stands
-_IS_MINE: Final = """\
-Is what was said last for you, or for one of the others? It is yours if you know the answer, or if \
-it is for nobody else, as a greeting. It is not yours if it is what one of the others is for.
-Examples, of another one, who knows when ships sail:
-The others: Ulf: weighs freight. The last said: When does the Zorp sail?
-{"asked_for": "when the Zorp sails", "is_mine": "yes"}
-The others: Ulf: weighs freight. The last said: My crate for the Zorp seems too heavy.
-{"asked_for": "what a crate weighs", "is_mine": "no"}
-The others: Ulf: weighs freight. The last said: Good evening to you all!
-{"asked_for": "only a greeting", "is_mine": "yes"}"""
-_MINE_SCHEMA: Final = object_schema(
-    asked_for={
-        "type": "string",
-        "maxLength": 200,
-        "description": "what is asked for, in a few words",
-    },
-    is_mine={"enum": ["no", "yes"]},
-)
+_ROLE_CHARS: Final = 500
 _WHOSE: Final = """\
-Who of the others is it for? The one whose role it needs.
-Examples, of other people:
-Odo: sews sails. Ulf: weighs freight. The last said: My crate for the Zorp seems too heavy.
-{"to": "Ulf"}
-Odo: sews sails. Ulf: weighs freight. The last said: There is a hole in the canvas.
-{"to": "Odo"}"""
+Examples, of other people (Ada: knows when ships sail. Odo: sews sails. Ulf: weighs freight.):
+When does the Zorp sail? {"asked_for": "when a ship sails", "to": "Ada"}
+There is a hole in the canvas. {"asked_for": "mending a sail", "to": "Odo"}
+Good evening! {"asked_for": "only a greeting", "to": "Ada"}
+Now for the people above. The request: """
+_ASKED_FOR: Final = {
+    "type": "string",
+    "maxLength": 100,
+    "description": "what is asked for, in a few words",
+}
 
 
 class HandOver(Order):
@@ -55,9 +42,9 @@ class HandOver(Order):
     It ends the turn; the others hear the message. A speaker that answers without handing over ends
     the conversation with its answer.
 
-    If the model of the first speaker is in this process, which is small, it is asked two questions
-    before its turn: whether what was said last is its own to answer, and if not, whose it is. That
-    participant then speaks in its place.
+    If the model of the first speaker is in this process, which is small, it is asked before its
+    turn whose it is to answer what was said last, itself among the participants. That participant
+    then speaks.
 
     Args:
         first: who speaks first; defaults to the first participant
@@ -116,29 +103,18 @@ class HandOver(Order):
         return Choice((id,))
 
     async def _first_or_other(self, state: ConversationState, id: str, model: Any) -> Choice:
-        """Ask the first speaker's model whether it answers, and if not, who does."""
-        others = [each for each in state.agents if each != id]
-        known = [
-            f"{each}: {one_line(self.about[each], 200)}" for each in others if each in self.about
-        ]
-        prompt = getattr(self._agents[id], "system_prompt", None)
-        own = prompt if isinstance(prompt, str) else self.about.get(id, "")
-        head = f"You are {excerpt(id)}. {own}"
-        asked = Asked(model, state, head)
+        """Ask the first speaker's model who answers, itself or another one."""
+        own = getattr(self._agents[id], "system_prompt", None)
+        about = {**self.about, **({id: own} if isinstance(own, str) else {})}
+        ids = [id, *(each for each in state.agents if each != id)]
+        lines = [f"- {each}: {one_line(about.get(each, ''), _ROLE_CHARS)}" for each in ids]
+        asked = Asked(model, state, "These people answer requests:\n" + "\n".join(lines))
         last = one_line(state.transcript[-1].text[-_LAST_CHARS:], _LAST_CHARS)
-        roles = ". ".join(known) or ", ".join(others)
-        now = f"Now you. The others: {roles}. The last said: {last}"
-        form = 'Answer with JSON alone: {"asked_for": in a few words, "is_mine": "yes" or "no"}'
+        names = json_line(ids)
+        form = f'Answer with JSON alone: {{"asked_for": in a few words, "to": one of {names}}}'
+        schema = object_schema(asked_for=_ASKED_FOR, to={"enum": ids})
         try:
-            said = await asked.ask("mine", f"{_IS_MINE}\n{now}\n{form}", _MINE_SCHEMA)
-            if said["is_mine"] == "yes":
-                return Choice((id,), asked.usage)
-            if len(others) == 1:
-                return Choice((others[0],), asked.usage)
-            now = f"Now these. {roles}. The last said: {last}"
-            form = f'Answer with JSON alone: {{"to": one of {json_line(others)}}}'
-            schema = object_schema(to={"enum": others})
-            said = await asked.ask("whose", f"{_WHOSE}\n{now}\n{form}", schema)
+            said = await asked.ask("whose", f"{_WHOSE}{last}\n{form}", schema)
         except Unusable:
             return Choice((id,), asked.usage)  # it may still hand over in its turn
         return Choice((said["to"],), asked.usage)

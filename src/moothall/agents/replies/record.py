@@ -296,7 +296,7 @@ class _NullRecord(Record[S]):
     """The record of a run without a journal: steps are called, and nothing is kept."""
 
     key = ""
-    run: Any = SimpleNamespace(left=False, parked=(), cut_off=(), past={})
+    run: Any = SimpleNamespace(resumes_later=False, parked=(), cut_off=(), past={})
 
     def __init__(self) -> None:
         self.state = self.begun = self.over = self.at_end = None
