@@ -84,31 +84,31 @@ class Thoughts:
 
     def is_plain(self, text: str) -> bool:
         """Return whether a further piece is text as it is, with no mark in it."""
-        begun = self._has_begun and not self._blank and not self._rest and not self._mark
-        return begun and _MAY_BEGIN.search(text) is None
+        is_in_text = self._has_begun and not self._blank and not self._rest and not self._mark
+        return is_in_text and _MAY_BEGIN.search(text) is None
 
     def feed(self, text: str, last: bool = False) -> Iterator[AnswerPiece]:
         """Yield the pieces of a text, except what may be part of a mark, unless it is the last."""
         self._rest += text
         while self._rest:
             if self._mark:
-                found = _ENDS[self._mark].search(self._rest)
-                if found is None:
+                mark_end = _ENDS[self._mark].search(self._rest)
+                if mark_end is None:
                     thought = self._take_text(_MARKS[self._mark], last)
-                    kept = thought if last else thought.rstrip()  # blanks before the mark go
-                    self._rest = thought[len(kept) :] + self._rest
-                    yield from self._piece(kept, True)
+                    safe = thought if last else thought.rstrip()  # blanks before the mark go
+                    self._rest = thought[len(safe) :] + self._rest
+                    yield from self._piece(safe, True)
                     return
-                yield from self._piece(self._rest[: found.start()].rstrip(), True)
-                self._after(found.end())
+                yield from self._piece(self._rest[: mark_end.start()].rstrip(), True)
+                self._after(mark_end.end())
             elif not self._has_begun:
                 start = self._rest.lstrip()
                 first = start[:_LONGEST].lower()
                 if mark := next((mark for mark in _MARKS if first.startswith(mark)), ""):
                     self._mark, self._blank = mark, True
                     self._rest = start[len(mark) :]
-                elif (self._had_reasoning or self.apart) and (found := _LONE.match(start)):
-                    self._rest, self._blank = start[found.end() :], True
+                elif (self._had_reasoning or self.apart) and (mark_end := _LONE.match(start)):
+                    self._rest, self._blank = start[mark_end.end() :], True
                 elif not last and any(mark.startswith(first) for mark in _STARTS):
                     return
                 else:
@@ -125,16 +125,16 @@ class Thoughts:
     def _to_mark(self, last: bool) -> Iterator[AnswerPiece]:
         """Yield the text to the end of reasoning that lacks its beginning, or to all marks."""
         text, at = self._rest, 0
-        for found in _LONE.finditer(text):
-            before, after = text[at : found.start()], text[found.end() : found.end() + 1]
+        for mark in _LONE.finditer(text):
+            before, after = text[at : mark.start()], text[mark.end() : mark.end() + 1]
             if not after and not last:
                 break
             if self._quoted < _MOST_QUOTED and not _is_quoted((*self._pieces, before), after):
                 yield AnswerPiece(before.rstrip(), True, before=True)
-                return self._after(found.end())
+                return self._after(mark.end())
             self._quoted += 1
-            yield AnswerPiece(before + found[0], False)
-            at = found.end()
+            yield AnswerPiece(before + mark[0], False)
+            at = mark.end()
         self._rest = text[at:]
 
     def _after(self, end: int) -> None:
@@ -145,13 +145,13 @@ class Thoughts:
     def _take_text(self, marks: tuple[str, ...], last: bool) -> str:
         """Take what is there, but for the beginning of a mark at its end."""
         at, low = len(self._rest), max(0, len(self._rest) - _LONGEST)
-        for found in () if last else _MAY_BEGIN.finditer(self._rest, low):
-            rest = self._rest[found.start() :].lower()
+        for start in () if last else _MAY_BEGIN.finditer(self._rest, low):
+            rest = self._rest[start.start() :].lower()
             if any(mark.startswith(rest) for mark in marks):
-                at = found.start()
+                at = start.start()
                 break
-        taken, self._rest = self._rest[:at], self._rest[at:]
-        return taken
+        text, self._rest = self._rest[:at], self._rest[at:]
+        return text
 
     def _piece(self, text: str, thought: bool) -> Iterator[AnswerPiece]:
         if self._blank:
@@ -216,13 +216,13 @@ class Audio:
 
 def as_said(content: list[Any]) -> str:
     """Return an answer's content as text: a note stands for each image or audio in it."""
-    said = []
+    texts = []
     for block in content:
         kind = block.get("type") if isinstance(block, dict) else None
         text = block.get("text") if isinstance(block, dict) else block
         if kind in ("image_url", "input_audio"):
-            what = "an image" if kind == "image_url" else "audio"
-            said.append(f"[{what}]")
+            label = "an image" if kind == "image_url" else "audio"
+            texts.append(f"[{label}]")
         elif isinstance(text, str):
-            said.append(text)
-    return "\n".join(filter(None, said))
+            texts.append(text)
+    return "\n".join(filter(None, texts))

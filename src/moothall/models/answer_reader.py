@@ -99,12 +99,12 @@ class AnswerReader:
                 where = f"{self._name}: event {self._events + 1} of the answer"
                 fails, is_json = kind == "error", event.startswith((b"{", b"["))
                 if fails and not is_json:
-                    given = {"error": event.decode("utf-8", "replace")}
+                    value = {"error": event.decode("utf-8", "replace")}
                 elif kind not in ("", "message") and not is_json:
                     continue  # such as a ping
                 else:
-                    given = parsed(event, where)
-                yield from self.take(given, failure=fails)
+                    value = parsed(event, where)
+                yield from self.take(value, failure=fails)
 
     def take(self, event: Any, failure: bool = False) -> Iterator[StreamPart]:
         """Yield the pieces of the answer in an event; a `failure` is an event of that name."""
@@ -183,17 +183,17 @@ class AnswerReader:
                 f"{self._name}: the provider's content filter withheld the answer: change the "
                 "prompt"
             )
-        kept, usage = self._thinking(bool(calls)), self._spent()
-        made = (text, calls, usage, reason, thought, kept, self._meta, self._content_blocks())
-        return [*parts, ModelReply(*made)]
+        thinking, usage = self._thinking(bool(calls)), self._spent()
+        fields = (text, calls, usage, reason, thought, thinking, self._meta, self._content_blocks())
+        return [*parts, ModelReply(*fields)]
 
     def _calls(self) -> tuple[Call, ...]:
         """Return the calls, each with a unique id."""
         where, calls = f"{self._name}: the answer", dict[str, Call]()
-        given = list(self._given_calls())
-        if len(given) > MAX_CALLS:
-            raise ModelError(f"{where} has {len(given)} calls, more than {MAX_CALLS}")
-        for n, (id, name, args) in enumerate(given):
+        raw_calls = list(self._given_calls())
+        if len(raw_calls) > MAX_CALLS:
+            raise ModelError(f"{where} has {len(raw_calls)} calls, more than {MAX_CALLS}")
+        for n, (id, name, args) in enumerate(raw_calls):
             if not isinstance(name, str):
                 raise wrong_field(where, f"{self._call_at % n}.name", name, "text")
             if args is not None and not isinstance(args, str | dict):
@@ -231,20 +231,32 @@ def token_count(counted: Any, *fields: str) -> int:
 def usage_of(value: Any) -> Usage:
     """Return the usage that a server states in OpenAI's forms; zero for what is not stated."""
     usage = value if isinstance(value, dict) else {}
-    given = token_count(usage, "prompt_tokens", "input_tokens")
+    input_tokens = token_count(usage, "prompt_tokens", "input_tokens")
     answered = token_count(usage, "completion_tokens", "output_tokens")
     # xAI and Gemini count reasoning in the total, but not among the answer's tokens.
-    answered = max(answered, token_count(usage, "total_tokens") - given) if given else answered
+    answered = (
+        max(answered, token_count(usage, "total_tokens") - input_tokens)
+        if input_tokens
+        else answered
+    )
     about = usage.get("prompt_tokens_details") or usage.get("input_tokens_details")
-    made = usage.get("completion_tokens_details") or usage.get("output_tokens_details")
+    output_details = usage.get("completion_tokens_details") or usage.get("output_tokens_details")
     # OpenAI's names; Kimi's, DeepSeek's and those of Anthropic's models elsewhere.
     of_cache = ("cached_tokens", "prompt_cache_hit_tokens", "cache_read_input_tokens")
     cached = token_count(about, "cached_tokens") or token_count(usage, *of_cache)
     names = ("cache_write_tokens", "cache_creation_tokens", "cache_creation_input_tokens")
-    written = token_count(about, *names) or token_count(usage, *names)
-    thought = token_count(made, "reasoning_tokens") or token_count(usage, "reasoning_tokens")
-    cached = min(cached, given)
-    return Usage(given, answered, cached, min(written, given - cached), min(thought, answered))
+    cache_writes = token_count(about, *names) or token_count(usage, *names)
+    thought = token_count(output_details, "reasoning_tokens") or token_count(
+        usage, "reasoning_tokens"
+    )
+    cached = min(cached, input_tokens)
+    return Usage(
+        input_tokens,
+        answered,
+        cached,
+        min(cache_writes, input_tokens - cached),
+        min(thought, answered),
+    )
 
 
 def listed(value: Any) -> list[Any]:

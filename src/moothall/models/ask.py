@@ -63,15 +63,15 @@ async def ask_json(
     """
     ask: Ask = _asks(model, schema) if hasattr(model, "complete") else model
     if form is None and schema is not None:
-        told = readable(cut(json.dumps(schema, ensure_ascii=False), _MAX_TOLD))
-        form = f"Answer with JSON alone that follows this schema: {told}"
+        schema_text = readable(cut(json.dumps(schema, ensure_ascii=False), _MAX_TOLD))
+        form = f"Answer with JSON alone that follows this schema: {schema_text}"
     fault = text = ""
     for number in range(1, tries + 1):
-        given = await attempted(number, ask(prompt, number))
-        said = given if isinstance(given, str) else getattr(given, "text", None)
-        text = readable(said) if isinstance(said, str) else ""
+        reply = await attempted(number, ask(prompt, number))
+        reply_text = reply if isinstance(reply, str) else getattr(reply, "text", None)
+        text = readable(reply_text) if isinstance(reply_text, str) else ""
         try:
-            if getattr(given, "calls", None):
+            if getattr(reply, "calls", None):
                 raise Unreadable("calls an action")
             if not text.strip():
                 raise Unreadable("is empty")

@@ -207,14 +207,14 @@ async def streamed_to(
     schema: dict[str, Any] | None = None,
 ) -> Any:
     """Return a model's answer, unchecked, and tell its pieces as they come."""
-    given: Any = None
+    reply: Any = None
     async with aclosing(streamed(model, messages, actions, schema)) as parts:
         async for part in parts:
             if isinstance(part, _PIECES):
                 tell(part)
             else:
-                given = part
-    return given
+                reply = part
+    return reply
 
 
 def with_options(model: Any, options: Mapping[str, Any] | None) -> Any:
@@ -225,13 +225,13 @@ def with_options(model: Any, options: Mapping[str, Any] | None) -> Any:
     """
     if not options:
         return model
-    given = getattr(model, "_with_options", None)
-    if given is None:
+    setter = getattr(model, "_with_options", None)
+    if setter is None:
         raise ConfigError(
             f"options= is for a model behind a server; {getattr(model, 'name', model)!r:.200} "
             "takes none"
         )
-    return given(options)
+    return setter(options)
 
 
 def in_pieces(reply: ModelReply, by_word: bool = True) -> Iterator[StreamPart]:

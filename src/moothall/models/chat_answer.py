@@ -85,13 +85,13 @@ def parsed(data: bytes, where: str) -> Any:
     except RecursionError:
         raise ModelError(f"{where} is nested too deep") from None
     except ValueError as error:
-        shown = _display_text(data[:4000].decode("utf-8", "replace"))
-        if is_page(shown) or not shown:
-            what = f"{where} is {shown or 'empty'}, not JSON: check the address of the server"
+        excerpt = _display_text(data[:4000].decode("utf-8", "replace"))
+        if is_page(excerpt) or not excerpt:
+            message = f"{where} is {excerpt or 'empty'}, not JSON: check the address of the server"
             # A server that is busy may close the connection before it answers.
-            raise (ModelError if shown else Passing)(what) from None
+            raise (ModelError if excerpt else Passing)(message) from None
         raise ModelError(
-            f"{where} is not JSON: {str(error)[:100]}: {one_line(shown, 60)!r}"
+            f"{where} is not JSON: {str(error)[:100]}: {one_line(excerpt, 60)!r}"
         ) from None
 
 
@@ -133,16 +133,16 @@ def reasoning_of(message: Mapping[str, Any]) -> str:
         text = message.get(field)
         if isinstance(text, str) and text:
             return text
-    found: list[Any] = []
+    texts: list[Any] = []
     for field in ("content", "reasoning_details"):
-        given = message.get(field)
-        for block in given if isinstance(given, list) and not found else ():
+        blocks = message.get(field)
+        for block in blocks if isinstance(blocks, list) and not texts else ():
             kind = str(block.get("type")) if isinstance(block, dict) else ""
             if kind.startswith(("reasoning", "thinking")):
                 about = block.get(kind, block.get("text", block.get("summary")))
                 inner = about if isinstance(about, list) else [{"text": about}]
-                found += [each.get("text") for each in inner if isinstance(each, dict)]
-    return "".join(text for text in found if isinstance(text, str))
+                texts += [each.get("text") for each in inner if isinstance(each, dict)]
+    return "".join(text for text in texts if isinstance(text, str))
 
 
 class Passing(ModelError):
@@ -183,13 +183,13 @@ def failure_in(body: Mapping[str, Any]) -> Any:
 def failed(body: Any, name: str) -> ModelError:
     """Return the exception for an error sent instead of an answer."""
     reason = f"{name}: the server answered with an error: {server_text(body)}"
-    if (known := of_the_request(body, reason)) is not None:
-        return known
+    if (request_error := of_the_request(body, reason)) is not None:
+        return request_error
     if is_spent(body):
         return ModelError(reason)
     error = body.get("error") if isinstance(body, dict) else None
-    said = error.lower() if isinstance(error, str) else ""
-    kinds = [*_kinds(body), "server_error" if said == "error" else said]
+    error_text = error.lower() if isinstance(error, str) else ""
+    kinds = [*_kinds(body), "server_error" if error_text == "error" else error_text]
     passes = any(map(_passes, kinds)) or _SAID_PASSES.search(server_text(body))
     return Passing(reason) if passes and not any(map(_lasts, kinds)) else ModelError(reason)
 
@@ -238,10 +238,10 @@ def _kinds(body: Any) -> list[Any]:
 
 def overflows(body: Any) -> bool:
     """Return whether a server's error says that the prompt does not fit."""
-    said = (server_text(body), *map(str, _kinds(body)))
-    if any(map(_TOO_LONG.search, said)):
+    texts = (server_text(body), *map(str, _kinds(body)))
+    if any(map(_TOO_LONG.search, texts)):
         return True
-    return any(map(_LONG.search, said)) and not any(map(_NOT_LONG.search, said))
+    return any(map(_LONG.search, texts)) and not any(map(_NOT_LONG.search, texts))
 
 
 _FUNCTION = re.compile(r"<function=([\w.-]+)[>\s]*(.*?)(?:</function>|$)", re.S)
@@ -262,15 +262,15 @@ _REFUSED = (
 
 def refused_call(body: Any) -> ModelReply | None:
     """Return the answer that a server refused because its call does not fit, as Groq does."""
-    given = [each.get("failed_generation") for each in _places(body)]
-    text = next((each for each in given if isinstance(each, str)), "")
+    generations = [each.get("failed_generation") for each in _places(body)]
+    text = next((each for each in generations if isinstance(each, str)), "")
     kinds = {*map(str, _kinds(body))}
     if "json_validate_failed" in kinds:  # Groq's word for an answer that its schema does not admit
         return ModelReply(readable(text))
     if not {*_REFUSED} & kinds:
         return None
     calls = [call for form in (text, *_CALL_TAG.findall(text)) for call in _calls_in(form)]
-    calls = calls or [Call("", found[1], found[2]) for found in _FUNCTION.finditer(text)]
+    calls = calls or [Call("", match[1], match[2]) for match in _FUNCTION.finditer(text)]
     if calls:
         return ModelReply(calls=tuple(calls), finish_reason="calls")
     return ModelReply(readable(text)) if text else UNREADABLE
@@ -279,13 +279,13 @@ def refused_call(body: Any) -> ModelReply | None:
 def _calls_in(text: str) -> list[Call]:
     """Return the calls in a JSON text, in the forms in which models write them."""
     try:
-        given = json.loads(text)
+        value = json.loads(text)
     except (ValueError, RecursionError):
         return []
-    if isinstance(given, dict):
-        given = given.get("tool_calls", given)
+    if isinstance(value, dict):
+        value = value.get("tool_calls", value)
     calls = []
-    for each in given if isinstance(given, list) else [given]:
+    for each in value if isinstance(value, list) else [value]:
         about = each.get("function", each) if isinstance(each, dict) else None
         if isinstance(about, dict) and isinstance(about.get("name"), str):
             args = about.get("arguments", about.get("parameters", {}))
@@ -297,15 +297,15 @@ def _calls_in(text: str) -> list[Call]:
 
 def end_of(reason: Any, has_calls: bool, name: str) -> str:
     """Return our word for the end of an answer; raise if it says that it is not whole."""
-    given = reason.lower() if isinstance(reason, str) and reason else "stop"
+    end = reason.lower() if isinstance(reason, str) and reason else "stop"
     # Gemini names the filter and what it found; others write the name of an enumeration.
-    kind, _, found = given.removeprefix("finish_reason_").replace("-", "_").partition(": ")
+    kind, _, detail = end.removeprefix("finish_reason_").replace("-", "_").partition(": ")
     ours = _OURS.get(kind)
     if ours is None:
-        said = f"{name}: the answer is not whole: it ended with {shorten(reason)!r}"
-        if kind in _REFUSED or found in _REFUSED:
-            raise RefusedCall(said)
-        raise (Passing if _PASSES.search(kind) else ModelError)(said)
+        message = f"{name}: the answer is not whole: it ended with {shorten(reason)!r}"
+        if kind in _REFUSED or detail in _REFUSED:
+            raise RefusedCall(message)
+        raise (Passing if _PASSES.search(kind) else ModelError)(message)
     return "calls" if ours == "stop" and has_calls else ours
 
 

@@ -78,9 +78,9 @@ class AnswerStream(AnswerReader):
         if event.get("choices") is None:
             return  # such as a ping
         add_meta(self._meta, event)
-        for n, given in enumerate(_typed(event, "choices", list, "a list", where)):
+        for n, value in enumerate(_typed(event, "choices", list, "a list", where)):
             place = f"choices[{n}]"
-            choice = self._object(given, where, place)
+            choice = self._object(value, where, place)
             _typed(choice, "finish_reason", str, "text", where, place)
             if not _typed(choice, "index", int, "an integer", where, place):
                 yield from self._choice(choice, where, place)
@@ -130,16 +130,16 @@ class AnswerStream(AnswerReader):
 
     def _said_in(self, choice: dict[str, Any], kind: str, where: str, place: str) -> dict[str, Any]:
         """Return the fields of a message, or of a piece of one, that say something."""
-        given = choice.get(kind)
-        if given is None:
+        value = choice.get(kind)
+        if value is None:
             return {}
-        message = self._object(given, where, f"{place}.{kind}")
-        said = {name: each for name, each in message.items() if each and name in _SAYS}
-        if said and not isinstance(said.get("content"), str | None):
-            _typed(said, "content", list, "text", where, f"{place}.{kind}")
-        if "tool_calls" in said:
-            _typed(said, "tool_calls", list, "a list", where, f"{place}.{kind}")
-        return said
+        message = self._object(value, where, f"{place}.{kind}")
+        fields = {name: each for name, each in message.items() if each and name in _SAYS}
+        if fields and not isinstance(fields.get("content"), str | None):
+            _typed(fields, "content", list, "text", where, f"{place}.{kind}")
+        if "tool_calls" in fields:
+            _typed(fields, "tool_calls", list, "a list", where, f"{place}.{kind}")
+        return fields
 
     def _call(self, value: Any, where: str, place: str, is_whole: bool) -> None:
         piece = self._object(value, where, place)
@@ -199,15 +199,15 @@ class AnswerStream(AnswerReader):
     def _keep(self, message: Mapping[str, Any]) -> None:
         """Take the fields of a message, or of a piece of one, that go back."""
         for name in KEPT_FIELDS if self._server else ():
-            given, known = message.get(name), self._fields.get(name)
-            if isinstance(given, str) and isinstance(known, str):
-                given = known + given
-            elif isinstance(given, list) and isinstance(known, list):
-                given = list(_joined_details([*known, *given]))
-            if isinstance(given, dict):
-                given = {key: each for key, each in given.items() if each is not None}
-            if given is not None:
-                self._fields[name] = _merged(known, given)
+            value, before = message.get(name), self._fields.get(name)
+            if isinstance(value, str) and isinstance(before, str):
+                value = before + value
+            elif isinstance(value, list) and isinstance(before, list):
+                value = list(_joined_details([*before, *value]))
+            if isinstance(value, dict):
+                value = {key: each for key, each in value.items() if each is not None}
+            if value is not None:
+                self._fields[name] = _merged(before, value)
 
     def _thinking(self, has_calls: bool) -> tuple[dict[str, Any], ...]:
         fields = {name: each for name, each in self._fields.items() if each}

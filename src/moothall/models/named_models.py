@@ -48,13 +48,15 @@ def made_model(name: str, key: str | None) -> Model:
 
 def budget_of(command: str, *models: Model | None, **limits: float | None) -> Budget | None:
     """Return the budget of a command's run, by limits as `Budget` takes them; None for no limit."""
-    given: dict[str, Any] = {name: limit for name, limit in limits.items() if limit is not None}
-    if not given:
+    stated_limits: dict[str, Any] = {
+        name: limit for name, limit in limits.items() if limit is not None
+    }
+    if not stated_limits:
         return None
     from moothall.budget import Budget
     from moothall.models.wrappers.budgeted import BudgetedModel
 
-    budget = Budget(**given, name=f"moothall {command}")
+    budget = Budget(**stated_limits, name=f"moothall {command}")
     # If money is limited, each model must have a price, which shows before anything is paid.
     for each in filter(None, models):
         try:

@@ -94,8 +94,8 @@ def model(name: str | Model, api_key: str | None = None, *, batch: bool = False)
 
         path = Path(rest)
         if kind == "local":
-            found = weights.listed_weights(rest or weights.DEFAULT.name)
-            name, path = f"local:{found.name}", found.path
+            weights_entry = weights.listed_weights(rest or weights.DEFAULT.name)
+            name, path = f"local:{weights_entry.name}", weights_entry.path
         return _shared_model((name,), lambda: LocalModel(path, name=name))
     # The environment is part of what a name means.
     key = (name, api_key or "", str(batch), *(setting_of(kind) if kind in PROVIDERS else ()))
@@ -116,14 +116,14 @@ def model(name: str | Model, api_key: str | None = None, *, batch: bool = False)
 def check_name(name: str, has_key: bool = False) -> tuple[str, str]:
     """Return a name's kind of model and its rest; raise what `model` raises, but load nothing."""
     kind, rest = check_spelling(name)
-    what, extra, packages = _NEEDS[kind]
-    MissingExtra.unless(what, extra, *packages)
+    label, extra, packages = _NEEDS[kind]
+    MissingExtra.unless(label, extra, *packages)
     missing = lacks(kind) if kind in PROVIDERS else ""
     if missing == PROVIDERS.get(kind, OTHER).key:
         missing = missing if missing and not has_key else ""
     if missing:
-        what = "key" if missing.endswith("_KEY") else "address"
-        raise ModelError(f"{name:.200}: there is no {what}: set {missing}")
+        label = "key" if missing.endswith("_KEY") else "address"
+        raise ModelError(f"{name:.200}: there is no {label}: set {missing}")
     if kind == "local":
         weights.listed_weights(rest or weights.DEFAULT.name).require()
     elif kind == "gguf":
@@ -144,8 +144,8 @@ def check_spelling(name: str) -> tuple[str, str]:
         )
     if kind not in _NEEDS or bool(rest) != bool(colon) or (not rest and kind != "local"):
         provider = None if colon else _OF_PROVIDERS.get(kind.partition("-")[0])
-        whole = f" (did you mean '{provider}:{name:.200}'?)" if provider else ""
-        near = "" if kind in _NEEDS else whole or nearest(name, _NEAR)
+        hint = f" (did you mean '{provider}:{name:.200}'?)" if provider else ""
+        near = "" if kind in _NEEDS else hint or nearest(name, _NEAR)
         raise ModelError(f"there is no model {name!r:.200}{near}; {_there_is()}")
     if kind in ("http", "https"):
         url, _, listed = name.partition("#")
@@ -175,11 +175,11 @@ def _there_is() -> str:
 def _shared_model(key: tuple[str, ...], make: Callable[[], Model]) -> Model:
     """Return the model in use under a name, or a new one."""
     with _LOCK:
-        found = _MODELS.get(key)
-        if found is None or getattr(found, "closed", False):
+        shared = _MODELS.get(key)
+        if shared is None or getattr(shared, "closed", False):
             try:
-                found = _MODELS[key] = make()
+                shared = _MODELS[key] = make()
                 show_classes()
             except DefinitionError as error:
                 raise ModelError(f"there is no such model: {error}") from error
-        return found
+        return shared

@@ -38,22 +38,24 @@ def plain_chat(
 ) -> list[dict[str, Any]]:
     """Return the messages in three roles, none twice in a row; actions and calls in a form."""
     chat: list[dict[str, Any]] = []
-    called: dict[str, str] = {}
+    call_names: dict[str, str] = {}
     for place, message in enumerate(messages):
         where = f"{name}: messages[{place}]"
         if not isinstance(message, Mapping):
             raise ModelError(f"{where} is a {type(message).__name__}, not a chat message")
         role = message.get("role")
-        given = message.get("content")
-        if role == "assistant" and isinstance(given, list):  # another model's, with an image
-            given = as_said(given)
-        content = _content(given, where, sees)
+        raw_content = message.get("content")
+        if role == "assistant" and isinstance(raw_content, list):  # another model's, with an image
+            raw_content = as_said(raw_content)
+        content = _content(raw_content, where, sees)
         if role == "tool":
-            action = message.get("name") or called.get(message.get("tool_call_id", "")) or "action"
+            action = (
+                message.get("name") or call_names.get(message.get("tool_call_id", "")) or "action"
+            )
             role, content = "user", joined_contents(f"Result of {action}: ", content, "")
         elif role == "assistant":
             for call in message.get("tool_calls") or ():
-                called[call["id"]] = call["name"]
+                call_names[call["id"]] = call["name"]
             content = joined_contents(content, broken_up(form.calls_as_text(message)), "\n")
             if not content and message.get("tool_calls"):
                 continue  # a program that went on
@@ -74,19 +76,19 @@ def plain_chat(
 
 def own_chat(chat: list[dict[str, Any]], name: str, sees: bool) -> list[dict[str, Any]]:
     """Return messages of OpenAI's form for a template that has calls and results of its own."""
-    made = []
+    messages = []
     for place, message in enumerate(chat):
         content = _content(message["content"], f"{name}: messages[{place}]", sees)
-        made.append({**message, "content": content})
+        messages.append({**message, "content": content})
         if calls := message.get("tool_calls"):
             functions = (
                 {key: broken_up(each) for key, each in c["function"].items()} for c in calls
             )
-            made[-1]["tool_calls"] = [
+            messages[-1]["tool_calls"] = [
                 {**call, "function": function}
                 for call, function in zip(calls, functions, strict=True)
             ]
-    return made
+    return messages
 
 
 def joined_contents(before: Content, after: Content, between: str = "\n\n") -> Content:
@@ -125,8 +127,8 @@ def _content(value: Any, where: str, sees: bool) -> Content:
     content: Content = ""
     for block in value:
         if sees and is_seen(block):
-            shown = block if block["type"] == "image_url" else block_note(block)
-            content = joined_contents(content, [shown])
+            preview = block if block["type"] == "image_url" else block_note(block)
+            content = joined_contents(content, [preview])
         elif isinstance(block, Mapping) and isinstance(block.get("text"), str):
             content = joined_contents(content, _text(block["text"], where), "\n")
         else:

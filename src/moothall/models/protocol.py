@@ -220,14 +220,14 @@ def answer_of_json(fields: dict[str, Any]) -> Any:
     usage = Usage() if usage is None else Usage(*usage)
     # Old recordings have no reasoning, and most answers no blocks of it.
     reasoning, thinking = fields.get("reasoning", ""), tuple(fields.get("thinking", ()))
-    made = (fields["text"], calls, usage, fields["finish_reason"], reasoning, thinking)
-    return ModelReply(*made, fields.get("meta") or {}, tuple(fields.get("blocks", ())))
+    values = (fields["text"], calls, usage, fields["finish_reason"], reasoning, thinking)
+    return ModelReply(*values, fields.get("meta") or {}, tuple(fields.get("blocks", ())))
 
 
 def kept_for(message: Mapping[str, Any], server: str, form: str) -> Any:
     """Return what a message has to go back to a server in this form; None if there is nothing."""
-    given = message.get("thinking")
-    for each in given if isinstance(given, list | tuple) else ():
+    thinking = message.get("thinking")
+    for each in thinking if isinstance(thinking, list | tuple) else ():
         if isinstance(each, Mapping) and each.get("server") == server and form in each:
             return each[form]
     return None
@@ -250,8 +250,8 @@ def block_note(block: dict[str, Any]) -> dict[str, Any]:
     """Return the text that stands for an image or a file where none can be seen."""
     url: str = block[block["type"]][_SEEN_FIELDS[block["type"]]]
     kind, _, data = url[5:].partition(";base64,")
-    what = "an image" if block["type"] == "image_url" else "a file"
-    return {"type": "text", "text": f"[{what}, {kind[:80]}, {len(data) * 3 // 4:,} bytes]"}
+    label = "an image" if block["type"] == "image_url" else "a file"
+    return {"type": "text", "text": f"[{label}, {kind[:80]}, {len(data) * 3 // 4:,} bytes]"}
 
 
 def without_seen(messages: list[Any]) -> list[Any]:

@@ -157,8 +157,8 @@ _FIELDS = ("input_mtok", "output_mtok", "cache_read_mtok", "cache_write_mtok")
 
 def listed_context(name: str) -> int | None:
     """Return the context of a model of this name; None if it is not listed."""
-    found = _price_record(name)
-    context = getattr(found, "context_window", None)
+    record = _price_record(name)
+    context = getattr(record, "context_window", None)
     return context if type(context) is int and context > 0 else None
 
 
@@ -168,22 +168,22 @@ def listed_price(name: str) -> tuple[Decimal, Decimal, Decimal | None, Decimal |
 
     These are input, output, reading of the cache and writing to it, in US dollars.
     """
-    found = _price_record(name)
-    if found is None:
+    record = _price_record(name)
+    if record is None:
         return None
     today = datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
-    hours = [found.get_prices(today + timedelta(hours=hour)) for hour in range(24)]
+    hours = [record.get_prices(today + timedelta(hours=hour)) for hour in range(24)]
     input, output, read, write = (_highest(hours, field) for field in _FIELDS)
     return None if input is None or output is None else (input, output, read, write)
 
 
 def _highest(prices: list[Any], field: str) -> Decimal | None:
-    given: list[Any] = []
+    amounts: list[Any] = []
     for each in prices:
         price = getattr(each, field, None)
         tiers = getattr(price, "tiers", ())
-        given += [getattr(price, "base", price), *(tier.price for tier in tiers)]
-    return max((each for each in given if isinstance(each, Decimal)), default=None)
+        amounts += [getattr(price, "base", price), *(tier.price for tier in tiers)]
+    return max((each for each in amounts if isinstance(each, Decimal)), default=None)
 
 
 def _price_record(name: str) -> Any:
@@ -197,7 +197,7 @@ def _price_record(name: str) -> Any:
         return None
     data = PROVIDERS[provider].data
     of = next((each for each in get_snapshot().providers if each.id == data), None)
-    found = None if of is None else of.find_model(listed)
-    if found is None and data == "azure":  # the models of OpenAI
+    record = None if of is None else of.find_model(listed)
+    if record is None and data == "azure":  # the models of OpenAI
         return _price_record(f"openai:{listed}")
-    return found
+    return record

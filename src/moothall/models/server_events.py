@@ -35,12 +35,12 @@ class ServerEvents:
             raise self._too_large()
         for line in lines:
             if self._ends_event(line.encode("latin-1")):
-                kind, found = self._kind.decode("latin-1"), b"\n".join(self._data).strip()
+                kind, event = self._kind.decode("latin-1"), b"\n".join(self._data).strip()
                 has_data = bool(self._data)
                 self._kind, self._size = b"", 0
                 self._data.clear()
                 if has_data:
-                    yield kind, found
+                    yield kind, event
 
     def _ends_event(self, line: bytes) -> bool:
         self._lines += 1

@@ -65,18 +65,18 @@ def server_of(label: str, base_url: Any, provider: str) -> tuple[str, Provider]:
     if provider not in PROVIDERS:
         names = ", ".join(PROVIDERS)
         raise ConfigError(f"{label}: provider= must be one of {names}, got {provider!r:.80}")
-    named, variable = PROVIDERS[provider], address_variable(provider)
+    about, variable = PROVIDERS[provider], address_variable(provider)
     if base_url is not None:
-        given = check_base_url(base_url, f"{label}: base_url=", query=True)
+        address = check_base_url(base_url, f"{label}: base_url=", query=True)
     else:
-        given = check_base_url(os.environ.get(variable) or named.url, variable, query=True)
-        if provider == "azure" and not urlsplit(given).path:
-            given += "/openai/v1"
-        if given == named.url or provider not in ("openai", "anthropic"):
-            return given, named
+        address = check_base_url(os.environ.get(variable) or about.url, variable, query=True)
+        if provider == "azure" and not urlsplit(address).path:
+            address += "/openai/v1"
+        if address == about.url or provider not in ("openai", "anthropic"):
+            return address, about
     # Behind another address of these names may be any server.
-    at = provider_at(given)
-    return given, OTHER if at is None else PROVIDERS[at]
+    at = provider_at(address)
+    return address, OTHER if at is None else PROVIDERS[at]
 
 
 def check_base_url(url: Any, label: str, query: bool = False) -> str:

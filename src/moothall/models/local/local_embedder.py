@@ -104,14 +104,14 @@ class LocalEmbedder(InProcess):
         Raises:
             ModelError: the embedder was closed, or the runtime failed
         """
-        found: list[list[float]] = [[0.0] * self.dimensions for _ in texts]
+        vectors: list[list[float]] = [[0.0] * self.dimensions for _ in texts]
         places = [place for place, text in enumerate(texts) if text.strip()]
         for begin in range(0, len(places), _BATCH):
             some = places[begin : begin + _BATCH]
             prefixed = [self._prefix + readable(texts[place]) for place in some]
             for place, vector in zip(some, self._engine.computed(prefixed), strict=True):
-                found[place] = vector
-        return found
+                vectors[place] = vector
+        return vectors
 
 
 class _Embedding(Llama):

@@ -220,7 +220,7 @@ class LocalModel(InProcess, Answering):
                         continue
                     yield part
             return
-        said = self._form.answer_text(actions)
+        answer_text = self._form.answer_text(actions)
         body = self._body(request)
         for is_last in (False, True):
             reply: Any = None
@@ -230,15 +230,15 @@ class LocalModel(InProcess, Answering):
                         reply = part
                     elif not isinstance(part, TextPiece):
                         yield part
-                    elif text := said.add(part.text):
+                    elif text := answer_text.add(part.text):
                         yield TextPiece(text)
             if reply.finish_reason == "length":
-                reply = replace(reply, text=said.text)  # a partial call cannot be read
+                reply = replace(reply, text=answer_text.text)  # a partial call cannot be read
                 break
             try:
                 read = self._form.read(reply, messages, actions)
             except ValueError as error:
-                if is_last or said.text:
+                if is_last or answer_text.text:
                     raise ModelError(f"{self.name}: chose nothing readable: {error}") from error
                 body = self._again(body, reply.text, str(error))
                 spent = reply.usage
@@ -246,7 +246,7 @@ class LocalModel(InProcess, Answering):
                 reply = replace(read, usage=read.usage + spent) if is_last else read
                 break
         # An answer that follows a schema is parsed as a whole before it is text.
-        if rest := reply.text[len(said.text) :]:
+        if rest := reply.text[len(answer_text.text) :]:
             yield TextPiece(rest)
         yield reply
 
@@ -256,30 +256,30 @@ class LocalModel(InProcess, Answering):
 
     async def _own_answer(self, request: Request) -> AsyncGenerator[StreamPart, None]:
         """Yield the answer to a request that goes by the template of the weights."""
-        asked = request
+        attempt = request
         if request.schema is not None:  # beside actions, a final one takes the value
-            asked = in_form("final", request)
+            attempt = in_form("final", request)
         while True:
-            body, held_to = self._body(asked)
+            body, held_to = self._body(attempt)
             if request.schema is not None:
                 body["tool_choice"] = "required"
                 answer = as_text(request, self._engine.generate((body, held_to)))
             else:
                 answer = self._engine.generate((body, held_to))
-            begun = False
+            has_begun = False
             try:
                 async with aclosing(answer) as parts:
                     async for part in parts:
-                        begun = True
+                        has_begun = True
                         if isinstance(part, ModelReply) and part.calls:
                             # A number, not a random id: the same prompt gives the same calls.
-                            made = enumerate(part.calls, calls_in(request.messages) + 1)
-                            named = tuple(replace(call, id=f"call_{n}") for n, call in made)
-                            part = replace(part, calls=named)
+                            numbered = enumerate(part.calls, calls_in(request.messages) + 1)
+                            calls = tuple(replace(call, id=f"call_{n}") for n, call in numbered)
+                            part = replace(part, calls=calls)
                         yield part
                 return
             except ModelError as error:  # of the template, which may want other roles
-                if begun or not self._adapting.refused(str(error)):
+                if has_begun or not self._adapting.refused(str(error)):
                     raise
 
     async def _prepare(self, actions: list[Action] | None) -> None:
@@ -300,8 +300,8 @@ class LocalModel(InProcess, Answering):
         offered, may_answer = self._offered(messages, actions or [])
         sees = self.reads_images
         if self._is_own(request):
-            taken = self._adapting.messages(messages, seen_after=sees)
-            chat = own_chat(chat_messages(taken, self.name), self.name, sees)
+            adapted = self._adapting.messages(messages, seen_after=sees)
+            chat = own_chat(chat_messages(adapted, self.name), self.name, sees)
         else:
             chat = plain_chat(messages, self.name, self._form, offered, may_answer, sees)
         if schema is not None and self._thinks(request):
@@ -324,17 +324,17 @@ class LocalModel(InProcess, Answering):
         self, messages: list[dict[str, Any]], actions: list[Action]
     ) -> tuple[list[Action], bool]:
         """Return the actions that it may call now, and whether it may answer."""
-        wanted = self.tool_choice
-        if not actions or wanted == "none":
+        choice = self.tool_choice
+        if not actions or choice == "none":
             return [], True
         if has_result(messages):
             return actions, True
-        if wanted in ("auto", "required"):
-            return actions, wanted == "auto" and not self._makes_one_call
-        named = [each for each in actions if each.name == wanted]
-        if not named:
-            raise ModelError(f"{self.name}: tool_choice= names {wanted!r:.80}, which is no action")
-        return named, False
+        if choice in ("auto", "required"):
+            return actions, choice == "auto" and not self._makes_one_call
+        chosen = [each for each in actions if each.name == choice]
+        if not chosen:
+            raise ModelError(f"{self.name}: tool_choice= names {choice!r:.80}, which is no action")
+        return chosen, False
 
     @staticmethod
     def _again(
@@ -342,8 +342,8 @@ class LocalModel(InProcess, Answering):
     ) -> tuple[dict[str, Any], dict[str, Any] | None]:
         """Return the request for another answer in the place of one that cannot be read."""
         request, held_to = body
-        told = f"Your answer cannot be used: {fault}. Answer again."
-        more = [{"role": "assistant", "content": text}, {"role": "user", "content": told}]
+        notice = f"Your answer cannot be used: {fault}. Answer again."
+        more = [{"role": "assistant", "content": text}, {"role": "user", "content": notice}]
         return {**request, "messages": [*request["messages"], *more]}, held_to
 
 

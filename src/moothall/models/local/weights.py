@@ -61,9 +61,9 @@ class Listed:
             if self is not DEFAULT or self.path.stat().st_size == self.size:
                 return self.path
             is_wrong = "are damaged"
-        what = "" if self is DEFAULT else f" {self.name}"
+        suffix = "" if self is DEFAULT else f" {self.name}"
         raise WeightsError(
-            f"the weights of {self.title} {is_wrong}; run: moothall models fetch{what}"
+            f"the weights of {self.title} {is_wrong}; run: moothall models fetch{suffix}"
         )
 
 
@@ -114,8 +114,8 @@ def folder() -> Path:
 
 def fetched() -> list[Path]:
     """Return the other weights in the folder, which are not listed."""
-    known = {each.path for each in LISTED}
-    return [each for each in sorted(folder().glob("*.gguf")) if each not in known]
+    listed_paths = {each.path for each in LISTED}
+    return [each for each in sorted(folder().glob("*.gguf")) if each not in listed_paths]
 
 
 def path_or_default(path: str | Path | None) -> Path:
@@ -189,34 +189,34 @@ def _header(path: Path) -> Iterator[mmap]:
 def context_length(path: Path) -> int | None:
     """Return the context length in tokens of a GGUF file's model; None if its header has none."""
     with _header(path) as data:
-        found = _ARCHITECTURE.search(data)
-        if found is None:
+        match = _ARCHITECTURE.search(data)
+        if match is None:
             return None
-        key = data[found.end() : found.end() + found[1][0]] + b".context_length"
+        key = data[match.end() : match.end() + match[1][0]] + b".context_length"
         name = re.escape(len(key).to_bytes(8, "little") + key)
-        found = re.search(name + _INTEGER, data, re.DOTALL)
-        if found is None:
+        match = re.search(name + _INTEGER, data, re.DOTALL)
+        if match is None:
             return None
-        size = 4 if found[1] in b"\x04\x05" else 8
-        return int.from_bytes(found[2][:size], "little") or None
+        size = 4 if match[1] in b"\x04\x05" else 8
+        return int.from_bytes(match[2][:size], "little") or None
 
 
 def own_name(path: Path) -> str:
     """Return the name that a GGUF file's header gives its weights; empty if it has none."""
     with _header(path) as data:
-        found = _NAME.search(data, 0, 1 << 16)  # the names come first
-        size = 0 if found is None else int.from_bytes(found[1], "little")
+        match = _NAME.search(data, 0, 1 << 16)  # the names come first
+        size = 0 if match is None else int.from_bytes(match[1], "little")
         return (
             ""
-            if found is None
-            else data[found.end() : found.end() + size].decode("utf-8", "replace")
+            if match is None
+            else data[match.end() : match.end() + size].decode("utf-8", "replace")
         )
 
 
 def shows_tools(path: Path) -> bool:
     """Return whether a chat template in a GGUF file's header shows tools."""
     with _header(path) as data:
-        found = [
+        templates = [
             (each.end(), int.from_bytes(each[1], "little")) for each in _TEMPLATE.finditer(data)
         ]
-        return any(re.search(rb"\btools\b", data[at : at + size]) for at, size in found)
+        return any(re.search(rb"\btools\b", data[at : at + size]) for at, size in templates)

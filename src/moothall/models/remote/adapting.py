@@ -89,7 +89,7 @@ class Adapting:
         before = {**vars(self)}
         if _IDS.search(error_text):
             self._ids = _PLAIN_IDS
-        asks = {what for what, words in _ASKS.items() if words.search(error_text)}
+        asks = {demand for demand, words in _ASKS.items() if words.search(error_text)}
         # Templates without a system message say the same of it.
         asks |= {"no_system"} if "turns" in asks & self._demands else set()
         asks |= {"turns"} if "no_system" in asks else set()
@@ -117,14 +117,14 @@ class Adapting:
         messages = _paired(messages, re.compile(self._ids, re.S))
         if not self._demands:
             return messages
-        made = [dict(each) for each in messages]
+        copies = [dict(each) for each in messages]
         if "nameless" in self._demands:
-            for each in made:
+            for each in copies:
                 each.pop("name", None)
         if "system_first" in self._demands:
-            made.sort(key=lambda each: each.get("role") != "system")
+            copies.sort(key=lambda each: each.get("role") != "system")
         ordered: list[Any] = []
-        for each in made:
+        for each in copies:
             role = each.get("role")
             if role == "system" and "no_system" in self._demands:
                 each["role"] = role = "user"
@@ -165,8 +165,8 @@ class Adapting:
         if "$ref" in self._without and isinstance(ref, str) and ref.startswith("#/$defs/"):
             inner = (root.get("$defs") or {}).get(ref.removeprefix("#/$defs/"))
             # One that has itself within it cannot be written out.
-            known = {**root, "$defs": {**root["$defs"], ref.removeprefix("#/$defs/"): {}}}
-            return self.schema(inner or {}, known)
+            cut_root = {**root, "$defs": {**root["$defs"], ref.removeprefix("#/$defs/"): {}}}
+            return self.schema(inner or {}, cut_root)
         if "const" in schema and "const" in self._without:
             schema = {"enum": [schema["const"]], **schema}
         kinds, choices = schema.get("type"), schema.get("enum")
@@ -179,8 +179,8 @@ class Adapting:
             and isinstance(choices, list)
             and not all(isinstance(c, str) for c in choices)
         ):
-            told = f"One of {', '.join(map(str, choices))}."
-            about = " ".join(filter(None, (schema.get("description"), told)))
+            note = f"One of {', '.join(map(str, choices))}."
+            about = " ".join(filter(None, (schema.get("description"), note)))
             schema = {**schema, "description": about}
             del schema["enum"]
         return {
@@ -204,32 +204,36 @@ def _paired(messages: list[Any], ids: re.Pattern[str]) -> list[Any]:
 
     The results of several calls have the order of these.
     """
-    made: list[Any] = []
+    paired: list[Any] = []
     used = set[str]()
     places: list[tuple[Any, int]] = []  # of the results that are missing so far, by id
     for each in messages:
         if calls := each.get("tool_calls"):
-            named = [{**call, "id": _own(call.get("id"), ids, used)} for call in calls]
-            made.append({**each, "tool_calls": named})
-            places = [(call.get("id"), len(made) + n) for n, call in enumerate(calls)]
-            made += [
+            own_calls = [{**call, "id": _own(call.get("id"), ids, used)} for call in calls]
+            paired.append({**each, "tool_calls": own_calls})
+            places = [(call.get("id"), len(paired) + n) for n, call in enumerate(calls)]
+            paired += [
                 {"role": "tool", "tool_call_id": call["id"], "content": _NO_RESULT}
-                for call in named
+                for call in own_calls
             ]
         elif each.get("role") == "tool":
             id = each.get("tool_call_id")
-            if found := [one for one in places if one[0] == id]:
-                place = found[0][1]
-                places.remove(found[0])
-                made[place] = {**each, "tool_call_id": made[place]["tool_call_id"]}
+            if matches := [entry for entry in places if entry[0] == id]:
+                place = matches[0][1]
+                places.remove(matches[0])
+                paired[place] = {**each, "tool_call_id": paired[place]["tool_call_id"]}
             else:  # the memory has lost its call
                 own = _own(id, ids, used)
-                lost: dict[str, Any] = {"id": own, "name": each.get("name") or "action", "args": {}}
-                made.append({"role": "assistant", "content": "", "tool_calls": [lost]})
-                made.append({**each, "tool_call_id": own})
+                lost_call: dict[str, Any] = {
+                    "id": own,
+                    "name": each.get("name") or "action",
+                    "args": {},
+                }
+                paired.append({"role": "assistant", "content": "", "tool_calls": [lost_call]})
+                paired.append({**each, "tool_call_id": own})
         else:
-            made.append(each)
-    return made
+            paired.append(each)
+    return paired
 
 
 def _own(call_id: Any, ids: re.Pattern[str], used: set[str]) -> str:

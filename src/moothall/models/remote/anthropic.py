@@ -112,11 +112,11 @@ class AnthropicModel(RemoteModel):
         if max_tokens is None:
             raise ConfigError("AnthropicModel: max_tokens= must be a number of tokens, got None")
         check_boolean("AnthropicModel: cache=", cache)
-        given, about = server_of("AnthropicModel", base_url, "anthropic")
+        address, about = server_of("AnthropicModel", base_url, "anthropic")
         settings = ServerSettings(
             kind=type(self).__name__,
             name=f"anthropic:{name}",
-            base_url=given,
+            base_url=address,
             key=api_key or (None if base_url else key_of("anthropic")),
             about=about,
             where_key="api_key=, or ANTHROPIC_API_KEY",
@@ -167,19 +167,19 @@ class AnthropicModel(RemoteModel):
 
     def _body(self, request: Request) -> dict[str, Any]:
         messages, actions, schema, _ = request
-        taken = self._adapting.messages(messages)
-        body = self._fields | messages_body(taken, self.name, self.base_url)
+        adapted = self._adapting.messages(messages)
+        body = self._fields | messages_body(adapted, self.name, self.base_url)
         if self._adapting.reasons:
             think_first(body["messages"])
         hosted = [*body.get("tools", ())]
         if actions or hosted:
             body["tools"] = [*hosted, *messages_tools(actions or ())]
-        elif called := tools_called(taken):
-            body |= {"tools": called, "tool_choice": {"type": "none"}}
+        elif earlier_tools := tools_called(adapted):
+            body |= {"tools": earlier_tools, "tool_choice": {"type": "none"}}
         if schema is None:
             return body
-        made = {"format": {"type": "json_schema", "schema": schema}}
-        return body | {"output_config": {**body.get("output_config", {}), **made}}
+        output_format = {"format": {"type": "json_schema", "schema": schema}}
+        return body | {"output_config": {**body.get("output_config", {}), **output_format}}
 
     @property
     def _url(self) -> str:

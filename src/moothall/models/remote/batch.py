@@ -105,13 +105,13 @@ class Batches:
 
         A batch whose requests are all cancelled is cancelled, unless their runs go on later.
         """
-        loop, kept = asyncio.get_running_loop(), MODEL_CALL.get().step
+        loop, step = asyncio.get_running_loop(), MODEL_CALL.get().step
         line = self._lines.setdefault(loop, _LoopBatches())
-        item = _BatchRequest(content, loop.create_future(), kept)
-        found = None if kept is None else kept.take_kept()
-        if found is not None and found.get("model") == self._name:
-            item.id, item.is_adopted = str(found["item"]), True
-            await self._follow(line, str(found["batch"]), [item])
+        item = _BatchRequest(content, loop.create_future(), step)
+        resumed = None if step is None else step.take_kept()
+        if resumed is not None and resumed.get("model") == self._name:
+            item.id, item.is_adopted = str(resumed["item"]), True
+            await self._follow(line, str(resumed["batch"]), [item])
         else:
             self._add(line, item)
         try:
@@ -142,9 +142,9 @@ class Batches:
                 _fail(group, error)
                 continue
             logger.info("%s: batch %s has %d requests", self._name, batch, len(group))
-            kept = [(each.step, each.id) for each in group if each.step is not None]
+            steps = [(each.step, each.id) for each in group if each.step is not None]
             about = {"model": self._name, "batch": batch}
-            keeping = [call.keep({**about, "item": id}) for call, id in kept]
+            keeping = [call.keep({**about, "item": id}) for call, id in steps]
             for failed in await asyncio.gather(*keeping, return_exceptions=True):
                 if isinstance(failed, Exception):  # a journal that cannot be written
                     _fail(group, failed)

@@ -54,8 +54,8 @@ class OpenAIBatches(_BatchEndpoints):
         status = about.get("status")
         if status == "failed":
             errors = about.get("errors")
-            said = [server_text(each) for each in (errors or {}).get("data") or ()][:3]
-            raise ModelError(f"{self._model.name}: batch {batch} failed: {'; '.join(said)}")
+            error_texts = [server_text(each) for each in (errors or {}).get("data") or ()][:3]
+            raise ModelError(f"{self._model.name}: batch {batch} failed: {'; '.join(error_texts)}")
         if status not in _FINAL_STATES:
             return None
         outcomes: dict[str, Outcome] = {}

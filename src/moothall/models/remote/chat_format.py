@@ -34,19 +34,19 @@ def chat_messages(messages: Iterable[Any], name: str, server: str = "") -> list[
 
     What `server` wants back with its answers is added to them.
     """
-    made = []
+    converted = []
     for n, message in enumerate(messages):
-        made.append(_message(message, f"{name}: messages[{n}]"))
+        converted.append(_message(message, f"{name}: messages[{n}]"))
         if fields := server and kept_for(message, server, "fields"):
-            _give_back(made[-1], fields)
-    return made
+            _give_back(converted[-1], fields)
+    return converted
 
 
 def _give_back(message: dict[str, Any], fields: Mapping[str, Any]) -> None:
     message |= {name: fields[name] for name in KEPT_FIELDS if name in fields}
-    said = fields.get("content")  # with the reasoning that was marked in it
-    if isinstance(said, str) and said.endswith(message["content"] or ""):
-        message["content"] = said
+    text = fields.get("content")  # with the reasoning that was marked in it
+    if isinstance(text, str) and text.endswith(message["content"] or ""):
+        message["content"] = text
     for call, extra in zip(message.get("tool_calls", ()), fields.get("calls") or (), strict=False):
         call |= extra or {}
 
@@ -125,19 +125,19 @@ def seen_after_results(messages: list[Any]) -> list[Any]:
 
     The format has no images in results.
     """
-    made, seen = list[Any](), list[Any]()
+    ordered, blocks = list[Any](), list[Any]()
     for each in messages:
         is_result = each.get("role") == "tool"
-        if not is_result and seen:
-            made.append({"role": "user", "content": seen})
-            seen = []
+        if not is_result and blocks:
+            ordered.append({"role": "user", "content": blocks})
+            blocks = []
         if is_result and isinstance(each.get("content"), list):
             texts = [block for block in each["content"] if not is_seen(block)]
             if new := [block for block in each["content"] if is_seen(block)]:
-                seen += [{"type": "text", "text": "Of the result of an action:"}, *new]
+                blocks += [{"type": "text", "text": "Of the result of an action:"}, *new]
             each = {**each, "content": "\n".join(str(block.get("text", "")) for block in texts)}
-        made.append(each)
-    return [*made, {"role": "user", "content": seen}] if seen else made
+        ordered.append(each)
+    return [*ordered, {"role": "user", "content": blocks}] if blocks else ordered
 
 
 def tools(actions: Iterable[Action]) -> list[dict[str, Any]]:
@@ -169,9 +169,9 @@ def may_be_strict(schema: Any) -> bool:
     if "$ref" in schema:
         return len(schema) == 1  # not with a description
     properties = schema.get("properties") or {}
-    given = schema.get("type")
-    kinds = given if isinstance(given, list) else [given]
-    if (given is None and "anyOf" not in schema) or ("array" in kinds and "items" not in schema):
+    kind = schema.get("type")
+    kinds = kind if isinstance(kind, list) else [kind]
+    if (kind is None and "anyOf" not in schema) or ("array" in kinds and "items" not in schema):
         return False
     if "format" in schema and schema["format"] not in _STRICT_FORMATS:
         return False

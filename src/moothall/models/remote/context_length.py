@@ -26,5 +26,5 @@ def stated_context(body: bytes, name: str) -> int | None:
         return None
     meta = own[0].get("meta")
     places = (own[0], meta if isinstance(meta, dict) else {})
-    stated = (place.get(field) for place in places for field in _FIELDS)
-    return next((each for each in stated if type(each) is int and each > 0), None)
+    values = (place.get(field) for place in places for field in _FIELDS)
+    return next((each for each in values if type(each) is int and each > 0), None)

@@ -101,7 +101,7 @@ class OpenAIEmbedder:
         return vectors  # type: ignore[no-any-return]
 
     async def _embedded(self, texts: list[str]) -> list[list[float]]:
-        found: list[list[float]] = []
+        vectors: list[list[float]] = []
         url = joined_url(self._server.base_url, "/embeddings")
         check_allowed(url, self._server.name)
         async with self._server as server:
@@ -110,10 +110,10 @@ class OpenAIEmbedder:
                 batch = [each or " " for each in texts[at : at + _BATCH]]
                 body = json.dumps({**self._body, "input": batch}, allow_nan=False).encode()
                 try:
-                    found += self._read(await server._json_at(url, body), batch)
+                    vectors += self._read(await server._json_at(url, body), batch)
                 except HTTPError as error:
                     raise server._failures.connection_error(str(error)) from None
-        return found
+        return vectors
 
     def _read(self, answer: Any, batch: list[str]) -> list[list[float]]:
         data = answer.get("data") if isinstance(answer, dict) else None

@@ -19,14 +19,14 @@ async def parts_of(
 ) -> AsyncGenerator[StreamPart, None]:
     """Yield the pieces of an answer, and finally the whole; close the response in any case."""
     try:
-        begun = response.content
+        beginning = response.content
         # What a server calls its answer, and what was asked for, say little: it may be a stream,
         # whole, or a web page.
-        while stream and not begun.strip() and (data := await _more(response, answer)):
-            begun += data
-        head = begun.lstrip()
+        while stream and not beginning.strip() and (data := await _more(response, answer)):
+            beginning += data
+        head = beginning.lstrip()
         if head.startswith(_EVENTS) or (stream and not head.startswith((b"{", b"[", b"<"))):
-            for part in answer.feed(begun):
+            for part in answer.feed(beginning):
                 yield part
             while stream and not answer.has_ended and (data := await _more(response, answer)):
                 for part in answer.feed(data):
@@ -34,7 +34,7 @@ async def parts_of(
             if stream and answer.has_ended:
                 await response.drain()
         else:
-            body = bytearray(begun)
+            body = bytearray(beginning)
             while stream and (data := await response.read()):
                 body += data
             for part in answer.take_whole(bytes(body)):

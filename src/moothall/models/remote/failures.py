@@ -60,8 +60,8 @@ class Failures:
         reason = f"{self._name}: the server answered {status}: {server_text(body)}"
         if status == 413:
             return ContextOverflow(self.hidden(f"{reason}; nothing was cut"))
-        if (known := _request_error(body, self.hidden(reason), calls)) is not None:
-            return known
+        if (request_error := _request_error(body, self.hidden(reason), calls)) is not None:
+            return request_error
         if advice := self._advice(status, server_text(body), headers):
             reason = f"{reason.removesuffix('.')}; {advice}"
         error = ModelError(self.hidden(f"{reason}{after_tries(tries)}"))
@@ -95,7 +95,7 @@ class Failures:
 
     def connection_error(self, reason: str) -> ModelError:
         """Return the error for a request without an answer."""
-        hints = (hint for what, hint in _CONNECTION_HINTS.items() if what in reason)
+        hints = (hint for words, hint in _CONNECTION_HINTS.items() if words in reason)
         hint = next(hints, "") if "the proxy of" not in reason else ""
         return ModelError(self.hidden(f"{self._name}: {reason}{hint and f'; {hint}'}"))
 
@@ -110,8 +110,8 @@ class Failures:
 
 def _request_error(body: Any, reason: str, calls: bool) -> ModelError | None:
     """Return the error of a refusal that is of the request alone."""
-    known = of_the_request(body, reason)
-    return None if isinstance(known, Unread) and not calls else known
+    error = of_the_request(body, reason)
+    return None if isinstance(error, Unread) and not calls else error
 
 
 def _body(text: str) -> Any:
@@ -124,8 +124,8 @@ def _body(text: str) -> Any:
 
 def estimated(content: bytes) -> int:
     """Return how many tokens a request has, on the high side: one per three bytes of text."""
-    text, seen = _ENCODED.subn(b"", content)
-    return len(text) // 3 + seen * BLOCK_TOKENS
+    text, block_count = _ENCODED.subn(b"", content)
+    return len(text) // 3 + block_count * BLOCK_TOKENS
 
 
 def may_call(content: bytes) -> bool:

@@ -38,8 +38,8 @@ def messages_body(messages: list[Any], name: str, server: str) -> dict[str, Any]
             blocks = [{"type": "tool_result", "tool_use_id": id, "content": blocks}]
         elif role == "assistant":
             uses = [_tool_use(call, name) for call in message.get("tool_calls") or ()]
-            kept = kept_for(message, server, "content") or ()
-            blocks = in_order(kept, blocks, uses, lambda block: block.get("text"))
+            given_back = kept_for(message, server, "content") or ()
+            blocks = in_order(given_back, blocks, uses, lambda block: block.get("text"))
         role = "assistant" if role == "assistant" else "user"
         if turns and turns[-1]["role"] == role:
             turns[-1]["content"] += blocks
@@ -67,8 +67,8 @@ def _blocks(content: Any) -> list[dict[str, Any]]:
     blocks: list[dict[str, Any]] = []
     for block in content or ():
         if isinstance(block, Mapping) and block.get("type") == "image_url":
-            given = block.get("image_url")
-            url = given.get("url") if isinstance(given, Mapping) else given
+            image = block.get("image_url")
+            url = image.get("url") if isinstance(image, Mapping) else image
             blocks.append(_source(str(url or "")))
         elif is_seen(block):
             blocks.append(_source(block["file"]["file_data"]))
@@ -112,11 +112,11 @@ def _tool_use(call: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 def messages_tools(actions: Iterable[Action]) -> list[dict[str, Any]]:
     """Return the actions that the model may call."""
-    made = [each["function"] for each in tools(actions)]
-    return [{"input_schema": each.pop("parameters"), **each} for each in made]
+    functions = [each["function"] for each in tools(actions)]
+    return [{"input_schema": each.pop("parameters"), **each} for each in functions]
 
 
 def tools_called(messages: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return tools for the calls of a conversation that may make no more: the API wants them."""
-    called = {call["name"] for each in messages for call in each.get("tool_calls") or ()}
-    return [{"name": name, "input_schema": _NO_PARAMETERS} for name in sorted(called)]
+    names = {call["name"] for each in messages for call in each.get("tool_calls") or ()}
+    return [{"name": name, "input_schema": _NO_PARAMETERS} for name in sorted(names)]

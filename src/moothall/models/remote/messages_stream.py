@@ -117,9 +117,9 @@ class MessageStream(AnswerReader):
     def _given_calls(self) -> Iterable[tuple[Any, Any, Any]]:
         for block in self._in_order():
             if block.fields.get("type") == "tool_use":
-                given = block.fields.get("input")
+                tool_input = block.fields.get("input")
                 args = block.text("partial_json") or (
-                    given if isinstance(given, dict | str) else ""
+                    tool_input if isinstance(tool_input, dict | str) else ""
                 )
                 yield block.fields.get("id"), block.fields.get("name"), args
 
@@ -138,10 +138,10 @@ class MessageStream(AnswerReader):
         paused = self._reason == "pause_turn"
         if not (has_calls or paused or self._all_turns):
             return ()
-        kept = list(filter(None, map(_block_for_server, blocks)))
-        self._meta |= {PAUSED: kept} if paused else {}
-        thought = any(each["type"] not in ("text", "tool_use") for each in kept)
-        return ({"server": self._server, "content": kept},) if thought else ()
+        returned = list(filter(None, map(_block_for_server, blocks)))
+        self._meta |= {PAUSED: returned} if paused else {}
+        thought = any(each["type"] not in ("text", "tool_use") for each in returned)
+        return ({"server": self._server, "content": returned},) if thought else ()
 
     def _count(self, usage: Any) -> None:
         if isinstance(usage, dict):  # later counts replace earlier ones
@@ -159,11 +159,11 @@ class MessageStream(AnswerReader):
 
         # The API counts cached tokens beside the input, and we within it.
         read = sum_of("cache_read_input_tokens")
-        written = sum_of("cache_creation_input_tokens")
+        cache_writes = sum_of("cache_creation_input_tokens")
         answered = sum_of("output_tokens")
         thought = token_count(self._counted.get("output_tokens_details"), "thinking_tokens")
-        given = sum_of("input_tokens") + read + written
-        return Usage(given, answered, read, written, min(thought, answered))
+        input_tokens = sum_of("input_tokens") + read + cache_writes
+        return Usage(input_tokens, answered, read, cache_writes, min(thought, answered))
 
 
 def _block_for_server(block: _ContentBlock) -> dict[str, Any] | None:
@@ -171,18 +171,18 @@ def _block_for_server(block: _ContentBlock) -> dict[str, Any] | None:
     kind = block.fields.get("type")
     if kind == "tool_use":
         return {"type": kind}
-    whole = block.fields | {name: block.text(name) for name in block.pieces if name in _PIECES}
+    fields = block.fields | {name: block.text(name) for name in block.pieces if name in _PIECES}
     if kind == "text":
-        whole = {"type": kind, "text": readable(str(whole.get("text") or ""))}
-        whole |= {"citations": cited} if (cited := block.cited()) else {}
+        fields = {"type": kind, "text": readable(str(fields.get("text") or ""))}
+        fields |= {"citations": cited} if (cited := block.cited()) else {}
     elif "partial_json" in block.pieces:  # of a tool of the server
         with suppress(ValueError, RecursionError):
-            whole["input"] = json.loads(block.text("partial_json") or "{}")
-    if whole.get("signature") == "":  # of a compatible server, which signs nothing
-        del whole["signature"]
-    if kind in _MAYBE_EMPTY and not any(whole.get(name) for name in (*_PIECES, "data")):
+            fields["input"] = json.loads(block.text("partial_json") or "{}")
+    if fields.get("signature") == "":  # of a compatible server, which signs nothing
+        del fields["signature"]
+    if kind in _MAYBE_EMPTY and not any(fields.get(name) for name in (*_PIECES, "data")):
         return None
-    return whole
+    return fields
 
 
 def gone_on(content: bytes, reply: ModelReply) -> bytes:

@@ -136,15 +136,15 @@ class OpenAIModel(RemoteModel):
             raise ConfigError(f"OpenAIModel: api= must be 'chat' or 'responses', got {api!r:.80}")
         if api == "responses":
             self.own_fields = _OF_RESPONSES  # type: ignore[misc]
-        given, about = server_of("OpenAIModel", base_url, provider)
-        named = options if isinstance(options, Mapping) else {}
-        limit = next((field for field in LENGTHS if field in named), about.length)
-        max_tokens = named.get(limit, max_tokens)
+        address, about = server_of("OpenAIModel", base_url, provider)
+        own_options = options if isinstance(options, Mapping) else {}
+        limit = next((field for field in LENGTHS if field in own_options), about.length)
+        max_tokens = own_options.get(limit, max_tokens)
         variable = "MOOTHALL_KEY of a command" if base_url else PROVIDERS[provider].key
         settings = ServerSettings(
             kind=type(self).__name__,
-            name=f"{given}#{name}" if base_url else f"{provider}:{name}",
-            base_url=given,
+            name=f"{address}#{name}" if base_url else f"{provider}:{name}",
+            base_url=address,
             key=api_key or (None if base_url else key_of(provider)),
             about=about,
             where_key=f"api_key=, or {variable}" if variable else "api_key=",
@@ -213,8 +213,8 @@ class OpenAIModel(RemoteModel):
         if self._api != "responses":
             return super()._body(request)
         messages, actions, schema, _ = request
-        taken = self._adapting.messages(messages)
-        items = responses_input(taken, self.name, self.base_url)
+        adapted = self._adapting.messages(messages)
+        items = responses_input(adapted, self.name, self.base_url)
         body = {"input": items, **responses_fields(self._fields)}  # the first field tells the form
         if actions:
             body["tools"] = [*body.get("tools", ()), *responses_tools(actions)]
@@ -223,8 +223,8 @@ class OpenAIModel(RemoteModel):
             body["text"] = {**body.get("text", {}), "format": about}
         # What is not stored there comes with the answer, and goes back with the results.
         if body.setdefault("store", False) is False and self._encrypts:
-            given = body.get("include") or ()
-            body["include"] = list(dict.fromkeys([*given, "reasoning.encrypted_content"]))
+            include = body.get("include") or ()
+            body["include"] = list(dict.fromkeys([*include, "reasoning.encrypted_content"]))
         return body
 
     def _adapts(self, error_text: str, content: bytes) -> bool:

@@ -97,18 +97,18 @@ class RateLimit:
             return None, None
         with self._guard:
             now = self._now()
-            begun = self._reservations
-            while begun and begun[0].at + _MINUTE_S <= now:
-                past = begun.popleft()
+            reservations = self._reservations
+            while reservations and reservations[0].at + _MINUTE_S <= now:
+                past = reservations.popleft()
                 past.counted = False
                 self._tokens -= past.tokens
             requests, most = self.requests_per_minute, self.tokens_per_minute
-            full = requests is not None and len(begun) >= requests
+            full = requests is not None and len(reservations) >= requests
             if most is not None and not full:
                 full = bool(self._tokens) and self._tokens + tokens > most
             if full:
-                return None, max(begun[0].at + _MINUTE_S - now, 0.001)
-            taken = RateReservation(self, now, tokens)
-            begun.append(taken)
+                return None, max(reservations[0].at + _MINUTE_S - now, 0.001)
+            reservation = RateReservation(self, now, tokens)
+            reservations.append(reservation)
             self._tokens += tokens
-            return taken, None
+            return reservation, None

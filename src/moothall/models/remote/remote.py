@@ -121,15 +121,15 @@ class RemoteModel(Answering):
         settable = {*LENGTHS, "temperature", "seed"}
         if wrong := sorted(({*self.own_fields} - settable) & options.keys()):
             raise DefinitionError(f"{kind}: options= cannot set {', '.join(wrong)}")
-        made, fields = copy(self), {**self._fields}
+        model, fields = copy(self), {**self._fields}
         for name, value in options.items():
             if name in LENGTHS:
                 check_integer(f"{kind}: options={name}", value)
                 name = next((each for each in LENGTHS if each in fields), name)
-                made.max_tokens = value
+                model.max_tokens = value
             fields[name] = value
-        made._fields = fields
-        return made
+        model._fields = fields
+        return model
 
     async def __aenter__(self) -> Self:
         return self
@@ -159,40 +159,40 @@ class RemoteModel(Answering):
 
     async def _answer(self, request: Request) -> AsyncGenerator[StreamPart, None]:
         check_allowed(self.base_url or f"https://{self._server.rpartition(':')[2]}", self.name)
-        begun, reserved = False, None
+        has_begun, reserved = False, None
         while True:
             form, version = self._forms.form(request), self._adapting.version
             content = self._content(in_form(form, request))
             if self.rate_limit is not None and reserved is None:
                 most = estimated(content) + (self.max_tokens or 0)
                 reserved = await self.rate_limit.acquire(most)
-            asked = self._exchange(content, calls_in(request.messages), request.stream)
+            exchange = self._exchange(content, calls_in(request.messages), request.stream)
             if form == "final":
-                asked = as_text(request, asked)
+                exchange = as_text(request, exchange)
             try:
-                async with aclosing(asked) as parts:
+                async with aclosing(exchange) as parts:
                     async for part in parts:
-                        begun = True
+                        has_begun = True
                         if isinstance(part, ModelReply) and reserved is not None:
                             reserved.settle(part.usage.total)
                         yield part
                 return
             except ModelError as error:
-                said = str(error)
+                error_text = str(error)
                 if (
-                    not begun
-                    and _STALE.search(said)
+                    not has_begun
+                    and _STALE.search(error_text)
                     and any(each.get("thinking") for each in request.messages)
                 ):
                     plain = [{**each, "thinking": []} for each in request.messages]
                     request = request._replace(messages=plain)
-                elif begun or not (
-                    self._adapts(said, content)
-                    or self._forms.refused(form, request, said)
+                elif has_begun or not (
+                    self._adapts(error_text, content)
+                    or self._forms.refused(form, request, error_text)
                     or self._adapting.version != version  # as another request was refused, too
                 ):
                     if isinstance(error, Passing | RefusedCall):
-                        raise ModelError(said) from None
+                        raise ModelError(error_text) from None
                     raise
 
     def _adapts(self, error_text: str, content: bytes) -> bool:
@@ -220,14 +220,14 @@ class RemoteModel(Answering):
     def _body(self, request: Request) -> dict[str, Any]:
         """Return the request in the provider's form."""
         messages, actions, schema, _ = request
-        taken = self._adapting.messages(messages, seen_after=True)
-        made = chat_messages(taken, self.name, self._server)
-        self._adapting.complete(made)
+        adapted = self._adapting.messages(messages, seen_after=True)
+        converted = chat_messages(adapted, self.name, self._server)
+        self._adapting.complete(converted)
         for field in self._not_back:
-            for each in made:
-                for kept in (each, *each.get("tool_calls", ())):
-                    kept.pop(field, None)
-        body = self._fields | {"messages": made}
+            for each in converted:
+                for holder in (each, *each.get("tool_calls", ())):
+                    holder.pop(field, None)
+        body = self._fields | {"messages": converted}
         if actions:
             body["tools"] = tools(actions)
             for each in body["tools"]:
@@ -249,15 +249,15 @@ class RemoteModel(Answering):
             key = await awaited(self._given_key())
             check_key(key, self.name)
             self._failures.key = key
-        given = self._given_headers
-        more = await awaited(given()) if callable(given) else given or {}
+        headers = self._given_headers
+        more = await awaited(headers()) if callable(headers) else headers or {}
         if more:
             check_headers(more, self.name)
             self._failures.secrets = [*map(str, more.values())]
         theirs = {each.lower() for each in more}
-        made = {"Content-Type": "application/json", "Accept": "application/json"}
-        made |= self._own_headers(self._failures.key or "none")
-        ours = {each: value for each, value in made.items() if each.lower() not in theirs}
+        own_headers = {"Content-Type": "application/json", "Accept": "application/json"}
+        own_headers |= self._own_headers(self._failures.key or "none")
+        ours = {each: value for each, value in own_headers.items() if each.lower() not in theirs}
         return {**ours, **more}
 
     async def _sent(self, content: bytes, stream: bool) -> Response:
@@ -307,7 +307,7 @@ class RemoteModel(Answering):
         self, content: bytes, calls_before: int, stream: bool
     ) -> AsyncGenerator[StreamPart, None]:
         """Yield the pieces of the answer to a request, if streamed, and finally the whole."""
-        said, attempt = [], 0
+        passed_on, attempt = [], 0
         try:
             while True:
                 answer = None
@@ -316,20 +316,20 @@ class RemoteModel(Answering):
                     async with aclosing(answer) as parts:
                         async for part in parts:
                             if stream or isinstance(part, ModelReply):
-                                said.append(part)
+                                passed_on.append(part)
                                 yield part
                     return
                 except (Passing, BrokenOff) as error:
                     if isinstance(error, Unread) and may_call(content):
                         raise RefusedCall(str(error)) from None
                     attempt += 1
-                    if said or answer is None or attempt > self._max_retries:
+                    if passed_on or answer is None or attempt > self._max_retries:
                         if isinstance(error, HTTPError):
                             raise
                         raise ModelError(f"{error}{after_tries(attempt)}") from None
                 await asyncio.sleep(backoff_s(attempt - 1))
         except RefusedCall as error:
-            text = "".join(part.text for part in said if isinstance(part, TextPiece))
+            text = "".join(part.text for part in passed_on if isinstance(part, TextPiece))
             if stream and not text and error.reply.text:
                 yield TextPiece(error.reply.text)
             yield replace(error.reply, text=text or error.reply.text)

@@ -34,8 +34,8 @@ def responses_input(messages: list[Any], name: str, server: str) -> list[dict[st
             calls = [_call(each) for each in checked.get("tool_calls", ())]
             # The form takes texts only of an assistant, and llama.cpp only with the type.
             text = content if isinstance(content, str) else "".join(map(_text, content or ()))
-            said = [{"type": "message", "role": role, "content": text}] if text else []
-            items += in_order(kept_for(message, server, "items") or (), said, calls, text_of)
+            text_items = [{"type": "message", "role": role, "content": text}] if text else []
+            items += in_order(kept_for(message, server, "items") or (), text_items, calls, text_of)
         else:
             items.append({"role": role, "content": _content(content)})
     return items
@@ -70,8 +70,8 @@ def _block(block: Any) -> Any:
     if kind == "text":
         return {"type": "input_text", "text": block.get("text", "")}
     if kind == "image_url":
-        given = block.get("image_url")
-        about = given if isinstance(given, Mapping) else {"url": given}
+        image_field = block.get("image_url")
+        about = image_field if isinstance(image_field, Mapping) else {"url": image_field}
         image = {"image_url": about.get("url"), "detail": about.get("detail", "auto")}
         return {"type": "input_image", **image}
     if kind == "file" and isinstance(block.get("file"), Mapping):
@@ -87,15 +87,15 @@ def responses_tools(actions: Iterable[Action]) -> list[dict[str, Any]]:
 
 def responses_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of a request of the chat interface in this form."""
-    made = dict(fields)
+    translated = dict(fields)
     for name in ("max_tokens", "max_completion_tokens"):
-        if name in made:
-            made["max_output_tokens"] = made.pop(name)
+        if name in translated:
+            translated["max_output_tokens"] = translated.pop(name)
     for name, group, inner in (
         ("reasoning_effort", "reasoning", "effort"),
         ("verbosity", "text", "verbosity"),
     ):
-        if name in made:
-            made[group] = {**made.get(group, {}), inner: made.pop(name)}
-    made.pop("seed", None)  # the interface has none
-    return made
+        if name in translated:
+            translated[group] = {**translated.get(group, {}), inner: translated.pop(name)}
+    translated.pop("seed", None)  # the interface has none
+    return translated

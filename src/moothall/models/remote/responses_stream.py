@@ -78,8 +78,8 @@ class ResponseStream(AnswerReader):
             if item.get("type") == "message" and not self._spoke:
                 yield from self._say(text_of(item) or "")
             if item.get("type") == "message" and not refused:
-                given = [each.get("refusal") for each in _objects(item.get("content"))]
-                self._refusal += [each for each in given if isinstance(each, str)]
+                refusals = [each.get("refusal") for each in _objects(item.get("content"))]
+                self._refusal += [each for each in refusals if isinstance(each, str)]
             elif item.get("type") == "reasoning" and not thought:
                 parts = _objects(item.get("summary")) or _objects(item.get("content"))
                 for n, part in enumerate(parts):
@@ -109,21 +109,21 @@ class ResponseStream(AnswerReader):
 
     def _thinking(self, has_calls: bool) -> tuple[dict[str, Any], ...]:
         """Return the items that go back with the results, with each call as its place."""
-        kept: list[dict[str, Any]] = []
+        returned: list[dict[str, Any]] = []
         for item in self._in_order():
             if item.get("type") == "function_call":
-                kept.append({"type": "function_call"})
+                returned.append({"type": "function_call"})
             elif has_calls:
-                kept.append({name: value for name, value in item.items() if value is not None})
+                returned.append({name: value for name, value in item.items() if value is not None})
             elif item.get("phase") and text_of(
                 item
             ):  # without its reasoning it goes back as another's would
-                said = {"type": "message", "role": "assistant", "content": text_of(item)}
-                kept.append({**said, "phase": item["phase"]})
+                message = {"type": "message", "role": "assistant", "content": text_of(item)}
+                returned.append({**message, "phase": item["phase"]})
         plain = ("function_call", "message")
-        if all(each.get("type") in plain and not each.get("phase") for each in kept):
+        if all(each.get("type") in plain and not each.get("phase") for each in returned):
             return ()
-        return ({"server": self._server, "items": kept},)
+        return ({"server": self._server, "items": returned},)
 
     def _content_blocks(self) -> tuple[dict[str, Any], ...]:
         drawn = [each for each in self._in_order() if each.get("type") == "image_generation_call"]

@@ -113,10 +113,10 @@ async def as_text(
             if isinstance(part, TextPiece):
                 continue
             if isinstance(part, ModelReply):
-                said = part.text
+                text = part.text
                 part = _final_as_text(request, part)
-                if said and part.text != said and request.stream:
-                    yield ReasoningPiece(said)
+                if text and part.text != text and request.stream:
+                    yield ReasoningPiece(text)
                 if part.text and request.stream:
                     yield TextPiece(part.text)
             yield part
@@ -125,16 +125,16 @@ async def as_text(
 def _final_as_text(request: Request, reply: ModelReply) -> ModelReply:
     name = _name(request)
     finals = [each for each in reply.calls if each.name == name]
-    others = tuple(each for each in reply.calls if each.name != name)
+    other_calls = tuple(each for each in reply.calls if each.name != name)
     if not finals:
         return reply
-    if others:  # their results come first
-        return replace(reply, calls=others)
+    if other_calls:  # their results come first
+        return replace(reply, calls=other_calls)
     args, schema = finals[0].args, request.schema or {}
     if not _is_object(schema):
         with suppress(ValueError, RecursionError):
-            given = json.loads(args) if isinstance(args, str) else args
-            args = given["value"] if isinstance(given, dict) and "value" in given else given
+            value = json.loads(args) if isinstance(args, str) else args
+            args = value["value"] if isinstance(value, dict) and "value" in value else value
             args = json.dumps(args, ensure_ascii=False)
     text = args if isinstance(args, str) else json.dumps(args, ensure_ascii=False)
     cut = reply.finish_reason in ("length", "content_filter")
@@ -145,8 +145,8 @@ def _final_as_text(request: Request, reply: ModelReply) -> ModelReply:
 
 
 def _name(request: Request) -> str:
-    name, taken = _FINAL, {each.name for each in request.actions or ()}
-    while name in taken:
+    name, names = _FINAL, {each.name for each in request.actions or ()}
+    while name in names:
         name += "_"
     return name
 
@@ -160,6 +160,6 @@ def _parameters(schema: Mapping[str, Any]) -> Mapping[str, Any]:
     if _is_object(schema):
         return schema
     inner = {name: each for name, each in schema.items() if name != "$defs"}
-    made: dict[str, Any] = {"type": "object", "properties": {"value": inner}}
-    made |= {"required": ["value"], "additionalProperties": False}
-    return made | ({"$defs": schema["$defs"]} if "$defs" in schema else {})
+    parameters: dict[str, Any] = {"type": "object", "properties": {"value": inner}}
+    parameters |= {"required": ["value"], "additionalProperties": False}
+    return parameters | ({"$defs": schema["$defs"]} if "$defs" in schema else {})

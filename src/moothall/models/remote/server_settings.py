@@ -101,5 +101,5 @@ class ServerSettings:
     @property
     def request_fields(self) -> dict[str, Any]:
         """The fields of each request."""
-        stated = {field: value for field, value in self.fields.items() if value is not None}
-        return {**(self.options or {}), "model": self.model, **stated}
+        own_fields = {field: value for field, value in self.fields.items() if value is not None}
+        return {**(self.options or {}), "model": self.model, **own_fields}

@@ -139,21 +139,23 @@ class BudgetedModel(Answering):
                 async for part in parts:
                     yield part
             return
-        bound, held = await self._reserve(request)
-        began = False
-        with held:
+        bound, reservation = await self._reserve(request)
+        has_begun = False
+        with reservation:
             async with aclosing(request.asked_of(self.model)) as parts:
                 try:
                     # Part by part: a timeout around a `yield` would cancel the reader.
                     while (part := await self._next(parts)) is not _END:
-                        began = True
+                        has_begun = True
                         # A user's own model may return anything as a plain answer.
-                        if (isinstance(part, ModelReply) or not request.stream) and held.open:
-                            self._settle(held, bound, part)
+                        if (
+                            isinstance(part, ModelReply) or not request.stream
+                        ) and reservation.open:
+                            self._settle(reservation, bound, part)
                         yield part
                 except Exception as error:
-                    if not began:
-                        _give_back(held, error)
+                    if not has_begun:
+                        _give_back(reservation, error)
                     raise
 
     # -- before the call ---------------------------------------------------------------------------
@@ -162,15 +164,15 @@ class BudgetedModel(Answering):
         """Return the tokens and money that a call would reserve now; of the dearest of several."""
         obeying: Any = self._obeying
         if obeying is not None:
-            found = [model._most(*asked) for model in getattr(obeying, "models", [obeying])]
-            return max(tokens for tokens, _ in found), max(usd for _, usd in found)
+            bounds = [model._most(*asked) for model in getattr(obeying, "models", [obeying])]
+            return max(tokens for tokens, _ in bounds), max(usd for _, usd in bounds)
         bound, tokens, usd = self._bound(Request(*asked))
         if bound.input is None or bound.output is None:
-            left = self.budget.left
-            if left.tokens is not None:
-                tokens = max(tokens, left.tokens)
-            if left.usd is not None and not self._is_free():
-                usd = max(usd, Decimal(repr(left.usd)))
+            remaining = self.budget.left
+            if remaining.tokens is not None:
+                tokens = max(tokens, remaining.tokens)
+            if remaining.usd is not None and not self._is_free():
+                usd = max(usd, Decimal(repr(remaining.usd)))
         return tokens, usd
 
     def _bound(self, request: Request) -> tuple[_Bound, int, Decimal]:
@@ -185,7 +187,7 @@ class BudgetedModel(Answering):
         if bound.input is None or bound.output is None:
             take = partial(self.budget.reserve_rest, usd=None if self._is_free() else usd)
         try:
-            held = await self.budget.in_turn(partial(take, tokens=tokens, model_calls=1))
+            reservation = await self.budget.in_turn(partial(take, tokens=tokens, model_calls=1))
         except DeadlineExceeded as error:
             raise DeadlineExceeded(f"{self.name} was not asked: {error}") from error
         except BudgetExceeded as error:
@@ -199,8 +201,8 @@ class BudgetedModel(Answering):
                     "or lower one of these)"
                 )
             raise BudgetExceeded(f"{self.name} was not asked: {error}{why}", error.limit) from error
-        add_to_bill(held, self.budget)
-        return bound, held
+        add_to_bill(reservation, self.budget)
+        return bound, reservation
 
     def _input_bound(self, request: Request) -> int | None:
         """Return the most tokens of the input; None without a bound."""
@@ -232,10 +234,10 @@ class BudgetedModel(Answering):
             return None
         bound = model.max_tokens
         if bound is None:
-            left = self.budget.left
-            if left.tokens is None and (left.usd is None or self._is_free()):
+            remaining = self.budget.left
+            if remaining.tokens is None and (remaining.usd is None or self._is_free()):
                 return None
-            limit = "tokens" if left.tokens is not None else "money"
+            limit = "tokens" if remaining.tokens is not None else "money"
             raise DefinitionError(
                 f"{self.name}: {self.budget} limits {limit}, and nothing limits this model's "
                 "answers; make the model with max_tokens="
@@ -279,14 +281,14 @@ class BudgetedModel(Answering):
 
     async def _next(self, parts: AsyncGenerator[StreamPart, None]) -> Any:
         """Return the next part; cancel the call and raise at the deadline."""
-        left = self.budget.remaining_seconds()
-        if left is None:
+        remaining_s = self.budget.remaining_seconds()
+        if remaining_s is None:
             return await anext(parts, _END)
         late = f"{self.name}: the seconds of {self.budget} were over before it had answered"
-        if left <= 0:
+        if remaining_s <= 0:
             raise DeadlineExceeded(late)
         try:
-            async with asyncio.timeout(left) as limit:
+            async with asyncio.timeout(remaining_s) as limit:
                 return await anext(parts, _END)
         except Exception as error:
             # A TimeoutError of the model itself is not the deadline's. A cancellation from outside
@@ -297,16 +299,18 @@ class BudgetedModel(Answering):
 
     def _settle(self, reservation: Reservation, bound: _Bound, reply: Any) -> None:
         usage = stated_usage(reply)
-        given, answered = _tokens(usage.input_tokens), _tokens(usage.output_tokens)
-        said = not isinstance(reply, ModelReply) or reply.text or reply.calls or reply.reasoning
-        output = answered or (bound.output if said or not given else 0)
-        input = given or bound.input
+        input_tokens, answered = _tokens(usage.input_tokens), _tokens(usage.output_tokens)
+        has_content = (
+            not isinstance(reply, ModelReply) or reply.text or reply.calls or reply.reasoning
+        )
+        output = answered or (bound.output if has_content or not input_tokens else 0)
+        input = input_tokens or bound.input
         if input is None or output is None:
             reservation.settle()  # as reserved, since the usage is not known
         else:
             read = min(usage.cache_read_tokens, input)
-            written = min(usage.cache_write_tokens, input - read)
-            cost = self._priced(input, output, read, written)
+            cache_writes = min(usage.cache_write_tokens, input - read)
+            cost = self._priced(input, output, read, cache_writes)
             reservation.settle(tokens=input + output, usd=cost)
 
 

@@ -73,11 +73,13 @@ class FallbackModel(Answering):
         self._names = [str(getattr(each, "name", type(each).__name__)) for each in self.models]
         self.name: str = name or f"fallback({', '.join(self._names)})"
         self.batch: bool = any(getattr(each, "batch", False) for each in self.models)
-        known = [getattr(each, "context_tokens", None) for each in self.models]
-        self.context_tokens: int | None = min(filter(None, known), default=None)
+        contexts = [getattr(each, "context_tokens", None) for each in self.models]
+        self.context_tokens: int | None = min(filter(None, contexts), default=None)
         longest: list[int | None] = [getattr(each, "max_tokens", None) for each in self.models]
-        given = [each for each in longest if each is not None]
-        self.max_tokens: int | None = max(given) if len(given) == len(longest) else None
+        stated_lengths = [each for each in longest if each is not None]
+        self.max_tokens: int | None = (
+            max(stated_lengths) if len(stated_lengths) == len(longest) else None
+        )
 
     @property
     def reads_images(self) -> bool:
@@ -89,14 +91,14 @@ class FallbackModel(Answering):
         finds = (getattr(each, "find_context", None) for each in self.models)
         # What raises now does so when it is asked to answer, and then the next is asked.
         await asyncio.gather(*(find() for find in finds if find), return_exceptions=True)
-        known = [getattr(each, "context_tokens", None) for each in self.models]
-        self.context_tokens = min(filter(None, known), default=None)
+        contexts = [getattr(each, "context_tokens", None) for each in self.models]
+        self.context_tokens = min(filter(None, contexts), default=None)
         return self.context_tokens
 
     def _with_options(self, options: Mapping[str, Any]) -> Self:
-        made = copy(self)
-        made.models = tuple(with_options(each, options) for each in self.models)
-        return made
+        copied = copy(self)
+        copied.models = tuple(with_options(each, options) for each in self.models)
+        return copied
 
     async def _prepare(self, actions: list[Action] | None) -> None:
         for each in self.models:
@@ -106,17 +108,17 @@ class FallbackModel(Answering):
     async def _answer(self, request: Request) -> AsyncGenerator[StreamPart, None]:
         errors: list[Exception] = []
         for each in self.models:
-            begun = False
+            has_begun = False
             try:
                 async with aclosing(request.asked_of(each)) as parts:
                     async for part in parts:
-                        begun = True
+                        has_begun = True
                         yield part
                 return
             except (ModelError, MissingExtra) as error:
                 errors.append(error)
                 # Another model's answer would not continue the pieces of this one.
-                if begun or not self._when(error):
+                if has_begun or not self._when(error):
                     if len(errors) == 1:
                         raise
                     raise self._none(errors, getattr(error, "status", None)) from error

@@ -49,14 +49,14 @@ class Price:
         cache_read: float | Decimal | None = None,
         cache_write: float | Decimal | None = None,
     ) -> None:
-        given = {
+        amounts = {
             "input": input,
             "output": output,
             "cache_read": input if cache_read is None else cache_read,
             "cache_write": input if cache_write is None else cache_write,
         }
-        each = tuple(picodollars("Price", price, name) for name, price in given.items())
-        for name, price in given.items():
+        each = tuple(picodollars("Price", price, name) for name, price in amounts.items())
+        for name, price in amounts.items():
             object.__setattr__(self, name, Decimal(str(price)))  # 0.15 means 0.15 exactly
         object.__setattr__(self, "_each", each)
 
@@ -143,19 +143,19 @@ class Prices:
         Raises:
             UnknownPrice: the price is not known
         """
-        found = self._by_name.get(name)
-        if found is None and _is_free(name):
-            found = FREE
-        if found is None and (listed := listed_price(name)) is not None:
-            found = Price(*listed)
-        if found is None:
-            shown = repr(shorten(name, 200))
+        own_price = self._by_name.get(name)
+        if own_price is None and _is_free(name):
+            own_price = FREE
+        if own_price is None and (listed := listed_price(name)) is not None:
+            own_price = Price(*listed)
+        if own_price is None:
+            excerpt = repr(shorten(name, 200))
             raise UnknownPrice(
-                f"no price is known for {shown}, so no money can be reserved for it; pass "
-                f"Budget(usd=…, prices=Prices({{{shown}: Price(input, output)}})), in US dollars "
+                f"no price is known for {excerpt}, so no money can be reserved for it; pass "
+                f"Budget(usd=…, prices=Prices({{{excerpt}: Price(input, output)}})), in US dollars "
                 "per million tokens"
             )
-        return found
+        return own_price
 
     def cost(
         self,

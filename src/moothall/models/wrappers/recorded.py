@@ -124,9 +124,9 @@ class RecordedModel(Answering, Closing):
         content = request.as_json(self.name, sort_keys=True, allow_nan=False)
         key = hashlib.sha256(content.encode()).hexdigest()
         about = _about(request)
-        known = await self._turn(key, about)
-        if known is not None:
-            for part in in_pieces(known) if request.stream else (known,):
+        recorded = await self._turn(key, about)
+        if recorded is not None:
+            for part in in_pieces(recorded) if request.stream else (recorded,):
                 yield part
             return
         assert self.model is not None  # without a model `_turn` raises
@@ -162,8 +162,8 @@ class RecordedModel(Answering, Closing):
                     raise ModelError(
                         f"{self.name}: the recording {self.path} is closed: make another one"
                     )
-                if (known := self._file.replies.get(key)) is not None:
-                    return known
+                if (recorded := self._file.replies.get(key)) is not None:
+                    return recorded
                 if self.model is None:
                     raise ModelError(
                         f"{self.name}: {self.path} has no answer to this request: {about}"
@@ -181,11 +181,11 @@ def _about(request: Request) -> str:
     """Describe a request in one line, for people."""
     messages, actions, schema, _ = request
     text = messages[-1].get("content")
-    shown = one_line(text if isinstance(text, str) else json.dumps(text, ensure_ascii=False), 80)
+    preview = one_line(text if isinstance(text, str) else json.dumps(text, ensure_ascii=False), 80)
     names = ", ".join(action.name for action in actions or ())
     offered = f"actions {names}" if names else "no actions"
     return (
-        f"{len(messages)} messages, the last from {messages[-1].get('role')}: {shown!r}; "
+        f"{len(messages)} messages, the last from {messages[-1].get('role')}: {preview!r}; "
         f"{offered[:200]}; {'a' if schema is not None else 'no'} schema"
     )
 
@@ -258,10 +258,10 @@ class _File:
                     else:
                         raise ValueError
                 except (KeyError, TypeError, ValueError, RecursionError):
-                    what = f"line {number} is damaged; delete it to record it again"
+                    fault = f"line {number} is damaged; delete it to record it again"
                     if head is None:
-                        what = f"is not a recording of a model, of version {_VERSION}"
-                    raise ModelError(f"{self.path}: {what}") from None
+                        fault = f"is not a recording of a model, of version {_VERSION}"
+                    raise ModelError(f"{self.path}: {fault}") from None
                 end += len(line)
         return head
 
@@ -286,6 +286,6 @@ class _File:
     def _write(self, record: dict[str, Any]) -> None:
         assert self._out is not None  # open, since there is a model to record
         line = json.dumps(record, allow_nan=False).encode() + b"\n"
-        if (written := self._out.write(line)) != len(line):
-            self._out.truncate(self._out.tell() - (written or 0))  # remove the partial line
+        if (written_bytes := self._out.write(line)) != len(line):
+            self._out.truncate(self._out.tell() - (written_bytes or 0))  # remove the partial line
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

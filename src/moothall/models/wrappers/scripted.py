@@ -98,11 +98,11 @@ class ScriptedModel(Answering):
         if not isinstance(reply, type) and callable(reply):
             reply = await awaited(reply(request.messages, request.actions))
         if not inspect.isasyncgen(reply):
-            made = self._reply(reply, place)
-            for part in in_pieces(made) if request.stream else (made,):
+            prepared = self._reply(reply, place)
+            for part in in_pieces(prepared) if request.stream else (prepared,):
                 yield part
             return
-        said: list[str] = []
+        pieces: list[str] = []
         async with aclosing(reply):
             async for piece in reply:
                 if not isinstance(piece, str):
@@ -111,9 +111,9 @@ class ScriptedModel(Answering):
                         "texts, the pieces of one answer; for calls or usage, return a ModelReply"
                     )
                 if piece:
-                    said.append(piece)
+                    pieces.append(piece)
                     yield TextPiece(piece)
-        yield ModelReply("".join(said))
+        yield ModelReply("".join(pieces))
 
     def _reply(self, reply: Any, place: int) -> ModelReply:
         if isinstance(reply, ModelReply):
@@ -148,9 +148,9 @@ class ScriptedModel(Answering):
 def _most_tokens(reply: Any) -> int:
     """Return the most tokens that a prepared reply takes."""
     if isinstance(reply, ModelReply):
-        stated = reply.usage.output_tokens
-        if type(stated) is int and stated > 0:
-            return stated
+        output_tokens = reply.usage.output_tokens
+        if type(output_tokens) is int and output_tokens > 0:
+            return output_tokens
         reply = [reply.text, [[call.name, call.args] for call in reply.calls]]
     if callable(reply):
         return _OF_A_FUNCTION
