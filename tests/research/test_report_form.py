@@ -39,7 +39,10 @@ def report_of(*answers: Any, **options: Any) -> tuple[Report, ScriptedModel]:
 def test_report_says_below_its_answer_how_sure_it_is_and_what_is_not_answered() -> None:
     text = "**The alpha protocol uses port 4711.[^1^]** It is old.[^1^]\n\nBeta came later.[^2^]"
     report, _ = report_of(
-        text, verdicts("supported", "partly", "unsupported"), evaluated("its key"), judge=True
+        text,
+        verdicts("supported", "partly", "unsupported"),
+        evaluated("its key [unsupported].[^1^]"),
+        judge=True,
     )
     paragraphs = report.markdown.split("\n\n")
     assert paragraphs[1].startswith("**The alpha protocol uses port 4711.**[^1^] It is old.[^1^]")
@@ -65,7 +68,7 @@ def test_report_that_nobody_judged_says_what_stands_in_its_sources(text: str, su
 def test_report_prompt_asks_for_the_answer_first_and_for_the_language_of_the_question() -> None:
     _, model = report_of("It uses port 4711.[^1^]", evaluated())
     asked = model.received[3][0]["content"]
-    assert "Begin with one sentence in bold that answers the question" in asked
+    assert "Begin with the answer, not with the question: one sentence in bold" in asked
     assert "Only if it has more than 300 words, give its parts `## ` headings." in asked
     assert "Write in the language of the question, whatever the language of the sources is." in (
         asked

@@ -59,8 +59,8 @@ OUTLINE: Final = object_schema(
     }
 )
 _ANSWER: Final = """\
-Begin with one sentence in bold that answers the question, its footnote behind it. If the sources
-answer a part alone, it says which part they do not answer."""
+Begin with the answer, not with the question: one sentence in bold, its footnote behind it. If the
+sources answer a part alone, it says which part they do not answer."""
 _CITING: Final = """\
 After each sentence that a source supports, put the footnote of that source, such as [^1^]. Cite
 only the given sources. Keep their numbers, names and negations. Write nothing that no source says.

@@ -50,6 +50,7 @@ _OPENING: Final = re.compile(  # words to the user, no part of what was asked fo
     r":[*_]{0,2}[ \t]*\n\s*\n",
     re.IGNORECASE,
 )
+_IN_BRACKETS: Final = re.compile(r"\s?\[[^\]\n]{1,40}\]")  # footnotes and marks
 _NAMED: Final = re.compile(r"^(?:\d{1,2}[.)]\s*)+")
 
 
@@ -290,8 +291,9 @@ def _rated(value: Any) -> Iterator[tuple[Any, Any, list[str]]]:
 
 def _parts(value: Any) -> list[str]:
     """Return the parts of an objective that are listed."""
-    listed = value if isinstance(value, list) else []
-    return [one_line(str(each), _LONGEST_TOPIC) for each in listed if str(each).strip()]
+    listed = map(str, value if isinstance(value, list) else [])
+    bare = (one_line(_IN_BRACKETS.sub("", each).strip(" ."), _LONGEST_TOPIC) for each in listed)
+    return [each for each in bare if each]
 
 
 def _remark(value: Any) -> str:
