@@ -280,7 +280,7 @@ def test_a_small_model_answers_above_what_rules_quote_and_they_plan_and_evaluate
         "The number of Alpha is 0",
         "The number of Alpha is 2",
     ]
-    assert not re.search("do not say|red|flies", report.markdown)
+    assert not re.search("do not say|red|flies|How sure", report.markdown)
     by_rules = Researcher("r", None, question, [search], 1).report_sync()
     wanted = re.findall("^- “(.*?)”", by_rules.markdown, re.MULTILINE)
     assert any("has the number 1" in each for each in wanted)

@@ -127,6 +127,12 @@ def test_report_keeps_a_section_about_sources_or_references(section: str) -> Non
     assert section.partition("\n\n")[0].partition(".")[0] in report.markdown
 
 
+def test_report_does_not_ask_for_the_source_of_a_question() -> None:
+    report, _ = report_of("**Which port?**\n\nIt uses port 4711.[^1^]", evaluated())
+    assert "[no source]" not in report.markdown
+    assert "How sure: 1 sentence, supported by 1 source." in report.markdown
+
+
 def test_report_has_a_text_that_several_addresses_have_as_one_source() -> None:
     copy = "http://web.test/copy"
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from datetime import datetime
+from email.message import EmailMessage
 from typing import Any
 
 import pytest
@@ -102,6 +103,22 @@ def test_page_of_news_without_headings_in_its_article_has_no_texts_of_boxes() ->
     assert "Paragraph 0 says" in text
     assert "Paragraph 5 says" in text
     assert "billion" not in text
+
+
+def test_mail_of_the_web_is_read_with_what_is_attached_and_names_the_rest() -> None:
+    mail = EmailMessage()
+    mail["Subject"] = "Bids"
+    mail.set_content("Two are attached.")
+    for name, data in (("terms.md", b"Paid in 14 days."), ("logo.png", b"\x89PNG")):
+        mail.add_attachment(data, maintype="application", subtype="octet-stream", filename=name)
+    pool = ResourcePool()
+    of_mail = {"Content-Type": "message/rfc822"}
+    with Web({"/mail": http(mail.as_bytes(), 200, of_mail)}) as web:
+        read = web.visit("/mail", pool)
+    assert (read.content or "").endswith("Two are attached.\n\nPaid in 14 days.")
+    assert [each.partition(" has ")[2] for each in pool.missing] == [
+        "1 attachment not read: logo.png"
+    ]
 
 
 def test_a_page_says_who_wrote_it_and_when() -> None:

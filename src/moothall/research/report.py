@@ -210,7 +210,8 @@ def report_of(
     if parts[1].startswith("# "):  # a model's own title
         below = parts[1].partition("\n")[2].strip()
         parts = [parts[0], below] if progress.title else [parts[1].partition("\n")[0], below]
-    if parts[1] and not extractive and (sure := how_sure(progress, citations)):
+    quotes = extractive or progress.estimated  # quotes support themselves
+    if parts[1] and not quotes and (sure := how_sure(progress, citations)):
         parts[1] = below_answer(parts[1], sure)
     nothing, end = "relevant was found", "."
     if not any(each.visited for each in resources):

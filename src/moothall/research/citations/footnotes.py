@@ -123,7 +123,7 @@ def check(
         at = end
         notes = [*_NOTE.finditer(sentence)]
         if not notes:
-            uncited += not (by_rules or _is_heading(text, start, end))
+            uncited += not (by_rules or _claims_nothing(text, start, end))
             made.append(sentence)
             continue
         bare = " ".join(re.sub(r"\n[ \t]*>(?!>>)", " ", _NOTE.sub("", sentence)).split())
@@ -186,14 +186,16 @@ def _without_source(markdown: str) -> Iterator[tuple[int, int]]:
         if (
             not _NOTE.search(markdown, start, end)
             and not _AFTER.match(markdown, end)  # it had one, and a mark says that
-            and not _is_heading(markdown, start, end)
+            and not _claims_nothing(markdown, start, end)
         ):
             yield start, end
 
 
-def _is_heading(text: str, start: int, end: int) -> bool:
+def _claims_nothing(text: str, start: int, end: int) -> bool:
+    """Return whether a sentence is a heading or a question."""
     line = text[text.rfind("\n", 0, start) + 1 : start]
-    return line.lstrip(" >").startswith("#") or UNDERLINED.match(text, end) is not None
+    is_heading = line.lstrip(" >").startswith("#") or UNDERLINED.match(text, end) is not None
+    return is_heading or text[start:end].rstrip("*_ \n").endswith(("?", "\uff1f"))
 
 
 def renumbered(markdown: str, citations: list[Citation]) -> tuple[str, list[Citation]]:

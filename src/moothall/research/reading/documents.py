@@ -141,7 +141,7 @@ def read_document(kind: str, name: str, data: bytes, url: str) -> Document | Non
     """Read a file of a kind of `kind_of`; None if it is binary or minified; parsers may raise."""
     if kind in PARSERS and kind != "manual":
         document = process.Reading(kind, data).read()
-        return _with_attached(document) if document.attached else document
+        return with_attached(document) if document.attached else document
     if is_binary(data):
         return None
     if name.endswith(_MINIFIED) and len(data) > _LONG * (data.count(b"\n") + 1):
@@ -177,7 +177,7 @@ def read_document(kind: str, name: str, data: bytes, url: str) -> Document | Non
     return Document("", text, sections_of(text) if sections_of else [])
 
 
-def _with_attached(document: Document) -> Document:
+def with_attached(document: Document) -> Document:
     """Return a mail with the text of the attached files that can be read; the others are named."""
     text, sections, not_read = document.text, [*document.sections], []
     for name, data in document.attached:

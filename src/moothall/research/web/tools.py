@@ -29,6 +29,7 @@ from moothall.foundation.text import error_text, one_line
 from moothall.foundation.threads import WORKERS
 from moothall.research.findings import Resource
 from moothall.research.pool import ResourcePool
+from moothall.research.reading.documents import with_attached
 from moothall.research.reading.encodings import decoded, is_binary, plain
 from moothall.research.reading.html import Document, read_html
 from moothall.research.reading.process import Reading
@@ -370,7 +371,7 @@ async def _read(page: Fetched, kind: str) -> Document:
     if kind in _IN_A_PROCESS:
         reading = Reading(_IN_A_PROCESS[kind], page.data)
         try:
-            return await _in_thread(reading.read, _READ_S, late)
+            return await _in_thread(lambda: with_attached(reading.read()), _READ_S, late)
         except UnreadableDocument as error:
             raise late if error is late else UnreadableDocument(f"{page.url}: {error}") from error
         finally:
