@@ -634,6 +634,11 @@ def test_documents_rich_text_that_is_none_says_so() -> None:
             "Sea",
             "A sea.",
         ),
+        (
+            "---\n\ntitle: Sea\nsubnav:\n#   - text:\n\nlast_reviewed_at: 1\n\n---\nA sea.\n",
+            "Sea",
+            "A sea.",
+        ),
         ("---\n\nA text between two rules.\n\n---\n\nMore.\n", "", "A text between two rules."),
         ("---\nAn aside without a key.\n---\nMore.\n", "", "An aside without a key."),
     ),

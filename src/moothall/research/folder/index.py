@@ -102,7 +102,7 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
     _EMPTIED,  # pages without readers' comments, with what a tab shows
     _EMPTIED,  # rich text; Markdown without its front matter
     _EMPTIED,  # pages with what readers say below them; manual pages by mandoc
-    *2 * (_EMPTIED,),  # amounts of sheets, merged cells; KOI8-R; Excel 97, attachments of mails
+    *3 * (_EMPTIED,),  # amounts of sheets, merged cells; Excel 97, attachments; front matter
 )
 _PASSAGE: Final = (
     "SELECT files.path, files.title, read_ns, anchor, passages.title, text "

@@ -100,7 +100,8 @@ _AROUND_PICTURES: Final = 2  # links of a badge: `[![Built](a.svg)](b)`
 _CONTENTS = re.compile(r"(?i)(?:table of )?contents")  # titles no file
 # Keys with values, and what is indented below: no text between two rules.
 _FRONT_MATTER = re.compile(
-    r"---[ \t]*\n(?=[\w\"'])(?:(?!---[ \t]*\n)(?:[ \t#}\])-].*|[\w\"'][\w\"' -]*+:.*|)\n)*+"
+    r"---[ \t]*\n(?=(?:[ \t]*(?:#.*)?\n)*[\w\"'])"
+    r"(?:(?!---[ \t]*\n)(?:[ \t#}\])-].*|[\w\"'][\w\"' -]*+:.*|)\n)*+"
     r"(?:---|\.\.\.)[ \t]*(?:\n|\Z)"
 )
 _FRONT_TITLE = re.compile(r"^title:[ \t]*(.+)$", re.MULTILINE)
