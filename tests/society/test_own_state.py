@@ -21,6 +21,7 @@ from moothall.society import (
     CitizenAgent,
     CitizenMemory,
     Column,
+    Experiment,
     Grid,
     Network,
     Pay,
@@ -213,9 +214,10 @@ async def test_state_of_a_society_has_what_each_owner_keeps(kind: str) -> None:
             assert end(whole) == end(first)
 
 
+@pytest.mark.parametrize("forked", (False, True))
 @pytest.mark.parametrize("kind", MAKE)
 async def test_run_that_failed_and_is_resumed_has_what_each_owner_keeps(
-    kind: str, tmp_path: Path
+    kind: str, forked: bool, tmp_path: Path
 ) -> None:
     def fail(row: dict[str, Any]) -> None:
         if row["step"] == 6:
@@ -229,7 +231,8 @@ async def test_run_that_failed_and_is_resumed_has_what_each_owner_keeps(
             with pytest.raises(RuntimeError, match="amid"):
                 await broken.run(steps=9, run_id="b", save_every=4, progress=fail)
         async with MAKE[kind](journal=journal) as resumed:
-            await resumed.run(steps=9, run_id="b", save_every=4)
+            id = journal.fork("b", "c") if forked else "b"
+            await resumed.run(steps=9, run_id=id, save_every=4)
             assert end(resumed) == then
 
 
@@ -358,3 +361,25 @@ async def test_a_rule_that_does_not_see_all_rows_cannot_change_the_network() -> 
     async with rows(Cuts(), network=ALL) as society:
         with pytest.raises(ConfigError, match="whole = True"):
             await society.step()
+
+
+@pytest.mark.parametrize("kind", [kind for kind in MAKE if not kind.startswith("an agent")])
+async def test_branch_of_an_experiment_goes_on_with_what_each_owner_keeps(kind: str) -> None:
+    def so_far(society: Society) -> float:
+        rows = society.population
+        assert rows is not None
+        peak = society.metrics[-1].get("peak", 0) if society.metrics else 0
+        return float(rows.columns["n"].sum() + rows.columns["money"] @ np.arange(6) + peak)
+
+    def make(seed: int) -> Society:
+        return MAKE[kind]()
+
+    branch = {"of": "half", "name": "on", "workflow": [{"step": 5}]}
+    experiment = Experiment(
+        name="e",
+        society={"make": make},
+        metrics=[{"name": "so far", "by": so_far}],
+        workflow=[{"step": 4}, {"save": "half"}, {"branch": branch}, {"step": 5}],
+    )
+    results = await experiment.run(jobs=0, report=False)
+    assert results.values("so far", "base") == results.values("so far", "base/on")
