@@ -13,7 +13,7 @@ from pathlib import Path
 
 from moothall import Agent, ChattyAI, Host, NativeSpace, action
 from moothall.studio import demo, gradio_user
-from moothall.studio.orders.order import Order, ResearchOrder
+from moothall.studio.orders.order import ActOrder, ResearchOrder
 from moothall.studio.orders.simulate import SimulateOrder
 
 logging.getLogger("moothall").setLevel(logging.CRITICAL)  # what fails is told on the page
@@ -72,7 +72,7 @@ def main(*more: Agent) -> None:
         demo.launch(port, prevent_thread_lock=True)
         space.add(Visitor("Visitor", receive_own_broadcasts=False))
         search = 'Search for "ticket" in harbour.md'
-        demo.jobs.start(Order(search, folder, "local", max_iterations=1, review="me"))
+        demo.jobs.start(ActOrder(search, folder, "local", max_iterations=1, review="me"))
         questions = ["When does the last ferry leave?", "When is the museum closed?"]
         demo.jobs.start(ResearchOrder(questions, folder=folder))
         demo.society.set_up(SimulateOrder(citizens=300, days=7.0, seed=7, step="15min"))

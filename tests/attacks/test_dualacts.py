@@ -23,7 +23,7 @@ from moothall import (
     ScriptedModel,
 )
 from moothall.agents.dualact.conclusions import read_decision
-from moothall.foundation.jsonvalue import Unreadable
+from moothall.foundation.jsonvalue import UnreadableText
 
 GO = json.dumps({"action": "CONTINUE", "new_instruction": "work", "reasoning": ""})
 DONE = json.dumps({"action": "TERMINATE", "new_instruction": "", "reasoning": "H says so"})
@@ -97,7 +97,7 @@ def test_a_model_that_obeys_what_it_read_last_ends_as_unreadable() -> None:
 def test_only_exactly_one_object_is_a_decision(text: str) -> None:
     try:
         decision = read_decision(text)
-    except Unreadable:
+    except UnreadableText:
         return
     value = json.loads(text)
     assert decision.to_json() == {"reasoning": "", **value}

@@ -94,7 +94,7 @@ def test_results_are_shown_as_what_they_are() -> None:
         "",
         "until then 2 steps, 2.0 s",
     ]
-    assert seen(begun(1), ended(1, many), whole=["act1"])[1 : MAX_LINES + 3] == [
+    assert seen(begun(1), ended(1, many), uncut_actions=["act1"])[1 : MAX_LINES + 3] == [
         f"  {each}" for each in many.split("\n")
     ]
     for result, shown in (

@@ -63,12 +63,12 @@ def test_each_answer_stands_there_once(steps: list[tuple[str, str]], dumb: bool)
             lines += 1
         elif what == "hold":
             screen.hold()
-        elif what == "release" and screen.held:
+        elif what == "release" and screen.open_questions:
             screen.release()
             transcript.go_on()
         else:
             screen.status(f"A, B are at work, {text} s")
-    while screen.held:
+    while screen.open_questions:
         screen.release()
     transcript.go_on()
     for id, text in said.items():
@@ -110,7 +110,7 @@ def test_an_answer_that_came_to_something_else_is_shown_too() -> None:
 def test_transcript_text_before_a_call_stands_apart_from_the_answer() -> None:
     written, screen, transcript = screen_of()
     transcript.piece("A", "I will see. ")
-    transcript.over("A")
+    transcript.end_answer("A")
     screen.show("#a call#")
     transcript.piece("A", "It is")
     transcript.answered("A", "It is 3.")

@@ -12,7 +12,7 @@ from typing import Any
 
 from moothall import Journal
 from moothall.serving import Schedule
-from moothall.serving.company.scheduler import Call, Scheduler
+from moothall.serving.company.scheduler import ScheduledCall, Scheduler
 
 DAYS = tuple(datetime(2026, 3, day, 9, tzinfo=UTC) for day in (2, 9, 30))
 
@@ -36,11 +36,13 @@ class Calendar(Schedule):
 def test_schedule_of_a_users_own_times_fires_at_each_once(tmp_path: Path) -> None:
     made = []
 
-    async def perform(call: Call, args: dict[str, Any], run_id: str) -> None:
+    async def perform(call: ScheduledCall, args: dict[str, Any], run_id: str) -> None:
         made.append((run_id, args["day"]))
 
     begins, ends = datetime(2026, 3, 1, tzinfo=UTC), datetime(2026, 3, 10, tzinfo=UTC)
-    call = Call("rent", Calendar(missed="all", days=DAYS[:2]), "Clerk", "remind", time_as="day")
+    call = ScheduledCall(
+        "rent", Calendar(missed="all", days=DAYS[:2]), "Clerk", "remind", time_as="day"
+    )
     with Journal(tmp_path / "runs.db") as journal:
         for _ in range(2):  # as if a process started again
             times = chain((begins, begins), repeat(ends))

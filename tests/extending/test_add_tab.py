@@ -10,7 +10,7 @@ from urllib.request import Request, urlopen
 
 from moothall.foundation.errors import ConfigError
 from moothall.studio import Studio
-from moothall.studio.page import Field, Form
+from moothall.studio.page import Field, PageForm
 
 TOKEN = "t" * 20
 
@@ -26,10 +26,10 @@ class WeatherTab:
         """Add the weather of now."""
         router.get("/now")(lambda: {"weather": "rain"})
 
-    def forms(self) -> list[Form]:
+    def forms(self) -> list[PageForm]:
         """Return a form that asks for a town."""
         town = Field(name="town", label="Town", hint="Utrecht")
-        return [Form(name="ask", title="Ask for the weather", fields=[town], start=self.ask)]
+        return [PageForm(name="ask", title="Ask for the weather", fields=[town], start=self.ask)]
 
     def ask(self, town: str) -> str | None:
         """Note the town."""

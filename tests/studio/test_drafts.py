@@ -11,7 +11,7 @@ from playwright.sync_api import Browser, Page, expect
 from models.openai_server import OpenAIServer, call, calls, text
 from moothall import Agent, NativeSpace, action
 from moothall.studio import Studio
-from moothall.studio.orders.order import Order
+from moothall.studio.orders.order import ActOrder
 from moothall.studio.orders.research import ResearchOrder
 from studio.conftest import TOKEN
 
@@ -130,7 +130,7 @@ def test_drafts_of_a_plan_and_of_edited_arguments_outlive_a_reload(
     expect(page.get_by_text("search folder: “alpha 4711”").first).to_be_visible()
     write = calls(call("write_file", '{"file_name": "b", "content": "c"}'))
     with OpenAIServer(write, text("It stays.")) as server:
-        studio.jobs.start(Order(task="Write b", root=str(folder), model=f"{server.url}#m"))
+        studio.jobs.start(ActOrder(task="Write b", root=str(folder), model=f"{server.url}#m"))
         page.get_by_role("tab", name="Act and review", exact=True).click()
         card = page.get_by_role("article", name="approval")
         card.get_by_role("button", name="Edit arguments").click()

@@ -14,7 +14,7 @@ from playwright.sync_api import Page, expect
 from models.openai_server import OpenAIServer, call, calls
 from moothall import ACCESS_REQUESTED, Action, ReActAgent, ScriptedModel, Waiting
 from moothall.studio import Studio
-from moothall.studio.orders.order import Order
+from moothall.studio.orders.order import ActOrder
 
 OLD = "def total(items):\n    sum = 0\n    return sum\n"
 NEW = "def total(items):\n    return 0\n"
@@ -28,7 +28,7 @@ def test_an_edit_is_a_difference_and_the_run_says_what_waited_when_it_was_stoppe
     (folder / "shop.py").write_text(OLD)
     edit = {"file_name": "shop.py", "old": OLD, "new": NEW}
     with OpenAIServer(calls(call("edit_file", json.dumps(edit)))) as server:
-        run = studio.jobs.start(Order("Shorten it", str(folder), f"{server.url}#m"))
+        run = studio.jobs.start(ActOrder("Shorten it", str(folder), f"{server.url}#m"))
         page = open_page("Act and review")
         card, steps = page.get_by_role("article", name="approval"), page.get_by_role("log")
         for each in (card, steps):

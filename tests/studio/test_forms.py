@@ -34,9 +34,9 @@ from moothall.agents.decision import DecisionAction, HumanDecision
 from moothall.foundation.errors import CardGone, ConfigError
 from moothall.journal import Entry
 from moothall.studio.cards import Cards
-from moothall.studio.feed import Feed
+from moothall.studio.feed import EventFeed
 from moothall.studio.page import filled
-from moothall.studio.run_view import Totals, shown
+from moothall.studio.run_view import Totals, entry_row
 
 
 def test_a_form_says_what_is_filled_in_alone() -> None:
@@ -53,14 +53,14 @@ def aside(work: Coroutine[Any, Any, Any]) -> Any:
         return pool.submit(asyncio.run, work).result()
 
 
-async def frames(feed: Feed, after: int, count: int) -> list[Any]:
+async def frames(feed: EventFeed, after: int, count: int) -> list[Any]:
     """The first frames that a page gets that has all events up to one."""
     async with aclosing(feed.frames(feed.epoch, after)) as found:
         return [json.loads(await anext(found)) for _ in range(count)]
 
 
 def test_a_frame_has_so_many_events_and_none_is_missing_or_twice() -> None:
-    feed = Feed()
+    feed = EventFeed()
     for number in range(1201):
         feed.publish("n", number)
     told = aside(frames(feed, 0, 4))
@@ -76,11 +76,11 @@ def test_a_frame_has_so_many_events_and_none_is_missing_or_twice() -> None:
 @pytest.mark.long
 def test_a_page_hears_of_a_studio_in_which_nothing_happens() -> None:
     """Else it could not tell it from a connection that was cut without a word."""
-    assert [each["events"] for each in aside(frames(Feed(), 0, 2))] == [[], []]
+    assert [each["events"] for each in aside(frames(EventFeed(), 0, 2))] == [[], []]
 
 
 def test_of_twenty_thousand_events_none_is_missed() -> None:
-    feed = Feed()
+    feed = EventFeed()
     for number in range(20_001):
         feed.publish("n", number)
     kept, missed = aside(frames(feed, 1, 2)), aside(frames(feed, 0, 1))
@@ -129,7 +129,7 @@ def test_a_run_comes_to_what_its_entries_say(tmp_path: Path) -> None:
         "errors": 1,
         "refused": 1,
     }
-    told = [shown(each) for each in entries]
+    told = [entry_row(each) for each in entries]
     assert [each["sequence"] for each in told] == [each.sequence for each in entries]
     faults = {each["data"]["about"]["action"]: each["fault"] for each in told if "fault" in each}
     assert list(faults) == ["look"]
@@ -149,7 +149,7 @@ def test_a_run_comes_to_what_its_entries_say(tmp_path: Path) -> None:
     assert cut
     assert all("y" * 2001 not in json.dumps(each) for each in told)
     assert all("x" * 2001 not in json.dumps(each) for each in told)
-    whole = [shown(each, whole=True) for each in entries]
+    whole = [entry_row(each, uncut=True) for each in entries]
     assert any("y" * 2500 in json.dumps(each["data"]) for each in whole)
     assert not any(each.get("cut") for each in whole)
 
@@ -184,7 +184,7 @@ def test_step_shows_what_it_spent(
     kind: str, data: dict[str, Any], tokens: int | None, usd: str | None, calls: int
 ) -> None:
     entry = Entry(1, "", kind, 1.0, data)
-    told, totals = shown(entry).get("spent"), Totals([entry]).to_json()
+    told, totals = entry_row(entry).get("spent"), Totals([entry]).to_json()
     if tokens is None:
         assert (told, totals["tokens"]) == (None, 0)
     else:
@@ -207,7 +207,7 @@ def test_step_shows_what_it_spent(
 )
 def test_step_shows_what_went_wrong(kind: str, data: dict[str, Any], fault: str | None) -> None:
     entry = Entry(1, "", kind, 1.0, data)
-    assert shown(entry).get("fault") == fault
+    assert entry_row(entry).get("fault") == fault
     assert Totals([entry]).to_json()["errors"] == bool(fault)
 
 
@@ -218,20 +218,20 @@ def test_an_entry_is_cut_where_it_is_long() -> None:
         deep = [deep]
     args = {"text": "x" * 2000, "list": [*range(100)], "deep": deep}
     entry = Entry(1, "", "started", 1.0, {**ACTION, "args": args})
-    told = shown(entry)
+    told = entry_row(entry)
     assert (told["data"], "cut" in told) == (entry.data, False)
     long = {"text": "x" * 2001, "list": [*range(101)], "deep": [[deep]]}
     again = Entry(2, "", "started", 2.0, {**ACTION, "args": long})
-    cut = shown(again)
+    cut = entry_row(again)
     assert cut["cut"] is True
     assert cut["data"]["args"] == {"text": "x" * 2000 + " …", "list": [*range(100)], "deep": deep}
-    assert shown(again, whole=True)["data"] == again.data
+    assert entry_row(again, uncut=True)["data"] == again.data
     assert Totals([entry, again]).to_json()["tool_calls"] == 1
 
 
 def test_a_permission_for_a_whole_run_is_for_its_action_alone() -> None:
     """A refusal tells its reason; a call with a note, of another run or action is asked about."""
-    cards = Cards(Feed())
+    cards = Cards(EventFeed())
 
     def call(path: str, run: str | None = "r", action: str = "write", note: str = "") -> Any:
         return ApprovalRequest("a", action, {"path": path}, "a", {}, run, note=note)
@@ -266,7 +266,7 @@ def test_a_permission_for_a_whole_run_is_for_its_action_alone() -> None:
 
 def test_a_card_takes_a_decision_and_nothing_else(tmp_path: Path) -> None:
     """Any page may give it, in words; who comes late is told so."""
-    feed = Feed()
+    feed = EventFeed()
     cards = Cards(feed)
     given: dict[str, Any] = {"instruction": " Look. ", "reasoning": " so "}
     wrong = (

@@ -11,7 +11,7 @@ from playwright.sync_api import Page, expect
 from models.openai_server import DONE, Answer, OpenAIServer, calls, delta, events, text
 from moothall import ChattyAI, NativeSpace, ReActAgent, action
 from moothall.studio import Studio
-from moothall.studio.orders.order import Order, ResearchOrder
+from moothall.studio.orders.order import ActOrder, ResearchOrder
 from research.small_web import evaluation, plan
 
 
@@ -96,7 +96,7 @@ def test_an_answer_in_act_and_in_its_run_grows(
     (tmp_path / "work").mkdir()
     with OpenAIServer(answer) as server:
         page, other = open_page("Act and review"), open_page("Runs")
-        run = studio.jobs.start(Order("Look", str(tmp_path / "work"), f"{server.url}#m"))
+        run = studio.jobs.start(ActOrder("Look", str(tmp_path / "work"), f"{server.url}#m"))
         steps = page.get_by_role("log", name="Steps")
         expect(steps).to_contain_text("There is")
         other.get_by_role("list", name="Runs").locator(f"[data-run='{run}']").click()

@@ -21,7 +21,7 @@ from models.openai_server import HANG, OpenAIServer, call, calls, text
 from moothall import Journal, ReActAgent, ScriptedModel
 from moothall.foundation.errors import ConfigError, MoothallError, StateError
 from moothall.studio import Studio
-from moothall.studio.orders.order import Order, ResearchOrder
+from moothall.studio.orders.order import ActOrder, ResearchOrder
 from serving.company.conftest import until
 from studio.conftest import a_studio
 from studio.told import Told
@@ -49,10 +49,10 @@ def folder(tmp_path: Path) -> Path:
     return made
 
 
-def order(folder: Path, server: OpenAIServer) -> Order:
+def order(folder: Path, server: OpenAIServer) -> ActOrder:
     """Work that a person reviews."""
     model = f"{server.url}#m"
-    return Order("Do it", str(folder), model, False, "me", None, True, False)
+    return ActOrder("Do it", str(folder), model, False, "me", None, True, False)
 
 
 def test_a_review_goes_from_the_page_to_the_terminal_and_back(
@@ -169,7 +169,7 @@ def test_of_many_who_resume_a_run_at_once_one_does(
         assert sorted(outcomes) == [run, *[f"refused: run {run!r} is under way already"] * 3]
         while server.requests[-1].body["messages"][-1]["content"] != "Be brief.":
             server.wait_for_request()
-        assert (studio.jobs.state(run), studio.jobs.told(run)) == ("running", [])
+        assert (studio.jobs.state(run), studio.jobs.messages_for(run)) == ("running", [])
         studio.jobs.stop(run)
         told.until("job", run=run, state="ended")
     assert (studio.jobs.state(run), studio.jobs.running()) == (None, [])
@@ -183,7 +183,7 @@ def test_job_that_cannot_begin_or_resume_says_why(told: Told, studio: Studio, fo
         thread.submit(agent.reply_sync, "go", run_id="own").result()
     done = jobs.start(ResearchOrder(["What is lost?"], folder=str(folder), iterations=1))
     told.until("job", run=done, state="ended")
-    act = Order("go", str(folder), "http://127.0.0.1:1/v1#m")
+    act = ActOrder("go", str(folder), "http://127.0.0.1:1/v1#m")
     cases: list[tuple[Callable[[], object], str]] = [
         (lambda: jobs.start(replace(act, task=" \n")), "the task is empty: say what is to be done"),
         (

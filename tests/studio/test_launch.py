@@ -22,7 +22,7 @@ from models.openai_server import HANG, OpenAIServer
 from moothall import Journal
 from moothall.foundation.errors import ConfigError, JournalError
 from moothall.studio import Studio
-from moothall.studio.orders.order import Order
+from moothall.studio.orders.order import ActOrder
 
 
 def launch(studio: Studio, **options: Any) -> str:
@@ -91,7 +91,7 @@ def test_a_studio_is_launched_and_closed_any_number_of_times(tmp_path: Path) -> 
         with pytest.raises(ConfigError, match=r"is served at http://127.0.0.1:.*close"):
             launch(studio)
         with OpenAIServer(HANG) as server:
-            studio.jobs.start(Order("go", str(tmp_path / "folder"), f"{server.url}#m"))
+            studio.jobs.start(ActOrder("go", str(tmp_path / "folder"), f"{server.url}#m"))
             server.wait_for_request()
             studio.close()
             server.wait_for_close()

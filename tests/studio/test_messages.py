@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from moothall.studio.talk.messages import Messages
+from moothall.studio.talk.messages import SpaceMessages
 
 
 def test_of_several_that_wait_none_is_said_to_be_answered() -> None:
     """In threads of their own they are answered in any order, and a `say` does not state which."""
-    messages = Messages()
+    messages = SpaceMessages()
 
     def say(sender: str, to: str, text: str) -> int | None:
         action = {"name": "say", "args": {"content": text}}
@@ -23,7 +23,7 @@ def test_of_several_that_wait_none_is_said_to_be_answered() -> None:
 
 
 def test_messages_are_found_by_sender_words_and_outcome_together() -> None:
-    messages = Messages()
+    messages = SpaceMessages()
     for number, (sender, to, name, args) in enumerate(
         (
             ("User", "Big Clerk", "say", {"content": "my order"}),

@@ -22,7 +22,7 @@ from moothall import (
 from moothall.foundation.errors import ConfigError
 from moothall.studio import Studio
 from moothall.studio.orders.simulate import SimulateOrder
-from moothall.studio.towns.tab import Beside
+from moothall.studio.towns.tab import SecondRun
 
 
 @pytest.fixture
@@ -75,13 +75,13 @@ def test_a_town_beside_ends_for_a_third_once_the_person_agrees(
     stopped: str, studio: Studio, open_page: Callable[..., Page]
 ) -> None:
     page = open_page("Society")
-    studio.society.put_beside(Beside(run=stopped))
+    studio.society.put_beside(SecondRun(run=stopped))
     studio.journal.fork(stopped)
-    beside = studio.society.beside
+    beside = studio.society.second_town
     page.get_by_role("button", name="Compare", exact=True).click()
     page.get_by_role("button", name="Show beside", exact=True).click()
     asked(page, "Cancel")
-    assert studio.society.beside is beside
+    assert studio.society.second_town is beside
     page.get_by_role("group", name="The town beside it").get_by_role("button", name="Close").click()
     expect(page.get_by_role("group", name="The town beside it")).to_be_hidden()
 

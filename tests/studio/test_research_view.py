@@ -12,7 +12,7 @@ from playwright.sync_api import Page
 from moothall import Researcher, ScriptedModel
 from moothall.journal import Entry
 from moothall.studio import Studio
-from moothall.studio.research import told
+from moothall.studio.research import progress_entry
 from research.small_web import ALPHA, BETA, SCRIPT, tools
 
 See = Callable[..., dict[str, Any]]
@@ -26,7 +26,7 @@ MADE = """async ([entries, isRunning]) => {
 
 def made(page: Page, entries: list[Entry], state: str = "running") -> dict[str, Any]:
     """What the page makes of these entries."""
-    of = [told(each) for each in entries if not each.path]
+    of = [progress_entry(each) for each in entries if not each.path]
     return dict(page.evaluate(MADE, [of, state == "running"]))
 
 

@@ -374,8 +374,8 @@ def test_a_branch_has_what_was_changed_since_its_checkpoint_or_has_it_not(
             page.get_by_role("button", name="End it and go on").click()
         beside = page.get_by_role("group", name="The town beside it")
         expect(beside).to_contain_text(f"step 3 of 2,880 · run {town.run_id}.{fork}")
-        assert studio.society.beside is not None
-        assert len(studio.society.beside.living().interventions) == has
+        assert studio.society.second_town is not None
+        assert len(studio.society.second_town.living().interventions) == has
 
 
 def test_two_branches_live_side_by_side(page: Page, studio: Studio) -> None:
@@ -396,7 +396,7 @@ def test_two_branches_live_side_by_side(page: Page, studio: Studio) -> None:
     town.intervene(pay=[("government", "everyone", 10_000)])
     press(page, "Step")
     expect(beside).to_contain_text("step 4 of 2,880")
-    other = studio.society.beside
+    other = studio.society.second_town
     assert other is not None
     richer = [each.living().respondent("7").status["money"] for each in (town, other)]
     assert richer[0] - richer[1] == 10_000

@@ -8,7 +8,7 @@ from typing import Any
 
 from moothall.actions.capability import Action
 from moothall.foundation.errors import InvalidArguments
-from moothall.foundation.jsonvalue import Unreadable, read_json
+from moothall.foundation.jsonvalue import UnreadableText, read_json
 
 _INTEGER = re.compile(r"(-?(?:0|[1-9]\d{0,17}))(?:\.0+)?")
 _NUMBER = re.compile(r"-?(?:0|[1-9]\d{0,17})(?:\.\d{1,17})?(?:[eE][+-]?\d{1,3})?")
@@ -83,7 +83,7 @@ def _parsed(text: str, kinds: set[Any]) -> Any:
     if wanted := tuple(_KINDS[kind] for kind in _KINDS.keys() & kinds):
         try:
             value = read_json(given)
-        except Unreadable:
+        except UnreadableText:
             return text
         return value if isinstance(value, wanted) else text
     return text

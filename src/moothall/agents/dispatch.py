@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from moothall.actions.signature.schema import object_schema
 from moothall.foundation.arguments import names_checked
 from moothall.foundation.errors import ConfigError, DefinitionError
-from moothall.foundation.jsonvalue import Unreadable, as_json, json_line, read_json
+from moothall.foundation.jsonvalue import UnreadableText, as_json, json_line, read_json
 from moothall.foundation.text import one_line
 from moothall.models.ask import Unusable, ask_json
 
@@ -239,13 +239,13 @@ class BlockDispatcher:
                     reason = answer.get("to_do", "")
                 else:
                     block, reason = answer["block"], answer.get("reason", "")
-            except Unreadable as error:
-                raise Unreadable(f"names no block: {error}") from None
+            except UnreadableText as error:
+                raise UnreadableText(f"names no block: {error}") from None
             except (TypeError, KeyError, AttributeError):
-                raise Unreadable(f"names no block: {text}") from None
+                raise UnreadableText(f"names no block: {text}") from None
             if block is not None and (not isinstance(block, str) or block not in offers):
                 unknown = one_line(str(block), 100)
-                raise Unreadable(
+                raise UnreadableText(
                     f"names {unknown!r}: there is no such block; there are {', '.join(names)}"
                 )
             return Dispatch(block, one_line(str(reason), 500))

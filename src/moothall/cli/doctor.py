@@ -108,8 +108,8 @@ def _python() -> Finding:
 def _extras() -> Iterator[Finding]:
     packages: dict[str, list[str]] = {}
     for requirement in metadata.requires("moothall") or ():
-        if found := _IN_EXTRA.match(requirement):
-            packages.setdefault(found[2], []).append(found[1])
+        if match := _IN_EXTRA.match(requirement):
+            packages.setdefault(match[2], []).append(match[1])
     present: list[str] = []
     absent: list[str] = []
     for extra, names in sorted(packages.items()):

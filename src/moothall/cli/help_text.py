@@ -93,7 +93,7 @@ class Formatter(click.HelpFormatter):
         self.write(between.join(lines) + (" \\\n" if goes_on else "\n"))
 
 
-class Context(click.Context):
+class HelpContext(click.Context):
     """The context of each command; its help fits the terminal."""
 
     def make_formatter(self) -> click.HelpFormatter:

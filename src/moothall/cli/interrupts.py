@@ -23,7 +23,7 @@ INTERRUPTED: Final = 130
 
 T = TypeVar("T")
 _STOPPING: Final = b"stopping; Ctrl-C again ends it at once\n"
-_ENDED: Final = b"moothall: interrupted\n"
+_END_LINE: Final = b"moothall: interrupted\n"
 
 _acts: list[tuple[Callable[[], object], bool]] = []
 """What Ctrl-C does now: the last one; and whether it does so at the next one, too."""
@@ -37,7 +37,7 @@ def listen() -> None:
 
 def _handle(number: int, frame: FrameType | None) -> None:
     if not _acts:
-        _say(_ENDED)
+        _say(_END_LINE)
         _exit()
     act, again = _acts[-1]
     if not again:
@@ -141,15 +141,15 @@ def woken(loop: asyncio.AbstractEventLoop) -> Iterator[None]:
 
 def stop_on_signals(stop: Callable[[], bool]) -> None:
     """Call `stop` at SIGINT, SIGTERM or SIGHUP; if it returns False, or at the second, exit."""
-    told = False
+    is_told = False
 
     def handle() -> None:
-        nonlocal told
-        if told or not stop():
+        nonlocal is_told
+        if is_told or not stop():
             with suppress(OSError):
                 sys.stdout.flush()
             _exit()
-        told = True
+        is_told = True
 
     import asyncio  # here, too
 

@@ -16,7 +16,7 @@ import click
 from click.shell_completion import get_completion_class
 
 from moothall.cli.exit_codes import DONE, code_of
-from moothall.cli.help_text import Context
+from moothall.cli.help_text import HelpContext
 from moothall.cli.values import OneOf
 from moothall.foundation.errors import MoothallError
 
@@ -72,7 +72,7 @@ _EXIT_CODES = "Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted."
 
 def _fitting(command: click.Command, codes: str = "") -> click.Command:
     """Have the help of a command, and of those below it, fit the terminal and name exit codes."""
-    command.context_class = Context
+    command.context_class = HelpContext
     if codes and "Exit codes:" not in (command.help or ""):
         command.help = f"{inspect.cleandoc(command.help or '')}\n\n{codes}"
     for each in command.commands.values() if isinstance(command, click.Group) else ():
@@ -88,7 +88,7 @@ def _check_values(context: click.Context, args: Sequence[str]) -> None:
     command = context.command
     if isinstance(command, click.Group) and args and args[0] in command.commands:
         below = command.commands[args[0]]
-        return _check_values(Context(below, context, info_name=args[0], **_SETTINGS), args[1:])
+        return _check_values(HelpContext(below, context, info_name=args[0], **_SETTINGS), args[1:])
     if not command.context_settings.get("allow_interspersed_args", True):
         return None  # what follows may be another program's
     options = [each for each in command.get_params(context) if isinstance(each, click.Option)]
@@ -104,7 +104,7 @@ def _check_values(context: click.Context, args: Sequence[str]) -> None:
 class _Lazy(click.Group):
     """A group whose commands are imported when they are used, and listed without that."""
 
-    context_class = Context
+    context_class = HelpContext
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted({*_COMMANDS, *self.commands})
@@ -122,16 +122,16 @@ class _Lazy(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        known = self.list_commands(ctx)
-        if args[0] not in known and not args[0].startswith("-") and not ctx.resilient_parsing:
+        names = self.list_commands(ctx)
+        if args[0] not in names and not args[0].startswith("-") and not ctx.resilient_parsing:
             other = _OTHER_WORDS.get(args[0])
-            near = [other] if other else [each for each in known if each.startswith(args[0])]
-            near = near or difflib.get_close_matches(args[0], known, 1)
+            near = [other] if other else [each for each in names if each.startswith(args[0])]
+            near = near or difflib.get_close_matches(args[0], names, 1)
             proposal = f" Did you mean {near[0]!r}?" if near else ""
             raise click.UsageError(f"No such command {args[0]!r}.{proposal}", ctx)
         name, command, rest = super().resolve_command(ctx, args)
         if command is not None and not ctx.resilient_parsing:
-            _check_values(Context(command, ctx, info_name=name, **_SETTINGS), rest)
+            _check_values(HelpContext(command, ctx, info_name=name, **_SETTINGS), rest)
         return name, command, rest
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -184,14 +184,14 @@ def help_(words: tuple[str, ...]) -> None:
       moothall help act
       moothall help models fetch
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
-    context = Context(command, info_name="moothall", **_SETTINGS)
-    found: click.Command = command
+    context = HelpContext(command, info_name="moothall", **_SETTINGS)
+    chosen: click.Command = command
     for word in words:
-        if not isinstance(found, click.Group):
+        if not isinstance(chosen, click.Group):
             raise click.UsageError(f"{context.command_path} has no commands, got {word!r}", context)
-        _, below, _ = found.resolve_command(context, [word])
+        _, below, _ = chosen.resolve_command(context, [word])
         assert below is not None  # else it has raised
-        context, found = Context(below, context, info_name=word), below
+        context, chosen = HelpContext(below, context, info_name=word), below
     click.echo(context.get_help())
 
 
@@ -218,8 +218,8 @@ def completion(shell: str) -> None:
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
     kind: Any = get_completion_class(shell)
     # Not `source()`, which for bash first runs the installed bash to check its version.
-    made = kind(command, {}, "moothall", "_MOOTHALL_COMPLETE")
-    click.echo(made.source_template % made.source_vars())
+    source = kind(command, {}, "moothall", "_MOOTHALL_COMPLETE")
+    click.echo(source.source_template % source.source_vars())
 
 
 def main(args: Sequence[str] | None = None) -> NoReturn:
@@ -248,12 +248,12 @@ def _status(args: Sequence[str] | None) -> int:
         click.echo(f"moothall: {error}", err=True)
         return code_of(error)
     except OSError as error:  # the reader of the output has gone, or the disk is full
-        told = ": ".join(str(each) for each in (error.filename, error.strerror or error) if each)
+        problem = ": ".join(str(each) for each in (error.filename, error.strerror or error) if each)
         try:
             os.getcwd()
         except FileNotFoundError:
-            told = "the current folder was removed: change to another one"
-        print(f"moothall: {told}", file=sys.stderr)
+            problem = "the current folder was removed: change to another one"
+        print(f"moothall: {problem}", file=sys.stderr)
         try:
             sys.stdout.flush()
         except OSError:  # the interpreter would try again as it ends
@@ -264,6 +264,6 @@ def _status(args: Sequence[str] | None) -> int:
 
 def _context(args: Sequence[str]) -> click.Context:
     """Return a context for a UsageError that click raised without one, so that usage is shown."""
-    context = Context(command, info_name="moothall")
-    found = command.get_command(context, args[0]) if args else None
-    return context if found is None else Context(found, context, info_name=args[0])
+    context = HelpContext(command, info_name="moothall")
+    subcommand = command.get_command(context, args[0]) if args else None
+    return context if subcommand is None else HelpContext(subcommand, context, info_name=args[0])

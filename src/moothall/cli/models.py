@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import click
 
-from moothall.cli.progress import Progress
+from moothall.cli.progress import ProgressLine
 from moothall.cli.shared_options import json_data_option, print_json, print_text, usage, weights_of
 from moothall.foundation.errors import MissingExtra, ModelError
 from moothall.foundation.http.network import is_loopback, is_offline
@@ -18,7 +18,7 @@ from moothall.models.providers import PROVIDERS, address_variable
 
 
 @dataclass(frozen=True)
-class _Row:
+class _ModelRow:
     """A row of the list: a model, or a kind of models, which has no license and no bytes."""
 
     name: str
@@ -73,15 +73,15 @@ def fetch(name: str, as_json: bool) -> None:
       moothall models fetch qwen3-4b
       moothall models fetch hf:ORG/NAME/FILE.gguf
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
-    progress, stage = Progress(), ""
+    progress, stage = ProgressLine(), ""
 
-    def show_progress(what: str, done: int, total: int | None) -> None:
+    def show_progress(subject: str, done: int, total: int | None) -> None:
         nonlocal stage
-        is_new, stage = what != stage, what
+        is_new, stage = subject != stage, subject
         if is_new:
             progress.close()
         if progress.is_due(last=is_new):
-            progress.show(what if is_new or not total else f"{what}  {100 * done // total} %")
+            progress.show(subject if is_new or not total else f"{subject}  {100 * done // total} %")
 
     with usage():
         weights.source_of(name)
@@ -97,7 +97,7 @@ def fetch(name: str, as_json: bool) -> None:
         click.echo(f'use it as: model("{weights.listed_weights(name).spelling}")')
 
 
-def _rows() -> list[_Row]:
+def _rows() -> list[_ModelRow]:
     rows = []
     for listed in weights.LISTED:
         size = listed.path.stat().st_size if listed.path.exists() else listed.size
@@ -111,7 +111,7 @@ def _rows() -> list[_Row]:
     ]
 
 
-def _provider_row(name: str) -> _Row:
+def _provider_row(name: str) -> _ModelRow:
     about = PROVIDERS[name]
     url = os.environ.get(address_variable(name)) or about.url
     title = f"{about.title}, by its key" if about.key else about.title
@@ -124,7 +124,7 @@ def _row(
     license: str | None = None,
     size: int | None = None,
     url: str | None = "http://localhost",
-) -> _Row:
+) -> _ModelRow:
     """Return the row of a model, by the check that `--model` makes; `url` is its server's."""
     forbidden = is_offline() and not is_loopback(url)
     reasons = ["MOOTHALL_OFFLINE=1 forbids it"] if forbidden else []
@@ -132,7 +132,7 @@ def _row(
         names.check_name(name)
     except (ModelError, MissingExtra) as error:
         reasons.insert(0, str(error))
-    return _Row(name, title, license, size, not reasons, "; ".join(reasons))
+    return _ModelRow(name, title, license, size, not reasons, "; ".join(reasons))
 
 
 def _size(count: int) -> str:

@@ -68,7 +68,7 @@ class Forgetful(ChattyAI):
 
 
 @dataclass
-class Company:
+class ChatCompany:
     """Chatty and FunctionAI by the model, Host by the folder, and the user's own agents."""
 
     members: list[Agent]
@@ -86,40 +86,40 @@ class Company:
         root: str | None,
         agents: Sequence[str],
         network: bool,
-    ) -> Company:
+    ) -> ChatCompany:
         """Make the agents that the command line, the environment and moothall.toml name."""
-        brought = {"model_name", "root", "agents"}
+        typed = {"model_name", "root", "agents"}
         if amqp:  # with --amqp, only what the command line names is added
-            brought = {each for each in brought if is_typed(each)}
-        said = settings("chat")
-        chosen, key = chosen_model(said, model_name, os.environ.get("MOOTHALL_KEY"))
+            typed = {each for each in typed if is_typed(each)}
+        configured = settings("chat")
+        chosen, key = chosen_model(configured, model_name, os.environ.get("MOOTHALL_KEY"))
         listed: Sequence[str] = ()
-        if "agents" in brought:
-            listed = agents or permitted_agents(said.get("agents", []))
-        with usage(source_of("model_name", of_file="model" in said)):
-            model = made_model(chosen, key) if "model_name" in brought else None
-        made = cls([named_agent(each) for each in listed], is_small(chosen), model=model)
-        if "root" in brought:
-            with usage(source_of("root", of_file="root" in said)):
-                host = Host("Host", root or said.get("root", "."), network=network)
-            made.members.insert(0, host)
+        if "agents" in typed:
+            listed = agents or permitted_agents(configured.get("agents", []))
+        with usage(source_of("model_name", of_file="model" in configured)):
+            model = made_model(chosen, key) if "model_name" in typed else None
+        company = cls([named_agent(each) for each in listed], is_small(chosen), model=model)
+        if "root" in typed:
+            with usage(source_of("root", of_file="root" in configured)):
+                host = Host("Host", root or configured.get("root", "."), network=network)
+            company.members.insert(0, host)
         if model is not None:
             # Not Chatty, which has nothing to call, and is busy whenever something is said to all.
-            called = [str(each.id) for each in made.members]
-            function = OpenAIFunctionAgent("FunctionAI", model, user_id=me, discover=called)
-            chatty = (Forgetful if made.small else ChattyAI)("Chatty", model)
-            made.members[:0] = [chatty, function]
-            if made.small:
-                made.notes.append(
+            agent_ids = [str(each.id) for each in company.members]
+            function = OpenAIFunctionAgent("FunctionAI", model, user_id=me, discover=agent_ids)
+            chatty = (Forgetful if company.small else ChattyAI)("Chatty", model)
+            company.members[:0] = [chatty, function]
+            if company.small:
+                company.notes.append(
                     "The model is small (135 million parameters) and often wrong. A larger one: "
                     "moothall chat --model NAME; `moothall models` lists the names."
                 )
-                made.notes.append(
+                company.notes.append(
                     "FunctionAI needs a larger one, and hears only what is said to it by name."
                 )
-            if not model_name and "model" in said:
-                made.notes.append(f"{FILE} says that the model is {escaped(chosen)}.")
-        return made
+            if not model_name and "model" in configured:
+                company.notes.append(f"{FILE} says that the model is {escaped(chosen)}.")
+        return company
 
     def close(self) -> None:
         """Release what the model holds."""
@@ -149,9 +149,9 @@ def named_agent(
 ) -> Agent:
     """Return the agent that MODULE:NAME is or makes; a class gets its own name as default id."""
     try:
-        made = AgentSource(name, param).make(id)
-        made.description = made.description if description is None else description
-        return made
+        agent = AgentSource(name, param).make(id)
+        agent.description = agent.description if description is None else description
+        return agent
     except ConfigError as error:
         raise click.BadParameter(str(error), param_hint=f"'{param}'") from None
 

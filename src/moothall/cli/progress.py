@@ -16,7 +16,7 @@ _ON_PIPE_S: Final = 10.0
 """How often progress is shown, in seconds."""
 
 
-class Progress:
+class ProgressLine:
     """Shows progress on standard error: one changing line on a terminal, else a line at times."""
 
     def __init__(self) -> None:

@@ -22,7 +22,7 @@ from moothall.journal.describe import doubt_line
 from moothall.journal.doubt import Doubt
 from moothall.journal.stop_reason import FINAL
 from moothall.studio.orders.order import AnyOrder, without_keys
-from moothall.studio.orders.resumable import Refusal, refusal
+from moothall.studio.orders.resumable import ResumeRefusal, refusal
 
 NOBODY: Final = "MODULE:AGENT"
 """Stands in a shown command for an agent that is not known."""
@@ -38,10 +38,10 @@ class Recorded:
     agent: str | None = None  # which is named here as MODULE:AGENT
     about: str = ""  # shown when the run is resumed
     # If the command line names the journal, shown commands name it too.
-    named: bool = field(default_factory=partial(is_typed, "journal"))
+    names_journal: bool = field(default_factory=partial(is_typed, "journal"))
 
     @property
-    def began(self) -> dict[str, str]:
+    def run_fields(self) -> dict[str, str]:
         """The fields of the event `run`, by which a program knows the run."""
         return {"run_id": self.run_id, "journal": self.journal.path}
 
@@ -57,7 +57,7 @@ class Recorded:
 
     def command(self, name: str, *options: str) -> str:
         """Return a command about the run, as it is typed."""
-        journal = ("--journal", self.journal.path) if self.named else ()
+        journal = ("--journal", self.journal.path) if self.names_journal else ()
         agent = ("--agent", self.agent) if self.agent and name == "resume" else ()
         return shlex.join(("moothall", name, self.run_id, *options, *journal, *agent))
 
@@ -84,13 +84,13 @@ class Recorded:
 
     def _decisions(self, doubts: Sequence[int]) -> list[tuple[str, str]]:
         """Return the ways to decide about the calls in doubt with these numbers."""
-        it, on = "it" if len(doubts) == 1 else "all", " and resume"
+        them, on = "it" if len(doubts) == 1 else "all", " and resume"
         decide = self.command
         if self.agent == NOBODY:  # to decide needs no agent, so the commands work as copied
             on, decide = "", replace(self, agent=None).command
         ways = [
-            (f"to run {it} again{on}", decide("resume", "--repeat")),
-            (f"to skip {it}{on}", decide("resume", "--skip")),
+            (f"to run {them} again{on}", decide("resume", "--repeat")),
+            (f"to skip {them}{on}", decide("resume", "--skip")),
         ]
         done = ("--done", f"{doubts[0]}=RESULT")
         if len(doubts) == 1:
@@ -111,17 +111,17 @@ def execute_order(
         return by(order, as_json)
     with usage():
         without_keys(order)
-    with made_journal(journal) as found:
-        recorded = Recorded(found, run_id or secrets.token_hex(8), order)
+    with made_journal(journal) as store:
+        recorded = Recorded(store, run_id or secrets.token_hex(8), order)
         if run_id is not None:
             # What has ended is not resumed: its recorded reply is returned.
-            why = refusal(found, run_id, ended=True)
+            why = refusal(store, run_id, allow_ended=True)
             if refused(recorded, why, as_json):
                 return 1
         return by(order, as_json, recorded)
 
 
-def refused(recorded: Recorded, why: Refusal | None, as_json: bool) -> bool:
+def refused(recorded: Recorded, why: ResumeRefusal | None, as_json: bool) -> bool:
     """Return whether a person must decide before a run can continue; if so, print how.
 
     Raise StateError if the run has a fork.
@@ -136,9 +136,9 @@ def refused(recorded: Recorded, why: Refusal | None, as_json: bool) -> bool:
         )
     if as_json:
         ways = [command for _, command in recorded.ways("in_doubt")]
-        found = {"kind": why.reason, "run_id": recorded.run_id}
+        report = {"kind": why.reason, "run_id": recorded.run_id}
         actions = [asdict(each) for each in why.doubts]
-        print(json.dumps({**found, "actions": actions, "resume": ways}))
+        print(json.dumps({**report, "actions": actions, "resume": ways}))
     id = escaped(recorded.run_id)
     click.echo(f"moothall: run {id} cannot be resumed before you decide", err=True)
     print_doubts(why.doubts, recorded, to_stderr=True)

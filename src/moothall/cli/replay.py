@@ -56,8 +56,8 @@ def command(run_id: str, journal: str | None, as_json: bool) -> int:
     1 it was stopped or has not ended, 2 wrong usage,
     130 interrupted.
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
-    with reading(journal) as found:
-        return show_replay(Recorded(found, run_id), as_json)
+    with reading(journal) as store:
+        return show_replay(Recorded(store, run_id), as_json)
 
 
 def show_replay(recorded: Recorded, as_json: bool, *, resumed: bool = False) -> int:
@@ -73,9 +73,13 @@ def show_replay(recorded: Recorded, as_json: bool, *, resumed: bool = False) -> 
     if isinstance(reply, dict):  # of the user's own orchestrator
         click.echo(json.dumps(reply, indent=2))
         return 0 if reply["over"]["reason"] in ANSWERED else 1
-    whole = [reply.steps[-1].action] if reply.stop_reason == "terminal" and reply.steps else []
+    uncut_actions = (
+        [reply.steps[-1].action] if reply.stop_reason == "terminal" and reply.steps else []
+    )
     # For a program that resumes it, as any other run that it resumes.
-    screen = screen_of(outline.kind, as_json, recorded if as_json and resumed else None, whole)
+    screen = screen_of(
+        outline.kind, as_json, recorded if as_json and resumed else None, uncut_actions
+    )
     if not as_json:
         click.echo(escaped(outline.task))
     for event in _events(outline.agent, entries):
@@ -94,7 +98,7 @@ def _events(agent: str, entries: Sequence[Entry]) -> Iterator[Event]:
     names = {"": agent}  # the agent of each part
     kinds: dict[str, str] = {}
     researchers = set()  # their parts; their steps say what their models answer
-    begun: dict[tuple[str, str], str] = {}
+    started_calls: dict[tuple[str, str], str] = {}
     rounds: Counter[tuple[str, str]] = Counter()
     for entry in entries:
         data, path = entry.data, entry.path
@@ -122,7 +126,7 @@ def _events(agent: str, entries: Sequence[Entry]) -> Iterator[Event]:
                 if isinstance(text := answer.get(name), str) and text:
                     yield piece(text, by, decides=_decides(path, kinds))
         else:
-            for event, *parts in call_events(by, entry, begun):
+            for event, *parts in call_events(by, entry, started_calls):
                 yield event(*parts)
 
 
@@ -141,11 +145,11 @@ def _grown(
     """Yield the events of what a state adds."""
     for message in grown.get("messages", ()):
         yield MessageAdded(by, message)
-    for given in grown.get("conclusions", ()):
+    for data in grown.get("conclusions", ()):
         rounds[path, "conclusions"] += 1
-        yield ConclusionReached(by, rounds[path, "conclusions"], Conclusion(**given))
-    for given in grown.get("decisions", ()):
+        yield ConclusionReached(by, rounds[path, "conclusions"], Conclusion(**data))
+    for data in grown.get("decisions", ()):
         rounds[path, "decisions"] += 1
-        action = DecisionAction(given["action"])
-        made = HumanDecision(action, given["new_instruction"], given["reasoning"])
-        yield DecisionMade(by, rounds[path, "decisions"], made)
+        action = DecisionAction(data["action"])
+        decision = HumanDecision(action, data["new_instruction"], data["reasoning"])
+        yield DecisionMade(by, rounds[path, "decisions"], decision)

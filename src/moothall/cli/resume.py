@@ -37,7 +37,7 @@ from moothall.journal.doubt import Decision, Done
 from moothall.journal.entry import Outline
 from moothall.journal.shapes import OURS
 from moothall.studio.orders.act import check_journal_apart
-from moothall.studio.orders.order import AnyOrder, Order, ResearchOrder, with_more
+from moothall.studio.orders.order import ActOrder, AnyOrder, ResearchOrder, with_more
 from moothall.studio.orders.research import write
 from moothall.studio.orders.resumable import forked_for, recorded_order, refusal
 from moothall.studio.orders.simulate import SimulateOrder
@@ -90,7 +90,7 @@ def command(
     on_mismatch: str,
     agent: str | None,
     as_json: bool,
-    **given: float | None,
+    **limits_given: float | None,
 ) -> int:
     """Resume the run with this ID where it stopped.
 
@@ -122,15 +122,15 @@ def command(
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
     decisions = _decisions(repeat, skip, done)
     logging.getLogger("moothall").addHandler(logging.NullHandler())
-    with opened(journal) as found:
-        order, outline = recorded_order(found, run_id), found.run(run_id)
+    with opened(journal) as store:
+        order, outline = recorded_order(store, run_id), store.run(run_id)
         if order is not None and agent is not None:
             raise click.UsageError(
                 f"it is a run of moothall {order.command}, which sets its agent up by itself: "
                 "leave --agent out"
             )
-        limits: dict[str, Any] = {name: at for name, at in given.items() if at is not None}
-        if limits and not isinstance(order, Order | ResearchOrder):
+        limits: dict[str, Any] = {name: at for name, at in limits_given.items() if at is not None}
+        if limits and not isinstance(order, ActOrder | ResearchOrder):
             raise click.UsageError(
                 "limits are for runs of moothall act and research; an agent of yours has its own"
             )
@@ -140,43 +140,47 @@ def command(
             # Shows the folder that it works on now, and the model that is sent its files.
             about = f"{order.task} ({order.in_words})"
         asks = None if order else agent or NOBODY
-        recorded = Recorded(found, run_id, order, asks, about)
+        recorded = Recorded(store, run_id, order, asks, about)
         # Checked before anything is decided, also for a run that is over.
-        named = None if agent is None else _named(agent, outline.kind)
+        named_agent_of_kind = None if agent is None else _agent_named(agent, outline.kind)
         # A simulation's results are made again from its last state.
         again = isinstance(order, SimulateOrder)
-        may = partial(refusal, found, run_id, ended=again, forked=force)
+        may = partial(refusal, store, run_id, allow_ended=again, forked=force)
         why = may()
         if why is not None and why.reason == "ended":
-            with as_written(found):
+            with as_written(store):
                 if isinstance(order, ResearchOrder):
                     _write_missing(order, recorded)
                 id = escaped(run_id)
                 click.echo(f"moothall: run {id} has ended; this is its recorded reply", err=True)
                 return show_replay(recorded, as_json, resumed=True)
-        if isinstance(order, Order):
+        if isinstance(order, ActOrder):
             with usage():
-                check_journal_apart(order, found.path)
+                check_journal_apart(order, store.path)
         decided = False
         if decisions and not (why and why.fork):
             decided = _decide(recorded, decisions)
             why = may()
         if refused(recorded, why, as_json):
             return 1
-        if order is None and named is None:
+        if order is None and named_agent_of_kind is None:
             return _print_next(recorded, outline, as_json=as_json, decided=decided)
-        run = partial(_resume_agent, named) if order is None else partial(_resume_order, order)
+        run = (
+            partial(_resume_agent, named_agent_of_kind)
+            if order is None
+            else partial(_resume_order, order)
+        )
         try:
             return run(as_json, recorded)
         except RunMismatch as error:
             forks = force or on_mismatch == "fork"
-            copy, changed = forked_for(error, found, run_id, order, forks)
+            copy, changed = forked_for(error, store, run_id, order, forks)
         id = escaped(copy)
         print(f"moothall: {changed}; resuming a fork, run {id}", file=sys.stderr, flush=True)
         return run(as_json, replace(recorded, run_id=copy))
 
 
-def _named(name: str, kind: str) -> Any:
+def _agent_named(name: str, kind: str) -> Any:
     """Return the agent of a name; DefinitionError if it is not of the run's kind."""
     from moothall.cli.own_agents import named_agent
 
@@ -191,8 +195,8 @@ def _named(name: str, kind: str) -> Any:
 def _print_next(recorded: Recorded, outline: Outline, *, as_json: bool, decided: bool) -> int:
     """Print how to continue if no agent was named; return the exit code."""
     if outline.kind not in OURS:  # the user's own orchestrator, which no agent of a module is
-        whose = escaped(outline.kind)
-        next = f"to resume it, run the program of {whose} again with run_id={recorded.run_id!r}"
+        kind = escaped(outline.kind)
+        next = f"to resume it, run the program of {kind} again with run_id={recorded.run_id!r}"
         click.echo(f"recorded; {next}" if decided else f"moothall: {next}", err=True)
         return 0 if decided else 1
     if not decided:
@@ -222,13 +226,13 @@ def _resume_order(order: AnyOrder, as_json: bool, recorded: Recorded) -> int:
 def _resume_agent(agent: Any, as_json: bool, recorded: Recorded) -> int:
     """Resume a run by the user's own agent."""
     outline = recorded.outline
-    asked = asked_in(recorded.entries)
-    if asked is None:
+    question = asked_in(recorded.entries)
+    if question is None:
         raise StateError(f"run {outline.id!r} was not begun by an agent: begin another run")
     agent.journal = recorded.journal
     permission = Permission(screen_of(outline.kind, as_json, recorded))
     return exit_code(
-        interruptible(watched(agent, permission, asked.pop("text"), outline.id, **asked))
+        interruptible(watched(agent, permission, question.pop("text"), outline.id, **question))
     )
 
 
@@ -236,8 +240,8 @@ def _decisions(
     repeat: Iterable[str], skip: Iterable[str], done: Iterable[str]
 ) -> dict[int, Decision]:
     """Return the decision about each call by its number; 0 stands for all the others."""
-    said: list[tuple[str, Decision]] = [(each, "repeat") for each in repeat]
-    said += [(each, "skip") for each in skip]
+    pairs: list[tuple[str, Decision]] = [(each, "repeat") for each in repeat]
+    pairs += [(each, "skip") for each in skip]
     for each in done:
         number, equals, result = each.partition("=")
         if not equals:
@@ -248,36 +252,38 @@ def _decisions(
                 f"{number}=sent"
             )
         try:
-            said.append((number, Done(json.loads(result))))
+            pairs.append((number, Done(json.loads(result))))
         except (ValueError, RecursionError) as error:
             if result.lstrip().startswith(("{", "[")):
                 raise click.UsageError(
                     f"--done {each:.80}: RESULT begins like JSON, and is not ({error}); "
                     "a text that begins so is written as a JSON string"
                 ) from None
-            said.append((number, Done(result)))
-    made: dict[int, Decision] = {}
-    for number, decision in said:
+            pairs.append((number, Done(result)))
+    by_number: dict[int, Decision] = {}
+    for number, decision in pairs:
         if number != _ALL and not _NUMBER.fullmatch(number):
             raise click.UsageError(
                 f"N must be the number of a call in doubt, as `moothall runs ID` shows it, got "
                 f"{number!r:.80}"
             )
-        if made.setdefault(0 if number == _ALL else int(number), decision) != decision:
+        if by_number.setdefault(0 if number == _ALL else int(number), decision) != decision:
             which = "all calls that are left" if number == _ALL else f"call {number}"
             raise click.UsageError(f"{which}: give one of --repeat, --skip and --done")
-    return made
+    return by_number
 
 
 def _decide(recorded: Recorded, decisions: dict[int, Decision]) -> bool:
     """Record what a person decides; return False if nothing was in doubt."""
     rest = decisions.pop(0, None)
-    wanted: dict[int, Decision] | Decision = decisions
+    choice: dict[int, Decision] | Decision = decisions
     if rest is not None:
-        left = [each.number for each in recorded.journal.in_doubt(recorded.run_id)]
+        doubt_numbers = [each.number for each in recorded.journal.in_doubt(recorded.run_id)]
         # If all are decided, none has a number any more: `rest` decides all of them again.
-        wanted = dict.fromkeys(left, rest) | decisions if left or decisions else rest
-    doubts = recorded.journal.decide(recorded.run_id, wanted, by=user_name(None))
+        choice = (
+            dict.fromkeys(doubt_numbers, rest) | decisions if doubt_numbers or decisions else rest
+        )
+    doubts = recorded.journal.decide(recorded.run_id, choice, by=user_name(None))
     for doubt in doubts:
         decision = decisions.get(doubt.number, rest)
         words = _WORDS[decision] if isinstance(decision, str) else "took effect"
@@ -293,5 +299,5 @@ def _write_missing(order: ResearchOrder, recorded: Recorded) -> None:
 
     entries = recorded.entries
     report = report_so_far(recorded.run_id, entries)
-    for what, path in write(report, order, ended_at=entries[-1].at):
-        click.echo(escaped(f"{what}: {path}"), err=True)
+    for label, path in write(report, order, ended_at=entries[-1].at):
+        click.echo(escaped(f"{label}: {path}"), err=True)

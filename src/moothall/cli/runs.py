@@ -21,7 +21,7 @@ from moothall.cli.shared_options import (
     reading,
     usage,
 )
-from moothall.cli.values import Moment, OneOf, Whole
+from moothall.cli.values import MomentType, OneOf, WholeNumberType
 from moothall.foundation.arguments import none_of
 from moothall.foundation.text import counted, escaped
 from moothall.journal import Journal, Outline
@@ -32,14 +32,14 @@ from moothall.journal.stop_reason import state_in_words
 from moothall.studio.orders.order import line_of, order_of
 from moothall.studio.orders.resumable import forks
 
-_SHOWN = 100
+_MOST_LISTED = 100
 """So many runs are listed for a person who sets no limit."""
 
 KINDS = ("Conversation", "DualActAgent", "ReActAgent", "Researcher", "Schedule", "Society")
 """What records runs, of moothall's own."""
 
 
-class _Runs(click.Group):
+class _RunsCommand(click.Group):
     """A command with an optional id, and commands of its own, whose names come first."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -60,7 +60,7 @@ class _Runs(click.Group):
 
 
 @click.group(
-    cls=_Runs,
+    cls=_RunsCommand,
     invoke_without_command=True,
     commands=COMMANDS,
     subcommand_metavar="| COMMAND [ARGS]...",
@@ -71,8 +71,8 @@ class _Runs(click.Group):
 @click.option("--kind", metavar="CLASS", help="Only runs of agents of this class.")
 @click.option("--agent", metavar="ID", help="Only runs of this agent.")
 @click.option("--thread", metavar="T", help="Only runs of this conversation, and of T/… below it.")
-@click.option("--since", metavar="TIME", type=Moment(), help="Only runs worked on since.")
-@click.option("--until", metavar="TIME", type=Moment(), help="Only runs begun until then.")
+@click.option("--since", metavar="TIME", type=MomentType(), help="Only runs worked on since.")
+@click.option("--until", metavar="TIME", type=MomentType(), help="Only runs begun until then.")
 @click.option("--text", metavar="WORDS", help="Only runs with these words in task or reply.")
 @click.option("--recorded", metavar="WORDS", help="Only runs that have these words in any step.")
 @click.option(
@@ -93,14 +93,14 @@ class _Runs(click.Group):
 @click.option(
     "--limit",
     metavar="N",
-    type=Whole(min=0),
+    type=WholeNumberType(min=0),
     help="At most N runs, without --sort the last ones; 0 for all.  "
-    f"[default: {_SHOWN}; all with --json]",
+    f"[default: {_MOST_LISTED}; all with --json]",
 )
 @click.option(
     "--citizen", metavar="N", help="Show what citizen N of a society asked its model, by step."
 )
-@click.option("--step", type=Whole(min=0), help="Show that of one step, with --citizen.")
+@click.option("--step", type=WholeNumberType(min=0), help="Show that of one step, with --citizen.")
 @json_data_option
 def command(
     run_id: str | None,
@@ -110,7 +110,7 @@ def command(
     as_json: bool,
     sort: str | None,
     limit: int | None,
-    **wanted: Any,
+    **filters: Any,
 ) -> int:
     """List the runs of a journal, the newest last; with ID, show what happened in that run.
 
@@ -143,41 +143,41 @@ def command(
         raise click.UsageError("--citizen is for one run: give its ID too")
     if step is not None and citizen is None:
         raise click.UsageError("--step is of a citizen: give --citizen too")
-    if run_id is not None and (limit is not None or sort or any(wanted.values())):
+    if run_id is not None and (limit is not None or sort or any(filters.values())):
         raise click.UsageError("an ID is one run: leave out the options that choose runs")
-    with reading(journal) as found:
+    with reading(journal) as store:
         if run_id is None:
-            _list(found, _chosen(wanted), sort, limit, as_json)
+            _list(store, _chosen(filters), sort, limit, as_json)
         elif citizen is not None:
-            calls, outline = _calls_of(found, run_id, citizen, step), found.run(run_id)
+            calls, outline = _calls_of(store, run_id, citizen, step), store.run(run_id)
             if as_json:
                 print_json(run=outline, citizen=citizen, calls=calls)
             else:
                 print_outline(outline)
                 _print_calls(calls)
         else:
-            _show(Recorded(found, run_id), as_json)
+            _show(Recorded(store, run_id), as_json)
     return 0
 
 
-def _chosen(wanted: dict[str, Any]) -> dict[str, Any]:
+def _chosen(filters: dict[str, Any]) -> dict[str, Any]:
     """Return the arguments of `Journal.runs` that choose runs."""
-    state = wanted.pop("state")
+    state = filters.pop("state")
     if state is not None:
-        wanted["state"] = [each.strip() for each in state.split(",")]
-    parted = (each.partition("=") for each in wanted.pop("tag"))
+        filters["state"] = [each.strip() for each in state.split(",")]
+    parted = (each.partition("=") for each in filters.pop("tag"))
     tags = {name: text if is_said else None for name, is_said, text in parted}
-    return {"needs_person": wanted.pop("needs_me"), "tags": tags, **wanted}
+    return {"needs_person": filters.pop("needs_me"), "tags": tags, **filters}
 
 
 def print_outline(outline: Outline, detail: str = "") -> None:
     """Print the head of a run: id, state with the detail of its end, agent and task."""
     click.echo(escaped(outline.id))
     words = state_in_words(outline.state, detail)
-    began = datetime.fromtimestamp(outline.began).strftime("%Y-%m-%d %H:%M:%S")
-    who = f"{outline.kind} {outline.agent}"
+    began_text = datetime.fromtimestamp(outline.began).strftime("%Y-%m-%d %H:%M:%S")
+    agent = f"{outline.kind} {outline.agent}"
     entries = f"{outline.entries:,} entr{'y' if outline.entries == 1 else 'ies'}"
-    click.echo(f"  {escaped(words)}; {escaped(who)}, began {began}, {entries}")
+    click.echo(f"  {escaped(words)}; {escaped(agent)}, began {began_text}, {entries}")
     if outline.forked_from is not None:
         click.echo(f"  forked from {escaped(outline.forked_from)}")
     if outline.tags:
@@ -243,36 +243,36 @@ def _duration(seconds: float) -> str:
 def _check_kind(journal: Journal, kind: str) -> None:
     """Raise for a class without runs that is not a class that records them."""
     if journal.sums(kind=kind).runs == 0 and kind not in KINDS:
-        known = {each.kind for each in journal.runs()}
+        kinds = {each.kind for each in journal.runs()}
         with usage():
-            raise none_of("--kind", sorted({*KINDS, *known}), kind)
+            raise none_of("--kind", sorted({*KINDS, *kinds}), kind)
 
 
 def _list(
-    journal: Journal, wanted: dict[str, Any], sort: str | None, limit: int | None, as_json: bool
+    journal: Journal, filters: dict[str, Any], sort: str | None, limit: int | None, as_json: bool
 ) -> None:
-    most = limit if limit is not None else None if as_json else _SHOWN
+    most = limit if limit is not None else None if as_json else _MOST_LISTED
     newest = sort is None and bool(most)
     order = "-began" if newest else sort or "began"
     with usage():
-        outlines: Sequence[Outline] = journal.runs(**wanted, sort=order, limit=most or None)
+        outlines: Sequence[Outline] = journal.runs(**filters, sort=order, limit=most or None)
     if newest:  # the last ones, the oldest of them first
         outlines = outlines[::-1]
-    sums = journal.sums(**wanted)
-    if not sums.runs and wanted.get("kind") is not None:
-        _check_kind(journal, wanted["kind"])
+    sums = journal.sums(**filters)
+    if not sums.runs and filters.get("kind") is not None:
+        _check_kind(journal, filters["kind"])
     if as_json:
         print_json(runs=outlines, sums=sums)
         return
     for line in _table([_row(each) for each in outlines]):
         click.echo(_fitting(line, 0))
     if not sums.runs:
-        click.echo("There are no runs." if not any(wanted.values()) else "There are no such runs.")
+        click.echo("There are no runs." if not any(filters.values()) else "There are no such runs.")
         return
     spent = _spent(sums)
     of = "" if sums.runs == len(outlines) else f"; {len(outlines):,} are shown (--limit)"
     click.echo(f"{counted(sums.runs, 'run')}{of}{f': {spent}' if spent else ''}")
-    if needs := journal.sums(**{**wanted, "needs_person": True}).runs:
+    if needs := journal.sums(**{**filters, "needs_person": True}).runs:
         path = ("--journal", journal.path) if is_typed("journal") else ()
         command = escaped(shlex.join(("moothall", "waiting", *path)))
         click.echo(f"{needs:,} of them {'needs' if needs == 1 else 'need'} you: {command}")
@@ -289,8 +289,8 @@ def _show(recorded: Recorded, as_json: bool) -> None:
         print_json(run=outline, entries=entries, in_doubt=in_doubt)
         return
     last = entries[-1] if entries and not outline.under_way else None
-    ended = last is not None and last.kind == "over" and not last.path
-    print_outline(outline, str(last.data.get("detail") or "") if last and ended else "")
+    is_over = last is not None and last.kind == "over" and not last.path
+    print_outline(outline, str(last.data.get("detail") or "") if last and is_over else "")
     day = ""
     for entry in entries:
         at = datetime.fromtimestamp(entry.at)
@@ -304,8 +304,8 @@ def _show(recorded: Recorded, as_json: bool) -> None:
         for doubt in doubts:
             click.echo(f"running: {doubt_line(doubt)}")
         return
-    if made := forks(recorded.journal, recorded.run_id):
-        click.echo(f"it was forked as: {escaped(', '.join(made))}")
+    if fork_ids := forks(recorded.journal, recorded.run_id):
+        click.echo(f"it was forked as: {escaped(', '.join(fork_ids))}")
         return
     if doubts:
         print_doubts(doubts, recorded)
@@ -327,11 +327,11 @@ def _calls_of(
     from moothall.society.decision_log import decisions
 
     with usage():
-        made = decisions(journal, run_id, citizen, step)
-    if not made:
+        calls = decisions(journal, run_id, citizen, step)
+    if not calls:
         at = "" if step is None else f" in step {step}"
         raise click.UsageError(f"in run {run_id!r} no citizen {citizen!r} has asked a model{at}")
-    return [asdict(each) for each in made]
+    return [asdict(each) for each in calls]
 
 
 def _print_calls(calls: list[dict[str, Any]]) -> None:

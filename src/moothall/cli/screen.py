@@ -40,7 +40,7 @@ class Screen:
         dumb = os.environ.get("TERM", "").lower() in ("", "dumb", "unknown")
         self.can_erase: bool = self._console is not None and not dumb
         self._styles = self.can_erase and not self._console.no_color
-        self.held: int = 0  # how many questions to a person are open
+        self.open_questions: int = 0  # how many questions to a person are open
         self.is_open: bool = False  # whether the cursor is behind a text
         self._status = ""
         self._marked = False  # whether the status is on the screen
@@ -71,13 +71,13 @@ class Screen:
 
         With `chops`, a word that is wider than the terminal is cut at its edge.
         """
-        column, shown, width = width_of(_STYLES.sub("", head)), [], self.columns
+        column, parts, width = width_of(_STYLES.sub("", head)), [], self.columns
         for text, style in spans:
             if width and chops:
                 text = _LONG.sub(partial(_chopped, max(width - len(indent), 10)), text)
             text, column = folded(text, column, width, indent)
-            shown.append(self.styled(text, style))
-        return f"{head}{''.join(shown)}"
+            parts.append(self.styled(text, style))
+        return f"{head}{''.join(parts)}"
 
     def show(self, lines: str) -> None:
         """Write whole lines, which are folded and escaped."""
@@ -118,7 +118,7 @@ class Screen:
             self._tick = None
         if self._describe is None or not self.can_erase:
             self.status("")
-        elif not self.held:
+        elif not self.open_questions:
             loop = asyncio.get_running_loop()
             text = self._describe(loop.time() - self._since)
             self.status(text)
@@ -136,11 +136,11 @@ class Screen:
         """Show no status until `release`: a question has the screen."""
         self.end()
         self._unmark()
-        self.held += 1
+        self.open_questions += 1
 
     def release(self) -> None:
         """Show the status again: the question is answered."""
-        self.held -= 1
+        self.open_questions -= 1
         if self._describe is not None:
             self.renew()
         else:
@@ -148,11 +148,15 @@ class Screen:
 
     def mark(self) -> None:
         """Write the status below what was written."""
-        if self.can_erase and self._status and not (self._marked or self.is_open or self.held):
+        if (
+            self.can_erase
+            and self._status
+            and not (self._marked or self.is_open or self.open_questions)
+        ):
             from rich.cells import set_cell_size
 
-            shown = set_cell_size(self._status, self._console.width - 1).rstrip()
-            self._put(f"{_ERASE}{self.styled(shown, 'dim')}")
+            status = set_cell_size(self._status, self._console.width - 1).rstrip()
+            self._put(f"{_ERASE}{self.styled(status, 'dim')}")
             self._marked = True
 
     def _unmark(self) -> None:
@@ -163,10 +167,10 @@ class Screen:
 
 def folded(text: str, column: int, width: int | None, indent: str = INDENT) -> tuple[str, int]:
     """Return a text that starts at a column, folded between words, and the column after it."""
-    written, before, new = [], "", False
+    pieces, before, new = [], "", False
     for part in _PARTS.findall(text):
         if part == "\n":
-            written.append("\n")
+            pieces.append("\n")
             column, before, new = 0, "", True
         elif part.isspace():
             before += part.expandtabs(4)
@@ -174,20 +178,20 @@ def folded(text: str, column: int, width: int | None, indent: str = INDENT) -> t
             part = escaped(part)
             cells = width_of(part)
             if width and column > len(indent) and column + len(before) + cells > width:
-                written.append("\n")
+                pieces.append("\n")
                 column, before, new = 0, "", True
             before, new = indent + before if new else before, False
-            written.append(before + part)
+            pieces.append(before + part)
             column += len(before) + cells
             before = ""
-    return "".join(written), column
+    return "".join(pieces), column
 
 
 def _chopped(width: int, word: re.Match[str]) -> str:
     from rich.cells import chop_cells
 
-    shown = escaped(word[0])
-    return word[0] if width_of(shown) <= width else "\n".join(chop_cells(shown, width))
+    word_text = escaped(word[0])
+    return word[0] if width_of(word_text) <= width else "\n".join(chop_cells(word_text, width))
 
 
 def width_of(text: str) -> int:

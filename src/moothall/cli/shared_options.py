@@ -20,7 +20,7 @@ from click.shell_completion import CompletionItem
 
 from moothall.budget.limits import OF_RUNS, Limit
 from moothall.cli.exit_codes import NotBegun
-from moothall.cli.values import Given, OneOf, Whole, above_0
+from moothall.cli.values import NonEmptyText, OneOf, WholeNumberType, above_0
 from moothall.foundation.errors import ConfigError, FileError, JournalError, MoothallError
 from moothall.foundation.postgres import is_url
 from moothall.foundation.text import escaped
@@ -50,24 +50,24 @@ def settings(command: str) -> dict[str, Any]:
     except (OSError, UnicodeDecodeError) as error:
         raise click.UsageError(f"{FILE} cannot be read: {error}") from error
     try:
-        found = tomllib.loads(text)
+        data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise click.UsageError(f"{FILE} is not TOML: {error}") from error
-    tables = {name: found.pop(name) for name in _COMMANDS if name in found}
-    said = _checked(found, "", (*_KEYS, *(f"[{name}]" for name in _COMMANDS)))
+    tables = {name: data.pop(name) for name in _COMMANDS if name in data}
+    own_settings = _checked(data, "", (*_KEYS, *(f"[{name}]" for name in _COMMANDS)))
     for name, table in tables.items():
         if not isinstance(table, dict):
             raise click.UsageError(f"{FILE}: {name!r} must be a table, [{name}], got {table!r:.80}")
         own = _checked(table, f"{name}.", _COMMANDS[name])
         if name == command:
-            said |= own
-    return said
+            own_settings |= own
+    return own_settings
 
 
-def _checked(table: dict[str, Any], where: str, known: tuple[str, ...]) -> dict[str, Any]:
+def _checked(table: dict[str, Any], where: str, names: tuple[str, ...]) -> dict[str, Any]:
     for key, value in table.items():
-        if key not in known:
-            there = ", ".join(known)
+        if key not in names:
+            there = ", ".join(names)
             raise click.UsageError(f"{FILE}: there is no key {where + key!r}; there are {there}")
         if key in _LISTS:
             if not isinstance(value, list) or not all(v and isinstance(v, str) for v in value):
@@ -75,36 +75,36 @@ def _checked(table: dict[str, Any], where: str, known: tuple[str, ...]) -> dict[
                     f"{FILE}: {where + key!r} must be a list of texts, got {value!r:.80}"
                 )
         elif not isinstance(value, str) or not value:
-            shown = "" if key == "key" else f", got {value!r:.80}"
-            raise click.UsageError(f"{FILE}: {where + key!r} must be a text{shown}")
+            got = "" if key == "key" else f", got {value!r:.80}"
+            raise click.UsageError(f"{FILE}: {where + key!r} must be a text{got}")
     return table
 
 
 @contextmanager
-def usage(what: str = "") -> Iterator[None]:
+def usage(subject: str = "") -> Iterator[None]:
     """Turn what is wrong with something typed or configured into exit code 2; `what` names that."""
     try:
         yield
     except (ConfigError, FileError) as error:
-        raise click.UsageError(_named(what, error)) from error
+        raise click.UsageError(_with_subject(subject, error)) from error
     except MoothallError as error:
-        raise NotBegun(_named(what, error)) from error
+        raise NotBegun(_with_subject(subject, error)) from error
 
 
 def check_all(*checks: tuple[str, Callable[[], object]]) -> None:
     """Check all that was typed or configured, each with what names it; tell all faults at once."""
     faults = []
-    for what, check in checks:
+    for subject, check in checks:
         try:
             check()
         except (ConfigError, FileError) as error:
-            faults.append(_named(what, error))
+            faults.append(_with_subject(subject, error))
     if faults:
         raise click.UsageError("\n".join(faults))
 
 
-def _named(what: str, error: MoothallError) -> str:
-    return f"{what}: {error}" if what else str(error)
+def _with_subject(subject: str, error: MoothallError) -> str:
+    return f"{subject}: {error}" if subject else str(error)
 
 
 def source_of(name: str, *, of_file: bool = False) -> str:
@@ -199,7 +199,7 @@ def as_written(journal: Journal) -> Iterator[None]:
 
 
 @contextmanager
-def recorded(agents: Iterable[Agent], path: str | None, whose: str) -> Iterator[None]:
+def recorded(agents: Iterable[Agent], path: str | None, agent: str) -> Iterator[None]:
     """Record the replies of the agents that can record them and have no journal."""
     takes = [each for each in agents if getattr(each, "journal", path) is None]
     if path is None or not takes:
@@ -210,7 +210,7 @@ def recorded(agents: Iterable[Agent], path: str | None, whose: str) -> Iterator[
                 if gives
                 else "gives no replies that a journal holds"
             )
-            raise click.UsageError(f"--journal: {whose} {why}")
+            raise click.UsageError(f"--journal: {agent} {why}")
         yield
         return
     with made_journal(path) as journal:
@@ -231,31 +231,31 @@ def print_json(**data: Any) -> None:
 def _record(value: Any) -> Any:
     if not is_dataclass(value):
         raise TypeError(f"must be JSON or a record, got {type(value).__name__}")
-    found = {each.name: getattr(value, each.name) for each in fields(value)}
+    fields_of = {each.name: getattr(value, each.name) for each in fields(value)}
     for name in _TIMES:
-        if isinstance(found.get(name), float):
-            found[name] = datetime.fromtimestamp(found[name], UTC).isoformat(
+        if isinstance(fields_of.get(name), float):
+            fields_of[name] = datetime.fromtimestamp(fields_of[name], UTC).isoformat(
                 timespec="milliseconds"
             )
-    return found
+    return fields_of
 
 
 def print_text(text: str) -> None:
     """Print a text below a name, folded to the terminal's width."""
     # Commands in it stay whole words: they are there to be copied.
     width = max(20, shutil.get_terminal_size().columns)
-    whole: dict[str, Any] = {"break_long_words": False, "break_on_hyphens": False}
+    no_breaks: dict[str, Any] = {"break_long_words": False, "break_on_hyphens": False}
     text = textwrap.fill(
-        escaped(text), width, initial_indent="  ", subsequent_indent="    ", **whole
+        escaped(text), width, initial_indent="  ", subsequent_indent="    ", **no_breaks
     )
     click.echo(text)
 
 
-def _checked_id(ctx: click.Context, param: click.Parameter, given: str | None) -> str | None:
-    if given is None or (
-        0 < len(given) <= _MAX_ID and given.isprintable() and not given.startswith("-")
+def _checked_id(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    if value is None or (
+        0 < len(value) <= _MAX_ID and value.isprintable() and not value.startswith("-")
     ):
-        return given
+        return value
     raise click.BadParameter(
         f"an id is printable, of 1 to {_MAX_ID} characters, and begins with no dash", ctx, param
     )
@@ -289,15 +289,18 @@ def _beginning(incomplete: str, names: list[str]) -> list[CompletionItem]:
 
 
 def limit_options(
-    said: Callable[[Limit], str], limits: Mapping[str, Limit] = OF_RUNS, least: int = 1, **more: Any
+    help_of: Callable[[Limit], str],
+    limits: Mapping[str, Limit] = OF_RUNS,
+    least: int = 1,
+    **more: Any,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Return the options for limits, those of a run by default, with the help that `said` gives."""
 
     def added(function: Callable[..., Any]) -> Callable[..., Any]:
         for name, limit in sorted(limits.items(), reverse=True):  # the last is shown first
-            kind = Whole(min=least) if limit.is_whole_number else above_0(limit.unit)
+            kind = WholeNumberType(min=least) if limit.is_whole_number else above_0(limit.unit)
             option = f"--{name.replace('_', '-')}"
-            function = click.option(option, type=kind, help=said(limit), **more)(function)
+            function = click.option(option, type=kind, help=help_of(limit), **more)(function)
         return function
 
     return added
@@ -313,13 +316,13 @@ json_data_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.opt
     "--json", "as_json", is_flag=True, help="Print JSON, for programs."
 )
 model_option: Callable[..., Callable[[Callable[..., Any]], Callable[..., Any]]] = partial(
-    click.option, "--model", metavar="MODEL", type=Given(), shell_complete=models
+    click.option, "--model", metavar="MODEL", type=NonEmptyText(), shell_complete=models
 )
 root_option: Callable[..., Callable[[Callable[..., Any]], Callable[..., Any]]] = partial(
     click.option,
     "--root",
     metavar="DIR",
-    type=Given(),
+    type=NonEmptyText(),
     envvar="MOOTHALL_ROOT",
     shell_complete=folders,
 )

@@ -9,10 +9,10 @@ from typing import Any
 import click
 
 from moothall.cli.interrupts import raising
-from moothall.cli.own_agents import Company, add_agent, company_options
-from moothall.cli.serving.broker_commands import Place, place_options
+from moothall.cli.own_agents import ChatCompany, add_agent, company_options
+from moothall.cli.serving.broker_commands import BrokerPlace, place_options
 from moothall.cli.shared_options import journal_option, usage
-from moothall.cli.values import Whole
+from moothall.cli.values import WholeNumberType
 from moothall.foundation.errors import MissingExtra
 from moothall.spaces.native import NativeSpace
 from moothall.studio import Studio
@@ -22,7 +22,7 @@ _PASSWORD = "MOOTHALL_STUDIO_PASSWORD"
 
 
 @click.command()
-@click.option("--port", type=Whole(0, 65535), default=PORT, show_default=True)
+@click.option("--port", type=WholeNumberType(0, 65535), default=PORT, show_default=True)
 @click.option(
     "--host",
     default="127.0.0.1",
@@ -55,9 +55,9 @@ def command(
     proxies: tuple[str, ...],
     journal: str | None,
     amqp: bool,
-    place: Place,
+    place: BrokerPlace,
     name: str,
-    **given: Any,
+    **agent_options: Any,
 ) -> int:
     """Serve a web page to chat, review and watch.
 
@@ -82,7 +82,7 @@ def command(
     place.check(amqp)
     MissingExtra.unless("moothall studio", "studio", "fastapi", "uvicorn", "websockets")
     logging.getLogger("moothall").addHandler(logging.NullHandler())
-    company = Company.of(name, amqp, **given)
+    company = ChatCompany.of(name, amqp, **agent_options)
     members = [each for each in company.members if not (company.small and each.id == "FunctionAI")]
     studio = Studio(name)
     try:

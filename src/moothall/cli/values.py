@@ -15,22 +15,22 @@ import click
 from moothall.foundation.arguments import none_of
 
 
-class Number(click.FloatRange):
+class NumberType(click.FloatRange):
     """A number, not infinity or NaN, which click accepts as numbers; `unit` is what it counts."""
 
     def __init__(self, unit: str = "", **limits: Any) -> None:
         super().__init__(**limits)
-        self._what = f"a number{f' of {unit}' if unit else ''}"
+        self._description = f"a number{f' of {unit}' if unit else ''}"
 
     def _describe_range(self) -> str:  # of no limits, click's says `x<=None`
         return "" if self.min is None and self.max is None else super()._describe_range()
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the number."""
-        return _converted(self, click.FLOAT, self._what, value, param, ctx)
+        return _converted(self, click.FLOAT, self._description, value, param, ctx)
 
 
-class Whole(click.IntRange):
+class WholeNumberType(click.IntRange):
     """A whole number."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
@@ -38,7 +38,7 @@ class Whole(click.IntRange):
         return _converted(self, click.INT, "a whole number", value, param, ctx)
 
 
-class Given(click.ParamType):  # type: ignore[type-arg]  # before click 8.4 it takes none
+class NonEmptyText(click.ParamType):  # type: ignore[type-arg]  # before click 8.4 it takes none
     """A text that is not empty: an empty one must not stand for the default."""
 
     name = "text"
@@ -70,22 +70,22 @@ class Age(click.ParamType):  # type: ignore[type-arg]
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the seconds."""
-        found = _AGE.fullmatch(str(value))
-        if found is None:
+        match = _AGE.fullmatch(str(value))
+        if match is None:
             self.fail(f"must be a number with s, m, h, d or w, such as 30d, got {value!r:.80}")
-        return float(found[1]) * _UNITS[found[2]]
+        return float(match[1]) * _UNITS[match[2]]
 
 
-class Moment(click.ParamType):  # type: ignore[type-arg]
+class MomentType(click.ParamType):  # type: ignore[type-arg]
     """A date, with or without a time, a day in words, or how long ago, in seconds since 1970."""
 
     name = "moment"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the seconds."""
-        found = _AGE.fullmatch(str(value))
-        if found is not None:
-            return time.time() - float(found[1]) * _UNITS[found[2]]
+        match = _AGE.fullmatch(str(value))
+        if match is not None:
+            return time.time() - float(match[1]) * _UNITS[match[2]]
         if value in _DAYS:
             return datetime.combine(date.today() - _DAYS[value], clock()).timestamp()
         try:
@@ -113,15 +113,15 @@ class FileToWrite(click.Path):
         return super().convert(value, param, ctx)
 
 
-def above_0(unit: str = "seconds") -> Number:
+def above_0(unit: str = "seconds") -> NumberType:
     """Return the type of an amount that must be above 0."""
-    return Number(unit, min=0, min_open=True)
+    return NumberType(unit, min=0, min_open=True)
 
 
 def _converted(
     kind: click.IntRange | click.FloatRange,
     simple: click.ParamType[Any],
-    what: str,
+    description: str,
     value: Any,
     param: click.Parameter | None,
     ctx: click.Context | None,
@@ -139,4 +139,4 @@ def _converted(
         limits = f" above {low:,g}" if kind.min_open else f", {low:,g} or more"
     if high is not None:
         limits = f" from {int(low or 0):,} to {int(high):,}"
-    raise click.BadParameter(f"must be {what}{limits}, got {value!r:.80}", ctx, param)
+    raise click.BadParameter(f"must be {description}{limits}, got {value!r:.80}", ctx, param)

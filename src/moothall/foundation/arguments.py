@@ -63,13 +63,13 @@ def names_checked(target: T) -> T:
 def takes_as(other: Callable[..., Any]) -> Callable[[T], T]:
     """Have `help` show a method with the parameters of another, which gets all its arguments."""
 
-    def shown(method: T) -> T:
-        own, others = inspect.signature(method), inspect.signature(other)
-        signature = others.replace(return_annotation=own.return_annotation)
+    def with_signature(method: T) -> T:
+        own, full = inspect.signature(method), inspect.signature(other)
+        signature = full.replace(return_annotation=own.return_annotation)
         method.__signature__ = signature  # type: ignore[attr-defined]
         return method
 
-    return shown
+    return with_signature
 
 
 def unknown_argument(

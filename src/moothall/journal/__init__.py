@@ -7,8 +7,8 @@ from moothall.journal.deleting import Deleted
 from moothall.journal.doubt import Done
 from moothall.journal.entry import Entry, Outline, Sums, Wait
 from moothall.journal.journal import Journal
-from moothall.journal.run_parts import Part
+from moothall.journal.run_parts import RunPart
 
-__all__ = ["Deleted", "Done", "Entry", "Journal", "Outline", "Part", "Sums", "Wait"]
+__all__ = ["Deleted", "Done", "Entry", "Journal", "Outline", "RunPart", "Sums", "Wait"]
 
 show_classes(__name__)

@@ -23,7 +23,13 @@ from moothall.journal.entry import Entry
 from moothall.journal.stop_reason import FINAL, OPEN, REASONS
 from moothall.journal.store.holding import hashes_in, hold, holder_of
 from moothall.journal.store.store import Place, Store, Unfinished
-from moothall.journal.store.wait_rows import WAIT_KINDS, Answer, WaitEntry, end_rows, write_rows
+from moothall.journal.store.wait_rows import (
+    WAIT_KINDS,
+    WaitEntry,
+    WaitOutcome,
+    end_rows,
+    write_rows,
+)
 from moothall.journal.tally import COUNTED, Tally
 
 Relied: TypeAlias = tuple[int | None, Callable[[], dict[str, bytes]]]
@@ -143,7 +149,7 @@ class OpenRun:
             value = self._values.get(hash, self._unnamed.get(hash))
         return self.file.read_value(hash) if value is None else value
 
-    def answer(self, key: str, path: str, step: str) -> Answer | bool:
+    def answer(self, key: str, path: str, step: str) -> WaitOutcome | bool:
         """Return what came of a call's wait, by its row in the file; else whether it is asked."""
         with self.file.reading() as db:
             row = db.execute(
@@ -153,9 +159,9 @@ class OpenRun:
             ).fetchone()
         if row is not None and row[0] is not None:
             sources = () if row[5] is None else tuple(json.loads(row[5]))
-            return Answer(json.loads(row[0]), row[1], row[2], sources=sources)
+            return WaitOutcome(json.loads(row[0]), row[1], row[2], sources=sources)
         if row is not None and row[3] is not None and time.time() >= row[3]:
-            return Answer(None, at=row[3], expired=True)
+            return WaitOutcome(None, at=row[3], expired=True)
         return row is not None and not row[4]
 
     async def commit(self, upto: int | None = None) -> None:

@@ -26,7 +26,7 @@ from moothall.journal.entry import Entry, Outline, Outlines, Sums, Wait
 from moothall.journal.find import CUT_OFF, Filters, RunQuery
 from moothall.journal.moving import adopted, exported, imported, moved, named_file
 from moothall.journal.opening import Runs
-from moothall.journal.run_parts import Part, ReadPart, reply_of
+from moothall.journal.run_parts import ReadPart, RunPart, reply_of
 from moothall.journal.store.attributes import as_column, of_column
 from moothall.journal.store.by_path import opened
 from moothall.journal.store.copies import backed_up, faults
@@ -565,10 +565,10 @@ class Journal:
 
     async def begin(
         self, run_id: str, kind: str, agent: str, task: str, thread: str | None = None, **about: Any
-    ) -> Part:
+    ) -> RunPart:
         """Begin or resume a run of an agent, of the class `kind`; the caller closes the part."""
         new = (kind, agent, readable(task[:TASK_CHARS]), thread, as_column(about))
-        return Part(await self._runs.begin(run_id, new))
+        return RunPart(await self._runs.begin(run_id, new))
 
     # -- what it says ------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from moothall.journal.commits import OpenRun
 from moothall.journal.entry import ROOT, Entry
 
 
-class Part:
+class RunPart:
     """One part of an open run: that of its agent, or of an agent that works on its behalf."""
 
     __slots__ = ("past", "path", "run")
@@ -31,9 +31,9 @@ class Part:
         """The key of this part, unique among the parts of all runs in all journals."""
         return f"{self.run.key}/{self.path}"
 
-    def part(self, name: str) -> Part:
+    def part(self, name: str) -> RunPart:
         """The part, such as `H1` or `R1/ID`, of an agent that works on this one's behalf."""
-        return Part(self.run, below(self.path, name))
+        return RunPart(self.run, below(self.path, name))
 
     def note(self, kind: str, data: dict[str, Any]) -> None:
         """Note an entry, as JSON data; it is written with the next commit."""
@@ -79,7 +79,7 @@ _TOLD_BY: Final = {
 }
 
 
-RecordedPart: TypeAlias = Part | ReadPart
+RecordedPart: TypeAlias = RunPart | ReadPart
 """A part of a run that can be read."""
 
 

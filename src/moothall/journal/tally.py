@@ -54,7 +54,7 @@ class Tally:
 
 
 @dataclass(frozen=True, slots=True)
-class Spent:
+class StepSpending:
     """What a call of a model, or a member's reply, has used; `usd` is None without a price."""
 
     input: int
@@ -70,7 +70,7 @@ def about_in(data: dict[str, Any]) -> dict[str, Any]:
     return about if type(about) is dict else {}
 
 
-def spent_in(kind: str, data: dict[str, Any]) -> Spent | None:
+def spent_in(kind: str, data: dict[str, Any]) -> StepSpending | None:
     """Return what an entry says that a call of a model or a member's reply used, or None."""
     about, result = about_in(data), data.get("result")
     if kind not in ("ended", "failed") or "action" in about:
@@ -90,7 +90,7 @@ def spent_in(kind: str, data: dict[str, Any]) -> Spent | None:
         return None  # a user's own orchestrator uses these names for something else
     if tokens and not usd:
         usd = _price(about.get("model"), input, tokens - input)
-    return Spent(input, output, tokens, calls, usd)
+    return StepSpending(input, output, tokens, calls, usd)
 
 
 _UNPRICED: Final[set[str]] = set()

@@ -20,7 +20,7 @@ from moothall.journal.store.due import DueRuns
 from moothall.journal.store.store import Store
 from moothall.journal.store.values import as_text
 from moothall.journal.store.wait_answers import give
-from moothall.journal.store.wait_rows import DOUBT, Answer, doubt_key, end_rows, tell_doubt
+from moothall.journal.store.wait_rows import DOUBT, WaitOutcome, doubt_key, end_rows, tell_doubt
 
 OF_A_PERSON: Final = ("approval", "question", "doubt")
 """The kinds that a person answers."""
@@ -159,7 +159,9 @@ class Waits(DueRuns):
             return
         with self._file.writing() as db:
             number = self._file.number(db, run_id)
-            give(self._file, db, (number, run_id), key, value, Answer(None, by, sources=sources))
+            give(
+                self._file, db, (number, run_id), key, value, WaitOutcome(None, by, sources=sources)
+            )
 
     def _answer_doubt(self, run_id: str, key: str, value: Any, by: str | None) -> None:
         """Decide about a call in doubt, once."""

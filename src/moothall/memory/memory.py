@@ -163,13 +163,13 @@ class Memory:
         if id is None:
             return self
         check_thread(id)
-        threads: _Threads = self.__dict__.setdefault("_threads", _Threads())
+        threads: _ThreadMemories = self.__dict__.setdefault("_threads", _ThreadMemories())
         memory: Self = threads.get(id, self._another)
         return memory
 
     def _forget_thread(self, id: str) -> None:
         """Make `thread(id)` return an empty memory from now on; a file's contents stay."""
-        threads: _Threads | None = self.__dict__.get("_threads")
+        threads: _ThreadMemories | None = self.__dict__.get("_threads")
         if threads is not None:
             threads.forget(id)
 
@@ -179,7 +179,7 @@ class Memory:
         return other
 
 
-class _Threads:
+class _ThreadMemories:
     """The memories of threads, by id."""
 
     def __init__(self) -> None:

@@ -8,7 +8,7 @@ from zlib import crc32
 
 from moothall.foundation.database import POSTGRESQL, Database, Lock
 from moothall.foundation.errors import MemoryFileError
-from moothall.foundation.postgres.address import Address
+from moothall.foundation.postgres.address import DatabaseAddress
 from moothall.foundation.postgres.fulltext import query_words, vector
 from moothall.foundation.postgres.pool import PostgresPool
 from moothall.memory.memory_tables import CHANGED, QUERY_WORDS, TABLES, MemoryTables
@@ -53,7 +53,7 @@ class MemoryServer(PostgresPool[MemoryFileError], MemoryTables):
 
     def __init__(self, url: str, timeout: float) -> None:
         super().__init__(
-            Address(url, "PostgresMemory"),
+            DatabaseAddress(url, "PostgresMemory"),
             timeout,
             kind="memory",
             maker="PostgresMemory",

@@ -131,13 +131,13 @@ class Recall:
 
     def _embedded(self, embedder: Embedder, texts: list[str]) -> list[list[float]]:
         """Return the embedder's vectors for texts, scaled to length 1, or 0."""
-        given = embedder.embed(texts)
-        if not isinstance(given, Sequence) or len(given) != len(texts):
+        raw_vectors = embedder.embed(texts)
+        if not isinstance(raw_vectors, Sequence) or len(raw_vectors) != len(texts):
             raise DefinitionError(
                 f"embedder {embedder.name!r} did not give one vector for each of {len(texts)} texts"
             )
         vectors = []
-        for vector in given:
+        for vector in raw_vectors:
             if len(vector) != embedder.dimensions:
                 raise DefinitionError(
                     f"embedder {embedder.name!r} gave a vector of {len(vector)} numbers, and says "

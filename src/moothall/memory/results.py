@@ -35,7 +35,7 @@ _SEARCHED_CHARS: Final = 4_000_000
 
 
 @dataclass(slots=True)
-class _Result:
+class _StoredResult:
     name: str  # of the action
     text: str | None  # None if the journal has it, or if it is not kept any more
     hash: str | None
@@ -81,7 +81,7 @@ class Results:
         self.read_value: Callable[[str], bytes] | None = (
             None  # reads a value of the journal by its hash
         )
-        self._results: dict[int, _Result] = {}
+        self._results: dict[int, _StoredResult] = {}
         self._size = 0
         schema = object_schema(
             number={"type": "integer", "description": "the number of one result"},
@@ -116,7 +116,7 @@ class Results:
         hash = None if is_whole else ""
         if keep is not None and (len(text) > _IN_JOURNAL or not is_whole):
             hash = keep(text.encode("utf-8", "surrogatepass"))
-        self._hold(self.last, _Result(name, None if hash else text, hash, arguments, sources))
+        self._hold(self.last, _StoredResult(name, None if hash else text, hash, arguments, sources))
         return [self.last, hash]
 
     def mark(self, number: Any) -> list[Any] | None:
@@ -135,10 +135,12 @@ class Results:
         hash, content = message[NUMBERED][1], message.get("content")
         has_text = hash is None and isinstance(content, str) and not is_cleared(message)
         text = content if has_text else None
-        self._hold(number, _Result(str(message.get("name", "")), text, hash, arguments, sources))
+        self._hold(
+            number, _StoredResult(str(message.get("name", "")), text, hash, arguments, sources)
+        )
         self.last = max(self.last, number)
 
-    def _hold(self, number: int, result: _Result) -> None:
+    def _hold(self, number: int, result: _StoredResult) -> None:
         self._results[number] = result
         self._size += len(result.text or "")
         if self._size > _MOST_CHARS:
@@ -168,7 +170,7 @@ class Results:
         if not words.strip():
             raise ConfigError("give the number of a result, or words to look for in all results")
         texts: list[tuple[str, list[str]]] = []
-        results, remaining = list[_Result](), _SEARCHED_CHARS
+        results, remaining = list[_StoredResult](), _SEARCHED_CHARS
         for number in sorted(self._results, reverse=True):
             result = self._results[number]
             try:
@@ -185,7 +187,7 @@ class Results:
             reading.add(results[place].sources)
         return found_text
 
-    def _text(self, number: int, result: _Result) -> str:
+    def _text(self, number: int, result: _StoredResult) -> str:
         if result.text is not None:
             return result.text
         if not result.hash:

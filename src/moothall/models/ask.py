@@ -8,7 +8,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 from moothall.budget.bill import MODEL_CALL, ModelCall
 from moothall.foundation.errors import DefinitionError, InvalidArguments
-from moothall.foundation.jsonvalue import Unreadable, readable
+from moothall.foundation.jsonvalue import UnreadableText, readable
 from moothall.foundation.text import copied_example, cut
 from moothall.foundation.threads import within
 from moothall.models.base import answer_of
@@ -24,7 +24,7 @@ _MAX_TOLD: Final = 4000
 """How many characters of its answer, and of the schema, a model is shown again."""
 
 
-class Unusable(Unreadable):
+class Unusable(UnreadableText):
     """No answer of a model could be used; the message says what the last one did wrong."""
 
     def __init__(self, fault: str, text: str) -> None:
@@ -45,9 +45,9 @@ async def ask_json(
 ) -> T:
     """Return what `read` makes of a model's answer.
 
-    If the answer is empty, calls an action, repeats an example, or `read` raises `Unreadable` (its
-    message continues "Your answer"), `InvalidArguments` or `DefinitionError`, the model is shown
-    its answer with the fault and asked again. What the model itself raises is raised at once.
+    If the answer is empty, calls an action, repeats an example, or `read` raises `UnreadableText`
+    (its message continues "Your answer"), `InvalidArguments` or `DefinitionError`, the model is
+    shown its answer with the fault and asked again. What the model itself raises is raised at once.
 
     Args:
         model: a model; or an `Ask`, which may record and charge the call
@@ -72,13 +72,13 @@ async def ask_json(
         text = readable(reply_text) if isinstance(reply_text, str) else ""
         try:
             if getattr(reply, "calls", None):
-                raise Unreadable("calls an action")
+                raise UnreadableText("calls an action")
             if not text.strip():
-                raise Unreadable("is empty")
+                raise UnreadableText("is empty")
             if copied := copied_example(text, examples):
-                raise Unreadable(f"repeats an example, which is of others: {copied}")
+                raise UnreadableText(f"repeats an example, which is of others: {copied}")
             return read(text)
-        except Unreadable as error:
+        except UnreadableText as error:
             fault = str(error).rstrip(".")
         except (InvalidArguments, DefinitionError) as error:
             fault = f"cannot be used: {error}".rstrip(".")

@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from moothall.agents.replies.thread import Thread
     from moothall.agents.workflow import AgentParts
     from moothall.budget import Budget
-    from moothall.journal import Journal, Part
+    from moothall.journal import Journal, RunPart
     from moothall.models.protocol import Model
     from moothall.research.pool import ResourcePool
 
@@ -454,7 +454,7 @@ class Researcher(RecordedAgent):
     def _program(self) -> dict[str, Any]:
         return recording.program_of(self)
 
-    async def _restore(self, part: Part, budget: Budget | None) -> None:
+    async def _restore(self, part: RunPart, budget: Budget | None) -> None:
         record = Record(part, Progress)
         if record.begun is not None:
             self._catch_up(record, self.budget or budget)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from moothall.agents.block import Block
-from moothall.foundation.jsonvalue import Unreadable
+from moothall.foundation.jsonvalue import UnreadableText
 from moothall.models.ask import Unusable
 from moothall.research import prompts, rules
 from moothall.research.findings import (
@@ -60,7 +60,7 @@ def _tasks_in(text: str, researcher: Workbench) -> list[ResearchTask]:
     tasks = tasks_in(text, researcher.tools)
     is_first = researcher.iteration == 1 and not researcher.resources.get_all()
     if is_first and not tasks:
-        raise Unreadable("names no task, and nothing was read")
+        raise UnreadableText("names no task, and nothing was read")
     return tasks
 
 

@@ -18,7 +18,7 @@ from moothall.agents.replies.reply import Stop
 from moothall.agents.replies.reply_request import AnswerSchema, ReplyRequest
 from moothall.agents.replies.state import ANSWER
 from moothall.foundation.errors import BudgetExceeded, JournalError, ModelError
-from moothall.foundation.jsonvalue import Unreadable
+from moothall.foundation.jsonvalue import UnreadableText
 from moothall.foundation.text import log_failure, shorten
 from moothall.models.ask import TRIES, Messages, Unusable, ask_json
 from moothall.models.protocol import Usage, stated_usage
@@ -426,7 +426,7 @@ class Workbench:
             if is_cut:
                 whole = whole_sentences(text)
                 if not (last and whole):
-                    raise Unreadable(
+                    raise UnreadableText(
                         "was cut at the limit of its length: say it shorter, to its end"
                     )
                 self.note("an answer was cut at the limit of its length, after a whole sentence")

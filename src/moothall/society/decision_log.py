@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from moothall.foundation.errors import ConfigError
-from moothall.foundation.jsonvalue import Unreadable, read_json
+from moothall.foundation.jsonvalue import UnreadableText, read_json
 from moothall.journal import Journal
 from moothall.models.protocol import Usage
 
@@ -146,7 +146,7 @@ def _reason(answer: str | None) -> str:
     """Return the reason that an answer of JSON states; empty for none."""
     try:
         said: Any = read_json(answer or "")
-    except Unreadable:
+    except UnreadableText:
         return ""
     reason = said.get("reason") if isinstance(said, Mapping) else None
     return reason if isinstance(reason, str) else ""

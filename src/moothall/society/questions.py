@@ -22,7 +22,7 @@ from moothall.foundation.errors import (
     SpaceClosed,
     StateError,
 )
-from moothall.foundation.jsonvalue import NotJSON, Unreadable, copy_json
+from moothall.foundation.jsonvalue import NotJSON, UnreadableText, copy_json
 from moothall.foundation.text import counted
 from moothall.foundation.threads import is_async, side_by_side
 from moothall.journal import Journal
@@ -352,7 +352,7 @@ class Experiments(Steps):
             given = _OBJECT.parse(text)
             faults = (each.fault(given.get(each.id)) for each in survey.questions)
             if found := [each for each in faults if each]:
-                raise Unreadable(f"cannot be used: {'; '.join(found)}")
+                raise UnreadableText(f"cannot be used: {'; '.join(found)}")
 
         if model is None and citizen.llm is not None:
             model = citizen.llm.model

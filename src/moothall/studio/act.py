@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from moothall.models.local import weights
 from moothall.studio.orders.act import ITERATIONS
-from moothall.studio.orders.order import Order
-from moothall.studio.page import Field, Form, Tab, filled, limits
+from moothall.studio.orders.order import ActOrder
+from moothall.studio.page import Field, PageForm, Tab, filled, limits
 
 if TYPE_CHECKING:
     from fastapi import APIRouter
@@ -49,11 +49,11 @@ class ActTab(Tab):
                 getattr(self._jobs, change)(run)
             return {"run": run}
 
-    def start(self, **given: Any) -> str:
+    def start(self, **fields: Any) -> str:
         """Start what the form asks for, by fields of `Order`; return the run's id."""
-        return self._jobs.start(Order(**{"task": "", **filled(given)}))
+        return self._jobs.start(ActOrder(**{"task": "", **filled(fields)}))
 
-    def forms(self) -> list[Form]:
+    def forms(self) -> list[PageForm]:
         """Return the form: task, folder, model, reviewer and limits."""
         models = [(each, each) for each in usable_models()]
         reviewers = [("me", "you, at this page"), *models]
@@ -72,7 +72,7 @@ class ActTab(Tab):
             *limits(),
         ]
         return [
-            Form(
+            PageForm(
                 name="new",
                 title="New work",
                 fields=fields,

@@ -11,18 +11,18 @@ from typing import Any, Final
 from moothall.foundation.jsonvalue import json_line
 from moothall.journal.entry import Entry
 from moothall.journal.tally import about_in
-from moothall.studio.run_view import Totals, cut, shown
+from moothall.studio.run_view import Totals, cut, entry_row
 
 _STEPS: Final = 2_000
 """The most steps of a run that are compared: the first ones."""
 
 
 @dataclass
-class _Step:
+class _ComparedStep:
     """A call of a model or an action that ended or failed, and since when it ran."""
 
     entry: Entry
-    began: float | None
+    start: float | None
     args: Any  # of an action
     result: Any
 
@@ -30,50 +30,50 @@ class _Step:
     def name(self) -> tuple[str, str, str]:
         """What was called, where, and with what."""
         about = about_in(self.entry.data)
-        called = str(about.get("action", about.get("model")))
-        return (self.entry.path, called, json_line(self.args))
+        target = str(about.get("action", about.get("model")))
+        return (self.entry.path, target, json_line(self.args))
 
-    def is_like(self, other: _Step) -> bool:
+    def is_like(self, other: _ComparedStep) -> bool:
         """Return whether both were given and gave the same."""
         return self.name == other.name and json_line(self.result) == json_line(other.result)
 
     def to_json(self) -> dict[str, Any]:
         """Return the step as pages get it."""
         args, result = cut(self.args), cut(self.result)
-        return {**shown(self.entry), "began": self.began, "args": args, "result": result}
+        return {**entry_row(self.entry), "began": self.start, "args": args, "result": result}
 
 
-def compared(one: Sequence[Entry], other: Sequence[Entry]) -> dict[str, Any]:
+def compared(first: Sequence[Entry], other: Sequence[Entry]) -> dict[str, Any]:
     """Return both runs' totals, and `rows` of `[step, step, same]`; None where one has none.
 
     A step is a call of a model or an action. Steps of the same name and input stand in one row.
     `cut` says whether steps were left out.
     """
-    left, right = _steps(one), _steps(other)
-    is_cut = max(len(left), len(right)) > _STEPS
-    left, right = left[:_STEPS], right[:_STEPS]
-    given, other_given = ([each.name for each in steps] for steps in (left, right))
-    matcher = SequenceMatcher(None, given, other_given, autojunk=False)
+    first_steps, right = _steps(first), _steps(other)
+    is_cut = max(len(first_steps), len(right)) > _STEPS
+    first_steps, right = first_steps[:_STEPS], right[:_STEPS]
+    names, other_given = ([each.name for each in steps] for steps in (first_steps, right))
+    matcher = SequenceMatcher(None, names, other_given, autojunk=False)
     rows: list[tuple[Any, ...]] = []
     for _, a, to_a, b, to_b in matcher.get_opcodes():
-        for mine, theirs in zip_longest(left[a:to_a], right[b:to_b]):
+        for mine, theirs in zip_longest(first_steps[a:to_a], right[b:to_b]):
             same = mine is not None and theirs is not None and mine.is_like(theirs)
             rows.append((mine and mine.to_json(), theirs and theirs.to_json(), same))
-    totals = [Totals(each).to_json() for each in (one, other)]
+    totals = [Totals(each).to_json() for each in (first, other)]
     return {"rows": rows, "cut": is_cut, "totals": totals}
 
 
-def _steps(entries: Sequence[Entry]) -> list[_Step]:
+def _steps(entries: Sequence[Entry]) -> list[_ComparedStep]:
     """Return the calls of models and actions that ended or failed, in order."""
-    began: dict[tuple[str, Any], Entry] = {}
-    steps: list[_Step] = []
+    open_entries: dict[tuple[str, Any], Entry] = {}
+    steps: list[_ComparedStep] = []
     for entry in entries:
         key, about = (entry.path, entry.data.get("key")), about_in(entry.data)
         if entry.kind == "started":
-            began[key] = entry
+            open_entries[key] = entry
         if entry.kind not in ("ended", "failed") or not about.keys() & {"action", "model"}:
             continue
-        start = began.pop(key, None)
+        start = open_entries.pop(key, None)
         result = entry.data.get("result", entry.data.get("error"))
         args = None
         if "action" in about:
@@ -82,7 +82,7 @@ def _steps(entries: Sequence[Entry]) -> list[_Step]:
                 args, result = result.get("args", args), _outcome(result.get("result", result))
         elif isinstance(result, dict):
             result = {"text": result.get("text"), "calls": result.get("calls")}
-        steps.append(_Step(entry, None if start is None else start.at, args, result))
+        steps.append(_ComparedStep(entry, None if start is None else start.at, args, result))
     return steps
 
 

@@ -38,22 +38,22 @@ class DoorsTab(Tab):
 
     def accept(self, id: str, seen: str) -> dict[str, Any]:
         """Accept the definitions of a server's tools that a page has shown; return the state."""
-        found = next((each for each, _ in self._connected() if str(each.id) == id), None)
-        if found is None or not hasattr(found, "_accept"):
+        agent = next((each for each, _ in self._connected() if str(each.id) == id), None)
+        if agent is None or not hasattr(agent, "_accept"):
             raise ConfigError(f"there is no MCP server {id!r:.80} here")
-        found._accept(seen)
+        agent._accept(seen)
         return self.state()
 
     def _connected(self) -> Iterator[tuple[Any, str | None]]:
         """Yield the agents that stand for a server, each once, with the agent whose tools it is."""
         space: Any = self._user.space
-        known: set[int] = set()
+        ids: set[int] = set()
         for name in () if space is None else space.ids():
             agent = space._here(name)
             sources = getattr(getattr(agent, "actions", None), "_sources", ())
             for each, of in ((agent, None), *((source, name) for source in sources)):
-                if hasattr(each, "_door") and id(each) not in known:
-                    known.add(id(each))
+                if hasattr(each, "_door") and id(each) not in ids:
+                    ids.add(id(each))
                     yield each, of
 
     def routes(self, router: APIRouter) -> None:

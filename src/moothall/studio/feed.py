@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from moothall.foundation.threads import guard
 
-_KEPT: Final = 20_000
+_MOST_EVENTS: Final = 20_000
 """How many events are kept for a page that reconnects; a page that missed more reloads."""
 _KEPT_CHARACTERS: Final = 32 << 20
 _FRAME: Final = 500
@@ -35,7 +35,7 @@ def as_json(data: Any) -> str:
         return _JSON.encode(read)
 
 
-class Feed:
+class EventFeed:
     """One stream of events. A page that knows the number of its last event misses none.
 
     No page has a queue: each reads at its own pace, and one that is too slow reloads.
@@ -65,7 +65,7 @@ class Feed:
             self.last += 1
             self._events.append(f'[{self.last},"{topic}",{text}]')
             self._characters += len(self._events[-1])
-            while len(self._events) > _KEPT or self._characters > _KEPT_CHARACTERS:
+            while len(self._events) > _MOST_EVENTS or self._characters > _KEPT_CHARACTERS:
                 self._characters -= len(self._events.popleft())
             pages = [*self._pages.items()]
         for news, loop in pages:

@@ -16,19 +16,19 @@ from moothall.models.protocol import ReasoningPiece, TextPiece
 
 if TYPE_CHECKING:
     from moothall.agents.replies.events import Event
-    from moothall.studio.feed import Feed
+    from moothall.studio.feed import EventFeed
 
 _PAUSE_S: Final = 0.1
 """How often pages are told what has grown."""
 _MOST: Final = 100_000
 """How many characters of an answer grow on a page."""
-_ENDED: Final = 100
+_MOST_ENDED: Final = 100
 """Of how many replies it is known what they called, until their answer comes."""
 _COMES_S: Final = 2.0
 """How soon after a reply its answer comes."""
 
 
-class _Whose(NamedTuple):
+class _AnswerSource(NamedTuple):
     """Whose answer it is: of what run and agent, for which agent that was asked, to whom.
 
     A member of a group writes for the group.
@@ -51,16 +51,21 @@ class Growth:
         calls: the actions that the reply has called, before it
     """
 
-    whose: _Whose
+    source: _AnswerSource
     text: str = ""
     calls: list[str] = field(default_factory=list)
-    told: int = 0  # how many characters pages have got
-    due: bool = False  # whether they get more in a moment
+    sent_chars: int = 0  # how many characters pages have got
+    is_scheduled: bool = False  # whether they get more in a moment
     at: float = 0.0  # when its reply ended
 
     def to_json(self, after: int = 0) -> dict[str, Any]:
         """Return it as pages get it: its text from a character on."""
-        return {**self.whose._asdict(), "at": after, "text": self.text[after:], "calls": self.calls}
+        return {
+            **self.source._asdict(),
+            "at": after,
+            "text": self.text[after:],
+            "calls": self.calls,
+        }
 
 
 class Growing:
@@ -70,12 +75,12 @@ class Growing:
     all. The answer itself comes as a message or in the journal, and what grew goes.
     """
 
-    def __init__(self, feed: Feed) -> None:
+    def __init__(self, feed: EventFeed) -> None:
         self._feed = feed
         self._guard = guard()
         self._watched: WeakSet[Threaded] = WeakSet()
-        self._all: dict[_Whose, Growth] = {}
-        self._ended: dict[tuple[str, str], Growth] = {}
+        self._all: dict[_AnswerSource, Growth] = {}
+        self._ended_growths: dict[tuple[str, str], Growth] = {}
 
     def watch(self, agent: object, *, drafts: bool = False) -> None:
         """Show what an agent's model writes from now on; with `drafts`, also what it thinks."""
@@ -95,66 +100,66 @@ class Growing:
     def answered(self, agent: str, to: str) -> Growth | None:
         """Return the reply whose answer an agent has just sent; what grew of it goes."""
         with self._guard:
-            ended = self._ended.pop((agent, to), None)
+            growth = self._ended_growths.pop((agent, to), None)
             # An agent without runs does not say when its reply ends.
             open = [
                 each for each in self._all if (each.run, each.asked, each.to) == (None, agent, to)
             ]
         self._end(open)
-        return ended if ended is not None and time.monotonic() - ended.at < _COMES_S else None
+        return growth if growth is not None and time.monotonic() - growth.at < _COMES_S else None
 
     def _on_event(self, agent: Threaded, kinds: Any, event: Event) -> None:
         if getattr(event, "past", False):
             return
         message = agent._current_message or {}
-        named = message.get("action", {}).get("args", {}).get("thread")
-        to, thread = message.get("from"), named if isinstance(named, str) else None
-        whose = _Whose(event.run_id, str(event.agent), str(agent.id), to, thread)
+        thread_name = message.get("action", {}).get("args", {}).get("thread")
+        to, thread = message.get("from"), thread_name if isinstance(thread_name, str) else None
+        source = _AnswerSource(event.run_id, str(event.agent), str(agent.id), to, thread)
         if isinstance(event, Done):
             self._end([each for each in [*self._all] if each.run == event.run_id])
         elif isinstance(event, TextPiece | ReasoningPiece):
             if isinstance(event, kinds) and not event.decides:
-                self._grow(whose, event.text)
+                self._grow(source, event.text)
         else:
-            self._turn(whose, event)
+            self._turn(source, event)
 
-    def _grow(self, whose: _Whose, text: str) -> None:
+    def _grow(self, source: _AnswerSource, text: str) -> None:
         with self._guard:
-            one = self._all.setdefault(whose, Growth(whose))
-            one.text = (one.text + text)[:_MOST]
-            if one.due:
+            growth = self._all.setdefault(source, Growth(source))
+            growth.text = (growth.text + text)[:_MOST]
+            if growth.is_scheduled:
                 return
-            one.due = True
-        asyncio.get_running_loop().call_later(_PAUSE_S, self._tell, one)
+            growth.is_scheduled = True
+        asyncio.get_running_loop().call_later(_PAUSE_S, self._tell, growth)
 
-    def _turn(self, whose: _Whose, event: Event) -> None:
+    def _turn(self, source: _AnswerSource, event: Event) -> None:
         """Begin anew: what was written is recorded by now."""
         with self._guard:
-            one = self._all.get(whose)
+            growth = self._all.get(source)
             if isinstance(event, CallStarted):
-                one = one or self._all.setdefault(whose, Growth(whose))
-                one.calls.append(event.action)
-            elif one is None or not one.text:
+                growth = growth or self._all.setdefault(source, Growth(source))
+                growth.calls.append(event.action)
+            elif growth is None or not growth.text:
                 return
-            one.text, one.told = "", 0
-        self._tell(one)
+            growth.text, growth.sent_chars = "", 0
+        self._tell(growth)
 
-    def _tell(self, one: Growth) -> None:
+    def _tell(self, growth: Growth) -> None:
         with self._guard:
-            one.due = False
-            if self._all.get(one.whose) is one:
-                self._feed.publish("growing", one.to_json(one.told))
-                one.told = len(one.text)
+            growth.is_scheduled = False
+            if self._all.get(growth.source) is growth:
+                self._feed.publish("growing", growth.to_json(growth.sent_chars))
+                growth.sent_chars = len(growth.text)
 
-    def _end(self, over: list[_Whose]) -> None:
+    def _end(self, sources: list[_AnswerSource]) -> None:
         with self._guard:
-            for whose in over:
-                one = self._all.pop(whose, None)
-                if one is None:
+            for source in sources:
+                growth = self._all.pop(source, None)
+                if growth is None:
                     continue
-                if one.calls and whose.to is not None:
-                    one.at = time.monotonic()
-                    self._ended[whose.asked, whose.to] = one
-                    while len(self._ended) > _ENDED:
-                        del self._ended[next(iter(self._ended))]
-                self._feed.publish("growing", {**whose._asdict(), "over": True})
+                if growth.calls and source.to is not None:
+                    growth.at = time.monotonic()
+                    self._ended_growths[source.asked, source.to] = growth
+                    while len(self._ended_growths) > _MOST_ENDED:
+                        del self._ended_growths[next(iter(self._ended_growths))]
+                self._feed.publish("growing", {**source._asdict(), "over": True})

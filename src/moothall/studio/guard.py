@@ -17,7 +17,7 @@ from moothall.serving.doors.checks import (
     Hosts,
     Message,
     Receive,
-    Refused,
+    RequestRefused,
     Scope,
     Send,
     again,
@@ -32,7 +32,7 @@ from moothall.studio.page import html, style_hash
 
 _WRONG: Final = 100
 """After this many wrong passwords in a minute, no stranger's is checked, whatever the address."""
-_KNOWN: Final = 1_000
+_MOST_ADDRESSES: Final = 1_000
 """How many addresses are known that have given the right one, the last ones."""
 MOST_BYTES: Final = 1 << 20
 """The longest body of a request."""
@@ -56,7 +56,7 @@ _HEADERS: Final = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Routes:
+class OpenRoutes:
     """Which paths of an application are open to who has the token, and how its page is shown.
 
     Attributes:
@@ -70,7 +70,7 @@ class Routes:
     page: re.Pattern[str]
     shell: re.Pattern[str]
     open: re.Pattern[str]
-    kept: tuple[str, ...] = ()
+    cached_prefixes: tuple[str, ...] = ()
     policy: str = _POLICY
 
     def is_page(self, path: str) -> bool:
@@ -87,12 +87,12 @@ class Routes:
     def is_open(self, scope: Scope) -> bool:
         """Return whether a request is answered at all."""
         method, path = scope.get("method", "SOCKET"), scope["path"]
-        asked = f"{'GET' if method == 'HEAD' else method} {path}"
+        method_path = f"{'GET' if method == 'HEAD' else method} {path}"
         is_page = method != "SOCKET" and self.is_page(path)
-        return is_page or self.is_shell(scope) or self.open.fullmatch(asked) is not None
+        return is_page or self.is_shell(scope) or self.open.fullmatch(method_path) is not None
 
 
-class Guard:
+class PageGuard:
     """The outermost ASGI layer: refuses what does not come from a page of this studio.
 
     At an address that is not loopback, requests may also name this machine as their host.
@@ -103,7 +103,7 @@ class Guard:
         app: Any,
         secret: str,
         host: str,
-        routes: Routes,
+        routes: OpenRoutes,
         *,
         is_password: bool,
         front: Front = NO_FRONT,
@@ -118,8 +118,12 @@ class Guard:
         # slow to guess. Browsers send it to the programs at all ports of this host: so it opens the
         # empty page alone, and each studio's has a name of its own. What fills the page also needs
         # the key, which the browser keeps for this port.
-        made = hashlib.scrypt(self._secret, salt=b"moothall studio", n=1 << 14, r=8, p=1).hex()
-        self._cookie, self._pass, self._key = f"moothall_studio_{made[:8]}", made[8:64], made[64:]
+        derived = hashlib.scrypt(self._secret, salt=b"moothall studio", n=1 << 14, r=8, p=1).hex()
+        self._cookie, self._pass, self._key = (
+            f"moothall_studio_{derived[:8]}",
+            derived[8:64],
+            derived[64:],
+        )
         self._attempts = Attempts(in_all=_WRONG)
         self._came: dict[str, None] = {}  # the addresses that have given the right secret
 
@@ -132,9 +136,9 @@ class Guard:
         send = self._with_headers(send, scope["path"])
         try:
             if not inside:
-                raise Refused(404, "there is no such page")
+                raise RequestRefused(404, "there is no such page")
             await self._answer(scope, receive, send)
-        except Refused as refused:
+        except RequestRefused as refused:
             if scope["type"] == "websocket":  # with words, uvicorn would log each as a failure
                 await send({"type": "websocket.close"})
             else:
@@ -146,17 +150,17 @@ class Guard:
         self._check_origin(scope, headers)
         check_length(scope, MOST_BYTES)
         path, is_socket = scope["path"], scope["type"] == "websocket"
-        known = self._is_known(scope, headers)
+        is_known = self._is_known(scope, headers)
         enters = path == "/login" or (
             self._routes.is_page(path) and b"token=" in scope["query_string"]
         )
-        if not is_socket and (enters or not known):
-            await (await self._enter(scope, headers, receive, known))(scope, receive, send)
+        if not is_socket and (enters or not is_known):
+            await (await self._enter(scope, headers, receive, is_known))(scope, receive, send)
             return
-        if not known:
-            raise Refused(401, "no token")
+        if not is_known:
+            raise RequestRefused(401, "no token")
         if not self._routes.is_open(scope):
-            raise Refused(404, "there is no such page")
+            raise RequestRefused(404, "there is no such page")
         if not is_socket:
             receive = again(await body_of(receive, MOST_BYTES), receive)
         await self.app(scope, receive, send)
@@ -174,7 +178,9 @@ class Guard:
 
     def _with_headers(self, send: Send, path: str) -> Send:
         """Return a `send` that adds the headers of every answer."""
-        cached = path.startswith(self._routes.kept) if self._routes.kept else False
+        cached = (
+            path.startswith(self._routes.cached_prefixes) if self._routes.cached_prefixes else False
+        )
         own = {**_HEADERS, b"content-security-policy": self._routes.policy.encode()}
 
         async def sending(message: Message) -> None:
@@ -196,7 +202,7 @@ class Guard:
         host = headers.get("host", "")
         front = self._front
         if not self._hosts.has(host) and not (front.host and host.lower() == front.host):
-            raise Refused(
+            raise RequestRefused(
                 403,
                 f"{host[:80]!r} is not a host of this studio: open it at 127.0.0.1, or start it "
                 "with --host, or for an address that is forwarded to it with --public-url",
@@ -213,7 +219,7 @@ class Guard:
         )
         check_origin(scope, own, "studio", is_link=is_link)
         if "origin" not in headers and scope["type"] == "websocket":
-            raise Refused(403, "a socket needs an Origin")
+            raise RequestRefused(403, "a socket needs an Origin")
 
     def _has_cookie(self, headers: Headers) -> bool:
         """Return whether a browser asks that has given the secret before."""
@@ -225,22 +231,22 @@ class Guard:
 
     def _is_known(self, scope: Scope, headers: Headers) -> bool:
         if self._has_cookie(headers):
-            found = headers.get(KEY) or _field(scope["query_string"], "key") or ""
-            has_key = secrets.compare_digest(found.encode("utf-8", _KEEP), self._key.encode())
+            key = headers.get(KEY) or _field(scope["query_string"], "key") or ""
+            has_key = secrets.compare_digest(key.encode("utf-8", _KEEP), self._key.encode())
             if has_key or self._routes.is_shell(scope):
                 return True
-        scheme, _, given = headers.get("authorization", "").partition(" ")
-        return scheme.lower() == "bearer" and self._is_secret(scope, given.encode("latin-1"))
+        scheme, _, token = headers.get("authorization", "").partition(" ")
+        return scheme.lower() == "bearer" and self._is_secret(scope, token.encode("latin-1"))
 
-    def _is_secret(self, scope: Scope, given: bytes) -> bool:
+    def _is_secret(self, scope: Scope, secret: bytes) -> bool:
         if self._waits(scope):
             return False
-        right = secrets.compare_digest(given, self._secret)
+        right = secrets.compare_digest(secret, self._secret)
         if self._is_password and not right:  # a token is too long to guess
             self._attempts.note(scope)
         if right:
             self._came[client_of(scope)] = None
-            if len(self._came) > _KNOWN:
+            if len(self._came) > _MOST_ADDRESSES:
                 del self._came[next(iter(self._came))]
         return right
 
@@ -251,22 +257,22 @@ class Guard:
         return self._attempts.are_over(scope, is_known=client_of(scope) in self._came)
 
     async def _enter(
-        self, scope: Scope, headers: Headers, receive: Receive, known: bool
+        self, scope: Scope, headers: Headers, receive: Receive, is_known: bool
     ) -> Response:
         """Return the answer to a request that gives the secret or lacks it."""
-        given: str | None = None
+        secret: str | None = None
         path, method = scope["path"], scope["method"]
         to = path if self._routes.is_page(path) else "/"
         if to == path and method in ("GET", "HEAD") and not self._is_password:
-            given = _field(scope["query_string"], "token")
+            secret = _field(scope["query_string"], "token")
         elif path == "/login" and method == "POST":
             form = await body_of(receive, MOST_BYTES)
-            given = _field(form, "secret") or ""
-            to = self._wanted(form)
+            secret = _field(form, "secret") or ""
+            to = self._page_address(form)
         elif path == "/login":
-            to = self._wanted(scope["query_string"])
-        right = given is not None and self._is_secret(scope, given.encode("utf-8", _KEEP))
-        if right or known:
+            to = self._page_address(scope["query_string"])
+        right = secret is not None and self._is_secret(scope, secret.encode("utf-8", _KEEP))
+        if right or is_known:
             answer = self._opens(to, self._key if right else "")
             if right:
                 front = self._front
@@ -278,8 +284,8 @@ class Guard:
         if is_address and self._has_cookie(headers) and not self._is_any(scope):
             return self._misses()  # a person who is in has mistyped it
         if not is_address:
-            raise Refused(401, f"the {self._name} is missing or wrong")
-        wrong = "" if given is None else f"This is not the {self._name}."
+            raise RequestRefused(401, f"the {self._name} is missing or wrong")
+        wrong = "" if secret is None else f"This is not the {self._name}."
         if self._waits(scope):
             wrong = "Too many wrong attempts: wait a minute."
         return self._asks(to, wrong)
@@ -294,10 +300,10 @@ class Guard:
         body = f'<h1>There is no such page</h1><p><a href="{base}">moothall studio</a></p>'
         return self._page("", body, "no-referrer", 404)
 
-    def _wanted(self, form: bytes) -> str:
+    def _page_address(self, form: bytes) -> str:
         """Return the address of the page that a form or query names, or `/`."""
-        wanted = unquote(_field(form, "to") or "/")
-        return wanted if self._routes.is_page(wanted) else "/"
+        address = unquote(_field(form, "to") or "/")
+        return address if self._routes.is_page(address) else "/"
 
     def _opens(self, to: str, key: str) -> HTMLResponse:
         """Return a page that keeps the key and opens the studio, whose address has no token."""
@@ -319,12 +325,12 @@ class Guard:
         return self._page("", form, "same-origin", 401)
 
     def _page(self, head: str, body: str, referrer: str, status: int = 200) -> HTMLResponse:
-        made = _PAGE.format(head=head, body=body)
-        policy = f"default-src 'none'; script-src 'self'; style-src {style_hash(made)}; " + (
+        page = _PAGE.format(head=head, body=body)
+        policy = f"default-src 'none'; script-src 'self'; style-src {style_hash(page)}; " + (
             "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
         )
         headers = {"Referrer-Policy": referrer, "Content-Security-Policy": policy}
-        return HTMLResponse(made, status, headers)
+        return HTMLResponse(page, status, headers)
 
 
 def _field(form: bytes, name: str) -> str | None:

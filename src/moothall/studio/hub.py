@@ -13,7 +13,7 @@ from moothall.foundation.files.state_folder import state_file
 from moothall.journal.journal import Journal
 from moothall.journal.journal_argument import as_journal
 from moothall.studio.cards import Cards
-from moothall.studio.feed import Feed
+from moothall.studio.feed import EventFeed
 from moothall.studio.growing import Growing
 
 if TYPE_CHECKING:
@@ -25,26 +25,26 @@ def in_thread(name: str, work: Callable[[Future[Any]], object]) -> tuple[threadi
 
     An exception before `began` has a result is raised here.
     """
-    began: Future[Any] = Future()
+    started: Future[Any] = Future()
 
     def run() -> None:
         try:
-            work(began)
+            work(started)
         except BaseException as error:
-            if began.done():
+            if started.done():
                 raise
-            began.set_exception(error)
+            started.set_exception(error)
 
     thread = threading.Thread(target=run, name=name, daemon=True)
     thread.start()
-    return thread, began.result()
+    return thread, started.result()
 
 
 class Hub:
     """The base of `Studio` that its parts use."""
 
     def __init__(self) -> None:
-        self.feed: Feed = Feed()
+        self.feed: EventFeed = EventFeed()
         self.cards: Cards = Cards(self.feed)
         self.growing: Growing = Growing(self.feed)
         self.opens = "space"

@@ -31,7 +31,7 @@ from moothall.studio.cards import RunApprover
 from moothall.studio.cards.plan import PlanDesk
 from moothall.studio.hub import Hub, in_thread
 from moothall.studio.orders.act import act_agent, check_journal_apart, keys
-from moothall.studio.orders.order import Order, ResearchOrder, record, with_more, without_keys
+from moothall.studio.orders.order import ActOrder, ResearchOrder, record, with_more, without_keys
 from moothall.studio.orders.research import check, researcher, write
 from moothall.studio.orders.resumable import forked_for, recorded_order, refusal
 from moothall.studio.orders.simulate import SimulateOrder
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from moothall.studio.towns.tab import SocietyTab
 
 logger: logging.Logger = logging.getLogger("moothall.studio")
-_Order: TypeAlias = Order | ResearchOrder
+_Order: TypeAlias = ActOrder | ResearchOrder
 
 NO_MORE: Final[Mapping[str, float]] = {}
 _AGAIN_S = 60.0
@@ -51,12 +51,12 @@ _ENDS_S = 20.0
 
 
 @dataclass
-class _Job:
+class _BackgroundRun:
     """One background run, on its own event loop and thread; while it waits it has neither."""
 
     run_id: str
     order: _Order
-    told: list[str]  # messages that it gets when it continues
+    messages: list[str]  # messages that it gets when it continues
     state: str = "running"
     waits: bool = False  # in the journal, for an answer
     resumed: asyncio.Event = field(default_factory=asyncio.Event)
@@ -67,7 +67,7 @@ class _Job:
 
     def to_json(self) -> dict[str, Any]:
         """Return the job as pages get it."""
-        of = {"run": self.run_id, "command": self.order.command, "told": [*self.told]}
+        of = {"run": self.run_id, "command": self.order.command, "told": [*self.messages]}
         return {**of, "state": self.state}
 
 
@@ -81,8 +81,8 @@ class Jobs:
     def __init__(self, hub: Hub, society: SocietyTab) -> None:
         self._hub = hub
         self._society = society
-        self._jobs: dict[str, _Job] = {}
-        self._told: dict[str, list[str]] = {}
+        self._jobs: dict[str, _BackgroundRun] = {}
+        self._messages: dict[str, list[str]] = {}
         self._again: dict[str, float] = {}  # when runs that could not go on are tried again
         self._starting = guard()  # two pages may resume a run at the same time
 
@@ -99,9 +99,9 @@ class Jobs:
             before = self._jobs.get(run_id)
             if before is not None and not before.waits:
                 raise ConfigError(f"run {run_id!r} is under way already")
-            job = _Job(run_id, order, self._told.setdefault(run_id, []))
+            job = _BackgroundRun(run_id, order, self._messages.setdefault(run_id, []))
             if text:
-                job.told.append(text)
+                job.messages.append(text)
             job.resumed.set()
             in_thread(f"moothall-{run_id}", partial(self._run, job))
         return run_id
@@ -122,19 +122,19 @@ class Jobs:
         if more:
             order = with_more(order, more)
         text = text.strip()
-        if text and not isinstance(order, Order):
+        if text and not isinstance(order, ActOrder):
             raise ConfigError(f"a run of moothall {order.command} takes no message")
         if isinstance(order, SimulateOrder):
             self._society.set_up(order, run_id)
             return run_id
-        why = refusal(journal, run_id, ended="iterations" in more)
+        why = refusal(journal, run_id, allow_ended="iterations" in more)
         if why is not None:
             raise StateError(why.text)
         try:
             return self.start(order, run_id=run_id, text=text)
         except RunMismatch as error:
             copy = forked_for(error, journal, run_id, order)[0]
-            self._told[copy] = self._told.pop(run_id, [])
+            self._messages[copy] = self._messages.pop(run_id, [])
             return self.start(order, run_id=copy)
 
     def go_on(self) -> None:
@@ -174,7 +174,7 @@ class Jobs:
                 return
             if job is not None:
                 self._cancel(run_id)
-                self._ended(job, "cancelled", "")
+                self._publish_end(job, "cancelled", "")
             elif rests(self._hub.journal.run(run_id)):
                 self._hub.journal._waits_for.cancel(run_id, "it was stopped")
             else:
@@ -184,7 +184,7 @@ class Jobs:
     def pause(self, run_id: str) -> None:
         """Pause an act run before its next call of a model or a tool; its time limit runs on."""
         job = self._job(run_id)
-        if not isinstance(job.order, Order):
+        if not isinstance(job.order, ActOrder):
             raise ConfigError("research cannot be paused: stop it, and resume it later")
         self._become(job, "paused", job.resumed.clear)
 
@@ -201,12 +201,12 @@ class Jobs:
         if not text.strip():
             raise ConfigError("write what the agent is to be told")
         job = self._job(run_id)
-        job.told.append(text.strip())
+        job.messages.append(text.strip())
         self._hear(job)
 
-    def told(self, run_id: str) -> list[str]:
+    def messages_for(self, run_id: str) -> list[str]:
         """Return the messages that a run gets when it continues."""
-        return [*self._told.get(run_id, ())]
+        return [*self._messages.get(run_id, ())]
 
     def running(self) -> list[dict[str, Any]]:
         """Return the runs under way here, oldest first; `state` is running, paused or stopping."""
@@ -225,13 +225,13 @@ class Jobs:
         for job in jobs:
             job.thread.join(_ENDS_S)
 
-    def _job(self, run_id: str) -> _Job:
+    def _job(self, run_id: str) -> _BackgroundRun:
         job = self._jobs.get(run_id)
         if job is None:
             raise ConfigError(f"run {run_id!r} is not under way here")
         return job
 
-    def _become(self, job: _Job, state: str, change: Callable[[], object]) -> None:
+    def _become(self, job: _BackgroundRun, state: str, change: Callable[[], object]) -> None:
         if job.state != "stopping":
             job.state = state
             self._hear(job)
@@ -241,28 +241,28 @@ class Jobs:
             with suppress(RuntimeError):  # the run has just ended
                 job.loop.call_soon_threadsafe(change)
 
-    def _hear(self, job: _Job) -> None:
+    def _hear(self, job: _BackgroundRun) -> None:
         """Give the agent its messages if the run is not paused, and publish the run's state."""
-        if job.state == "running" and job.told and not job.waits:
-            job.agent.interrupt("\n\n".join(job.told))
-            job.told.clear()
+        if job.state == "running" and job.messages and not job.waits:
+            job.agent.interrupt("\n\n".join(job.messages))
+            job.messages.clear()
         if job.run_id in self._jobs:
             self._hub.feed.publish("job", job.to_json())
 
-    def _run(self, job: _Job, began: Future[None]) -> None:
+    def _run(self, job: _BackgroundRun, started: Future[None]) -> None:
         job.agent = _agent_for(job.run_id, job.order, self._hub, job.resumed.wait)
         _check_program(job.run_id, job.agent, self._hub)
         self._hub.growing.watch(job.agent, drafts=isinstance(job.order, ResearchOrder))
-        asyncio.run(self._live(job, began))
+        asyncio.run(self._live(job, started))
 
-    async def _live(self, job: _Job, began: Future[None]) -> None:
+    async def _live(self, job: _BackgroundRun, started: Future[None]) -> None:
         order, agent, run_id = job.order, job.agent, job.run_id
         await record(order, self._hub.journal, run_id, agent)
         job.loop, job.thread = asyncio.get_running_loop(), threading.current_thread()
         job.task = asyncio.create_task(agent.reply(order.task, run_id=run_id))
         self._jobs[run_id] = job
         self._hear(job)
-        began.set_result(None)
+        started.set_result(None)
         reason, text, reply = "cancelled", "", None
         try:
             try:
@@ -277,14 +277,14 @@ class Jobs:
             logger.error("run %r failed", run_id, exc_info=error)
         if reason == "waiting":
             job.waits = True
-            job.told[:0] = job.agent._kept.default.hear()  # what it has not heard
+            job.messages[:0] = job.agent._kept.default.hear()  # what it has not heard
             job.agent = job.loop = job.task = job.thread = None
             self._look()
         else:
             if reason == "cancelled":  # while some of its calls waited
                 with suppress(RunHeld):
                     self._cancel(run_id)
-            self._ended(job, reason, text)
+            self._publish_end(job, reason, text)
 
     def _cancel(self, run_id: str) -> None:
         """Have nobody asked what a run waits for until it is resumed."""
@@ -295,17 +295,17 @@ class Jobs:
         with suppress(MoothallError):  # its cards come and go at the next look
             self._hub.look()
 
-    def _ended(self, job: _Job, reason: str, text: str) -> None:
+    def _publish_end(self, job: _BackgroundRun, reason: str, text: str) -> None:
         del self._jobs[job.run_id]
-        told = {**job.to_json(), "state": "ended", "reason": reason, "text": text}
-        self._hub.feed.publish("job", told)
+        data = {**job.to_json(), "state": "ended", "reason": reason, "text": text}
+        self._hub.feed.publish("job", data)
 
 
 def _agent_for(run_id: str, order: _Order, hub: Hub, resumed: Callable[[], Awaitable[Any]]) -> Any:
     """Return an order's agent; one that acts awaits `resumed()` before each call."""
     journal, cards = hub.journal, hub.cards
     agent: Any
-    if not isinstance(order, Order):
+    if not isinstance(order, ActOrder):
         check(order)
         plans = PlanDesk(cards, run_id)
         review = plans.review if order.review_plan else None
@@ -314,22 +314,22 @@ def _agent_for(run_id: str, order: _Order, hub: Hub, resumed: Callable[[], Await
         return agent
     check_journal_apart(order, journal.path)
     key, own_key = keys(order, {})  # a key of moothall.toml is for the command that read it
-    given: dict[str, Any] = {"key": key, "own_key": own_key, "journal": journal}
-    given["approver"] = RunApprover(cards, task=order.task, folder=order.root)
+    options: dict[str, Any] = {"key": key, "own_key": own_key, "journal": journal}
+    options["approver"] = RunApprover(cards, task=order.task, folder=order.root)
     if order.review == "me":
-        person = Person("you", approver=given["approver"])
-        agent = act_agent(order, reviewer=person, **given)
+        person = Person("you", approver=options["approver"])
+        agent = act_agent(order, reviewer=person, **options)
     else:
-        agent = act_agent(order, **given)
+        agent = act_agent(order, **options)
 
-    async def held(agent: Any, about: dict[str, Any]) -> None:
+    async def wait_for_resumption(agent: Any, about: dict[str, Any]) -> None:
         await resumed()
 
     # A dual act calls nothing itself: its members wait.
     reviewed = hasattr(agent, "human_agent")
     for each in (agent.human_agent, agent.reactive_agent) if reviewed else (agent,):
-        each.register_hook("pre_reasoning", "studio", held)
-        each.register_hook("pre_acting", "studio", held)
+        each.register_hook("pre_reasoning", "studio", wait_for_resumption)
+        each.register_hook("pre_acting", "studio", wait_for_resumption)
     return agent
 
 
@@ -339,6 +339,8 @@ def _check_program(run_id: str, agent: Any, hub: Hub) -> None:
         entries = hub.journal.entries(run_id)
     except NoSuchRun:
         return
-    begun = next((each.data for each in entries if not each.path and each.kind == "begun"), None)
-    if begun is not None:
-        check_program(run_id, begun, begun["kind"], str(agent.id), agent._program())
+    beginning = next(
+        (each.data for each in entries if not each.path and each.kind == "begun"), None
+    )
+    if beginning is not None:
+        check_program(run_id, beginning, beginning["kind"], str(agent.id), agent._program())

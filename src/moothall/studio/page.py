@@ -47,7 +47,7 @@ class WouldEnd(StateError):
             raise cls(text, ends)
 
 
-class FieldError(ConfigError):
+class FormError(ConfigError):
     """What was filled in cannot be used; `field` is the one at fault, or None."""
 
     def __init__(self, text: str, field: str | None) -> None:
@@ -83,15 +83,15 @@ class Field:
     more: bool = False
     wide: bool = False
 
-    def read(self, given: object) -> Any:
+    def read(self, value: object) -> Any:
         """Return a value that a page sent; ConfigError in words if it is of another kind."""
         if self.kind == "check":
-            if isinstance(given, bool):
-                return given
+            if isinstance(value, bool):
+                return value
             raise ConfigError(f"“{self.label}” must be true or false")
         if self.kind in ("number", "whole"):
-            return self._number(given)
-        text = "" if given is None else given
+            return self._number(value)
+        text = "" if value is None else value
         if not isinstance(text, str) or len(text) > _TEXT:
             raise ConfigError(f"“{self.label}” must be a text of at most {_TEXT:,} characters")
         if _UNWRITABLE.search(text):
@@ -100,24 +100,24 @@ class Field:
             raise ConfigError(f"“{self.label}” must be one of those listed, got {text!r:.80}")
         return text
 
-    def _number(self, given: object) -> float | None:
-        if given is None or given == "":
+    def _number(self, value: object) -> float | None:
+        if value is None or value == "":
             return None
         if (
-            isinstance(given, bool)
-            or not isinstance(given, int | float)
-            or not abs(given) <= sys.float_info.max  # as NaN is not
+            isinstance(value, bool)
+            or not isinstance(value, int | float)
+            or not abs(value) <= sys.float_info.max  # as NaN is not
         ):
-            raise ConfigError(f"“{self.label}” must be a number, got {str(given)!r:.80}")
-        if given < 0:
-            raise ConfigError(f"“{self.label}” must be 0 or more, got {given}")
-        if self.kind == "whole" and given != int(given):
-            raise ConfigError(f"“{self.label}” must be a whole number, got {given}")
-        return int(given) if self.kind == "whole" else given
+            raise ConfigError(f"“{self.label}” must be a number, got {str(value)!r:.80}")
+        if value < 0:
+            raise ConfigError(f"“{self.label}” must be 0 or more, got {value}")
+        if self.kind == "whole" and value != int(value):
+            raise ConfigError(f"“{self.label}” must be a whole number, got {value}")
+        return int(value) if self.kind == "whole" else value
 
 
 @dataclass(frozen=True, kw_only=True)
-class Form:
+class PageForm:
     """A form at the top of a tab; the page draws it, and posts what is filled in.
 
     Attributes:
@@ -140,26 +140,26 @@ class Form:
 
     def to_json(self) -> dict[str, Any]:
         """Return the form as a page gets it."""
-        told = {name: getattr(self, name) for name in ("name", "title", "button", "about")}
-        return told | {"open": self.is_open, "fields": [asdict(each) for each in self.fields]}
+        data = {name: getattr(self, name) for name in ("name", "title", "button", "about")}
+        return data | {"open": self.is_open, "fields": [asdict(each) for each in self.fields]}
 
-    def begin(self, given: Mapping[str, Any]) -> dict[str, Any]:
+    def begin(self, values_given: Mapping[str, Any]) -> dict[str, Any]:
         """Call `start` with what a page sent; return `{"run": …}`, or raise FieldError."""
         at: str | None = None
         try:
-            if unknown := given.keys() - {each.name for each in self.fields}:
+            if unknown := values_given.keys() - {each.name for each in self.fields}:
                 raise ConfigError(f"the form has no field {min(unknown)!r:.80}")
             values = {}
             for each in self.fields:
                 at = each.name
-                values[at] = each.read(given.get(at, each.value))
+                values[at] = each.read(values_given.get(at, each.value))
             at = None
             return {"run": self.start(**values)}
         except WouldEnd:
             raise
         except MoothallError as error:
             text = self._in_its_words(str(error))
-            raise FieldError(text, at or self._field_in(text)) from error
+            raise FormError(text, at or self._field_in(text)) from error
 
     def _in_its_words(self, text: str) -> str:
         """Return an error with the form's labels in the place of a command's options."""
@@ -171,11 +171,11 @@ class Form:
 
     def _field_in(self, text: str) -> str | None:
         """Return the first field that an error names, by its label or its name."""
-        found = []
+        matches = []
         for each in self.fields:
             words = (f"“{each.label.partition(':')[0]}”", f"{each.name} must", f"the {each.name} ")
-            found += [(text.index(word), each.name) for word in words if word in text]
-        return min(found)[1] if found else None
+            matches += [(text.index(word), each.name) for word in words if word in text]
+        return min(matches)[1] if matches else None
 
 
 class Tab(Protocol):
@@ -187,7 +187,7 @@ class Tab(Protocol):
     def routes(self, router: Any) -> None:
         """Add the tab's routes, below `/studio/NAME`."""
 
-    def forms(self) -> Sequence[Form]:
+    def forms(self) -> Sequence[PageForm]:
         """Return the tab's forms as they are now; a page asks for them when it loads."""
         return ()
 
@@ -218,17 +218,17 @@ def _more() -> dict[str, dict[str, str]]:
 
 def _decisions() -> list[dict[str, Any]]:
     """Return what a reviewer may decide, as a page offers and shows it."""
-    return [{"action": action.value, **means._asdict()} for action, means in DECISIONS.items()]
+    return [{"action": action.value, **meaning._asdict()} for action, meaning in DECISIONS.items()]
 
 
-def filled(given: Mapping[str, Any]) -> dict[str, Any]:
+def filled(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of an order that a form sets: not blank, and no limit of 0."""
-    said: Any = {
-        name: each.strip() if isinstance(each, str) else each for name, each in given.items()
+    values: Any = {
+        name: each.strip() if isinstance(each, str) else each for name, each in fields.items()
     }
-    for name in {"root", "folder"} & said.keys():
-        said[name] = os.path.expanduser(said[name])
-    return {name: each for name, each in said.items() if each or each is False}
+    for name in {"root", "folder"} & values.keys():
+        values[name] = os.path.expanduser(values[name])
+    return {name: each for name, each in values.items() if each or each is False}
 
 
 def html(name: str) -> str:
@@ -250,13 +250,13 @@ _POLICY: Final = (
 _STYLE: Final = re.compile(r"<style>(.*?)</style>", re.DOTALL)
 
 
-def report_page(made: str, sandbox: str = "") -> Response:
+def report_page(html: str, sandbox: str = "") -> Response:
     """Return the HTML of a report as a page in a sandbox, with what the sandbox permits."""
     from fastapi import Response
 
-    policy = _POLICY.format(style=style_hash(made), sandbox=sandbox)
+    policy = _POLICY.format(style=style_hash(html), sandbox=sandbox)
     headers = {"Content-Security-Policy": policy}
-    return Response(made, media_type="text/html", headers=headers)
+    return Response(html, media_type="text/html", headers=headers)
 
 
 def attachment(data: bytes | str, name: str, ending: str, media_type: str) -> Response:
@@ -272,9 +272,9 @@ def shell(tabs: Iterable[Tab], opens: str, base: str) -> str:
     """Return the empty page, which its scripts fill; all addresses begin with `base`."""
     scripts = {each.stem for each in STATIC.glob("*.js")}  # a user's own tab has none
     listed = [{"name": t.name, "title": t.title, "script": t.name in scripts} for t in tabs]
-    told: dict[str, Any] = {"opens": opens, "tabs": listed, "ended": sorted(FINAL)}
-    told |= {"more": _more(), "decisions": _decisions()}
+    data: dict[str, Any] = {"opens": opens, "tabs": listed, "ended": sorted(FINAL)}
+    data |= {"more": _more(), "decisions": _decisions()}
     base = escape(base)
     return html("studio").format(
-        base=base, at=f"{base}studio/static", told=escape(json.dumps(told))
+        base=base, at=f"{base}studio/static", told=escape(json.dumps(data))
     )

@@ -15,7 +15,7 @@ from moothall.research.report import FORMS, QUIET, end_in_words
 from moothall.research.web.catalogues import CATALOGUES
 from moothall.studio.act import usable_models
 from moothall.studio.orders.order import ResearchOrder, order_in
-from moothall.studio.page import Field, Form, Tab, attachment, filled, limits, report_page
+from moothall.studio.page import Field, PageForm, Tab, attachment, filled, limits, report_page
 from moothall.studio.run_view import cut
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ _QUOTES: Final = "none: quotes and cites"
 _SEARXNG: Final = "http://localhost:8888"
 _LINKS: Final = " allow-popups allow-popups-to-escape-sandbox"
 """The links of a report open elsewhere."""
-_FOUND: Final = 10_000
+_RESULT_CHARS: Final = 10_000
 """The most resources of a task, or citations of a narrative, that a page counts."""
 _FEW: Final = 100
 _DEEP: Final = 6
@@ -56,9 +56,9 @@ class ResearchTab(Tab):
 
     def entries(self, run: str, after: int = 0) -> dict[str, Any]:
         """Return the entries of a run after a number, cut, and what forms are called."""
-        _, found = self._recorded(run, after)
+        _, recorded = self._recorded(run, after)
         forms = {ending: form.title for ending, form in FORMS.items()}
-        entries = [told(each) for each in found if each.path == ROOT]
+        entries = [progress_entry(each) for each in recorded if each.path == ROOT]
         return {"entries": entries, "forms": forms}
 
     def report(self, run: str) -> Report:
@@ -84,7 +84,7 @@ class ResearchTab(Tab):
         router.get("/entries")(self.entries)
 
         @router.get("/page")
-        def shown(run: str, scheme: Literal["light", "dark"] = "light") -> Response:
+        def report_html(run: str, scheme: Literal["light", "dark"] = "light") -> Response:
             return report_page(page(self.report(run), files=False, scheme=scheme), _LINKS)
 
         @router.get("/report.{ending}")
@@ -139,22 +139,22 @@ class ResearchTab(Tab):
             raise ConfigError(f"run {run!r} was begun by a program: its tools are not known here")
         if not question.strip():
             raise ConfigError("write what else to find out")
-        told: Any = {"out": None, "html": None, "sources": None}
-        return self._jobs.start(replace(order, objectives=[question.strip()], **told))
+        no_files: Any = {"out": None, "html": None, "sources": None}
+        return self._jobs.start(replace(order, objectives=[question.strip()], **no_files))
 
     def _ordered(self, run: str) -> ResearchOrder | None:
         """Return the order of a run; None if a program of the user's began it."""
-        found = map(order_in, reversed(self._recorded(run)[1]))
-        return next((each for each in found if isinstance(each, ResearchOrder)), None)
+        orders = map(order_in, reversed(self._recorded(run)[1]))
+        return next((each for each in orders if isinstance(each, ResearchOrder)), None)
 
-    def start(self, objectives: str, **given: Any) -> str:
+    def start(self, objectives: str, **options: Any) -> str:
         """Start what the form asks for, by fields of `ResearchOrder`; return the run's id."""
-        wanted = [each.strip() for each in objectives.splitlines() if each.strip()]
-        if not wanted:
+        questions = [each.strip() for each in objectives.splitlines() if each.strip()]
+        if not questions:
             raise ConfigError("fill in “Objectives, one a line”: there is nothing to find out")
-        return self._jobs.start(ResearchOrder([*dict.fromkeys(wanted)], **filled(given)))
+        return self._jobs.start(ResearchOrder([*dict.fromkeys(questions)], **filled(options)))
 
-    def forms(self) -> list[Form]:
+    def forms(self) -> list[PageForm]:
         """Return the form: objectives, where to search, model and limits."""
         models = [(each, each) for each in usable_models()]
         catalogues = [
@@ -176,19 +176,21 @@ class ResearchTab(Tab):
         ]
         is_first = not self._hub.journal.runs(kind=KIND, limit=1)
         title = "New research"
-        return [Form(name="new", title=title, fields=fields, start=self.start, is_open=is_first)]
+        return [
+            PageForm(name="new", title=title, fields=fields, start=self.start, is_open=is_first)
+        ]
 
 
-def told(entry: Entry) -> dict[str, Any]:
+def progress_entry(entry: Entry) -> dict[str, Any]:
     """Return an entry as pages make the progress of it: with all that was found, each cut."""
     data = {name: each for name, each in entry.data.items() if name != "prompt"}
-    seen = cut(data, _FOUND if entry.kind == "ended" else _FEW, _DEEP)
-    made = {"sequence": entry.sequence, "kind": entry.kind, "data": seen}
+    shortened = cut(data, _RESULT_CHARS if entry.kind == "ended" else _FEW, _DEEP)
+    row = {"sequence": entry.sequence, "kind": entry.kind, "data": shortened}
     if entry.kind == "over":
         reason = data["report"]["stop_reason"] if "report" in data else data["reason"]
         detail = "" if reason in QUIET else data.get("detail") or ""  # which stands apart
-        made["why"] = end_in_words(reason, detail).partition(": ")[2]
-    return made
+        row["why"] = end_in_words(reason, detail).partition(": ")[2]
+    return row
 
 
 def _narrative(markdown: str) -> str:
@@ -200,7 +202,7 @@ def _narrative(markdown: str) -> str:
 def _source(citation: Citation) -> dict[str, Any]:
     """Return a footnote as pages get it: its passage in three parts, the window in the middle."""
     passage, support, window = citation.passage, citation.support, citation.window
-    before, found, after = passage.text.partition(window) if window else (passage.text, "", "")
+    before, inside, after = passage.text.partition(window) if window else (passage.text, "", "")
     half = _PASSAGE // 2
     return {
         "number": citation.number,
@@ -208,8 +210,8 @@ def _source(citation: Citation) -> dict[str, Any]:
         "url": passage.url,
         "title": passage.title,
         "read": passage.fetched_at,
-        "text": [before[-half:] if found else before[:_PASSAGE], found, after[:half]],
-        "cut": [bool(found) and len(before) > half, len(after) > half],
+        "text": [before[-half:] if inside else before[:_PASSAGE], inside, after[:half]],
+        "cut": [bool(inside) and len(before) > half, len(after) > half],
         "label": None if support is None else support.label,
         "probability": None if support is None else support.probability,
     }

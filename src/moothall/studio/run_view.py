@@ -27,13 +27,13 @@ _OUTLINE: Final = tuple(each.name for each in fields(Outline))
 _COUNTS: Final = ("input", "output", "tokens", "model_calls")
 
 
-def shown(entry: Entry, *, whole: bool = False) -> dict[str, Any]:
+def entry_row(entry: Entry, *, uncut: bool = False) -> dict[str, Any]:
     """Return an entry for pages: in words, cut unless `whole`, with what it spent and its fault."""
     row = {each: getattr(entry, each) for each in ("sequence", "path", "kind", "at", "data")}
     row["line"] = shorten(line_of(entry), _LINE)
-    if not whole:
-        row["data"] = cut(seen := {k: v for k, v in entry.data.items() if k != "prompt"})
-        if row["data"] != seen:
+    if not uncut:
+        row["data"] = cut(data := {k: v for k, v in entry.data.items() if k != "prompt"})
+        if row["data"] != data:
             row["cut"] = True
     if spent := spent_in(entry.kind, entry.data):
         row["spent"] = {**asdict(spent), "usd": _plain(spent.usd)}
@@ -58,9 +58,9 @@ def told_of(outline: Outline) -> dict[str, Any]:
 
     `here` is whether it can be stopped here: this process works on it, or none does.
     """
-    told = {name: getattr(outline, name) for name in _OUTLINE}  # asdict copies deep, and slowly
-    told["here"] = rests(outline) or (outline.under_way and is_under_way(outline.id))
-    return told | ({"state": "running"} if outline.under_way else {})
+    row = {name: getattr(outline, name) for name in _OUTLINE}  # asdict copies deep, and slowly
+    row["here"] = rests(outline) or (outline.under_way and is_under_way(outline.id))
+    return row | ({"state": "running"} if outline.under_way else {})
 
 
 def rests(outline: Outline) -> bool:
@@ -73,7 +73,7 @@ class Totals:
 
     def __init__(self, entries: Iterable[Entry] = ()) -> None:
         self.sequence: int = 0  # of the last counted entry
-        self._began = self._at = self._seconds = 0.0
+        self._first_at = self._at = self._seconds = 0.0
         self._rests = False  # from an end until the run is resumed, no time counts
         self._count = dict.fromkeys((*_COUNTS, "unpriced", "errors", "refused"), 0)
         self._tools: set[tuple[str, str]] = set()
@@ -85,7 +85,7 @@ class Totals:
     def add(self, entry: Entry) -> None:
         """Count an entry."""
         self.sequence = entry.sequence
-        self._began = self._began or entry.at
+        self._first_at = self._first_at or entry.at
         is_decided = entry.kind == "decided"  # by a person, while no process works on it
         if self._at and not self._rests and not is_decided:
             self._seconds += max(entry.at - self._at, 0.0)
@@ -120,7 +120,7 @@ class Totals:
 
     def to_json(self) -> dict[str, Any]:
         """Return the totals; `unpriced` counts the tokens without a known price."""
-        row = {"began": self._began, "seconds": self._seconds}
+        row = {"began": self._first_at, "seconds": self._seconds}
         tools = len(self._tools)
         return {**row, **self._count, "usd": _plain(self._usd), "tool_calls": tools}
 

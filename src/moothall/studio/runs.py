@@ -28,7 +28,7 @@ from moothall.studio.comparison import compared
 from moothall.studio.feed import as_json
 from moothall.studio.orders.order import line_of, order_in
 from moothall.studio.page import Tab, attachment
-from moothall.studio.run_view import Totals, shown, told_of
+from moothall.studio.run_view import Totals, entry_row, told_of
 
 if TYPE_CHECKING:
     from fastapi import APIRouter
@@ -37,16 +37,16 @@ if TYPE_CHECKING:
     from moothall.studio.hub import Hub
     from moothall.studio.jobs import Jobs
 
-_FOUND: Final = 500
+_MOST_MATCHES: Final = 500
 """The most runs, and the most entries of a run, that a search finds."""
 _LINE: Final = 200
-_BESIDE: Final = 60
+_CONTEXT_CHARS: Final = 60
 """How much is told of the line of an entry, and before the words, where the line lacks them."""
-_SETTLED: Final = FINAL - {"unreadable"}
+_AT_REST: Final = FINAL - {"unreadable"}
 """The ends after which no call of a run is in doubt."""
 _KNOWN_MODELS: Final = 200
 """Of how many runs a page may ask at once by which models they spent."""
-_KNOWN: Final = 1_000
+_MOST_SUMS: Final = 1_000
 """How many runs' totals are kept."""
 _OLD: Final = 50
 """How many stopped runs are read at one look for calls in doubt."""
@@ -65,10 +65,10 @@ _ENTRIES: Final = 200
 
 
 @dataclass
-class _Sums:
+class _RunSums:
     """What the entries of a run say together, as far as they were read."""
 
-    began: float  # of the run: one of the same id that is begun after a deletion is another
+    run_start: float  # of the run: one of the same id that is begun after a deletion is another
     totals: Totals = field(default_factory=Totals)
     order: dict[str, Any] | None = None
 
@@ -83,12 +83,12 @@ class RunsTab(Tab):
         self._hub = hub
         self._jobs = jobs
         self._looking = renewed(threading.Lock())
-        self._known: dict[str, Outline] | None = None
-        self._due = 0.0  # when all are to be read again
+        self._outlines: dict[str, Outline] | None = None
+        self._full_look_at = 0.0  # when all are to be read again
         self._lines: dict[str, tuple[Outline, str]] = {}  # by id, with what it is of
         self._doubtful: dict[tuple[str, int], bool] = {}  # by a stopped run and its last entry
         self._summing = guard()
-        self._sums_of: dict[str, _Sums] = {}
+        self._sums_of: dict[str, _RunSums] = {}
         self._closed = threading.Event()
 
     @property
@@ -112,78 +112,80 @@ class RunsTab(Tab):
         while not closed.wait(_LOOK_S):
             with suppress(MoothallError):  # a page gets the error when it loads the list
                 if self._hub.feed.is_watched:
-                    self.refresh(whole=False)
+                    self.refresh(read_all=False)
                 if not next(looks) % _SELDOM:
                     self._hub.look()
                     self._jobs.go_on()
 
-    def refresh(self, *, whole: bool = True) -> list[Outline]:
+    def refresh(self, *, read_all: bool = True) -> list[Outline]:
         """Return the outlines of all runs; publish what has changed since the last look.
 
         Without `whole`, only those are read that were worked on since, unless the last whole look
         is long ago: it took a tenth of the time since, or less.
         """
         with self._looking:
-            journal, known, began = self._journal, self._known, time.monotonic()
-            if known is None or whole or began > self._due:
-                found = self._marked(journal.runs())
-                old = known or {}
-                found = [old[each.id] if old.get(each.id) == each else each for each in found]
-                now = {each.id: each for each in found}
-                took = time.monotonic() - began
-                self._due = began + max(_LOOK_S, 10 * took)
+            journal, known_outlines, start = self._journal, self._outlines, time.monotonic()
+            if known_outlines is None or read_all or start > self._full_look_at:
+                outlines = self._marked(journal.runs())
+                old = known_outlines or {}
+                outlines = [old[each.id] if old.get(each.id) == each else each for each in outlines]
+                now = {each.id: each for each in outlines}
+                took = time.monotonic() - start
+                self._full_look_at = start + max(_LOOK_S, 10 * took)
             else:
-                found = self._marked(self._worked_on(journal, known))
-                now = {**known, **{each.id: each for each in found}}
-            before, self._known = now if known is None else known, now
-            for each in found:
+                outlines = self._marked(self._worked_on(journal, known_outlines))
+                now = {**known_outlines, **{each.id: each for each in outlines}}
+            before, self._outlines = now if known_outlines is None else known_outlines, now
+            for each in outlines:
                 if (was := before.get(each.id)) != each:
                     self._publish_changes(journal, was, each)
         return [*now.values()]
 
     @staticmethod
-    def _worked_on(journal: Journal, known: dict[str, Outline]) -> list[Outline]:
+    def _worked_on(journal: Journal, outlines: dict[str, Outline]) -> list[Outline]:
         """Return the runs that were worked on since they were looked at, or may rest since."""
-        newest = max((each.changed for each in known.values()), default=0.0)
-        found = [*journal.runs(since=newest - _SKEW_S)]
-        ids = {each.id for each in found}
-        for each in known.values():
+        newest = max((each.changed for each in outlines.values()), default=0.0)
+        changed = [*journal.runs(since=newest - _SKEW_S)]
+        ids = {each.id for each in changed}
+        for each in outlines.values():
             if each.under_way and each.id not in ids:
                 with suppress(NoSuchRun):  # it was deleted
-                    found.append(journal.run(each.id))
-        return found
+                    changed.append(journal.run(each.id))
+        return changed
 
-    def _marked(self, found: list[Outline]) -> list[Outline]:
+    def _marked(self, outlines: list[Outline]) -> list[Outline]:
         """Return outlines where those in doubt are so: an older moothall left them `stopped`."""
-        keys = [(each.id, each.entries) for each in found if _may_be_in_doubt(each)]
+        keys = [(each.id, each.entries) for each in outlines if _may_be_in_doubt(each)]
         for key in [each for each in keys if each not in self._doubtful][:_OLD]:
             self._doubtful[key] = False
             with suppress(MoothallError):  # it is damaged, or was deleted meanwhile
                 self._doubtful[key] = bool(in_doubt(self._journal.entries(key[0])))
         doubtful = {id for id, entries in keys if self._doubtful.get((id, entries))}
-        return [replace(each, state="in_doubt") if each.id in doubtful else each for each in found]
+        return [
+            replace(each, state="in_doubt") if each.id in doubtful else each for each in outlines
+        ]
 
     def close(self) -> None:
         """Stop looking."""
         self._closed.set()
         with self._looking:
-            self._known = None
+            self._outlines = None
         with self._summing:
             self._sums_of.clear()
 
     def _publish_changes(self, journal: Journal, old: Outline | None, now: Outline) -> None:
-        id, told = now.id, told_of(now)
+        id, row = now.id, told_of(now)
         if now.under_way or (old is not None and old.under_way):
             after = 0 if old is None else old.entries
             try:
-                told["totals"] = self._sums(now)["totals"]
+                row["totals"] = self._sums(now)["totals"]
                 new = journal.entries(id, max(after, now.entries - _ENTRIES))
             except MoothallError as error:
                 self._hub.feed.publish("run_fault", {"run": id, "error": str(error)})
                 return
             for entry in new:
-                self._hub.feed.publish("entry", {"run": id, "entry": shown(entry)})
-        self._hub.feed.publish("run", told)
+                self._hub.feed.publish("entry", {"run": id, "entry": entry_row(entry)})
+        self._hub.feed.publish("run", row)
 
     def listed(self) -> str:
         """Return all runs' outlines as JSON, the oldest first.
@@ -193,28 +195,28 @@ class RunsTab(Tab):
         """
         jobs, before, now = self._jobs, self._lines, {}
         lines = []
-        for each in self.refresh(whole=False):
-            known = before.get(each.id)
-            if known is None or known[0] is not each:  # what rests is written once
-                known = (each, as_json(told_of(each)))
-            now[each.id] = known
-            job, told = jobs.state(each.id), jobs.told(each.id)
-            is_now = each.under_way or job or told
-            more = {"job": job, "told": told}
-            lines.append(as_json(told_of(each) | more) if is_now else known[1])
+        for each in self.refresh(read_all=False):
+            cached = before.get(each.id)
+            if cached is None or cached[0] is not each:  # what rests is written once
+                cached = (each, as_json(told_of(each)))
+            now[each.id] = cached
+            job, messages = jobs.state(each.id), jobs.messages_for(each.id)
+            is_now = each.under_way or job or messages
+            more = {"job": job, "told": messages}
+            lines.append(as_json(told_of(each) | more) if is_now else cached[1])
         self._lines = now
         return f"[{','.join(lines)}]"
 
     def entries(self, run: str, after: int = 0, most: int = _PAGE) -> list[dict[str, Any]]:
         """Return the entries of a run after number `after`, cut; at most `most` of them."""
-        return [shown(each) for each in self._journal.entries(run, after, max(1, most))]
+        return [entry_row(each) for each in self._journal.entries(run, after, max(1, most))]
 
     def entry(self, run: str, sequence: int) -> dict[str, Any]:
         """Return one entry, whole."""
-        found = next(iter(self._journal.entries(run, sequence - 1, 1)), None)
-        if found is None or found.sequence != sequence:
+        entry = next(iter(self._journal.entries(run, sequence - 1, 1)), None)
+        if entry is None or entry.sequence != sequence:
             raise ConfigError(f"run {run!r} has no entry {sequence}")
-        return shown(found, whole=True)
+        return entry_row(entry, uncut=True)
 
     def run(self, run: str) -> dict[str, Any]:
         """Return the outline of a run, and its calls in doubt.
@@ -222,8 +224,8 @@ class RunsTab(Tab):
         What was decided of these can be replaced until the run is resumed.
         """
         outline = self._journal.run(run)
-        settled = outline.under_way or outline.state in _SETTLED
-        entries = [] if settled else self._journal.entries(run)
+        rests_now = outline.under_way or outline.state in _AT_REST
+        entries = [] if rests_now else self._journal.entries(run)
         open_still = {each.number for each in in_doubt(entries)}
         doubts = in_doubt(entries, with_decided=True)
         return {
@@ -246,26 +248,26 @@ class RunsTab(Tab):
         """Return a run's totals and order; of a run read before, only new entries are read."""
         with self._summing:
             sums = self._sums_of.pop(outline.id, None)
-            if sums is None or sums.began != outline.began:
-                sums = _Sums(outline.began)
+            if sums is None or sums.run_start != outline.began:
+                sums = _RunSums(outline.began)
             for entry in self._journal.entries(outline.id, sums.totals.sequence):
                 sums.totals.add(entry)
                 order = order_in(entry)
                 if order is not None:
                     sums.order = {**asdict(order), "in_words": order.in_words}
             self._sums_of[outline.id] = sums
-            if len(self._sums_of) > _KNOWN:
+            if len(self._sums_of) > _MOST_SUMS:
                 del self._sums_of[next(iter(self._sums_of))]
             totals = sums.totals
             return {"totals": totals.to_json(), "models": totals.by_model(), "order": sums.order}
 
     def models(self, runs: list[str]) -> dict[str, list[dict[str, Any]]]:
         """Return what runs have spent by model and hour, by run, as `Totals.by_model`."""
-        made: dict[str, list[dict[str, Any]]] = {}
+        models: dict[str, list[dict[str, Any]]] = {}
         for run in runs[:_KNOWN_MODELS]:
             with suppress(NoSuchRun):  # it was deleted meanwhile
-                made[run] = self.sums(run)["models"]
-        return made
+                models[run] = self.sums(run)["models"]
+        return models
 
     def prompt(self, run: str, path: str, sequence: int) -> dict[str, Any] | None:
         """Return the messages, tools and schema that a model was given for an entry's answer."""
@@ -276,28 +278,32 @@ class RunsTab(Tab):
 
     def find(self, text: str) -> list[str]:
         """Return the ids of runs that have all these words, also in steps, the newest first."""
-        found = self._journal.runs(recorded=text, sort="-changed", limit=_FOUND)
-        return [each.id for each in found]
+        matches = self._journal.runs(recorded=text, sort="-changed", limit=_MOST_MATCHES)
+        return [each.id for each in matches]
 
     def search(self, run: str, text: str) -> list[dict[str, Any]]:
         """Return the entries of a run that contain a text, as sequence numbers and lines."""
-        wanted = text.strip().casefold()
-        if not wanted:
+        needle = text.strip().casefold()
+        if not needle:
             raise ConfigError("write what to search for")
-        found = []
+        matches = []
         for entry in self._journal.entries(run):
             line = line_of(entry)
             data = json.dumps(entry.data, ensure_ascii=False, default=str)
-            at = data.casefold().find(wanted)
-            if wanted in line.casefold() or at >= 0:
-                said = shorten(line, _LINE)
-                if wanted not in said.casefold() and at >= 0:  # where it is, beside what it is of
-                    words = re.sub(r'[\[\]{}",]+', " ", data[max(0, at - _BESIDE) : at + _LINE])
-                    said = f"{shorten(line, _BESIDE)} … {' '.join(words.split())}"
-                found.append({"sequence": entry.sequence, "line": said})
-                if len(found) == _FOUND:
+            at = data.casefold().find(needle)
+            if needle in line.casefold() or at >= 0:
+                excerpt = shorten(line, _LINE)
+                if (
+                    needle not in excerpt.casefold() and at >= 0
+                ):  # where it is, beside what it is of
+                    words = re.sub(
+                        r'[\[\]{}",]+', " ", data[max(0, at - _CONTEXT_CHARS) : at + _LINE]
+                    )
+                    excerpt = f"{shorten(line, _CONTEXT_CHARS)} … {' '.join(words.split())}"
+                matches.append({"sequence": entry.sequence, "line": excerpt})
+                if len(matches) == _MOST_MATCHES:
                     break
-        return found
+        return matches
 
     def compare(self, run: str, other: str) -> dict[str, Any]:
         """Return two runs beside each other, by `compared`, and their outlines."""
@@ -319,13 +325,13 @@ class RunsTab(Tab):
 
     def decide(self, run: str, decisions: dict[str, Any]) -> dict[str, Any]:
         """Decide about calls in doubt: by number `repeat`, `skip` or `{"done": result}`."""
-        made: dict[int, Decision] = {}
-        for number, given in decisions.items():
+        by_number: dict[int, Decision] = {}
+        for number, decision in decisions.items():
             if not (number.isdecimal() and len(number) < 10):
                 raise ConfigError(f"a call in doubt has a number, got {number!r:.80}")
-            is_done = isinstance(given, dict) and given.keys() == {"done"}
-            made[int(number)] = Done(given["done"]) if is_done else given
-        self._journal.decide(run, made)
+            is_done = isinstance(decision, dict) and decision.keys() == {"done"}
+            by_number[int(number)] = Done(decision["done"]) if is_done else decision
+        self._journal.decide(run, by_number)
         self.refresh()
         return self.run(run)
 
@@ -339,11 +345,11 @@ class RunsTab(Tab):
         """Add the routes that pages call; each runs in a thread."""
         from fastapi import Response
 
-        def whole(answer: Callable[..., Any]) -> Callable[..., Any]:
+        def as_response(answer: Callable[..., Any]) -> Callable[..., Any]:
             @wraps(answer)
-            def answered(*args: Any, **given: Any) -> Any:
+            def answered(*args: Any, **options: Any) -> Any:
                 # FastAPI's own encoder fails on data nested 256 deep.
-                return Response(as_json(answer(*args, **given)), media_type="application/json")
+                return Response(as_json(answer(*args, **options)), media_type="application/json")
 
             return answered
 
@@ -353,7 +359,7 @@ class RunsTab(Tab):
 
         reads = (self.entries, self.entry, self.run, self.prompt, self.replay)
         for read in (*reads, self.sums, self.find, self.search, self.compare):
-            router.get(f"/{read.__name__}", response_model=None)(whole(read))
+            router.get(f"/{read.__name__}", response_model=None)(as_response(read))
 
         @router.get("/export")
         def exported(run: str) -> Response:

@@ -20,7 +20,7 @@ from moothall.serving.doors.server import HTTPServer
 from moothall.studio.hub import Hub
 
 if TYPE_CHECKING:
-    from moothall.studio.guard import Guard
+    from moothall.studio.guard import PageGuard
 
 PORT: Final = 8080
 
@@ -32,7 +32,7 @@ class Served(Hub):
         url: the address, without the token; None while it is not served
     """
 
-    _named: str = "moothall studio"
+    _server_name: str = "moothall studio"
 
     def __init__(self) -> None:
         super().__init__()
@@ -74,33 +74,33 @@ class Served(Hub):
         from moothall.studio.server import OPTIONS
 
         front = Front.of(public_url)
-        made = partial(self._application, secret, host, is_password, front)
+        make_application = partial(self._application, secret, host, is_password, front)
         # What a proxy states of a client's address is believed of these proxies alone.
         proxied = {"proxy_headers": bool(trusted), "forwarded_allow_ips": trusted}
-        server = HTTPServer(made, host, port, 2, beside=True, **OPTIONS, **proxied)
+        server = HTTPServer(make_application, host, port, 2, on_ipv6_too=True, **OPTIONS, **proxied)
         self._server = server
         try:
             self._begin()
             server.start()
-            server.began.result()
+            server.listening.result()
         except BaseException:
             self.close()
             raise
         # Not the name `localhost`: it may lead to ::1, where another program may have the port.
-        named, bound = server.place
-        named = _reachable(named)
-        own = f"http://{f'[{named}]' if ':' in named else named}:{bound}{front.base}"
+        reachable, bound = server.place
+        reachable = _reachable(reachable)
+        own = f"http://{f'[{reachable}]' if ':' in reachable else reachable}:{bound}{front.base}"
         self.url = f"{front.origin}{front.base}" if front.origin else own
         address = self.url if is_password else f"{self.url}?token={quote(secret)}"
         returns = "ipykernel" in sys.modules if prevent_thread_lock is None else prevent_thread_lock
-        line = f"{self._named}: {address}"
+        line = f"{self._server_name}: {address}"
         if not returns:
             self._wait("" if quiet else f"{line}  (Ctrl-C ends it)")
         elif not quiet:
             print(line, flush=True)
         return address
 
-    def _application(self, secret: str, host: str, is_password: bool, front: Front) -> Guard:
+    def _application(self, secret: str, host: str, is_password: bool, front: Front) -> PageGuard:
         """Return the ASGI application; it is made in the server's loop."""
         raise NotImplementedError
 
@@ -122,7 +122,7 @@ class Served(Hub):
                 self._server.join()
         except KeyboardInterrupt:
             with suppress(OSError):  # the output is closed
-                print(f"{self._named}: ends", flush=True)
+                print(f"{self._server_name}: ends", flush=True)
         finally:
             self.close()
 
@@ -150,15 +150,15 @@ def _reachable(host: str) -> str:
     )
     with suppress(OSError), socket.socket(kind, socket.SOCK_DGRAM) as asks:
         asks.connect((far, 9))  # sends nothing: it only finds the way out
-        found: str = asks.getsockname()[0]
-        return found
+        address: str = asks.getsockname()[0]
+        return address
     return "::1" if ip.version == 6 else "127.0.0.1"  # this machine has no network
 
 
-def _secret(name: str, given: object, least: int) -> str:
+def _secret(name: str, value: object, least: int) -> str:
     """Return a token or password; ConfigError if it is too short or not printable."""
-    if not isinstance(given, str) or len(given) < least:
+    if not isinstance(value, str) or len(value) < least:
         raise ConfigError(f"the {name} must be text of {least} characters or more")
-    if not given.isprintable():
+    if not value.isprintable():
         raise ConfigError(f"the {name} must have characters that can be printed")
-    return given
+    return value

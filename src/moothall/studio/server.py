@@ -22,8 +22,8 @@ from moothall.foundation.errors import CardGone, ConfigError, MoothallError, NoS
 from moothall.foundation.text.prose import prose
 from moothall.serving.doors.front import Front
 from moothall.studio.feed import as_json
-from moothall.studio.guard import KEY, Guard, Routes
-from moothall.studio.page import ENDS, STATIC, FieldError, Tab, WouldEnd, shell
+from moothall.studio.guard import KEY, OpenRoutes, PageGuard
+from moothall.studio.page import ENDS, STATIC, FormError, Tab, WouldEnd, shell
 
 if TYPE_CHECKING:
     from moothall.studio.hub import Hub
@@ -53,7 +53,7 @@ class _Json(JSONResponse):
         return as_json(content).encode()
 
 
-def application(hub: Hub, secret: str, host: str, front: Front, *, is_password: bool) -> Guard:
+def application(hub: Hub, secret: str, host: str, front: Front, *, is_password: bool) -> PageGuard:
     """Return the ASGI application of the studio's port."""
     app = FastAPI(
         title="moothall studio",
@@ -80,15 +80,15 @@ def application(hub: Hub, secret: str, host: str, front: Front, *, is_password: 
         return page
 
     names = "|".join(re.escape(tab.name) for tab in hub.tabs)
-    named = [path for tab in hub.tabs for path in (f"/{tab.name}", f"/{tab.name}/{{rest:path}}")]
-    for path in ("/", *named, "/styleguide"):
+    paths = [path for tab in hub.tabs for path in (f"/{tab.name}", f"/{tab.name}/{{rest:path}}")]
+    for path in ("/", *paths, "/styleguide"):
         app.get(path)(opened)
-    routes = Routes(
+    routes = OpenRoutes(
         page=re.compile(rf"/|/(?:{names}|styleguide)(?:/.{{0,500}})?"),
         shell=re.compile(r"/studio/static/.{0,240}"),
         open=re.compile(r"(?!SOCKET)\w+ /studio/.{0,247}|SOCKET /studio/events"),
     )
-    return Guard(app, secret, host, routes, is_password=is_password, front=front)
+    return PageGuard(app, secret, host, routes, is_password=is_password, front=front)
 
 
 def _failed(request: Request, error: Exception) -> JSONResponse:
@@ -96,7 +96,7 @@ def _failed(request: Request, error: Exception) -> JSONResponse:
     body: dict[str, Any] = {"error": str(error)}
     if isinstance(error, SlashError):
         body["column"] = error.column
-    if isinstance(error, FieldError):
+    if isinstance(error, FormError):
         body["field"] = error.field
     if isinstance(error, WouldEnd):
         body["ends"] = error.ends
@@ -176,9 +176,9 @@ def _forms(router: APIRouter, tab: Tab) -> None:
     @router.post("/forms/{name}")
     def begins(
         name: str,
-        given: dict[str, Any] = Body(),  # noqa: B008
+        values: dict[str, Any] = Body(),  # noqa: B008
     ) -> dict[str, Any]:
         form = next((each for each in tab.forms() if each.name == name), None)
         if form is None:
             raise ConfigError(f"there is no form {name!r:.80}: load the page again")
-        return form.begin(given)
+        return form.begin(values)

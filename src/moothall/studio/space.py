@@ -15,7 +15,7 @@ from moothall.foundation.errors import ConfigError
 from moothall.spaces.complete import Help, completions
 from moothall.spaces.you import You, unheard
 from moothall.studio.page import Tab
-from moothall.studio.talk import ANSWERS, Conversations, Messages
+from moothall.studio.talk import ANSWERS, Conversations, SpaceMessages
 
 if TYPE_CHECKING:
     from fastapi import APIRouter
@@ -43,7 +43,7 @@ class StudioUser(You):
         self.forget_offers()
         self.elsewhere.clear()
         space: Any = self.space
-        self._tab.joined(space)
+        self._tab.show_space(space)
 
 
 class SpaceTab(Tab):
@@ -60,21 +60,21 @@ class SpaceTab(Tab):
     def __init__(self, hub: Hub, user: str) -> None:
         self._hub = hub
         self.user: StudioUser = StudioUser(user, self)
-        self.messages: Messages = Messages()
+        self.messages: SpaceMessages = SpaceMessages()
         self._conversations = Conversations(self.user, self.messages)
         self._lines = itertools.count(1)
         self._observed: WeakSet[Space] = WeakSet()
         self._asks_at = 0.0
 
-    def joined(self, space: Space) -> None:
+    def show_space(self, space: Space) -> None:
         """Show the user's space; if it has no approver, let the cards approve."""
         if space.approver is None:
             space.approver = self._hub.cards
         if space not in self._observed:  # the user may have left it, and come back
             self._observed.add(space)
-            space.observe(lambda message: self._seen(space, message))
+            space.observe(lambda message: self._on_message(space, message))
 
-    def _seen(self, space: Space, message: dict[str, Any]) -> None:
+    def _on_message(self, space: Space, message: dict[str, Any]) -> None:
         if space is not self.user.space:
             return
         self.user.note_sender(message)
@@ -95,8 +95,8 @@ class SpaceTab(Tab):
         if space is None:
             return {"space": None, "me": str(self.user.id), "agents": []}
         busy = space.statistics()["agents"]
-        others = [{**busy.get(id, {}), "id": id} for id in self.user.others()]
-        return {"space": type(space).__name__, "me": str(self.user.id), "agents": others}
+        other_agents = [{**busy.get(id, {}), "id": id} for id in self.user.others()]
+        return {"space": type(space).__name__, "me": str(self.user.id), "agents": other_agents}
 
     def behind(self, id: str) -> dict[str, Any]:
         """Return who is behind an agent: its class, its models, and what its recorded runs cost.
@@ -158,8 +158,8 @@ class SpaceTab(Tab):
 
         @router.get("/complete")
         async def complete(text: str) -> dict[str, Any]:
-            length, found = await completions(text, self.user.others(), self.user.offers_of)
-            return {"length": length, "found": found[:200]}
+            length, words = await completions(text, self.user.others(), self.user.offers_of)
+            return {"length": length, "found": words[:200]}
 
         @router.post("/line")
         def line(line: str = Body(embed=True)) -> dict[str, Any]:

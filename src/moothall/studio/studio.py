@@ -20,7 +20,7 @@ from moothall.studio.towns.tab import SocietyTab
 if TYPE_CHECKING:
     from moothall.journal import Journal
     from moothall.serving.doors.front import Front
-    from moothall.studio.guard import Guard
+    from moothall.studio.guard import PageGuard
 
 
 class Studio(Served):
@@ -47,7 +47,7 @@ class Studio(Served):
 
     def __init__(self, user: str = "User") -> None:
         super().__init__()
-        self._given: Journal | str | PathLike[str] | None = None
+        self._journal_source: Journal | str | PathLike[str] | None = None
         self.person = user
         space = SpaceTab(self, user)
         self.user: StudioUser = space.user
@@ -99,7 +99,7 @@ class Studio(Served):
             MissingExtra: the extra `studio` is not installed
             JournalError: the journal cannot be used
         """
-        self._given = journal
+        self._journal_source = journal
         return self._launch(
             port,
             host,
@@ -115,10 +115,10 @@ class Studio(Served):
         MissingExtra.unless("the studio", "studio", "fastapi", "uvicorn", "websockets")
 
     def _begin(self) -> None:
-        self._open_journal(self._given)
+        self._open_journal(self._journal_source)
         self.runs.watch()
 
-    def _application(self, secret: str, host: str, is_password: bool, front: Front) -> Guard:
+    def _application(self, secret: str, host: str, is_password: bool, front: Front) -> PageGuard:
         from moothall.studio.server import application
 
         return application(self, secret, host, front, is_password=is_password)

@@ -75,7 +75,7 @@ async def served(folder: Path, model: Model) -> AsyncIterator[Client]:
         app = application(Desk(model, memory, journal))
         server = HTTPServer(app, "127.0.0.1", 0, grace_s=1)
         server.start()
-        await asyncio.wrap_future(server.began)
+        await asyncio.wrap_future(server.listening)
         try:
             async with aiohttp.ClientSession() as session:
                 yield Client(session, f"http://127.0.0.1:{server.port}")

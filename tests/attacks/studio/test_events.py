@@ -17,7 +17,7 @@ from websockets.sync.client import ClientConnection, connect
 
 from attacks.studio.conftest import KNOWN, TOKEN, Port, served
 from moothall.studio import Studio
-from moothall.studio.feed import Feed
+from moothall.studio.feed import EventFeed
 
 
 def listen(
@@ -203,7 +203,7 @@ def test_pages_that_never_read_cost_nobody(port: Port) -> None:
 
 def test_long_events_are_kept_by_their_length() -> None:
     """Forty texts of a megabyte do not stay; each travels in a frame of its own."""
-    feed = Feed()
+    feed = EventFeed()
     for _ in range(40):
         feed.publish("long", "x" * (1 << 20))
 

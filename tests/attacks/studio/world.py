@@ -18,10 +18,10 @@ from moothall.research.writing.review import ProposedPlan
 from moothall.serving import MCPAgent
 from moothall.studio.cards.plan import PlanDesk
 from moothall.studio.doors import DoorsTab
-from moothall.studio.orders.order import Order, ResearchOrder
+from moothall.studio.orders.order import ActOrder, ResearchOrder
 from moothall.studio.orders.simulate import SimulateOrder
 from moothall.studio.page import Tab
-from moothall.studio.towns.tab import Beside
+from moothall.studio.towns.tab import SecondRun
 from research.small_web import tools
 from serving.mcp_servers.conftest import command
 from studio.told import Told
@@ -66,15 +66,15 @@ class World:
         for run in self.towns:
             towns.set_up(SimulateOrder(10, 30, 1, "6h"), run)
             self.told.until("step", step=1, state="paused")
-        towns.put_beside(Beside(run=self.towns[0]))
+        towns.put_beside(SecondRun(run=self.towns[0]))
         file = folder / "small.yaml"
         file.write_text(EXPERIMENT)
         towns.experiments.start(str(file), 1, None, "")
         self.told.until("experiment", state="ended")
 
-    def order(self, task: str) -> Order:
+    def order(self, task: str) -> ActOrder:
         """Work of the model on the folder."""
-        return Order(task, str(self.folder), self.model)
+        return ActOrder(task, str(self.folder), self.model)
 
     def good(self) -> dict[str, list[Given]]:
         """Return by path the parameters of good requests, where a name is not enough."""

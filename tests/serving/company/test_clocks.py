@@ -14,7 +14,7 @@ import pytest
 from moothall import Journal
 from moothall.serving.company.controls import fire
 from moothall.serving.company.schedule import Schedule
-from moothall.serving.company.scheduler import Call, Scheduler
+from moothall.serving.company.scheduler import ScheduledCall, Scheduler
 from serving.company.conftest import until
 
 # Ahead of the machine's clock, by which the journal dates what it writes.
@@ -26,12 +26,12 @@ class Firings:
     """The firings of one schedule, by a clock that a test sets."""
 
     def __init__(self, folder: Path, now: datetime, **times: Any) -> None:
-        self.call = Call("tick", Schedule(**times), "Clock")
+        self.call = ScheduledCall("tick", Schedule(**times), "Clock")
         self.path = folder / "runs.db"
         self.now = now
         self.made: list[str] = []
 
-    async def _make(self, call: Call, args: dict[str, Any], run_id: str) -> None:
+    async def _make(self, call: ScheduledCall, args: dict[str, Any], run_id: str) -> None:
         self.made.append(run_id.partition("@")[2])
 
     def fire(self, enough: Callable[[], bool]) -> list[str]:

@@ -61,7 +61,7 @@ def test_schedule_is_fired_now_and_made_up_for_each_time_once(
     ]
     turned = ("backfill", "daily", "--since", "2026-11-22", "--until", "2026-11-20")
     assert "must begin before it ends" in schedules(folder, *turned, code=2)
-    assert found[0]["next"] == f"{datetime.now(UTC).year + 1}-01-01 00:00:00+00:00"
+    assert found[0]["next"] == f"{datetime.now(UTC).year + 1}-01-01T00:00:00+00:00"
 
 
 def test_paused_schedule_fires_for_no_time_that_passes_and_goes_on(

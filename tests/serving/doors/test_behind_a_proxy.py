@@ -275,7 +275,7 @@ LONG = "x" * 20_000_000
 def test_half_a_request_and_an_answer_that_nobody_reads_are_not_kept() -> None:
     served = HTTPServer(asgi(ReActAgent("clerk", ScriptedModel([LONG]))), "127.0.0.1", 0)
     served.start()
-    served.began.result()
+    served.listening.result()
     try:
         deaf = socket.create_connection(served.place, 30)
         body = json.dumps(BODIES["/v1/chat/completions"] | {"stream": False}).encode()

@@ -33,7 +33,7 @@ def test_a_server_that_ends_while_an_answer_streams_logs_no_traceback_but_those_
     logging.getLogger("uvicorn").propagate = True
     server = HTTPServer(streams, "127.0.0.1", 0, grace_s=1, log_config=None)
     server.start()
-    server.began.result(20)
+    server.listening.result(20)
     failing = http.client.HTTPConnection(*server.place, timeout=20)
     failing.request("GET", "/fails")
     assert failing.getresponse().status == 500

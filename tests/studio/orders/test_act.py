@@ -15,7 +15,7 @@ from moothall import Journal, Person
 from moothall.actions.approval import ApprovalRequest
 from moothall.foundation.errors import ConfigError, RunMismatch, UnknownPrice
 from moothall.studio.orders.act import act_agent
-from moothall.studio.orders.order import Order, order_of, record
+from moothall.studio.orders.order import ActOrder, order_of, record
 
 WRITES = calls(call("write_file", json.dumps({"file_name": "new.txt", "content": "hello\n"})))
 
@@ -32,15 +32,15 @@ class Permits:
 
 
 @pytest.fixture
-def order(tmp_path: Path) -> Order:
+def order(tmp_path: Path) -> ActOrder:
     (tmp_path / "work").mkdir()
-    return Order("Write it", str(tmp_path / "work"), "", False, None, None, True, network=False)
+    return ActOrder("Write it", str(tmp_path / "work"), "", False, None, None, True, network=False)
 
 
-def test_a_run_goes_on_by_the_order_that_its_record_has(order: Order, tmp_path: Path) -> None:
+def test_a_run_goes_on_by_the_order_that_its_record_has(order: ActOrder, tmp_path: Path) -> None:
     permits = Permits()
 
-    async def replied(order: Order) -> tuple[str, str]:
+    async def replied(order: ActOrder) -> tuple[str, str]:
         agent = act_agent(order, key="k", approver=permits, journal=journal)
         await record(order, journal, "r", agent)
         reply = await agent.reply(order.task, run_id="r")
@@ -66,7 +66,7 @@ def test_a_run_goes_on_by_the_order_that_its_record_has(order: Order, tmp_path: 
     assert {each.headers["authorization"] for each in server.requests} == {"Bearer k"}
 
 
-def test_a_person_of_the_program_reviews(order: Order) -> None:
+def test_a_person_of_the_program_reviews(order: ActOrder) -> None:
     with OpenAIServer(WRITES, text("Done.")) as server:
         order = replace(order, model=f"{server.url}#m", review="me")
         person = Person("you", stdin=io.StringIO("accept\n"), stdout=io.StringIO())
@@ -74,7 +74,7 @@ def test_a_person_of_the_program_reviews(order: Order) -> None:
         assert asyncio.run(agent.reply(order.task)).stop_reason == "terminated"
 
 
-def test_a_reviewers_model_gets_the_persons_own_key(order: Order) -> None:
+def test_a_reviewers_model_gets_the_persons_own_key(order: ActOrder) -> None:
     accepts = json.dumps({"action": "TERMINATE", "new_instruction": "", "reasoning": "so"})
     with OpenAIServer(text("Done.")) as works, OpenAIServer(text(accepts)) as reviews:
         order = replace(order, model=f"{works.url}#m", review=f"{reviews.url}#m")
@@ -84,13 +84,13 @@ def test_a_reviewers_model_gets_the_persons_own_key(order: Order) -> None:
     assert told == [["Bearer k"], ["Bearer own"]]
 
 
-def test_a_person_who_reviews_must_be_given(order: Order) -> None:
+def test_a_person_who_reviews_must_be_given(order: ActOrder) -> None:
     order = replace(order, model="http://127.0.0.1:1/v1#m", review="me")
     with pytest.raises(ConfigError, match="reviewer="):
         act_agent(order, approver=Permits())
 
 
-def test_a_limit_in_dollars_holds_for_all_its_models(order: Order, tmp_path: Path) -> None:
+def test_a_limit_in_dollars_holds_for_all_its_models(order: ActOrder, tmp_path: Path) -> None:
     """Where the price of one is not known, that is said before anything is asked or recorded."""
     order = replace(order, model="openai:gpt-4o-mini", max_usd=0.000001)
     agent = act_agent(order, key="k", approver=Permits())

@@ -27,7 +27,7 @@ from moothall.models.names import model
 from moothall.research import Report, Researcher, ResourcePool
 from moothall.studio.orders.act import act_agent, actions_of, check_journal_apart, keys
 from moothall.studio.orders.order import (
-    Order,
+    ActOrder,
     ResearchOrder,
     line_of,
     order_in,
@@ -45,7 +45,7 @@ def test_the_key_of_the_file_is_for_the_model_of_the_file_and_no_other(
 ) -> None:
     monkeypatch.setenv("MOOTHALL_KEY", "own")
     said = {"model": "openai:a", "key": "of-file"}
-    of_file = Order("x", model="openai:a", model_of_file=True)
+    of_file = ActOrder("x", model="openai:a", model_of_file=True)
     assert keys(of_file, said) == ("of-file", "own")
     assert keys(replace(of_file, model="openai:b"), said) == (None, "own")
     assert keys(of_file, {"key": "of-file"}) == (None, "own")
@@ -82,7 +82,7 @@ def test_order_of_approval_for_reads_asks_before_reading(
 ) -> None:
     (tmp_path / "a.txt").write_text("")
     (tmp_path / "below").mkdir()
-    order = Order("x", str(tmp_path), "local" if small else SERVED, yes_read=yes_read)
+    order = ActOrder("x", str(tmp_path), "local" if small else SERVED, yes_read=yes_read)
     actions = {each.name: each for each in actions_of(order)}
     looking = [actions.pop(name) for name in ("list_files", "read_file", "search_in_file")]
     policy = ACCESS_PERMITTED if yes_read else ACCESS_REQUESTED
@@ -99,7 +99,7 @@ def test_order_of_approval_for_reads_asks_before_reading(
 def test_a_model_gives_as_many_answers_as_are_usual_or_ordered(
     tmp_path: Path, weights: Path, name: str, given: int | None, answers: int
 ) -> None:
-    order = Order("x", str(tmp_path), name, max_iterations=given)
+    order = ActOrder("x", str(tmp_path), name, max_iterations=given)
     assert act_agent(order, approver=RefuseAll()).max_iterations == answers
 
 
@@ -107,7 +107,7 @@ def test_a_journal_is_out_of_the_folders_reach(tmp_path: Path) -> None:
     root = tmp_path / "work"
     root.mkdir()
     (tmp_path / "link").symlink_to(root)
-    order = Order("x", str(root))
+    order = ActOrder("x", str(root))
     for inside in (root / "runs.db", tmp_path / "link" / "runs.db", root / "a" / ".." / "b"):
         with pytest.raises(ConfigError, match="is in the folder that the agent works on"):
             check_journal_apart(order, str(inside))
@@ -119,12 +119,12 @@ def test_a_journal_is_out_of_the_folders_reach(tmp_path: Path) -> None:
 @pytest.mark.parametrize("address", ("https://me:key@x.test/v1#m", "http://x.test/v1?key=1#m"))
 def test_order_address_that_may_hold_a_key_is_not_recorded(field: str, address: str) -> None:
     with pytest.raises(ConfigError, match=r"the address of x\.test has a user or a query"):
-        without_keys(Order("x", **{field: address}))
-    without_keys(Order("x", model="http://x.test/v1#a?b@c", review="gguf:/a?b@c"))
+        without_keys(ActOrder("x", **{field: address}))
+    without_keys(ActOrder("x", model="http://x.test/v1#a?b@c", review="gguf:/a?b@c"))
 
 
 def test_order_in_words_is_one_line() -> None:
-    order = Order("x", "docs", "openai:a")
+    order = ActOrder("x", "docs", "openai:a")
     assert order.in_words == "openai:a in docs"
     more = replace(order, review="me", network=True)
     assert more.in_words == "openai:a in docs, reviewed by me, commands have the network"
@@ -140,12 +140,12 @@ def test_a_run_of_another_program_is_none_of_a_command(tmp_path: Path) -> None:
         part.note("begun", {"kind": "Clerk", "agent": "files", "fingerprint": None})
         await part.commit()
         part.close()
-        agent = act_agent(Order("x", str(tmp_path), SERVED), approver=RefuseAll())
+        agent = act_agent(ActOrder("x", str(tmp_path), SERVED), approver=RefuseAll())
         with pytest.raises(RunMismatch, match="it is not a run of moothall act"):
-            await record(Order("x", "."), journal, "R", agent)
-        await record(Order("x", ".", SERVED), journal, "S", agent)
+            await record(ActOrder("x", "."), journal, "R", agent)
+        await record(ActOrder("x", ".", SERVED), journal, "S", agent)
         found = order_of(journal.entries("S"))
-        assert isinstance(found, Order)
+        assert isinstance(found, ActOrder)
         assert found.root == str(Path.cwd())  # whichever folder it goes on from
 
     with Journal(tmp_path / "runs.db") as journal:
@@ -233,7 +233,7 @@ def test_an_order_of_another_version_is_said_and_shown_as_an_entry() -> None:
         Entry(3, "act", "state", 0.0, {"state": state | {"review": "me"}, "appended": {}}),
         Entry(4, "act", "over", 0.0, {"reason": "done"}),
     ]
-    assert order_of(entries) == Order("Do it", "/tmp", "m", review="me")
+    assert order_of(entries) == ActOrder("Do it", "/tmp", "m", review="me")
     assert order_of(entries[:1]) is None
     assert line_of(entries[2]) == "set up: m in /tmp, reviewed by me"
     newer = Entry(5, "act", "state", 0.0, {"state": state | {"color": "red"}, "appended": {}})

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from moothall.agents.workflow import ReplyingOptions
     from moothall.budget import Budget
-    from moothall.journal import Journal, Part
+    from moothall.journal import Journal, RunPart
 
 
 class Conversation(Group):
@@ -251,7 +251,7 @@ class Conversation(Group):
     def _program(self) -> dict[str, Any]:
         return self._setup.program()
 
-    async def _restore(self, part: Part, budget: Budget | None) -> None:
+    async def _restore(self, part: RunPart, budget: Budget | None) -> None:
         record = Record(part, ConversationState)
         if record.begun is None or record.state is None:
             return

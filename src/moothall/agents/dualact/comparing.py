@@ -19,7 +19,7 @@ from moothall.agents.decision import Conclusion, DecisionAction, HumanDecision
 from moothall.agents.dualact.briefing import evidence_text, said_by, text_of
 from moothall.agents.dualact.conclusions import MAX_SHORT_CHARS
 from moothall.agents.replies.reply_request import AnswerSchema
-from moothall.foundation.jsonvalue import Unreadable
+from moothall.foundation.jsonvalue import UnreadableText
 from moothall.foundation.text import copied_example, cut, marked, one_line
 from moothall.foundation.text.values import fold, keys_in, quantities_in, spelled_out
 
@@ -135,9 +135,9 @@ def _reader(schema: dict[str, Any], prompt: str) -> Callable[[str], dict[str, st
     def read(text: str) -> dict[str, str]:
         made: dict[str, str] = AnswerSchema(schema).parse(text)
         if not all(each.strip() for each in made.values()):
-            raise Unreadable("has an empty part")
+            raise UnreadableText("has an empty part")
         if copied := copied_example(text, prompt):
-            raise Unreadable(f"repeats an example, which is of others: {copied}")
+            raise UnreadableText(f"repeats an example, which is of others: {copied}")
         return made
 
     return read

@@ -13,7 +13,7 @@ from moothall.agents.replies.reply_request import AnswerSchema
 from moothall.foundation.errors import DefinitionError
 from moothall.foundation.jsonvalue import (
     NotJSON,
-    Unreadable,
+    UnreadableText,
     copy_json,
     json_text,
     read_json,
@@ -68,7 +68,7 @@ def read_conclusion(text: str) -> Conclusion:
     """Read a conclusion: a JSON object with its parts, or any other text as its summary."""
     try:
         value = copy_json(read_json(text))
-    except (Unreadable, NotJSON):
+    except (UnreadableText, NotJSON):
         return Conclusion(text)
     if (
         not isinstance(value, dict)
@@ -79,7 +79,7 @@ def read_conclusion(text: str) -> Conclusion:
     try:
         return Conclusion(**value)
     except DefinitionError as error:
-        raise Unreadable(f"is not a conclusion: {readable(str(error))}") from None
+        raise UnreadableText(f"is not a conclusion: {readable(str(error))}") from None
 
 
 def conclusion_of(reply: Reply) -> Conclusion:

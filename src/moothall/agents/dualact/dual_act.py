@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from moothall.agents.dualact.config import Review
     from moothall.agents.workflow import ReplyingOptions
     from moothall.budget import Budget
-    from moothall.journal import Journal, Part
+    from moothall.journal import Journal, RunPart
 
 DecisionFunc: TypeAlias = Callable[
     [Conclusion | None, Any], HumanDecision | Awaitable[HumanDecision]
@@ -220,7 +220,7 @@ class DualActAgent(Group):
             **({} if config.judging is None else {"judging": config.judging}),
         )
 
-    async def _restore(self, part: Part, budget: Budget | None) -> None:
+    async def _restore(self, part: RunPart, budget: Budget | None) -> None:
         await self._restore_members(Record(part, Progress), budget)
 
     async def _restore_members(self, record: Record[Progress], budget: Budget | None) -> None:

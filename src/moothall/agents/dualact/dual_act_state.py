@@ -14,7 +14,7 @@ from moothall.agents.replies.read_record import ReadRecord
 from moothall.agents.replies.record import APPENDED, LIVE, loaded
 from moothall.agents.replies.reply import Reply, Step, Stop
 from moothall.agents.replies.resume import ended
-from moothall.foundation.jsonvalue import Unreadable
+from moothall.foundation.jsonvalue import UnreadableText
 from moothall.foundation.text import counted
 from moothall.journal.stop_reason import StopReason
 from moothall.models.protocol import Usage
@@ -167,7 +167,7 @@ class Progress:
             # R's own text first: the JSON of a model with computed fields may not fit its schema.
             texts = (said, json.dumps(value)) if value != said else (json.dumps(value),)
             for text in texts if value is not None else ():
-                with suppress(Unreadable):
+                with suppress(UnreadableText):
                     return wanted.parse(text)
             return value
 

@@ -35,7 +35,7 @@ from moothall.foundation.errors import (
     JournalError,
     RunMismatch,
 )
-from moothall.foundation.jsonvalue import Unreadable, json_text
+from moothall.foundation.jsonvalue import UnreadableText, json_text
 from moothall.foundation.text import log_failure
 from moothall.foundation.threads import call_user, side_by_side
 from moothall.journal.stop_reason import ANSWERED, StopReason
@@ -307,7 +307,7 @@ class Rounds:
                 run.conclusion = Conclusion(reply.text, evidence=evidence_of(reply))
                 run.stop = stop
                 return run
-            except Unreadable as error:
+            except UnreadableText as error:
                 fault = f"unreadable: the answer {error}"
                 run.conclusion = Conclusion(reply.text, error=fault)
                 text = f"Your answer {error}. Conclude again."

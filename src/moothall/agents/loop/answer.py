@@ -25,7 +25,7 @@ from moothall.actions.provenance.reading import Found
 from moothall.actions.repairing import repaired
 from moothall.agents.context import Context
 from moothall.foundation.errors import AskAgain, InvalidArguments
-from moothall.foundation.jsonvalue import NotJSON, Unreadable, copy_json, read_json, readable
+from moothall.foundation.jsonvalue import NotJSON, UnreadableText, copy_json, read_json, readable
 from moothall.foundation.text import json_type, shorten
 from moothall.foundation.threads import awaited
 from moothall.models.protocol import NoAnswer, blocks_of, is_answer, thinking_of
@@ -285,7 +285,7 @@ def _read_call(
     except NotJSON as error:
         wanted.fault = f'the arguments of "{given}" are not JSON: {error}'
         return wanted
-    except Unreadable as error:
+    except UnreadableText as error:
         wanted.fault = f'the arguments of "{given}" {error}'
         return wanted
     wanted.action = action
@@ -322,24 +322,24 @@ def _read_args(args: Any) -> dict[str, Any]:
     """Return a call's arguments, copied from the model's answer."""
     if isinstance(args, str):
         if len(args) > MAX_ARGS_CHARS:
-            raise Unreadable(f"are longer than {MAX_ARGS_CHARS} characters")
+            raise UnreadableText(f"are longer than {MAX_ARGS_CHARS} characters")
         if args[:1] != "{" or args[1:2] == "}":
             args = args.strip().removeprefix("{}").lstrip() or "{}"  # of bridges to Bedrock
         if args in ("null", "[]"):
             return {}  # what some send for an action without parameters
         try:
             args = read_json(args)
-        except Unreadable as error:
-            raise Unreadable(f"are {error}") from None
+        except UnreadableText as error:
+            raise UnreadableText(f"are {error}") from None
         if type(args) is dict:
             return args
         if isinstance(args, str):
-            with suppress(Unreadable):
+            with suppress(UnreadableText):
                 args = read_json(args)  # JSON text of JSON text
     elif isinstance(args, dict):
         args = copy_json(args)
     if not isinstance(args, dict):
-        raise Unreadable(f"must be a JSON object, not {json_type(args)}")
+        raise UnreadableText(f"must be a JSON object, not {json_type(args)}")
     return args
 
 

@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from moothall.budget import Budget
-    from moothall.journal import Journal, Part
+    from moothall.journal import Journal, RunPart
     from moothall.models.protocol import Model
 
 _ENVIRONMENT = Environment()
@@ -419,12 +419,12 @@ class ReActAgent(RecordedAgent):
         kept: dict[str, Any] = {"folders": each} if (each := [*filter(None, found)]) else {}
         return kept if request.conversation is None else kept | keep_conversation(record, request)
 
-    def _begun(self, part: Part, request: ReplyRequest) -> Record[Any]:
+    def _begun(self, part: RunPart, request: ReplyRequest) -> Record[Any]:
         record = super()._begun(part, request)
         restore_conversation(record, request)
         return record
 
-    async def _restore(self, part: Part, budget: Budget | None) -> None:
+    async def _restore(self, part: RunPart, budget: Budget | None) -> None:
         record = Record(part, LoopState)
         if record.begun is not None:
             memory = self._memory_of(self._kept.get(record.begun["thread"]))

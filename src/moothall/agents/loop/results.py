@@ -14,7 +14,7 @@ from moothall.agents.replies.reply import Stop
 from moothall.agents.replies.step import Step, asking
 from moothall.foundation.errors import ConfigError, NobodyToAsk
 from moothall.foundation.jsonvalue import as_json, json_text, readable
-from moothall.journal.store.wait_rows import Answer
+from moothall.journal.store.wait_rows import WaitOutcome
 from moothall.models.protocol import block_note, is_seen, without_seen
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ async def result_of(later: Later, call: RequestedCall, step: Step | None) -> dic
     return as_result(name or key, came)
 
 
-def as_result(name: str, answer: Answer) -> dict[str, Any]:
+def as_result(name: str, answer: WaitOutcome) -> dict[str, Any]:
     """Return what came as the result of its call."""
     if answer.expired:
         return {"tool_executed": True, "error": f"no result {name!r}: {answer.late}"}

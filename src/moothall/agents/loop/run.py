@@ -50,7 +50,7 @@ from moothall.agents.replies.reply_request import ReplyRequest
 from moothall.agents.replies.resume import ended, guarded
 from moothall.agents.replies.sub_agents.asking import restore_asked
 from moothall.foundation.errors import BudgetExceeded, HookError, JournalError, StateError
-from moothall.foundation.jsonvalue import Unreadable, json_text
+from moothall.foundation.jsonvalue import UnreadableText, json_text
 from moothall.foundation.text import counted, cut, error_message, log_failure
 from moothall.foundation.threads import is_cancelled
 from moothall.memory.given import meant_by
@@ -195,7 +195,7 @@ class Run:
         if self.schema is not None and not answer.calls and not answer.fault:
             try:
                 value = self.schema.read(answer.text)
-            except Unreadable as error:
+            except UnreadableText as error:
                 refused = f"{cut}: {answer.text}" if cut == CUT["refusal"] else ""
                 answer.fault = refused or (f"{error} (It was {cut}.)" if cut else str(error))
         if agent.check is not None and not answer.calls and not answer.fault:

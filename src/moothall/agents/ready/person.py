@@ -27,7 +27,7 @@ from moothall.agents.replies.step import Step
 from moothall.agents.replies.thread import Thread
 from moothall.agents.workflow import ReplyingOptions
 from moothall.foundation.errors import ConfigError, NobodyToAsk
-from moothall.foundation.jsonvalue import Unreadable, json_text
+from moothall.foundation.jsonvalue import UnreadableText, json_text
 from moothall.journal.stop_reason import StopReason
 from moothall.models.protocol import ChatMessage, Usage
 
@@ -169,7 +169,7 @@ class Person(ConversationalAgent):
             text = str(line)
             try:
                 return self._reply(request, text, text if schema is None else schema.read(text))
-            except Unreadable as unreadable:
+            except UnreadableText as unreadable:
                 fault = str(unreadable)
 
     def _reply(
@@ -293,7 +293,7 @@ def in_words(request: ReplyRequest, told: Sequence[str], fault: str) -> str:
 def _decision(line: str) -> HumanDecision | None:
     """Return the decision that a line states, or a JSON object; None without one."""
     if line.lstrip().startswith("{"):
-        with suppress(Unreadable):
+        with suppress(UnreadableText):
             return read_decision(line)
     word, _, instruction = line.strip().partition(" ")
     action, said = _decision_of(word), instruction.strip()

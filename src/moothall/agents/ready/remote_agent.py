@@ -18,7 +18,7 @@ from moothall.agents.replies.reply_request import ReplyRequest
 from moothall.agents.replies.stream import event_of_json
 from moothall.agents.replies.thread import Thread
 from moothall.foundation.arguments import check_seconds, names_checked
-from moothall.foundation.jsonvalue import Unreadable, json_text
+from moothall.foundation.jsonvalue import UnreadableText, json_text
 from moothall.foundation.threads import within
 from moothall.journal.stop_reason import StopReason
 from moothall.models.protocol import ChatMessage, Usage
@@ -84,7 +84,7 @@ class RemoteAgent(ConversationalAgent):
             try:
                 value = request.answer.read(text)
                 break
-            except Unreadable as error:
+            except UnreadableText as error:
                 value, args["content"] = None, (fault := str(error))
         reason: StopReason = "unreadable" if fault else "done"
         messages: list[ChatMessage] = [

@@ -13,7 +13,7 @@ from moothall.agents.replies.step import Past
 from moothall.foundation.errors import RunMismatch, StateError
 from moothall.foundation.jsonvalue import as_json
 from moothall.foundation.text import shorten
-from moothall.journal.store.wait_rows import ANSWERED, WAITS, Answer, is_of
+from moothall.journal.store.wait_rows import ANSWERED, WAITS, WaitOutcome, is_of
 
 if TYPE_CHECKING:
     from moothall.journal import Entry
@@ -136,7 +136,7 @@ class ReadRecord(Generic[S]):
             return
         if kind == ANSWERED:
             about = (data.get("value"), data.get("by"), at, data.get("expired", False))
-            past.answers[data["wait"]] = Answer(*about, tuple(data.get("sources", ())))
+            past.answers[data["wait"]] = WaitOutcome(*about, tuple(data.get("sources", ())))
             return
         past.state = kind
         past.about = data.get("about", past.about)

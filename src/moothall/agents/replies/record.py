@@ -33,7 +33,7 @@ from moothall.foundation.jsonvalue import as_json, deep_json
 from moothall.foundation.threads import is_closing
 
 if TYPE_CHECKING:
-    from moothall.journal import Journal, Part
+    from moothall.journal import Journal, RunPart
     from moothall.journal.commits import OpenRun
 
 S = TypeVar("S")
@@ -43,7 +43,7 @@ T = TypeVar("T")
 class Record(ReadRecord[S]):
     """One agent's part of a recorded run; one task writes it, with the tasks that it starts."""
 
-    def __init__(self, part: Part, kind: type[S]) -> None:
+    def __init__(self, part: RunPart, kind: type[S]) -> None:
         self._part = part
         super().__init__(part, kind)
         self.key: str = part.key  # unique among the parts of all runs and journals
@@ -231,7 +231,7 @@ class Record(ReadRecord[S]):
         finally:  # also if cancelled: some entries may be in the file
             self._has_committed()
 
-    def member(self, name: str, agent: str, **about: Any) -> Part | None:
+    def member(self, name: str, agent: str, **about: Any) -> RunPart | None:
         """Return the part, such as `R1/ID`, in which a member records its turn, and resumes it."""
         if name not in self.members:
             data = {"key": name, "part": name, "agent": agent, **about}
@@ -321,7 +321,7 @@ class _NullRecord(Record[S]):
     def save(self, state: S, **earlier: tuple[int, str]) -> None:
         pass
 
-    def member(self, name: str, agent: str, **about: Any) -> Part | None:
+    def member(self, name: str, agent: str, **about: Any) -> RunPart | None:
         return None
 
     def keep(self, data: bytes) -> str:

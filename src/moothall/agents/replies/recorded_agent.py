@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from moothall.agents.replies.reply_request import ReplyRequest
     from moothall.agents.replies.thread import Thread
     from moothall.budget import Budget
-    from moothall.journal import Journal, Outline, Part
+    from moothall.journal import Journal, Outline, RunPart
 
 OnMismatch: TypeAlias = Literal["stop", "fork"]
 _AGAIN_S = 60.0
@@ -239,7 +239,7 @@ class RecordedAgent(ConversationalAgent):
             self._forget_memory(thread.id)
             self._drop_in_members(thread.id)
 
-    async def _begin(self, journal: Journal, request: ReplyRequest) -> Part:
+    async def _begin(self, journal: Journal, request: ReplyRequest) -> RunPart:
         """Open the run of a request, new or resumed."""
         if self.on_mismatch not in get_args(OnMismatch):
             raise ConfigError(
@@ -258,7 +258,7 @@ class RecordedAgent(ConversationalAgent):
             and not {"task", "thread"} & set(error.changed)
         )
 
-    def _begun(self, part: Part, request: ReplyRequest) -> Record[Any]:
+    def _begun(self, part: RunPart, request: ReplyRequest) -> Record[Any]:
         """Return the record of a new run, or of a resumed one if the program is the same."""
         record: Record[Any] = Record(part, self._state_type)
         schema = None if request.answer is None else request.answer.json
@@ -351,12 +351,12 @@ class RecordedAgent(ConversationalAgent):
         """Return its program and those of its members, independent of the request."""
         raise NotImplementedError(f"{type(self).__name__} does not say what it does")
 
-    async def _restore(self, part: Part, budget: Budget | None) -> None:
+    async def _restore(self, part: RunPart, budget: Budget | None) -> None:
         """Restore what it did in a part that is over, and charge the budget of this reply."""
         raise NotImplementedError(f"{type(self).__name__} does not say what it knows")
 
 
-def _note_run(part: Part, thread: Thread) -> None:
+def _note_run(part: RunPart, thread: Thread) -> None:
     """Have a conversation know of which runs it is; an agent's own is its program's."""
     if thread.id is not None:
         from moothall.journal.deleting import KnownRuns

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from moothall.agents.replies.reply_request import ReplyRequest
     from moothall.agents.replies.step import Step
     from moothall.agents.replies.thread import Turns
-    from moothall.journal import Part
+    from moothall.journal import RunPart
     from moothall.memory.results import Results
 
 
@@ -96,7 +96,7 @@ class Joined(NamedTuple):
     """What an agent that asks another sets for the other one's next reply."""
 
     agent: Agent  # the one that is asked
-    part: Part | None = None  # the part of the asking run that records the reply
+    part: RunPart | None = None  # the part of the asking run that records the reply
     offered: tuple[Action, ...] = ()  # actions that the asked agent gets besides its own
     before: Sequence[dict[str, Any]] = ()  # the messages that its thread begins with
     results: Results | None = None  # the long results in these messages

@@ -21,7 +21,7 @@ from moothall.actions.signature.schema import WrongSchema, checked
 from moothall.foundation.errors import ConfigError, DefinitionError
 from moothall.foundation.jsonvalue import (
     NotJSON,
-    Unreadable,
+    UnreadableText,
     copy_json,
     json_text,
     read_json,
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from moothall.agents.replies.step import Step
     from moothall.agents.replies.thread import Thread
     from moothall.budget import Budget
-    from moothall.journal import Part
+    from moothall.journal import RunPart
     from moothall.memory.memory import Memory
     from moothall.memory.results import Results
 
@@ -108,7 +108,7 @@ class ReplyRequest:
         # Waits until the reader has seen the events; None without a reader to wait for.
         self.seen: Callable[[], Awaitable[None]] | None = None
         self.state: Thread  # the thread, set before its turn
-        self.record: Part | None = None  # the part of another's run that records it
+        self.record: RunPart | None = None  # the part of another's run that records it
         self.recorded: Record[Any] | None = None  # the record of this reply
         self.before: Sequence[dict[str, Any]] = ()  # the messages that its thread begins with
         self.results: Results | None = None  # the long results in these messages
@@ -272,21 +272,21 @@ class AnswerSchema:
             self.json, self._convert = _of_type(wanted)
 
     def read(self, text: str) -> Any:
-        """Return a text's value by this schema; Unreadable tells a model what to answer."""
+        """Return a text's value by this schema; UnreadableText tells a model what to answer."""
         try:
             return self.parse(text)
-        except Unreadable as error:
+        except UnreadableText as error:
             schema = cut(json.dumps(self.json, ensure_ascii=False), _MAX_TOLD)
-            raise Unreadable(
+            raise UnreadableText(
                 f"Your answer {error}. Answer with JSON alone that follows this schema: "
                 f"{readable(schema)}"
             ) from None
 
     def parse(self, text: str) -> Any:
-        """Return a text's value by this schema; Unreadable says only what is wrong."""
+        """Return a text's value by this schema; UnreadableText says only what is wrong."""
         try:
             if len(text) > MAX_ANSWER_CHARS:
-                raise Unreadable(f"longer than {MAX_ANSWER_CHARS} characters")
+                raise UnreadableText(f"longer than {MAX_ANSWER_CHARS} characters")
             return self._convert(copy_json(self._value(text)))
         except RecursionError:
             fault = "is nested too deep for the schema"
@@ -294,9 +294,9 @@ class AnswerSchema:
             fault = f"does not follow the schema: {error}"
         except NotJSON as error:  # a lone surrogate, or an infinite number
             fault = f"is not JSON: {error}"
-        except Unreadable as error:
+        except UnreadableText as error:
             fault = f"is {error}"
-        raise Unreadable(readable(fault))
+        raise UnreadableText(readable(fault))
 
     def _value(self, text: str) -> Any:
         """Return a text's JSON value; the text itself where only texts fit and it has no quotes."""
@@ -305,7 +305,7 @@ class AnswerSchema:
         )
         try:
             value = read_json(text)
-        except Unreadable:
+        except UnreadableText:
             if not only_texts:
                 raise
             return text.strip()

@@ -14,7 +14,7 @@ from moothall.actions.provenance import union
 from moothall.agents.replies.reply import Reply, Step, Stop
 from moothall.agents.replies.state import dumped
 from moothall.foundation.errors import JournalError, MoothallError, NoSuchRun, StateError
-from moothall.foundation.jsonvalue import Unreadable
+from moothall.foundation.jsonvalue import UnreadableText
 from moothall.foundation.text import error_message, error_text, log_failure
 from moothall.foundation.threads import guard, is_closing
 from moothall.journal.entry import begun_of
@@ -86,7 +86,7 @@ def reply_at_end(
     assert over is not None
     text, value, reason = over["text"], over["value"], over["reason"]
     if schema is not None and reason == "done":
-        with suppress(Unreadable):  # from a terminal action, or by another schema
+        with suppress(UnreadableText):  # from a terminal action, or by another schema
             value = schema.read(text)
     made = (text, value, messages, steps, usage)
     return Reply(*made, reason, over["detail"], None, record.run_id)

@@ -17,7 +17,7 @@ from moothall.agents.replies.reply import Stop
 from moothall.foundation.threads import WORKERS, is_cancelled
 from moothall.journal.entry import Wait, in_words, wait_of
 from moothall.journal.store.due import is_due
-from moothall.journal.store.wait_rows import ANSWERED, WAITS, Answer
+from moothall.journal.store.wait_rows import ANSWERED, WAITS, WaitOutcome
 
 if TYPE_CHECKING:
     from moothall.journal.commits import OpenRun
@@ -47,7 +47,7 @@ class Past:
     value: Any = None  # the result that a person stated, if the decision is `done`
     kept: str | None = None  # the hash of the result, if that is bytes
     asked: dict[str, dict[str, Any]] = field(default_factory=dict)  # what it waits for, by key
-    answers: dict[str, Answer] = field(default_factory=dict)  # what came of that
+    answers: dict[str, WaitOutcome] = field(default_factory=dict)  # what came of that
 
     @property
     def in_doubt(self) -> bool:
@@ -167,14 +167,14 @@ class Step:
         exact = json.dumps([self._record.path, self._key, name])
         return f"wait-{hashlib.sha256(exact.encode()).hexdigest()[:16]}"
 
-    async def came(self, wait: str) -> Answer | None:
+    async def came(self, wait: str) -> WaitOutcome | None:
         """Return what came of a wait; None if nothing was asked; raise Stop if it goes on."""
         if wait in self.past.answers:
             return self.past.answers[wait]
         asked = self.past.asked.get(wait)
         return None if asked is None else await self._look(asked)
 
-    async def wait(self, wait: str, kind: str, later: Later, **about: Any) -> Answer:
+    async def wait(self, wait: str, kind: str, later: Later, **about: Any) -> WaitOutcome:
         """Ask, and return what has come already; raise Stop for the run to wait in the journal."""
         return await self._look(await self._ask(wait, kind, later, about))
 
@@ -203,7 +203,7 @@ class Step:
         await self._record.commit()
         return asked
 
-    async def _look(self, asked: dict[str, Any]) -> Answer:
+    async def _look(self, asked: dict[str, Any]) -> WaitOutcome:
         record, wait = self._record, asked["wait"]
         found = await self._row(wait)
         if found is False:  # a copy of the run that asked, or one that was cancelled, asks again
@@ -215,10 +215,10 @@ class Step:
             self._tell(WAITS, asked)
             await record.commit()
             found = await self._row(wait)
-        if not isinstance(found, Answer):
+        if not isinstance(found, WaitOutcome):
             raise Stop("waiting", f"waiting for {self._waiting(asked)}")
         if found.expired and ("default" in asked or asked["kind"] == "moment"):
-            found = Answer(asked.get("default"), at=found.at)
+            found = WaitOutcome(asked.get("default"), at=found.at)
         given: dict[str, Any] = {"expired": True} if found.expired else {"value": found.value}
         if found.by is not None:
             given["by"] = found.by
@@ -243,7 +243,7 @@ class Step:
     async def is_answered(self) -> bool:
         """Return whether what it waits for has come, or its time is over; or can go on."""
         last = next(reversed(self.past.asked), None)
-        if last is None or isinstance(await self._row(last), Answer):
+        if last is None or isinstance(await self._row(last), WaitOutcome):
             return last is not None
         if "asks" not in self._note.get("about", ()):
             return False
@@ -253,7 +253,7 @@ class Step:
         self._record.note(kind, data)
         self._noted.append((kind, data))
 
-    async def _row(self, wait: str) -> Answer | bool:
+    async def _row(self, wait: str) -> WaitOutcome | bool:
         run: OpenRun = self._record.run
         asked = (wait, self._record.path, self._key)
         if not run.file.waits:
@@ -342,7 +342,7 @@ class _NullStep(Step):
     ) -> Any:
         return await decided_now(ask, change)
 
-    async def came(self, wait: str) -> Answer | None:
+    async def came(self, wait: str) -> WaitOutcome | None:
         return None
 
     async def begins(self, *about: Any, **more: Any) -> None:

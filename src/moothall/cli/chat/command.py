@@ -15,10 +15,10 @@ from moothall.agents.agent import Agent
 from moothall.cli.chat.console import Console, PlainConsole, TerminalConsole
 from moothall.cli.chat.session import Session
 from moothall.cli.interrupts import interruptible, on_interrupt
-from moothall.cli.own_agents import Company, company_options
-from moothall.cli.serving.broker_commands import Place, place_options
+from moothall.cli.own_agents import ChatCompany, company_options
+from moothall.cli.serving.broker_commands import BrokerPlace, place_options
 from moothall.cli.shared_options import journal_option, recorded
-from moothall.cli.values import Given
+from moothall.cli.values import NonEmptyText
 from moothall.foundation.files.state_folder import state_file
 from moothall.spaces.native import NativeSpace
 from moothall.spaces.space import Space
@@ -33,11 +33,16 @@ from moothall.spaces.space import Space
 @click.option(
     "--name",
     metavar="ID",
-    type=Given(),
+    type=NonEmptyText(),
     help="Your id on the exchange; must be unique.  [default: USER-xxxx]",
 )
 def command(
-    journal: str | None, no_history: bool, amqp: bool, place: Place, name: str | None, **given: Any
+    journal: str | None,
+    no_history: bool,
+    amqp: bool,
+    place: BrokerPlace,
+    name: str | None,
+    **agent_options: Any,
 ) -> int:
     """Talk with agents at the terminal.
 
@@ -79,7 +84,7 @@ def command(
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
     place.check(amqp, *(() if name is None else ("--name",)))
     me = name or (f"USER-{secrets.token_hex(2).upper()}" if amqp else "You")
-    company = Company.of(me, amqp, **given)
+    company = ChatCompany.of(me, amqp, **agent_options)
     chat = Session(company.small, me)
     chat.notes += company.notes
     try:
@@ -91,16 +96,18 @@ def command(
         company.close()
 
 
-async def _run(chat: Session, members: list[Agent], history: bool, place: Place | None) -> int:
+async def _run(
+    chat: Session, members: list[Agent], history: bool, place: BrokerPlace | None
+) -> int:
     console: Console = PlainConsole()
     if _is_terminal(sys.stdin) and _is_terminal(sys.stdout):
-        kept = None
+        history_path = None
         if history:
             try:
-                kept = state_file("chat-history")
+                history_path = state_file("chat-history")
             except RuntimeError as error:
                 chat.notes.append(f"(no history: {error})")
-        console = TerminalConsole(chat.complete, chat.interrupt, kept)
+        console = TerminalConsole(chat.complete, chat.interrupt, history_path)
     space: Space = (
         NativeSpace(approver=console.approver)
         if place is None

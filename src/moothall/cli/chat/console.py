@@ -52,12 +52,12 @@ class PlainConsole:
     def piece(self, id: str, text: str = "") -> None:
         """Do nothing: an answer is written whole, by `answered`."""
 
-    over = piece
+    end_answer = piece
 
     def answered(self, id: str, text: str) -> None:
         """Write an answer."""
-        said = (shown_text(text) or "(nothing)", "")
-        self.show(self.screen.lines(speaker_prefix(self.screen, id), said))
+        spoken = (shown_text(text) or "(nothing)", "")
+        self.show(self.screen.lines(speaker_prefix(self.screen, id), spoken))
 
     def at_work(self, ids: list[str]) -> None:
         """Do nothing."""
@@ -100,7 +100,7 @@ class TerminalConsole:
         self.screen: Screen = Screen()
         self._transcript = Transcript(self.screen)
         self.piece: Callable[[str, str], None] = self._transcript.piece
-        self.over: Callable[[str], None] = self._transcript.over
+        self.end_answer: Callable[[str], None] = self._transcript.end_answer
         self.answered: Callable[[str, str], None] = self._transcript.answered
         self._at_work: list[str] = []
         self._echoing: list[Any] | None = None  # its settings while no agent is at work
@@ -114,7 +114,7 @@ class TerminalConsole:
         self._interrupt = interrupt
         self._loop = asyncio.get_running_loop()
         self._turn = asyncio.Lock()  # held by a question
-        self.approver: Approver = _Approver(self)
+        self.approver: Approver = _ConsoleApprover(self)
 
     def _usable(self, history: Path | None) -> bool:
         """Return whether lines can be kept in a file, which nobody else may read."""
@@ -188,8 +188,8 @@ class TerminalConsole:
     def ask(self, text: str) -> str:
         """Ask a question, from any thread; return the person's answer, empty for none."""
         try:
-            asked = asyncio.run_coroutine_threadsafe(self._ask(text), self._loop)
-            return asked.result()
+            answer = asyncio.run_coroutine_threadsafe(self._ask(text), self._loop)
+            return answer.result()
         except (RuntimeError, asyncio.CancelledError):  # the chat has ended
             return ""
 
@@ -226,7 +226,7 @@ class TerminalConsole:
         termios.tcflush(sys.stdin, termios.TCIFLUSH)
 
 
-class _Approver(TerminalApprover):
+class _ConsoleApprover(TerminalApprover):
     """Asks in place of the line that is being written."""
 
     def __init__(self, console: TerminalConsole) -> None:

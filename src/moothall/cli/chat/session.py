@@ -127,8 +127,12 @@ class Session:
             self._console.show(line)
 
     def _welcome(self) -> str:
-        others = self._you.others()
-        here = f"Here are {escaped(', '.join(others))}." if others else "Nobody else is here yet."
+        other_ids = self._you.others()
+        here = (
+            f"Here are {escaped(', '.join(other_ids))}."
+            if other_ids
+            else "Nobody else is here yet."
+        )
         return (
             f"{here} What you write goes to all who are here. /help says what each can do and how "
             "to ask for it, /quit leaves. Tab completes."
@@ -136,20 +140,20 @@ class Session:
 
     def _command(self, line: str) -> str | None:
         """Return what a line asks of the program: `quit`, `help` or None."""
-        said = " ".join(line.lower().split())
+        words = " ".join(line.lower().split())
         alone = not self._you.is_shared  # with other people there, it may be meant for them
-        if said in _QUIT or (alone and said.rstrip("!.") in _BYE):
+        if words in _QUIT or (alone and words.rstrip("!.") in _BYE):
             return "quit"
-        if said in _HELP:
+        if words in _HELP:
             return "help"
         return None
 
     async def _help(self) -> str:
         """Return the help on what can be typed here."""
         await self._you.discover()
-        others = self._you.others()
-        found = await asyncio.gather(*map(self._you.offers_of, others))
-        offers = dict(zip(others, found, strict=True))
+        other_ids = self._you.others()
+        all_offers = await asyncio.gather(*map(self._you.offers_of, other_ids))
+        offers = dict(zip(other_ids, all_offers, strict=True))
         about = (
             "A text goes to all agents here. A line that begins with / goes to one, with values as "
             'JSON: /NAME.ACTION number:2 text:"two words". What is in brackets may be left out. '
@@ -162,10 +166,10 @@ class Session:
 
     async def _suggestion(self, line: str) -> str:
         """Return the line that was probably meant by one that is no message; empty if unknown."""
-        others = self._you.others()
+        other_ids = self._you.others()
 
         async def help_of(id: str) -> Help:
-            return await self._you.offers_of(id) if id in others else {}
+            return await self._you.offers_of(id) if id in other_ids else {}
 
         return escaped(await completed_call(line, help_of)) if len(line) <= _MOST_MEANT else ""
 
@@ -176,14 +180,14 @@ class Session:
 
     async def complete(self, text: str) -> tuple[int, list[str]]:
         """Return how many characters to replace in a line, and what may come there."""
-        replaced, found = await completions(text, self._you.others(), self._you.offers_of)
+        replaced, words = await completions(text, self._you.others(), self._you.offers_of)
         if text.startswith("/"):
-            found = [word for word in ("help", "quit") if word.startswith(text[1:])] + found
-        return replaced, found
+            words = [word for word in ("help", "quit") if word.startswith(text[1:])] + words
+        return replaced, words
 
-    def on_connection(self, what: str, text: str) -> None:
+    def on_connection(self, state: str, text: str) -> None:
         """Show that the connection works; its failures are shown from the log."""
-        if what in ("connected", "unblocked") and self._loop and self._console.interactive:
+        if state in ("connected", "unblocked") and self._loop and self._console.interactive:
             self._call_on_loop(self._console.print_error, f"({text})")
 
     async def _deliver(self, message: dict[str, Any]) -> bool:
@@ -194,27 +198,27 @@ class Session:
         everyone = to == BROADCAST
 
         def show(sender: str, receiver: str, action: dict[str, Any]) -> None:
-            shown = {"from": sender, "to": receiver, "action": action}
-            console.show(shown_message(console.screen, shown, self._me))
+            shown_call = {"from": sender, "to": receiver, "action": action}
+            console.show(shown_message(console.screen, shown_call, self._me))
 
         async def answered(receiver: str, pending: Any) -> bool | None:
             try:
                 value = await pending
             except RequestError as error:
-                console.over(receiver)
+                console.end_answer(receiver)
                 if isinstance(error, AgentNotFound):
                     self._you.elsewhere.pop(receiver, None)
                     if everyone:
                         return None
                 if everyone and isinstance(error, ActionNotFound):
                     return None
-                said = escaped(str(error).partition("\n")[0])
-                self._logged = [each for each in self._logged if said not in each]
+                error_line = escaped(str(error).partition("\n")[0])
+                self._logged = [each for each in self._logged if error_line not in each]
                 show(receiver, self._me, {"name": "error", "args": {"error": str(error)}})
                 return False
             finally:
-                del asked[receiver]
-                console.at_work(list(asked))
+                del requests[receiver]
+                console.at_work(list(requests))
             if isinstance(value, str):
                 console.answered(receiver, value)
             elif name == "help" and isinstance(value, dict):
@@ -230,7 +234,7 @@ class Session:
         if everyone:
             await self._you.discover()
         passed_over = ("FunctionAI",) if self._small and name == "say" else ()
-        asked = {}
+        requests = {}
         self._line = id = f"line-{next(self._numbers)}"
         self._quiet.append((self._me, id))
         try:
@@ -238,10 +242,10 @@ class Session:
                 if everyone and receiver in passed_over:
                     continue
                 sent = {**message, "to": receiver, "id": id}
-                asked[receiver] = self._you.request(sent, timeout=None)
-            self._awaited = list(asked.values())
-            console.at_work(list(asked))
-            outcomes = await asyncio.gather(*(answered(*each) for each in asked.items()))
+                requests[receiver] = self._you.request(sent, timeout=None)
+            self._awaited = list(requests.values())
+            console.at_work(list(requests))
+            outcomes = await asyncio.gather(*(answered(*each) for each in requests.items()))
         finally:
             self._line = None
             self._awaited = []
@@ -267,9 +271,9 @@ class Session:
             return
         message = agent._current_message
         if message is not None and message["from"] == self._me and message.get("id") is not None:
-            self._call_on_loop(self._shown, message["id"], event)
+            self._call_on_loop(self._show_event, message["id"], event)
 
-    def _shown(self, line: str, event: Any) -> None:
+    def _show_event(self, line: str, event: Any) -> None:
         if line != self._line:
             return
         if event.kind == "text":
@@ -278,4 +282,4 @@ class Session:
         elif event.kind == "call_started" or (
             event.kind == "message" and event.message.get("role") != "assistant"
         ):
-            self._console.over(event.agent)
+            self._console.end_answer(event.agent)

@@ -23,38 +23,38 @@ _LEAST_BESIDE: Final = 26
 
 # By action: the argument that is the message's content, shown as it is if it is a text.
 _SPOKEN = {"say": "content", "response": "data", "error": "error"}
-_BESIDE = {"original_message_id"}
+_HIDDEN_FIELDS = {"original_message_id"}
 
 
 def shown_message(screen: Screen, message: dict[str, Any], me: str) -> str:
     """Return a message as it is shown: its sender and text, or sender, receiver and call."""
     sender, to, action = message["from"], message["to"], message["action"]
     name, args = action["name"], action.get("args", {})
-    rest = {key: value for key, value in args.items() if key not in _BESIDE}
+    rest = {key: value for key, value in args.items() if key not in _HIDDEN_FIELDS}
     is_said = rest.keys() == {_SPOKEN.get(name)}
-    said = rest[_SPOKEN[name]] if is_said else None
-    text = said if isinstance(said, str) else _arguments(rest)
+    value = rest[_SPOKEN[name]] if is_said else None
+    text = value if isinstance(value, str) else _arguments(rest)
     if not (is_said and to == me):
         head = speaker_prefix(screen, f"{sender} → {to}")
         return screen.lines(f"{head}{escaped(name)} ", (shown_text(text), ""))
     head = speaker_prefix(screen, sender)
     if name == "error":
         head += screen.styled("error:", "red") + " "
-    if not isinstance(said, str):
-        text = "(nothing)" if said is None else escaped_json(said)
+    if not isinstance(value, str):
+        text = "(nothing)" if value is None else escaped_json(value)
     return screen.lines(head, (shown_text(text), ""))
 
 
-def speaker_prefix(screen: Screen, who: object) -> str:
+def speaker_prefix(screen: Screen, speaker: object) -> str:
     """Return the prefix of an agent's text."""
-    return screen.styled(f"{escaped(str(who))}:", "bold") + " "
+    return screen.styled(f"{escaped(str(speaker))}:", "bold") + " "
 
 
 def shown_text(text: str) -> str:
     """Return the text of a message, cut to what is shown."""
     text = text.strip().replace("\r\n", "\n")
-    left = len(text) - MAX_SHOWN
-    return text[:MAX_SHOWN] + (cut_mark(left) if left > 0 else "")
+    remaining = len(text) - MAX_SHOWN
+    return text[:MAX_SHOWN] + (cut_mark(remaining) if remaining > 0 else "")
 
 
 def cut_mark(characters: int) -> str:
@@ -73,9 +73,9 @@ def help_table(offers: Mapping[str, Any], columns: int | None = None) -> str:
         return ""
     table = click.HelpFormatter(len(INDENT), columns or 100)
     longest = max(len(call) for call, _ in rows)
-    beside = longest + _LEAST_BESIDE <= table.width  # else descriptions go below
+    fits_beside = longest + _LEAST_BESIDE <= table.width  # else descriptions go below
     with table.indentation():
-        table.write_dl(rows, longest if beside else len(INDENT))
+        table.write_dl(rows, longest if fits_beside else len(INDENT))
     return table.getvalue().rstrip()
 
 
@@ -84,8 +84,8 @@ def _call(id: str, name: str, described: Any) -> str:
     args = described.get("args") if isinstance(described, Mapping) else None
     names = []
     for arg, of in args.items() if isinstance(args, Mapping) else ():
-        shown = escaped(str(arg))
-        names.append(f"[{shown}]" if isinstance(of, Mapping) and "default" in of else shown)
+        label = escaped(str(arg))
+        names.append(f"[{label}]" if isinstance(of, Mapping) and "default" in of else label)
     try:
         line = format_slash({"to": id, "action": {"name": name}})
     except InvalidMessage:  # another program may offer any name
@@ -118,22 +118,22 @@ def _arguments(args: dict[str, Any]) -> str:
 
 
 @dataclass
-class _Answer:
+class _ArrivingAnswer:
     """An answer that arrives in pieces."""
 
     id: str  # who answers
     text: str = ""
-    shown: int = 0  # how many characters of it are on the screen
+    shown_chars: int = 0  # how many characters of it are on the screen
     column: int = 0  # the cursor's column after them
-    whole: bool = False  # whether it is complete
+    is_complete: bool = False  # whether it is complete
 
     def rest(self) -> str:
         """Return what to write next: whole words, without trailing space."""
         end = min(len(self.text.rstrip()), MAX_SHOWN)
-        if not self.whole:  # a part of a word waits for its rest
-            ends = [found.start() for found in _BEHIND_A_WORD.finditer(self.text, self.shown)]
+        if not self.is_complete:  # a part of a word waits for its rest
+            ends = [match.start() for match in _BEHIND_A_WORD.finditer(self.text, self.shown_chars)]
             end = min(end, ends[-1]) if ends else 0
-        new, self.shown = self.text[self.shown : end], max(self.shown, end)
+        new, self.shown_chars = self.text[self.shown_chars : end], max(self.shown_chars, end)
         return new
 
 
@@ -146,39 +146,39 @@ class Transcript:
 
     def __init__(self, screen: Screen) -> None:
         self._screen = screen
-        self._answers: list[_Answer] = []  # the first is being written
-        self._coming: dict[str, _Answer] = {}  # incomplete ones, by agent
+        self._answers: list[_ArrivingAnswer] = []  # the first is being written
+        self._coming: dict[str, _ArrivingAnswer] = {}  # incomplete ones, by agent
 
     def piece(self, id: str, text: str) -> None:
         """Write a piece of an answer, when the answer has its turn."""
         if self._screen.can_erase:
-            answer = self._coming.get(id) or self._begun(id)
+            answer = self._coming.get(id) or self._begin_answer(id)
             answer.text = answer.text + text if answer.text else text.lstrip()
             self.go_on()
 
-    def over(self, id: str) -> None:
+    def end_answer(self, id: str) -> None:
         """Mark the answer of an agent as complete."""
         if (answer := self._coming.pop(id, None)) is not None:
-            answer.whole = True
+            answer.is_complete = True
             self.go_on()
 
     def answered(self, id: str, text: str) -> None:
         """Write a whole answer, once; pieces of it may be written already."""
         answer = self._coming.get(id)
-        said = text.strip()
-        if answer is not None and not said.startswith(answer.text[: answer.shown]):
-            self.over(id)  # the answer does not begin with what was shown
+        stripped = text.strip()
+        if answer is not None and not stripped.startswith(answer.text[: answer.shown_chars]):
+            self.end_answer(id)  # the answer does not begin with what was shown
             answer = None
-        answer = answer or self._begun(id)
-        answer.text = said or "(nothing)"
-        self.over(id)
+        answer = answer or self._begin_answer(id)
+        answer.text = stripped or "(nothing)"
+        self.end_answer(id)
 
     def go_on(self) -> None:
         """Write complete answers, and what there is of the first incomplete one."""
         screen = self._screen
-        while self._answers and not screen.held:
+        while self._answers and not screen.open_questions:
             answer = self._answers[0]
-            before = answer.shown
+            before = answer.shown_chars
             if new := answer.rest():
                 if not screen.is_open:
                     screen.write(speaker_prefix(screen, answer.id))
@@ -186,15 +186,15 @@ class Transcript:
                     new = f"…{new.lstrip()}" if before else new
                 text, answer.column = folded(new, answer.column, screen.columns)
                 screen.write(text)
-            if not answer.whole:
+            if not answer.is_complete:
                 break
-            if (left := len(answer.text.rstrip()) - MAX_SHOWN) > 0:
-                screen.write(cut_mark(left))
+            if (remaining := len(answer.text.rstrip()) - MAX_SHOWN) > 0:
+                screen.write(cut_mark(remaining))
             self._answers.pop(0)
             screen.end()
         screen.mark()
 
-    def _begun(self, id: str) -> _Answer:
-        answer = self._coming[id] = _Answer(id)
+    def _begin_answer(self, id: str) -> _ArrivingAnswer:
+        answer = self._coming[id] = _ArrivingAnswer(id)
         self._answers.append(answer)
         return answer

@@ -20,7 +20,7 @@ from moothall.cli.shared_options import (
 from moothall.foundation.text import escaped
 from moothall.journal import Outline
 
-_SHOWN = 20
+_MOST_SHOWN = 20
 _BY_NAME = {each.name: each for each in LIMITS}
 
 
@@ -45,8 +45,8 @@ def command(ctx: click.Context, journal: str | None, as_json: bool) -> None:
     ctx.obj = journal
     if ctx.invoked_subcommand is not None:
         return
-    with opened(journal) as found:
-        budgets = found.budgets.list()
+    with opened(journal) as books:
+        budgets = books.budgets.list()
     if as_json:
         print_json(budgets=budgets)
         return
@@ -57,15 +57,17 @@ def command(ctx: click.Context, journal: str | None, as_json: bool) -> None:
 
 
 def _changed(journal: str | None, group: str | None, change: Callable[[Any], StoredBudget]) -> None:
-    with opened(journal or group) as found, usage():
-        _print(change(found))
-        if stopped := found.runs(state="budget", limit=_SHOWN):
+    with opened(journal or group) as books, usage():
+        _print(change(books))
+        if stopped := books.runs(state="budget", limit=_MOST_SHOWN):
             click.echo(f"Runs that a spent budget has stopped: {_names(stopped)}")
             click.echo("To have one go on: moothall resume ID")
 
 
 def _names(runs: Sequence[Outline]) -> str:
-    return escaped(", ".join(each.id for each in runs)) + (", …" if len(runs) == _SHOWN else "")
+    return escaped(", ".join(each.id for each in runs)) + (
+        ", …" if len(runs) == _MOST_SHOWN else ""
+    )
 
 
 @command.command(short_help="Have nothing be spent of a budget.")
@@ -74,7 +76,7 @@ def _names(runs: Sequence[Outline]) -> str:
 @click.pass_obj
 def reset(group: str | None, name: str, journal: str | None) -> None:
     """Have nothing be spent of the budget NAME; what living processes have reserved stays so."""
-    _changed(journal, group, lambda found: found.budgets.reset(name))
+    _changed(journal, group, lambda books: books.budgets.reset(name))
 
 
 @command.command(short_help="Give back what dead processes had reserved.")
@@ -86,7 +88,7 @@ def release(group: str | None, name: str, journal: str | None) -> None:
 
     Their last calls may have reached a provider and cost something all the same.
     """
-    _changed(journal, group, lambda found: found.budgets.release(name))
+    _changed(journal, group, lambda books: books.budgets.release(name))
 
 
 @command.command(short_help="Set limits of a budget.")
@@ -100,11 +102,11 @@ def limit(group: str | None, /, name: str, journal: str | None, clear: bool, **l
 
     They hold from the next reservation on, in all processes.
     """
-    given = {each: value for each, value in limits.items() if value is not None}
-    if not given and not clear:
+    new_limits = {each: value for each, value in limits.items() if value is not None}
+    if not new_limits and not clear:
         raise click.UsageError("give a limit, such as --tokens 1000000, or --clear")
     cleared: dict[str, Any] = dict.fromkeys(_BY_NAME) if clear else {}
-    _changed(journal, group, lambda found: found.budgets.limit(name, **{**cleared, **given}))
+    _changed(journal, group, lambda books: books.budgets.limit(name, **{**cleared, **new_limits}))
 
 
 @command.command(short_help="Delete a budget, such as that of a person.")
@@ -113,8 +115,8 @@ def limit(group: str | None, /, name: str, journal: str | None, clear: bool, **l
 @click.pass_obj
 def delete(group: str | None, name: str, journal: str | None) -> None:
     """Delete the budget NAME. Whoever uses it begins a new one, of which nothing is spent."""
-    with opened(journal or group) as found, usage():
-        found.budgets.delete(name)
+    with opened(journal or group) as books, usage():
+        books.budgets.delete(name)
 
 
 def _print(budget: StoredBudget) -> None:

@@ -44,7 +44,7 @@ class MemoryPath(click.Path):
 
 
 @dataclass(frozen=True)
-class _Whose:
+class _DataOwner:
     """Whose data are deleted: those of a conversation, with those below it, or of a person."""
 
     thread: str | None
@@ -79,8 +79,10 @@ class _Whose:
 
     def budgets(self, journal: Journal) -> list[str]:
         """Return the names of a person's budgets, parts before the whole."""
-        found = [] if self.person is None else journal.budgets.list()
-        return [each.name for each in reversed(found) if self.person in each.name.split("/")]
+        stored_budgets = [] if self.person is None else journal.budgets.list()
+        return [
+            each.name for each in reversed(stored_budgets) if self.person in each.name.split("/")
+        ]
 
 
 @click.command(short_help="Delete runs, or what is stored of a person.")
@@ -144,31 +146,33 @@ def delete(
         raise click.UsageError("--person must be a name")
     if thread is None and person is None and (memory or inbox):
         raise click.UsageError("--memory and --inbox are for --thread and --person")
-    whose = _Whose(thread, person)
+    owner = _DataOwner(thread, person)
     from moothall.agents.notes import forget_thread  # the agents take long to import
 
-    with opened(journal) as found, ExitStack() as files:
+    with opened(journal) as store, ExitStack() as files:
         # A file of another kind is an error before anything is deleted.
         memories = [files.enter_context(opened_memory(path)) for path in memory]
         inboxes = {path: files.enter_context(closing(_inbox(path))) for path in inbox}
         by_name = thread is not None or person is not None
-        theirs = [each for each in found.threads() if by_name and whose.has(each)]
+        theirs = [each for each in store.threads() if by_name and owner.has(each)]
         threads = theirs if thread is None else []
-        waits = [w for w in found.waiting() if w.thread in threads] if threads else []
-        budgets = whose.budgets(found)
-        deleted = found.delete(*run_ids, thread=theirs if thread is None else [thread, *theirs])
+        waits = [w for w in store.waiting() if w.thread in threads] if threads else []
+        budgets = owner.budgets(store)
+        deleted = store.delete(*run_ids, thread=theirs if thread is None else [thread, *theirs])
         for each in budgets:
-            found.budgets.delete(each)
-        forgotten = {each.path: _forget(each, whose) for each in memories}
-        emptied = {path: each.delete(whose.has_sent) for path, each in inboxes.items()}
-        named = threads or [str(thread), *theirs]
-        notes = {path: sum(forget_thread(path, t) for t in named) for path in deleted.folders}
-        decided = [] if person is None else [run.id for run in found.runs(decided_by=person)]
+            store.budgets.delete(each)
+        forgotten = {each.path: _forget(each, owner) for each in memories}
+        emptied = {path: each.delete(owner.has_sent) for path, each in inboxes.items()}
+        conversations = threads or [str(thread), *theirs]
+        notes = {
+            path: sum(forget_thread(path, t) for t in conversations) for path in deleted.folders
+        }
+        decided = [] if person is None else [run.id for run in store.runs(decided_by=person)]
         more: dict[str, Any] = {"memory": forgotten, "inbox": emptied, "notes": notes}
         if person is not None:
             about = {"threads": threads, "waiting": len(waits), "budgets": budgets}
             more |= {**about, "decided": decided}
-        tell(deleted, found, as_json, more)
+        tell(deleted, store, as_json, more)
     if as_json:
         return 0
     if threads:
@@ -203,13 +207,13 @@ def _inbox(path: str) -> Inbox:
     return Inbox(path)
 
 
-def _forget(memory: StoredMemory, whose: _Whose) -> int:
+def _forget(memory: StoredMemory, owner: _DataOwner) -> int:
     """Forget conversations in a memory; return how many."""
-    found = [each for each in memory.threads() if whose.has(each)]
-    for each in found:
+    threads = [each for each in memory.threads() if owner.has(each)]
+    for each in threads:
         memory.thread(each).forget()
     compacted(memory)
-    return len(found)
+    return len(threads)
 
 
 def compacted(memory: StoredMemory) -> None:

@@ -15,7 +15,7 @@ from moothall.cli.shared_options import (
     opened,
     usage,
 )
-from moothall.cli.values import Age, FileToWrite, Whole
+from moothall.cli.values import Age, FileToWrite, WholeNumberType
 from moothall.foundation.errors import ConfigError
 from moothall.foundation.postgres import is_url
 from moothall.foundation.text import counted, escaped
@@ -33,7 +33,11 @@ from moothall.journal.store.copies import restored
     help="Runs that were last worked on longer ago, such as 30d (s, m, h, d, w).",
 )
 @click.option(
-    "--keep", metavar="N", type=Whole(min=0), default=0, help="Leave the newest N runs, of any age."
+    "--keep",
+    metavar="N",
+    type=WholeNumberType(min=0),
+    default=0,
+    help="Leave the newest N runs, of any age.",
 )
 @json_data_option
 def prune(journal: str | None, older: float, keep: int, as_json: bool) -> int:
@@ -47,8 +51,8 @@ def prune(journal: str | None, older: float, keep: int, as_json: bool) -> int:
       moothall runs prune --older 30d
       moothall runs prune --older 12h --keep 1000 --journal runs.db
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
-    with opened(journal) as found:
-        tell(found.prune(older, keep=keep), found, as_json)
+    with opened(journal) as store:
+        tell(store.prune(older, keep=keep), store, as_json)
     return 0
 
 
@@ -63,13 +67,13 @@ def compact(journal: str | None) -> int:
     Example:
       moothall runs compact --journal runs.db
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
-    with opened(journal) as found:
-        before = found.size()
-        whole = found.compact()
-        click.echo(f"{before:,} bytes before, {found.size():,} now")
-    if not whole:
+    with opened(journal) as store:
+        before = store.size()
+        is_complete = store.compact()
+        click.echo(f"{before:,} bytes before, {store.size():,} now")
+    if not is_complete:
         click.echo(f"moothall: {OLDER}", err=True)
-    return 0 if whole else 1
+    return 0 if is_complete else 1
 
 
 @click.command(short_help="Write a run to a file.")
@@ -89,10 +93,10 @@ def export(run_id: str, journal: str | None, jsonl: str, move: bool) -> int:
       moothall runs export 79a0b5265e6033b5 \\
         --jsonl run.jsonl
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
-    with opened(journal) as found:
+    with opened(journal) as store:
         with usage():
-            state = found.run(run_id).state
-            found.export(run_id, jsonl, move=move)
+            state = store.run(run_id).state
+            store.export(run_id, jsonl, move=move)
         if not move and state not in FINAL:
             click.echo(
                 f"run {escaped(run_id)} is not over, and goes on here: where the file is "
@@ -118,12 +122,12 @@ def import_(path: str, journal: str | None, run_id: str | None) -> int:
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
     if journal is None:
         raise click.UsageError("no journal was named: give --journal PATH")
-    with made_journal(journal) as found:
+    with made_journal(journal) as store:
         try:
-            made = found.import_run(path, run_id)
+            new_id = store.import_run(path, run_id)
         except (ConfigError, ValueError) as error:
             raise click.UsageError(str(error)) from error
-        click.echo(escaped(made))
+        click.echo(escaped(new_id))
     return 0
 
 
@@ -139,8 +143,8 @@ def adopt(run_id: str, journal: str | None) -> int:
     Example:
       moothall runs adopt 79a0b5265e6033b5 --journal other.db
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
-    with opened(journal) as found, usage():
-        found.adopt(run_id)
+    with opened(journal) as store, usage():
+        store.adopt(run_id)
     return 0
 
 
@@ -157,8 +161,8 @@ def backup(path: str, journal: str | None) -> int:
     Example:
       moothall runs backup runs-2026-11-24.db --journal runs.db
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
-    with opened(journal) as found, usage():
-        found.backup(path)
+    with opened(journal) as store, usage():
+        store.backup(path)
     return 0
 
 
@@ -195,8 +199,8 @@ def check(journal: str | None) -> int:
     Example:
       moothall runs check --journal runs.db
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
-    with opened(journal) as found:
-        runs, faults = found.sums().runs, found.check()
+    with opened(journal) as store:
+        runs, faults = store.sums().runs, store.check()
     for each in faults:
         click.echo(f"moothall: {escaped(each)}", err=True)
     if not faults:

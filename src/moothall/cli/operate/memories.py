@@ -35,14 +35,14 @@ def prune(paths: tuple[str, ...], older: float, as_json: bool) -> None:
 
     A conversation that an older moothall wrote counts from when this one opened the memory first.
     """
-    found: dict[str, list[str]] = {}
+    pruned: dict[str, list[str]] = {}
     for path in paths:
         with opened_memory(path) as memory:
-            found[memory.path] = memory.prune(older)
-            if found[memory.path]:
+            pruned[memory.path] = memory.prune(older)
+            if pruned[memory.path]:
                 compacted(memory)
     if as_json:
-        print_json(memory=found)
+        print_json(memory=pruned)
         return
-    for path, threads in found.items():
+    for path, threads in pruned.items():
         click.echo(f"{escaped(path)}: {counted(len(threads), 'conversation')} forgotten")

@@ -12,7 +12,7 @@ import click
 
 from moothall.cli.operate.waiting import as_option, user_name
 from moothall.cli.shared_options import json_data_option, made_journal, print_json, usage
-from moothall.cli.values import Moment
+from moothall.cli.values import MomentType
 from moothall.foundation.arguments import none_of
 from moothall.foundation.errors import ConfigError
 from moothall.foundation.text import counted, escaped
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from moothall.serving.company.schedule import Schedule
 
 
-def _named(function: Callable[..., Any]) -> Callable[..., Any]:
+def _schedule_arguments(function: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command the company's file, and the name of one of its schedules."""
     return click.argument("file", type=click.Path(exists=True, dir_okay=False))(
         click.argument("schedule")(as_option(function))
@@ -36,7 +36,9 @@ def _company(file: str, name: str | None = None) -> Iterator[tuple[Journal, dict
 
     with usage():
         settings = read_settings(Path(file))
-        schedules = {each: given.schedule() for each, given in settings.schedules.items()}
+        schedules = {
+            each: each_settings.schedule() for each, each_settings in settings.schedules.items()
+        }
         if not schedules:
             raise ConfigError(f"{file} has no schedules")
         if name is not None and name not in schedules:
@@ -71,12 +73,12 @@ def list_(file: str, as_json: bool) -> None:
     """List the schedules of FILE: when each fires next, what became of the last firing."""
     from moothall.serving.company.controls import newest, paused
 
-    now, found = datetime.now(UTC), []
+    now, rows = datetime.now(UTC), []
     with _company(file) as (journal, schedules):
         for name, schedule in schedules.items():
             stop, last = paused(journal, name), newest(journal, name)
             fires = None if stop else next(schedule.after(now)).isoformat(timespec="seconds")
-            found.append(
+            rows.append(
                 {
                     "name": name,
                     "times": schedule.times,
@@ -87,9 +89,9 @@ def list_(file: str, as_json: bool) -> None:
                 }
             )
     if as_json:
-        print_json(schedules=found)
+        print_json(schedules=rows)
         return
-    for each in found:
+    for each in rows:
         click.echo(escaped(f"{each['name']}: {each['times']}"))
         click.echo(escaped(f"  {each['paused'] or 'next: ' + str(each['next'])}"))
         if each["last"] is not None:
@@ -97,7 +99,7 @@ def list_(file: str, as_json: bool) -> None:
 
 
 @command.command(short_help="Have a schedule not fire.")
-@_named
+@_schedule_arguments
 def pause(file: str, schedule: str, name: str | None) -> None:
     """Have the schedule SCHEDULE not fire until `resume`. Times that pass meanwhile never fire."""
     from moothall.serving.company import controls
@@ -108,7 +110,7 @@ def pause(file: str, schedule: str, name: str | None) -> None:
 
 
 @command.command(short_help="Have a paused schedule fire again.")
-@_named
+@_schedule_arguments
 def resume(file: str, schedule: str, name: str | None) -> None:
     """Have the schedule SCHEDULE fire again, from its next time on."""
     from moothall.serving.company import controls
@@ -120,7 +122,7 @@ def resume(file: str, schedule: str, name: str | None) -> None:
 
 
 @command.command(short_help="Have a schedule fire now.")
-@_named
+@_schedule_arguments
 def fire(file: str, schedule: str, name: str | None) -> None:
     """Have the schedule SCHEDULE fire once, now, even if it is paused."""
     from moothall.serving.company import controls
@@ -130,9 +132,9 @@ def fire(file: str, schedule: str, name: str | None) -> None:
 
 
 @command.command(short_help="Have a schedule fire for times that have passed.")
-@_named
-@click.option("--since", metavar="TIME", type=Moment(), required=True, help="After this time.")
-@click.option("--until", metavar="TIME", type=Moment(), help="Up to this time; now by default.")
+@_schedule_arguments
+@click.option("--since", metavar="TIME", type=MomentType(), required=True, help="After this time.")
+@click.option("--until", metavar="TIME", type=MomentType(), help="Up to this time; now by default.")
 def backfill(file: str, schedule: str, name: str | None, since: float, until: float | None) -> None:
     """Have the schedule SCHEDULE fire for its times since then that have not fired, in order."""
     from moothall.serving.company import controls
@@ -140,8 +142,8 @@ def backfill(file: str, schedule: str, name: str | None, since: float, until: fl
     with _company(file, schedule) as (journal, schedules), usage():
         end = datetime.now(UTC) if until is None else datetime.fromtimestamp(until, UTC)
         begin = datetime.fromtimestamp(since, UTC)
-        who, times = user_name(name), schedules[schedule]
-        made = controls.make_up(journal, schedule, times, begin, end, who)
-    for each in made:
+        user, times = user_name(name), schedules[schedule]
+        firings = controls.make_up(journal, schedule, times, begin, end, user)
+    for each in firings:
         click.echo(escaped(each))
-    click.echo(counted(len(made), "firing"))
+    click.echo(counted(len(firings), "firing"))

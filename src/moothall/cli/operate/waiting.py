@@ -19,7 +19,7 @@ from moothall.journal import Journal, Wait
 from moothall.journal.entry import KINDS
 from moothall.journal.waits import OF_A_PERSON
 
-_SHOWN: Final = 12
+_HASH_CHARS: Final = 12
 """So many characters of a hash are shown in a list; as few as tell it apart name it."""
 
 as_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option(
@@ -43,10 +43,10 @@ def waiting(journal: str | None, agent: str | None, kind: str | None, as_json: b
       moothall waiting --journal runs.db
       moothall waiting --kind result --json
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
-    with opened(journal) as found, usage():
-        waits = found.waiting(agent=agent, kind=kind)
-        asking = _asking(found, agent) if kind is None else []
-        stopped = [] if kind else [*found.runs(needs_person=True, state="stopped")]
+    with opened(journal) as store, usage():
+        waits = store.waiting(agent=agent, kind=kind)
+        asking = _asking(store, agent) if kind is None else []
+        stopped = [] if kind else [*store.runs(needs_person=True, state="stopped")]
         stopped = [each for each in stopped if agent in (None, each.agent)]
     if as_json:
         print_json(waiting=waits, asking=asking, stopped=[each.id for each in stopped])
@@ -65,7 +65,7 @@ def _print_list(waits: Sequence[Wait], asking: Sequence[dict[str, str]]) -> None
     """Print what waits, and how each is answered; last, what a program asks a person itself."""
     for each in waits:
         is_approval = each.kind == "approval"
-        key = escaped(each.key[:_SHOWN] if is_approval else each.key)
+        key = escaped(each.key[:_HASH_CHARS] if is_approval else each.key)
         click.echo(f"{escaped(each.run)}  {key}")
         click.echo(f"  {escaped(each.agent)} waits for {each}")
         if is_approval:
@@ -81,8 +81,8 @@ def _print_list(waits: Sequence[Wait], asking: Sequence[dict[str, str]]) -> None
 def _asking(journal: Journal, agent: str | None) -> list[dict[str, str]]:
     """Return the runs for which a program asks a person: no command can answer that."""
     names = ("run", "agent", "process")
-    found = [dict(zip(names, each, strict=True)) for each in journal._waits_for.asking_processes()]
-    return [each for each in found if agent in (None, each["agent"])]
+    rows = [dict(zip(names, each, strict=True)) for each in journal._waits_for.asking_processes()]
+    return [each for each in rows if agent in (None, each["agent"])]
 
 
 @click.command()
@@ -104,19 +104,19 @@ def answer(run_id: str, key: str, value: str | None, journal: str | None, name: 
       moothall answer 79a0b5265e6033b5 batch-17 '{"rows": 12}'
       moothall answer 79a0b5265e6033b5 doubt:2.0 repeat --as eva
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
-    with opened(journal) as found:
-        kinds = {each.key: each.kind for each in found.waiting(run_id)}
-        given: Any = value
+    with opened(journal) as store:
+        kinds = {each.key: each.kind for each in store.waiting(run_id)}
+        answer_value: Any = value
         if value is not None and kinds.get(key) != "question":
             try:
-                given = json.loads(value)
+                answer_value = json.loads(value)
             except (ValueError, RecursionError) as error:
                 # The first answer counts, so a slip of the pen must not be one.
                 if value.lstrip()[:1] in ("{", "[", '"'):
                     raise click.UsageError(f"VALUE is no JSON, but begins so: {error}") from None
-        found.answer(run_id, key, given, by=user_name(name))
-    known = "answered" if key in kinds else "kept until the run asks for it, or known already"
-    click.echo(f"{known}: {escaped(key)} of run {escaped(run_id)}")
+        store.answer(run_id, key, answer_value, by=user_name(name))
+    outcome = "answered" if key in kinds else "kept until the run asks for it, or known already"
+    click.echo(f"{outcome}: {escaped(key)} of run {escaped(run_id)}")
 
 
 @click.group(invoke_without_command=True)
@@ -139,9 +139,9 @@ def approvals(ctx: click.Context, journal: str | None, as_json: bool) -> None:
     ctx.obj = journal
     if ctx.invoked_subcommand is not None:
         return
-    with opened(journal) as found:
-        waits = found.waiting(kind=OF_A_PERSON)
-        asking = _asking(found, None)
+    with opened(journal) as store:
+        waits = store.waiting(kind=OF_A_PERSON)
+        asking = _asking(store, None)
     if as_json:
         print_json(approvals=waits, asking=asking)
         return
@@ -156,8 +156,8 @@ def approvals(ctx: click.Context, journal: str | None, as_json: bool) -> None:
 @click.pass_obj
 def show(group: str | None, hash: str, journal: str | None) -> None:
     """Show the call that waits under HASH: its arguments, and where their values come from."""
-    with opened(journal or group) as found:
-        wait = _found(found, hash)
+    with opened(journal or group) as store:
+        wait = _wait_of(store, hash)
     click.echo(f"{escaped(wait.key)}\n  {wait}")
     about = {"run": wait.run, "agent": wait.agent, "thread": wait.thread, "step": wait.step}
     for name, each in {**about, "action": wait.action}.items():
@@ -208,17 +208,17 @@ def refuse(
 
 
 def _decide(journal: str | None, hash: str, decision: Any, name: str | None, done: str) -> None:
-    with opened(journal) as found:
-        wait = _found(found, hash, found._waits_for.decided())
+    with opened(journal) as store:
+        wait = _wait_of(store, hash, store._waits_for.decided())
         if wait.kind != "approval":
             raise click.UsageError(
                 f"{wait.key} is {wait}: give `moothall answer {wait.run} {wait.key} VALUE`"
             )
-        found.answer(wait.run, wait.key, decision, by=user_name(name))
+        store.answer(wait.run, wait.key, decision, by=user_name(name))
     click.echo(f"{done}: {wait}")
 
 
-def _found(journal: Journal, hash: str, decided: Sequence[Wait] = ()) -> Wait:
+def _wait_of(journal: Journal, hash: str, decided: Sequence[Wait] = ()) -> Wait:
     """Return what waits under the beginning of a hash, or else waited: it says who answered."""
     waits = [each for each in journal.waiting(kind=OF_A_PERSON) if each.key.startswith(hash)]
     waits = waits or [each for each in decided if each.key.startswith(hash)]
@@ -228,10 +228,10 @@ def _found(journal: Journal, hash: str, decided: Sequence[Wait] = ()) -> Wait:
     return waits[0]
 
 
-def user_name(given: str | None) -> str:
+def user_name(name: str | None) -> str:
     """Return a name that was given, or that of the user of this system."""
-    if given is not None:
-        return given
+    if name is not None:
+        return name
     try:
         return getpass.getuser()
     except (OSError, KeyError):  # a user without a name

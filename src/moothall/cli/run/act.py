@@ -29,7 +29,7 @@ from moothall.cli.shared_options import (
     source_of,
     usage,
 )
-from moothall.cli.values import Whole
+from moothall.cli.values import WholeNumberType
 from moothall.models.named_models import check_model, chosen_model
 from moothall.studio.orders.act import (
     ITERATIONS,
@@ -39,7 +39,7 @@ from moothall.studio.orders.act import (
     check_reviewer,
     keys,
 )
-from moothall.studio.orders.order import Order
+from moothall.studio.orders.order import ActOrder
 
 if TYPE_CHECKING:
     from moothall.agents.replies.reply import Reply
@@ -60,7 +60,7 @@ _NOT_CONFINED: Final = (
 )
 @click.option(
     "--max-iterations",
-    type=Whole(min=1),
+    type=WholeNumberType(min=1),
     help=f"Limit of answers of the model.  [default: {ITERATIONS}; 1 for local]",
 )
 @run_limits
@@ -81,7 +81,7 @@ def command(
     journal: str | None,
     run_id: str | None,
     as_json: bool,
-    **given: Any,
+    **values: Any,
 ) -> int:
     """Have an agent do TASK with the files of a folder.
 
@@ -118,25 +118,27 @@ def command(
     Exit codes: 0 done, 1 failed or stopped,
     2 wrong usage, 130 interrupted.
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
-    if not given["task"].strip():
+    if not values["task"].strip():
         raise click.UsageError("TASK is empty")
-    said = settings("act")
+    configured = settings("act")
     if yes_read is None:
         # Somebody else may have written the file with the folder: it must not be able to send
         # files to a server of its choice.
-        yes_read = not (("model" in said and not model) or ("root" in said and not root))
-    name, _ = chosen_model(said, model, None)
-    order = Order(
-        root=root or said.get("root", "."),
+        yes_read = not (
+            ("model" in configured and not model) or ("root" in configured and not root)
+        )
+    name, _ = chosen_model(configured, model, None)
+    order = ActOrder(
+        root=root or configured.get("root", "."),
         model=name,
-        model_of_file="model" in said and not model,
+        model_of_file="model" in configured and not model,
         yes_read=yes_read,
-        **given,
+        **values,
     )
     # The question of a command says that it is not confined; the log would say so before all else.
     logging.getLogger("moothall").addHandler(logging.NullHandler())
     check_all(
-        (source_of("root", of_file="root" in said), partial(actions_of, order)),
+        (source_of("root", of_file="root" in configured), partial(actions_of, order)),
         (source_of("model", of_file=order.model_of_file), partial(check_model, order.model)),
         ("--review", partial(check_reviewer, order)),
         ("", partial(check_journal_apart, order, journal)),
@@ -144,7 +146,7 @@ def command(
     return execute_order(run_act, order, journal, run_id, as_json)
 
 
-def run_act(order: Order, as_json: bool, recorded: Recorded | None = None) -> int:
+def run_act(order: ActOrder, as_json: bool, recorded: Recorded | None = None) -> int:
     """Carry out an order of `moothall act`; return the exit code."""
     key, own_key = keys(order, settings("act") if order.model_of_file else {})
     with usage(source_of("root")):
@@ -179,7 +181,7 @@ def screen_of(
     kind: str,
     as_json: bool,
     recorded: Recorded | None = None,
-    whole: Iterable[str] = (),
+    uncut_actions: Iterable[str] = (),
     **options: Any,
 ) -> RunDisplay | JSONLines:
     """Return the display for a kind of agent; `whole` names actions whose results are not cut."""
@@ -188,8 +190,8 @@ def screen_of(
     if kind == "Researcher":
         from moothall.cli.run.research import ResearchDisplay
 
-        return ResearchDisplay(recorded=recorded, whole=True)
-    return RunDisplay(whole, reviewed=kind == "DualActAgent", recorded=recorded, **options)
+        return ResearchDisplay(recorded=recorded, whole_report=True)
+    return RunDisplay(uncut_actions, reviewed=kind == "DualActAgent", recorded=recorded, **options)
 
 
 class Person(person.Person):

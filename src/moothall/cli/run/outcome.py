@@ -50,5 +50,5 @@ def _failure(step: Step) -> str | None:
     result = step.result.get("result") if isinstance(step.result, dict) else None
     if step.action not in _COMMANDS or not isinstance(result, str):
         return None
-    found = _EXIT.search(result)
-    return f" ({found[1]})" if found else None
+    match = _EXIT.search(result)
+    return f" ({match[1]})" if match else None

@@ -30,7 +30,7 @@ from moothall.cli.shared_options import (
     run_limits,
     usage,
 )
-from moothall.cli.values import Whole
+from moothall.cli.values import WholeNumberType
 from moothall.foundation.errors import ConfigError
 from moothall.foundation.text import counted, one_line
 from moothall.journal.entry import call_line
@@ -67,7 +67,7 @@ def _catalogue_options(function: Callable[..., Any]) -> Callable[..., Any]:
 @click.option("--searxng", metavar="URL", help="Search the web through the SearXNG at URL.")
 @click.option(
     "--iterations",
-    type=Whole(min=1),
+    type=WholeNumberType(min=1),
     default=3,
     show_default=True,
     help="Limit of iterations: plan, read, write.",
@@ -86,10 +86,14 @@ def _catalogue_options(function: Callable[..., Any]) -> Callable[..., Any]:
 )
 @click.option("--no-judge", is_flag=True, help="Compare only what is exact in the sentences.")
 @click.option(
-    "--context-tokens", type=Whole(min=1000), help="Context of the model, with its answer."
+    "--context-tokens",
+    type=WholeNumberType(min=1000),
+    help="Context of the model, with its answer.",
 )
 @click.option(
-    "--length", type=Whole(min=1), help="About how many words; from 1500 on by an outline."
+    "--length",
+    type=WholeNumberType(min=1),
+    help="About how many words; from 1500 on by an outline.",
 )
 @click.option("--tone", metavar="TEXT", default="", help="Tone, such as formal.")
 @click.option("--language", metavar="TEXT", default="", help="Language of the report.")
@@ -140,7 +144,7 @@ def command(
     run_id: str | None,
     in_studio: bool,
     as_json: bool,
-    **given: Any,
+    **values: Any,
 ) -> int:
     """Research each OBJECTIVE, and report with sources.
 
@@ -180,7 +184,7 @@ def command(
             sites=_listed(sites),
             exclude=_listed(exclude),
             step_models=step_models(by_step),
-            **given,
+            **values,
         )
         check(order)
         if order.review_plan and (as_json or keyboard() is None):
@@ -190,9 +194,9 @@ def command(
     return _in_studio(order, journal, run_id, as_json)
 
 
-def _listed(given: tuple[str, ...]) -> list[str]:
+def _listed(values: tuple[str, ...]) -> list[str]:
     """Return hosts that were given in any number of options, with commas between them."""
-    return [each.strip() for one in given for each in one.split(",")]
+    return [each.strip() for text in values for each in text.split(",")]
 
 
 def _in_studio(order: ResearchOrder, journal: str | None, run_id: str | None, as_json: bool) -> int:
@@ -204,8 +208,8 @@ def _in_studio(order: ResearchOrder, journal: str | None, run_id: str | None, as
         with usage():
             address = page.launch(0, journal=journal, prevent_thread_lock=True, quiet=True)
         if journal is None:  # a command that resumes the run has to name it
-            named = click.core.ParameterSource.COMMANDLINE
-            click.get_current_context().set_parameter_source("journal", named)
+            source = click.core.ParameterSource.COMMANDLINE
+            click.get_current_context().set_parameter_source("journal", source)
         print(f"moothall studio: {address}", file=sys.stderr, flush=True)
         status = execute_order(run_research, order, journal or page.journal.path, run_id, as_json)
         if status != INTERRUPTED:
@@ -222,8 +226,8 @@ def run_research(order: ResearchOrder, as_json: bool, recorded: Recorded | None 
     permission = Permission(screen)
     review = PlanReview(permission)
     with usage():
-        asked = review.review if order.review_plan else None
-        agent = researcher(order, journal, os.environ.get("MOOTHALL_KEY"), asked)
+        reviewer = review.review if order.review_plan else None
+        agent = researcher(order, journal, os.environ.get("MOOTHALL_KEY"), reviewer)
     review.tools = agent.tools
     to_error = partial(print, file=sys.stderr, flush=True)
     warnings = Warnings(to_error if isinstance(screen, JSONLines) else screen.notes.append)
@@ -249,14 +253,14 @@ def _write(report: Report, order: ResearchOrder, as_json: bool) -> None:
     elif not order.out:
         _print_report(report)
     try:
-        written = write(report, order)
+        files = write(report, order)
     except OSError:
         if order.out and not as_json:
             _print_report(report)  # else nobody would have it
         raise
-    for what, path in written:
+    for label, path in files:
         if not as_json:
-            print(f"{what}: {path}", file=sys.stderr, flush=True)
+            print(f"{label}: {path}", file=sys.stderr, flush=True)
 
 
 def _print_report(report: Report) -> None:
@@ -280,15 +284,15 @@ class ResearchDisplay(RunDisplay):
         iterations: int | None = None,
         recorded: Recorded | None = None,
         *,
-        whole: bool = False,
+        whole_report: bool = False,
     ) -> None:
-        super().__init__(recorded=recorded, to=sys.stdout if whole else sys.stderr)
+        super().__init__(recorded=recorded, to=sys.stdout if whole_report else sys.stderr)
         self._iterations = iterations
-        self._whole_report = whole
+        self._whole_report = whole_report
         self._working = "beginning"
-        self._called: dict[str, CallStarted] = {}
+        self._open_calls: dict[str, CallStarted] = {}
         self.notes: list[str] = []  # warnings that are not shown yet
-        self._told: set[str] = set()  # the tasks of this iteration whose end was shown
+        self._shown_ends: set[str] = set()  # the tasks of this iteration whose end was shown
 
     def _at_work(self) -> str:
         open = Counter(self._open.values()).items()
@@ -301,10 +305,10 @@ class ResearchDisplay(RunDisplay):
         if isinstance(event, BlockStarted):
             of = "" if self._iterations is None else f" of {max(self._iterations, event.iteration)}"
             if event.block == "plan":
-                self._told.clear()
+                self._shown_ends.clear()
                 self._line(f"iteration {event.iteration}{of}", "bold")
-            what = _AT_WORK.get(event.block, event.block)
-            self._working = f"iteration {event.iteration}{of}, {what}"
+            block_name = _AT_WORK.get(event.block, event.block)
+            self._working = f"iteration {event.iteration}{of}, {block_name}"
             return
         data = event.result
         for note in data.get("notes", ()):
@@ -315,7 +319,7 @@ class ResearchDisplay(RunDisplay):
         elif event.block == "research":
             for task in data["results"]:  # a task that could not be called had no start
                 line = call_line(task["tool"], task["args"])
-                if task["error"] is not None and line not in self._told:
+                if task["error"] is not None and line not in self._shown_ends:
                     self._task(task["tool"], task["args"], task["error"], [])
         elif event.block == "narrate":
             wrong = len(data["unsupported"])
@@ -331,28 +335,28 @@ class ResearchDisplay(RunDisplay):
 
     def _bar(self, expertise: float, topic: str) -> None:
         full = round(expertise * _BAR)
-        said = f"  {expertise:.2f}  {one_line(topic, MAX_LINE)}"
-        bar = ("■" * full, "green"), ("·" * (_BAR - full), "dim"), (said, "")
+        label = f"  {expertise:.2f}  {one_line(topic, MAX_LINE)}"
+        bar = ("■" * full, "green"), ("·" * (_BAR - full), "dim"), (label, "")
         self._print("  ", "    ", *bar)
 
     def _call(self, event: CallStarted) -> None:
-        self._called[event.call_id] = event
+        self._open_calls[event.call_id] = event
 
     def _result(self, event: CallEnded) -> None:
-        call = self._called.pop(event.call_id, None)
-        found = event.result.get("result")
-        resources = found.get("resources", []) if isinstance(found, dict) else []
+        call = self._open_calls.pop(event.call_id, None)
+        result = event.result.get("result")
+        resources = result.get("resources", []) if isinstance(result, dict) else []
         self._task(event.action, call.args if call else {}, event.error, resources)
         while self.notes:
             self._line(self.notes.pop(0), "yellow", "    ", "      ")
 
     def _task(self, tool: str, args: Any, error: str | None, resources: list[Any]) -> None:
         line = call_line(tool, args)
-        self._told.add(line)
+        self._shown_ends.add(line)
         failed = error is not None
         first = "  ✗ " if failed else "  ✓ "
         self._line(one_line(line, MAX_LINE), "red" if failed else "cyan", first, "    ")
-        self._line(one_line(error or _found(resources), MAX_LINE), "", "    ", "      ")
+        self._line(one_line(error or _resource_line(resources), MAX_LINE), "", "    ", "      ")
 
     def _end(self, reply: Reply, seconds: float | None) -> None:
         report: Report = reply.value
@@ -381,10 +385,10 @@ class ResearchDisplay(RunDisplay):
             self._line("with --journal FILE it would be recorded and could be resumed")
 
 
-def _found(resources: list[Any]) -> str:
+def _resource_line(resources: list[Any]) -> str:
     read = [each for each in resources if each.get("visited")]
     all = [each.get("description") or each.get("url") for each in read or resources]
     names = dict.fromkeys(all)  # pages of one manual may all be called the same
-    said = [f"{len(read)} read"] if read else []
-    said += [f"{len(resources) - len(read)} found"] if len(resources) > len(read) else []
-    return f"{', '.join(said)}: {'; '.join(map(str, names))}" if said else "nothing found"
+    counts = [f"{len(read)} read"] if read else []
+    counts += [f"{len(resources) - len(read)} found"] if len(resources) > len(read) else []
+    return f"{', '.join(counts)}: {'; '.join(map(str, names))}" if counts else "nothing found"

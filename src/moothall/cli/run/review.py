@@ -43,18 +43,18 @@ class PlanReview:
     async def _answer(self, plan: ProposedPlan) -> Any:
         assert self._lines is not None
         loop = asyncio.get_running_loop()
-        shown = str(plan)
+        plan_text = str(plan)
         while True:
             forget_keys()
-            print(f"\n{shown}\n\n{_ASKS}", end="", file=sys.stderr, flush=True)
+            print(f"\n{plan_text}\n\n{_ASKS}", end="", file=sys.stderr, flush=True)
             line = await WORKERS.run(loop, self._lines.readline)
             try:
                 if line.strip() != "e":
                     return plan.answered(line, self.tools) if line else False
-                edited = await WORKERS.run(loop, click.edit, shown)
-                shown = shown if edited is None else str(edited).strip()
-                plan = plan.edited(shown, self.tools) or plan
+                edited = await WORKERS.run(loop, click.edit, plan_text)
+                plan_text = plan_text if edited is None else str(edited).strip()
+                plan = plan.edited(plan_text, self.tools) or plan
             except InvalidArguments as error:
                 print(f"{error}", file=sys.stderr, flush=True)
                 continue
-            shown = str(plan)
+            plan_text = str(plan)

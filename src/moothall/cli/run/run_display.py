@@ -43,7 +43,7 @@ class RunDisplay:
 
     def __init__(
         self,
-        whole: Iterable[str] = (),
+        uncut_actions: Iterable[str] = (),
         *,
         reviewed: bool = False,
         to_a_person: bool = False,
@@ -54,17 +54,17 @@ class RunDisplay:
         MissingExtra.unless("showing a run (without --json)", "cli", "rich")
         self._out = sys.stdout if to is None else to
         self._screen = Screen(self._out)
-        self._whole = frozenset(whole)
+        self._uncut_actions = frozenset(uncut_actions)
         self._reviewed = reviewed
         self._to_a_person = to_a_person
         self._recorded = recorded
-        self._begun = False
+        self._is_begun = False
         self._past = False  # whether the last shown event is from before this process
         self._open: dict[str, str] = {}
         self._calls: dict[tuple[str | None, str], Any] = {}  # as they were shown
         self._last: Any = None  # the call shown last, until something else is shown
         self._count = 0  # of ended calls
-        self._written = ""  # the line that a model is writing
+        self._partial_line = ""  # the line that a model is writing
         self._written_kind = ""
         self._answered = False  # whether the last answer was shown as it was written
         self._model = model
@@ -97,8 +97,8 @@ class RunDisplay:
 
     def unanswered(self, action: str) -> None:
         """Forget a call that was never executed: its question was cut off."""
-        asked = next((id for id, name in self._open.items() if name == action), "")
-        self._open.pop(asked, None)
+        call_id = next((id for id, name in self._open.items() if name == action), "")
+        self._open.pop(call_id, None)
 
     def event(self, event: Event, seconds: float | None) -> None:
         """Show an event."""
@@ -112,8 +112,8 @@ class RunDisplay:
                 self._screen.renew()
 
     def _show(self, event: Event, seconds: float | None) -> None:
-        if self._recorded is not None and not self._begun:
-            self._begun = True
+        if self._recorded is not None and not self._is_begun:
+            self._is_begun = True
             run_id, path = self._recorded.run_id, self._recorded.journal.path
             self._line(f"run {run_id}, recorded in {path}", "dim")
             if self._recorded.about:
@@ -137,7 +137,7 @@ class RunDisplay:
         "reasoning": "_piece",
         "call_started": "_started",
         "call_progress": "_nothing",
-        "call_ended": "_ended",
+        "call_ended": "_call_ended",
         "decision": "_decided",
         "conclusion": "_concluded",
         "block_started": "_block",
@@ -157,7 +157,7 @@ class RunDisplay:
             self._open[event.call_id] = event.action
         self._call(event)
 
-    def _ended(self, event: CallEnded) -> None:
+    def _call_ended(self, event: CallEnded) -> None:
         self._count += not event.past
         self._open.pop(event.call_id, None)
         self._result(event)
@@ -208,14 +208,14 @@ class RunDisplay:
         if kind != self._written_kind:
             self._flush()
             self._written_kind = kind
-        *lines, self._written = (self._written + text).split("\n")
+        *lines, self._partial_line = (self._partial_line + text).split("\n")
         for line in lines:
             self._writing(line)
 
     def _flush(self) -> None:
-        if self._written.strip():
-            self._writing(self._written)
-        self._written = ""
+        if self._partial_line.strip():
+            self._writing(self._partial_line)
+        self._partial_line = ""
 
     def _writing(self, line: str) -> None:
         self._line(line.expandtabs(4), "dim italic" if self._written_kind == "reasoning" else "")
@@ -237,7 +237,7 @@ class RunDisplay:
             self._line(event.error, "red", "  ✗ ", "    ")
             return
         lines = _result_lines(event.result.get("result"))
-        if event.action not in self._whole:
+        if event.action not in self._uncut_actions:
             more = len(lines) - MAX_LINES
             if more > 1:
                 lines[MAX_LINES:] = [f"… {counted(more, 'more line')}"]
@@ -250,12 +250,12 @@ class RunDisplay:
 
     def _decision(self, event: DecisionMade) -> None:
         decision = event.decision
-        given = decision.new_instruction
-        said = "; ".join(given) if isinstance(given, list) else given
-        means = DECISIONS[decision.action]
-        if not means.instructs:
-            said = decision.reasoning
-        self._line(f"{means.shown}: {said}" if said else means.shown, "magenta")
+        instruction = decision.new_instruction
+        words = "; ".join(instruction) if isinstance(instruction, list) else instruction
+        meaning = DECISIONS[decision.action]
+        if not meaning.instructs:
+            words = decision.reasoning
+        self._line(f"{meaning.shown}: {words}" if words else meaning.shown, "magenta")
 
     def _end(self, reply: Reply, seconds: float | None) -> None:
         if reply.text and not (self._answered or self._reviewed or reply.stop_reason == "terminal"):
@@ -268,8 +268,8 @@ class RunDisplay:
         style = "bold red" if exit_code(reply) else "bold yellow" if failed else "bold green"
         words = in_words(reply.stop_reason, reply.detail)
         self._line(f"{words}; {failed}" if failed else words, style)
-        if said := hint(reply, self._model):
-            self._line(said)
+        if advice := hint(reply, self._model):
+            self._line(advice)
         usage = reply.usage
         tokens = usage.input_tokens + usage.output_tokens
         took = "" if seconds is None else f"{seconds:.1f} s, "

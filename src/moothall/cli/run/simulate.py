@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from moothall.cli.interrupts import INTERRUPTED, interruptible
-from moothall.cli.progress import Progress
+from moothall.cli.progress import ProgressLine
 from moothall.cli.recorded_runs import execute_order
 from moothall.cli.run.town import run_simulation
 from moothall.cli.run.watch import keyboard, print_line, says_yes
 from moothall.cli.shared_options import folders, is_typed, model_option, recording_options, usage
-from moothall.cli.values import Number, Whole, above_0
+from moothall.cli.values import NumberType, WholeNumberType, above_0
 from moothall.foundation.errors import ConfigError
-from moothall.foundation.jsonvalue import Unreadable, read_json
+from moothall.foundation.jsonvalue import UnreadableText, read_json
 from moothall.foundation.text import counted, escaped
 from moothall.studio.orders.order import without_keys
 from moothall.studio.orders.simulate import SimulateOrder, check, is_unbounded
@@ -42,15 +42,15 @@ _OF_EXPERIMENTS: Final = ("experiment", "sweep", "seeds", "jobs", "odd", "out", 
 @click.argument("experiment", required=False, type=click.Path(exists=True, dir_okay=False))
 @click.option(
     "--citizens",
-    type=Whole(10, 10_000_000),
+    type=WholeNumberType(10, 10_000_000),
     default=1000,
     show_default=True,
     help="Number of citizens; without a model, more than 10,000 are stored in columns.",
 )
-@click.option("--days", type=Number(), default=1.0, help="Days, in whole steps.  [default: 1]")
+@click.option("--days", type=NumberType(), default=1.0, help="Days, in whole steps.  [default: 1]")
 @click.option(
     "--seed",
-    type=Whole(0, 2**64 - 1),
+    type=WholeNumberType(0, 2**64 - 1),
     default=0,
     show_default=True,
     help="Seed of the town, its people and all random numbers.",
@@ -64,7 +64,7 @@ _OF_EXPERIMENTS: Final = ("experiment", "sweep", "seeds", "jobs", "odd", "out", 
 )
 @model_option(help="Have a model decide for the citizens.  [default: rules decide]")
 @click.option("--max-usd", type=above_0("US dollars"), help="Limit of costs in US dollars.")
-@click.option("--max-calls", type=Whole(min=1), help="Limit of model calls.")
+@click.option("--max-calls", type=WholeNumberType(min=1), help="Limit of model calls.")
 @click.option("--yes", is_flag=True, help="Do not ask before calling a remote model.")
 @recording_options
 @click.option(
@@ -76,7 +76,7 @@ _OF_EXPERIMENTS: Final = ("experiment", "sweep", "seeds", "jobs", "odd", "out", 
 )
 @click.option(
     "--threads",
-    type=Whole(1, 256),
+    type=WholeNumberType(1, 256),
     default=None,
     help="Threads for citizens in columns.  [default: as many as pay]",
 )
@@ -96,12 +96,12 @@ _OF_EXPERIMENTS: Final = ("experiment", "sweep", "seeds", "jobs", "odd", "out", 
 )
 @click.option(
     "--seeds",
-    type=Whole(1, 100_000),
+    type=WholeNumberType(1, 100_000),
     help="Number of seeds of EXPERIMENT, from 0.  [default: those of the file]",
 )
 @click.option(
     "--jobs",
-    type=Whole(1, 1024),
+    type=WholeNumberType(1, 1024),
     help="Processes that simulate EXPERIMENT side by side.  [default: 1]",
 )
 @click.option(
@@ -121,7 +121,7 @@ def command(
     seeds: int | None,
     jobs: int | None,
     odd: str | None,
-    **given: Any,
+    **values: Any,
 ) -> int:
     """Simulate a town of citizens for some days, or run an EXPERIMENT.
 
@@ -169,13 +169,13 @@ def command(
         instead: dict[str, Any] = {} if seeds is None else {"seeds": seeds}
         if odd is not None:
             return _describe(experiment, odd)
-        folder = Path(given["out"] or f"{Path(experiment).stem}-results")
+        folder = Path(values["out"] or f"{Path(experiment).stem}-results")
         return _experiment(experiment, instead, sweep, jobs or 1, folder, yes, as_json)
     if sweep or seeds is not None or jobs is not None or odd is not None:
         raise click.UsageError(
             "--sweep, --seeds, --jobs and --odd are for an EXPERIMENT: name its file"
         )
-    order = SimulateOrder(**given)
+    order = SimulateOrder(**values)
     with usage():
         check(order)
         without_keys(order)
@@ -224,13 +224,13 @@ def _experiment(
         words = [f"--{name}={value}" for name, value in instead.items()]  # only the seeds
         words += [f"--sweep={each}" for each in sweep]
         if sweep:
-            given = [_swept_values(each) for each in sweep]
-            if twice := next((n for n, _ in given if [m for m, _ in given].count(n) > 1), None):
+            swept = [_swept_values(each) for each in sweep]
+            if twice := next((n for n, _ in swept if [m for m, _ in swept].count(n) > 1), None):
                 raise click.BadParameter(
                     f"{twice} appears twice: give all its values in one", param_hint="--sweep"
                 )
             own = Experiment.from_yaml(path, **instead).parameters
-            instead["parameters"] = {**own, **dict(given)}
+            instead["parameters"] = {**own, **dict(swept)}
         command = shlex.join(["moothall", "simulate", path, *words])
         experiment = Experiment.from_yaml(path, command=command, **instead)
         size = experiment.size()
@@ -242,7 +242,7 @@ def _experiment(
         less = "set society.max_calls or max_usd" if unbounded else "sweep less"
         if not _confirmed(text, yes, f"--yes, or {less}"):
             return 1
-    progress = Progress()
+    progress = ProgressLine()
 
     def show_progress(now: Far) -> None:
         if not progress.is_due(last=now.ended == now.cells):
@@ -250,9 +250,9 @@ def _experiment(
         if as_json:
             print_line("progress", asdict(now))
             return
-        left = "" if now.seconds_left is None else f"  {now.seconds_left:,.0f} s left"
+        time_left = "" if now.seconds_left is None else f"  {now.seconds_left:,.0f} s left"
         part = 100 * now.lived // now.steps if now.steps else 100
-        progress.show(f"{now.ended:,} of {now.cells:,} cells  {part:3} %{left}")
+        progress.show(f"{now.ended:,} of {now.cells:,} cells  {part:3} %{time_left}")
 
     try:
         with closing(progress):
@@ -292,26 +292,26 @@ def _describe(path: str, odd: str) -> int:
     return 0
 
 
-def _swept_values(given: str) -> tuple[str, list[Any]]:
+def _swept_values(option: str) -> tuple[str, list[Any]]:
     """Return the name and the values of `NAME=VALUE,VALUE`; a value is JSON, else a text."""
-    name, equals, values = given.partition("=")
+    name, equals, values = option.partition("=")
     if not equals or not name or not values:
-        raise click.BadParameter(f"must be NAME=VALUE,VALUE, got {given!r}", param_hint="--sweep")
-    made: list[Any] = []
+        raise click.BadParameter(f"must be NAME=VALUE,VALUE, got {option!r}", param_hint="--sweep")
+    swept_values: list[Any] = []
     text = ""
     for part in values.split(","):
         text += part
         try:
-            made.append(read_json(text))
-        except Unreadable:
+            swept_values.append(read_json(text))
+        except UnreadableText:
             if text.startswith(("[", "{", '"')):  # a list or a quoted text has commas of its own
                 text += ","
                 continue
-            made.append(text)
+            swept_values.append(text)
         text = ""
     if text:
         raise click.BadParameter(f"must be JSON, got {text[:-1]!r}", param_hint="--sweep")
-    return name, made
+    return name, swept_values
 
 
 def _print(experiment: Experiment, results: Results, folder: Path) -> None:
@@ -319,9 +319,9 @@ def _print(experiment: Experiment, results: Results, folder: Path) -> None:
     click.echo(escaped(f"{experiment.name}: {counted(len(experiment.all_seeds), 'seed')}"))
     for metric in results.metrics:
         for condition, values in results.measured(metric):
-            found = results.interval(metric, condition, None, values)
+            interval = results.interval(metric, condition, None, values)
             where = condition if values == "{}" else f"{condition} {values}"
-            click.echo(escaped(f"  {metric:<24}  {where:<32}  {found}"))
+            click.echo(escaped(f"  {metric:<24}  {where:<32}  {interval}"))
     for name in (each.name for each in experiment.metrics if each.name not in results.metrics):
         click.echo(escaped(f"  {name:<24}  no value in any cell"))
     click.echo(escaped(f"  in {folder}: report.html, results.parquet"))

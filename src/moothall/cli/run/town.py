@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from moothall.cli.interrupts import INTERRUPTED, interruptible
-from moothall.cli.progress import Progress
+from moothall.cli.progress import ProgressLine
 from moothall.cli.recorded_runs import Recorded
 from moothall.cli.run.watch import print_line
 from moothall.cli.shared_options import usage
@@ -39,37 +39,37 @@ _PACKAGES: Final = ("moothall", "numpy", "scipy")
 
 def run_simulation(order: SimulateOrder, as_json: bool, recorded: Recorded | None = None) -> int:
     """Run a town by its order, show it, and write the tables; return the exit code."""
-    begun, shown = time.perf_counter(), _Shown(order, as_json, recorded)
-    shown.run()
+    start, display = time.perf_counter(), _TownDisplay(order, as_json, recorded)
+    display.run()
     try:
-        with closing(shown.progress):
-            shown.say(f"making a town of {order.citizens:,}")
+        with closing(display.progress):
+            display.say(f"making a town of {order.citizens:,}")
             with usage():  # not on the loop: Ctrl-C ends it at once
                 check(order)
                 journal = None if recorded is None else recorded.journal
                 town = society_of(order, journal, os.environ.get("MOOTHALL_KEY"))
-            summary = interruptible(_lived(town, shown))
+            summary = interruptible(_lived(town, display))
     except KeyboardInterrupt:
-        shown.interrupted()
+        display.interrupted()
         return INTERRUPTED
     if as_json:
         print_line("done", summary)
     else:
         _print(order, summary)
-        took = f"{time.perf_counter() - begun:,.0f} s, {_most_memory():,.2f} GB of memory"
+        took = f"{time.perf_counter() - start:,.0f} s, {_most_memory():,.2f} GB of memory"
         click.echo(f"  {'took':<12}  {took}", err=True)
     return 0
 
 
 @dataclass
-class _Shown:
+class _TownDisplay:
     """A run of a town as a terminal, or a reader of JSON, sees it."""
 
     order: SimulateOrder
     as_json: bool
     recorded: Recorded | None
-    progress: Progress = field(default_factory=Progress)
-    began: float = 0.0
+    progress: ProgressLine = field(default_factory=ProgressLine)
+    start: float = 0.0
     first: int = -1
 
     def say(self, line: str) -> None:
@@ -89,11 +89,11 @@ class _Shown:
         """Show a step."""
         is_last = row["step"] + 1 == self.order.steps
         if self.first < 0:  # the first step takes longer: people are drawn, ways are found
-            self.began, self.first = time.perf_counter(), row["step"]
+            self.start, self.first = time.perf_counter(), row["step"]
         if self.as_json:
             print_line("step", row)
         elif self.progress.is_due(last=is_last):
-            lived, seconds = row["step"] - self.first, time.perf_counter() - self.began
+            lived, seconds = row["step"] - self.first, time.perf_counter() - self.start
             self.progress.show(_progress_line(self.order, row, lived, seconds))
         if is_last and self.order.out is not None:
             self.say(f"writing {self.order.out}")
@@ -105,18 +105,18 @@ class _Shown:
             print_line("interrupted", {"resume": [way for _, way in ways]})
         else:
             hint = "with --journal FILE it would be recorded and could be resumed"
-            said = [f"{words}: {escaped(way)}" for words, way in ways] or [f"interrupted; {hint}"]
-            click.echo("\n".join(said), err=True)
+            lines = [f"{words}: {escaped(way)}" for words, way in ways] or [f"interrupted; {hint}"]
+            click.echo("\n".join(lines), err=True)
 
 
-async def _lived(made: Society, shown: _Shown) -> dict[str, Any]:
+async def _lived(society: Society, display: _TownDisplay) -> dict[str, Any]:
     """Run a town, write its tables, and return what came of it."""
-    order, recorded = shown.order, shown.recorded
-    async with made as town:
+    order, recorded = display.order, display.recorded
+    async with society as town:
         if recorded is not None:
             await record(order, recorded.journal, recorded.run_id, town)
-            if shown.as_json:
-                print_line("run", recorded.began)
+            if display.as_json:
+                print_line("run", recorded.run_fields)
         people = [{"id": a.id, "name": a.name, **a.memory.status} for a in town.agents]
         hashes = {"city_sha256": town.city.sha256, "people_sha256": _sha256(town, people)}
         run_id, tables = None if recorded is None else recorded.run_id, _tables(order, hashes)
@@ -125,7 +125,7 @@ async def _lived(made: Society, shown: _Shown) -> dict[str, Any]:
             order.step,
             run_id=run_id,
             save_every=order.save_every,
-            progress=shown.step,
+            progress=display.step,
             out=tables,
         )
         about = hashes | {"state_sha256": _sha256(town, None), "run_id": run_id}
@@ -222,26 +222,26 @@ def _sha256(town: Society, objects: Any) -> str:
     if town.population is None:
         data = town.state_dict() if objects is None else objects
         return hashlib.sha256(json.dumps(data, separators=(",", ":")).encode()).hexdigest()
-    made = hashlib.sha256(json.dumps(town.books.state_dict(), sort_keys=True).encode())
+    digest = hashlib.sha256(json.dumps(town.books.state_dict(), sort_keys=True).encode())
     for name, values in sorted(town.population.columns.items()):
-        made.update(name.encode())
-        made.update(values.tobytes())
-    return made.hexdigest()
+        digest.update(name.encode())
+        digest.update(values.tobytes())
+    return digest.hexdigest()
 
 
-def _print(order: SimulateOrder, made: dict[str, Any]) -> None:
+def _print(order: SimulateOrder, summary: dict[str, Any]) -> None:
     lines = [
-        ("until", made["until"].replace("T", " ")),
-        *((each.label, each.text(made)) for each in METRICS if each.label),
-        ("state", made["state_sha256"]),
+        ("until", summary["until"].replace("T", " ")),
+        *((each.label, each.text(summary)) for each in METRICS if each.label),
+        ("state", summary["state_sha256"]),
     ]
     if order.model is not None:
-        by_rule = f"{made['model_calls']:,} decisions, {made['fallbacks']:,} of them by rule"
-        if "first_fallback" in made:
-            by_rule += f"; the first: {made['first_fallback']}"
+        by_rule = f"{summary['model_calls']:,} decisions, {summary['fallbacks']:,} of them by rule"
+        if "first_fallback" in summary:
+            by_rule += f"; the first: {summary['first_fallback']}"
         lines.insert(-1, ("model", by_rule))
-    if made["files"]:
-        lines.append((f"in {order.out}", ", ".join(made["files"])))
+    if summary["files"]:
+        lines.append((f"in {order.out}", ", ".join(summary["files"])))
     click.echo(order.task)
     for name, value in lines:
         click.echo(f"  {escaped(name):<12}  {escaped(str(value))}")

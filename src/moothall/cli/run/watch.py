@@ -33,7 +33,7 @@ MAX_CHARS: Final = 10_000
 _LEFT_OUT: Final = ("past", "run_id", "thread")
 
 
-class _Lines:
+class _InputLines:
     """Reads lines of standard input without its buffer."""
 
     def readline(self) -> str:
@@ -48,7 +48,7 @@ def keyboard() -> TextIO | None:
     if sys.stdin is None or sys.stdin.closed or not sys.stdin.isatty():
         return None
     # Only its `readline` is used.
-    return cast(TextIO, _Lines())
+    return cast(TextIO, _InputLines())
 
 
 def forget_keys() -> None:
@@ -104,16 +104,16 @@ async def watched(
     agent: Any, permission: Permission, task: Any, run_id: str | None = None, **options: Any
 ) -> Reply:
     """Let an agent reply, show what happens, and return the reply."""
-    began, screen = time.monotonic(), permission.screen
+    start, screen = time.monotonic(), permission.screen
     screen.begin()
     try:
         async with agent.stream(task, run_id=run_id, **options) as events:
             async for event in events:
                 async with permission.turn:
-                    screen.event(event, time.monotonic() - began)
+                    screen.event(event, time.monotonic() - start)
     except asyncio.CancelledError:
         # By now all calls have ended, a command with all of its process group.
-        screen.interrupted(time.monotonic() - began)
+        screen.interrupted(time.monotonic() - start)
         raise
     finally:
         screen.finish()
@@ -141,7 +141,7 @@ class JSONLines:
 
     def __init__(self, recorded: Recorded | None = None) -> None:
         self._recorded = recorded
-        self._begun = False
+        self._is_begun = False
 
     def begin(self) -> None:
         """Do nothing: a program needs no sign of life."""
@@ -160,9 +160,9 @@ class JSONLines:
 
     def event(self, event: Event, seconds: float | None) -> None:
         """Print an event."""
-        if self._recorded is not None and not self._begun:
-            self._begun = True
-            print_line("run", self._recorded.began)
+        if self._recorded is not None and not self._is_begun:
+            self._is_begun = True
+            print_line("run", self._recorded.run_fields)
         if not isinstance(event, Done):
             print_line(event.kind, _fields(event))
             return
@@ -201,10 +201,10 @@ def print_line(kind: str, fields: dict[str, Any]) -> None:
 
 def _fields(event: Any) -> dict[str, Any]:
     names = [each.name for each in fields(event) if each.name not in _LEFT_OUT]
-    made = {name: getattr(event, name) for name in names}
+    shown_fields = {name: getattr(event, name) for name in names}
     if (shorter := _SHORTER.get(event.kind)) is not None:
-        made |= shorter(event)
-    return made | {"past": True} if getattr(event, "past", False) else made
+        shown_fields |= shorter(event)
+    return shown_fields | {"past": True} if getattr(event, "past", False) else shown_fields
 
 
 def _result(event: Any) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from moothall.agents.agent import Agent
 from moothall.cli.interrupts import stop_on_signals
 from moothall.cli.own_agents import add_agent, named_agent
 from moothall.cli.shared_options import print_text, recorded, usage
-from moothall.cli.values import Given
+from moothall.cli.values import NonEmptyText
 from moothall.foundation.errors import MissingExtra, MoothallError
 from moothall.foundation.text import counted, escaped
 from moothall.spaces.amqp.amqp_options import AMQPOptions
@@ -39,7 +39,7 @@ _OPTIONS = {
     "exchange": click.option(
         "--exchange",
         metavar="E",
-        type=Given(),
+        type=NonEmptyText(),
         help=f"Exchange of the broker.  [default: {EXCHANGE}]",
     ),
     "use_ssl": click.option(
@@ -66,12 +66,12 @@ _QUORUM = click.option("--quorum", is_flag=True, help="Replicate the queues in a
 
 
 @dataclass(frozen=True)
-class Place:
+class BrokerPlace:
     """What a command line says about the broker and the exchange; the environment says the rest."""
 
     exchange: str | None
     quorum: bool
-    given: dict[str, Any]  # arguments of `AMQPOptions`
+    amqp_arguments: dict[str, Any]  # arguments of `AMQPOptions`
 
     @property
     def name(self) -> str:
@@ -81,17 +81,21 @@ class Place:
     def options(self) -> AMQPOptions:
         """Return how to reach the broker."""
         with usage():
-            return AMQPOptions.from_environment(**self.given)
+            return AMQPOptions.from_environment(**self.amqp_arguments)
 
-    def within(self, group: Place) -> Place:
+    def within(self, group: BrokerPlace) -> BrokerPlace:
         """Return this, where it says nothing, as the group before the command says."""
         exchange = self.exchange or group.exchange
-        return Place(exchange, self.quorum or group.quorum, group.given | self.given)
+        return BrokerPlace(
+            exchange, self.quorum or group.quorum, group.amqp_arguments | self.amqp_arguments
+        )
 
-    def check(self, amqp: bool, *others: str) -> None:
+    def check(self, amqp: bool, *broker_options: str) -> None:
         """Refuse options of the broker without --amqp; `others` are such options, too."""
-        if not amqp and (self.exchange is not None or self.quorum or self.given or others):
-            of_others = "".join(f", {each}" for each in others)
+        if not amqp and (
+            self.exchange is not None or self.quorum or self.amqp_arguments or broker_options
+        ):
+            of_others = "".join(f", {each}" for each in broker_options)
             raise click.UsageError(
                 f"--exchange{of_others}, --quorum, --use-ssl and the certificates are for --amqp"
             )
@@ -111,9 +115,9 @@ def place_options(function: Callable[..., Any], *, quorum: bool = True) -> Calla
 
     @wraps(function)
     def command(*args: Any, exchange: str | None, quorum: bool = False, **kwargs: Any) -> Any:
-        given = {name: kwargs.pop(name) for name in _OPTIONS if name != "exchange"}
-        said = {name: value for name, value in given.items() if value not in (None, False)}
-        return function(*args, place=Place(exchange, quorum, said), **kwargs)
+        options = {name: kwargs.pop(name) for name in _OPTIONS if name != "exchange"}
+        options_set = {name: value for name, value in options.items() if value not in (None, False)}
+        return function(*args, place=BrokerPlace(exchange, quorum, options_set), **kwargs)
 
     decorated: Callable[..., Any] = command
     for option in reversed((*_OPTIONS.values(), *((_QUORUM,) if quorum else ()))):
@@ -139,7 +143,7 @@ def serve_over_broker(
     agents: Sequence[str],
     id: str | None,
     description: str | None,
-    place: Place,
+    place: BrokerPlace,
     inbox: str | None,
     shared: bool,
     journal: str | None,
@@ -162,7 +166,9 @@ def serve_over_broker(
         return asyncio.run(_serve(served, space, place, grace, shared))
 
 
-async def _serve(agent: Agent, space: AMQPSpace, place: Place, grace: float, shared: bool) -> int:
+async def _serve(
+    agent: Agent, space: AMQPSpace, place: BrokerPlace, grace: float, shared: bool
+) -> int:
     stopped = asyncio.Event()
     serving = False
 
@@ -219,7 +225,7 @@ def print_served(text: str) -> None:
         print(text, flush=True)
 
 
-class _Lines(logging.Formatter):
+class _LineFormatter(logging.Formatter):
     """Formats lines without control characters."""
 
     def format(self, record: logging.LogRecord) -> str:
@@ -230,7 +236,7 @@ def log_to_stderr() -> None:
     """Log the connection's changes and all failures, with tracebacks, to standard error."""
     logger = logging.getLogger("moothall")
     handler = logging.StreamHandler()
-    handler.setFormatter(_Lines("%(asctime)s %(levelname)s %(message)s"))
+    handler.setFormatter(_LineFormatter("%(asctime)s %(levelname)s %(message)s"))
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)
     logger.propagate = False
@@ -242,7 +248,7 @@ def log_to_stderr() -> None:
 @click.group(invoke_without_command=True)
 @partial(place_options, quorum=False)
 @click.pass_context
-def dead_letters(ctx: click.Context, place: Place) -> None:
+def dead_letters(ctx: click.Context, place: BrokerPlace) -> None:
     """Inspect and resend dead-lettered messages.
 
     A message is dead-lettered if it waited too long for its agent, if its outcome is unknown
@@ -261,12 +267,12 @@ def dead_letters(ctx: click.Context, place: Place) -> None:
     if ctx.invoked_subcommand is not None:
         return
     with _opened(place) as dead:
-        found, more = dead.look()
-    for letter in found:
+        letters, more = dead.look()
+    for letter in letters:
         _print_letter(letter)
     if more:
         click.echo(f"and {more:,} later ones")
-    elif not found:
+    elif not letters:
         click.echo("There are no dead letters.")
 
 
@@ -275,7 +281,7 @@ def dead_letters(ctx: click.Context, place: Place) -> None:
 @click.option("--all", "all_", is_flag=True, help="Resend all dead letters.")
 @partial(place_options, quorum=False)
 @click.pass_obj
-def resend(group: Place, key: str | None, all_: bool, place: Place) -> int:
+def resend(group: BrokerPlace, key: str | None, all_: bool, place: BrokerPlace) -> int:
     """Resend the dead letter KEY, or all, to the agents they were sent to.
 
     A resent letter is a new message and is handled even if the outcome of the first is unknown:
@@ -304,7 +310,7 @@ def resend(group: Place, key: str | None, all_: bool, place: Place) -> int:
     return int(stay > 0)
 
 
-def _opened(place: Place) -> DeadLetters:
+def _opened(place: BrokerPlace) -> DeadLetters:
     """Return the dead letters of an exchange."""
     MissingExtra.unless("moothall dead-letters", "amqp", "pika")
     from moothall.spaces.amqp.dead_letters import DeadLetters
@@ -320,10 +326,10 @@ def _print_letter(letter: DeadLetter) -> None:
     action = message.get("action")
     name = action.get("name") if isinstance(action, dict) else None
     size = counted(len(letter.body), "byte")
-    what = f'"{name}", {size}' if isinstance(name, str) else size
+    description = f'"{name}", {size}' if isinstance(name, str) else size
     click.echo(letter.key)
     print_text(
         f"{letter.kind or 'message'} to {letter.agent or '?'} from {message.get('from', '?')}"
     )
-    print_text(what)
+    print_text(description)
     print_text(f"{letter.time or 'some time'}: {letter.reason or 'reason unknown'}")

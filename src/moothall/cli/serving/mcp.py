@@ -11,7 +11,9 @@ from moothall.cli.exit_codes import FAILED, NotBegun
 from moothall.cli.shared_options import json_data_option, print_json, print_text, usage
 from moothall.foundation.text import counted, one_line
 
-_KEPT = {"allow_interspersed_args": False}  # what follows the target's first word is the target's
+_CONTEXT_SETTINGS = {
+    "allow_interspersed_args": False
+}  # what follows the target's first word is the target's
 
 
 @click.group()
@@ -57,7 +59,7 @@ def _target(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
-@command.command(context_settings=_KEPT, short_help="List a server's tools.")
+@command.command(context_settings=_CONTEXT_SETTINGS, short_help="List a server's tools.")
 @json_data_option
 @_target
 def tools(
@@ -81,21 +83,23 @@ def tools(
     for name, each in offered.tools.items():
         arguments = each.schema.get("properties", {})
         needed = each.schema.get("required", [])
-        shown = ", ".join(n if n in needed else f"{n}?" for n in arguments)
-        click.echo(one_line(f"{name}({shown})", 500))
+        parameters = ", ".join(n if n in needed else f"{n}?" for n in arguments)
+        click.echo(one_line(f"{name}({parameters})", 500))
         print_text(one_line(each.description, 500) or "not described")
         if each.fault:
             print_text(f"cannot be called: {each.fault}")
-    others = [
-        counted(len(found), kind)
-        for kind, found in (("resource", offered.resources), ("prompt", offered.prompts))
-        if found is not None
+    counts = [
+        counted(len(items), kind)
+        for kind, items in (("resource", offered.resources), ("prompt", offered.prompts))
+        if items is not None
     ]
-    has = ", ".join([counted(len(offered.tools), "tool"), *others])
+    has = ", ".join([counted(len(offered.tools), "tool"), *counts])
     click.echo(f"{offered.server or 'The server'}: {has}, protocol {offered.revision}")
 
 
-@command.command(context_settings=_KEPT, short_help="Accept the definitions of a server's tools.")
+@command.command(
+    context_settings=_CONTEXT_SETTINGS, short_help="Accept the definitions of a server's tools."
+)
 @click.argument("path", type=click.Path(dir_okay=False))
 @click.argument("id")
 @click.option("--yes", is_flag=True, help="Accept without a question.")
@@ -123,27 +127,31 @@ def lock(
 
     Exit codes: 0 done, 1 not accepted, or with --check changed, 2 wrong usage, 130 interrupted.
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
-    from moothall.serving.mcp.lock import Lock
+    from moothall.serving.mcp.lock import DefinitionLock
 
     with usage("PATH"):
-        known = Lock(path)
+        definition_lock = DefinitionLock(path)
     now = _read(id, target, env, header, timeout).locked
-    changed = {name: told for name, each in now.items() if (told := known.difference(id, each))}
-    gone = known.gone(id, now)
-    for name, told in changed.items():
+    changed = {
+        name: difference
+        for name, each in now.items()
+        if (difference := definition_lock.difference(id, each))
+    }
+    removed = definition_lock.removed_tools(id, now)
+    for name, difference in changed.items():
         click.echo(one_line(name, 255))
-        print_text(told)
-    for name in gone:
+        print_text(difference)
+    for name in removed:
         click.echo(one_line(name, 255))
         print_text("the server has it no longer")
-    if not changed and not gone:
+    if not changed and not removed:
         click.echo(f"{path} has the {counted(len(now), 'definition')} of {id}.")
         return 0
     if check:
         return FAILED
     if not yes and not click.confirm("Accept this?"):
         return FAILED
-    known.accept(id, now)
+    definition_lock.accept(id, now)
     click.echo(f"{path} has the {counted(len(now), 'definition')} of {id}.")
     return 0
 
@@ -154,16 +162,16 @@ def _read(
     """Return what a server offers."""
     from moothall.serving.mcp.agent import MCPAgent
 
-    given: dict[str, Any] = {}
+    options: dict[str, Any] = {}
     for name, texts, sign in (("env", env, "="), ("headers", header, ":")):
         pairs = [each.partition(sign) for each in texts]
-        for key, found, _ in pairs:
-            if not found or not key:
+        for key, separator, _ in pairs:
+            if not separator or not key:
                 raise click.UsageError(f"{name}: NAME{sign}VALUE is wanted, got {key!r:.80}")
         if pairs:
-            given[name] = {key.strip(): value.strip() for key, _, value in pairs}
-    wanted: Any = target[0] if len(target) == 1 else list(target)
-    with MCPAgent(id, wanted, timeout_s=timeout, **given) as agent:
+            options[name] = {key.strip(): value.strip() for key, _, value in pairs}
+    server: Any = target[0] if len(target) == 1 else list(target)
+    with MCPAgent(id, server, timeout_s=timeout, **options) as agent:
         _ = agent.offers
         if agent._server is None:
             raise NotBegun(f"{id} does not say what it offers")

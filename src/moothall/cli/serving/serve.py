@@ -20,7 +20,7 @@ from moothall.cli.interrupts import interruptible, stop_on_signals
 from moothall.cli.own_agents import named_agent
 from moothall.cli.serving.broker_commands import (
     GRACE_S,
-    Place,
+    BrokerPlace,
     forks_on_mismatch,
     log_to_stderr,
     place_options,
@@ -36,7 +36,7 @@ from moothall.cli.shared_options import (
     recorded,
     usage,
 )
-from moothall.cli.values import FileToWrite, Number, OneOf, Whole
+from moothall.cli.values import FileToWrite, NumberType, OneOf, WholeNumberType
 from moothall.foundation.errors import MissingExtra
 
 if TYPE_CHECKING:
@@ -75,7 +75,9 @@ _OPTIONS: Final = [f"--{name.replace('_', '-')}" for name in _OF_CALLERS]
 )
 @limit_options(lambda limit: f"Limit of {limit.unit} of each caller.", _OF_CALLERS)
 @click.option("--per", type=OneOf(PERS), help=f"Renew these limits each {' or '.join(PERS)}.")
-@click.option("--rate", type=Whole(min=1), help="Requests that each caller may make in a minute.")
+@click.option(
+    "--rate", type=WholeNumberType(min=1), help="Requests that each caller may make in a minute."
+)
 @click.option(
     "--public-url",
     metavar="URL",
@@ -111,7 +113,7 @@ _OPTIONS: Final = [f"--{name.replace('_', '-')}" for name in _OF_CALLERS]
 @click.option(
     "--grace",
     metavar="SECONDS",
-    type=Number("seconds", min=0, max=1e6),
+    type=NumberType("seconds", min=0, max=1e6),
     default=GRACE_S,
     show_default=True,
     help="Seconds for running actions to finish at shutdown.",
@@ -132,7 +134,7 @@ def command(
     public_url: str | None,
     proxies: tuple[str, ...],
     origins: tuple[str, ...],
-    place: Place,
+    place: BrokerPlace,
     inbox: str | None,
     shared: bool,
     journal: str | None,
@@ -190,7 +192,7 @@ def command(
         if any(map(is_typed, typed)):
             raise click.UsageError("a company's settings are in its file: give no options")
         return serve_company(agents)
-    most = _Limits(limits, per, rate, callers)
+    most = _CallerLimits(limits, per, rate, callers)
     outside = {"public_url": public_url, "proxies": proxies, "origins": origins}
     if http is None and any(outside.values()):
         raise click.UsageError("--public-url, --trusted-proxy and --origin are for --http")
@@ -201,7 +203,13 @@ def command(
         )
     if http is not None and mcp_stdio:
         raise click.UsageError("give either --http or --mcp-stdio")
-    if place.exchange is not None or place.quorum or place.given or inbox is not None or shared:
+    if (
+        place.exchange is not None
+        or place.quorum
+        or place.amqp_arguments
+        or inbox is not None
+        or shared
+    ):
         raise click.UsageError(
             "--exchange, --inbox, --shared, --quorum, --use-ssl and the certificates are for "
             "RabbitMQ"
@@ -236,7 +244,7 @@ def command(
 
 
 @dataclass(frozen=True)
-class _Limits:
+class _CallerLimits:
     """What a command line says that each caller may do."""
 
     most: Mapping[str, float | None]
@@ -268,17 +276,17 @@ class _Limits:
             lines = Path(self.callers).read_text("utf-8-sig").splitlines()
         except UnicodeDecodeError:
             raise click.UsageError(f"{self.callers} must be text in UTF-8") from None
-        named: dict[str, str] = {}
+        by_name: dict[str, str] = {}
         for number, line in enumerate(lines, 1):
             words = line.split()
             if words and (len(words) not in (2, 3) or words[2:] not in ([], ["approves"])):
                 text = "must be a name and a token, and `approves` for one who may permit calls"
                 raise click.UsageError(f"{self.callers}, line {number}: {text}")
-            if words and named.setdefault(*words[:2]) != words[1]:
+            if words and by_name.setdefault(*words[:2]) != words[1]:
                 raise click.UsageError(f"{self.callers}, line {number}: {words[0]!r} comes twice")
             if words[2:]:
                 self.approves.append(words[0])
-        return named
+        return by_name
 
     def budget(self, books: Journal | None) -> Callable[[str], Budget] | None:
         """Return what makes the budget of a caller."""
@@ -286,16 +294,18 @@ class _Limits:
             if self.per is not None:
                 raise click.UsageError(f"--per is for {' and '.join(_OPTIONS)}")
             return None
-        whole = Budget(name="callers", journal=books)
+        shared_budget = Budget(name="callers", journal=books)
 
         def of(caller: str) -> Budget:
             limits: Any = {_OF_CALLERS[name].name: each for name, each in self.most.items()}
-            return whole.child(name=caller, per=self.per, **limits)
+            return shared_budget.child(name=caller, per=self.per, **limits)
 
         return of
 
 
-async def _over_streams(agents: Sequence[Agent], limits: _Limits, books: Journal | None) -> int:
+async def _over_streams(
+    agents: Sequence[Agent], limits: _CallerLimits, books: Journal | None
+) -> int:
     """Serve MCP at the standard streams until the client closes them."""
     from moothall.serving.doors.callers import Callers
     from moothall.serving.doors.mcp import MCPDoor
@@ -315,7 +325,7 @@ def _over_http(
     agents: Sequence[Agent],
     place: str,
     token: str | None,
-    limits: _Limits,
+    limits: _CallerLimits,
     books: Journal | None,
     outside: Mapping[str, Any],
 ) -> int:

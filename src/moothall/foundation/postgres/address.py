@@ -19,7 +19,7 @@ def is_url(value: object) -> bool:
     return isinstance(value, str) and value.startswith(_SCHEMES)
 
 
-class Address:
+class DatabaseAddress:
     """A database on a PostgreSQL server.
 
     Attributes:

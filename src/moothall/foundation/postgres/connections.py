@@ -17,7 +17,7 @@ from psycopg.pq import PipelineStatus
 
 from moothall.foundation.arguments import check_seconds
 from moothall.foundation.errors import MoothallError
-from moothall.foundation.postgres.address import Address
+from moothall.foundation.postgres.address import DatabaseAddress
 from moothall.foundation.threads import in_child
 
 E = TypeVar("E", bound=MoothallError)
@@ -58,10 +58,10 @@ class Connections(Generic[E]):
     """Makes connections to a database of a PostgreSQL server."""
 
     def __init__(
-        self, address: Address, timeout: float, maker: str, error: Callable[[str, str], E]
+        self, address: DatabaseAddress, timeout: float, maker: str, error: Callable[[str, str], E]
     ) -> None:
         check_seconds("timeout=", timeout, zero=True)
-        self.address: Address = address
+        self.address: DatabaseAddress = address
         self.name: str = address.name
         self._maker, self._error = maker, error
         self._timeout = min(float(timeout), 86400.0)

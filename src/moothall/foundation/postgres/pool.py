@@ -13,7 +13,7 @@ import psycopg
 
 from moothall.foundation.database import ALONE, Lock
 from moothall.foundation.errors import MoothallError
-from moothall.foundation.postgres.address import Address
+from moothall.foundation.postgres.address import DatabaseAddress
 from moothall.foundation.postgres.connections import (
     PAUSE_S,
     Connection,
@@ -71,7 +71,7 @@ class PostgresPool(Connections[E]):
 
     def __init__(
         self,
-        address: Address,
+        address: DatabaseAddress,
         timeout: float,
         *,
         kind: str,

@@ -13,7 +13,7 @@ import psycopg
 _NUL = "\0"
 
 
-class Result:
+class StatementResult:
     """The result of a statement; reading it waits for the server."""
 
     __slots__ = ("_cursor", "_pipeline")
@@ -53,19 +53,19 @@ class Transaction:
         self._connection = connection
         self._pipeline = pipeline
 
-    def execute(self, sql: str, values: Sequence[Any] = (), /) -> Result:
+    def execute(self, sql: str, values: Sequence[Any] = (), /) -> StatementResult:
         """Run a statement."""
         cursor = self._connection.cursor()
         cursor.execute(_numbered(sql), [_column_value(value) for value in values])
-        return Result(cursor, self._pipeline)
+        return StatementResult(cursor, self._pipeline)
 
-    def executemany(self, sql: str, rows: Iterable[Sequence[Any]], /) -> Result:
+    def executemany(self, sql: str, rows: Iterable[Sequence[Any]], /) -> StatementResult:
         """Run a statement for each of these rows of values."""
         cursor = self._connection.cursor()
         cursor.executemany(
             _numbered(sql), [[_column_value(value) for value in row] for row in rows]
         )
-        return Result(cursor, self._pipeline)
+        return StatementResult(cursor, self._pipeline)
 
     def insert(self, sql: str, values: Sequence[Any] = (), /) -> int:
         """Insert one row into a table that numbers its rows; return the number."""

@@ -73,13 +73,13 @@ class SQLitePool(Generic[E]):
     def reading(self) -> AbstractContextManager[SQLiteConnection]:
         """Yield a connection that sees one state of the file, whatever is written meanwhile."""
         self._file.check_process()
-        return _Transaction(self, self._timeout, writes=False)
+        return _TransactionBlock(self, self._timeout, writes=False)
 
     def writing(
         self, wait: bool = True, lock: Lock = ALONE
     ) -> AbstractContextManager[SQLiteConnection]:
         """Yield a connection in a transaction: committed at the body's end, else rolled back."""
-        return _Transaction(self, self._timeout if wait else -1, writes=True)
+        return _TransactionBlock(self, self._timeout if wait else -1, writes=True)
 
     def empty_log(self, seconds: float = 5.0) -> bool:
         """Move the log into the file and empty it, so that no deleted data is left there.
@@ -276,7 +276,7 @@ class SQLitePool(Generic[E]):
         return self._file.fault(error, f"{locked}wait longer (timeout= in a program)")
 
 
-class _Transaction(Generic[E]):
+class _TransactionBlock(Generic[E]):
     """A `with` block in a transaction; if `timeout` < 0, a lock raises BlockingIOError.
 
     Each commit has one, and a generator would take several times as long to enter and to leave.

@@ -41,7 +41,7 @@ class Pool(Protocol):
         ...
 
 
-class _Table(NamedTuple):
+class _RewrittenTable(NamedTuple):
     name: str
     sql: str
     columns: list[str]  # quoted, with the row's number if that has no name
@@ -101,7 +101,7 @@ class Rewriting:
         for table in tables:
             self._in_slices(partial(_removed, table))
 
-    def _begin(self, table: _Table) -> None:
+    def _begin(self, table: _RewrittenTable) -> None:
         """Make an empty copy, with indexes, and have it follow the table from now on."""
         new, columns = table.quoted(_NEW), ", ".join(table.columns)
         values = ", ".join(f"new.{each}" for each in table.columns)
@@ -125,7 +125,7 @@ class Rewriting:
                     f"{table.quoted('')} BEGIN {body} END"
                 )
 
-    def _copy(self, table: _Table) -> None:
+    def _copy(self, table: _RewrittenTable) -> None:
         last: tuple[object, ...] = ()
         keys, columns = ", ".join(table.key), ", ".join(table.columns)
         marks, width = ", ".join("?" * len(table.columns)), len(table.key)
@@ -145,7 +145,7 @@ class Rewriting:
 
         self._in_slices(copy)
 
-    def _switch(self, table: _Table) -> None:
+    def _switch(self, table: _RewrittenTable) -> None:
         """Have the copy take the table's place."""
         with self._pool.writing() as db:
             _drop_triggers(db, table.name)
@@ -173,7 +173,7 @@ class Rewriting:
             time.sleep(min(took, _LONGEST_REST_S))  # noqa: TID251 - so long others write
 
 
-def _removed(table: _Table, db: sqlite3.Connection, until: float) -> bool:
+def _removed(table: _RewrittenTable, db: sqlite3.Connection, until: float) -> bool:
     """Remove rows of a table, and at last the table; return whether there is more."""
     keys = ", ".join(table.key)
     delete = f"DELETE FROM {table.quoted('')} WHERE ({keys}) = ({', '.join('?' * len(table.key))})"
@@ -203,16 +203,16 @@ def _free_pages_are_left(db: sqlite3.Connection, until: float) -> bool:
     return bool(0 < free < before)
 
 
-def _tables(db: sqlite3.Connection) -> list[_Table]:
+def _tables(db: sqlite3.Connection) -> list[_RewrittenTable]:
     return [each for each in _all_tables(db) if not each.name.startswith("sqlite_")]
 
 
-def _all_tables(db: sqlite3.Connection) -> list[_Table]:
+def _all_tables(db: sqlite3.Connection) -> list[_RewrittenTable]:
     query = "SELECT name, sql FROM sqlite_master WHERE type = 'table' AND sql IS NOT NULL"
     return [_table(db, name, sql) for name, sql in db.execute(query).fetchall()]
 
 
-def _table(db: sqlite3.Connection, name: str, sql: str) -> _Table:
+def _table(db: sqlite3.Connection, name: str, sql: str) -> _RewrittenTable:
     about = db.execute(f'PRAGMA table_info("{name}")').fetchall()
     columns = [f'"{column}"' for _, column, *_ in about]
     keys = sorted((place, column, kind) for _, column, kind, _, _, place in about if place)
@@ -221,7 +221,7 @@ def _table(db: sqlite3.Connection, name: str, sql: str) -> _Table:
         "INTEGER"
     ]:
         key, columns = ["rowid"], ["rowid", *columns]
-    return _Table(name, sql, columns, key)
+    return _RewrittenTable(name, sql, columns, key)
 
 
 def _indexes(db: sqlite3.Connection, table: str) -> list[tuple[str, str]]:

@@ -51,7 +51,7 @@ def is_cancelled() -> bool:
     return task is None or task.cancelling() > 0
 
 
-class _Job(NamedTuple):
+class _WorkerCall(NamedTuple):
     """A call, and the function that receives its outcome."""
 
     function: Callable[..., Any]
@@ -60,7 +60,7 @@ class _Job(NamedTuple):
     done: Callable[[Any, BaseException | None], object] | None
 
 
-_Worker = SimpleQueue[_Job]
+_Worker = SimpleQueue[_WorkerCall]
 """One thread's place in the pool: where it waits for its next job."""
 
 
@@ -95,7 +95,7 @@ class WorkerThreads:
         done: Callable[[Any, BaseException | None], object] | None = None,
     ) -> None:
         """Call a function in a thread without waiting."""
-        job = _Job(function, args, context, done)
+        job = _WorkerCall(function, args, context, done)
         with self._lock:
             if self._idle:
                 self._idle.pop().put(job)
@@ -144,7 +144,7 @@ class WorkerThreads:
             self._do(worker, job)
             del job  # keep no reference to the call after its end
 
-    def _do(self, worker: _Worker, job: _Job) -> None:
+    def _do(self, worker: _Worker, job: _WorkerCall) -> None:
         value: Any = None
         raised: BaseException | None = None
         try:

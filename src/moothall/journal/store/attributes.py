@@ -28,7 +28,7 @@ class RunAttributes(TypedDict, total=False):
     tags: Tags | None
 
 
-class _Attribute(NamedTuple):
+class _RunAttribute(NamedTuple):
     checked: Callable[[Any], Any]  # returns the value as JSON data; raises ConfigError
     query_paths: Callable[
         [Any], Iterator[tuple[str, str | None]]
@@ -73,7 +73,7 @@ def _by_name(tags: Any, text: str | None) -> dict[str, Any]:
     return texts
 
 
-ATTRIBUTES: Final[dict[str, _Attribute]] = {"tags": _Attribute(_tags, _wanted_tags)}
+ATTRIBUTES: Final[dict[str, _RunAttribute]] = {"tags": _RunAttribute(_tags, _wanted_tags)}
 
 
 def attributes_of(values: Mapping[str, Any]) -> dict[str, Any]:

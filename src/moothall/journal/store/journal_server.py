@@ -18,7 +18,7 @@ import psycopg
 
 from moothall.foundation.database import Database
 from moothall.foundation.errors import JournalError
-from moothall.foundation.postgres.address import Address
+from moothall.foundation.postgres.address import DatabaseAddress
 from moothall.foundation.postgres.pool import Lease, PostgresPool
 from moothall.journal.store.leases import Leases
 from moothall.journal.store.store import Place, Store, Unfinished
@@ -96,7 +96,7 @@ class JournalServer(PostgresPool[JournalError], Store):
         ] = {}  # by run, the connection over which its end was seen last
         self.left_out: set[str] = set()
         super().__init__(
-            Address(url, "a journal in PostgreSQL"),
+            DatabaseAddress(url, "a journal in PostgreSQL"),
             timeout,
             kind="journal",
             maker="Journal",

@@ -13,7 +13,7 @@ from moothall.foundation.text import cut, escaped
 from moothall.journal.entry import call_line, stamp
 from moothall.journal.store.store import Store
 from moothall.journal.store.values import as_text
-from moothall.journal.store.wait_rows import Answer, as_answer, in_order
+from moothall.journal.store.wait_rows import WaitOutcome, as_answer, in_order
 
 _MOST_EARLY: Final = 100
 """So many answers of a run are kept before they are asked for."""
@@ -21,7 +21,7 @@ _EXCERPT_CHARS: Final = 200
 
 
 def give(
-    file: Store, db: Database, run: tuple[int, str], key: str, value: Any, answer: Answer
+    file: Store, db: Database, run: tuple[int, str], key: str, value: Any, answer: WaitOutcome
 ) -> None:
     """Keep the answer to a wait, once; the same answer again changes nothing.
 

@@ -73,7 +73,7 @@ class WaitEntry(NamedTuple):
     at: float | None = None
 
 
-class Answer(NamedTuple):
+class WaitOutcome(NamedTuple):
     """What came of a wait."""
 
     value: Any

@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from moothall.foundation.arguments import check_integer
 from moothall.foundation.errors import ConfigError, DefinitionError, ModelError
-from moothall.foundation.http import BrokenOff, Client, HTTPError, Response, after_tries, backoff_s
+from moothall.foundation.http import (
+    BrokenOff,
+    Client,
+    HTTPError,
+    Response,
+    after_tries,
+    backoff_s,
+)
 from moothall.foundation.http.network import check_allowed
 from moothall.foundation.threads import awaited
 from moothall.models.answer_reader import AnswerReader

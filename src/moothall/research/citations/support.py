@@ -11,7 +11,7 @@ from moothall.actions.signature.schema import object_schema
 from moothall.agents.replies.checked_parts import check_model
 from moothall.agents.replies.reply_request import AnswerSchema
 from moothall.foundation.errors import DefinitionError, ModelError
-from moothall.foundation.jsonvalue import Unreadable, json_line
+from moothall.foundation.jsonvalue import UnreadableText, json_line
 from moothall.foundation.text import cut, marked, shorten
 from moothall.foundation.threads import refuse_on_loop
 from moothall.models.ask import Messages, Unusable, ask_json
@@ -129,7 +129,7 @@ def reader(claims: Sequence[Claim], said: dict[int, dict[str, Any]]) -> Callable
         given = AnswerSchema(SCHEMA).parse(answer)["verdicts"]
         said.update((each["sentence"], each) for each in given if each["sentence"] in numbers)
         if lacks := [number for number in numbers if number not in said]:
-            raise Unreadable(f"has no verdict on sentence {lacks[0]}")
+            raise UnreadableText(f"has no verdict on sentence {lacks[0]}")
 
     return read
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from moothall.actions import Action
 from moothall.foundation.errors import InvalidArguments
-from moothall.foundation.jsonvalue import Unreadable, json_text
+from moothall.foundation.jsonvalue import UnreadableText, json_text
 from moothall.foundation.text import cut, one_line
 from moothall.research.calling import taking
 from moothall.research.findings import ResearchTask
@@ -64,7 +64,7 @@ def words_of(text: str) -> str:
 
 
 def tasks_in(text: str, tools: Mapping[str, Action]) -> list[ResearchTask]:
-    """Return the tasks of a plan that can be done; raise `Unreadable` if none can."""
+    """Return the tasks of a plan that can be done; raise `UnreadableText` if none can."""
     values = values_in(text)
     faults: list[str] = []
     for value in reversed(values):
@@ -80,8 +80,8 @@ def tasks_in(text: str, tools: Mapping[str, Action]) -> list[ResearchTask]:
     if tasks := _readable(alone, tools, faults):  # each in a fence or line of its own
         return tasks
     if faults:
-        raise Unreadable("cannot be used: " + "; ".join(dict.fromkeys(faults)))
-    raise Unreadable('holds no JSON with "tasks"')
+        raise UnreadableText("cannot be used: " + "; ".join(dict.fromkeys(faults)))
+    raise UnreadableText('holds no JSON with "tasks"')
 
 
 def _readable(
@@ -185,7 +185,7 @@ class Evaluation:
         return [each for each in self.topics if each not in self.reached]
 
     def read(self, text: str) -> None:
-        """Add what an answer says; raise `Unreadable` if an objective is still missing."""
+        """Add what an answer says; raise `UnreadableText` if an objective is still missing."""
         values = [each for each in reversed(values_in(text)) if isinstance(each, dict | list)]
         before = len(self.reached)
         for value in values:
@@ -193,7 +193,7 @@ class Evaluation:
             if not self.missing:
                 break
         if len(self.reached) == before and not any(map(_says_more, values)):
-            raise Unreadable('holds no JSON with "objectives"')
+            raise UnreadableText('holds no JSON with "objectives"')
         for value in values:
             if not self.generated:
                 self.generated = topics_of(_field(value, *_GENERATED))
@@ -201,7 +201,7 @@ class Evaluation:
                 self.remark = _remark(_field(value, *_REMARK))
         if self.missing:
             named = ", ".join(map(repr, self.missing))
-            raise Unreadable(f"does not say what is answered of {cut(named, 300)}")
+            raise UnreadableText(f"does not say what is answered of {cut(named, 300)}")
 
     def _take(self, value: Any) -> None:
         found = _field(value, "objectives")
@@ -305,7 +305,7 @@ def _remark(value: Any) -> str:
 
 
 def outline_in(text: str, most: int) -> list[tuple[str, str]]:
-    """Return the headings of an outline, and what each section is about; or raise `Unreadable`."""
+    """Return the headings of an outline, what each section is about; or raise UnreadableText."""
     listed: Any = None
     for value in reversed(values_in(text)):
         listed = _listed(_field(value, *_OUTLINE))
@@ -327,12 +327,12 @@ def outline_in(text: str, most: int) -> list[tuple[str, str]]:
             said = one_line(about, 500) if isinstance(about, str) else ""
             made.setdefault(words_of(heading), (heading, said))
     if not made:
-        raise Unreadable('holds no JSON with "sections"')
+        raise UnreadableText('holds no JSON with "sections"')
     return [*made.values()][:most]
 
 
 def text_in(text: str) -> str:
-    """Return the Markdown of an answer, also if it stands in JSON; or raise `Unreadable`."""
+    """Return the Markdown of an answer, also if it stands in JSON; or raise `UnreadableText`."""
     said = without_thinking(text)
     if said[:1] in "{`" and said.rstrip("`\n ")[-1:] == "}":
         for value in values_in(said):
@@ -342,10 +342,10 @@ def text_in(text: str) -> str:
                 break
         else:
             if is_all_json(said.strip("`").removeprefix("json")):
-                raise Unreadable("is JSON without a text")
+                raise UnreadableText("is JSON without a text")
     said = _OPENING.sub("", said)
     if not said:
-        raise Unreadable("holds nothing but its thinking" if text.strip() else "is empty")
+        raise UnreadableText("holds nothing but its thinking" if text.strip() else "is empty")
     return said
 
 
@@ -357,7 +357,7 @@ def written_in(prompt: Iterable[Mapping[str, Any]]) -> Callable[[str], str]:
     def read(text: str) -> str:
         said = text_in(text)
         if sum(line.strip() in shown for line in said.splitlines()) > 1:
-            raise Unreadable("copies what you were shown: answer the question in sentences")
+            raise UnreadableText("copies what you were shown: answer the question in sentences")
         return said
 
     return read

@@ -9,7 +9,7 @@ from typing import Any, Final, Protocol, TypeAlias
 
 from moothall.actions import Action
 from moothall.foundation.errors import InvalidArguments
-from moothall.foundation.jsonvalue import Unreadable, json_line
+from moothall.foundation.jsonvalue import UnreadableText, json_line
 from moothall.foundation.text import escaped, one_line
 from moothall.research.findings import Heading, ResearchTask
 from moothall.research.writing.answers import tasks_in
@@ -73,7 +73,7 @@ class ProposedPlan:
                 made = json_line([{"tool": task[1].strip(":"), "args": task[2]}])
                 try:
                     tasks += tasks_in(made, tools)
-                except Unreadable as error:
+                except UnreadableText as error:
                     raise InvalidArguments(f"the line {one_line(line, 80)!r} {error}") from None
         return ProposedPlan(self.objectives, tasks, outline) if found else None
 

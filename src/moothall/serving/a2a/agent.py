@@ -22,7 +22,7 @@ from moothall.agents.replies.thread import Thread
 from moothall.foundation.arguments import check_function, check_seconds, names_checked
 from moothall.foundation.errors import ModelError, NobodyToAsk
 from moothall.foundation.http.addresses import hosts_of
-from moothall.foundation.jsonvalue import Unreadable, json_text
+from moothall.foundation.jsonvalue import UnreadableText, json_text
 from moothall.foundation.text import one_line, shorten
 from moothall.journal.stop_reason import StopReason
 from moothall.models.protocol import ChatMessage, TextPiece, Usage
@@ -48,7 +48,7 @@ _MOST_BROKEN: Final = 5
 
 
 @dataclass(slots=True)
-class _Conversation:
+class _RemoteConversation:
     """What is known of one thread's conversation with the remote agent."""
 
     context: str = ""  # the id that the server has given it
@@ -122,8 +122,8 @@ class A2AAgent(ConversationalAgent):
         parts = urlsplit(self.url)
         where = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
         calls, failed = self._counted
-        told = {"kind": "A2A agent", "where": where, "calls": calls, "failed": failed}
-        return {**told, "last_fault": self._fault}
+        about = {"kind": "A2A agent", "where": where, "calls": calls, "failed": failed}
+        return {**about, "last_fault": self._fault}
 
     @action(guard=(), addresses=("content",))
     async def say(self, content: str, thread: str | None = None) -> str:
@@ -136,8 +136,8 @@ class A2AAgent(ConversationalAgent):
         Returns:
             what the agent replies
         """
-        said: str = await super().say(content, thread)
-        return said
+        text: str = await super().say(content, thread)
+        return text
 
     def as_action(
         self,
@@ -152,9 +152,9 @@ class A2AAgent(ConversationalAgent):
         The other house takes what it is told for the words of its user. So after something was
         read from outside, addresses in the text are asked for.
         """
-        made = super().as_action(name, description, fresh=fresh, fork=fork)
-        made.addresses = ("text",)
-        return made
+        action = super().as_action(name, description, fresh=fresh, fork=fork)
+        action.addresses = ("text",)
+        return action
 
     async def aclose(self) -> None:
         """Close the connections of the running loop; a later reply opens new ones."""
@@ -164,25 +164,25 @@ class A2AAgent(ConversationalAgent):
         _of(thread).observed.append(json_text(message.get("content")))
 
     async def _respond(self, request: ReplyRequest) -> Reply:
-        known = _of(request.state)
-        heard = [*known.observed, *request.state.hear()]
-        known.observed.clear()
+        conversation = _of(request.state)
+        messages = [*conversation.observed, *request.state.hear()]
+        conversation.observed.clear()
         self._counted[0] += 1
         try:
-            return await self._replied(request, known, heard)
+            return await self._replied(request, conversation, messages)
         except BaseException as error:  # sent with the next request
-            known.observed.extendleft(reversed(heard))
+            conversation.observed.extendleft(reversed(messages))
             self._counted[1] += 1
             self._fault = time.time(), shorten(str(error) or type(error).__name__, _FAULT)
             raise
 
     async def _replied(
-        self, request: ReplyRequest, known: _Conversation, heard: list[str]
+        self, request: ReplyRequest, conversation: _RemoteConversation, new_messages: list[str]
     ) -> Reply:
-        parts = [*map(text_part, heard), *_parts_of(request.content)]
+        parts = [*map(text_part, new_messages), *_parts_of(request.content)]
         value, fault, task = None, "", RemoteTask()
         for _ in ("first", "again"):
-            task = await self._asked(request, known, parts)
+            task = await self._send_to_task(request, conversation, parts)
             text = task.text
             value = task.data[0] if len(task.data) == 1 else text
             if request.answer is None:
@@ -192,7 +192,7 @@ class A2AAgent(ConversationalAgent):
                 try:
                     value, fault = request.answer.read(each), ""
                     break
-                except Unreadable as error:
+                except UnreadableText as error:
                     value, fault = None, fault or str(error)
             if not fault:
                 break
@@ -204,41 +204,41 @@ class A2AAgent(ConversationalAgent):
         ]
         return Reply(task.text, value, messages, [], Usage(), reason, fault, None, request.run_id)
 
-    async def _asked(
-        self, request: ReplyRequest, known: _Conversation, parts: list[dict[str, Any]]
+    async def _send_to_task(
+        self, request: ReplyRequest, conversation: _RemoteConversation, parts: list[dict[str, Any]]
     ) -> RemoteTask:
         """Send a message, and return the task when it has ended or asks what nobody answers."""
         task = RemoteTask()
-        task.id, known.task = known.task, ""
+        task.id, conversation.task = conversation.task, ""
         while True:
-            await self._exchanged(request, known, parts, task)
-            known.context = task.context or known.context
+            await self._exchanged(request, conversation, parts, task)
+            conversation.context = task.context or conversation.context
             if task.message is not None or task.state == COMPLETED:
                 return task
             if task.state != INPUT_REQUIRED:
-                ended = task.state.removeprefix("TASK_STATE_").lower()
+                state = task.state.removeprefix("TASK_STATE_").lower()
                 why = one_line(task.reason, _MOST_REASON)
-                raise ModelError(f"agent {self.id!r}: its task is {ended}" + (why and f": {why}"))
+                raise ModelError(f"agent {self.id!r}: its task is {state}" + (why and f": {why}"))
             try:
-                given = await self._answered(request, task)
+                answer_part = await self._answered(request, task)
             except BaseException:
                 await self._cancel(task)
                 raise
-            if given is None:  # the next reply of the thread answers
-                known.task = task.id
+            if answer_part is None:  # the next reply of the thread answers
+                conversation.task = task.id
                 return task
-            parts = [given]
+            parts = [answer_part]
 
     async def _exchanged(
         self,
         request: ReplyRequest,
-        known: _Conversation,
+        conversation: _RemoteConversation,
         parts: list[dict[str, Any]],
         task: RemoteTask,
     ) -> None:
         """Send a message, and follow the task until it rests; if cancelled, cancel the task."""
         message = {"messageId": secrets.token_hex(16), "role": "ROLE_USER", "parts": parts}
-        message |= {"contextId": known.context} if known.context else {}
+        message |= {"contextId": conversation.context} if conversation.context else {}
         message |= {"taskId": task.id} if task.id else {}
         work = asyncio.ensure_future(self._followed(request, message, task))
         try:
@@ -276,18 +276,18 @@ class A2AAgent(ConversationalAgent):
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
             try:
-                found = await self._server.call("GetTask", {"id": task.id, "historyLength": 0})
+                task_now = await self._server.call("GetTask", {"id": task.id, "historyLength": 0})
             except Broken:
                 broken += 1
                 if broken >= _MOST_BROKEN:
                     raise
             else:
                 broken = 0
-                self._take(request, task, {"task": found})
+                self._take(request, task, {"task": task_now})
         if task.is_empty:  # some servers stream states alone
             with suppress(ModelError):
-                found = await self._server.call("GetTask", {"id": task.id, "historyLength": 0})
-                self._take(request, task, {"task": found})
+                task_now = await self._server.call("GetTask", {"id": task.id, "historyLength": 0})
+                self._take(request, task, {"task": task_now})
 
     def _take(self, request: ReplyRequest, task: RemoteTask, update: Any) -> None:
         try:
@@ -300,19 +300,21 @@ class A2AAgent(ConversationalAgent):
     async def _answered(self, request: ReplyRequest, task: RemoteTask) -> dict[str, Any] | None:
         """Ask for what a task requires, and return the part that answers; None with nobody."""
         for part in task.status_parts:
-            asked = part.get("data")
-            if isinstance(asked, dict) and isinstance(asked.get("approval"), str):
-                permit = await approve(self._approver(), self._request_of(request, asked)) is True
-                return data_part({"approval": asked["approval"], "permit": permit})
+            approval = part.get("data")
+            if isinstance(approval, dict) and isinstance(approval.get("approval"), str):
+                permit = (
+                    await approve(self._approver(), self._request_of(request, approval)) is True
+                )
+                return data_part({"approval": approval["approval"], "permit": permit})
         question = Question(str(self.id), task.reason, request.run_id)
         try:
             return text_part(await answer(self._approver(), question))
         except NobodyToAsk:
             return None
 
-    def _request_of(self, request: ReplyRequest, asked: dict[str, Any]) -> ApprovalRequest:
+    def _request_of(self, request: ReplyRequest, approval: dict[str, Any]) -> ApprovalRequest:
         """Return what the remote agent asks approval for; no `Rule` permits it unseen."""
-        name, args = asked.get("action"), asked.get("args")
+        name, args = approval.get("action"), approval.get("args")
         message = {
             "from": str(self.id),
             "to": str(self.id),
@@ -321,19 +323,21 @@ class A2AAgent(ConversationalAgent):
                 "args": args if isinstance(args, dict) else {"args": args},
             },
         }
-        note = f"asked by agent {json_text(asked.get('agent'))} at {self.url}"
-        if asked.get("note"):
-            note += f": {json_text(asked['note'])}"
+        note = f"asked by agent {json_text(approval.get('agent'))} at {self.url}"
+        if approval.get("note"):
+            note += f": {json_text(approval['note'])}"
         return ApprovalRequest.of(message, request.run_id, request.thread, note)
 
     async def _cancel(self, task: RemoteTask, work: asyncio.Future[None] | None = None) -> None:
         """Have the server cancel a task that it may be working on, once its id is known."""
         if work is not None and not work.done():
-            named = asyncio.ensure_future(task.named.wait())
+            id_known = asyncio.ensure_future(task.has_id.wait())
             try:
-                await asyncio.wait((work, named), timeout=_CANCEL_S, return_when="FIRST_COMPLETED")
+                await asyncio.wait(
+                    (work, id_known), timeout=_CANCEL_S, return_when="FIRST_COMPLETED"
+                )
             finally:
-                named.cancel()
+                id_known.cancel()
                 work.cancel()
             await asyncio.wait((work,))
         if not task.id or (task.rests and task.state != INPUT_REQUIRED):
@@ -343,17 +347,17 @@ class A2AAgent(ConversationalAgent):
                 await self._server.call("CancelTask", {"id": task.id})
 
 
-def _of(thread: Thread) -> _Conversation:
+def _of(thread: Thread) -> _RemoteConversation:
     if thread.own is None:
-        thread.own = _Conversation()
-    known: _Conversation = thread.own
-    return known
+        thread.own = _RemoteConversation()
+    conversation: _RemoteConversation = thread.own
+    return conversation
 
 
 def _content_of(task: RemoteTask) -> str | list[dict[str, Any]]:
     """Return an answer as the content of a chat message: blocks, if there are files in it."""
-    said = [{"type": "text", "text": task.text}] if task.text else []
-    return [*said, *task.blocks] if task.blocks else task.text
+    blocks = [{"type": "text", "text": task.text}] if task.text else []
+    return [*blocks, *task.blocks] if task.blocks else task.text
 
 
 def _parts_of(content: str | list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -44,13 +44,13 @@ class RemoteTask:
 
     def __init__(self) -> None:
         self.id: str = ""
-        self.named: asyncio.Event = asyncio.Event()  # set once there is an id
+        self.has_id: asyncio.Event = asyncio.Event()  # set once there is an id
         self.context: str = ""
         self.state: str = SUBMITTED
         self.status_parts: list[dict[str, Any]] = []
         self.artifacts: dict[str, list[dict[str, Any]]] = {}
         self.message: list[dict[str, Any]] | None = None
-        self._begun: set[str] = set()  # the artifacts whose text was shown as it came
+        self._shown_artifacts: set[str] = set()  # the artifacts whose text was shown as it came
         self._apart = False  # whether what was shown is not how the text begins
         self._count = 0  # of the parts of all artifacts
 
@@ -73,8 +73,8 @@ class RemoteTask:
     @property
     def reason(self) -> str:
         """What its status says: why the task stands, or what it asks; else the answer's text."""
-        found = (p.get("text") or p.get("url") or p.get("data") for p in self.status_parts)
-        return "\n\n".join(json_text(each) for each in found if each) or self.text
+        details = (p.get("text") or p.get("url") or p.get("data") for p in self.status_parts)
+        return "\n\n".join(json_text(each) for each in details if each) or self.text
 
     @property
     def data(self) -> list[Any]:
@@ -84,8 +84,8 @@ class RemoteTask:
     @property
     def blocks(self) -> list[dict[str, Any]]:
         """The files among the parts of the answer, as blocks of content."""
-        found = (part_block(part) for parts in self._answers() for part in parts)
-        return list(filter(None, found))
+        blocks = (part_block(part) for parts in self._answers() for part in parts)
+        return list(filter(None, blocks))
 
     def _answers(self) -> list[list[dict[str, Any]]]:
         if self.message is not None:
@@ -124,21 +124,21 @@ class RemoteTask:
         self._apart = self._apart or (bool(text) and id != next(reversed(self.artifacts), id))
         if self._apart or not text:
             return ""
-        between = "\n\n" if self._begun and id not in self._begun else ""
-        self._begun.add(id)
+        between = "\n\n" if self._shown_artifacts and id not in self._shown_artifacts else ""
+        self._shown_artifacts.add(id)
         return between + text
 
-    def _about(self, found: Any, key: str) -> None:
-        if not isinstance(found, dict):
-            raise _nonsense(found)
-        id, context = found.get(key, ""), found.get("contextId", "")
+    def _about(self, update: Any, key: str) -> None:
+        if not isinstance(update, dict):
+            raise _nonsense(update)
+        id, context = update.get(key, ""), update.get("contextId", "")
         if not isinstance(id, str) or not isinstance(context, str):
-            raise _nonsense(found)
+            raise _nonsense(update)
         if self.id and id and id != self.id:
             raise ModelError("the server told of another task than the one that was asked for")
         self.id, self.context = id or self.id, context or self.context
         if self.id:
-            self.named.set()
+            self.has_id.set()
 
     def _status(self, status: Any) -> None:
         if not isinstance(status, dict) or status.get("state") not in STATES:
@@ -152,15 +152,15 @@ class RemoteTask:
         id = artifact.get("artifactId", "")
         if not isinstance(id, str):
             raise _nonsense(artifact)
-        known, old, new = self.artifacts.setdefault(id, []), "", _text_of(parts, "")
-        if append and known:
+        parts_before, old, new = self.artifacts.setdefault(id, []), "", _text_of(parts, "")
+        if append and parts_before:
             new = "".join([part["text"] for part in parts if "text" in part])
-        elif known:
-            old = _text_of(known, "")
+        elif parts_before:
+            old = _text_of(parts_before, "")
             self._apart = self._apart or not new.startswith(old)
-            self._count -= len(known)
-            known.clear()
-        known += parts
+            self._count -= len(parts_before)
+            parts_before.clear()
+        parts_before += parts
         self._count += len(parts)
         if self._count > _MOST_PARTS:
             raise ModelError(f"the server sent more than {_MOST_PARTS} parts")
@@ -174,17 +174,17 @@ def _text_of(parts: list[dict[str, Any]], between: str) -> str:
     return between.join(texts)
 
 
-def _list(found: Any) -> list[Any]:
-    if not isinstance(found, list):
-        raise _nonsense(found)
-    return found
+def _list(value: Any) -> list[Any]:
+    if not isinstance(value, list):
+        raise _nonsense(value)
+    return value
 
 
-def _parts(found: Any) -> list[dict[str, Any]]:
+def _parts(value: Any) -> list[dict[str, Any]]:
     """Return the parts of a message or artifact, checked."""
-    if not isinstance(found, dict):
-        raise _nonsense(found)
-    parts = _list(found.get("parts", []))
+    if not isinstance(value, dict):
+        raise _nonsense(value)
+    parts = _list(value.get("parts", []))
     for part in parts:
         texts = [part.get(name, "") for name in _TEXTS] if isinstance(part, dict) else [None]
         if not all(isinstance(each, str) for each in texts):
@@ -192,8 +192,8 @@ def _parts(found: Any) -> list[dict[str, Any]]:
     return list(parts)
 
 
-def _nonsense(found: Any) -> ModelError:
-    return ModelError(f"the server's answer does not follow A2A: {one_line(repr(found), 100)}")
+def _nonsense(value: Any) -> ModelError:
+    return ModelError(f"the server's answer does not follow A2A: {one_line(repr(value), 100)}")
 
 
 class Server:
@@ -222,7 +222,7 @@ class Server:
         # No call is sent again by itself: the server may have begun its task.
         options: Any = {"timeout_s": timeout_s, "max_retries": 0, "max_bytes": _MOST_BYTES}
         self._client = Client(name, **options)
-        self._found: tuple[str, bool] | None = None
+        self._card_endpoint: tuple[str, bool] | None = None
 
     async def aclose(self) -> None:
         """Close the connections of the running loop."""
@@ -254,8 +254,8 @@ class Server:
                 return
             events = ServerEvents(self._name)
             while data := await self._read(response):
-                for _, found in events.feed(data):
-                    yield self._result(found, method)
+                for _, message in events.feed(data):
+                    yield self._result(message, method)
         finally:
             response.close()
 
@@ -274,15 +274,15 @@ class Server:
             "Accept": "text/event-stream, application/json" if stream else "application/json",
             "A2A-Version": VERSION,
         }
-        return await self._asked("POST", url, headers, json.dumps(call).encode(), stream)
+        return await self._fetch("POST", url, headers, json.dumps(call).encode(), stream)
 
-    async def _asked(
+    async def _fetch(
         self, method: str, url: str, headers: dict[str, str], body: bytes | None, stream: bool
     ) -> Response:
-        given = self._headers() if callable(self._headers) else self._headers
-        stated = await awaited(given) or {}
-        check_headers(stated, self._name)
-        headers = {**headers, **stated}
+        own_headers = self._headers() if callable(self._headers) else self._headers
+        extra = await awaited(own_headers) or {}
+        check_headers(extra, self._name)
+        headers = {**headers, **extra}
         headers = {**tracing.trace_headers(), **headers}
         try:
             response = await self._client.request(
@@ -291,9 +291,9 @@ class Server:
         except HTTPError as error:
             raise Broken(f"{self._name}: {error}") from None
         if not 200 <= response.status < 300:
-            said = one_line(response.content[:300].decode(errors="replace"), 200)
+            body_text = one_line(response.content[:300].decode(errors="replace"), 200)
             text = f"{self._name}: {url} answered with status {response.status}"
-            text += f": {said}" if said else ""
+            text += f": {body_text}" if body_text else ""
             if response.status in (401, 403):
                 text += " (a token belongs in headers=, or the one there is wrong)"
             raise ModelError(text)
@@ -306,29 +306,29 @@ class Server:
             raise ModelError(f"{self._name}: the server's answer to {method} is not JSON") from None
         if isinstance(answer, dict):
             if isinstance(error := answer.get("error"), dict):
-                said = f"{one_line(str(error.get('message')), 500)} ({error.get('code')!r:.20})"
-                raise ModelError(f"{self._name}: the server refuses {method}: {said}")
+                problem = f"{one_line(str(error.get('message')), 500)} ({error.get('code')!r:.20})"
+                raise ModelError(f"{self._name}: the server refuses {method}: {problem}")
             if "result" in answer:
                 return answer["result"]
         raise ModelError(f"{self._name}: the server's answer to {method} has no result")
 
     async def _endpoint(self) -> tuple[str, bool]:
         """Return the address of the methods and whether they stream, as the card says."""
-        if self._found is None:
+        if self._card_endpoint is None:
             headers = {"Accept": "application/json"}
-            response = await self._asked("GET", self._url, headers, None, False)
-            self._found = self._endpoint_of(response.content)
-        return self._found
+            response = await self._fetch("GET", self._url, headers, None, False)
+            self._card_endpoint = self._endpoint_of(response.content)
+        return self._card_endpoint
 
-    def _joined(self, named: str) -> str:
+    def _absolute(self, address: str) -> str:
         """Return an address that a card names, absolute; ModelError if it may not be called."""
         try:
-            url = urljoin(self._url, named)
+            url = urljoin(self._url, address)
             _origin(url)  # refuses an invalid port
         except ValueError as error:
             raise ModelError(
-                f"{self._name}: its card at {self._url} names the address {named!r:.200}, which is "
-                f"none: {error}"
+                f"{self._name}: its card at {self._url} names the address {address!r:.200}, "
+                f"which is none: {error}"
             ) from None
         if not url.lower().startswith(("http://", "https://")):
             raise ModelError(
@@ -375,7 +375,7 @@ class Server:
                 and isinstance(each.get("url"), str)
             ):
                 try:
-                    url = self._joined(each["url"])
+                    url = self._absolute(each["url"])
                 except ModelError as error:  # another one may do
                     refused = refused or error
                     continue

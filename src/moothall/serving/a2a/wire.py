@@ -53,7 +53,7 @@ _FAULTS: Final = {
 """By the reason of a fault: its code in JSON-RPC, then its status and its name in plain HTTP."""
 
 
-class Fault(Exception):
+class A2AFault(Exception):
     """A request that is answered with an error of the protocol."""
 
     def __init__(self, reason: str, text: str) -> None:
@@ -69,15 +69,15 @@ class Fault(Exception):
 
     def to_status(self) -> dict[str, Any]:
         """Return the error as plain HTTP has it: a `google.rpc.Status`."""
-        told = {"code": self.status, "status": self._name, "message": str(self)}
-        return {**told, "details": [self._info()]}
+        status = {"code": self.status, "status": self._name, "message": str(self)}
+        return {**status, "details": [self._info()]}
 
     def _info(self) -> dict[str, str]:
         kind = "type.googleapis.com/google.rpc.ErrorInfo"
         return {"@type": kind, "reason": self.reason, "domain": "a2a-protocol.org"}
 
 
-_WHOLE: Final = ("historyLength", "pageSize")
+_INTEGER_FIELDS: Final = ("historyLength", "pageSize")
 _ANY: Final = ("data", "metadata")
 """Fields that hold any JSON."""
 _ROLES: Final = {1: "ROLE_USER", 2: "ROLE_AGENT"}
@@ -152,31 +152,31 @@ def check_params(method: str, params: Any) -> dict[str, Any]:
     try:
         params = _plain(params)
     except RecursionError:
-        raise Fault("INVALID_PARAMS", "params is nested too deep") from None
+        raise A2AFault("INVALID_PARAMS", "params is nested too deep") from None
     wrong = _checks(method).wrong(params)
     if wrong is not None:
         where = render_path(wrong[0], "params")
-        raise Fault("INVALID_PARAMS", f"{where} is wrong: {shorten(wrong[1], 200)}")
-    found: dict[str, Any] = params
-    return found
+        raise A2AFault("INVALID_PARAMS", f"{where} is wrong: {shorten(wrong[1], 200)}")
+    checked: dict[str, Any] = params
+    return checked
 
 
-def _plain(given: Any, name: str = "") -> Any:
+def _plain(value: Any, name: str = "") -> Any:
     """Return protobuf's JSON in one form: camelCase, no null, and 1.0 as 1 in whole numbers."""
-    if isinstance(given, list):
-        return [_plain(each, name) for each in given]
-    if isinstance(given, dict):
+    if isinstance(value, list):
+        return [_plain(each, name) for each in value]
+    if isinstance(value, dict):
         return {
             _camel(key): item if key in _ANY else _plain(item, _camel(key))
-            for key, item in given.items()
+            for key, item in value.items()
             if item is not None or key == "data"
         }
-    if name in _WHOLE:
-        if isinstance(given, float) and given.is_integer():
-            return int(given)
-        if isinstance(given, str) and given.isdecimal() and len(given) < 10:
-            return int(given)
-    return _ROLES.get(given, given) if name == "role" and type(given) is int else given
+    if name in _INTEGER_FIELDS:
+        if isinstance(value, float) and value.is_integer():
+            return int(value)
+        if isinstance(value, str) and value.isdecimal() and len(value) < 10:
+            return int(value)
+    return _ROLES.get(value, value) if name == "role" and type(value) is int else value
 
 
 def _camel(key: str) -> str:
@@ -186,7 +186,7 @@ def _camel(key: str) -> str:
 
 def content_of(parts: list[dict[str, Any]]) -> str | list[dict[str, Any]]:
     """Return what a client says: a text, with data as JSON; or blocks, if there are files."""
-    blocks = [_said(part) for part in parts]
+    blocks = [_block_of(part) for part in parts]
     return text_in(blocks) if all(each["type"] == "text" for each in blocks) else blocks
 
 
@@ -194,17 +194,19 @@ def text_in(content: str | list[dict[str, Any]]) -> str:
     """Return the text of what a client says; a file is told of in its place."""
     if isinstance(content, str):
         return content
-    return "\n\n".join(each["text"] if each["type"] == "text" else _told(each) for each in content)
+    return "\n\n".join(
+        each["text"] if each["type"] == "text" else _placeholder(each) for each in content
+    )
 
 
 def text_of(parts: list[dict[str, Any]]) -> str:
     """Return parts as a text; a file has none, and is refused."""
-    if not isinstance(said := content_of(parts), str):
-        raise Fault("CONTENT_TYPE_NOT_SUPPORTED", "an answer is a text or data, no file")
-    return said
+    if not isinstance(text := content_of(parts), str):
+        raise A2AFault("CONTENT_TYPE_NOT_SUPPORTED", "an answer is a text or data, no file")
+    return text
 
 
-def _said(part: dict[str, Any]) -> dict[str, Any]:
+def _block_of(part: dict[str, Any]) -> dict[str, Any]:
     """Return a part of a client's message as a block."""
     if "text" in part or "data" in part:
         text = part["text"] if "text" in part else json_text(part["data"])
@@ -213,7 +215,9 @@ def _said(part: dict[str, Any]) -> dict[str, Any]:
     media = media.partition(";")[0].strip() or guess_type(name)[0] or ""
     if "url" in part:
         if not part["url"].startswith(("https://", "http://")):
-            raise Fault("INVALID_PARAMS", "the url of a file must begin with https:// or http://")
+            raise A2AFault(
+                "INVALID_PARAMS", "the url of a file must begin with https:// or http://"
+            )
         if media and not media.startswith(_FILES):
             raise _unsupported(media)
         return part_block({**part, "mediaType": media}) or {}
@@ -224,18 +228,20 @@ def _said(part: dict[str, Any]) -> dict[str, Any]:
             text = data.decode()
             return {"type": "text", "text": f"{name}:\n{text}" if name else text}
     except ValueError:
-        raise Fault("INVALID_PARAMS", f"the file {name!r:.80} is no base64, or no UTF-8") from None
+        raise A2AFault(
+            "INVALID_PARAMS", f"the file {name!r:.80} is no base64, or no UTF-8"
+        ) from None
     if not media.startswith(_FILES):
         raise _unsupported(media)
     return part_block({**part, "mediaType": media, "raw": b64encode(data).decode()}) or {}
 
 
-def _unsupported(media: str) -> Fault:
+def _unsupported(media: str) -> A2AFault:
     takes = "texts, JSON, images, sound and PDF files"
-    return Fault("CONTENT_TYPE_NOT_SUPPORTED", f"this agent takes {takes}, got {media!r:.80}")
+    return A2AFault("CONTENT_TYPE_NOT_SUPPORTED", f"this agent takes {takes}, got {media!r:.80}")
 
 
-def _told(block: dict[str, Any]) -> str:
+def _placeholder(block: dict[str, Any]) -> str:
     part = block_part(block)
     name = part.get("filename") or part.get("mediaType") or "a file"
     size = f", {len(part['raw']) * 3 // 4:,} bytes" if "raw" in part else f" at {part.get('url')}"
@@ -262,10 +268,10 @@ def data_part(data: Any) -> dict[str, Any]:
 def block_part(block: dict[str, Any]) -> dict[str, Any]:
     """Return a block of content as a part: a text, a file's bytes or address, or data."""
     kind = str(block.get("type"))
-    given = block.get(kind)
-    about = given if isinstance(given, dict) else {"url": given}
-    if kind == "text" and isinstance(given, str):
-        return text_part(given)
+    content = block.get(kind)
+    about = content if isinstance(content, dict) else {"url": content}
+    if kind == "text" and isinstance(content, str):
+        return text_part(content)
     if kind == "input_audio" and isinstance(about.get("data"), str):
         return {"raw": about["data"], "mediaType": f"audio/{about.get('format') or 'wav'}"}
     url = about.get(_DATA_OF.get(kind, "")) or about.get("file_url")
@@ -294,8 +300,8 @@ def part_block(part: dict[str, Any]) -> dict[str, Any] | None:
         return None
     if media.startswith("image/"):
         return {"type": "image_url", "image_url": {"url": url}}
-    named = {"filename": str(part["filename"])} if part.get("filename") else {}
-    return {"type": "file", "file": {"file_url" if raw is None else "file_data": url, **named}}
+    filename = {"filename": str(part["filename"])} if part.get("filename") else {}
+    return {"type": "file", "file": {"file_url" if raw is None else "file_data": url, **filename}}
 
 
 _SOUNDS: Final = {"mpeg": "mp3", "wave": "wav"}
@@ -320,10 +326,10 @@ def moment(at: float) -> str:
 def seconds(moment: str) -> float:
     """Return a time that the protocol writes, in seconds since 1970."""
     try:
-        found = datetime.fromisoformat(moment)
+        time = datetime.fromisoformat(moment)
     except ValueError:
-        raise Fault("INVALID_PARAMS", f"{moment[:40]!r} is no time such as {_NOON}") from None
-    return found.replace(tzinfo=found.tzinfo or UTC).timestamp()
+        raise A2AFault("INVALID_PARAMS", f"{moment[:40]!r} is no time such as {_NOON}") from None
+    return time.replace(tzinfo=time.tzinfo or UTC).timestamp()
 
 
 _NOON: Final = "2026-11-24T12:00:00Z"

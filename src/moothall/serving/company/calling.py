@@ -43,7 +43,7 @@ _LOOK_S: Final = 0.5
 
 
 @dataclass(frozen=True)
-class Call:
+class ScheduledCall:
     """The call that a schedule's firings make.
 
     Attributes:
@@ -67,7 +67,7 @@ class Call:
         return {**self.args, **({} if self.time_as is None else {self.time_as: stamp(at)})}
 
 
-def warn_of_calls(calls: Iterable[Call], agents: Mapping[str, Agent]) -> None:
+def warn_of_calls(calls: Iterable[ScheduledCall], agents: Mapping[str, Agent]) -> None:
     """Log which schedules call what their agents do not offer, or with other arguments.
 
     Each such firing fails; but the first may be hours away.
@@ -110,7 +110,7 @@ class Calling:
         self._space = space
         self._schedules = schedules
 
-    def repeats(self, call: Call) -> bool:
+    def repeats(self, call: ScheduledCall) -> bool:
         """Return whether a call whose outcome is unknown is made again."""
         agent = self._agents.get(call.to)
         if agent is None:
@@ -118,7 +118,7 @@ class Calling:
         offer = agent.offers.get(call.action)
         return bool(agent._resumes(call.action) or (offer is not None and offer.idempotent))
 
-    async def make(self, call: Call, args: dict[str, Any], run_id: str) -> Any:
+    async def make(self, call: ScheduledCall, args: dict[str, Any], run_id: str) -> Any:
         """Make the call of a firing."""
         agent = self._agents.get(call.to)
         if isinstance(agent, ConversationalAgent) and agent._resumes(call.action):
@@ -128,22 +128,24 @@ class Calling:
         action = {"name": call.action, "args": args}
         message = {"id": run_id, "to": call.to, "action": action}
         # A person's time has no limit, but the message of a company that died must not stay.
-        asked = sender._request(message, None, wait=True, expires=timeout)
-        work: asyncio.Future[Any] = asyncio.ensure_future(asked)
+        request = sender._request(message, None, wait=True, expires=timeout)
+        work: asyncio.Future[Any] = asyncio.ensure_future(request)
         if await _ends_within(timeout, work, partial(_asks, run_id)):
             return work.result()
         raise RequestTimeout(f'no answer from "{call.to}.{call.action}" in {timeout:g} s')
 
     async def _reply(
-        self, agent: ConversationalAgent, call: Call, args: dict[str, Any], run_id: str
+        self, agent: ConversationalAgent, call: ScheduledCall, args: dict[str, Any], run_id: str
     ) -> Any:
         """Have an agent reply in a run of the firing's id: it goes on if the process dies."""
         timeout = self._schedules[call.name].timeout
         where = f"{call.to}.{call.action}"
-        given = agent.offers[call.action].check(args, where)
-        thread = given.get("thread") or self._thread_of(call, run_id)
+        checked_args = agent.offers[call.action].check(args, where)
+        thread = checked_args.get("thread") or self._thread_of(call, run_id)
         run_id = f"{run_id}{REPLY}"
-        work = asyncio.ensure_future(agent.reply(given["content"], thread=thread, run_id=run_id))
+        work = asyncio.ensure_future(
+            agent.reply(checked_args["content"], thread=thread, run_id=run_id)
+        )
 
         def leave() -> None:
             if (journal := getattr(agent, "journal", None)) is not None:
@@ -163,13 +165,13 @@ class Calling:
         except Exception as error:  # whatever it is, it is the outcome of this call
             raise ActionError(type(error).__name__, error_text(error, 1000), where) from error
 
-    def _thread_of(self, call: Call, run_id: str) -> str:
+    def _thread_of(self, call: ScheduledCall, run_id: str) -> str:
         """Return the thread of a firing's reply: its own, or that of all firings."""
         journal = self._space.journal
         if journal is not None:
             with suppress(NoSuchRun):  # its process died: it goes on in its thread
-                if (begun := journal.run(f"{run_id}{REPLY}").thread) is not None:
-                    return begun
+                if (recorded_thread := journal.run(f"{run_id}{REPLY}").thread) is not None:
+                    return recorded_thread
         thread = f"schedule/{call.name}"
         if self._schedules[call.name].thread == "shared":
             return thread

@@ -28,14 +28,14 @@ from moothall.foundation.errors import (
 from moothall.foundation.text import error_text, log_failure
 from moothall.foundation.threads import call_user
 from moothall.journal.entry import RunDamaged
-from moothall.serving.company.calling import REPLY, Call, Calling, warn_of_calls
+from moothall.serving.company.calling import REPLY, Calling, ScheduledCall, warn_of_calls
 from moothall.serving.company.company_space import CompanySpace
 from moothall.serving.company.door import routes
 from moothall.serving.company.kinds import agent_of, fault_of
 from moothall.serving.company.metrics import Metrics
 from moothall.serving.company.probe import LIVES_S, Probe, keep_watchdog, notify
 from moothall.serving.company.scheduler import Scheduler
-from moothall.serving.company.settings import AgentSettings, Settings, read_settings
+from moothall.serving.company.settings import CompanyAgentSettings, Settings, read_settings
 from moothall.serving.company.supervisor import Supervised, Supervisor
 
 logger: logging.Logger = logging.getLogger("moothall.company")
@@ -81,23 +81,32 @@ class Company:
         self.name: str = name
         self._folder = folder
         self._agents: dict[str, Agent] = {}
-        self._calls: dict[str, Call] = {
-            each: Call(each, given.schedule(), given.to, given.action, given.args, given.time_as)
-            for each, given in settings.schedules.items()
+        self._calls: dict[str, ScheduledCall] = {
+            each: ScheduledCall(
+                each,
+                each_settings.schedule(),
+                each_settings.to,
+                each_settings.action,
+                each_settings.args,
+                each_settings.time_as,
+            )
+            for each, each_settings in settings.schedules.items()
         }
         self._sources = {
-            each: None if given.ref is None else AgentSource(given.ref, f"agent {each!r}:", folder)
-            for each, given in settings.agents.items()
+            each: None
+            if agent_settings.ref is None
+            else AgentSource(agent_settings.ref, f"agent {each!r}:", folder)
+            for each, agent_settings in settings.agents.items()
         }
         self._hooks = {each: self._hook(each) for each in _HOOKS}
         self._space = CompanySpace(settings, folder, self._lost_too_long)
         self.space: Any = self._space.space
         self._supervisor = Supervisor(
-            settings.restart.over(Supervisor().restart), changed=self._part_changed
+            settings.restart.filled_from(Supervisor().restart), changed=self._part_changed
         )
         self._probe = Probe(self._space)
         self._metrics = Metrics(self._supervisor, self._space, self._probe)
-        self._gone: dict[str, asyncio.Event] = {}
+        self._departures: dict[str, asyncio.Event] = {}
         self._mistaken: dict[str, str] = {}  # agents of built-in kinds that cannot be made
         self._tasks: list[asyncio.Task[Any]] = []
         self._scheduler: Scheduler | None = None
@@ -148,7 +157,7 @@ class Company:
             each.state == "running" for each in parts.values()
         )
         connected = self._space.connected
-        said: dict[str, Any] = {
+        report: dict[str, Any] = {
             "live": self._failed is None and self._probe.held_s < LIVES_S,
             "ready": (
                 all_run
@@ -164,10 +173,10 @@ class Company:
             },
         }
         if self._space.journal is not None:
-            said["journal"] = self._probe.journal_answers
+            report["journal"] = self._probe.journal_answers
         if connected is not None:
-            said["broker"] = {"connected": connected}
-        return said
+            report["broker"] = {"connected": connected}
+        return report
 
     def metrics(self) -> str:
         """Return what `GET /metrics` says: OpenMetrics text."""
@@ -191,18 +200,18 @@ class Company:
         Raises:
             GivenUp: an agent has died too often, or the broker was away for too long
         """
-        await self._over.wait()
+        await self._stopping.wait()
         if self._failed is not None:
             raise self._failed
 
     def stop(self) -> None:
         """Have `run` and `ended` return; callable in any thread. Does nothing before the start."""
         if self._loop is not None:
-            self._loop.call_soon_threadsafe(self._over.set)
+            self._loop.call_soon_threadsafe(self._stopping.set)
 
     async def __aenter__(self) -> Self:
         self._loop = asyncio.get_running_loop()
-        self._over = asyncio.Event()
+        self._stopping = asyncio.Event()
         self._changed = asyncio.Event()
         try:
             await asyncio.to_thread(self._check)
@@ -210,7 +219,7 @@ class Company:
             self._bind()
             await self._space.open(self.name, self._budget_is_low)
             self._start()
-            await self._settled()
+            await self._all_started()
             self._refuse([*self._mistaken.values()])
             warn_of_calls(self._calls.values(), self._agents)
             if self._server is not None:
@@ -228,10 +237,10 @@ class Company:
     def _check(self) -> None:
         """Import the modules that the file names, to report mistakes before the start."""
         faults = self._space.missing_files()
-        for name, given in self.settings.agents.items():
+        for name, agent_settings in self.settings.agents.items():
             try:
                 if (source := self._sources[name]) is not None:
-                    source.prepared(name, {**given.options, **given.secrets})
+                    source.prepared(name, {**agent_settings.options, **agent_settings.secrets})
             except MoothallError as error:
                 faults.append(fault_of(name, error))
         self._refuse(faults)
@@ -242,9 +251,9 @@ class Company:
 
     def _start(self) -> None:
         self.space._left = self._on_left
-        self.space._meter(self._metrics.ended)
-        for name, given in self.settings.agents.items():
-            self._task(self._keep(name, given))
+        self.space._meter(self._metrics.count_request)
+        for name, agent_settings in self.settings.agents.items():
+            self._task(self._keep(name, agent_settings))
         if self._space.journal is not None and self._calls:
             calling = Calling(self._agents, self._space, self.settings.schedules)
             self._scheduler = Scheduler(
@@ -256,30 +265,30 @@ class Company:
 
     def _task(self, work: Any) -> None:
         task = asyncio.create_task(work)
-        task.add_done_callback(self._ended)
+        task.add_done_callback(self._on_task_end)
         self._tasks.append(task)
 
-    def _ended(self, task: asyncio.Task[Any]) -> None:
+    def _on_task_end(self, task: asyncio.Task[Any]) -> None:
         """End the company, if a part of its own work has failed: nothing else would show it."""
         error = None if task.cancelled() else task.exception()
         if error is not None:
             log_failure(logger, "the company cannot go on", error)
             self._end(GivenUp(f"the company cannot go on: {error_text(error, 1000)}"))
 
-    async def _settled(self) -> None:
+    async def _all_started(self) -> None:
         """Wait until each agent runs, stands by or has died once."""
         while True:
             self._changed.clear()
             parts = self._parts()
-            begun = [each for each in parts.values() if each.state != "starting" or each.deaths]
-            if len(begun) == len(self.settings.agents) or self._over.is_set():
+            started = [each for each in parts.values() if each.state != "starting" or each.deaths]
+            if len(started) == len(self.settings.agents) or self._stopping.is_set():
                 return
             await self._changed.wait()
 
     def _bind(self) -> None:
         """Take the address of the doors, `/health` and `/metrics`; they are served later."""
-        given = self.settings.http
-        if given is None:
+        http = self.settings.http
+        if http is None:
             return
         MissingExtra.unless("http", "mcp", "mcp", "mcp_types", "starlette")
         from moothall.serving.doors.application import application
@@ -288,17 +297,17 @@ class Company:
         from moothall.serving.doors.served import Served
         from moothall.serving.doors.server import HTTPServer, needs_token, place_of
 
-        host, port = place_of(given.listen, "http.listen")
-        named = {name: each.token for name, each in given.callers.items()}
-        if given.token is None and not named and needs_token(host):
+        host, port = place_of(http.listen, "http.listen")
+        tokens_by_name = {name: each.token for name, each in http.callers.items()}
+        if http.token is None and not tokens_by_name and needs_token(host):
             raise ConfigError(f"{host} can be reached from elsewhere: set http.token")
-        approves = [name for name, each in given.callers.items() if each.approves]
-        callers = Callers(named or given.token, approves=approves)
+        approves = [name for name, each in http.callers.items() if each.approves]
+        callers = Callers(tokens_by_name or http.token, approves=approves)
         self._served = Served((), callers, self.space)
         parts = (self._space, self._probe)
-        made, open_paths = routes(self.health, self.metrics, *parts, callers.permits)
-        front, drain = Front.of(given.public_url, given.proxies, given.origins), self.settings.drain
-        more = (self.name, made, open_paths, front)
+        built_routes, open_paths = routes(self.health, self.metrics, *parts, callers.permits)
+        front, drain = Front.of(http.public_url, http.proxies, http.origins), self.settings.drain
+        more = (self.name, built_routes, open_paths, front)
         app = application(self._served, self._served.callers, *more, drain_s=drain)
         self._server = HTTPServer(app, host, port, drain)
 
@@ -308,7 +317,7 @@ class Company:
         notify("STOPPING=1")
         until = self._loop.time() + seconds
 
-        def left() -> float:
+        def seconds_left() -> float:
             return max(0.0, float(until - self._loop.time()))
 
         if self._server is not None:
@@ -319,8 +328,8 @@ class Company:
             task.cancel()
         firing = () if self._scheduler is None else self._scheduler.firing.values()
         if under_way := [*firing, *self._resuming]:
-            await asyncio.wait(under_way, timeout=left())
-        while self._served is not None and self._served.busy and left():  # noqa: ASYNC110
+            await asyncio.wait(under_way, timeout=seconds_left())
+        while self._served is not None and self._served.busy and seconds_left():  # noqa: ASYNC110
             await asyncio.sleep(_LOOK_S)  # calls end without an event
         self._leave()
         for task in under_way:
@@ -331,7 +340,7 @@ class Company:
             self._leave()
             self._server.stop(at_once=True)
             await asyncio.to_thread(self._server.join, _STREAMS_S)
-        self.space._grace_s = left()
+        self.space._grace_s = seconds_left()
         self.space._left = None
         await asyncio.to_thread(self._space.close)
         self._leave(False)  # another company of this process may have the same agents
@@ -354,59 +363,63 @@ class Company:
     def _part_changed(self, _: Supervised) -> None:
         self._changed.set()
 
-    async def _keep(self, name: str, given: AgentSettings) -> None:
+    async def _keep(self, name: str, agent_settings: CompanyAgentSettings) -> None:
         """Supervise one agent until it is given up."""
-        rule = given.restart.over(self._supervisor.restart)
+        rule = agent_settings.restart.filled_from(self._supervisor.restart)
         try:
-            await self._supervisor.keep(name, partial(self._live, name, given), restart=rule)
+            await self._supervisor.keep(
+                name, partial(self._live, name, agent_settings), restart=rule
+            )
         except GivenUp as error:
             await self._give_up(name, error)
 
-    async def _live(self, name: str, given: AgentSettings, part: Supervised) -> None:
+    async def _live(
+        self, name: str, agent_settings: CompanyAgentSettings, part: Supervised
+    ) -> None:
         """Make an agent, add it to the space, and wait until it dies."""
         old = self._agents.get(name)
-        agent = await asyncio.to_thread(self._made, name, given)
-        gone = self._gone[name] = asyncio.Event()
+        agent = await asyncio.to_thread(self._create_agent, name, agent_settings)
+        departure = self._departures[name] = asyncio.Event()
         self._agents[name] = agent
-        beside: list[asyncio.Task[Any]] = []
+        tasks: list[asyncio.Task[Any]] = []
         if isinstance(agent, Threaded) and agent is not old:
             # Before it enters: what waits for it begins at once, and is counted, too.
-            agent.watch(partial(self._told, name))
+            agent.watch(partial(self._on_event, name))
         try:
             await self._space.enter(agent, old, part)
-            gone.clear()  # an attempt to add it that failed set this
+            departure.clear()  # an attempt to add it that failed set this
             if agent._mailbox is None:
-                gone.set()
+                departure.set()
             if self._served is not None:
                 self._served.put(agent)
             part.running()
-            left = asyncio.create_task(gone.wait())
-            beside = [left, asyncio.create_task(self._in_background(agent))]
+            departed = asyncio.create_task(departure.wait())
+            tasks = [departed, asyncio.create_task(self._in_background(agent))]
             for each in who_resumes(agent):
-                beside.append(asyncio.create_task(self._resume(each)))
-            await asyncio.wait(beside[:2], return_when=asyncio.FIRST_COMPLETED)
-            if not left.done():
-                beside[1].result()  # raises, if the agent has died of it
-                await left
+                tasks.append(asyncio.create_task(self._resume(each)))
+            await asyncio.wait(tasks[:2], return_when=asyncio.FIRST_COMPLETED)
+            if not departed.done():
+                tasks[1].result()  # raises, if the agent has died of it
+                await departed
             raise AgentDied(f"agent {name!r} has left its space")
         except Exception:
             self._space.suspend(agent)
             raise
         finally:
-            for task in beside:
+            for task in tasks:
                 task.cancel()
-            await asyncio.gather(*beside, return_exceptions=True)
+            await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _made(self, name: str, given: AgentSettings) -> Agent:
+    def _create_agent(self, name: str, agent_settings: CompanyAgentSettings) -> Agent:
         source = self._sources[name]
         try:
-            options = {**given.options, **given.secrets}
-            agent = agent_of(name, given.kind, options, source, self._folder)
+            options = {**agent_settings.options, **agent_settings.secrets}
+            agent = agent_of(name, agent_settings.kind, options, source, self._folder)
         except MoothallError as error:
             if source is None or isinstance(error.__cause__, ConfigError | DefinitionError | None):
                 self._mistaken[name] = fault_of(name, error)
             raise
-        return self._space.equip(agent, name, given)
+        return self._space.equip(agent, name, agent_settings)
 
     async def _in_background(self, agent: Agent) -> None:
         """Run an agent's `background()`; return at once if it has none."""
@@ -419,8 +432,8 @@ class Company:
     def _on_left(self, agent: Agent) -> None:
         """Wake the supervisor of an agent that has left; called on the space's loop."""
         name = str(agent.id)
-        if self._agents.get(name) is agent and name in self._gone:
-            self._loop.call_soon_threadsafe(self._gone[name].set)
+        if self._agents.get(name) is agent and name in self._departures:
+            self._loop.call_soon_threadsafe(self._departures[name].set)
 
     async def _give_up(self, name: str, error: GivenUp) -> None:
         """Report an agent that is not started again; end the company if the file says `exit`."""
@@ -442,7 +455,7 @@ class Company:
     def _end(self, error: BaseException) -> None:
         if self._failed is None:
             self._failed = error
-        self._over.set()
+        self._stopping.set()
 
     def _budget_is_low(self, *about: Any) -> None:
         """Call the hook for a budget that gets low; callable in any thread."""
@@ -458,16 +471,16 @@ class Company:
     def _hook(self, key: str) -> Callable[..., Any] | None:
         if (reference := getattr(self.settings, key)) is None:
             return None
-        found = AgentSource(reference, f"{key}:", self._folder).found()
-        if not callable(found):
+        hook = AgentSource(reference, f"{key}:", self._folder).found()
+        if not callable(hook):
             raise ConfigError(f"{key} must name a function, got {reference!r}")
-        return found  # type: ignore[no-any-return]
+        return hook  # type: ignore[no-any-return]
 
     # -- runs and schedules ------------------------------------------------------------------------
 
-    def _told(self, name: str, event: Event) -> None:
+    def _on_event(self, name: str, event: Event) -> None:
         """Count a reply's event; a run that its journal has stopped is resumed later."""
-        self._metrics.told(name, event)
+        self._metrics.count_reply(name, event)
         if not isinstance(event, Done):
             return
         reply = event.reply
@@ -531,7 +544,7 @@ class Company:
 
     async def _keep_up(self, scheduler: Scheduler) -> None:
         """Fire the schedules once their agents are in the space; resume firings that stopped."""
-        await self._settled()
+        await self._all_started()
         while any(self._parts()[each.to].state == "standby" for each in self._calls.values()):
             self._changed.clear()
             await self._changed.wait()
@@ -547,7 +560,7 @@ class Company:
                     logger.error("firings that stopped cannot be looked up: %s", error)
                 await asyncio.sleep(_STOPPED_S)
 
-    async def _fire_at_times(self, scheduler: Scheduler, call: Call) -> None:
+    async def _fire_at_times(self, scheduler: Scheduler, call: ScheduledCall) -> None:
         """Fire one schedule; times at which the journal could not be used count as missed."""
         while True:
             try:

@@ -22,9 +22,9 @@ from moothall.foundation.text import log_failure
 from moothall.foundation.threads import call_user
 from moothall.journal.entry import RunDamaged
 from moothall.serving.company.settings import (
-    AgentSettings,
     BrokerSettings,
     BudgetSettings,
+    CompanyAgentSettings,
     Settings,
 )
 from moothall.serving.company.supervisor import Supervised
@@ -70,16 +70,18 @@ class CompanySpace:
         new_wait: set when a run begins to wait, for `tell_of_waits`
     """
 
-    def __init__(self, settings: Settings, folder: Path, lost: Callable[[str], None]) -> None:
+    def __init__(
+        self, settings: Settings, folder: Path, on_agent_lost: Callable[[str], None]
+    ) -> None:
         self._settings = settings
         self._folder = folder
-        self._lost = lost
+        self._on_agent_lost = on_agent_lost
         self._timer: threading.Timer | None = None
         self._waiting_space: Any = None
         self._senders: dict[str, Agent] = {}
         self._adding = asyncio.Lock()
         self.budgets: dict[str, Budget] = {}
-        self._whole: Budget | None = None
+        self._company_budget: Budget | None = None
         self.journal: Journal | None = None
         self.connected: bool | None = None
         self.new_wait: asyncio.Event = asyncio.Event()
@@ -123,9 +125,9 @@ class CompanySpace:
 
         # moothall logs a lost connection in one line; pika logs a traceback.
         logging.getLogger("pika").setLevel(logging.CRITICAL + 1)
-        given = broker.options()
+        settings = broker.options()
         options = AMQPOptions.from_environment(
-            **given | {name: self._path(given[name]) for name in FILES if name in given}
+            **settings | {name: self._path(settings[name]) for name in FILES if name in settings}
         )
         return AMQPSpace(
             amqp_options=options,
@@ -139,21 +141,21 @@ class CompanySpace:
     async def open(self, name: str, on_low: Callable[[str, str, float], object]) -> None:
         """Open the journal and the budgets, which call `on_low` when they get low."""
         self._loop, self._on_low = asyncio.get_running_loop(), on_low
-        given = self._settings.journal
-        if given is not None:
+        journal_path = self._settings.journal
+        if journal_path is not None:
             from moothall.journal import Journal
 
-            where = given if "://" in given else self._folder / given
+            where = journal_path if "://" in journal_path else self._folder / journal_path
             self.journal = await asyncio.to_thread(Journal, where)
         limits = self._settings.budget
         if limits is not None:
-            self._whole = self._budget(limits, name)
-            self.budgets[name] = self._whole
+            self._company_budget = self._budget(limits, name)
+            self.budgets[name] = self._company_budget
         for each, agent in self._settings.agents.items():
             if agent.budget is None:
                 continue
-            if self._whole is not None:
-                self.budgets[each] = self._whole.child(**agent.budget.limits(), name=each)
+            if self._company_budget is not None:
+                self.budgets[each] = self._company_budget.child(**agent.budget.limits(), name=each)
             else:
                 self.budgets[each] = self._budget(agent.budget, f"{name} {each}")
 
@@ -162,23 +164,23 @@ class CompanySpace:
         router = self.space._router
         return [self._loop] if router is None else [self._loop, router.loop]
 
-    def _budget(self, given: BudgetSettings, name: str) -> Budget:
+    def _budget(self, budget_settings: BudgetSettings, name: str) -> Budget:
         """Return a budget of its own, shared by the journal if there is one."""
-        limits, back = given.limits(), given.release_dead
+        limits, back = budget_settings.limits(), budget_settings.release_dead
         more: dict[str, Any] = {"release_dead": back, "on_low": self._on_low}
         return Budget(**limits, name=name, journal=self.journal, **more)
 
     # -- agents enter and leave --------------------------------------------------------------------
 
-    def equip(self, agent: Agent, name: str, given: AgentSettings) -> Agent:
+    def equip(self, agent: Agent, name: str, agent_settings: CompanyAgentSettings) -> Agent:
         """Give an agent the company's journal and its budget, unless it has its own."""
         if self.journal is not None and getattr(agent, "journal", self.journal) is None:
             agent.journal = self.journal  # type: ignore[attr-defined]
-        budget = self.budgets.get(name, self._whole)
+        budget = self.budgets.get(name, self._company_budget)
         if budget is not None and agent.budget is None:
             agent.budget = budget
         if hasattr(agent, "on_mismatch"):
-            agent.on_mismatch = given.on_mismatch
+            agent.on_mismatch = agent_settings.on_mismatch
         return agent
 
     async def enter(self, agent: Agent, old: Agent | None, part: Supervised) -> None:
@@ -281,8 +283,8 @@ class CompanySpace:
             entries = self.journal.entries(run.id, most=_FIRST_ENTRIES)
         except RunDamaged:
             return True  # the agent reports it
-        begun = next((each.data for each in entries if each.kind == "begun"), {})
-        return begun.get("asked_by") is None
+        beginning = next((each.data for each in entries if each.kind == "begun"), {})
+        return beginning.get("asked_by") is None
 
     def resumes_waiting(self, run: Outline) -> bool:
         """Return whether its agent goes on with a run that has waited: A2A's door has its tasks."""
@@ -308,7 +310,7 @@ class CompanySpace:
                 if await asyncio.to_thread(waits.hold_telling):
                     try:
                         for each in await asyncio.to_thread(waits.untold):
-                            again = await self._told(hook, each)
+                            again = await self._call_hook(hook, each)
                             await asyncio.to_thread(waits.remind_in, each, again)
                     finally:
                         await asyncio.to_thread(waits.end_telling)
@@ -318,7 +320,7 @@ class CompanySpace:
                 async with asyncio.timeout(_LOOK_S):
                     await self.new_wait.wait()
 
-    async def _told(self, hook: Callable[[Any], Any], wait: Wait) -> float | None:
+    async def _call_hook(self, hook: Callable[[Any], Any], wait: Wait) -> float | None:
         """Call the hook with what waits; return in how many seconds it is called again, or None."""
         try:
             await call_user(hook, wait)
@@ -339,21 +341,21 @@ class CompanySpace:
 
     # -- the broker --------------------------------------------------------------------------------
 
-    def _on_connection(self, what: str, text: str) -> None:
+    def _on_connection(self, state: str, text: str) -> None:
         """Keep whether the broker is connected; the space's loop calls this."""
         broker = self._settings.broker
         assert broker is not None
-        if what == "connected":
+        if state == "connected":
             self.connected = True
             if self._timer is not None:
                 self._timer.cancel()
                 self._timer = None
-        elif what in ("lost", "retrying"):
+        elif state in ("lost", "retrying"):
             self.connected = False
             if broker.lost_after is not None and self._timer is None:
                 self._timer = threading.Timer(
                     broker.lost_after,
-                    self._lost,
+                    self._on_agent_lost,
                     (f"the broker was away for {broker.lost_after:g} s: {text}",),
                 )
                 self._timer.daemon = True
@@ -361,14 +363,14 @@ class CompanySpace:
 
 
 async def _log_doubts(waits: Waits) -> None:
-    known: list[Wait] = []
+    logged: list[Wait] = []
     while True:
         with suppress(MoothallError):  # a journal that is away: others log it
-            found = await asyncio.to_thread(waits.doubts)
-            for each in [each for each in found if each not in known]:
+            doubts = await asyncio.to_thread(waits.doubts)
+            for each in [each for each in doubts if each not in logged]:
                 text = "agent %r: run %r waits for %s; `moothall approvals` shows it"
                 logger.warning(text, each.agent, each.run, each)
-            known = found
+            logged = doubts
         await asyncio.sleep(_LOOK_S)
 
 

@@ -14,7 +14,7 @@ from moothall.foundation.errors import ConfigError, NoSuchRun
 from moothall.journal import Journal
 from moothall.journal.entry import Outline
 from moothall.serving.company.schedule import MOST, Schedule, stamp
-from moothall.serving.company.scheduler import KIND, WANTED, Fired, fired_at, paused_id
+from moothall.serving.company.scheduler import KIND, WANTED_BY, Fired, fired_at, paused_id
 
 _NOTES: Final = 20
 """So many runs of a schedule are looked at for a firing: some are notes about the schedule."""
@@ -30,27 +30,27 @@ def paused(journal: Journal, name: str) -> Outline | None:
 
 def newest(journal: Journal, name: str) -> Outline | None:
     """Return the last firing of a schedule."""
-    found = journal.runs(kind=KIND, agent=name, sort="-changed", limit=_NOTES)
-    return next((run for run in found if fired_at(run) is not None), None)
+    runs = journal.runs(kind=KIND, agent=name, sort="-changed", limit=_NOTES)
+    return next((run for run in runs if fired_at(run) is not None), None)
 
 
 def pause(journal: Journal, name: str, by: str) -> None:
     """Have a schedule not fire, until `go_on`; times that pass meanwhile never fire."""
-    asyncio.run(_noted(journal, paused_id(name), name, f"paused by {by}", "waiting"))
+    asyncio.run(_record_note(journal, paused_id(name), name, f"paused by {by}", "waiting"))
 
 
 def go_on(journal: Journal, name: str, by: str) -> None:
     """Have a schedule fire again, from its next time on."""
     if paused(journal, name) is not None:
         since = f"{name}@since {stamp(datetime.now(UTC))}"
-        asyncio.run(_noted(journal, since, name, f"goes on, by {by}", "done"))
+        asyncio.run(_record_note(journal, since, name, f"goes on, by {by}", "done"))
         journal.delete(paused_id(name))
 
 
 def fire(journal: Journal, name: str, by: str) -> str:
     """Have a schedule fire now, even if it is paused; return the id of the firing's run."""
     run_id = f"{name}@{stamp(datetime.now(UTC))}"
-    asyncio.run(_wanted(journal, run_id, name, by))
+    asyncio.run(_begin_firing(journal, run_id, name, by))
     return run_id
 
 
@@ -60,7 +60,7 @@ def make_up(
     """Have a schedule fire for its times in a span that have not fired; return the runs' ids."""
     if until < since:
         raise ConfigError(f"the span must begin before it ends, got {since} to {until}")
-    found: list[str] = []
+    run_ids: list[str] = []
     for at in schedule.after(since):
         if at > min(until, datetime.now(UTC)):
             break
@@ -68,20 +68,20 @@ def make_up(
         try:
             journal.run(run_id)
         except NoSuchRun:
-            found.append(run_id)
-        if len(found) > MOST:
+            run_ids.append(run_id)
+        if len(run_ids) > MOST:
             raise ConfigError(f"there are more than {MOST:,} such times: name a shorter span")
-    for run_id in found:
-        asyncio.run(_wanted(journal, run_id, name, by))
-    return found
+    for run_id in run_ids:
+        asyncio.run(_begin_firing(journal, run_id, name, by))
+    return run_ids
 
 
-async def _wanted(journal: Journal, run_id: str, name: str, by: str) -> None:
+async def _begin_firing(journal: Journal, run_id: str, name: str, by: str) -> None:
     """Make the run of a firing, in which nothing has happened: as if its process had died."""
-    (await journal.begin(run_id, KIND, name, f"{WANTED}{by}")).close()
+    (await journal.begin(run_id, KIND, name, f"{WANTED_BY}{by}")).close()
 
 
-async def _noted(journal: Journal, run_id: str, name: str, task: str, state: str) -> None:
+async def _record_note(journal: Journal, run_id: str, name: str, task: str, state: str) -> None:
     async with recorded(journal, run_id, KIND, name, Fired, task=task) as record:
         if record.over is None:
             await record.end(state, text="")

@@ -26,7 +26,7 @@ WAITING: Final = "/waiting"
 _SHORT: Final = ("live", "ready")
 
 
-class _Answer(BaseModel):
+class _WaitAnswer(BaseModel):
     """The body of `POST /waiting`."""
 
     model_config = ConfigDict(extra="forbid")
@@ -59,11 +59,11 @@ def routes(
     from starlette.routing import Route
 
     def answered(request: Request, key: str) -> Response:
-        said = said_of()
-        code = 200 if said[key] else 503
+        report = said_of()
+        code = 200 if report[key] else 503
         if caller_of(request.scope) == NOBODY:
-            said = {each: said[each] for each in _SHORT}
-        return JSONResponse(said, code)
+            report = {each: report[each] for each in _SHORT}
+        return JSONResponse(report, code)
 
     async def health(request: Request) -> Response:
         await probe.ask()
@@ -78,30 +78,30 @@ def routes(
         return PlainTextResponse(await asyncio.to_thread(measured), media_type=CONTENT_TYPE)
 
     async def waiting(request: Request) -> Response:
-        found = space.journal
-        if found is None:
+        journal = space.journal
+        if journal is None:
             return JSONResponse({"error": "the company has no journal"}, 404)
         if not permits(name := caller_of(request.scope)):
             return JSONResponse({"error": f"{name} may not permit calls (approves: true)"}, 403)
         if request.method != "POST":
-            waits = await asyncio.to_thread(found.waiting)
+            waits = await asyncio.to_thread(journal.waiting)
             return JSONResponse({"waiting": [each.to_json() for each in waits]})
         try:
-            given = _Answer.model_validate_json(await request.body())
-            about = (given.run, given.key, given.value)
-            await asyncio.to_thread(found.answer, *about, by=name)
+            payload = _WaitAnswer.model_validate_json(await request.body())
+            about = (payload.run, payload.key, payload.value)
+            await asyncio.to_thread(journal.answer, *about, by=name)
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
             where = ".".join(map(str, first["loc"])) or "the body"
             return JSONResponse({"error": f"{where}: {first['msg']}"}, 400)
         except (ConfigError, NoSuchRun, NotPermitted, RunHeld, StateError) as error:
             return JSONResponse({"error": str(error)}, _code_of(error))
-        return JSONResponse({"answered": given.key})
+        return JSONResponse({"answered": payload.key})
 
-    made = [
+    built_routes = [
         Route(WAITING, waiting, methods=["GET", "POST"]),
         Route(HEALTH, health, methods=["GET"]),
         Route(LIVE, live, methods=["GET"]),
         Route(METRICS, metrics, methods=["GET"]),
     ]
-    return made, (HEALTH, LIVE)
+    return built_routes, (HEALTH, LIVE)

@@ -46,7 +46,7 @@ def fault_of(name: str, error: Exception) -> str:
 def _with_model(module: str, name: str) -> Maker:
     """Return what makes agents of a class that takes a model, which options name."""
 
-    def made(id: str, options: dict[str, Any], folder: Path) -> Agent:
+    def build(id: str, options: dict[str, Any], folder: Path) -> Agent:
         from moothall.models.named_models import made_model
 
         rest = dict(options)
@@ -56,7 +56,7 @@ def _with_model(module: str, name: str) -> Maker:
         agent: Agent = getattr(import_module(module), name)(id, model, **rest)
         return agent
 
-    return made
+    return build
 
 
 def _host(name: str, options: dict[str, Any], folder: Path) -> Agent:

@@ -49,29 +49,35 @@ class Metrics:
         self._space = space
         self._probe = probe
         self._registry: CollectorRegistry = CollectorRegistry()
-        given: dict[str, Any] = {"registry": self._registry}
+        options: dict[str, Any] = {"registry": self._registry}
         self._requests = Counter(
-            "moothall_requests", "Requests to an agent, by outcome.", ("agent", "outcome"), **given
+            "moothall_requests",
+            "Requests to an agent, by outcome.",
+            ("agent", "outcome"),
+            **options,
         )
         self._seconds = Histogram(
             "moothall_request_seconds",
             "From a request's arrival in the mailbox to its outcome.",
             ("agent",),
             buckets=_SECONDS,
-            **given,
+            **options,
         )
         self._replies = Counter(
-            "moothall_replies", "Replies of an agent.", ("agent", "stop_reason"), **given
+            "moothall_replies", "Replies of an agent.", ("agent", "stop_reason"), **options
         )
         self._firings = Counter(
-            "moothall_schedule_firings", "Firings of a schedule.", ("schedule", "outcome"), **given
+            "moothall_schedule_firings",
+            "Firings of a schedule.",
+            ("schedule", "outcome"),
+            **options,
         )
-        self._given_up = Counter("moothall_given_up", "Agents that were given up.", **given)
+        self._given_up = Counter("moothall_given_up", "Agents that were given up.", **options)
         self._registry.register(self)  # its `collect` yields what is looked up
 
     # -- what happens ------------------------------------------------------------------------------
 
-    def ended(self, delivery: Delivery) -> None:
+    def count_request(self, delivery: Delivery) -> None:
         """Count a request that has its outcome; called on the space's loop."""
         mailbox = delivery.mailbox
         error = delivery.error
@@ -79,7 +85,7 @@ class Metrics:
         if delivery.since:
             self._seconds.labels(mailbox.id).observe(mailbox.router.loop.time() - delivery.since)
 
-    def told(self, agent: str, event: Event) -> None:
+    def count_reply(self, agent: str, event: Event) -> None:
         """Count a reply that has ended."""
         if event.kind == "done":
             self._replies.labels(agent, str(event.reply.stop_reason)).inc()
@@ -98,8 +104,8 @@ class Metrics:
         """Return all of it as OpenMetrics text."""
         from prometheus_client.openmetrics import exposition
 
-        written: Any = exposition
-        text: bytes = written.generate_latest(self._registry)
+        exporter: Any = exposition
+        text: bytes = exporter.generate_latest(self._registry)
         return text.decode()
 
     def describe(self) -> list[Metric]:
@@ -125,19 +131,19 @@ class Metrics:
             restarts.add_metric((part.name,), part.restarts)
         yield from (states, deaths, restarts)
         names = {part.name for part in parts}
-        answers, asked = self._probe.loops_answer, _asked_in_replies()
-        found = self._space.space.statistics()["agents"] if answers else {}
+        answers, questions = self._probe.loops_answer, _asked_in_replies()
+        agents = self._space.space.statistics()["agents"] if answers else {}
         for metric, about, key in (
             ("moothall_queue_depth", "Messages that wait for an agent here.", "waiting"),
             ("moothall_handling", "Messages that an agent handles.", "handling"),
             ("moothall_asking", "What waits for a person whom this process asks.", "asking"),
         ):
             gauge = GaugeMetricFamily(metric, about, labels=("agent",))
-            for id, each in found.items():
+            for id, each in agents.items():
                 if id in names:
                     value = each[key]
                     value = len(value) if isinstance(value, list) else value
-                    gauge.add_metric((id,), value + (asked[id] if key == "asking" else 0))
+                    gauge.add_metric((id,), value + (questions[id] if key == "asking" else 0))
             yield gauge
         with suppress(JournalError):  # it was lost since it was asked
             yield from self._of_budgets()
@@ -180,7 +186,7 @@ class Metrics:
 
         label = ("budget", "unit")
         spent = GaugeMetricFamily("moothall_budget_spent", "Spent of a budget.", labels=label)
-        left = GaugeMetricFamily("moothall_budget_left", "Left of a limit.", labels=label)
+        remaining = GaugeMetricFamily("moothall_budget_left", "Left of a limit.", labels=label)
         share = GaugeMetricFamily("moothall_budget_share", "Spent of a limit, of 1.", labels=label)
         budgets = self._space.budgets if self._probe.journal_answers else {}
         for name, budget in budgets.items():
@@ -191,8 +197,8 @@ class Metrics:
                 unit = limit.name
                 spent.add_metric((name, unit), float(getattr(used, unit)))
                 if (value := getattr(rest, unit)) is not None:
-                    left.add_metric((name, unit), float(value))
-        yield from (spent, left, share)
+                    remaining.add_metric((name, unit), float(value))
+        yield from (spent, remaining, share)
 
 
 def _asked_in_replies() -> Counter[str]:
@@ -200,12 +206,12 @@ def _asked_in_replies() -> Counter[str]:
 
     Its space counts the messages for which a person is asked.
     """
-    found: dict[int, str] = {}
+    ids: dict[int, str] = {}
     for context in asked_now():
         replies = [each for each in context.get(REPLYING, ()) if each.open]
         handling = context.get(CURRENT)
         if replies and (handling is None or any(e.agent is handling.agent for e in replies)):
             # An approver may be asked within another: the call is one.
             read: Any = context.get(READ)
-            found[id(read or replies[-1])] = str(replies[0].agent.id)
-    return Counter(found.values())
+            ids[id(read or replies[-1])] = str(replies[0].agent.id)
+    return Counter(ids.values())

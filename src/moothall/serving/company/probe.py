@@ -39,7 +39,7 @@ class Probe:
 
     def __init__(self, space: CompanySpace) -> None:
         self._space = space
-        self._asked: dict[Any, float] = {}  # since when each one owes an answer
+        self._pending_since: dict[Any, float] = {}  # since when each one owes an answer
         self._fault = ""
 
     @property
@@ -47,7 +47,8 @@ class Probe:
         """For how many seconds a loop has not answered."""
         now = time.monotonic()
         return max(
-            (now - at for each, at in list(self._asked.items()) if each != "journal"), default=0
+            (now - at for each, at in list(self._pending_since.items()) if each != "journal"),
+            default=0,
         )
 
     @property
@@ -58,21 +59,21 @@ class Probe:
     @property
     def journal_answers(self) -> bool:
         """Whether the journal has answered when it was asked last; true without a journal."""
-        since = self._asked.get("journal")
+        since = self._pending_since.get("journal")
         return not self._fault and (since is None or time.monotonic() - since < ANSWERS_S)
 
     async def ask(self) -> None:
         """Ask all; return once they have answered, after two seconds at the latest."""
         for loop in self._space.loops():
-            if loop not in self._asked:
-                self._asked[loop] = time.monotonic()
+            if loop not in self._pending_since:
+                self._pending_since[loop] = time.monotonic()
                 with suppress(RuntimeError):  # it has ended
-                    loop.call_soon_threadsafe(self._asked.pop, loop, None)
-        if self._space.journal is not None and "journal" not in self._asked:
-            self._asked["journal"] = time.monotonic()
+                    loop.call_soon_threadsafe(self._pending_since.pop, loop, None)
+        if self._space.journal is not None and "journal" not in self._pending_since:
+            self._pending_since["journal"] = time.monotonic()
             asyncio.get_running_loop().run_in_executor(None, self._try)
         while any(  # noqa: ASYNC110 - other threads answer
-            time.monotonic() - since < ANSWERS_S for since in list(self._asked.values())
+            time.monotonic() - since < ANSWERS_S for since in list(self._pending_since.values())
         ):
             await asyncio.sleep(_LOOK_S)
 
@@ -90,24 +91,24 @@ class Probe:
                 log_failure(logger, "the company is not ready: its journal does not answer", error)
         finally:
             self._fault = fault
-            self._asked.pop("journal", None)
+            self._pending_since.pop("journal", None)
 
 
 def notify(state: str) -> None:
     """Tell systemd a state, such as `READY=1`, if it has started this process to hear it."""
     place = os.environ.get("NOTIFY_SOCKET", "")
     if place[:1] in ("/", "@"):
-        with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as told:
-            told.connect("\0" + place[1:] if place[0] == "@" else place)
-            told.sendall(state.encode())
+        with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as connection:
+            connection.connect("\0" + place[1:] if place[0] == "@" else place)
+            connection.sendall(state.encode())
 
 
 async def keep_watchdog(probe: Probe) -> None:
     """Tell systemd again and again that all loops run, as often as `WatchdogSec=` needs."""
-    given = os.environ.get("WATCHDOG_USEC", "")
+    interval_us = os.environ.get("WATCHDOG_USEC", "")
     if (
-        not given.isdecimal()
-        or not int(given)
+        not interval_us.isdecimal()
+        or not int(interval_us)
         or os.environ.get("WATCHDOG_PID", str(os.getpid())) != str(os.getpid())
     ):
         return
@@ -115,4 +116,4 @@ async def keep_watchdog(probe: Probe) -> None:
         await probe.ask()
         if probe.loops_answer:
             notify("WATCHDOG=1")
-        await asyncio.sleep(int(given) / 1e6 / 3)
+        await asyncio.sleep(int(interval_us) / 1e6 / 3)

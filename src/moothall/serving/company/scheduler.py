@@ -24,7 +24,7 @@ from moothall.foundation.jsonvalue import as_json
 from moothall.foundation.text import error_text, log_failure
 from moothall.journal.doubt import in_doubt
 from moothall.journal.find import CUT_OFF
-from moothall.serving.company.calling import REPLY, Call, LeftOpen
+from moothall.serving.company.calling import REPLY, LeftOpen, ScheduledCall
 from moothall.serving.company.schedule import MOST, stamp
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ _AHEAD: Final = timedelta(minutes=1)
 """How far a firing's time may lie ahead of the clock, which was not wrong then."""
 _LOOKED_AT: Final = MOST + 20
 """So many runs of a schedule are looked at for its last time: a thousand may be wanted ones."""
-WANTED: Final = "wanted by "
+WANTED_BY: Final = "wanted by "
 """What the task of a firing begins with that an operator wants: it stands for no other time."""
 
 
@@ -60,7 +60,7 @@ class Fired:
     outcome: str = ""
 
 
-Perform = Callable[[Call, dict[str, Any], str], Awaitable[Any]]
+Perform = Callable[[ScheduledCall, dict[str, Any], str], Awaitable[Any]]
 
 
 @dataclass(eq=False)
@@ -83,13 +83,13 @@ class Scheduler:
 
     journal: Journal
     perform: Perform
-    repeats: Callable[[Call], bool]
+    repeats: Callable[[ScheduledCall], bool]
     fired: Callable[[str, str], None]
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
     firing: dict[str, asyncio.Task[None]] = field(default_factory=dict)  # by the run's id
     _late: set[str] = field(default_factory=set)  # firings that the next start resumes
 
-    async def keep(self, call: Call) -> None:
+    async def keep(self, call: ScheduledCall) -> None:
         """Fire at the times of a schedule, until this is cancelled."""
         last, now = await self._known_since(call), self.now()
         last = await self._make_up(call, last, call.schedule.due(last, now), now)
@@ -100,8 +100,8 @@ class Scheduler:
             if following is None:
                 return
             while (now := self.now()) < following and last <= now + _AHEAD:
-                left = (following - now).total_seconds()
-                await asyncio.sleep(min(left, _LONGEST_WAIT_S))
+                wait_s = (following - now).total_seconds()
+                await asyncio.sleep(min(wait_s, _LONGEST_WAIT_S))
             if last > now + _AHEAD:
                 _log_ahead(call, last, now)
                 last = now
@@ -113,7 +113,7 @@ class Scheduler:
             last = await self._make_up(call, last, times, now)
 
     async def _make_up(
-        self, call: Call, last: datetime, times: Sequence[datetime], now: datetime
+        self, call: ScheduledCall, last: datetime, times: Sequence[datetime], now: datetime
     ) -> datetime:
         """Fire at some times up to now; return up to when a schedule has fired, or let times go."""
         if await asyncio.to_thread(self._is_paused, call):
@@ -127,29 +127,31 @@ class Scheduler:
             return max(last, now)
         return last
 
-    async def fire(self, call: Call, at: datetime) -> None:
+    async def fire(self, call: ScheduledCall, at: datetime) -> None:
         """Make the call of one firing, unless it was made before or another process makes it.
 
         If this is cancelled, the firing goes on, as one of `firing`.
         """
-        await asyncio.shield(self._begun(call, at))
+        await asyncio.shield(self._start_firing(call, at))
 
-    def _begun(self, call: Call, at: datetime) -> asyncio.Task[None]:
+    def _start_firing(self, call: ScheduledCall, at: datetime) -> asyncio.Task[None]:
         """Begin a firing, unless it is under way."""
         run_id = f"{call.name}@{stamp(at)}"
         task = self.firing.get(run_id)
         if task is None:
             of_it = [t for id, t in self.firing.items() if id.rpartition("@")[0] == call.name]
             task = self.firing[run_id] = asyncio.create_task(self._fire(call, at, of_it[-1:]))
-            task.add_done_callback(lambda done: self._ended(run_id, done))
+            task.add_done_callback(lambda done: self._on_firing_end(run_id, done))
         return task
 
-    def _ended(self, run_id: str, task: asyncio.Task[None]) -> None:
+    def _on_firing_end(self, run_id: str, task: asyncio.Task[None]) -> None:
         del self.firing[run_id]
         if not task.cancelled():
             task.exception()  # it is logged
 
-    async def _fire(self, call: Call, at: datetime, before: Sequence[asyncio.Task[None]]) -> None:
+    async def _fire(
+        self, call: ScheduledCall, at: datetime, before: Sequence[asyncio.Task[None]]
+    ) -> None:
         run_id = f"{call.name}@{stamp(at)}"
         if before:  # those of one schedule do not overlap
             await asyncio.wait(before)
@@ -180,16 +182,18 @@ class Scheduler:
         if outcome is not None:
             self.fired(call.name, outcome)
 
-    async def resume(self, calls: Mapping[str, Call], waiting: bool = False) -> None:
+    async def resume(self, calls: Mapping[str, ScheduledCall], waiting: bool = False) -> None:
         """Begin firings whose process died, that a person has decided about, or wants.
 
         With `waiting` also those whose reply waited and does so no longer.
         """
         for call, at in await asyncio.to_thread(self._to_resume, calls, waiting):
-            self._begun(call, at)
+            self._start_firing(call, at)
 
-    def _to_resume(self, calls: Mapping[str, Call], waiting: bool) -> list[tuple[Call, datetime]]:
-        found = []
+    def _to_resume(
+        self, calls: Mapping[str, ScheduledCall], waiting: bool
+    ) -> list[tuple[ScheduledCall, datetime]]:
+        firings = []
         states = (*CUT_OFF, *(("waiting",) if waiting else ()))
         for run in self.journal.runs(state=states, kind=KIND, needs_person=True):
             call = calls.get(run.agent)
@@ -200,14 +204,14 @@ class Scheduler:
                 entries = self.journal.entries(run.id)
             if len(entries) < run.entries or (in_doubt(entries) and not self.repeats(call)):
                 continue  # it is damaged, or nobody has decided
-            over = [entry.data["reason"] for entry in entries if entry.kind == "over"]
-            if over[-1:] not in ([], ["waiting"]) or (over and self._waits(run.id)):
+            ends = [entry.data["reason"] for entry in entries if entry.kind == "over"]
+            if ends[-1:] not in ([], ["waiting"]) or (ends and self._waits(run.id)):
                 continue
             if (at := fired_at(run)) is not None:
-                found.append((call, at))
-        return found
+                firings.append((call, at))
+        return firings
 
-    async def finish(self, calls: Mapping[str, Call], run_id: str) -> None:
+    async def finish(self, calls: Mapping[str, ScheduledCall], run_id: str) -> None:
         """Make the call of a firing again whose reply has waited: its run has gone on."""
         name, _, time = run_id.rpartition("@")
         if name in calls and not self._waits(run_id):
@@ -220,7 +224,7 @@ class Scheduler:
         except NoSuchRun:
             return False
 
-    async def _run(self, call: Call, run_id: str, args: dict[str, Any]) -> str | None:
+    async def _run(self, call: ScheduledCall, run_id: str, args: dict[str, Any]) -> str | None:
         """Return the outcome of a firing; None if it has been made before."""
         about = f"{call.to}.{call.action}"
         program = {"to": call.to, "action": call.action}
@@ -234,11 +238,11 @@ class Scheduler:
 
             async def make(step: Step) -> dict[str, Any]:
                 await step.begins(args)
-                given = args if step.args is None else step.args
+                call_args = args if step.args is None else step.args
                 try:
                     return {
                         "outcome": "ok",
-                        "value": as_json(await self._made(call, given, run_id)),
+                        "value": as_json(await self._call(call, call_args, run_id)),
                     }
                 except RunWaiting:
                     raise
@@ -247,17 +251,19 @@ class Scheduler:
 
             way: Any = "repeat" if self.repeats(call) else "ask"
             try:
-                ended = await record.step("call", make, outcome=way, action=about, decided=_decided)
+                result = await record.step(
+                    "call", make, outcome=way, action=about, decided=_decided
+                )
             except RunWaiting as error:
                 await record.end("waiting", detail=str(error), text="")
                 raise
-            outcome = str(ended.get("outcome", "ok"))
-            said = ended.get("value") if outcome == "ok" else ended.get("error")
+            outcome = str(result.get("outcome", "ok"))
+            text = result.get("value") if outcome == "ok" else result.get("error")
             reason = "done" if outcome == "ok" else "error"
-            await record.end(reason, text="" if said is None else str(said)[:1000])
+            await record.end(reason, text="" if text is None else str(text)[:1000])
             return outcome
 
-    async def _made(self, call: Call, args: dict[str, Any], run_id: str) -> Any:
+    async def _call(self, call: ScheduledCall, args: dict[str, Any], run_id: str) -> Any:
         """Make the call; wait for a reply's run while another process, or a resumption, has it."""
         while True:
             try:
@@ -265,13 +271,13 @@ class Scheduler:
             except RunHeld:
                 await asyncio.sleep(_HELD_S)
 
-    def _is_paused(self, call: Call) -> bool:
+    def _is_paused(self, call: ScheduledCall) -> bool:
         try:
             return self.journal.run(paused_id(call.name)).state == "waiting"
         except (NoSuchRun, JournalError):  # without a journal nothing fires
             return False
 
-    async def _known_since(self, call: Call) -> datetime:
+    async def _known_since(self, call: ScheduledCall) -> datetime:
         """Return the last time that the journal has of a schedule; note it, if it has none."""
         now = self.now()
         if (last := await asyncio.to_thread(self._last, call, now)) is not None:
@@ -284,20 +290,20 @@ class Scheduler:
             await record.end("done", text="")
         return now
 
-    def _last(self, call: Call, now: datetime) -> datetime | None:
+    def _last(self, call: ScheduledCall, now: datetime) -> datetime | None:
         """Return the last time up to now; None if there is none, or it had other times."""
         newest = self.journal.runs(kind=KIND, agent=call.name, sort="-began", limit=1)
         if newest and (at := _time_of(newest[0].id)) is not None and at > now + _AHEAD:
             _log_ahead(call, at, now)
-        found = self.journal.runs(
+        runs = self.journal.runs(
             kind=KIND, agent=call.name, sort="-began", limit=_LOOKED_AT, until=now
         )
         times = [
             (at, run)
-            for run in found
+            for run in runs
             if (at := _time_of(run.id)) is not None
             and at <= now
-            and not run.task.startswith(WANTED)
+            and not run.task.startswith(WANTED_BY)
         ]
         if not times:
             return None
@@ -305,8 +311,8 @@ class Scheduler:
         entries: list[Entry] = []
         with self.journal._file.skipping_damaged(run.id):
             entries = self.journal.entries(run.id)
-        heard = [each.data for each in entries if each.kind == "heard"]
-        if not heard or heard[-1] == {"times": call.schedule.times}:
+        recorded_times = [each.data for each in entries if each.kind == "heard"]
+        if not recorded_times or recorded_times[-1] == {"times": call.schedule.times}:
             return at
         logger.warning("schedule %r has other times than before: none is made up for", call.name)
         return None
@@ -332,6 +338,6 @@ def _time_of(run_id: str) -> datetime | None:
         return None
 
 
-def _log_ahead(call: Call, at: datetime, now: datetime) -> None:
+def _log_ahead(call: ScheduledCall, at: datetime, now: datetime) -> None:
     text = "schedule %r fired for %s, which lies ahead of the clock (%s): the clock was wrong then"
     logger.warning(text, call.name, stamp(at), stamp(now.replace(microsecond=0)))

@@ -75,18 +75,18 @@ Count: TypeAlias = Annotated[StrictInt, Field(ge=0)]
 Amount: TypeAlias = Annotated[float, Field(ge=0, strict=True, allow_inf_nan=False)]
 
 
-class _Part(BaseModel):
+class _SettingsPart(BaseModel):
     """A part of the file; it refuses unknown keys."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", frozen=True)
 
 
 if TYPE_CHECKING:
-    _Limits = _Part  # its fields are read by `limits` alone
+    _Limits = _SettingsPart  # its fields are read by `limits` alone
 else:
     _Limits = create_model(
         "_Limits",
-        __base__=_Part,
+        __base__=_SettingsPart,
         **{
             each.name: ((Count if each.is_whole_number else Amount) | None, None)
             for each in RESERVED
@@ -102,11 +102,11 @@ class BudgetSettings(_Limits):
 
     def limits(self) -> dict[str, Any]:
         """Return the arguments for `Budget`, or for one of its children."""
-        given = self.model_dump(exclude={"release_dead"})
-        return {name: value for name, value in given.items() if value is not None}
+        values = self.model_dump(exclude={"release_dead"})
+        return {name: value for name, value in values.items() if value is not None}
 
 
-class RestartSettings(_Part):
+class RestartSettings(_SettingsPart):
     """How often a dead agent is started again, and after which delays."""
 
     most: Count | None = None
@@ -115,31 +115,31 @@ class RestartSettings(_Part):
     longest: Seconds | None = None
     steady: Seconds | None = None
 
-    def over(self, other: Restart) -> Restart:
+    def filled_from(self, other: Restart) -> Restart:
         """Return the rule, with that of `other` for what is left out."""
-        given = {name: value for name, value in self.model_dump().items() if value is not None}
-        return Restart(**{**vars(other), **given})
+        values = {name: value for name, value in self.model_dump().items() if value is not None}
+        return Restart(**{**vars(other), **values})
 
 
-_CALLED: Final = {"hostname": "host", "use_ssl": "tls"}
+_FIELD_NAMES: Final = {"hostname": "host", "use_ssl": "tls"}
 """What the file calls options of a broker, where that differs."""
 
 _OPTIONS: Final = get_type_hints(AMQPOptions)
 
 if TYPE_CHECKING:
-    _BrokerOptions = _Part  # its fields are read by `options` alone
+    _BrokerOptions = _SettingsPart  # its fields are read by `options` alone
 else:
 
     def _strict(hint: Any) -> Any:
         kinds = {bool: StrictBool, int: StrictInt}
-        given = (hint, *get_args(hint))
-        return next((kinds[kind] for kind in kinds if kind in given), StrictStr) | None
+        hints = (hint, *get_args(hint))
+        return next((kinds[kind] for kind in kinds if kind in hints), StrictStr) | None
 
     _BrokerOptions = create_model(
         "_BrokerOptions",
-        __base__=_Part,
+        __base__=_SettingsPart,
         **{
-            _CALLED.get(each.name, each.name): (
+            _FIELD_NAMES.get(each.name, each.name): (
                 _strict(_OPTIONS[each.name]),
                 Field(default=None, repr=each.repr),
             )
@@ -159,18 +159,18 @@ class BrokerSettings(_BrokerOptions):
 
     def options(self) -> dict[str, Any]:
         """Return the arguments for `AMQPOptions` that the file states."""
-        given = {name: getattr(self, _CALLED.get(name, name)) for name in _OPTIONS}
-        return {name: value for name, value in given.items() if value is not None}
+        values = {name: getattr(self, _FIELD_NAMES.get(name, name)) for name in _OPTIONS}
+        return {name: value for name, value in values.items() if value is not None}
 
 
-class CallerSettings(_Part):
+class CallerSettings(_SettingsPart):
     """One of several callers: its token, and whether it may permit calls."""
 
     token: StrictStr = Field(repr=False)
     approves: StrictBool = False
 
 
-class HTTPSettings(_Part):
+class HTTPSettings(_SettingsPart):
     """Where the doors, `/health` and `/metrics` are served, and to whom."""
 
     listen: StrictStr
@@ -181,13 +181,13 @@ class HTTPSettings(_Part):
     origins: list[StrictStr] = Field(default_factory=list)
 
 
-def _known_kind(given: str) -> str:
-    if given not in KINDS:
-        raise ValueError(str(none_of("", [*KINDS], given)).lstrip())
-    return given
+def _known_kind(kind: str) -> str:
+    if kind not in KINDS:
+        raise ValueError(str(none_of("", [*KINDS], kind)).lstrip())
+    return kind
 
 
-class AgentSettings(_Part):
+class CompanyAgentSettings(_SettingsPart):
     """One agent: a program's, or one of a built-in kind."""
 
     ref: StrictStr | None = None
@@ -199,7 +199,7 @@ class AgentSettings(_Part):
     on_mismatch: Literal["stop", "fork"] = "stop"
 
     @model_validator(mode="after")
-    def _one_source(self) -> AgentSettings:
+    def _one_source(self) -> CompanyAgentSettings:
         if (self.ref is None) is (self.kind is None):
             raise ValueError("needs either ref, such as agents.py:Clerk, or kind")
         for name in self.secrets:
@@ -208,7 +208,7 @@ class AgentSettings(_Part):
         return self
 
 
-class ScheduleSettings(_Part):
+class ScheduleSettings(_SettingsPart):
     """When an action of an agent is called."""
 
     every: Seconds | None = None
@@ -235,10 +235,10 @@ class ScheduleSettings(_Part):
         return Schedule(self.every, self.cron, self.timezone, self.missed)
 
 
-class Settings(_Part):
+class Settings(_SettingsPart):
     """A whole file."""
 
-    agents: dict[str, AgentSettings] = Field(min_length=1)
+    agents: dict[str, CompanyAgentSettings] = Field(min_length=1)
     schedules: dict[str, ScheduleSettings] = Field(default_factory=dict)
     journal: StrictStr | None = None
     broker: BrokerSettings | None = None
@@ -263,17 +263,17 @@ def read_settings(path: Path, environment: Mapping[str, str] | None = None) -> S
         raise ConfigError(f"{path} must be a mapping with `agents:`")
     variables = os.environ if environment is None else environment
     faults = [*_fill_secrets(data, variables)]
-    made: Settings | None = None
+    settings: Settings | None = None
     try:
-        made = Settings.model_validate(data)
+        settings = Settings.model_validate(data)
     except ValidationError as error:
         faults += [_fault(each) for each in error.errors(include_url=False)]
     faults += _unknown_receivers(data)
-    if made is not None:
-        faults += _across(made)
-    if made is None or faults:
+    if settings is not None:
+        faults += _across(settings)
+    if settings is None or faults:
         raise ConfigError("\n".join(at_line(path, lines, *each) for each in dict(faults).items()))
-    return made
+    return settings
 
 
 def _fill_secrets(data: dict[str, Any], variables: Mapping[str, str]) -> list[tuple[Where, str]]:
@@ -294,15 +294,15 @@ def _fill_secrets(data: dict[str, Any], variables: Mapping[str, str]) -> list[tu
         for key in where[:-1]:
             part = part.get(key) if isinstance(part, dict) else None
         value = part.get(where[-1]) if isinstance(part, dict) else None
-        found = _VARIABLE.fullmatch(value) if isinstance(value, str) else None
-        if found is None:
+        match = _VARIABLE.fullmatch(value) if isinstance(value, str) else None
+        if match is None:
             text = value if isinstance(value, str) and where != ("journal",) else ""
-            if meant := _ALMOST.search(text):
-                faults.append((where, _NO_VARIABLE.format(meant[1] or meant[2])))
+            if near_miss := _ALMOST.search(text):
+                faults.append((where, _NO_VARIABLE.format(near_miss[1] or near_miss[2])))
             continue
-        if not variables.get(found[1]):
-            faults.append((where, f"the variable {found[1]} is not set"))
-        part[where[-1]] = variables.get(found[1], "")
+        if not variables.get(match[1]):
+            faults.append((where, f"the variable {match[1]} is not set"))
+        part[where[-1]] = variables.get(match[1], "")
     return faults
 
 
@@ -311,9 +311,9 @@ def _fault(error: Any) -> tuple[Where, str]:
     where: Where = tuple(error["loc"])
     kind = error["type"]
     if kind == "extra_forbidden":
-        known = names_at(Settings, where[:-1])
-        near = nearest(str(where[-1]), known)
-        return where, f"there is no such key{near}; there are {', '.join(sorted(known))}"
+        keys = names_at(Settings, where[:-1])
+        near = nearest(str(where[-1]), keys)
+        return where, f"there is no such key{near}; there are {', '.join(sorted(keys))}"
     if kind == "missing":
         return where[:-1], f"{where[-1]!r} is missing"
     if kind == "too_short":
@@ -335,11 +335,11 @@ def _unknown_receivers(data: dict[str, Any]) -> list[tuple[Where, str]]:
     ]
 
 
-def _across(made: Settings) -> list[tuple[Where, str]]:
+def _across(settings: Settings) -> list[tuple[Where, str]]:
     """Return the faults that concern several parts."""
     faults: list[tuple[Where, str]] = []
-    budgets: dict[Where, BudgetSettings | None] = {("budget",): made.budget}
-    for name, agent in made.agents.items():
+    budgets: dict[Where, BudgetSettings | None] = {("budget",): settings.budget}
+    for name, agent in settings.agents.items():
         try:
             address(name)
         except MoothallError as error:
@@ -348,25 +348,29 @@ def _across(made: Settings) -> list[tuple[Where, str]]:
     for at, budget in budgets.items():
         if budget is None or not budget.release_dead:
             continue
-        if made.journal is None:
+        if settings.journal is None:
             faults.append(((*at, "release_dead"), "needs a journal, which has the budgets"))
-        elif made.budget is not None and budget is not made.budget:
+        elif settings.budget is not None and budget is not settings.budget:
             faults.append(((*at, "release_dead"), "belongs to the budget of all agents"))
-    for name, each in made.schedules.items():
+    for name, each in settings.schedules.items():
         where = ("schedules", name)
         if not name.isprintable() or not 0 < len(name) <= 100 or "@" in name:
             faults.append((where, "a schedule's name has 1 to 100 printable characters, and no @"))
         if each.time_as is not None and each.time_as in each.args:
             faults.append(((*where, "time_as"), f"{each.time_as!r} stands under args too"))
     for key in ("on_waiting", "remind", "expire"):
-        if getattr(made, key) is not None and made.journal is None:
+        if getattr(settings, key) is not None and settings.journal is None:
             faults.append(((key,), "needs a journal, in which approvals wait"))
-        elif key != "on_waiting" and getattr(made, key) is not None and made.approver is not None:
+        elif (
+            key != "on_waiting"
+            and getattr(settings, key) is not None
+            and settings.approver is not None
+        ):
             faults.append(((key,), "is for approvals without an approver: of its own"))
-    if made.remind is not None and made.journal is not None and made.on_waiting is None:
+    if settings.remind is not None and settings.journal is not None and settings.on_waiting is None:
         faults.append((("remind",), "needs on_waiting:, the function that is called each time"))
-    if made.http is not None and made.http.token is not None and made.http.callers:
+    if settings.http is not None and settings.http.token is not None and settings.http.callers:
         faults.append((("http", "callers"), "stand in place of a token: give one of both"))
-    if made.schedules and made.journal is None:
+    if settings.schedules and settings.journal is None:
         faults.append((("schedules",), "need a journal, which has each firing before it runs"))
     return faults

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from moothall.actions import ACCESS_DENIED
 from moothall.foundation.errors import JournalError
-from moothall.foundation.jsonvalue import Unreadable
+from moothall.foundation.jsonvalue import UnreadableText
 from moothall.foundation.text import one_line
 from moothall.serving.a2a.wire import (
     CARD_PATH,
@@ -21,7 +21,7 @@ from moothall.serving.a2a.wire import (
     SUBMITTED,
     TERMINAL,
     VERSION,
-    Fault,
+    A2AFault,
     check_params,
     content_of,
 )
@@ -41,7 +41,7 @@ _BEGUN_S: Final = 1.0
 """How long `returnImmediately` waits until the journal has the task's run."""
 _LOOK_S: Final = 0.5
 """Seconds between two looks whether a task that waits has gone on."""
-_KEPT: Final = "public, max-age=300"
+_CACHE_CONTROL: Final = "public, max-age=300"
 """Clients may keep a card for five minutes."""
 _STREAMED: Final = ("SendStreamingMessage", "SubscribeToTask")
 _OF_TASK: Final = ("GetTask", "CancelTask", "SubscribeToTask")
@@ -110,15 +110,15 @@ class A2ADoor:
         return self._card_of(agents[0] if agents else None, request)
 
     async def _card(self, request: Request) -> Response:
-        id = self.named(request)
+        id = self.agent_id(request)
         return self._card_of(id if id in self.agents() else None, request)
 
-    def named(self, request: Request) -> str:
+    def agent_id(self, request: Request) -> str:
         """Return the id of the agent that an address names; clients may add a slash."""
-        path, known = request.path_params["agent"], self._served.agents
-        if (id := id_in(path, known)) in known or not path.endswith("/"):
+        path, agents = request.path_params["agent"], self._served.agents
+        if (id := id_in(path, agents)) in agents or not path.endswith("/"):
             return id
-        return id_in(path[:-1], known)
+        return id_in(path[:-1], agents)
 
     def _card_of(self, id: str | None, request: Request) -> Response:
         from starlette.responses import PlainTextResponse, Response
@@ -131,11 +131,11 @@ class A2ADoor:
         base = f"{front.origin}{front.base[:-1]}" if front.origin else own
         where = f"{base}/a2a/{in_path(id)}"
         agent = self._served.agents[id]
-        said = agent.offers["say"].description
-        skill = {"id": "say", "name": id, "description": said, "tags": ["conversation"]}
+        description = agent.offers["say"].description
+        skill = {"id": "say", "name": id, "description": description, "tags": ["conversation"]}
         card: dict[str, Any] = {
             "name": id,
-            "description": agent.description or f"Agent {id} of {self._title}: {said}",
+            "description": agent.description or f"Agent {id} of {self._title}: {description}",
             "version": version("moothall"),
             "supportedInterfaces": [
                 {"url": where, "protocolBinding": "JSONRPC", "protocolVersion": VERSION},
@@ -158,7 +158,7 @@ class A2ADoor:
         headers = {
             "etag": tag,
             "last-modified": self._since,
-            "cache-control": _KEPT,
+            "cache-control": _CACHE_CONTROL,
             "vary": "host",
         }
         if tag in request.headers.get("if-none-match", ""):
@@ -170,7 +170,7 @@ class A2ADoor:
     async def _call(self, request: Request) -> Response:
         from starlette.responses import JSONResponse, PlainTextResponse, StreamingResponse
 
-        agent = self.named(request)
+        agent = self.agent_id(request)
         if agent not in self.agents():
             return PlainTextResponse("no such agent replies here\n", 404)
         id: Any = None
@@ -189,7 +189,7 @@ class A2ADoor:
                     return StreamingResponse(events, media_type="text/event-stream")
                 result = await self.answered(method, agent, sender, params)
                 return JSONResponse({"jsonrpc": "2.0", "id": id, "result": result})
-        except Fault as fault:
+        except A2AFault as fault:
             return JSONResponse({"jsonrpc": "2.0", "id": id, "error": fault.to_json()})
 
     def sender(self, request: Request) -> str:
@@ -199,7 +199,7 @@ class A2ADoor:
         return f"a2a-{request.client.host.partition('%')[0]}"
 
     async def answered(self, method: str, agent: str, sender: str, params: Any) -> Any:
-        """Answer a method; raise Fault for one that is refused."""
+        """Answer a method; raise A2AFault for one that is refused."""
         if method == "SendMessage":
             task, history, at_once = await self._sent(agent, sender, params)
             if at_once:
@@ -217,29 +217,29 @@ class A2ADoor:
         if method == "ListTasks":
             return await self._tasks.list(agent, sender, check_params(method, params))
         if "PushNotification" in method:
-            raise Fault("PUSH_NOTIFICATION_NOT_SUPPORTED", "push notifications are not offered")
+            raise A2AFault("PUSH_NOTIFICATION_NOT_SUPPORTED", "push notifications are not offered")
         if method == "GetExtendedAgentCard":
-            raise Fault("EXTENDED_AGENT_CARD_NOT_CONFIGURED", "there is no extended card")
-        raise Fault("METHOD_NOT_FOUND", f"there is no method {one_line(method, 100)!r}")
+            raise A2AFault("EXTENDED_AGENT_CARD_NOT_CONFIGURED", "there is no extended card")
+        raise A2AFault("METHOD_NOT_FOUND", f"there is no method {one_line(method, 100)!r}")
 
     async def _sent(self, agent: str, sender: str, params: Any) -> tuple[Task, int | None, bool]:
         """Take a message, which begins a task or answers a task's question."""
         params = check_params("SendMessage", params)
         message, options = params["message"], params.get("configuration", {})
         if options.get("taskPushNotificationConfig"):
-            raise Fault("PUSH_NOTIFICATION_NOT_SUPPORTED", "push notifications are not offered")
-        wanted = options.get("historyLength"), bool(options.get("returnImmediately"))
+            raise A2AFault("PUSH_NOTIFICATION_NOT_SUPPORTED", "push notifications are not offered")
+        options_of_reply = options.get("historyLength"), bool(options.get("returnImmediately"))
         context = message.get("contextId") or ""
         if not (id := message.get("taskId")):
             content = content_of(message["parts"])
-            return await self._tasks.start(agent, sender, context, content), *wanted
+            return await self._tasks.start(agent, sender, context, content), *options_of_reply
         task = await self._tasks.live(agent, sender, id)
         if task is None:
-            return await self._tasks.answer(agent, sender, id, message), *wanted
+            return await self._tasks.answer(agent, sender, id, message), *options_of_reply
         if context and context != task.context:
-            raise Fault("INVALID_PARAMS", "the task belongs to another context")
+            raise A2AFault("INVALID_PARAMS", "the task belongs to another context")
         task.take(message)
-        return task, *wanted
+        return task, *options_of_reply
 
     async def _cancel(self, agent: str, sender: str, id: str) -> Any:
         task = await self._tasks.live(agent, sender, id)
@@ -250,24 +250,24 @@ class A2ADoor:
             task.work.cancel()
             await task.reach(lambda task: task.state in TERMINAL)
             return task.to_json()
-        raise Fault("TASK_NOT_CANCELABLE", "the task does not run here any more")
+        raise A2AFault("TASK_NOT_CANCELABLE", "the task does not run here any more")
 
     async def streamed(
         self, method: str, agent: str, sender: str, params: Any
     ) -> AsyncIterator[dict[str, Any]]:
-        """Answer a method by updates; raise Fault for one that is refused."""
+        """Answer a method by updates; raise A2AFault for one that is refused."""
         if method == "SendStreamingMessage":
             task, history, _ = await self._sent(agent, sender, params)
             return _updates(task, history, task.state in PAUSED)
         id = check_params("GetTask", params)["id"]
-        found = await self._tasks.live(agent, sender, id)
-        if found is not None and found.state not in TERMINAL:
-            return _updates(found, None, False)
-        if found is None:
+        live_task = await self._tasks.live(agent, sender, id)
+        if live_task is not None and live_task.state not in TERMINAL:
+            return _updates(live_task, None, False)
+        if live_task is None:
             run = await self._tasks.outline(agent, sender, id)
             if run.state in ("running", "waiting"):
                 return self._followed(agent, sender, id)
-        raise Fault("UNSUPPORTED_OPERATION", "nothing works on the task: get it by GetTask")
+        raise A2AFault("UNSUPPORTED_OPERATION", "nothing works on the task: get it by GetTask")
 
     async def _followed(self, agent: str, sender: str, id: str) -> AsyncIterator[dict[str, Any]]:
         """Yield the state of a task that waits, or of another process: now, and after its end."""
@@ -313,15 +313,15 @@ def faults() -> Iterator[None]:
     except REFUSED as refused:
         raise fault_of(refused) from refused
     except JournalError as failed:
-        raise Fault("INTERNAL_ERROR", f"the task cannot be read: {failed}") from failed
+        raise A2AFault("INTERNAL_ERROR", f"the task cannot be read: {failed}") from failed
 
 
 async def sent_events(
     updates: AsyncIterator[dict[str, Any]], form: Callable[[dict[str, Any]], dict[str, Any]]
 ) -> AsyncIterator[bytes]:
     """Yield updates as server-sent events, and a comment after a while without updates."""
-    async with aclosing(or_silence(updates)) as heard:
-        async for update in heard:
+    async with aclosing(or_silence(updates)) as stream:
+        async for update in stream:
             yield COMMENT if update is None else sent_event(form(update))
 
 
@@ -329,21 +329,21 @@ def _read(body: bytes, media: str) -> dict[str, Any]:
     """Return a request of JSON-RPC, or refuse it; a wrong type matters for a body that is wrong."""
     try:
         call = json_of(body)
-    except Unreadable as error:
+    except UnreadableText as error:
         kind = "PARSE_ERROR" if "json" in media else "CONTENT_TYPE_NOT_SUPPORTED"
-        raise Fault(kind, f"the body is not JSON: {error}") from None
+        raise A2AFault(kind, f"the body is not JSON: {error}") from None
     if not isinstance(call, dict) or call.get("jsonrpc") != "2.0":
-        raise Fault("INVALID_REQUEST", 'a call must be one object with "jsonrpc": "2.0"')
+        raise A2AFault("INVALID_REQUEST", 'a call must be one object with "jsonrpc": "2.0"')
     if not isinstance(call.get("method"), str):
-        raise Fault("INVALID_REQUEST", "a call must have a method")
+        raise A2AFault("INVALID_REQUEST", "a call must have a method")
     if isinstance(call.get("id"), bool) or not isinstance(call.get("id"), str | int | None):
-        raise Fault("INVALID_REQUEST", "the id of a call must be a text, an integer or null")
+        raise A2AFault("INVALID_REQUEST", "the id of a call must be a text, an integer or null")
     return call
 
 
 def check_version(request: Request) -> None:
     """Refuse a request of another version of the protocol."""
-    given = request.headers.get("a2a-version") or request.query_params.get("A2A-Version") or "0.3"
-    if given.partition(".")[0] != VERSION.partition(".")[0]:
-        text = f"version {one_line(given, 20)!r} is not supported: state A2A-Version: {VERSION}"
-        raise Fault("VERSION_NOT_SUPPORTED", text)
+    version = request.headers.get("a2a-version") or request.query_params.get("A2A-Version") or "0.3"
+    if version.partition(".")[0] != VERSION.partition(".")[0]:
+        text = f"version {one_line(version, 20)!r} is not supported: state A2A-Version: {VERSION}"
+        raise A2AFault("VERSION_NOT_SUPPORTED", text)

@@ -15,7 +15,7 @@ from moothall.foundation.jsonvalue import json_text
 from moothall.foundation.text import escaped
 from moothall.journal import Journal, Outline
 from moothall.journal.doubt import in_doubt
-from moothall.serving.a2a.wire import Fault
+from moothall.serving.a2a.wire import A2AFault
 
 ONE_FOR_ALL: Final = "shared"
 """The `contextId` of an agent that has one conversation with all callers."""
@@ -37,8 +37,8 @@ def id_of(nonce: str, agent: str, sender: str) -> str:
 
 def is_of(id: str, agent: str, sender: str) -> bool:
     """Return whether a task is a sender's, and of this agent."""
-    found = _ID.fullmatch(id)
-    return found is not None and id_of(found[1], agent, sender) == id
+    match = _ID.fullmatch(id)
+    return match is not None and id_of(match[1], agent, sender) == id
 
 
 def found_in(id: str, journal: Journal, run_id: str) -> tuple[str, str, str, str, Any] | None:
@@ -54,9 +54,11 @@ def found_in(id: str, journal: Journal, run_id: str) -> tuple[str, str, str, str
         sender, context = asked_by(entries), ONE_FOR_ALL
     if not context or not _SENDER.fullmatch(sender) or not is_of(run.id, id, sender):
         return None
-    asked = asked_in(entries)
+    question = asked_in(entries)
     return (
-        None if asked is None else (run.id, id, sender, context, content_asked(asked, run, sender))
+        None
+        if question is None
+        else (run.id, id, sender, context, content_asked(question, run, sender))
     )
 
 
@@ -64,22 +66,26 @@ def journal_of(agent: Agent) -> Journal | None:
     """Return the journal that keeps an agent's tasks; None without one."""
     if not isinstance(agent, ConversationalAgent) or not agent._resumes("say"):
         return None
-    found: Journal | None = getattr(agent, "journal", None)
-    return found
+    journal: Journal | None = getattr(agent, "journal", None)
+    return journal
 
 
 def asked_by(entries: list[Any]) -> str:
     """Return the sender who asked for a run."""
-    begun: Any = next((each.data for each in entries if not each.path and each.kind == "begun"), {})
-    return str(begun.get("asked_by", ""))
+    beginning: Any = next(
+        (each.data for each in entries if not each.path and each.kind == "begun"), {}
+    )
+    return str(beginning.get("asked_by", ""))
 
 
-def content_asked(asked: dict[str, Any], run: Outline, sender: str) -> str | list[dict[str, Any]]:
+def content_asked(
+    question: dict[str, Any], run: Outline, sender: str
+) -> str | list[dict[str, Any]]:
     """Return what a caller has said, without the marks around it."""
-    if isinstance(asked["text"], list):
-        blocks: list[dict[str, Any]] = asked["text"]
+    if isinstance(question["text"], list):
+        blocks: list[dict[str, Any]] = question["text"]
         return blocks
-    text = json_text(asked["text"])
+    text = json_text(question["text"])
     if run.thread is not None:
         return text
     mark = f"{escaped(sender)}: "
@@ -106,4 +112,6 @@ def page_after(token: str) -> tuple[float, str] | None:
             raise ValueError
         return -float(changed), id
     except (ValueError, binascii.Error):
-        raise Fault("INVALID_PARAMS", "pageToken must be one that this server returned") from None
+        raise A2AFault(
+            "INVALID_PARAMS", "pageToken must be one that this server returned"
+        ) from None

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from moothall.foundation.jsonvalue import Unreadable
+from moothall.foundation.jsonvalue import UnreadableText
 from moothall.foundation.text import one_line
-from moothall.serving.a2a.wire import Fault
+from moothall.serving.a2a.wire import A2AFault
 from moothall.serving.doors.a2a import A2ADoor, check_version, faults, sent_events
 from moothall.serving.doors.checks import json_of
 
@@ -32,7 +32,7 @@ class A2ARest:
         """Return the routes, which come before those of the door."""
         from starlette.routing import Route
 
-        made: list[Any] = []
+        built_routes: list[Any] = []
         for path, method, verbs, streams in (
             ("message:send", "SendMessage", ("POST",), False),
             ("message:stream", "SendStreamingMessage", ("POST",), True),
@@ -45,14 +45,14 @@ class A2ARest:
             ("{rest:path}", "", _VERBS, False),
         ):
             endpoint = self._endpoint(method, streams)
-            made.append(Route(f"/a2a/{{agent:path}}/v1/{path}", endpoint, methods=[*verbs]))
-        return made
+            built_routes.append(Route(f"/a2a/{{agent:path}}/v1/{path}", endpoint, methods=[*verbs]))
+        return built_routes
 
     def _endpoint(self, method: str, streams: bool) -> Callable[[Request], Awaitable[Response]]:
         async def answer(request: Request) -> Response:
             from starlette.responses import JSONResponse, PlainTextResponse, StreamingResponse
 
-            agent = self._door.named(request)
+            agent = self._door.agent_id(request)
             if agent not in self._door.agents():
                 return PlainTextResponse("no such agent replies here\n", 404)
             try:
@@ -60,7 +60,7 @@ class A2ARest:
                     check_version(request)
                     if not method:
                         where = one_line(f"{request.method} {request.url.path}", 100)
-                        raise Fault("METHOD_NOT_FOUND", f"there is no {where}")
+                        raise A2AFault("METHOD_NOT_FOUND", f"there is no {where}")
                     params = await _params(request)
                     sender = self._door.sender(request)
                     if streams:
@@ -69,7 +69,7 @@ class A2ARest:
                         return StreamingResponse(events, media_type="text/event-stream")
                     result = await self._door.answered(method, agent, sender, params)
                     return JSONResponse(result, media_type=MEDIA_TYPE)
-            except Fault as fault:
+            except A2AFault as fault:
                 return JSONResponse({"error": fault.to_status()}, fault.status)
 
         return answer
@@ -83,12 +83,12 @@ async def _params(request: Request) -> dict[str, Any]:
     params: dict[str, Any] = {}
     if body := await request.body():
         try:
-            given = json_of(body)
-        except Unreadable as error:
-            raise Fault("PARSE_ERROR", f"the body is not JSON: {error}") from None
-        if not isinstance(given, dict):
-            raise Fault("INVALID_REQUEST", "the body must be a JSON object")
-        params = given
+            json_body = json_of(body)
+        except UnreadableText as error:
+            raise A2AFault("PARSE_ERROR", f"the body is not JSON: {error}") from None
+        if not isinstance(json_body, dict):
+            raise A2AFault("INVALID_REQUEST", "the body must be a JSON object")
+        params = json_body
     for name, text in request.query_params.items():
         if name in ("includeArtifacts", "include_artifacts") and text in ("true", "false"):
             params[name] = text == "true"

@@ -23,7 +23,7 @@ from moothall.serving.a2a.wire import (
     INPUT_REQUIRED,
     TERMINAL,
     WORKING,
-    Fault,
+    A2AFault,
     seconds,
     text_part,
 )
@@ -82,7 +82,7 @@ class Tasks:
         """Begin a task of a caller.
 
         Raises:
-            Fault: the caller, or all callers together, have too many
+            A2AFault: the caller, or all callers together, have too many
             BudgetExceeded: the caller has spent its budget
         """
         self._served.check(self._caller(sender))
@@ -91,15 +91,17 @@ class Tasks:
             waiting = await in_thread(journal._waits_for.runs_below, agent, sender)
             if waiting >= _MOST_PARKED:
                 text = f"{_MOST_PARKED} tasks wait for an answer: answer one first"
-                raise Fault("INTERNAL_ERROR", text)
+                raise A2AFault("INTERNAL_ERROR", text)
         live = [each for each in self._tasks.values() if each.state not in TERMINAL]
         mine = sum(each.sender == sender for each in live)
         if len(live) >= _MOST_LIVE or mine >= _MOST_OF_ONE:
-            raise Fault("INTERNAL_ERROR", "too many tasks are under way: wait until one has ended")
+            raise A2AFault(
+                "INTERNAL_ERROR", "too many tasks are under way: wait until one has ended"
+            )
         shared = bool(getattr(self._served.agents[agent], "shared", False))
         if shared and context not in ("", ONE_FOR_ALL):
             why = "this agent has one conversation with all callers: leave contextId out"
-            raise Fault("INVALID_PARAMS", why)
+            raise A2AFault("INVALID_PARAMS", why)
         context = ONE_FOR_ALL if shared else context or secrets.token_hex(16)
         return self._begin(
             id_of(secrets.token_hex(12), agent, sender), agent, sender, context, content
@@ -111,9 +113,9 @@ class Tasks:
         caller = self._caller(sender)
         task = self._tasks[id] = Task(id, agent, sender, context, content, in_thread, caller)
         task.work = asyncio.create_task(task.run(self._served))
-        task.work.add_done_callback(lambda work: self._over(task))
-        ended = [each for each in self._tasks.values() if each.state in TERMINAL]
-        for each in ended[: max(0, len(ended) - _MOST_ENDED)]:
+        task.work.add_done_callback(lambda work: self._drop_rested(task))
+        ended_tasks = [each for each in self._tasks.values() if each.state in TERMINAL]
+        for each in ended_tasks[: max(0, len(ended_tasks) - _MOST_ENDED)]:
             del self._tasks[each.id]
         return task
 
@@ -123,7 +125,7 @@ class Tasks:
             return LOCAL
         return sender.removeprefix("a2a").removeprefix("-") or TOKEN
 
-    def _over(self, task: Task) -> None:
+    def _drop_rested(self, task: Task) -> None:
         """Drop a task whose run rests; from now on its state is read from the journal."""
         if self._tasks.get(task.id) is not task:
             return  # it has gone on already
@@ -155,12 +157,12 @@ class Tasks:
 
     async def _go_on(self, agent: str, journal: Journal, run_id: str) -> None:
         """Go on with a task of the journal."""
-        found = None
+        recorded = None
         if run_id not in self._tasks:
             with journal._file.skipping_damaged(run_id):
-                found = await in_thread(found_in, agent, journal, run_id)
-        if found is not None and run_id not in self._tasks:
-            self._begin(*found)
+                recorded = await in_thread(found_in, agent, journal, run_id)
+        if recorded is not None and run_id not in self._tasks:
+            self._begin(*recorded)
 
     async def close(self, drain_s: float = 0.0) -> None:
         """Cancel the tasks that do not end in time; the next process resumes what a journal has."""
@@ -170,7 +172,7 @@ class Tasks:
         for task in live:
             journal = journal_of(self._served.agents[task.agent])
             if journal is not None:
-                task.left = True
+                task.is_handed_over = True
                 journal._leave(task.id)
         work = [each.work for each in live if each.work is not None]
         for each in work:
@@ -181,7 +183,7 @@ class Tasks:
         """Take the answer to a task that waits in the journal, and go on with it.
 
         Raises:
-            Fault: the caller has no such task, it waits for nothing, or the message is no answer
+            A2AFault: the caller has no such task, it waits for nothing, or the message is no answer
         """
         run = await self.outline(agent, sender, id)
         journal = journal_of(self._served.agents[agent])
@@ -189,21 +191,23 @@ class Tasks:
         if run.state != "waiting" or run.held:
             raise takes_none(id, self._state_of(run))
         if message.get("contextId") not in (None, "", context_of(run, sender)):
-            raise Fault("INVALID_PARAMS", "the task belongs to another context")
+            raise A2AFault("INVALID_PARAMS", "the task belongs to another context")
         caller = self._caller(sender)
         waits = await in_thread(journal.waiting, id)
         asks = asks_of(waits, self._served.callers.permits(caller))
-        key, said = answer_in(message["parts"], asks)
+        key, answer = answer_in(message["parts"], asks)
         try:
-            await in_thread(partial(journal.answer, id, key, said, by=caller))
+            await in_thread(partial(journal.answer, id, key, answer, by=caller))
         except StateError as late:
-            raise Fault("UNSUPPORTED_OPERATION", str(late)) from late
-        found = await in_thread(found_in, agent, journal, id)
+            raise A2AFault("UNSUPPORTED_OPERATION", str(late)) from late
+        recorded = await in_thread(found_in, agent, journal, id)
         task = await self.live(agent, sender, id)
         if task is None:
-            if found is None:  # another process goes on with it
-                raise Fault("UNSUPPORTED_OPERATION", "the answer is kept: get the task by GetTask")
-            task = self._begin(*found)
+            if recorded is None:  # another process goes on with it
+                raise A2AFault(
+                    "UNSUPPORTED_OPERATION", "the answer is kept: get the task by GetTask"
+                )
+            task = self._begin(*recorded)
         task.hear(message)
         return task
 
@@ -211,7 +215,7 @@ class Tasks:
         """Cancel a task that waits in the journal; return False if it does not wait.
 
         Raises:
-            Fault: the caller has no such task
+            A2AFault: the caller has no such task
         """
         if (await self.outline(agent, sender, id)).state != "waiting":
             return False
@@ -235,13 +239,13 @@ class Tasks:
     async def _left_of(self, agent: str, tasks: list[Task]) -> list[Task]:
         """Return these tasks, but for those whose runs were deleted from the agent's journal."""
         journal = journal_of(self._served.agents[agent])
-        ended = [each.id for each in tasks if each.begun and each.state in TERMINAL]
-        if journal is None or not ended:
+        ended_ids = [each.id for each in tasks if each.run_started and each.state in TERMINAL]
+        if journal is None or not ended_ids:
             return tasks
-        gone = {*ended} - await in_thread(journal._deletions.left_of, ended)
-        for each in gone:
+        deleted = {*ended_ids} - await in_thread(journal._deletions.left_of, ended_ids)
+        for each in deleted:
             self._tasks.pop(each, None)
-        return [each for each in tasks if each.id not in gone]
+        return [each for each in tasks if each.id not in deleted]
 
     async def get(
         self, agent: str, sender: str, id: str, history: int | None = None
@@ -249,30 +253,32 @@ class Tasks:
         """Return a caller's task in the protocol's form.
 
         Raises:
-            Fault: the caller has no such task
+            A2AFault: the caller has no such task
         """
         task = await self.live(agent, sender, id)
         if task is not None:
             return task.to_json(history)
-        found = await self.outline(agent, sender, id)
-        made: dict[str, Any] = await in_thread(self._recorded, agent, sender, found, history, True)
-        return made
+        run = await self.outline(agent, sender, id)
+        task_data: dict[str, Any] = await in_thread(
+            self._recorded, agent, sender, run, history, True
+        )
+        return task_data
 
     async def outline(self, agent: str, sender: str, id: str) -> Outline:
         """Return the run of a caller's task that is not of this process.
 
         Raises:
-            Fault: the caller has no such task
+            A2AFault: the caller has no such task
         """
         journal = journal_of(self._served.agents[agent])
         if journal is not None and is_of(id, agent, sender):
             try:
-                found: Outline = await in_thread(journal.run, id)
-                if found.agent == agent:
-                    return found
+                run: Outline = await in_thread(journal.run, id)
+                if run.agent == agent:
+                    return run
             except NoSuchRun:
                 pass
-        raise Fault("TASK_NOT_FOUND", "there is no such task")
+        raise A2AFault("TASK_NOT_FOUND", "there is no such task")
 
     async def updates(self, agent: str, id: str) -> None:
         """Wait until no process works on a task of the journal any more."""
@@ -291,12 +297,12 @@ class Tasks:
             (each.changed, each.id, each.context, each.state, each)
             for each in await self._left_of(agent, mine)
         ]
-        known = {each[1] for each in live}
-        found = [*live, *await in_thread(lambda: [*self._of_journal(agent, sender, known)])]
-        wanted = sorted(
+        live_ids = {each[1] for each in live}
+        rows = [*live, *await in_thread(lambda: [*self._of_journal(agent, sender, live_ids)])]
+        ordered = sorted(
             (
                 each
-                for each in found
+                for each in rows
                 if params.get("contextId") in (None, "", each[2])
                 and status in (*ANY_STATE, each[3])
                 and each[0] >= since
@@ -304,7 +310,7 @@ class Tasks:
             key=lambda each: (-each[0], each[1]),
         )
         size = params.get("pageSize", 50)
-        rest = [each for each in wanted if after is None or (-each[0], each[1]) > after]
+        rest = [each for each in ordered if after is None or (-each[0], each[1]) > after]
         page, history = rest[:size], params.get("historyLength", 0)
         artifacts = params.get("includeArtifacts", False)
         tasks = []
@@ -315,15 +321,15 @@ class Tasks:
                 args = (agent, sender, each[4], history, artifacts)
                 tasks.append(await in_thread(self._recorded, *args))
         token = page_token(page[-1][0], page[-1][1]) if len(rest) > size else ""
-        sizes = {"pageSize": len(page), "totalSize": len(wanted)}
+        sizes = {"pageSize": len(page), "totalSize": len(ordered)}
         return {"tasks": tasks, "nextPageToken": token, **sizes}
 
     def _of_journal(
-        self, agent: str, sender: str, known: set[str]
+        self, agent: str, sender: str, live_ids: set[str]
     ) -> Iterator[tuple[float, str, str, str, Outline]]:
         journal = journal_of(self._served.agents[agent])
         for run in () if journal is None else journal.runs():
-            if run.agent == agent and run.id not in known and is_of(run.id, agent, sender):
+            if run.agent == agent and run.id not in live_ids and is_of(run.id, agent, sender):
                 yield run.changed, run.id, context_of(run, sender), self._state_of(run), run
 
     def _state_of(self, run: Outline) -> str:
@@ -349,9 +355,9 @@ class Tasks:
         assert journal is not None
         state, context = self._state_of(run), context_of(run, sender)
         entries = journal.entries(run.id)
-        asked = asked_in(entries)
-        content, made, note = (
-            run.task if asked is None else content_asked(asked, run, sender),
+        question = asked_in(entries)
+        content, artifact_list, note = (
+            run.task if question is None else content_asked(question, run, sender),
             [],
             "",
         )
@@ -360,7 +366,9 @@ class Tasks:
         except StateError:
             reply = None
         if state == COMPLETED and reply is not None:
-            made = [artifact_of(reply.text, reply.value, reply.blocks)] if artifacts else []
+            artifact_list = (
+                [artifact_of(reply.text, reply.value, reply.blocks)] if artifacts else []
+            )
         elif state == INPUT_REQUIRED:
             note = "" if run.state == "waiting" else IN_DOUBT
         elif state == FAILED:
@@ -374,4 +382,4 @@ class Tasks:
             parts = resting(journal.waiting(run.id), permits)
         status = status_json(run.id, context, state, run.changed, parts)
         messages = [first_message(run.id, context, content)]
-        return task_json(run.id, context, status, made, messages, history)
+        return task_json(run.id, context, status, artifact_list, messages, history)

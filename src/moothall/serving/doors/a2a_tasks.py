@@ -24,7 +24,7 @@ from moothall.serving.a2a.wire import (
     SUBMITTED,
     TERMINAL,
     WORKING,
-    Fault,
+    A2AFault,
     block_part,
     data_part,
     message_of,
@@ -33,7 +33,7 @@ from moothall.serving.a2a.wire import (
     text_of,
     text_part,
 )
-from moothall.serving.doors.asks import Ask, Asking, Caller, asks_of, waiting_text
+from moothall.serving.doors.asks import Ask, Caller, OpenAsks, asks_of, waiting_text
 from moothall.serving.doors.served import Served
 
 Content: TypeAlias = str | list[dict[str, Any]]
@@ -59,19 +59,19 @@ class Task:
     state: str = SUBMITTED
     parts: list[dict[str, Any]] = field(default_factory=list)  # of the message of its state
     changed: float = field(default_factory=time.time)
-    began: float = field(default_factory=time.time)
+    start_time: float = field(default_factory=time.time)
     artifacts: list[dict[str, Any]] = field(default_factory=list)
     answers: list[dict[str, Any]] = field(default_factory=list)  # the messages after the first
     work: asyncio.Task[None] | None = None
-    begun: bool = False  # whether its run has begun, which a journal keeps
-    left: bool = False  # whether the next process goes on with it
-    asking: Asking = field(init=False)  # what it asks while it works
+    run_started: bool = False  # whether its run has begun, which a journal keeps
+    is_handed_over: bool = False  # whether the next process goes on with it
+    asking: OpenAsks = field(init=False)  # what it asks while it works
     _readers: set[asyncio.Queue[dict[str, Any] | None]] = field(default_factory=set)
     _reply: Reply | None = None
     _goes_on: bool = False  # whether the next piece of text is added to those before
 
     def __post_init__(self) -> None:
-        self.asking = Asking(self._show_asks, ANSWER_S)
+        self.asking = OpenAsks(self._show_asks, ANSWER_S)
 
     def to_json(self, history: int | None = None, artifacts: bool = True) -> dict[str, Any]:
         """Return the task in the protocol's form, with at most `history` messages."""
@@ -125,7 +125,7 @@ class Task:
             value = await served.call(self.sender, self.agent, "say", args, caller)
             await asyncio.sleep(0)  # the events before it wait in this loop already
         except asyncio.CancelledError:
-            if self.left:
+            if self.is_handed_over:
                 self._end_readers()
             else:
                 self._end(CANCELED, "the task was cancelled")
@@ -149,8 +149,8 @@ class Task:
             raise
         else:
             reply = self._reply
-            made = (json_text(value), *(() if reply is None else (reply.value, reply.blocks)))
-            self.artifacts = [artifact_of(*made)]
+            artifact = (json_text(value), *(() if reply is None else (reply.value, reply.blocks)))
+            self.artifacts = [artifact_of(*artifact)]
             self._emit({"artifactUpdate": self._update(self.artifacts[0], False, True)})
             self._end(COMPLETED)
 
@@ -158,7 +158,9 @@ class Task:
         """Take an event of the agent's reply, or of a reply that it asked for."""
         mine = event.run_id == self.id and event.agent == self.agent
         # A hook that fails before the run ends it, too.
-        self.begun |= mine and not (isinstance(event, Done) and event.reply.stop_reason == "error")
+        self.run_started |= mine and not (
+            isinstance(event, Done) and event.reply.stop_reason == "error"
+        )
         if self.state == SUBMITTED and mine:
             self._set(WORKING)
         if (tells := self._TELLS.get(event.kind)) is not None:
@@ -172,7 +174,7 @@ class Task:
             self._emit({"artifactUpdate": self._update(artifact, self._goes_on, False)})
             self._goes_on = True
 
-    def _called(self, event: Any, mine: bool) -> None:
+    def _on_call_start(self, event: Any, mine: bool) -> None:
         if mine:
             self._goes_on = False
         if not event.past and not self.asking.open:
@@ -186,7 +188,7 @@ class Task:
 
     _TELLS: ClassVar[dict[str, Callable[[Task, Any, bool], None]]] = {
         "text": _piece,
-        "call_started": _called,
+        "call_started": _on_call_start,
         "call_ended": _nothing,
         "done": _replied,
     }
@@ -203,7 +205,7 @@ class Task:
         """Take a message to this task: it must answer what the task asks, to the letter.
 
         Raises:
-            Fault: the task asks nothing, or the message is no answer to what it asks
+            A2AFault: the task asks nothing, or the message is no answer to what it asks
         """
         if not self.asking.open:
             raise takes_none(self.id, self.state)
@@ -212,8 +214,10 @@ class Task:
 
     def hear(self, message: dict[str, Any]) -> None:
         """Add a message that answers it to its history."""
-        shown = message_of("USER", message["messageId"], self.id, self.context, message["parts"])
-        self.answers.append(shown)
+        displayed = message_of(
+            "USER", message["messageId"], self.id, self.context, message["parts"]
+        )
+        self.answers.append(displayed)
 
     # -- telling -----------------------------------------------------------------------------------
 
@@ -248,19 +252,19 @@ class Task:
                 queue.put_nowait(update)
 
 
-def takes_none(id: str, state: str) -> Fault:
+def takes_none(id: str, state: str) -> A2AFault:
     """Return the error for a message to a task that asks nothing."""
     if state == INPUT_REQUIRED:  # what it asks, its caller cannot answer
-        return Fault("UNSUPPORTED_OPERATION", f"task {id} takes no message: {IN_DOUBT}")
+        return A2AFault("UNSUPPORTED_OPERATION", f"task {id} takes no message: {IN_DOUBT}")
     now = "has ended" if state in TERMINAL else "works and asks nothing"
-    return Fault("UNSUPPORTED_OPERATION", f"task {id} {now}, so it takes no message")
+    return A2AFault("UNSUPPORTED_OPERATION", f"task {id} {now}, so it takes no message")
 
 
 def answer_in(parts: list[dict[str, Any]], asks: Mapping[str, Ask]) -> tuple[str, bool | str]:
     """Return which of these a message answers, and its answer.
 
     Raises:
-        Fault: it answers none of them to the letter
+        A2AFault: it answers none of them to the letter
     """
     data = [part["data"] for part in parts if "data" in part]
     if data:
@@ -274,27 +278,27 @@ def answer_in(parts: list[dict[str, Any]], asks: Mapping[str, Ask]) -> tuple[str
     raise _no_answer()
 
 
-def _by_hash(given: dict[str, Any], asks: Mapping[str, Ask]) -> tuple[str, bool | str]:
-    rest = dict(given)
+def _by_hash(part: dict[str, Any], asks: Mapping[str, Ask]) -> tuple[str, bool | str]:
+    rest = dict(part)
     kind = "approval" if "approval" in rest else "question"
     hash = rest.pop(kind, None)
     ask = asks.get(hash) if isinstance(hash, str) else None
-    said: Any = rest.pop("permit" if kind == "approval" else "answer", None)
+    answer: Any = rest.pop("permit" if kind == "approval" else "answer", None)
     if (
         ask is None
         or ask.is_approval != (kind == "approval")
-        or not isinstance(said, bool if ask.is_approval else str)
+        or not isinstance(answer, bool if ask.is_approval else str)
         or any(
-            key not in ask.shown or json_text(ask.shown[key]) != json_text(value)
+            key not in ask.details or json_text(ask.details[key]) != json_text(value)
             for key, value in rest.items()
         )
     ):
         raise _no_answer()
-    return ask.key, said
+    return ask.key, answer
 
 
-def _no_answer() -> Fault:
-    return Fault(
+def _no_answer() -> A2AFault:
+    return A2AFault(
         "INVALID_PARAMS",
         "this answers nothing that the task asks: an approval takes one data part "
         '{"approval": HASH, "permit": true or false} with the hash that the task states, a '
@@ -307,7 +311,7 @@ def parts_of(asks: Iterable[Ask]) -> list[dict[str, Any]]:
     parts: list[dict[str, Any]] = []
     for ask in asks:
         kind = "approval" if ask.is_approval else "question"
-        parts += [text_part(ask.text), data_part({kind: ask.key, **ask.shown})]
+        parts += [text_part(ask.text), data_part({kind: ask.key, **ask.details})]
     return parts
 
 
@@ -319,8 +323,11 @@ def resting(waits: Sequence[Wait], permits: bool) -> list[dict[str, Any]]:
         permits: whether its caller may permit calls
     """
     asks = asks_of(waits, permits)
-    others = [each for each in waits if each.key not in asks]
-    return [*([text_part(waiting_text(others))] if others else []), *parts_of(asks.values())]
+    unanswerable = [each for each in waits if each.key not in asks]
+    return [
+        *([text_part(waiting_text(unanswerable))] if unanswerable else []),
+        *parts_of(asks.values()),
+    ]
 
 
 def artifact_of(
@@ -360,9 +367,9 @@ def task_json(
     history: int | None,
 ) -> dict[str, Any]:
     """Return a task in the protocol's form."""
-    made: dict[str, Any] = {"id": id, "contextId": context, "status": status}
+    data: dict[str, Any] = {"id": id, "contextId": context, "status": status}
     if artifacts:
-        made["artifacts"] = artifacts
+        data["artifacts"] = artifacts
     if history != 0:
-        made["history"] = messages if history is None else messages[-history:]
-    return made
+        data["history"] = messages if history is None else messages[-history:]
+    return data

@@ -42,7 +42,7 @@ class AGUIDoor:
 
     def __init__(self, served: Served) -> None:
         self._served = served
-        self._waiting: dict[str, wire.Job] = {}  # those that wait in this process, by run
+        self._waiting: dict[str, wire.AGUIRun] = {}  # those that wait in this process, by run
 
     def routes(self) -> list[Any]:
         """Return the routes of the door."""
@@ -56,62 +56,66 @@ class AGUIDoor:
         for id in list(self._waiting):
             self._drop(id)
 
-    async def _run(self, given: dict[str, Any], send: Send, caller: str) -> None:
+    async def _run(self, body: dict[str, Any], send: Send, caller: str) -> None:
         agents = self._served.replying()
-        id = id_in(given.get("path:id") or "", agents)
+        id = id_in(body.get("path:id") or "", agents)
         id = id or (next(iter(agents)) if len(agents) == 1 else "")
         if id not in agents:
             raise Wrong(f"there is no agent {id[:80]!r}: name one in the path", status=404)
-        thread, run_id = given.get("threadId"), given.get("runId")
+        thread, run_id = body.get("threadId"), body.get("runId")
         if not isinstance(thread, str) or not isinstance(run_id, str):
             raise Wrong("threadId and runId must be texts")
         for name in ("messages", "tools"):
-            if not isinstance(given.get(name) or [], list):
+            if not isinstance(body.get(name) or [], list):
                 raise Wrong(f"{name} must be a list", name)
         job = (
-            await self._resumed(id, caller, thread, given)
-            if given.get("resume")
-            else self._new(id, caller, given)
+            await self._resumed(id, caller, thread, body)
+            if body.get("resume")
+            else self._new(id, caller, body)
         )
-        kept, job.is_of_1 = False, wire.is_of_1(given)
+        is_waiting, job.is_of_1 = False, wire.is_of_1(body)
         try:
             headers = [(b"content-type", b"text/event-stream")]
             await send({"type": "http.response.start", "status": 200, "headers": headers})
             about = {"threadId": thread, "runId": run_id}
             version = {"protocolVersion": "1.0"} if job.is_of_1 else {}
             await _write(send, {"type": "RUN_STARTED", **about, **version})
-            async with aclosing(or_silence(self._told(job, about))) as told:
-                async for each in told:
+            async with aclosing(or_silence(self._events_of(job, about))) as events:
+                async for each in events:
                     if each is None:
                         comment = {"type": "http.response.body", "body": COMMENT}
                         await send({**comment, "more_body": True})
                         continue
-                    kept = job.run_id in self._waiting
+                    is_waiting = job.run_id in self._waiting
                     await _write(send, each)
             await send({"type": "http.response.body", "body": b""})
         finally:
-            if not kept and job.task is not None:
+            if not is_waiting and job.task is not None:
                 job.task.cancel()
 
-    def _new(self, id: str, name: str, given: dict[str, Any]) -> wire.Job:
+    def _new(self, id: str, name: str, body: dict[str, Any]) -> wire.AGUIRun:
         """Begin a run. Its conversation is what the client has sent."""
-        asked = wire.asked_of(id, given, wire.messages_of(given.get("messages") or ()))
-        asked.messages = wire.unmarked(mended(asked.messages))
+        request_read = wire.asked_of(id, body, wire.messages_of(body.get("messages") or ()))
+        request_read.messages = wire.unmarked(mended(request_read.messages))
         agent = self._served.replying()[id]
-        before, content = parted(asked, agent, whole=True)
-        before = [*wire.context_of(given.get("context") or ()), *before]
+        before, content = parted(request_read, agent, sends_history=True)
+        before = [*wire.context_of(body.get("context") or ()), *before]
         run_id = secrets.token_hex(16)
-        own = _own_thread(name, given["threadId"], run_id)
+        own = _own_thread(name, body["threadId"], run_id)
         request = ReplyRequest(content, None, own, run_id)
         if isinstance(agent, ReActAgent):
-            request.conversation, request.offered, before = before, asked.tools, []
-        names = frozenset(each.name for each in asked.tools)
-        job = wire.Job(id, name, given["threadId"], run_id, names, asked.renamed)
+            request.conversation, request.offered, before = before, request_read.tools, []
+        names = frozenset(each.name for each in request_read.tools)
+        job = wire.AGUIRun(id, name, body["threadId"], run_id, names, request_read.renamed)
         job.task = asyncio.create_task(self._work(job, agent, request, before))
         return job
 
     async def _work(
-        self, job: wire.Job, agent: Any, request: ReplyRequest, before: list[dict[str, Any]] | None
+        self,
+        job: wire.AGUIRun,
+        agent: Any,
+        request: ReplyRequest,
+        before: list[dict[str, Any]] | None,
     ) -> None:
         """Have an agent reply; of a new run it observes what was said before."""
         sender, own = sender_of(SENDER, job.caller), str(request.thread)
@@ -131,7 +135,9 @@ class AGUIDoor:
         finally:
             self._served.forget(agent, own)
 
-    async def _told(self, job: wire.Job, about: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:
+    async def _events_of(
+        self, job: wire.AGUIRun, about: dict[str, Any]
+    ) -> AsyncIterator[dict[str, Any]]:
         """Yield the protocol's events of the reply, until it ends or asks the person something."""
         telling = wire.Telling(job)
         while True:
@@ -152,28 +158,28 @@ class AGUIDoor:
                 return
 
     async def _end(
-        self, job: wire.Job, about: dict[str, Any], reply: Reply, text: str
+        self, job: wire.AGUIRun, about: dict[str, Any], reply: Reply, text: str
     ) -> list[dict[str, Any]]:
         """Return the last events of a reply, whose last message was this text."""
         if reply.stop_reason == "waiting":
             waits = await self._served.waits(job.agent, job.run_id)
             asks = asks_of(waits, self._served.callers.permits(job.caller))
             for ask in asks.values():
-                ask.call = ask.call and job.ids.of(ask.shown["agent"], ask.call)
+                ask.call = ask.call and job.ids.of(ask.details["agent"], ask.call)
             if asks:
                 return [_interrupts(job, asks, about)]
             end = {"type": "RUN_FINISHED", **about, "outcome": {"type": "success"}}
             return [*wire.spoken(waiting_text(waits)), end]
         end = _finished(reply, job, about, self._served.agents[job.agent])
-        said = "" if _left(reply, job) or end["type"] == "RUN_ERROR" else reply.text
-        if said and said.strip() != text.strip():  # such as a group's
-            return [*wire.spoken(said), end]
+        reply_text = "" if _pending_calls(reply, job) or end["type"] == "RUN_ERROR" else reply.text
+        if reply_text and reply_text.strip() != text.strip():  # such as a group's
+            return [*wire.spoken(reply_text), end]
         return [end]
 
     # -- interrupts --------------------------------------------------------------------------------
 
     @staticmethod
-    async def _next(job: wire.Job) -> Any:
+    async def _next(job: wire.AGUIRun) -> Any:
         """Return what the reply tells next; None if it only waits for the person.
 
         Calls of one answer run side by side, so their questions come one after the other at once.
@@ -185,7 +191,7 @@ class AGUIDoor:
                 return await job.news.get()
         return None
 
-    def _keep(self, job: wire.Job) -> dict[str, Ask]:
+    def _keep(self, job: wire.AGUIRun) -> dict[str, Ask]:
         """Keep a run that waits in this process; return what it asks."""
         self._waiting[job.run_id] = job
         asyncio.get_running_loop().call_later(WAITS_S, self._drop_idle, job, {*job.asking.open})
@@ -193,8 +199,8 @@ class AGUIDoor:
             self._drop(next(iter(self._waiting)))
         return job.asking.open
 
-    def _drop_idle(self, job: wire.Job, asked: set[str]) -> None:
-        if asked & job.asking.open.keys():
+    def _drop_idle(self, job: wire.AGUIRun, keys: set[str]) -> None:
+        if keys & job.asking.open.keys():
             self._drop(job.run_id)
 
     def _drop(self, run_id: str) -> None:
@@ -203,23 +209,23 @@ class AGUIDoor:
             job.task.cancel()
 
     async def _resumed(
-        self, agent: str, caller: str, thread: str, given: dict[str, Any]
-    ) -> wire.Job:
+        self, agent: str, caller: str, thread: str, body: dict[str, Any]
+    ) -> wire.AGUIRun:
         """Give a waiting run its answers; each counts for what it answers, once."""
-        entries = given["resume"]
-        said: dict[str, dict[str, Any]] = {
+        entries = body["resume"]
+        entries_by_id: dict[str, dict[str, Any]] = {
             str(each.get("interruptId")): each
             for each in (entries if isinstance(entries, list) else ())
             if isinstance(each, dict)
         }
-        of = {id.partition(".")[0] for id in said}
-        if not of or len(of) > 1 or len(said) < len(entries):
+        of = {id.partition(".")[0] for id in entries_by_id}
+        if not of or len(of) > 1 or len(entries_by_id) < len(entries):
             raise wire.no_run()
         (run_id,) = of
-        answers = {id.partition(".")[2]: each for id, each in said.items()}
+        answers = {id.partition(".")[2]: each for id, each in entries_by_id.items()}
         job = self._waiting.get(run_id)
         if job is None:
-            return await self._parked(agent, caller, run_id, answers, given)
+            return await self._parked(agent, caller, run_id, answers, body)
         mine = (job.agent, job.caller, job.thread) == (agent, caller, thread)
         if not mine or not job.asking.open.keys() >= answers.keys():
             raise wire.no_run()
@@ -229,10 +235,10 @@ class AGUIDoor:
         return job
 
     async def _parked(
-        self, id: str, caller: str, run_id: str, answers: dict[str, Any], given: dict[str, Any]
-    ) -> wire.Job:
+        self, id: str, caller: str, run_id: str, answers: dict[str, Any], body: dict[str, Any]
+    ) -> wire.AGUIRun:
         """Give a run that waits in its journal its answers, and go on with it."""
-        agent, thread = self._served.replying()[id], given["threadId"]
+        agent, thread = self._served.replying()[id], body["threadId"]
         journal: Any = getattr(agent, "journal", None)
         own = _own_thread(caller, thread, run_id)
 
@@ -242,12 +248,12 @@ class AGUIDoor:
             return (asked_in(journal.entries(run_id)), journal.waiting(run_id)) if is_mine else None
 
         try:
-            found = None if journal is None else await in_thread(look)
+            recorded = None if journal is None else await in_thread(look)
         except NoSuchRun:
-            found = None
-        asked, waits = found or (None, ())
+            recorded = None
+        question, waits = recorded or (None, ())
         asks = asks_of(waits, self._served.callers.permits(caller))
-        if asked is None or not asks.keys() >= answers.keys():
+        if question is None or not asks.keys() >= answers.keys():
             raise wire.no_run()
 
         def answer() -> None:
@@ -258,10 +264,10 @@ class AGUIDoor:
             await in_thread(answer)
         except StateError as late:
             raise Wrong(str(late)) from late
-        tools = wire.asked_of(id, given, [{"role": "user", "content": ""}])
-        names, shown = frozenset(e.name for e in tools.tools), {each.call for each in waits}
-        job = wire.Job(id, caller, thread, run_id, names, tools.renamed, shown)
-        request = ReplyRequest(asked["text"], asked["schema"], own, run_id)
+        tools = wire.asked_of(id, body, [{"role": "user", "content": ""}])
+        names, calls_shown = frozenset(e.name for e in tools.tools), {each.call for each in waits}
+        job = wire.AGUIRun(id, caller, thread, run_id, names, tools.renamed, calls_shown)
+        request = ReplyRequest(question["text"], question["schema"], own, run_id)
         job.task = asyncio.create_task(self._work(job, agent, request, None))
         return job
 
@@ -272,30 +278,32 @@ def _own_thread(caller: str, thread: str, run_id: str) -> str:
     return f"{sender_of(SENDER, caller)}/{its}-{run_id}"
 
 
-def _interrupts(job: wire.Job, asks: Mapping[str, Ask], about: dict[str, Any]) -> dict[str, Any]:
+def _interrupts(
+    job: wire.AGUIRun, asks: Mapping[str, Ask], about: dict[str, Any]
+) -> dict[str, Any]:
     """Return the end of a run that waits for the person, with all that it asks."""
     interrupts = [wire.interrupt(f"{job.run_id}.{key}", each) for key, each in asks.items()]
     outcome = {"type": "interrupt", "interrupts": interrupts}
     return {"type": "RUN_FINISHED", **about, "outcome": outcome}
 
 
-def _finished(reply: Reply, job: wire.Job, about: dict[str, Any], agent: Any) -> dict[str, Any]:
+def _finished(reply: Reply, job: wire.AGUIRun, about: dict[str, Any], agent: Any) -> dict[str, Any]:
     if not gives(agent, reply.stop_reason, reply.text):
         text = reply.detail or reply.stop_reason
         return {"type": "RUN_ERROR", "message": text, "code": reply.stop_reason}
     outcome: dict[str, Any] = {"type": "success"}
-    if job.is_of_1 and (left := _left(reply, job)):
-        outcome["pendingToolCallIds"] = left
+    if job.is_of_1 and (pending := _pending_calls(reply, job)):
+        outcome["pendingToolCallIds"] = pending
     return {"type": "RUN_FINISHED", **about, "outcome": outcome}
 
 
-def _left(reply: Reply, job: wire.Job) -> list[str]:
+def _pending_calls(reply: Reply, job: wire.AGUIRun) -> list[str]:
     """Return the calls that a reply leaves to the page."""
     if reply.stop_reason != "terminal":
         return []
     last = [each for each in reply.messages if each.get("tool_calls")][-1]
-    left = (each["id"] for each in last["tool_calls"] if each["name"] in job.tools)
-    return [job.ids.of(job.agent, each) for each in left]
+    calls = (each["id"] for each in last["tool_calls"] if each["name"] in job.tools)
+    return [job.ids.of(job.agent, each) for each in calls]
 
 
 async def _write(send: Send, data: dict[str, Any]) -> None:

@@ -14,9 +14,9 @@ from moothall.actions.provenance import with_sources
 from moothall.agents.replies.events import CallEnded, CallProgress, CallStarted
 from moothall.foundation.jsonvalue import json_text
 from moothall.serving.a2a.wire import part_block
-from moothall.serving.doors.asks import WAITS_S, Ask, Asking
+from moothall.serving.doors.asks import WAITS_S, Ask, OpenAsks
 from moothall.serving.doors.openai.content import Wrong
-from moothall.serving.doors.openai.input import Asked, chat_completion
+from moothall.serving.doors.openai.input import OpenAIRequest, chat_completion
 
 _FILES: Final = {"image": "image/*", "audio": "", "video": "", "document": "", "binary": ""}
 """The parts of a message that are files, with the medium that each has if it states none."""
@@ -33,16 +33,16 @@ class CallIds:
 
     def __init__(self, run_id: str) -> None:
         self._mark = run_id[:16]
-        self._begun: Counter[str] = Counter()
+        self._counts: Counter[str] = Counter()
         self._last: dict[tuple[str, str], str] = {}  # of each agent
 
     def begin(self, agent: str, id: str) -> str:
         """Return the id of a call that begins."""
-        before = self._begun[id]
-        self._begun[id] += 1
-        made = f"{self._mark}.{before}-{id}" if before else f"{self._mark}-{id}"
-        self._last[agent, id] = made
-        return made
+        before = self._counts[id]
+        self._counts[id] += 1
+        new_id = f"{self._mark}.{before}-{id}" if before else f"{self._mark}-{id}"
+        self._last[agent, id] = new_id
+        return new_id
 
     def of(self, agent: str, id: str) -> str:
         """Return the id of a call that has begun, here or before a restart."""
@@ -50,7 +50,7 @@ class CallIds:
 
 
 @dataclass(eq=False)
-class Job:
+class AGUIRun:
     """A running reply, which may take several requests, one for each interrupt."""
 
     agent: str
@@ -59,23 +59,23 @@ class Job:
     run_id: str
     tools: frozenset[str]
     renamed: dict[str, str]  # the client's names of its tools, by those that models take
-    shown: set[str] = field(default_factory=set)  # the ids of the calls that the client knows
+    known_calls: set[str] = field(default_factory=set)  # the ids of the calls that the client knows
     news: asyncio.Queue[Any] = field(default_factory=asyncio.Queue)
     task: asyncio.Task[None] | None = None
     calls: dict[str, CallStarted] = field(default_factory=dict)  # those under way, by their ids
     is_of_1: bool = False  # whether the client of this request states version 1 of the protocol
-    asking: Asking = field(init=False)
+    asking: OpenAsks = field(init=False)
     ids: CallIds = field(init=False)
 
     def __post_init__(self) -> None:
-        self.asking = Asking(self._changed, WAITS_S)
+        self.asking = OpenAsks(self._changed, WAITS_S)
         self.ids = CallIds(self.run_id)
 
     def hear(self, event: Any) -> None:
         """Take an event of the reply; its call gets the id under which the client knows it."""
         if isinstance(event, CallStarted):
             own = self.ids.begin(event.agent, event.call_id)
-            self.shown |= {own} if event.call_id in self.shown else set()
+            self.known_calls |= {own} if event.call_id in self.known_calls else set()
             event = replace(event, call_id=own)
         elif isinstance(event, CallProgress | CallEnded):
             event = replace(event, call_id=self.ids.of(event.agent, event.call_id))
@@ -90,12 +90,12 @@ class Job:
         if not ask.is_approval:
             ask.call = next(iter(self.calls)) if len(self.calls) == 1 else ""
             return
-        taken = {each.call for each in self.asking.open.values()}
-        whole = json_text([ask.shown["action"], ask.shown["args"]])
+        placed_calls = {each.call for each in self.asking.open.values()}
+        call_text = json_text([ask.details["action"], ask.details["args"]])
         same = (
             id
             for id, each in self.calls.items()
-            if id not in taken and json_text([each.action, each.args]) == whole
+            if id not in placed_calls and json_text([each.action, each.args]) == call_text
         )
         ask.call = next(same, "")
 
@@ -107,7 +107,7 @@ class Telling:
         text: the message that was told last, as far as it is
     """
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: AGUIRun) -> None:
         self._job = job
         self._open = ("", "", "")  # the message whose pieces come: its kind, id and speaker
         self.text = ""
@@ -122,32 +122,32 @@ class Telling:
             return []  # the client knows it, or its decision comes as one event
         piece = _PIECES.get(kind, "")
         was, id, speaker = self._open
-        over = bool(was) and (was != piece or speaker != news.agent)
-        made = ends(was, id) if over else []
-        if over:
+        is_new_piece = bool(was) and (was != piece or speaker != news.agent)
+        out = ends(was, id) if is_new_piece else []
+        if is_new_piece:
             self._open = ("", "", "")
         if (tells := self._TELLS.get(kind)) is not None:
-            return [*made, *tells(self, news)]
+            return [*out, *tells(self, news)]
         if progress := getattr(news, "progress", ""):
-            made.append(_custom(kind, {"agent": news.agent, "text": progress}))
-        return made
+            out.append(_custom(kind, {"agent": news.agent, "text": progress}))
+        return out
 
     def _piece(self, news: Any) -> list[dict[str, Any]]:
-        kind, is_text, made = _PIECES[news.kind], news.kind == "text", []
+        kind, is_text, out = _PIECES[news.kind], news.kind == "text", []
         if not self._open[0]:
             self._open = (kind, secrets.token_hex(8), news.agent)
             if is_text:
                 self.text, self._speech, self._turn = "", (news.agent, self._open[1]), None
-            made = starts(kind, self._open[1], "" if news.agent == self._job.agent else news.agent)
+            out = starts(kind, self._open[1], "" if news.agent == self._job.agent else news.agent)
         self.text += news.text if is_text else ""
         if news.text:
             content = {"type": f"{kind}_CONTENT", "messageId": self._open[1], "delta": news.text}
-            made.append(content)
-        return made
+            out.append(content)
+        return out
 
     def _call(self, news: Any) -> list[dict[str, Any]]:
         self._job.calls[news.call_id] = news
-        if news.call_id in self._job.shown:
+        if news.call_id in self._job.known_calls:
             return []
         if self._turn != (news.agent, news.iteration):
             self._turn = news.agent, news.iteration
@@ -155,9 +155,9 @@ class Telling:
             self._parent = id if spoke == news.agent else secrets.token_hex(8)
         self._speech, its = (None, ""), {"toolCallId": news.call_id}
         name = self._job.renamed.get(news.action, news.action)
-        named = {"toolCallName": name, "parentMessageId": self._parent}
+        names = {"toolCallName": name, "parentMessageId": self._parent}
         return [
-            {"type": "TOOL_CALL_START", **its, **named},
+            {"type": "TOOL_CALL_START", **its, **names},
             {"type": "TOOL_CALL_ARGS", **its, "delta": json_text(news.args)},
             {"type": "TOOL_CALL_END", **its},
         ]
@@ -175,8 +175,8 @@ class Telling:
         return [{"type": "TOOL_CALL_RESULT", **its, "content": content}]
 
     def _review(self, news: Any) -> list[dict[str, Any]]:
-        said = getattr(news, news.kind).to_json()
-        return [_custom(news.kind, {"agent": news.agent, "loop": news.loop, news.kind: said})]
+        data = getattr(news, news.kind).to_json()
+        return [_custom(news.kind, {"agent": news.agent, "loop": news.loop, news.kind: data})]
 
     def _step(self, news: Any) -> list[dict[str, Any]]:
         kind = "STEP_STARTED" if news.kind == "block_started" else "STEP_FINISHED"
@@ -213,53 +213,55 @@ def unmarked(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return messages
 
 
-def is_of_1(given: dict[str, Any]) -> bool:
+def is_of_1(body: dict[str, Any]) -> bool:
     """Whether a client states version 1 of the protocol, whose new keys older clients refuse."""
-    stated = given.get("protocolVersion")
-    return isinstance(stated, str) and re.match(r"[1-9][0-9]*(\.|\Z)", stated) is not None
+    version = body.get("protocolVersion")
+    return isinstance(version, str) and re.match(r"[1-9][0-9]*(\.|\Z)", version) is not None
 
 
-def messages_of(given: Any) -> list[dict[str, Any]]:
+def messages_of(items: Any) -> list[dict[str, Any]]:
     """Return messages in the form of chat completions, without those that models do not get."""
-    found: list[dict[str, Any]] = []
-    for each in given:
+    messages: list[dict[str, Any]] = []
+    for each in items:
         if not isinstance(each, dict) or each.get("role") in ("activity", "reasoning"):
             continue
-        made = {**each}
-        if "toolCallId" in made:
-            made["tool_call_id"] = made["toolCallId"]
-        calls = made.get("toolCalls")
-        if "toolCalls" in made:
-            made["tool_calls"] = [*calls] if isinstance(calls, list) else calls
-        if isinstance(made.get("content"), list):
-            made["content"] = [_part(part) for part in made["content"]]
-        before = found[-1] if found else {}
-        if before.get("role") == made.get("role") == "assistant" and not made.get("content"):
+        message = {**each}
+        if "toolCallId" in message:
+            message["tool_call_id"] = message["toolCallId"]
+        calls = message.get("toolCalls")
+        if "toolCalls" in message:
+            message["tool_calls"] = [*calls] if isinstance(calls, list) else calls
+        if isinstance(message.get("content"), list):
+            message["content"] = [_part(part) for part in message["content"]]
+        before = messages[-1] if messages else {}
+        if before.get("role") == message.get("role") == "assistant" and not message.get("content"):
             had = before.setdefault("tool_calls", [])
             if isinstance(calls, list) and isinstance(had, list):  # each in a message of its own
                 had += calls
                 continue
-        found.append(made)
-    return found
+        messages.append(message)
+    return messages
 
 
 def _part(part: Any) -> Any:
     """Return a part of a message in the form of chat completions; files are of several types."""
-    given = part.get("source", part) if isinstance(part, dict) else None
-    if not isinstance(given, dict) or part.get("type") not in _FILES:
+    source = part.get("source", part) if isinstance(part, dict) else None
+    if not isinstance(source, dict) or part.get("type") not in _FILES:
         return part
-    about = {"filename": part.get("filename") or given.get("filename")}
-    about["mediaType"] = given.get("mimeType") or _FILES[part["type"]]
-    value = "raw" if given.get("type") == "data" or "data" in given else "url"
-    return part_block({**about, value: given.get("value") or given.get("data") or given.get("url")})
+    about = {"filename": part.get("filename") or source.get("filename")}
+    about["mediaType"] = source.get("mimeType") or _FILES[part["type"]]
+    value = "raw" if source.get("type") == "data" or "data" in source else "url"
+    return part_block(
+        {**about, value: source.get("value") or source.get("data") or source.get("url")}
+    )
 
 
-def context_of(given: Any) -> list[dict[str, Any]]:
+def context_of(items: Any) -> list[dict[str, Any]]:
     """Return what the page shows its person, as a message to the model; it is from outside."""
-    if not isinstance(given, list | tuple):
+    if not isinstance(items, list | tuple):
         raise Wrong("context must be a list", "context")
     lines: list[str] = []
-    for number, each in enumerate(given):
+    for number, each in enumerate(items):
         about = each.get("description") if isinstance(each, dict) else None
         if not isinstance(about, str) or "value" not in each:
             raise Wrong(f"context[{number}] must have a description and a value", "context")
@@ -283,19 +285,19 @@ def _form(name: str, kind: str) -> dict[str, Any]:
 def read(ask: Ask, entry: dict[str, Any]) -> bool | str | None:
     """Return what a `resume` answers; whatever has another form permits and answers nothing."""
     name = "approved" if ask.is_approval else "answer"
-    payload, said = entry.get("payload"), None
+    payload, answer = entry.get("payload"), None
     if entry.get("status") == "resolved" and isinstance(payload, dict) and len(payload) == 1:
-        said = payload.get(name)
+        answer = payload.get(name)
     if ask.is_approval:
-        return said is True
-    return said if isinstance(said, str) else None
+        return answer is True
+    return answer if isinstance(answer, str) else None
 
 
 def interrupt(id: str, ask: Ask) -> dict[str, Any]:
     """Return what the client is told of what is asked."""
     reason, form = ("approval", _PERMIT) if ask.is_approval else ("question", _ANSWER)
     call = {"toolCallId": ask.call} if ask.call else {}
-    about = {"reason": reason, "message": ask.text, "metadata": ask.shown}
+    about = {"reason": reason, "message": ask.text, "metadata": ask.details}
     return {"id": id, **call, **about, "responseSchema": form}
 
 
@@ -313,21 +315,21 @@ def spoken(text: str) -> list[dict[str, Any]]:
 def starts(kind: str, id: str, name: str = "") -> list[dict[str, Any]]:
     """Return the events by which a message begins."""
     if kind == "TEXT_MESSAGE":
-        who = {"role": "assistant", "name": name} if name else {"role": "assistant"}
-        return [{"type": "TEXT_MESSAGE_START", "messageId": id, **who}]
+        speaker = {"role": "assistant", "name": name} if name else {"role": "assistant"}
+        return [{"type": "TEXT_MESSAGE_START", "messageId": id, **speaker}]
     start = {"type": "REASONING_MESSAGE_START", "messageId": id, "role": "reasoning"}
     return [{"type": "REASONING_START", "messageId": id}, start]
 
 
 def ends(kind: str, id: str) -> list[dict[str, Any]]:
     """Return the events by which a message ends."""
-    made = [{"type": f"{kind}_END", "messageId": id}]
-    return made if kind == "TEXT_MESSAGE" else [*made, {"type": "REASONING_END", "messageId": id}]
+    out = [{"type": f"{kind}_END", "messageId": id}]
+    return out if kind == "TEXT_MESSAGE" else [*out, {"type": "REASONING_END", "messageId": id}]
 
 
-def asked_of(id: str, given: dict[str, Any], messages: list[dict[str, Any]]) -> Asked:
+def asked_of(id: str, body: dict[str, Any], messages: list[dict[str, Any]]) -> OpenAIRequest:
     """Return messages to an agent, with the client's tools."""
-    listed = given.get("tools") or ()
+    listed = body.get("tools") or ()
     tools = [{"type": "function", "function": each} for each in listed if each]
     return chat_completion({"model": id, "messages": messages, "tools": tools})
 

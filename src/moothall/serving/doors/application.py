@@ -19,7 +19,7 @@ from moothall.serving.doors.ag_ui import AGUIDoor
 from moothall.serving.doors.callers import Callers
 from moothall.serving.doors.checks import Receive, Scope, Send
 from moothall.serving.doors.front import ANY, NO_FRONT, Front
-from moothall.serving.doors.guard import Guard
+from moothall.serving.doors.guard import DoorGuard
 from moothall.serving.doors.mcp import MCPDoor
 from moothall.serving.doors.openai.door import OpenAIDoor, nowhere
 from moothall.serving.doors.served import Served
@@ -45,7 +45,7 @@ def asgi(
     public_url: str | None = None,
     proxies: Sequence[str] = (),
     origins: Iterable[str] = (),
-) -> Guard:
+) -> DoorGuard:
     """Return an ASGI application that serves agents by MCP, A2A, OpenAI's interface and AG-UI.
 
     `/mcp` is the Model Context Protocol over streamable HTTP: each action of the agents is a tool.
@@ -100,7 +100,7 @@ def application(
     front: Front = NO_FRONT,
     resumes: bool = False,
     drain_s: float = 0.0,
-) -> Guard:
+) -> DoorGuard:
     """Return the application of all doors.
 
     Args:
@@ -114,11 +114,11 @@ def application(
         drain_s: the seconds that tasks of A2A have to end when the server ends
     """
     if callers.tokens is None and (front.origin or ANY in front.pages):
-        who = f"{front.origin} can be reached" if front.origin else "every web page may call"
-        raise ConfigError(f"{who} from elsewhere: give token=, too")
+        subject = f"{front.origin} can be reached" if front.origin else "every web page may call"
+        raise ConfigError(f"{subject} from elsewhere: give token=, too")
     a2a = A2ADoor(served, title, callers.tokens is not None, front, drain_s)
     doors = _Doors(served, MCPDoor(served, title), a2a, resumes)
-    return Guard(doors.app(routes), callers, frozenset(open_paths), front, doors.begin)
+    return DoorGuard(doors.app(routes), callers, frozenset(open_paths), front, doors.begin)
 
 
 class _Doors:
@@ -188,30 +188,30 @@ class _Doors:
         """
         loop = asyncio.get_running_loop()
         if self._running is None or self._running.get_loop() is not loop:
-            begun: asyncio.Future[None] = loop.create_future()
-            self._running = loop.create_task(self._keep(begun))
-            self._begun = begun
-        await asyncio.shield(self._begun)
+            started: asyncio.Future[None] = loop.create_future()
+            self._running = loop.create_task(self._keep(started))
+            self._started = started
+        await asyncio.shield(self._started)
 
-    async def _keep(self, begun: asyncio.Future[None]) -> None:
+    async def _keep(self, started: asyncio.Future[None]) -> None:
         try:
             async with self._open():
-                begun.set_result(None)
+                started.set_result(None)
                 await asyncio.Event().wait()
         except BaseException as error:
             self._running = None
-            if not begun.done():
-                begun.set_exception(error)
-                begun.exception()
+            if not started.done():
+                started.set_exception(error)
+                started.exception()
             raise
 
 
 class _Passed:
     """An ASGI application that is known once the doors are open."""
 
-    def __init__(self, found: Callable[[], Any]) -> None:
-        self._found = found
+    def __init__(self, find: Callable[[], Any]) -> None:
+        self._find = find
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on."""
-        await self._found()(scope, receive, send)
+        await self._find()(scope, receive, send)

@@ -42,20 +42,22 @@ class Ask:
 
     key: str
     text: str
-    shown: dict[str, Any]
+    details: dict[str, Any]
     is_approval: bool
     call: str = ""
     answer: asyncio.Future[Any] | None = None
 
 
-def ask_of(asked: ApprovalRequest | Question, key: str, call: str = "") -> Ask:
+def ask_of(request: ApprovalRequest | Question, key: str, call: str = "") -> Ask:
     """Return what is asked, under a key."""
-    if isinstance(asked, Question):
-        return Ask(key, _in_lines(asked), {"agent": asked.agent, "text": asked.text}, False, call)
-    shown = {"agent": asked.agent, "action": asked.action, "args": asked.args}
-    if asked.note:
-        shown["note"] = asked.note
-    return Ask(key, f"Permit {asked}", shown, True, call)
+    if isinstance(request, Question):
+        return Ask(
+            key, _in_lines(request), {"agent": request.agent, "text": request.text}, False, call
+        )
+    details = {"agent": request.agent, "action": request.action, "args": request.args}
+    if request.note:
+        details["note"] = request.note
+    return Ask(key, f"Permit {request}", details, True, call)
 
 
 def asks_of(waits: Iterable[Wait], permits: bool) -> dict[str, Ask]:
@@ -65,7 +67,7 @@ def asks_of(waits: Iterable[Wait], permits: bool) -> dict[str, Ask]:
         waits: what it waits for
         permits: whether the caller may permit calls
     """
-    found: dict[str, Ask] = {}
+    asks: dict[str, Ask] = {}
     for each in waits:
         if not each.asks_caller or (each.kind == "approval" and not permits):
             continue
@@ -74,8 +76,8 @@ def asks_of(waits: Iterable[Wait], permits: bool) -> dict[str, Ask]:
             about: Any = ApprovalRequest(agent, each.action, each.args, agent, {}, note=each.text)
         else:
             about = Question(agent, each.text)
-        found[each.key] = ask_of(about, each.key, each.call)
-    return found
+        asks[each.key] = ask_of(about, each.key, each.call)
+    return asks
 
 
 def waiting_text(waits: Iterable[Wait]) -> str:
@@ -86,7 +88,7 @@ def waiting_text(waits: Iterable[Wait]) -> str:
     )
 
 
-class Asking:
+class OpenAsks:
     """Asks a caller while its call is under way here: what no journal can keep.
 
     Args:
@@ -101,39 +103,39 @@ class Asking:
 
     async def approve(self, request: ApprovalRequest) -> Decision:
         """Ask whether a call is permitted."""
-        if await self._asked(request) is True:
+        if await self._ask(request) is True:
             return True
         return Refused("the caller has not permitted it")
 
     async def answer(self, question: Question) -> str:
         """Ask a question."""
-        said = await self._asked(question)
-        if not isinstance(said, str):
+        answer = await self._ask(question)
+        if not isinstance(answer, str):
             raise NobodyToAsk(f"agent {question.agent!r} has a question that nobody answered")
-        return said
+        return answer
 
-    async def _asked(self, asked: ApprovalRequest | Question) -> Any:
-        made = ask_of(asked, "")
-        once = f"{json_text(made.shown)}\n{secrets.token_hex(16)}"
-        made.key = hashlib.sha256(once.encode(errors="surrogatepass")).hexdigest()
-        made.answer = asyncio.get_running_loop().create_future()
-        self.open[made.key] = made
-        self._changed(made)
+    async def _ask(self, request: ApprovalRequest | Question) -> Any:
+        ask = ask_of(request, "")
+        once = f"{json_text(ask.details)}\n{secrets.token_hex(16)}"
+        ask.key = hashlib.sha256(once.encode(errors="surrogatepass")).hexdigest()
+        ask.answer = asyncio.get_running_loop().create_future()
+        self.open[ask.key] = ask
+        self._changed(ask)
         try:
             async with asyncio.timeout(self._most_s):
-                return await made.answer
+                return await ask.answer
         except TimeoutError:
             return None
         finally:
-            if self.open.pop(made.key, None) is not None:  # cancelled, or too late
-                self._changed(made)
+            if self.open.pop(ask.key, None) is not None:  # cancelled, or too late
+                self._changed(ask)
 
     def settle(self, key: str, value: Any) -> None:
         """Give the answer to what is open; None for no answer."""
-        made = self.open.pop(key)
-        if made.answer is not None and not made.answer.done():
-            made.answer.set_result(value)
-        self._changed(made)
+        ask = self.open.pop(key)
+        if ask.answer is not None and not ask.answer.done():
+            ask.answer.set_result(value)
+        self._changed(ask)
 
 
 @dataclass(slots=True, eq=False)
@@ -151,7 +153,7 @@ class Caller:
     """
 
     loop: asyncio.AbstractEventLoop
-    asking: Asking | None
+    asking: OpenAsks | None
     tell: Callable[[Event], None] = lambda event: None
     run_id: str | None = None
     name: str = LOCAL
@@ -188,12 +190,12 @@ class CallerApprover:
             return self._later(self._waiting.answer(question))
         if caller is None or caller.asking is None:
             raise NobodyToAsk(f"agent {question.agent!r} has a question; {_CANNOT}")
-        said: str = await _on_callers_loop(caller, caller.asking.answer(question))
-        return said
+        answer: str = await _on_callers_loop(caller, caller.asking.answer(question))
+        return answer
 
     def _caller(self) -> Caller | None:
-        found: Caller | None = None if self.served is None else self.served._caller()
-        return found
+        caller: Caller | None = None if self.served is None else self.served._caller()
+        return caller
 
     def _permits(self, caller: Caller) -> bool:
         return bool(self.served.callers.permits(caller.name))
@@ -221,6 +223,6 @@ def _in_lines(question: Question) -> str:
     return f"{escaped(question.agent)} asks:\n    {lines}"
 
 
-async def _on_callers_loop(caller: Caller, asked: Any) -> Any:
+async def _on_callers_loop(caller: Caller, question: Any) -> Any:
     """Await a coroutine on the caller's loop."""
-    return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(asked, caller.loop))
+    return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(question, caller.loop))

@@ -61,10 +61,10 @@ class Callers:
             check_function("budget=", budget, "caller")
         check_integer("rate=", rate, optional=True)
         self._approves = _checked_approves(approves, self.tokens)
-        self._given = budget
+        self._budget_source = budget
         self._rate = rate
         self._budgets: dict[str, Budget | None] = {}
-        self._made: dict[str, tuple[float, float]] = {}  # requests left, and when that was so
+        self._allowances: dict[str, tuple[float, float]] = {}  # requests left, and when that was so
         self._guard = guard()
         self._places: dict[str, None] = {}
 
@@ -74,16 +74,16 @@ class Callers:
         Raises:
             ConfigError: it, or a member of it, has a budget that this one is no part of
         """
-        if callable(getattr(self._given, "child", None)):
-            check_reply_budget(agent, cast("Budget", self._given))
+        if callable(getattr(self._budget_source, "child", None)):
+            check_reply_budget(agent, cast("Budget", self._budget_source))
 
-    def named(self, given: bytes) -> str | None:
+    def name_of(self, token_bytes: bytes) -> str | None:
         """Return the caller of a token, or None; the time does not depend on which one it is."""
-        found = None
+        name_found = None
         for name, token in (self.tokens or {}).items():
-            if secrets.compare_digest(given, token.encode()):
-                found = name
-        return found
+            if secrets.compare_digest(token_bytes, token.encode()):
+                name_found = name
+        return name_found
 
     def permits(self, caller: str) -> bool:
         """Return whether a caller may permit the calls that its own requests lead to."""
@@ -94,11 +94,11 @@ class Callers:
         if self._rate is None:
             return 0.0
         now, each_s = time.monotonic(), 60 / self._rate
-        left, at = self._made.get(caller, (self._rate, now))
-        left = min(self._rate, left + (now - at) / each_s)
-        if left < 1:
-            return (1 - left) * each_s
-        self._made[caller] = left - 1, now
+        allowance, at = self._allowances.get(caller, (self._rate, now))
+        allowance = min(self._rate, allowance + (now - at) / each_s)
+        if allowance < 1:
+            return (1 - allowance) * each_s
+        self._allowances[caller] = allowance - 1, now
         return 0.0
 
     def budget(self, caller: str) -> Budget | None:
@@ -109,7 +109,7 @@ class Callers:
             ConfigError: the function of the program returned something else
             JournalError: the budget's journal cannot be read
         """
-        if self._given is None:
+        if self._budget_source is None:
             return None
         with self._guard:
             if caller not in self._budgets:
@@ -124,30 +124,34 @@ class Callers:
         if place not in self._places and len(self._places) < _PLACES:
             self._places[place] = None
 
-    def shown(self) -> dict[str, Any]:
+    def page_data(self) -> dict[str, Any]:
         """Return for a page the addresses of requests, the spending, and why some are refused."""
-        whole = self._given if callable(getattr(self._given, "child", None)) else None
+        shared_budget = (
+            self._budget_source if callable(getattr(self._budget_source, "child", None)) else None
+        )
         with self._guard:
-            budgets = {"all callers": cast("Budget | None", whole), **self._budgets}
-        known = {name: each for name, each in budgets.items() if each is not None}
+            budgets = {"all callers": cast("Budget | None", shared_budget), **self._budgets}
+        limited = {name: each for name, each in budgets.items() if each is not None}
         refused = {}
-        for name, each in known.items():
+        for name, each in limited.items():
             try:
                 _check(each, name)
             except (BudgetExceeded, DeadlineExceeded) as error:
                 refused[name] = str(error)
-        spending = {name: _amounts(each) for name, each in known.items()}
+        spending = {name: _amounts(each) for name, each in limited.items()}
         return {"places": [*self._places], "spending": spending, "refused": refused}
 
     def _made_for(self, caller: str) -> Budget | None:
-        given: Any = self._given
-        if callable(getattr(given, "child", None)):
-            child: Budget = given.child(name=caller)
+        source: Any = self._budget_source
+        if callable(getattr(source, "child", None)):
+            child: Budget = source.child(name=caller)
             return child
-        made: Budget | None = given(caller)
-        if made is not None and not callable(getattr(made, "is_part_of", None)):
-            raise ConfigError(f"budget= must return a Budget or None for {caller!r}, got {made!r}")
-        return made
+        budget: Budget | None = source(caller)
+        if budget is not None and not callable(getattr(budget, "is_part_of", None)):
+            raise ConfigError(
+                f"budget= must return a Budget or None for {caller!r}, got {budget!r}"
+            )
+        return budget
 
 
 def _check(budget: Budget, caller: str) -> None:
@@ -159,13 +163,13 @@ def _check(budget: Budget, caller: str) -> None:
 
 def _amounts(budget: Budget) -> list[dict[str, Any]]:
     """Return what was spent and is left, of each kind that is limited or spent."""
-    spent, left = budget.spent, budget.left
-    made = []
+    spent, remaining = budget.spent, budget.left
+    rows = []
     for limit in LIMITS:
-        used, free = getattr(spent, limit.name), getattr(left, limit.name)
+        used, free = getattr(spent, limit.name), getattr(remaining, limit.name)
         if free is not None or (used and limit.name != "seconds"):
-            made.append({"name": limit.name, "unit": limit.unit, "spent": used, "left": free})
-    return made
+            rows.append({"name": limit.name, "unit": limit.unit, "spent": used, "left": free})
+    return rows
 
 
 def note_caller(scope: Scope, caller: str) -> None:
@@ -175,8 +179,8 @@ def note_caller(scope: Scope, caller: str) -> None:
 
 def caller_of(scope: Scope) -> str:
     """Return the caller of a request."""
-    found: str = scope.get(_KEY, LOCAL)
-    return found
+    caller: str = scope.get(_KEY, LOCAL)
+    return caller
 
 
 def sender_of(protocol: str, caller: str) -> str:
@@ -186,12 +190,12 @@ def sender_of(protocol: str, caller: str) -> str:
 
 def _checked_approves(approves: Any, tokens: Mapping[str, str] | None) -> frozenset[str]:
     """Return the names of the callers who may permit calls."""
-    given = (approves,) if isinstance(approves, str) else approves
-    names = frozenset(given) if isinstance(given, Iterable) else None
-    known = {*(tokens or ())} - {TOKEN}
-    if names is None or not names <= known:
+    approvers = (approves,) if isinstance(approves, str) else approves
+    names = frozenset(approvers) if isinstance(approvers, Iterable) else None
+    ids = {*(tokens or ())} - {TOKEN}
+    if names is None or not names <= ids:
         raise ConfigError(
-            f"approves= must name callers of token= ({', '.join(sorted(known)) or 'it has none'}), "
+            f"approves= must name callers of token= ({', '.join(sorted(ids)) or 'it has none'}), "
             f"got {approves!r:.80}"
         )
     return names
@@ -201,23 +205,23 @@ def _checked(tokens: Any) -> dict[str, str] | None:
     """Return the tokens by the caller's name."""
     if tokens is None:
         return None
-    named = dict(tokens) if isinstance(tokens, Mapping) else {TOKEN: tokens}
-    if not named or not all(isinstance(t, str) and t and t.isascii() for t in named.values()):
+    by_name = dict(tokens) if isinstance(tokens, Mapping) else {TOKEN: tokens}
+    if not by_name or not all(isinstance(t, str) and t and t.isascii() for t in by_name.values()):
         raise ConfigError(
             "token= must be a text of ASCII characters, one for each caller by its name, or None"
         )
-    if not all(token.isprintable() and token == token.strip() for token in named.values()):
+    if not all(token.isprintable() and token == token.strip() for token in by_name.values()):
         raise ConfigError(
             "token= must be one line without spaces around it (a file's text may end with a line's "
             "end): no request can state another"
         )
     if isinstance(tokens, Mapping):
-        for name in named:
+        for name in by_name:
             if not isinstance(name, str) or not _NAME.fullmatch(name) or name in (LOCAL, TOKEN):
                 raise ConfigError(
                     "token= must name callers by letters, digits, '_', '.' and '-', 40 at most, "
                     f"and not {LOCAL!r} or {TOKEN!r}, got {name!r:.80}"
                 )
-        if len({*named.values()}) < len(named):
+        if len({*by_name.values()}) < len(by_name):
             raise ConfigError("token= has the same token for two callers")
-    return named
+    return by_name

@@ -21,7 +21,7 @@ from collections.abc import (
 from contextlib import suppress
 from typing import Any, Final, TypeVar
 
-from moothall.foundation.jsonvalue import Unreadable, read_json
+from moothall.foundation.jsonvalue import UnreadableText, read_json
 from moothall.foundation.threads import WORKERS
 
 Message = MutableMapping[str, Any]
@@ -64,7 +64,7 @@ def sent_event(data: dict[str, Any], name: str = "") -> bytes:
     return head.encode() + b"data: " + as_json(data) + b"\n\n"
 
 
-class Refused(Exception):
+class RequestRefused(Exception):
     """A request, or the opening of a socket, is refused; its text says why."""
 
     def __init__(self, status: int, why: str) -> None:
@@ -76,36 +76,36 @@ def json_of(body: bytes) -> Any:
     """Return the JSON value of a request's body.
 
     Raises:
-        Unreadable: it is not JSON, or has half of a character
+        UnreadableText: it is not JSON, or has half of a character
     """
     try:
-        given = read_json(body.decode("utf-8-sig"))
+        value = read_json(body.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
-        raise Unreadable(str(error)) from None
+        raise UnreadableText(str(error)) from None
     if b"\\u" in body:
         try:
-            json.dumps(given, ensure_ascii=False).encode()
+            json.dumps(value, ensure_ascii=False).encode()
         except UnicodeEncodeError:
-            raise Unreadable("half of a character, which UTF-8 cannot carry") from None
-    return given
+            raise UnreadableText("half of a character, which UTF-8 cannot carry") from None
+    return value
 
 
 def check_once(scope: Scope) -> None:
     """Refuse a request that has two of a header that access depends on, or two lengths."""
     names = [name.decode("latin-1").lower() for name, _ in scope["headers"]]
     if {"content-length", "transfer-encoding"} <= {*names}:  # a proxy may believe the other one
-        raise Refused(400, "a request has one length: Content-Length or Transfer-Encoding")
+        raise RequestRefused(400, "a request has one length: Content-Length or Transfer-Encoding")
     if any(names.count(each) > 1 for each in _ONCE):
-        raise Refused(403, "a header appears twice")
+        raise RequestRefused(403, "a header appears twice")
 
 
 def header(scope: Scope, name: str) -> str | None:
     """Return a header of a request, or None."""
-    wanted = name.encode()
+    name_bytes = name.encode()
     for key, value in scope["headers"]:
-        if key.lower() == wanted:
-            found: str = value.decode("latin-1")
-            return found
+        if key.lower() == name_bytes:
+            text: str = value.decode("latin-1")
+            return text
     return None
 
 
@@ -120,16 +120,18 @@ def check_length(scope: Scope, most_bytes: int) -> None:
     """Refuse a request whose header announces a longer body."""
     length = header(scope, "content-length") or "0"
     if not (length.isdecimal() and len(length) < 10 and int(length) <= most_bytes):
-        raise Refused(413, too_long(most_bytes))
+        raise RequestRefused(413, too_long(most_bytes))
 
 
-def check_origin(scope: Scope, own: Collection[str], what: str, *, is_link: bool = False) -> None:
+def check_origin(
+    scope: Scope, own: Collection[str], resource: str, *, is_link: bool = False
+) -> None:
     """Refuse a request of a web page of another origin than these, unless it follows a link."""
     origin = header(scope, "origin")
     if origin is not None and origin not in own:
-        raise Refused(403, f"a page of {origin[:80]!r} may not use this {what}")
+        raise RequestRefused(403, f"a page of {origin[:80]!r} may not use this {resource}")
     if header(scope, "sec-fetch-site") in ("cross-site", "same-site") and not is_link:
-        raise Refused(403, f"a page from elsewhere may not use this {what}")
+        raise RequestRefused(403, f"a page from elsewhere may not use this {resource}")
 
 
 def too_long(most_bytes: int) -> str:
@@ -157,15 +159,15 @@ class Hosts:
 
     def has(self, host: str) -> bool:
         """Return whether a `Host` header is one of these."""
-        found = _HOST.fullmatch(host.lower())
-        if found is None:
+        match = _HOST.fullmatch(host.lower())
+        if match is None:
             return False
-        if found[1] in self._own:
+        if match[1] in self._own:
             return True
         if not self.anywhere:
             return False
         try:  # an IP address is no DNS name, so nobody else can make it point here
-            ipaddress.ip_address(found[1].strip("[]"))
+            ipaddress.ip_address(match[1].strip("[]"))
         except ValueError:
             return False
         return True
@@ -201,10 +203,10 @@ def client_of(scope: Scope) -> str:
     """Return the client's address; for IPv6 its network, in which it has billions of addresses."""
     address: str = (scope.get("client") or ("", 0))[0].partition("%")[0]
     try:
-        found = ipaddress.IPv6Address(address)
+        ip = ipaddress.IPv6Address(address)
     except ValueError:  # of IPv4, or what a proxy has passed on
         return address
-    return str(found.ipv4_mapped or found.exploded[:19])
+    return str(ip.ipv4_mapped or ip.exploded[:19])
 
 
 async def body_of(receive: Receive, most_bytes: int) -> bytes:
@@ -215,14 +217,14 @@ async def body_of(receive: Receive, most_bytes: int) -> bytes:
             while more:
                 message = await receive()
                 if message["type"] != "http.request":
-                    raise Refused(400, "the request has ended in its midst")
+                    raise RequestRefused(400, "the request has ended in its midst")
                 body += message.get("body", b"")
                 if len(body) > most_bytes:
-                    raise Refused(413, too_long(most_bytes))
+                    raise RequestRefused(413, too_long(most_bytes))
                 more = message.get("more_body", False)
     except TimeoutError:
         why = f"a request must be sent within {_BODY_S:.0f} seconds"
-        raise Refused(408, why) from None
+        raise RequestRefused(408, why) from None
     return bytes(body)
 
 
@@ -268,12 +270,12 @@ async def answer(
 ) -> None:
     """Answer a request with a line of text."""
     body = f"{text}\n".encode()
-    given = [
+    all_headers = [
         (b"content-type", kind),
         (b"content-length", str(len(body)).encode()),
         *headers,
     ]
     if status == 400:  # where the next request would begin is not known
-        given.append((b"connection", b"close"))
-    await send({"type": "http.response.start", "status": status, "headers": given})
+        all_headers.append((b"connection", b"close"))
+    await send({"type": "http.response.start", "status": status, "headers": all_headers})
     await send({"type": "http.response.body", "body": body})

@@ -41,9 +41,9 @@ class Front:
         Raises:
             ConfigError: an argument is not valid
         """
-        given = [origins] if isinstance(origins, str) else [*origins]
+        origin_list = [origins] if isinstance(origins, str) else [*origins]
         pages = []
-        for each in given:
+        for each in origin_list:
             page, path = (ANY, "/") if each == ANY else _parts_of(each, "origins=")
             if path != "/" or str(each).endswith("/"):
                 raise ConfigError(
@@ -67,41 +67,41 @@ class Front:
 NO_FRONT: Final = Front()
 
 
-def _parts_of(given: object, name: str) -> tuple[str, str]:
+def _parts_of(value: object, name: str) -> tuple[str, str]:
     """Return the origin, as browsers state it, and the base path of a public address."""
     wrong = ConfigError(
-        f"{name} must be an address such as https://agents.example/moothall/, got {given!r:.80}"
+        f"{name} must be an address such as https://agents.example/moothall/, got {value!r:.80}"
     )
-    if not isinstance(given, str) or not given.isascii() or not given.isprintable():
+    if not isinstance(value, str) or not value.isascii() or not value.isprintable():
         raise wrong
     try:
-        found = urlsplit(given)
-        port = found.port
+        parts = urlsplit(value)
+        port = parts.port
     except ValueError:
         raise wrong from None
-    host = found.hostname or ""
-    rest = found.username or found.password or found.query or found.fragment
-    if found.scheme not in ("http", "https") or not host or rest or " " in given:
+    host = parts.hostname or ""
+    rest = parts.username or parts.password or parts.query or parts.fragment
+    if parts.scheme not in ("http", "https") or not host or rest or " " in value:
         raise wrong
-    path = found.path.strip("/")
+    path = parts.path.strip("/")
     if any(each in ("", ".", "..") for each in path.split("/")) and path:
         raise wrong
-    named = f"[{host}]" if ":" in host else host
-    if port == _PORTS[found.scheme]:
+    host_text = f"[{host}]" if ":" in host else host
+    if port == _PORTS[parts.scheme]:
         port = None
-    return f"{found.scheme}://{named}{f':{port}' if port else ''}", f"/{path}/" if path else "/"
+    return f"{parts.scheme}://{host_text}{f':{port}' if port else ''}", f"/{path}/" if path else "/"
 
 
 def checked_proxies(proxies: object) -> list[str]:
     """Return the addresses and networks of proxies; ConfigError if one is neither."""
-    given = [proxies] if isinstance(proxies, str) else proxies
-    if not isinstance(given, Sequence):
+    proxy_list = [proxies] if isinstance(proxies, str) else proxies
+    if not isinstance(proxy_list, Sequence):
         raise ConfigError(f"proxies must be addresses of proxies, got {proxies!r:.80}")
-    for each in given:
+    for each in proxy_list:
         try:
             ipaddress.ip_network(each, strict=False)
         except (ValueError, TypeError):
             raise ConfigError(
                 f"proxies must be addresses or networks such as 10.0.0.0/8, got {each!r:.80}"
             ) from None
-    return [str(each) for each in given]
+    return [str(each) for each in proxy_list]

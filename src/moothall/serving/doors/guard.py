@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from moothall.foundation import tracing
-from moothall.foundation.jsonvalue import Unreadable
+from moothall.foundation.jsonvalue import UnreadableText
 from moothall.serving.a2a.wire import CARD_PATH
 from moothall.serving.doors.callers import LOCAL, NOBODY, Callers, note_caller
 from moothall.serving.doors.checks import (
@@ -18,7 +18,7 @@ from moothall.serving.doors.checks import (
     Hosts,
     Message,
     Receive,
-    Refused,
+    RequestRefused,
     Scope,
     Send,
     again,
@@ -43,7 +43,7 @@ _STREAM: Final = ((b"x-accel-buffering", b"no"), (b"cache-control", b"no-store")
 _HEADERS: Final = ((b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-store"))
 
 
-class Guard:
+class DoorGuard:
     """An ASGI application that checks each request of another: its form, host, origin and token.
 
     Without a token, only programs of this machine may call. With one, a request sends it as
@@ -107,7 +107,7 @@ class Guard:
             self._callers.note_place(self._place(scope))
             note_caller(scope, caller)
             body = await body_of(receive, MOST_BYTES)
-        except Refused as refused:
+        except RequestRefused as refused:
             asks = ((b"www-authenticate", b"Bearer"),) if refused.status == 401 else ()
             text, kind = str(refused), b"text/plain; charset=utf-8"
             if path.startswith("/v1/"):  # OpenAI's interface has a form for errors
@@ -129,7 +129,9 @@ class Guard:
         check_length(scope, MOST_BYTES)
         host, has_tokens = header(scope, "host") or "", self._callers.tokens is not None
         if not has_tokens and not (self._hosts.has(host) and _is_here(scope)):
-            raise Refused(403, f"{host[:80]!r} is not a host of this server, which has no token")
+            raise RequestRefused(
+                403, f"{host[:80]!r} is not a host of this server, which has no token"
+            )
         if not self._front.has_page(header(scope, "origin")):
             own = [f"http://{host}", f"https://{host}"]
             own += [self._front.origin] if self._front.origin else []
@@ -140,15 +142,15 @@ class Guard:
         is_open = path in self._open or is_card
         if is_open and header(scope, "authorization") is None:
             return NOBODY
-        scheme, _, given = (header(scope, "authorization") or "").partition(" ")
-        caller = self._callers.named(given.strip().encode("latin-1"))
+        scheme, _, token = (header(scope, "authorization") or "").partition(" ")
+        caller = self._callers.name_of(token.strip().encode("latin-1"))
         if scheme.lower() == "bearer" and caller is not None:
             return caller  # also where others behind the same proxy have sent wrong ones
         if self._attempts.are_over(scope):
-            raise Refused(429, "too many wrong tokens: wait a minute")
-        if given:
+            raise RequestRefused(429, "too many wrong tokens: wait a minute")
+        if token:
             self._attempts.note(scope)
-        raise Refused(401, "the token is missing or wrong")
+        raise RequestRefused(401, "the token is missing or wrong")
 
     def _place(self, scope: Scope) -> str:
         """Return the address at which the server got a request, for a page."""
@@ -168,9 +170,9 @@ def _unbuffered(send: Send) -> Send:
             headers = [*message.get("headers", ())]
             kinds = [value for name, value in headers if name.lower() == b"content-type"]
             if kinds and kinds[0].startswith(b"text/event-stream"):
-                given = {name.lower() for name, _ in headers}
+                names = {name.lower() for name, _ in headers}
                 message = {**message, "headers": headers}
-                headers += [each for each in _STREAM if each[0] not in given]
+                headers += [each for each in _STREAM if each[0] not in names]
         await send(message)
 
     return sending
@@ -181,31 +183,31 @@ async def _answer_later(path: str, body: bytes, wait_s: int, send: Send) -> None
     status, kind = 429, b"application/json"
     refused = TooOften(f"too many requests: wait {wait_s} s")
     if path.startswith("/v1/"):
-        said = json.dumps(
+        body_text = json.dumps(
             {"error": openai_error(str(refused), TOO_OFTEN.kind, code=TOO_OFTEN.code)}
         )
     elif path.startswith("/ag-ui"):  # its client reads events, and no other answer
         status, kind = 200, b"text/event-stream"
-        said = sent_event(run_error(refused)).decode()
+        body_text = sent_event(run_error(refused)).decode()
     elif path == "/mcp" or path.startswith("/a2a/"):
         fault = fault_of(refused)
-        said = json.dumps({"jsonrpc": "2.0", "id": _id_in(body), "error": fault.to_json()})
+        body_text = json.dumps({"jsonrpc": "2.0", "id": _id_in(body), "error": fault.to_json()})
         if _REST.search(path):
-            said = json.dumps({"error": fault.to_status()})
+            body_text = json.dumps({"error": fault.to_status()})
         elif path != "/mcp":  # a client of A2A over JSON-RPC reads no body of another status
             status = 200
     else:
-        said, kind = str(refused), b"text/plain; charset=utf-8"
-    await answer(send, status, said, (*_HEADERS, (b"retry-after", str(wait_s).encode())), kind)
+        body_text, kind = str(refused), b"text/plain; charset=utf-8"
+    await answer(send, status, body_text, (*_HEADERS, (b"retry-after", str(wait_s).encode())), kind)
 
 
 def _id_in(body: bytes) -> Any:
     """Return the id of a request of JSON-RPC, if its body has one."""
     try:
-        found = json_of(body)["id"]
-    except (Unreadable, LookupError, TypeError):
+        request_id = json_of(body)["id"]
+    except (UnreadableText, LookupError, TypeError):
         return None
-    return found if isinstance(found, str | int) else None
+    return request_id if isinstance(request_id, str | int) else None
 
 
 def _is_here(scope: Scope) -> bool:

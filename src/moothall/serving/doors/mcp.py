@@ -22,9 +22,9 @@ from moothall.serving.doors.callers import LOCAL, caller_of, sender_of
 from moothall.serving.doors.checks import in_thread
 from moothall.serving.doors.mcp_job import (
     CALLS,
-    Job,
+    MCPCall,
     Owned,
-    Threads,
+    SessionThreads,
     failed,
     form_of,
     gives,
@@ -55,8 +55,8 @@ class MCPDoor:
         from mcp.server.lowlevel import Server
 
         self._served = served
-        self._threads = Threads(served)
-        self._waiting: dict[str, Job] = {}
+        self._threads = SessionThreads(served)
+        self._waiting: dict[str, MCPCall] = {}
         self.server: Server[Any] = Server(
             title,
             version=version("moothall"),
@@ -105,12 +105,12 @@ class MCPDoor:
         Hosts pass the names on to their models, whose providers take letters, digits, `_` and `-`.
         """
         several = len(self._served.agents) > 1
-        found = {
+        by_name = {
             f"{id}\0{action.name}" if several else action.name: (id, action)
             for id, action in self._served.actions()
         }
-        safe = safe_names(found)
-        return {safe[public]: each for public, each in found.items()}
+        safe = safe_names(by_name)
+        return {safe[public]: each for public, each in by_name.items()}
 
     async def _list(
         self, ctx: ServerRequestContext[Any], params: types.PaginatedRequestParams | None
@@ -139,11 +139,11 @@ class MCPDoor:
         args = params.arguments or {}
         if params.request_state is not None:
             return await self._followed(ctx, await self._continued(ctx, params))
-        found = self._tools().get(params.name)
-        if found is None:
+        match = self._tools().get(params.name)
+        if match is None:
             text = f"there is no tool {one_line(params.name, 100)!r}"
             raise MCPError(types.INVALID_PARAMS, text)
-        id, action = found
+        id, action = match
         caller = _caller(ctx)
         try:
             self._served.check(caller)
@@ -152,25 +152,25 @@ class MCPDoor:
         sender, meta = self._sender(ctx) or sender_of("mcp", caller), None
         if "thread" in action.parameters.get("properties", {}):
             base = sender_of("mcp", caller)
-            named = await self._threads.named(base, self._sender(ctx), id, args)
-            if named is None:
+            call_thread = await self._threads.resolve(base, self._sender(ctx), id, args)
+            if call_thread is None:
                 return failed("there is no such thread: leave it out to begin one")
-            sender, args, meta = named
+            sender, args, meta = call_thread
         # A session's task is not that of the request; a trace in `_meta` is the SDK's to continue.
-        stated = () if ctx.request is None or _in_meta(params) else ctx.request.headers.raw
+        trace_headers = () if ctx.request is None or _in_meta(params) else ctx.request.headers.raw
         about = (sender, caller, params.name, params.arguments or {}, id, action, args, meta)
         says = action.name == "say" and id in self._served.replying()
         run_id = f"mcp-{secrets.token_hex(16)}" if says else None
-        job = Job(*about, _can_ask(ctx), run_id)
-        with tracing.joining(stated):
+        job = MCPCall(*about, _can_ask(ctx), run_id)
+        with tracing.joining(trace_headers):
             self._begin(job)
         return await self._followed(ctx, job)
 
-    def _begin(self, job: Job) -> None:
+    def _begin(self, job: MCPCall) -> None:
         job.task = asyncio.create_task(self._done(job))
         job.task.add_done_callback(lambda task: job.news.put_nowait(None))
 
-    async def _done(self, job: Job) -> types.CallToolResult | list[Wait]:
+    async def _done(self, job: MCPCall) -> types.CallToolResult | list[Wait]:
         """Call an action; return its outcome as a result, or what its run waits for."""
         loop, tell, action = asyncio.get_running_loop(), job.news.put_nowait, job.action
         asking = job.asking if job.can_ask else None
@@ -185,7 +185,7 @@ class MCPDoor:
             waits = await self._waits(job)
             return waits or failed(str(error))
 
-    async def _waits(self, job: Job) -> list[Wait]:
+    async def _waits(self, job: MCPCall) -> list[Wait]:
         """Return what the run of a call waits for in its journal."""
         if job.run_id is None:
             return []
@@ -195,11 +195,11 @@ class MCPDoor:
             return []
 
     async def _followed(
-        self, ctx: ServerRequestContext[Any], job: Job
+        self, ctx: ServerRequestContext[Any], job: MCPCall
     ) -> types.CallToolResult | types.InputRequiredResult:
         """Report a call's progress and put its questions to the client, until it has ended."""
         assert job.task is not None
-        kept = False
+        keeps_running = False
         under_way = set() if ctx.request is None else ctx.request.scope[CALLS]
         under_way.add(job.task)
         try:
@@ -207,8 +207,8 @@ class MCPDoor:
                 news = await job.news.get()
                 if isinstance(news, Ask):
                     if not ctx.session.can_send_request:
-                        kept = True
-                        return self._kept(job, news)
+                        keeps_running = True
+                        return self._park(job, news)
                     job.asking.settle(news.key, said_in(news, await self._elicited(ctx, news)))
                     continue
                 if news is not None:
@@ -224,28 +224,30 @@ class MCPDoor:
                     return failed(waiting_text(result))
                 if not ctx.session.can_send_request:
                     return required(f"{job.run_id}.{asks[0].key}", asks[0])
-                said = said_in(asks[0], await self._elicited(ctx, asks[0]))
-                await self._answered(job, asks[0].key, said)
+                answer = said_in(asks[0], await self._elicited(ctx, asks[0]))
+                await self._answered(job, asks[0].key, answer)
                 under_way.discard(job.task)
                 self._begin(job)
                 under_way.add(job.task)
         finally:
             under_way.discard(job.task)
-            if not kept:
+            if not keeps_running:
                 job.task.cancel()
 
-    async def _answered(self, job: Job, key: str, said: Any) -> None:
+    async def _answered(self, job: MCPCall, key: str, answer: Any) -> None:
         """Give a run that waits its answer; another one that was given before counts."""
         journal: Any = self._served.agents[job.to].journal  # type: ignore[attr-defined]
         assert job.run_id is not None
         with suppress(StateError):
-            await in_thread(lambda: journal.answer(job.run_id, key, said, by=job.caller))
+            await in_thread(lambda: journal.answer(job.run_id, key, answer, by=job.caller))
 
-    async def _progress(self, ctx: ServerRequestContext[Any], job: Job, event: Event | str) -> None:
+    async def _progress(
+        self, ctx: ServerRequestContext[Any], job: MCPCall, event: Event | str
+    ) -> None:
         # A text is of the action itself.
         if text := event if isinstance(event, str) else event.progress:
-            job.told += 1
-            await ctx.session.report_progress(job.told, None, one_line(text, 300))
+            job.progress_count += 1
+            await ctx.session.report_progress(job.progress_count, None, one_line(text, 300))
 
     async def _elicited(self, ctx: ServerRequestContext[Any], ask: Ask) -> Any:
         from mcp import MCPError
@@ -257,10 +259,10 @@ class MCPDoor:
 
     # -- questions of a revision in which the client comes again with the answer -------------------
 
-    def _kept(self, job: Job, ask: Ask) -> types.InputRequiredResult:
+    def _park(self, job: MCPCall, ask: Ask) -> types.InputRequiredResult:
         """Keep a call that waits in this process under a name that cannot be guessed."""
         state = secrets.token_urlsafe(32)
-        job.asked = ask
+        job.ask = ask
         self._waiting[state] = job
         asyncio.get_running_loop().call_later(WAITS_S, self._dropped, state)
         while len(self._waiting) > MOST_WAITING:
@@ -274,7 +276,7 @@ class MCPDoor:
 
     async def _continued(
         self, ctx: ServerRequestContext[Any], params: types.CallToolRequestParams
-    ) -> Job:
+    ) -> MCPCall:
         """Return the call that waits for this answer; its tool and arguments must be the same."""
         import mcp_types as types
         from mcp import MCPError
@@ -285,16 +287,16 @@ class MCPDoor:
         job = self._waiting.pop(state, None)
         if job is None:
             return await self._parked(ctx, params, sender, result)
-        asked = job.asked
-        assert asked is not None
+        ask = job.ask
+        assert ask is not None
         same = (params.name, params.arguments or {}, sender) == (
-            *(job.tool, job.given, job.sender),
+            *(job.tool, job.client_args, job.sender),
         )
         if not same:
             assert job.task is not None
             job.task.cancel()
             raise MCPError(types.INVALID_PARAMS, "the call is not the one that was asked about")
-        job.asking.settle(asked.key, said_in(asked, result))
+        job.asking.settle(ask.key, said_in(ask, result))
         return job
 
     async def _parked(
@@ -303,37 +305,39 @@ class MCPDoor:
         params: types.CallToolRequestParams,
         sender: str,
         result: Any,
-    ) -> Job:
+    ) -> MCPCall:
         """Give a run that waits in its journal the answer, and go on with its call."""
         import mcp_types as types
         from mcp import MCPError
 
-        gone = MCPError(
+        missing = MCPError(
             types.INVALID_PARAMS, "no call waits for this answer: it was given, or took too long"
         )
         run_id, _, key = (params.request_state or "").partition(".")
         id, action = self._tools().get(params.name, ("", None))
         journal: Any = getattr(self._served.agents.get(id), "journal", None)
         if journal is None or action is None or action.name != "say":
-            raise gone
+            raise missing
         try:
             run = await in_thread(journal.run, run_id)
         except NoSuchRun:
-            raise gone from None
+            raise missing from None
         thread, args = run.thread or "", params.arguments or {}
         if run.agent != id or not (thread == sender or thread.startswith(f"{sender}/")):
-            raise gone
-        asked = asked_in(await in_thread(journal.entries, run_id)) or {}
-        if asked.get("text") != args.get("content"):
+            raise missing
+        question = asked_in(await in_thread(journal.entries, run_id)) or {}
+        if question.get("text") != args.get("content"):
             raise MCPError(types.INVALID_PARAMS, "the call is not the one that was asked about")
         caller, meta = _caller(ctx), None
         if its := thread.removeprefix(sender).removeprefix("/"):
             args, meta = {**args, "thread": its}, {"thread": its}
-        given = params.arguments or {}
-        job = Job(sender, caller, params.name, given, id, action, args, meta, _can_ask(ctx), run_id)
+        arguments = params.arguments or {}
+        job = MCPCall(
+            sender, caller, params.name, arguments, id, action, args, meta, _can_ask(ctx), run_id
+        )
         asks = asks_of(await self._waits(job), self._served.callers.permits(caller))
         if key not in asks:
-            raise gone
+            raise missing
         await self._answered(job, key, said_in(asks[key], result))
         self._begin(job)
         return job

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from moothall.actions import Action
 from moothall.agents.replies.thread import thread_of_sender
 from moothall.foundation.jsonvalue import json_text
-from moothall.serving.doors.asks import Ask, Asking
+from moothall.serving.doors.asks import Ask, OpenAsks
 from moothall.serving.doors.callers import caller_of
 from moothall.serving.doors.checks import Message, Receive, Scope, Send, in_thread
 from moothall.serving.doors.served import Served
@@ -43,13 +43,13 @@ _OF_SESSION: Final = re.compile(r"([0-9a-f]{16})(?:/(.+))?", re.DOTALL)
 
 
 @dataclass(eq=False)
-class Job:
+class MCPCall:
     """A running call, which may take several requests, one for each answer."""
 
     sender: str
     caller: str
     tool: str
-    given: dict[str, Any]  # the arguments as the client states them
+    client_args: dict[str, Any]  # the arguments as the client states them
     to: str
     action: Action
     args: dict[str, Any]
@@ -59,25 +59,25 @@ class Job:
     # What happens: an event of a reply, what it asks, or that it has ended, which is None.
     news: asyncio.Queue[Any] = field(default_factory=asyncio.Queue)
     task: asyncio.Task[Any] | None = None
-    asked: Ask | None = None  # what the client was given to answer
-    told: int = 0
-    asking: Asking = field(init=False)
+    ask: Ask | None = None  # what the client was given to answer
+    progress_count: int = 0
+    asking: OpenAsks = field(init=False)
 
     def __post_init__(self) -> None:
-        self.asking = Asking(self._changed, ANSWER_S)
+        self.asking = OpenAsks(self._changed, ANSWER_S)
 
     def _changed(self, ask: Ask) -> None:
         if ask.key in self.asking.open:
             self.news.put_nowait(ask)
 
 
-class Threads:
+class SessionThreads:
     """The threads of those who say something, by the names that results give them."""
 
     def __init__(self, served: Served) -> None:
         self._agents, self._key = served.agents, secrets.token_bytes(32)
 
-    async def named(
+    async def resolve(
         self, base: str, session: str | None, id: str, args: dict[str, Any]
     ) -> tuple[str, dict[str, Any], dict[str, str] | None] | None:
         """Return who says something, the arguments, and how the result names the thread.
@@ -97,10 +97,10 @@ class Threads:
             return base, {**args, "thread": thread}, {"thread": thread}
         if session == base:  # the one client at the standard streams
             return base, args, None
-        if isinstance(thread, str) and (found := _OF_SESSION.fullmatch(thread)):
-            earlier = f"{base}/{found[1]}"
-            if await self._is_kept(id, earlier, found[2]):
-                return earlier, {**args, "thread": found[2]}, {"thread": thread}
+        if isinstance(thread, str) and (match := _OF_SESSION.fullmatch(thread)):
+            earlier = f"{base}/{match[1]}"
+            if await self._is_kept(id, earlier, match[2]):
+                return earlier, {**args, "thread": match[2]}, {"thread": thread}
         name = session.removeprefix(f"{base}/")
         return session, args, {"thread": name if thread is None else f"{name}/{thread}"}
 
@@ -129,8 +129,8 @@ def said_in(ask: Ask, result: Any) -> bool | str | None:
     form = dict(content or {}) if getattr(result, "action", None) == "accept" else {}
     if ask.is_approval:
         return form.get("permit") is True
-    said = form.get("answer")
-    return said if isinstance(said, str) else None
+    answer = form.get("answer")
+    return answer if isinstance(answer, str) else None
 
 
 def required(state: str, ask: Ask) -> types.InputRequiredResult:
@@ -186,13 +186,13 @@ class Owned:
         from starlette.datastructures import Headers
         from starlette.responses import JSONResponse
 
-        stated = Headers(scope=scope).get("mcp-protocol-version", KNOWN_PROTOCOL_VERSIONS[-1])
-        if stated not in KNOWN_PROTOCOL_VERSIONS:
+        version = Headers(scope=scope).get("mcp-protocol-version", KNOWN_PROTOCOL_VERSIONS[-1])
+        if version not in KNOWN_PROTOCOL_VERSIONS:
             its = ", ".join(KNOWN_PROTOCOL_VERSIONS)
             error = {
                 "code": UNSUPPORTED_PROTOCOL_VERSION,
-                "message": f"mcp-protocol-version must be one of {its}, got {stated[:80]!r}",
-                "data": {"supported": [*KNOWN_PROTOCOL_VERSIONS], "requested": stated},
+                "message": f"mcp-protocol-version must be one of {its}, got {version[:80]!r}",
+                "data": {"supported": [*KNOWN_PROTOCOL_VERSIONS], "requested": version},
             }
             refusal = JSONResponse({"jsonrpc": "2.0", "id": None, "error": error}, 400)
             await refusal(scope, receive, send)
@@ -202,11 +202,11 @@ class Owned:
         calls: set[asyncio.Task[Any]] = set()
         scope[CALLS] = calls
 
-        async def heard() -> Message:
+        async def receive_until_gone() -> Message:
             message = await receive()
             if message["type"] == "http.disconnect":
                 for each in calls:
                     each.cancel()
             return message
 
-        await self._app(scope, heard, send)
+        await self._app(scope, receive_until_gone, send)

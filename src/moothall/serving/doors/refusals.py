@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any, Final, NamedTuple
 
 from moothall.foundation.errors import BudgetExceeded, NotPermitted
-from moothall.serving.a2a.wire import Fault
+from moothall.serving.a2a.wire import A2AFault
 
 
 class TooOften(Exception):
     """A caller asks more often than it may."""
 
 
-class _Refusal(NamedTuple):
+class _RefusalCodes(NamedTuple):
     # Of A2A and MCP, with codes in `serving/a2a/wire.py`; None: a result says it there.
     reason: str | None
     code: str  # of OpenAI's interface, as the next two
@@ -21,14 +21,14 @@ class _Refusal(NamedTuple):
     run_error: str  # the code of AG-UI
 
 
-TOO_OFTEN: Final = _Refusal(
+TOO_OFTEN: Final = _RefusalCodes(
     "RATE_LIMIT_EXCEEDED", "rate_limit_exceeded", "requests", 429, "rate_limit_exceeded"
 )
-_REFUSALS: Final[dict[type[Exception], _Refusal]] = {
-    BudgetExceeded: _Refusal(
+_REFUSALS: Final[dict[type[Exception], _RefusalCodes]] = {
+    BudgetExceeded: _RefusalCodes(
         "BUDGET_EXCEEDED", "insufficient_quota", "insufficient_quota", 429, "BudgetExceeded"
     ),
-    NotPermitted: _Refusal(None, "not_permitted", "permission_error", 403, "NotPermitted"),
+    NotPermitted: _RefusalCodes(None, "not_permitted", "permission_error", 403, "NotPermitted"),
     TooOften: TOO_OFTEN,
 }
 
@@ -36,15 +36,15 @@ REFUSED: Final = tuple(kind for kind, refusal in _REFUSALS.items() if refusal.re
 """The errors that A2A and MCP tell as errors of the protocol."""
 
 
-def refusal_of(error: BaseException) -> _Refusal | None:
+def refusal_of(error: BaseException) -> _RefusalCodes | None:
     """Return how the doors tell an error; None if as a failure."""
     return next((each for kind, each in _REFUSALS.items() if isinstance(error, kind)), None)
 
 
-def fault_of(error: BaseException) -> Fault:
+def fault_of(error: BaseException) -> A2AFault:
     """Return the error of A2A and MCP for one that is `REFUSED`."""
-    found = refusal_of(error)
-    return Fault(found.reason if found and found.reason else "INTERNAL_ERROR", str(error))
+    refusal = refusal_of(error)
+    return A2AFault(refusal.reason if refusal and refusal.reason else "INTERNAL_ERROR", str(error))
 
 
 def openai_error(
@@ -56,6 +56,6 @@ def openai_error(
 
 def run_error(error: BaseException) -> dict[str, Any]:
     """Return the event of AG-UI for an error that ends a run."""
-    found = refusal_of(error)
-    code = type(error).__name__ if found is None else found.run_error
+    refusal = refusal_of(error)
+    code = type(error).__name__ if refusal is None else refusal.run_error
     return {"type": "RUN_ERROR", "message": str(error), "code": code}

@@ -55,11 +55,11 @@ def in_path(id: str) -> str:
     return quote("/".join(parts), safe="")
 
 
-def id_in(path: str, known: Container[str]) -> str:
+def id_in(path: str, agents: Container[str]) -> str:
     """Return the id that a part of an address, already decoded, stands for."""
     parts = [part.removeprefix("~") if _DOTS.fullmatch(part) else part for part in path.split("/")]
     id = "/".join(parts)
-    return id if id in known else path
+    return id if id in agents else path
 
 
 def _check_id(id: str) -> None:
@@ -77,8 +77,8 @@ _SERVING: Final = guard()
 def served_here() -> list[dict[str, Any]]:
     """Return what each door of this process serves, to whom and how much."""
     with _SERVING:
-        found = list(_SERVED)
-    return [each._door() for each in found]
+        doors = list(_SERVED)
+    return [each._door() for each in doors]
 
 
 class _Sender(Agent):
@@ -88,10 +88,10 @@ class _Sender(Agent):
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class _Call(Beside):
+class _DoorCall(Beside):
     """What goes with the call of a door, beside the message."""
 
-    called: tuple[Served, Caller]
+    door_call: tuple[Served, Caller]
 
 
 class Served:
@@ -114,19 +114,21 @@ class Served:
         callers: Callers | None = None,
         space: Any = None,
     ) -> None:
-        given = [agents] if isinstance(agents, Agent) else list(agents)
-        if (not given and space is None) or not all(isinstance(each, Agent) for each in given):
+        agent_list = [agents] if isinstance(agents, Agent) else list(agents)
+        if (not agent_list and space is None) or not all(
+            isinstance(each, Agent) for each in agent_list
+        ):
             raise DefinitionError(f"doors need agents, got {agents!r:.80}")
-        spaces = {id(each.space): each.space for each in given}
+        spaces = {id(each.space): each.space for each in agent_list}
         if len(spaces) > 1:
             raise DefinitionError("doors need agents of one space, or agents that are in none")
-        for each in given:
+        for each in agent_list:
             _check_id(address(each.id))
-        self.agents: dict[str, Agent] = {address(each.id): each for each in given}
+        self.agents: dict[str, Agent] = {address(each.id): each for each in agent_list}
         self.callers: Callers = Callers() if callers is None else callers
-        for each in given:
+        for each in agent_list:
             self.callers.check(each)
-        self._space: Any = given[0].space if space is None else space
+        self._space: Any = agent_list[0].space if space is None else space
         self._own = self._space is None
         self._senders: dict[str, tuple[Agent, float]] = {}
         self._busy: Counter[str] = Counter()  # how many calls of each sender are under way
@@ -137,14 +139,14 @@ class Served:
         if self._own:
             self._space = NativeSpace(approver=CallerApprover())
             try:
-                for each in given:
+                for each in agent_list:
                     self._space.add(each)
             except BaseException:
                 self._space.close()
                 raise
         if isinstance(self._space.approver, CallerApprover):
             self._space.approver.served = self
-        for each in given:
+        for each in agent_list:
             if isinstance(each, Threaded):
                 each.watch(self._tell)
 
@@ -171,16 +173,16 @@ class Served:
             "callers": callers,
             "calls": calls,
             "under_way": under_way,
-            **self.callers.shown(),
+            **self.callers.page_data(),
         }
 
     def _paths(self) -> list[tuple[str, str]]:
         """Return by which protocols the agents are reached, each with its path."""
         talks = [in_path(id) for id in self.replying()]
-        made = [("MCP", "/mcp"), *(("A2A", f"/a2a/{each}") for each in talks)]
+        paths = [("MCP", "/mcp"), *(("A2A", f"/a2a/{each}") for each in talks)]
         if talks:
-            made += [("OpenAI", "/v1"), *(("AG-UI", f"/ag-ui/{each}") for each in talks)]
-        return made
+            paths += [("OpenAI", "/v1"), *(("AG-UI", f"/ag-ui/{each}") for each in talks)]
+        return paths
 
     @property
     def busy(self) -> bool:
@@ -203,7 +205,7 @@ class Served:
         action: str,
         args: dict[str, Any],
         caller: Caller,
-        heard: Callable[[str], None] | None = None,
+        on_progress: Callable[[str], None] | None = None,
     ) -> Any:
         """Call an action for a caller, and return its value; if cancelled, cancel the action.
 
@@ -215,23 +217,23 @@ class Served:
         """
         id = f"door-{secrets.token_hex(16)}"
         message = {"id": id, "to": to, "action": {"name": action, "args": args}}
-        beside = self._beside(caller)
+        context = self._call_context(caller)
         replies = action == "say" and isinstance(self.agents[to], ConversationalAgent)
-        if beside.pays is not None and not replies:  # a reply counts what it does itself
-            beside.pays.reserve(actions=1).settle()
-        if heard is not None:
-            beside.hears = partial(_hear, caller.loop, heard)
+        if context.pays is not None and not replies:  # a reply counts what it does itself
+            context.pays.reserve(actions=1).settle()
+        if on_progress is not None:
+            context.hears = partial(_hear, caller.loop, on_progress)
         self._busy[sender] += 1
         self._counted[caller.name] += 1
         try:
-            pending = self._sender(sender)._request(message, None, beside=beside)
+            pending = self._sender(sender)._request(message, None, beside=context)
             try:
                 return await pending
             except asyncio.CancelledError:
                 pending.cancel()
                 raise
         finally:
-            beside.open = False
+            context.open = False
             self._busy -= Counter((sender,))
 
     async def waits(self, agent: str, run_id: str) -> list[Wait]:
@@ -239,8 +241,8 @@ class Served:
         journal: Any = getattr(self.agents[agent], "journal", None)
         if journal is None:
             return []
-        found: list[Wait] = await in_thread(journal.waiting, run_id)
-        return found
+        waits: list[Wait] = await in_thread(journal.waiting, run_id)
+        return waits
 
     async def resume_due(self) -> None:
         """Resume the runs that have waited and can go on; A2A's door resumes its tasks."""
@@ -274,18 +276,18 @@ class Served:
         Raises:
             BudgetExceeded: the caller has spent its budget
         """
-        beside = self._beside(caller)
+        context = self._call_context(caller)
         self._busy[sender] += 1
         self._counted[caller.name] += 1
         delivery = Delivery(Envelope(sender, to, "say", {}), REQUEST)
         delivery.mailbox, delivery.state = self._sender(sender)._mailbox, RUNNING
-        delivery.beside = beside
+        delivery.beside = context
         before = CURRENT.set(delivery)
         try:
             yield
         finally:
             reset(before)
-            beside.open = False
+            context.open = False
             self._busy -= Counter((sender,))
 
     async def permit(self, sender: str, agent: ConversationalAgent, content: Any) -> None:
@@ -324,8 +326,8 @@ class Served:
         """Return the sender of an id, and remove idle senders."""
         now = time.monotonic()
         with self._guard:
-            known = self._senders.pop(id, None)
-            agent = self._space.add(_Sender(id)) if known is None else known[0]
+            entry = self._senders.pop(id, None)
+            agent = self._space.add(_Sender(id)) if entry is None else entry[0]
             self._senders[id] = agent, now  # the last one used is the last one here
             idle = [
                 sender
@@ -337,11 +339,11 @@ class Served:
                 self._space.remove(self._senders.pop(each)[0])
         return agent
 
-    def _beside(self, caller: Caller) -> _Call:
+    def _call_context(self, caller: Caller) -> _DoorCall:
         """Return what goes with a call; raise BudgetExceeded if the caller has spent its budget."""
         content = caller.content if isinstance(caller.content, list) else None
-        return _Call(
-            called=(self, caller),
+        return _DoorCall(
+            door_call=(self, caller),
             asks=self._ask,
             pays=self.callers.budget(caller.name),
             run_id=caller.run_id,
@@ -350,7 +352,7 @@ class Served:
 
     def _caller(self) -> Caller | None:
         """Return the caller whose call led to the code that runs now, or None."""
-        served, caller = beside_of(CURRENT.get(), "called") or (None, None)
+        served, caller = beside_of(CURRENT.get(), "door_call") or (None, None)
         return caller if served is self else None
 
     async def _ask(self, question: Question) -> str:
@@ -362,7 +364,7 @@ class Served:
             caller.loop.call_soon_threadsafe(caller.tell, event)
 
 
-def _hear(loop: asyncio.AbstractEventLoop, heard: Callable[[str], None], text: str) -> None:
+def _hear(loop: asyncio.AbstractEventLoop, on_progress: Callable[[str], None], text: str) -> None:
     """Pass the progress of an action on to the caller's loop, unless that is closed."""
     with suppress(RuntimeError):
-        loop.call_soon_threadsafe(heard, text)
+        loop.call_soon_threadsafe(on_progress, text)

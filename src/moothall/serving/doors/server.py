@@ -62,13 +62,13 @@ class HTTPServer:
         port: int,
         grace_s: float = 5,
         *,
-        beside: bool = False,
+        on_ipv6_too: bool = False,
         **options: Any,
     ) -> None:
         MissingExtra.unless("serving HTTP", "mcp", "uvicorn")
         import uvicorn
 
-        given: dict[str, Any] = {
+        config: dict[str, Any] = {
             "log_level": "warning",
             "access_log": False,
             "server_header": False,
@@ -80,17 +80,17 @@ class HTTPServer:
         self._sockets = [_listening("127.0.0.1" if host == "localhost" else host, port)]
         self.place: tuple[str, int] = self._sockets[0].getsockname()[:2]
         self.port: int = self.place[1]
-        if beside and self.place[0] == "127.0.0.1":
+        if on_ipv6_too and self.place[0] == "127.0.0.1":
             with suppress(ConfigError):  # no IPv6 here, or another program has the port there
                 self._sockets.append(_listening("::1", self.port))
-        self._server = uvicorn.Server(uvicorn.Config(app, **given))
+        self._server = uvicorn.Server(uvicorn.Config(app, **config))
         logging.getLogger("uvicorn.error").addFilter(_is_fault)
-        self.began: Future[None] = Future()
+        self.listening: Future[None] = Future()
         startup = self._server.startup
 
         async def begins(*args: Any, **more: Any) -> None:
             await startup(*args, **more)
-            self.began.set_result(None)
+            self.listening.set_result(None)
 
         self._server.startup = begins
         # In a thread, since in the main one uvicorn ends the process by the signal that has ended
@@ -101,9 +101,9 @@ class HTTPServer:
         try:
             self._server.run(sockets=self._sockets)
         except BaseException as error:
-            if self.began.done():
+            if self.listening.done():
                 raise
-            self.began.set_exception(error)
+            self.listening.set_exception(error)
         finally:
             self._close()
 

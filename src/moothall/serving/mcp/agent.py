@@ -29,9 +29,9 @@ from moothall.foundation.errors import (
 )
 from moothall.foundation.text import nearest, shorten
 from moothall.foundation.threads import WORKERS, guard, in_child, loop_is_running
-from moothall.serving.mcp.connection import Connection
+from moothall.serving.mcp.connection import ServerConnection
 from moothall.serving.mcp.listing import Definition, Offered
-from moothall.serving.mcp.lock import Lock
+from moothall.serving.mcp.lock import DefinitionLock
 from moothall.serving.mcp.questions import answered
 from moothall.serving.mcp.target import checked_headers, checked_target, checked_texts
 from moothall.serving.mcp.tools import Actions
@@ -92,7 +92,7 @@ class MCPAgent(Agent):
     """
 
     concurrency = 16
-    _connection: Connection | None = None
+    _connection: ServerConnection | None = None
     _actions: Actions | None = None
     _server: Offered | None = None
     _closed = False
@@ -138,9 +138,9 @@ class MCPAgent(Agent):
         self._unknown = set[str]()  # the names of it that the log has told of
         check_seconds(f"{where}: timeout_s=", timeout_s)
         self._timeout_s = float(timeout_s)
-        named = not isinstance(idempotent, str) and isinstance(idempotent, Iterable)
-        self._idempotent = frozenset(idempotent if named else ())
-        if not named or not all(isinstance(each, str) for each in self._idempotent):
+        is_list = not isinstance(idempotent, str) and isinstance(idempotent, Iterable)
+        self._idempotent = frozenset(idempotent if is_list else ())
+        if not is_list or not all(isinstance(each, str) for each in self._idempotent):
             raise ConfigError(
                 f"{where}: idempotent= must be a list of the tools' names, got {idempotent!r:.80}"
             )
@@ -151,7 +151,7 @@ class MCPAgent(Agent):
             raise ConfigError(f"{where}: lock= must be a path, got {lock!r:.80}")
         self._lock = None if lock is None else os.fspath(lock)
         if self._lock is not None:
-            Lock(self._lock)
+            DefinitionLock(self._lock)
         self._starting = guard()
         self._counted = [0, 0]  # calls, and how many of them failed
         self._fault: tuple[float, str] | None = None  # when and why the last one failed
@@ -193,7 +193,7 @@ class MCPAgent(Agent):
         _ = self.offers
         if self._server is None:
             raise MCPServerError(f"{self._name} is not connected: await connect() first")
-        Lock(self._lock).accept(str(self.id), self._server.locked)
+        DefinitionLock(self._lock).accept(str(self.id), self._server.locked)
         self._listed(self._server)
 
     def __enter__(self) -> Self:
@@ -218,7 +218,7 @@ class MCPAgent(Agent):
         """Close the connection."""
         await self.__aexit__()
 
-    def _opened(self, again: bool = False) -> Connection:
+    def _opened(self, again: bool = False) -> ServerConnection:
         """Return the connection; make one, unless the agent is closed."""
         with self._starting:
             if self._closed and not again:
@@ -227,7 +227,7 @@ class MCPAgent(Agent):
                 self._closed = False
                 # Weak, so that an agent that nobody uses any more ends its server.
                 listed = WeakMethod(self._listed)
-                made = self._connection = Connection(
+                connection = self._connection = ServerConnection(
                     self._name,
                     self._target,
                     self._env,
@@ -236,7 +236,7 @@ class MCPAgent(Agent):
                     lambda offered: (listed() or _nobody)(offered),
                     self._auth,
                 )
-                finalize(self, made.close, wait=False).atexit = False
+                finalize(self, connection.close, wait=False).atexit = False
             return self._connection
 
     @property
@@ -255,36 +255,36 @@ class MCPAgent(Agent):
         target = self._target
         where = shown_address(target) if isinstance(target, str) else os.path.basename(target[0])
         live = connection is not None and not connection.is_closed and connection._live is not None
-        told = {"kind": "MCP server", "where": where, "connected": live, "lock": self._lock}
+        about = {"kind": "MCP server", "where": where, "connected": live, "lock": self._lock}
         tools = {} if server is None else server.tools
-        changed, gone = dict[str, dict[str, Any]](), list[str]()
+        changed, removed = dict[str, dict[str, Any]](), list[str]()
         if self._lock is not None and server is not None:
-            lock = Lock(self._lock)
+            lock = DefinitionLock(self._lock)
             id = str(self.id)
             changed = {
                 name: {"was": lock.accepted(id, name), "now": each.data}
                 for name, each in server.locked.items()
                 if lock.difference(id, each)
             }
-            gone = lock.gone(id, server.locked)
+            removed = lock.removed_tools(id, server.locked)
         return {
-            **told,
+            **about,
             "calls_itself": None if server is None else server.server,
             "tools": [[name, each.data.get("description")] for name, each in sorted(tools.items())],
             "changed": changed,
-            "gone": gone,
-            "seen": _seen({} if server is None else server.locked),
+            "gone": removed,
+            "seen": _hash_of({} if server is None else server.locked),
             "calls": self._counted[0],
             "failed": self._counted[1],
             "last_fault": self._fault,
         }
 
-    def _accept(self, seen: str) -> None:
+    def _accept(self, shown_hash: str) -> None:
         """Accept the definitions that a person has seen; ConfigError if they have changed since."""
         server = self._server
-        if self._lock is None or server is None or _seen(server.locked) != seen:
+        if self._lock is None or server is None or _hash_of(server.locked) != shown_hash:
             raise ConfigError(f"{self._name}: its definitions have changed: look at them again")
-        Lock(self._lock).accept(str(self.id), server.locked)
+        DefinitionLock(self._lock).accept(str(self.id), server.locked)
         self._listed(server)
 
     # -- its actions -------------------------------------------------------------------------------
@@ -304,8 +304,8 @@ class MCPAgent(Agent):
         return super().offers
 
     def _offered(self) -> dict[str, Action]:
-        made = super()._offered()
-        return made if self._actions is None else {**self._actions.offered, **made}
+        actions = super()._offered()
+        return actions if self._actions is None else {**self._actions.offered, **actions}
 
     def _tools(self) -> dict[str, Action]:
         """Return the actions for an agent with a loop, as the server has them now."""
@@ -318,23 +318,23 @@ class MCPAgent(Agent):
 
     def _listed(self, offered: Offered) -> None:
         """Take what the server offers; called on the connection's loop."""
-        lock = None if self._lock is None else Lock(self._lock)
+        lock = None if self._lock is None else DefinitionLock(self._lock)
         how = (self._perform, self._policy_of, self._idempotent, lock, self._deferred)
-        made = Actions(str(self.id), offered, *how)
-        self._server, self._actions = offered, made
-        self._tell_unknown(made.named)
+        actions = Actions(str(self.id), offered, *how)
+        self._server, self._actions = offered, actions
+        self._tell_unknown(actions.names)
         self._renew()
 
-    def _tell_unknown(self, known: Iterable[str]) -> None:
+    def _tell_unknown(self, names: Iterable[str]) -> None:
         """Log, once each, the names in `access=` that no tool has: a policy that holds nowhere."""
-        named = self._access if isinstance(self._access, Mapping) else ()
-        for name in {*named}.difference(known, self._unknown):
+        stated_names = self._access if isinstance(self._access, Mapping) else ()
+        for name in {*stated_names}.difference(names, self._unknown):
             self._unknown.add(name)
             logger.warning(
                 "%s: access= names %.80r, which is not one of its tools%s",
                 self._name,
                 name,
-                nearest(str(name), known),
+                nearest(str(name), names),
             )
 
     def _renew(self) -> None:
@@ -349,7 +349,7 @@ class MCPAgent(Agent):
 
     async def _perform(
         self,
-        what: str,
+        label: str,
         send: Callable[[mcp.Client], Awaitable[Any]],
         context: Context[Any] | None,
         definition: Definition | None,
@@ -357,14 +357,14 @@ class MCPAgent(Agent):
         """Send a request, if the tool is still the one that was permitted."""
 
         async def checked(client: mcp.Client) -> Any:
-            known = None if self._server is None else self._server.tools
-            if definition is not None and self._lock is not None and known is not None:
-                now = known.get(definition.name)
+            tools = None if self._server is None else self._server.tools
+            if definition is not None and self._lock is not None and tools is not None:
+                now = tools.get(definition.name)
                 if now is None or now.sha256 != definition.sha256:
                     raise ActionError(
                         "DefinitionChanged",
-                        f"{self._name} has changed {what} since this call was permitted, so it was "
-                        "not sent",
+                        f"{self._name} has changed {label} since this call was permitted, so it "
+                        "was not sent",
                     )
             return await send(client)
 
@@ -376,7 +376,7 @@ class MCPAgent(Agent):
         with self._starting:
             self._counted[0] += 1
         try:
-            return await connection.request(checked, what, None if context is None else ask)
+            return await connection.request(checked, label, None if context is None else ask)
         except Exception as error:
             with self._starting:
                 self._counted[1] += 1
@@ -384,7 +384,7 @@ class MCPAgent(Agent):
             raise
 
 
-def _seen(tools: Mapping[str, Definition]) -> str:
+def _hash_of(tools: Mapping[str, Definition]) -> str:
     """Return a hash of definitions, to which what a person accepts is bound."""
     listed = sorted(each.sha256 for each in tools.values())
     return sha256(" ".join(listed).encode()).hexdigest()

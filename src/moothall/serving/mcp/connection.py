@@ -27,7 +27,7 @@ from moothall.serving.mcp.listing import Offered, read_offered
 from moothall.serving.mcp.live import UNANSWERED, Live, as_ours, first_set, opened, why_ended
 from moothall.serving.mcp.process import ServerProcess, over_process
 from moothall.serving.mcp.questions import addresses_in, told_address
-from moothall.serving.mcp.request import Ask, Request, Send
+from moothall.serving.mcp.request import Ask, Send, ServerRequest
 from moothall.serving.mcp.web import Headers, over_http, shown_address
 from moothall.spaces.loop import LoopThread
 
@@ -45,12 +45,12 @@ _RELIST_S: Final = 1.0
 """A server may change its list more often; it is read this often at most."""
 logger: logging.Logger = logging.getLogger("moothall.mcp")
 
-_REQUEST: ContextVar[ref[Request] | None] = ContextVar("moothall_mcp_request", default=None)
+_REQUEST: ContextVar[ref[ServerRequest] | None] = ContextVar("moothall_mcp_request", default=None)
 """The request that a task of the connection's loop sends. Weak, since the loop keeps contexts."""
 
 
 @dataclass(eq=False)
-class Connection:
+class ServerConnection:
     """One server, started or reached at the first request, and again after its end.
 
     Args:
@@ -74,7 +74,7 @@ class Connection:
     _live: Live | None = None
     _latest: Live | None = None  # also while it is opened
     _failures: int = 0
-    _requests: dict[Request, None] = field(default_factory=dict)
+    _requests: dict[ServerRequest, None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._thread = LoopThread("moothall-mcp", self._close, lambda: None)
@@ -83,7 +83,7 @@ class Connection:
 
     def _begin(self) -> None:
         self._opening: asyncio.Future[Live] | None = None
-        self._wanted = asyncio.Event()
+        self._wake = asyncio.Event()
         self._changed = asyncio.Event()  # the server's list is not the one that was read
         self._current = asyncio.Event()
         self._current.set()
@@ -92,14 +92,14 @@ class Connection:
 
     # -- for callers, on any loop or in any thread -------------------------------------------------
 
-    async def request(self, send: Send, what: str, ask: Ask | None = None) -> Any:
+    async def request(self, send: Send, label: str, ask: Ask | None = None) -> Any:
         """Send a request, and return its answer; if cancelled, cancel it at the server too.
 
         Raises:
             ActionError: the server refuses it, or it took too long
             MCPServerError: the server cannot be reached, or ended meanwhile
         """
-        request = Request(send, what, asyncio.get_running_loop().create_future(), ask)
+        request = ServerRequest(send, label, asyncio.get_running_loop().create_future(), ask)
         request.trace = tracing.carry()
         self._thread.enter(self._take, request)
         try:
@@ -117,7 +117,7 @@ class Connection:
         try:
             self._thread.run(self.open).result()
         except SpaceClosed:
-            raise self._gone() from None
+            raise self._closed_error() from None
 
     def close(self, *, wait: bool = True) -> None:
         """End the connection and the server's process; what waits ends as MCPServerError."""
@@ -131,14 +131,14 @@ class Connection:
         """Whether it has been closed, or belongs to the process that forked this one."""
         return self._closed or self._thread.closed
 
-    def _gone(self) -> MCPServerError:
+    def _closed_error(self) -> MCPServerError:
         return MCPServerError(f"{self.name}: the connection is closed")
 
     # -- requests, on the connection's loop --------------------------------------------------------
 
-    def _take(self, request: Request) -> None:
+    def _take(self, request: ServerRequest) -> None:
         if self.is_closed:
-            settle(request.answer, raised=self._gone())
+            settle(request.answer, raised=self._closed_error())
             return
         import mcp  # noqa: F401  # the first time takes seconds on a busy machine: not the server's
 
@@ -146,14 +146,14 @@ class Connection:
         request.task = self._thread.spawn(self._answer(request))
         self._limit(request, self.timeout_s)
 
-    def _limit(self, request: Request, seconds: float) -> None:
+    def _limit(self, request: ServerRequest, seconds: float) -> None:
         request.timer = self._thread.loop.call_later(seconds, self._late, request)
 
-    def _late(self, request: Request) -> None:
+    def _late(self, request: ServerRequest) -> None:
         words = "" if self._latest is None else self._latest.words()
         sent = self._live is not None
         # The error is the same for each caller of a server that does not connect.
-        why = f"{request.what} took longer than {self.timeout_s:g} s" if sent else UNANSWERED
+        why = f"{request.label} took longer than {self.timeout_s:g} s" if sent else UNANSWERED
         text = f"{self.name}: {why}{words}"
         settle(
             request.answer,
@@ -161,13 +161,13 @@ class Connection:
         )
         self._drop(request)
 
-    def _drop(self, request: Request) -> None:
+    def _drop(self, request: ServerRequest) -> None:
         """Cancel a request whose caller does not wait any more."""
         for each in (request.timer, request.task, request.asking):
             if each is not None:
                 each.cancel()
 
-    async def _answer(self, request: Request) -> None:
+    async def _answer(self, request: ServerRequest) -> None:
         _REQUEST.set(ref(request))
         if request.trace is not None:
             request.trace()  # the SDK states the span in `_meta`
@@ -176,14 +176,14 @@ class Connection:
         try:
             value = await self._sent(request)
         except asyncio.CancelledError:
-            raised = self._gone()  # or nobody waits
+            raised = self._closed_error()  # or nobody waits
         except MoothallError as error:
             raised = error
             if request.unopened and isinstance(error, ActionError):
                 wants = f"it wants a person to open {' and '.join(request.unopened)}"
                 raised = ActionError(error.type, f"{error.text}; {wants}", error.where)
         except BaseException as error:
-            raised = as_ours(self.name, request.what, error)
+            raised = as_ours(self.name, request.label, error)
         finally:
             self._requests.pop(request, None)
             for each in (request.timer, request.asking):
@@ -191,11 +191,11 @@ class Connection:
                     each.cancel()
         settle(request.answer, value, raised)
 
-    async def _sent(self, request: Request) -> Any:
+    async def _sent(self, request: ServerRequest) -> Any:
         """Return the answer of the server that runs now, or else is started now."""
         from mcp import MCPError
 
-        again, asked = True, 0
+        again, question_count = True, 0
         while True:
             live = await self._connected()
             await self._current.wait()
@@ -205,27 +205,27 @@ class Connection:
                 if again and await live.has_forgotten(error):
                     again = False
                     live.forget()
-                elif asked < _MOST_ASKED and await self._opens(request, error):
-                    asked += 1
+                elif question_count < _MOST_ASKED and await self._opens(request, error):
+                    question_count += 1
                 else:
                     raise await self._failed(request, live, error) from None
             else:
                 self._failures = 0
                 return value
 
-    async def _failed(self, request: Request, live: Live, error: MCPError) -> MoothallError:
+    async def _failed(self, request: ServerRequest, live: Live, error: MCPError) -> MoothallError:
         """Return what a caller is told of an error of the SDK."""
         from mcp_types import CONNECTION_CLOSED
 
         why = error.message
-        lost = error.code == CONNECTION_CLOSED and why.startswith("SSE stream ")
-        if live.over.is_set() or live.closed:
-            lost = True
-            live.over.set()
-            why = await asyncio.shield(live.ended)
-        if lost:
+        is_lost = error.code == CONNECTION_CLOSED and why.startswith("SSE stream ")
+        if live.at_end.is_set() or live.closed:
+            is_lost = True
+            live.at_end.set()
+            why = await asyncio.shield(live.end_reason)
+        if is_lost:
             return MCPServerError(
-                f"{self.name}: {request.what} got no answer, and whether it took effect is not "
+                f"{self.name}: {request.label} got no answer, and whether it took effect is not "
                 f"known: {one_line(why, 2000)}"
             )
         request.unopened = [told_address(each) for each in addresses_in(error)] or request.unopened
@@ -235,12 +235,12 @@ class Connection:
         live = self._live
         if live is not None:
             if live.closed:
-                live.over.set()
-            if not (live.forgotten or live.over.is_set()):
+                live.at_end.set()
+            if not (live.forgotten or live.at_end.is_set()):
                 return live
         if self._opening is None:
             self._opening = self._thread.loop.create_future()
-            self._wanted.set()
+            self._wake.set()
         return await asyncio.shield(self._opening)
 
     # -- the owner ---------------------------------------------------------------------------------
@@ -248,8 +248,8 @@ class Connection:
     async def _own(self) -> None:
         """Open the connection when it is wanted, and keep it until its end, again and again."""
         while True:
-            await self._wanted.wait()
-            self._wanted.clear()
+            await self._wake.wait()
+            self._wake.clear()
             live = self._latest = Live()
             why = "the connection was closed"
             if not self._closed:
@@ -303,7 +303,7 @@ class Connection:
 
     def _tell_failed(self, why: str) -> None:
         """End what waits for a connection that could not be opened."""
-        if self._wanted.is_set():
+        if self._wake.is_set():
             return  # it waits for the next one
         opening, self._opening = self._opening, None
         if opening is not None:
@@ -316,7 +316,7 @@ class Connection:
             live.where = shown_address(self.target)
             return over_http(self.target, self.headers, self.name, self.auth)
         live.process = ServerProcess(self.target, self.env)
-        live.over = live.process.over
+        live.at_end = live.process.at_end
         return over_process(live.process)
 
     async def _keep(self, live: Live) -> None:
@@ -325,7 +325,7 @@ class Connection:
 
         listener = self._thread.spawn(self._listen(live))
         try:
-            while await first_set(live.over, self._changed) is not live.over:
+            while await first_set(live.at_end, self._changed) is not live.at_end:
                 self._changed.clear()
                 try:
                     with anyio.fail_after(self.timeout_s):
@@ -336,7 +336,7 @@ class Connection:
                     self._current.set()
                 with suppress(TimeoutError):
                     async with asyncio.timeout(_RELIST_S):
-                        await live.over.wait()
+                        await live.at_end.wait()
         finally:
             listener.cancel()
 
@@ -350,7 +350,7 @@ class Connection:
             tools is not None and tools.list_changed
         ):
             return
-        while not live.over.is_set():
+        while not live.at_end.is_set():
             try:
                 async with client.listen(tools_list_changed=True) as changes:
                     async for _ in changes:
@@ -368,38 +368,38 @@ class Connection:
 
     async def _elicit(self, context: Any, params: Any) -> Any:
         """Ask the person behind a request what the server asks meanwhile."""
-        known = _REQUEST.get()
-        request = None if known is None else known()
+        reference = _REQUEST.get()
+        request = None if reference is None else reference()
         if request is None:  # older revisions do not say which request asks
             asking = [each for each in self._requests if each.ask is not None]
             request = asking[-1] if asking else next(reversed(self._requests), None)
-        return await self._asked(request, params)
+        return await self._ask_person(request, params)
 
-    async def _opens(self, request: Request, error: MCPError) -> bool:
+    async def _opens(self, request: ServerRequest, error: MCPError) -> bool:
         """Whether the person has opened what is to be opened before a call."""
-        wanted = addresses_in(error)
-        for each in wanted:
-            if (await self._asked(request, each)).action != "accept":
+        addresses = addresses_in(error)
+        for each in addresses:
+            if (await self._ask_person(request, each)).action != "accept":
                 return False
-        return bool(wanted)
+        return bool(addresses)
 
-    async def _asked(self, request: Request | None, params: Any) -> ElicitResult:
+    async def _ask_person(self, request: ServerRequest | None, params: Any) -> ElicitResult:
         """Ask the person behind a request; its time stands still meanwhile."""
         from mcp_types import ElicitResult
 
         answer = ElicitResult(action="decline")
         if request is not None and request.ask is not None and request.asking is None:
             assert request.timer is not None
-            left = request.timer.when() - self._thread.loop.time()
+            seconds_left = request.timer.when() - self._thread.loop.time()
             request.timer.cancel()
-            asked = request.ask(params)
+            question = request.ask(params)
             try:
                 run, loop = asyncio.run_coroutine_threadsafe, request.answer.get_loop()
-                asking = request.context.run(run, asked, loop)
+                asking = request.context.run(run, question, loop)
                 request.asking = asyncio.wrap_future(asking)
                 answer = await request.asking
             except RuntimeError:  # the caller's loop has ended
-                asked.close()
+                question.close()
                 return ElicitResult(action="cancel")
             except Later as later:  # the call is made again once the answer has come
                 settle(request.answer, raised=later)
@@ -410,7 +410,7 @@ class Connection:
             finally:
                 request.asking = None
                 if request in self._requests:
-                    self._limit(request, left)
+                    self._limit(request, seconds_left)
         if request is not None and params.mode == "url" and answer.action != "accept":
             request.unopened.append(told_address(params))
         return answer
@@ -422,7 +422,7 @@ class Connection:
         self._closed = True
         for request in list(self._requests):
             self._drop(request)
-        self._wanted.set()
+        self._wake.set()
         if self._scope is not None:
             self._scope.cancel()
         await asyncio.wait((self._owner,))

@@ -52,10 +52,10 @@ class Definition:
     @classmethod
     def of(cls, data: dict[str, Any]) -> Definition:
         """Return the definition in a tool of a server's list."""
-        kept = {key: data[key] for key in _HASHED if data.get(key) is not None}
-        text = json.dumps(kept, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
+        hashed = {key: data[key] for key in _HASHED if data.get(key) is not None}
+        text = json.dumps(hashed, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
         sha256 = hashlib.sha256(text.encode()).hexdigest()
-        return cls(kept, sha256, _fault(kept, len(text)), _is_for_models(data.get("_meta")))
+        return cls(hashed, sha256, _fault(hashed, len(text)), _is_for_models(data.get("_meta")))
 
     @property
     def name(self) -> str:
@@ -66,8 +66,8 @@ class Definition:
     @property
     def description(self) -> str:
         """What the server says that the tool does."""
-        said: str = self.data.get("description") or self.data.get("title") or ""
-        return said
+        text: str = self.data.get("description") or self.data.get("title") or ""
+        return text
 
     @property
     def schema(self) -> dict[str, Any]:
@@ -103,12 +103,12 @@ class Offered:
             RESOURCES: None if self.resources is None else sorted(self.resources),
             PROMPTS: self.prompts,
         }
-        made = {
+        definitions = {
             name: Definition.of({"name": name, "description": json.dumps(each, sort_keys=True)})
             for name, each in lists.items()
             if each
         }
-        return {**self.tools, **made}
+        return {**self.tools, **definitions}
 
 
 def _is_for_models(meta: Any) -> bool:
@@ -128,7 +128,7 @@ async def read_offered(client: mcp.Client, name: str) -> Offered:
     has = client.server_capabilities
     tools: dict[str, Definition] = {}
     if has.tools is not None:
-        listed, begun = await _all(client.list_tools, "tools"), time.thread_time()
+        listed, start = await _all(client.list_tools, "tools"), time.thread_time()
         for tool in listed:
             is_odd = not 0 < len(tool.name) <= 255 or not tool.name.isprintable()
             if is_odd or tool.name in (RESOURCES, PROMPTS):
@@ -137,18 +137,18 @@ async def read_offered(client: mcp.Client, name: str) -> Offered:
             data = tool.model_dump(mode="json", by_alias=True, exclude_none=True)
             if (gives := (data.get("_meta") or {}).get(OUTPUT_SCHEMA)) is not None:
                 data["outputSchema"] = gives
-            made = Definition.of(data)
-            if time.thread_time() - begun > _MOST_S:
+            definition = Definition.of(data)
+            if time.thread_time() - start > _MOST_S:
                 raise MCPServerError("the schemas of its tools take too long to be measured")
-            if tools.setdefault(made.name, made) is not made:
-                logger.warning("%s has two tools %.80r; the first is used", name, made.name)
-            elif made.fault:
-                logger.warning("%s: its tool %.80r cannot be called: %s", name, *_why(made))
+            if tools.setdefault(definition.name, definition) is not definition:
+                logger.warning("%s has two tools %.80r; the first is used", name, definition.name)
+            elif definition.fault:
+                logger.warning("%s: its tool %.80r cannot be called: %s", name, *_why(definition))
     resources = prompts = None
     if has.resources is not None:
-        found = [str(each.uri) for each in await _all(client.list_resources, "resources")]
+        uris = [str(each.uri) for each in await _all(client.list_resources, "resources")]
         templates = await _all(client.list_resource_templates, "resource_templates")
-        resources = (*found, *(each.uri_template for each in templates))
+        resources = (*uris, *(each.uri_template for each in templates))
     if has.prompts is not None:
         prompts = {
             each.name: tuple(argument.name for argument in each.arguments or ())
@@ -165,8 +165,8 @@ async def read_offered(client: mcp.Client, name: str) -> Offered:
     )
 
 
-def _why(made: Definition) -> tuple[str, str]:
-    return made.name, made.fault
+def _why(definition: Definition) -> tuple[str, str]:
+    return definition.name, definition.fault
 
 
 async def _all(pages: Any, kind: str) -> list[Any]:
@@ -232,8 +232,8 @@ def seen_schema(schema: Any) -> Any:
     if isinstance(schema, list):
         return [seen_schema(each) for each in schema]
     if isinstance(schema, dict):
-        return {seen(key): seen_schema(each) for key, each in schema.items()}
-    return seen(schema) if isinstance(schema, str) else schema
+        return {visible(key): seen_schema(each) for key, each in schema.items()}
+    return visible(schema) if isinstance(schema, str) else schema
 
 
 def _has_hidden(schema: Any, exact: bool = False) -> bool:
@@ -242,25 +242,25 @@ def _has_hidden(schema: Any, exact: bool = False) -> bool:
         return any(_has_hidden(each, exact) for each in schema)
     if isinstance(schema, dict):
         return any(
-            seen(key) != key or _has_hidden(each, exact or key in _EXACT)
+            visible(key) != key or _has_hidden(each, exact or key in _EXACT)
             for key, each in schema.items()
         )
-    return exact and isinstance(schema, str) and seen(schema) != schema
+    return exact and isinstance(schema, str) and visible(schema) != schema
 
 
-def seen(text: str) -> str:
+def visible(text: str) -> str:
     """Return a text without characters that nobody sees, which could tell a model something."""
     if text.isascii():
         return "".join(each for each in text if each >= " " or each in "\n\t")
-    made, before = [], ""
+    characters, before = [], ""
     for each in text:
         # One that shapes the letter or the picture before it is seen.
         if not _is_hidden(each) or (each in _SHAPING and not before.isascii()):
-            made.append(each)
+            characters.append(each)
             before = "" if each in _SHAPING else each
         else:
             before = ""
-    return "".join(made)
+    return "".join(characters)
 
 
 def _is_hidden(char: str) -> bool:

@@ -33,12 +33,12 @@ class Live:
         self.client: Any = None
         self.process: ServerProcess | None = None  # None for a server at an address
         self.where: str = ""  # its address, without what may be secret
-        self.over: asyncio.Event = asyncio.Event()  # nothing comes any more
+        self.at_end: asyncio.Event = asyncio.Event()  # nothing comes any more
         self.closed: bool = False  # nothing is read any more
         self.fault: str = ""  # why nothing more is read of it
         self.forgotten = False  # the server has forgotten its session: the next request begins one
         self.requests = 0  # how many are under way
-        self.ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self.end_reason: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
     def words(self) -> str:
         """Return what its process wrote that was no message, as the end of an error's text."""
@@ -49,7 +49,7 @@ class Live:
         if not self.forgotten:
             self.forgotten = True
             wait = _LAST_S if self.requests else 0
-            asyncio.get_running_loop().call_later(wait, self.over.set)
+            asyncio.get_running_loop().call_later(wait, self.at_end.set)
 
     async def answer(self, send: Send) -> Any:
         """Send a request, and return its answer."""
@@ -59,7 +59,7 @@ class Live:
         finally:
             self.requests -= 1
             if self.forgotten and not self.requests:
-                self.over.set()
+                self.at_end.set()
 
     async def has_forgotten(self, error: MCPError) -> bool:
         """Whether an error says that the server knows no such session, so it ran nothing."""
@@ -76,9 +76,9 @@ class Live:
 
     def end(self, why: str) -> None:
         """Say why it has ended, once it is closed."""
-        self.over.set()
-        if not self.ended.done():
-            self.ended.set_result(why)
+        self.at_end.set()
+        if not self.end_reason.done():
+            self.end_reason.set_result(why)
 
 
 async def _probe(client: mcp.Client) -> None:
@@ -110,7 +110,7 @@ async def opened(
         yield
 
 
-def as_ours(name: str, what: str, error: BaseException) -> MoothallError:
+def as_ours(name: str, label: str, error: BaseException) -> MoothallError:
     """Return what a caller is told of an exception of the SDK, in one line."""
     from mcp import MCPError
     from mcp_types import UNSUPPORTED_PROTOCOL_VERSION
@@ -136,7 +136,7 @@ def as_ours(name: str, what: str, error: BaseException) -> MoothallError:
         why = UNANSWERED
     else:
         why = error_text(error, 400)
-    return MCPServerError(f"{name}: {what} failed: {one_line(why, 400)}")
+    return MCPServerError(f"{name}: {label} failed: {one_line(why, 400)}")
 
 
 def why_ended(name: str, live: Live, failure: BaseException | None) -> str:
@@ -144,13 +144,13 @@ def why_ended(name: str, live: Live, failure: BaseException | None) -> str:
     process = live.process
     if live.fault:
         return live.fault + live.words()
-    if process is not None and process.over.is_set():
+    if process is not None and process.at_end.is_set():
         return process.reason()
     if failure is None:
         return "the connection has ended"
-    what = f"connecting to {live.where}" if live.where else "connecting"
-    told = str(as_ours(name, what, failure)).removeprefix(f"{name}: ")
-    return told + live.words()
+    label = f"connecting to {live.where}" if live.where else "connecting"
+    reason = str(as_ours(name, label, failure)).removeprefix(f"{name}: ")
+    return reason + live.words()
 
 
 async def first_set(*events: asyncio.Event) -> asyncio.Event:

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from moothall.foundation.errors import ConfigError
 from moothall.foundation.files import written_whole
-from moothall.foundation.jsonvalue import Unreadable, read_json
+from moothall.foundation.jsonvalue import UnreadableText, read_json
 from moothall.foundation.text import escaped_json, shorten
 from moothall.serving.mcp.listing import Definition
 
@@ -18,7 +18,7 @@ _VERSION: Final = 1
 _ABSENT: Final = object()
 
 
-class Lock:
+class DefinitionLock:
     """A file with the sha256 and the text of each accepted definition, for several servers.
 
     Args:
@@ -46,7 +46,7 @@ class Lock:
                     if Definition.of(each["definition"]).sha256 != each["sha256"]:
                         raise self._wrong(f"{server}.{name}: the sha256 is not the definition's")
                 self._servers[server] = dict(tools)
-        except (Unreadable, TypeError, KeyError, AttributeError) as error:
+        except (UnreadableText, TypeError, KeyError, AttributeError) as error:
             raise self._wrong("it is no lock file: `moothall mcp lock` writes one") from error
 
     def _wrong(self, why: str) -> ConfigError:
@@ -54,25 +54,25 @@ class Lock:
 
     def accepted(self, server: str, name: str) -> dict[str, Any] | None:
         """Return the accepted definition of a server's tool, or None."""
-        known = self._servers.get(server, {}).get(name)
-        return None if known is None else known["definition"]
+        locked = self._servers.get(server, {}).get(name)
+        return None if locked is None else locked["definition"]
 
     def difference(self, server: str, now: Definition) -> str:
         """Return how a definition differs from the accepted one; empty if it is that one."""
-        known = self._servers.get(server, {}).get(now.name)
-        if known is None:
-            return f"its definition is new, and nobody has accepted it: {_shown(now.data)}"
-        if known["sha256"] == now.sha256:
+        locked = self._servers.get(server, {}).get(now.name)
+        if locked is None:
+            return f"its definition is new, and nobody has accepted it: {_value_text(now.data)}"
+        if locked["sha256"] == now.sha256:
             return ""
         parts = [
-            f"{key} was {_shown(known['definition'].get(key, _ABSENT))} and is now "
-            f"{_shown(now.data.get(key, _ABSENT))}"
-            for key in sorted({*known["definition"], *now.data})
-            if known["definition"].get(key, _ABSENT) != now.data.get(key, _ABSENT)
+            f"{key} was {_value_text(locked['definition'].get(key, _ABSENT))} and is now "
+            f"{_value_text(now.data.get(key, _ABSENT))}"
+            for key in sorted({*locked["definition"], *now.data})
+            if locked["definition"].get(key, _ABSENT) != now.data.get(key, _ABSENT)
         ]
         return f"its definition has changed since it was accepted: {'; '.join(parts)}"
 
-    def gone(self, server: str, now: Mapping[str, Definition]) -> list[str]:
+    def removed_tools(self, server: str, now: Mapping[str, Definition]) -> list[str]:
         """Return the accepted tools that a server does not have any more."""
         return [name for name in self._servers.get(server, {}) if name not in now]
 
@@ -85,8 +85,8 @@ class Lock:
         self._servers[server] = {
             name: {"sha256": each.sha256, "definition": each.data} for name, each in now.items()
         }
-        written = {"version": _VERSION, "servers": self._servers}
-        text = json.dumps(written, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
+        content = {"version": _VERSION, "servers": self._servers}
+        text = json.dumps(content, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
         try:
             with written_whole(self.path) as part:
                 part.write_text(text, encoding="utf-8")
@@ -94,5 +94,5 @@ class Lock:
             raise self._wrong(f"it cannot be written: {error.strerror or error}") from error
 
 
-def _shown(value: Any) -> str:
+def _value_text(value: Any) -> str:
     return "left out" if value is _ABSENT else shorten(escaped_json(value), 2000)

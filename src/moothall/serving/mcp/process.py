@@ -33,7 +33,7 @@ KEPT_STDERR: Final = 4096
 _GRACE_S: Final = 1.0
 _ENDS_S: Final = 1.0
 """How long a process that ends may take, after its output has closed."""
-_KEPT: Final = (
+_INHERITED: Final = (
     *("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TMPDIR", "TZ"),
     *("LOGNAME", "SHELL", "TERM", "USER"),
     *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "NODE_EXTRA_CA_CERTS"),
@@ -49,7 +49,9 @@ class ServerProcess:
 
     def __init__(self, command: Sequence[str], env: Mapping[str, str]) -> None:
         self._command = command
-        self._env = {name: os.environ[name] for name in _KEPT if name in os.environ} | dict(env)
+        self._env = {name: os.environ[name] for name in _INHERITED if name in os.environ} | dict(
+            env
+        )
         self._loop = asyncio.get_running_loop()
         self._lock = guard()
         self._reaped = False
@@ -61,7 +63,7 @@ class ServerProcess:
         self._printed = ""  # the first of them
         self._closed = ""  # the end of its that it closed first: its output or its input
         self.fault: str = ""  # why reading has ended, unless the process has
-        self.over: asyncio.Event = asyncio.Event()  # it sends nothing any more
+        self.at_end: asyncio.Event = asyncio.Event()  # it sends nothing any more
 
     def _started(self) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
@@ -80,8 +82,8 @@ class ServerProcess:
             process = self._started()
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or str(error)
-            shown = one_line(" ".join(self._command), 200)
-            raise MCPServerError(f"cannot start {shown!r}: {reason.lower()}") from error
+            command_text = one_line(" ".join(self._command), 200)
+            raise MCPServerError(f"cannot start {command_text!r}: {reason.lower()}") from error
         self._process = process
         self._exited = WORKERS.run(self._loop, self._wait)
         try:
@@ -94,8 +96,8 @@ class ServerProcess:
             self._writer = asyncio.StreamWriter(pipe, flow, None, self._loop)
         except BaseException:  # such as no more file descriptors
             await self.stop()
-            for given in (process.stdin, process.stdout, process.stderr):
-                given.close()  # type: ignore[union-attr]
+            for stream in (process.stdin, process.stdout, process.stderr):
+                stream.close()  # type: ignore[union-attr]
             raise
 
     async def _connect(self, protocol: asyncio.BaseProtocol, pipe: IO[bytes] | None) -> None:
@@ -141,7 +143,7 @@ class ServerProcess:
                     elif self.fault:
                         break
                 self._closed = self._closed or "output"
-                self.over.set()
+                self.at_end.set()
         except (BrokenResourceError, ClosedResourceError):
             return  # the session has ended
 
@@ -191,7 +193,7 @@ class ServerProcess:
                     await self._writer.drain()
                 except OSError:
                     self._closed = self._closed or "input"
-                    self.over.set()  # or it has ended
+                    self.at_end.set()  # or it has ended
                     return
 
     # -- its end -----------------------------------------------------------------------------------
@@ -240,12 +242,12 @@ class ServerProcess:
 
     def words(self) -> str:
         """Return what it printed that was no message, as the end of an error's text."""
-        told = ""
+        parts = ""
         if self._printed and not self.fault:
-            told += f"; on its standard output it printed {self._printed!r}"
+            parts += f"; on its standard output it printed {self._printed!r}"
         if words := self._stderr.text():
-            told += f"; on its standard error: {words}"
-        return told
+            parts += f"; on its standard error: {words}"
+        return parts
 
 
 class _Tail(asyncio.Protocol):

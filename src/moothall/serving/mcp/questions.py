@@ -38,13 +38,13 @@ async def answered(
     """
     from mcp_types import ElicitResult
 
-    said = f"the MCP server {server!r} asks: {one_line(params.message, 1000)}"
+    question = f"the MCP server {server!r} asks: {one_line(params.message, 1000)}"
     if params.mode == "url":
         host, fault = _host(params.url)
         line = ""
         if not fault:
             asks = "answer yes once you are done there, anything else refuses"
-            line = await ask(f"{said} (open this address of {host}; {asks}): {params.url}")
+            line = await ask(f"{question} (open this address of {host}; {asks}): {params.url}")
         agreed = _YES.get(line.strip().lower()) is True
         return ElicitResult(action="accept" if agreed else "decline")
     schema = getattr(params, "requested_schema", None)
@@ -55,25 +55,25 @@ async def answered(
     fields = schema.get("properties") or {}
     try:
         checks = SchemaValidator(schema)
-        asked = {
+        checks_by_name = {
             name: SchemaValidator(about if isinstance(about, dict) else {})
             for name, about in list(fields.items())[:20]
         }
     except WrongSchema:
         return ElicitResult(action="decline")
     if not fields:
-        line = await ask(f"{said} (yes or no)")
+        line = await ask(f"{question} (yes or no)")
         agreed = _YES.get(line.strip().lower()) is True
         return (
             ElicitResult(action="accept", content={}) if agreed else ElicitResult(action="decline")
         )
     content: dict[str, Any] = {}
-    for name, check in asked.items():
+    for name, check in checks_by_name.items():
         needed = name in (schema.get("required") or ())
-        found = await _field(said, name, check, needed, ask)
-        if found is None:
+        values = await _field(question, name, check, needed, ask)
+        if values is None:
             return ElicitResult(action="decline")
-        content |= found
+        content |= values
     if not checks.holds(content):
         return ElicitResult(action="cancel")
     return ElicitResult(action="accept", content=content)
@@ -94,7 +94,7 @@ def addresses_in(error: MCPError) -> list[mcp_types.ElicitRequestURLParams]:
 
 def told_address(params: mcp_types.ElicitRequestURLParams) -> str:
     """Return what a server wants opened, in words; of a wrong address, why it is refused."""
-    about = f" ({said})" if (said := one_line(params.message, 300)) else ""
+    about = f" ({message})" if (message := one_line(params.message, 300)) else ""
     _, fault = _host(params.url)
     return f"{params.url[:200]!a}, which is refused: {fault}" if fault else params.url + about
 
@@ -114,7 +114,7 @@ def _host(url: str) -> tuple[str, str]:
 
 
 async def _field(
-    said: str,
+    message: str,
     name: str,
     check: SchemaValidator,
     needed: bool,
@@ -127,13 +127,13 @@ async def _field(
     ]
     kind = ", ".join(map(str, choices[:50])) if choices else str(about.get("type", "string"))
     label = one_line(str(about.get("description") or about.get("title") or ""), 300)
-    shown = f"{one_line(name, 100)}{f', {label}' if label else ''} ({one_line(kind, 500)})"
+    label_text = f"{one_line(name, 100)}{f', {label}' if label else ''} ({one_line(kind, 500)})"
     has_default = "default" in about and check.holds(about["default"])
     empty = "" if needed else "; empty to leave it out"
     if has_default:
         empty = f"; empty for {one_line(str(about['default']), 100)!r}"
     rest = f"{empty}; {_REFUSES} to refuse"
-    question = f"{said} {shown}{rest}"
+    question = f"{message} {label_text}{rest}"
     fault = ""
     for _ in range(_TRIES):
         line = (await ask(f"{fault}{question}")).strip()

@@ -26,7 +26,7 @@ MAX_UNASKED: Final = 100_000
 """So many messages may a server send between two answers."""
 MAX_PARTS: Final = 10_000
 """So many parts may a result have."""
-_SHOWN: Final = 10_000
+_EXCERPT_CHARS: Final = 10_000
 """How many characters of a part that is not known are shown."""
 _UNUSED: Final = "notifications/message"
 """What nobody here hears."""
@@ -34,7 +34,7 @@ _CHANGED: Final = "notifications/tools/list_changed"
 _PROGRESS: Final = "notifications/progress"
 _MANY: Final = 1000
 """From so many messages without an answer on, each hundredth of progress is told."""
-_TOLD: Final = 5
+_MOST_NAMED: Final = 5
 """How many of the definitions that are left out the log names."""
 
 
@@ -42,7 +42,7 @@ class Open(Protocol):
     """What is known of an open connection."""
 
     client: Any
-    over: asyncio.Event  # nothing comes any more
+    at_end: asyncio.Event  # nothing comes any more
     closed: bool  # nothing is read any more
     fault: str  # why nothing more is read
 
@@ -77,9 +77,9 @@ class Received:
     async def receive(self) -> Any:
         """Return the next message that the session needs."""
         while True:
-            taken = self._taken(await self._stream.receive())
-            if taken is not None:
-                return taken
+            message = self._for_session(await self._stream.receive())
+            if message is not None:
+                return message
 
     def __aiter__(self) -> Self:
         return self
@@ -87,12 +87,12 @@ class Received:
     async def __anext__(self) -> Any:
         while True:
             try:
-                taken = self._taken(await self._stream.__anext__())
+                message = self._for_session(await self._stream.__anext__())
             except BaseException:  # it ends, breaks or is closed
                 self._live.closed = True
                 raise
-            if taken is not None:
-                return taken
+            if message is not None:
+                return message
             if self._live.fault:
                 raise StopAsyncIteration
 
@@ -107,22 +107,22 @@ class Received:
     async def __aexit__(self, *error: Any) -> Any:
         return await self._stream.__aexit__(*error)
 
-    def _taken(self, item: Any) -> Any:
+    def _for_session(self, item: Any) -> Any:
         """Return a message as the session gets it; None for one that it does not get."""
         message = getattr(item, "message", None)
         method = getattr(message, "method", None)
         if method is not None:
             self._unasked += 1
             if self._unasked >= MAX_UNASKED:
-                said = f"it sent {MAX_UNASKED:,} messages, and answered nothing meanwhile"
-                self._live.fault = said
-                self._live.over.set()
+                problem = f"it sent {MAX_UNASKED:,} messages, and answered nothing meanwhile"
+                self._live.fault = problem
+                self._live.at_end.set()
             if method == _CHANGED:
                 self._changed()
-            unheard = method in (_UNUSED, _CHANGED) or (
+            is_ignored = method in (_UNUSED, _CHANGED) or (
                 method == _PROGRESS and self._unasked > _MANY and self._unasked % 100
             )
-            return None if self._live.fault or unheard else item
+            return None if self._live.fault or is_ignored else item
         self._unasked = 0
         result = getattr(message, "result", None)
         if not isinstance(result, dict):
@@ -131,9 +131,9 @@ class Received:
             parts = [each for each in result.values() if isinstance(each, list)]
             if any(len(each) > MAX_PARTS for each in parts):
                 return _refused(item)
-            for name, known in _PARTS.items():
+            for name, convert in _PARTS.items():
                 if isinstance(result.get(name), list):
-                    result[name] = [known(each) for each in result[name]]
+                    result[name] = [convert(each) for each in result[name]]
             return item
         if len(result["tools"]) > MAX_TOOLS:  # which is refused, and would take long to be read
             result["tools"] = result["tools"][: MAX_TOOLS + 1]
@@ -157,12 +157,12 @@ class Received:
         for tool in result["tools"]:
             if not isinstance(tool, dict):
                 continue
-            schema, given = tool.get("inputSchema"), tool.pop("outputSchema", None)
+            schema, output_schema = tool.get("inputSchema"), tool.pop("outputSchema", None)
             if isinstance(schema, dict):  # some servers leave out what is the only one allowed
                 schema.setdefault("type", "object")
             about = tool.get("_meta")
-            if given is not None and isinstance(about, dict | None):
-                tool["_meta"] = {**(about or {}), OUTPUT_SCHEMA: given}
+            if output_schema is not None and isinstance(about, dict | None):
+                tool["_meta"] = {**(about or {}), OUTPUT_SCHEMA: output_schema}
         try:
             revision = self._live.client.protocol_version
             if fault([]) or not fault(result["tools"]):
@@ -170,49 +170,51 @@ class Received:
         except (RuntimeError, KeyError, ValueError):  # it is no answer to the question for a list
             return
         faults = [(tool, fault([tool])) for tool in result["tools"]]
-        kept = [tool for tool, why in faults if not why]
-        if not kept:
+        allowed = [tool for tool, why in faults if not why]
+        if not allowed:
             return
-        result["tools"] = kept
-        left = [
+        result["tools"] = allowed
+        left_out = [
             f"{str(tool.get('name') if isinstance(tool, dict) else tool)[:80]!r} ({why})"
             for tool, why in faults
             if why
         ]
-        shown = ", ".join([*left[:_TOLD], *(["others"] if len(left) > _TOLD else [])])
+        names = ", ".join(
+            [*left_out[:_MOST_NAMED], *(["others"] if len(left_out) > _MOST_NAMED else [])]
+        )
         logger.warning(
             "%s: %s left out, since the protocol does not allow the definition: %s",
             self._name,
-            f"{counted(len(left), 'tool')} {'is' if len(left) == 1 else 'are'}",
-            one_line(shown, 1000),
+            f"{counted(len(left_out), 'tool')} {'is' if len(left_out) == 1 else 'are'}",
+            one_line(names, 1000),
         )
 
 
-def _contents(given: Any) -> Any:
+def _contents(contents: Any) -> Any:
     """Return contents of a resource, or a text that shows what the protocol does not know."""
-    known = isinstance(given, dict) and _block({"type": "resource", "resource": given})
-    if not known or known["type"] == "resource":
-        return given
-    return {"uri": str(given.get("uri", "")), "text": known["text"]}
+    block = isinstance(contents, dict) and _block({"type": "resource", "resource": contents})
+    if not block or block["type"] == "resource":
+        return contents
+    return {"uri": str(contents.get("uri", "")), "text": block["text"]}
 
 
-def _block(given: Any) -> Any:
+def _block(block: Any) -> Any:
     """Return a block of content, or one that shows as text what the protocol does not know."""
-    if not isinstance(given, dict):
-        return given
+    if not isinstance(block, dict):
+        return block
     try:
-        _blocks().validate_python(given)
-        return given
+        _blocks().validate_python(block)
+        return block
     except ValueError:
-        shown = shorten(json_text(given), _SHOWN)
-        return {"type": "text", "text": f"(a part of a kind that is not known here: {shown})"}
+        excerpt = shorten(json_text(block), _EXCERPT_CHARS)
+        return {"type": "text", "text": f"(a part of a kind that is not known here: {excerpt})"}
 
 
-def _message(given: Any) -> Any:
+def _message(message: Any) -> Any:
     """Return a message of a prompt, of which the content may be shown as text."""
-    if not isinstance(given, dict) or not isinstance(given.get("content"), dict):
-        return given
-    return {**given, "content": _block(given["content"])}
+    if not isinstance(message, dict) or not isinstance(message.get("content"), dict):
+        return message
+    return {**message, "content": _block(message["content"])}
 
 
 _PARTS: Final = {"content": _block, "contents": _contents, "messages": _message}

@@ -17,11 +17,11 @@ Ask = Callable[["mcp_types.ElicitRequestParams"], Coroutine[Any, Any, "mcp_types
 
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
-class Request:
+class ServerRequest:
     """A request of a caller, and the future, of the caller's loop, for its answer."""
 
     send: Send
-    what: str  # how errors name it
+    label: str  # how errors name it
     answer: asyncio.Future[Any]
     ask: Ask | None  # asks the person behind the caller, on the caller's loop
     task: asyncio.Task[None] | None = None

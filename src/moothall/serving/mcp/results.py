@@ -38,7 +38,7 @@ def value_of(result: Any, where: str, schema: Any = None) -> Any:
             _check(structured, schema, where)
         wraps = isinstance(schema, dict) and schema.get(WRAPS) is True
         return structured["result"] if wraps and structured.keys() == {"result"} else structured
-    return _joined([_block(each) for each in result.content])
+    return _text_or_blocks([_block(each) for each in result.content])
 
 
 def _check(structured: Any, schema: Any, where: str) -> None:
@@ -54,13 +54,14 @@ def _check(structured: Any, schema: Any, where: str) -> None:
 
 def contents_of(result: Any) -> Any:
     """Return the value of a resource that was read."""
-    return _joined([_contents(each) for each in result.contents])
+    return _text_or_blocks([_contents(each) for each in result.contents])
 
 
 def messages_of(result: Any) -> list[dict[str, Any]]:
     """Return the messages of a prompt, as chat messages."""
     return [
-        {"role": each.role, "content": _joined([_block(each.content)])} for each in result.messages
+        {"role": each.role, "content": _text_or_blocks([_block(each.content)])}
+        for each in result.messages
     ]
 
 
@@ -68,8 +69,8 @@ def content_of(value: Any) -> list[Any] | None:
     """Return content blocks, as `value_of` gives them, as content of a result; None for no such."""
     if not isinstance(value, list) or not value:
         return None
-    made = [_content(each) for each in value]
-    return None if None in made else made
+    blocks = [_content(each) for each in value]
+    return None if None in blocks else blocks
 
 
 @dataclass(frozen=True)
@@ -108,10 +109,10 @@ class ResultSchema:
         Raises:
             ActionError: the schema does not allow it; `where` names the tool
         """
-        made: dict[str, Any] = {"result": value} if self.wraps else value
-        wrong = checked(json.dumps(self.schema)).wrong(made)
+        structured: dict[str, Any] = {"result": value} if self.wraps else value
+        wrong = checked(json.dumps(self.schema)).wrong(structured)
         if wrong is None:
-            return made
+            return structured
         path = ".".join(map(str, wrong[0]))
         at = f" at {path}" if path else ""
         text = f"it ended, with a value that its return annotation does not allow{at}: {wrong[1]}"
@@ -146,7 +147,7 @@ def _content(block: Any) -> Any:
     return None
 
 
-def _joined(blocks: list[dict[str, Any]]) -> Any:
+def _text_or_blocks(blocks: list[dict[str, Any]]) -> Any:
     """Return blocks as one text if all are texts, else as content blocks of a chat message."""
     if all(each["type"] == "text" for each in blocks):
         return "\n".join(each["text"] for each in blocks)

@@ -44,20 +44,20 @@ def checked_target(target: object, where: str) -> str | list[str]:
     return command
 
 
-def checked_texts(given: object, name: str, where: str) -> dict[str, str]:
+def checked_texts(texts: object, name: str, where: str) -> dict[str, str]:
     """Return texts by name; raise ConfigError if they are none."""
-    if given is None:
+    if texts is None:
         return {}
-    if not isinstance(given, Mapping) or not all(
-        isinstance(key, str) and isinstance(value, str) for key, value in given.items()
+    if not isinstance(texts, Mapping) or not all(
+        isinstance(key, str) and isinstance(value, str) for key, value in texts.items()
     ):
-        raise ConfigError(f"{where}: {name}= must be texts by name, got {type(given).__name__}")
-    return dict(given)
+        raise ConfigError(f"{where}: {name}= must be texts by name, got {type(texts).__name__}")
+    return dict(texts)
 
 
-def checked_headers(given: object, where: str) -> dict[str, str]:
+def checked_headers(headers_given: object, where: str) -> dict[str, str]:
     """Return headers; raise ConfigError for one that no request can have."""
-    headers = checked_texts(given, "headers", where)
+    headers = checked_texts(headers_given, "headers", where)
     for name, value in headers.items():
         if not (name + value).isascii() or not (name + value).isprintable():  # it may be a secret
             raise ConfigError(

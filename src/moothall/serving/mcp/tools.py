@@ -21,8 +21,8 @@ from moothall.serving.mcp.listing import (
     Definition,
     Offered,
     checked_schema,
-    seen,
     seen_schema,
+    visible,
 )
 from moothall.serving.mcp.results import contents_of, messages_of, value_of
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import mcp
     from mcp.shared.dispatcher import ProgressFnT
 
-    from moothall.serving.mcp.lock import Lock
+    from moothall.serving.mcp.lock import DefinitionLock
 
 CONTEXT: Final = "\0context"
 """Under which the context of a call is passed; no schema has a property of that name."""
@@ -67,8 +67,8 @@ class ToolAction(Action):
     def help(self) -> Any:
         """What `help` shows of the tool."""
         schema = self.parameters
-        shown = {"description": self.description, "args": schema.get("properties", {})}
-        return {**shown, "required": schema.get("required", [])}
+        about = {"description": self.description, "args": schema.get("properties", {})}
+        return {**about, "required": schema.get("required", [])}
 
     def check(self, args: dict[str, Any], where: str | None = None) -> dict[str, Any]:
         """Return the arguments; raise InvalidArguments if they, or the schema, are wrong."""
@@ -95,7 +95,7 @@ class Actions:
         perform: Perform,
         policy: Callable[[str], AccessPolicy],
         idempotent: Iterable[str],
-        lock: Lock | None,
+        lock: DefinitionLock | None,
         deferred: bool | None = None,
     ) -> None:
         self.offered: dict[str, Action] = {}
@@ -104,18 +104,18 @@ class Actions:
         self._perform = perform
         self._policy = policy
         self._idempotent = frozenset(idempotent)
-        self.named: set[str] = {*offered.tools}
+        self.names: set[str] = {*offered.tools}
         self._lock = lock
         self._deferred = deferred
         self._locked = offered.locked
         for each in offered.tools.values():
-            known = lock is None or lock.accepted(id, each.name) is not None
-            self._add(each.name, *self._of_tool(each), for_models=each.for_models and known)
+            is_accepted = lock is None or lock.accepted(id, each.name) is not None
+            self._add(each.name, *self._of_tool(each), for_models=each.for_models and is_accepted)
         if offered.resources is not None:
-            self.named.add("read_resource")
+            self.names.add("read_resource")
             self._add("read_resource", *self._of_resources(offered.resources))
         if offered.prompts is not None:
-            self.named.add("get_prompt")
+            self.names.add("get_prompt")
             self._add("get_prompt", *self._of_prompts(offered.prompts))
 
     def _add(
@@ -131,40 +131,46 @@ class Actions:
         own = name
         while own in _RESERVED or own in self.offered:
             own += "_tool"
-        made = self.offered[own] = _made(own, call, options, fault)
-        if for_models and made.access_policy != ACCESS_DENIED and not fault:
-            joined = f"{self._id}_{name}"
-            while joined in self.tools:
-                joined += "_tool"
-            joined = joined if len(joined) <= 255 else f"{joined[:230]}_{_digest(joined)}"
-            tool = self.tools[joined] = _made(joined, call, options, fault)
+        action = self.offered[own] = _action(own, call, options, fault)
+        if for_models and action.access_policy != ACCESS_DENIED and not fault:
+            tool_name = f"{self._id}_{name}"
+            while tool_name in self.tools:
+                tool_name += "_tool"
+            tool_name = (
+                tool_name if len(tool_name) <= 255 else f"{tool_name[:230]}_{_digest(tool_name)}"
+            )
+            tool = self.tools[tool_name] = _action(tool_name, call, options, fault)
             tool._server, tool.deferred = self._id, self._deferred
 
-    def _of_tool(self, made: Definition) -> tuple[Any, dict[str, Any], str]:
-        policy = self._policy(made.name)
-        note, description, schema = self._note(made.name), made.description, made.schema
+    def _of_tool(self, definition: Definition) -> tuple[Any, dict[str, Any], str]:
+        policy = self._policy(definition.name)
+        note, description, schema = (
+            self._note(definition.name),
+            definition.description,
+            definition.schema,
+        )
         if note:
             # What nobody has accepted is no text for a model, which might follow it.
-            known = self._accepted(made.name) or {}
-            description = str(known.get("description", _NEW))
-            schema = known.get("inputSchema", {"type": "object"})
+            accepted = self._accepted(definition.name) or {}
+            description = str(accepted.get("description", _NEW))
+            schema = accepted.get("inputSchema", {"type": "object"})
             policy = policy if policy == ACCESS_DENIED else ACCESS_REQUESTED
-        perform, name = self._perform, made.name
+        perform, name = self._perform, definition.name
         where = f"{self._id}.{name}"
 
         async def call(**args: Any) -> Any:
             context = args.pop(CONTEXT, None)
 
             async def send(client: mcp.Client) -> Any:
-                heard = None if context is None else _progress(context)
-                result = await client.call_tool(name, args, progress_callback=heard)
-                return value_of(result, where, made.data.get("outputSchema"))
+                on_progress = None if context is None else _progress(context)
+                result = await client.call_tool(name, args, progress_callback=on_progress)
+                return value_of(result, where, definition.data.get("outputSchema"))
 
-            return await perform(f'"{name}"', send, context, made)
+            return await perform(f'"{name}"', send, context, definition)
 
         options = {
-            "description": printable(seen(description)),
-            "parameters": {"type": "object"} if made.fault else seen_schema(schema),
+            "description": printable(visible(description)),
+            "parameters": {"type": "object"} if definition.fault else seen_schema(schema),
             "access_policy": policy,
             "idempotent": name in self._idempotent,
             "note": note,
@@ -172,7 +178,7 @@ class Actions:
             # What a person has accepted, by a lock, is the program's text.
             "described_by": "" if self._lock is not None else _source(self._id),
         }
-        return call, options, made.fault
+        return call, options, definition.fault
 
     # -- what is accepted, where a lock says it ----------------------------------------------------
 
@@ -194,7 +200,7 @@ class Actions:
 
     # -- resources and prompts ---------------------------------------------------------------------
 
-    def _of_resources(self, known: tuple[str, ...]) -> tuple[Any, dict[str, Any], str]:
+    def _of_resources(self, uris: tuple[str, ...]) -> tuple[Any, dict[str, Any], str]:
         perform = self._perform
 
         async def call(**args: Any) -> Any:
@@ -206,8 +212,8 @@ class Actions:
             return await perform("read_resource", send, context, None)
 
         note = self._note(RESOURCES)
-        shown = known if not note else json.loads(self._described(RESOURCES))
-        about = f"Read a resource of {self._id}. There are: {_list(shown)}"
+        listed = uris if not note else json.loads(self._described(RESOURCES))
+        about = f"Read a resource of {self._id}. There are: {_list(listed)}"
         options = {
             "description": about,
             "parameters": object_schema(
@@ -218,11 +224,11 @@ class Actions:
             "idempotent": "read_resource" in self._idempotent,
             "outside": True,
             "named_values": True,
-            "described_by": _source(self._id) if known else "",
+            "described_by": _source(self._id) if uris else "",
         }
         return call, options, ""
 
-    def _of_prompts(self, known: dict[str, tuple[str, ...]]) -> tuple[Any, dict[str, Any], str]:
+    def _of_prompts(self, prompts: dict[str, tuple[str, ...]]) -> tuple[Any, dict[str, Any], str]:
         perform = self._perform
 
         async def call(**args: Any) -> Any:
@@ -243,44 +249,48 @@ class Actions:
         )
         schema["required"] = ["name"]
         note = self._note(PROMPTS)
-        named: dict[str, Any] = dict(known) if not note else json.loads(self._described(PROMPTS))
-        shown = [f"{name}({', '.join(arguments)})" for name, arguments in named.items()]
+        listed: dict[str, Any] = dict(prompts) if not note else json.loads(self._described(PROMPTS))
+        signatures = [f"{name}({', '.join(arguments)})" for name, arguments in listed.items()]
         options = {
-            "description": f"Get a prompt of {self._id}, filled in. There are: {_list(shown)}",
+            "description": f"Get a prompt of {self._id}, filled in. There are: {_list(signatures)}",
             "parameters": schema,
             "access_policy": self._policy_of_list("get_prompt", note),
             "note": note,
             "idempotent": "get_prompt" in self._idempotent,
             "outside": True,
             "named_values": True,
-            "described_by": _source(self._id) if known else "",
+            "described_by": _source(self._id) if prompts else "",
         }
         return call, options, ""
 
 
-def _made(name: str, call: Any, options: Mapping[str, Any], fault: str) -> Action:
-    given = dict(options)
-    note, described_by = given.pop("note", ""), given.pop("described_by", "")
-    named_values = given.pop("named_values", False)
-    made = ToolAction._described(
-        name, call, given.pop("description"), given.pop("parameters"), **given
+def _action(name: str, call: Any, options: Mapping[str, Any], fault: str) -> Action:
+    action_options = dict(options)
+    note, described_by = action_options.pop("note", ""), action_options.pop("described_by", "")
+    named_values = action_options.pop("named_values", False)
+    action = ToolAction._described(
+        name,
+        call,
+        action_options.pop("description"),
+        action_options.pop("parameters"),
+        **action_options,
     )
-    made._note, made._described_by, made._named_values = note, described_by, named_values
-    made._fault = fault  # type: ignore[attr-defined]
-    return made
+    action._note, action._described_by, action._named_values = note, described_by, named_values
+    action._fault = fault  # type: ignore[attr-defined]
+    return action
 
 
 def _progress(context: Context[Any]) -> ProgressFnT | None:
     """Return what the server's progress is told to, or None if nobody watches the reply."""
     if context._told is None:
         return None
-    heard = -math.inf
+    last_at = -math.inf
 
     async def tell(progress: float, total: float | None, message: str | None) -> None:
-        nonlocal heard
-        if (now := time.monotonic()) - heard < _EVERY_S:
+        nonlocal last_at
+        if (now := time.monotonic()) - last_at < _EVERY_S:
             return
-        heard = now
+        last_at = now
         amount = f"{progress:g}" if total is None else f"{progress:g} of {total:g}"
         context.progress(one_line(f"{message} ({amount})" if message else amount, 300))
 
@@ -293,8 +303,8 @@ def _source(id: str) -> str:
 
 def _list(names: Iterable[str]) -> str:
     every = list(names)
-    shown = ", ".join(one_line(seen(each), 200) for each in every[:_LISTED]) or "none"
-    return shown if len(every) <= _LISTED else f"{shown} and {len(every) - _LISTED} others"
+    listed = ", ".join(one_line(visible(each), 200) for each in every[:_LISTED]) or "none"
+    return listed if len(every) <= _LISTED else f"{listed} and {len(every) - _LISTED} others"
 
 
 def _digest(text: str) -> str:

@@ -65,9 +65,9 @@ async def over_http(
         if request.method == "POST":
             request.headers.update(_trace_in(request.content))
         if callable(headers):
-            found = headers()
-            given = await found if inspect.isawaitable(found) else found
-            request.headers.update(checked_headers(given, name))
+            result = headers()
+            extra = await result if inspect.isawaitable(result) else result
+            request.headers.update(checked_headers(extra, name))
 
     fixed = {} if callable(headers) else headers
     client = _classes()[2](
@@ -101,9 +101,9 @@ def refusal_in(error: MCPError) -> int:
     """
     from mcp_types import UNSUPPORTED_PROTOCOL_VERSION
 
-    told = str(error.data).split()
+    words = str(error.data).split()
     is_of_another_revision = error.code == UNSUPPORTED_PROTOCOL_VERSION
-    return 404 if is_of_another_revision else int(told[1]) if told[0] == _REFUSAL else 0
+    return 404 if is_of_another_revision else int(words[1]) if words[0] == _REFUSAL else 0
 
 
 async def _say_status(response: httpx2.Response) -> None:
@@ -113,17 +113,17 @@ async def _say_status(response: httpx2.Response) -> None:
     stream, request, status = response.stream, response.request, response.status_code
     body = b"".join([piece async for piece in stream])  # type: ignore[union-attr]
     answer = _message_in(body)
-    said = answer.get("error") if "jsonrpc" in answer else None
-    if not (isinstance(said, dict) and type(said.get("code")) is int and "message" in said):
+    error = answer.get("error") if "jsonrpc" in answer else None
+    if not (isinstance(error, dict) and type(error.get("code")) is int and "message" in error):
         code = METHOD_NOT_FOUND if status == 404 else INTERNAL_ERROR
         text = _status_text(response, body, "authorization" in request.headers)
-        said = {"code": code, "message": text}
+        error = {"code": code, "message": text}
     is_its = "id" in answer and answer["id"] == _message_in(request.content).get("id")
     unsure = status in (404, *_UNSURE) and not is_its and "www-authenticate" not in response.headers
     forgotten = status == 404 and "mcp-session-id" in request.headers
-    if (unsure or forgotten) and said["code"] != UNSUPPORTED_PROTOCOL_VERSION:
-        said["data"] = _FORGOTTEN if forgotten else f"{_REFUSAL} {_UNSURE[0]}"
-    body = json.dumps({"jsonrpc": "2.0", "id": None, "error": said}).encode()
+    if (unsure or forgotten) and error["code"] != UNSUPPORTED_PROTOCOL_VERSION:
+        error["data"] = _FORGOTTEN if forgotten else f"{_REFUSAL} {_UNSURE[0]}"
+    body = json.dumps({"jsonrpc": "2.0", "id": None, "error": error}).encode()
     response.headers["content-type"] = "application/json"
     response.headers.pop("content-length", None)
     response.stream = _classes()[1](body, stream)
@@ -133,9 +133,9 @@ def _status_text(response: httpx2.Response, body: bytes, authorized: bool) -> st
     """Return what an answer says that is only a status."""
     status = response.status_code
     text = f"it answered HTTP {status} {response.reason_phrase}".rstrip()
-    said = one_line(body[:1000].decode(errors="replace"), 200)
-    if said and not said.startswith("<"):
-        text += f": {said}"
+    body_text = one_line(body[:1000].decode(errors="replace"), 200)
+    if body_text and not body_text.startswith("<"):
+        text += f": {body_text}"
     if status in (401, 403):
         text += " (the token in headers= may be wrong)" if authorized else _NO_TOKEN
     return text
@@ -144,10 +144,10 @@ def _status_text(response: httpx2.Response, body: bytes, authorized: bool) -> st
 def _message_in(body: bytes) -> dict[str, Any]:
     """Return the object that a body is; empty if it is none."""
     try:
-        found = json.loads(body)
+        message = json.loads(body)
     except (ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return message if isinstance(message, dict) else {}
 
 
 @cache
@@ -173,7 +173,7 @@ def _classes() -> tuple[Any, Any, Any]:
         async def aclose(self) -> None:
             await self._stream.aclose()
 
-    class Said(httpx2.AsyncByteStream):
+    class ReplacedBody(httpx2.AsyncByteStream):
         """A body in the place of another."""
 
         def __init__(self, body: bytes, stream: Any) -> None:
@@ -186,7 +186,7 @@ def _classes() -> tuple[Any, Any, Any]:
         async def aclose(self) -> None:
             await self._stream.aclose()
 
-    class Client(httpx2.AsyncClient):
+    class SessionClient(httpx2.AsyncClient):
         """A client for which a request of a session that reaches nobody was refused."""
 
         async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
@@ -195,8 +195,8 @@ def _classes() -> tuple[Any, Any, Any]:
             except (httpx2.ConnectError, httpx2.ConnectTimeout):
                 if request.method == "GET" or "mcp-session-id" not in request.headers:
                     raise
-                said = {"code": INTERNAL_ERROR, "message": "nothing answers", "data": _FORGOTTEN}
-                error = {"jsonrpc": "2.0", "id": None, "error": said}
+                message = {"code": INTERNAL_ERROR, "message": "nothing answers", "data": _FORGOTTEN}
+                error = {"jsonrpc": "2.0", "id": None, "error": message}
                 return httpx2.Response(_AWAY[request.method], json=error, request=request)
 
-    return Bounded, Said, Client
+    return Bounded, ReplacedBody, SessionClient

@@ -46,14 +46,14 @@ def instrument(
         MissingExtra: OpenTelemetry is not installed
     """
     check_boolean("instrument: content=", content)
-    for name, given, makes in (
+    for name, value, makes in (
         ("tracer_provider", tracer_provider, "get_tracer"),
         ("meter_provider", meter_provider, "get_meter"),
     ):
-        if given is not None and not callable(getattr(given, makes, None)):
+        if value is not None and not callable(getattr(value, makes, None)):
             raise ConfigError(
                 f"instrument: {name}= must be a {makes[4:].title()}Provider of OpenTelemetry, "
-                f"got {type(given).__name__}"
+                f"got {type(value).__name__}"
             )
     MissingExtra.unless("telemetry", "otel", "opentelemetry")
     from moothall.serving.telemetry.spans import Telemetry

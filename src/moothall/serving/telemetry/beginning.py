@@ -17,7 +17,7 @@ from moothall.foundation.text import log_failure
 from moothall.foundation.tracing import TRACE
 from moothall.serving.telemetry import names
 from moothall.serving.telemetry.ids import NEXT, DerivedIds
-from moothall.serving.telemetry.scope import SCOPE, OpenSpan, Scope, logger
+from moothall.serving.telemetry.scope import SCOPE, OpenSpan, SpanScope, logger
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
@@ -41,7 +41,7 @@ class Beginning:
         self, tracer_provider: TracerProvider | None, meter_provider: MeterProvider | None
     ) -> None:
         self._provider = tracer_provider
-        self._made: Tracer | None = None
+        self._known_tracer: Tracer | None = None
         meters = metrics.get_meter_provider() if meter_provider is None else meter_provider
         meter = meters.get_meter(names.SCOPE, VERSION)
         self._histograms = {
@@ -57,15 +57,15 @@ class Beginning:
 
     @property
     def _tracer(self) -> Tracer:
-        if self._made is not None:
-            return self._made
+        if self._known_tracer is not None:
+            return self._known_tracer
         # The program may set its provider after `instrument()`: until then there is only a proxy.
         provider = trace.get_tracer_provider() if self._provider is None else self._provider
         tracer: Any = provider.get_tracer(names.SCOPE, VERSION)
         if hasattr(tracer, "id_generator"):
             if not isinstance(tracer.id_generator, DerivedIds):
                 tracer.id_generator = DerivedIds(tracer.id_generator)
-            self._made = tracer
+            self._known_tracer = tracer
         return tracer  # type: ignore[no-any-return]
 
     def carry(self) -> Callable[[], None]:
@@ -89,10 +89,10 @@ class Beginning:
 
     def trace_headers(self) -> dict[str, str]:
         """Return the headers by which a server of another process joins the current trace."""
-        scope, made = SCOPE.get(), dict[str, str]()
+        scope, headers = SCOPE.get(), dict[str, str]()
         around = otel_context.get_current() if scope is None else scope.parent()
-        _W3C.inject(made, around)
-        return made
+        _W3C.inject(headers, around)
+        return headers
 
     def begin(
         self,
@@ -107,7 +107,7 @@ class Beginning:
         links: list[Link] | None = None,
         conversation: str | None = None,
     ) -> OpenSpan:
-        """Begin a span, below the innermost of ours if no context is given."""
+        """Begin a span, below the innermost of ours if no context is next_ids."""
         base: bytes | None = None
         trace_id: int | None = None
         if context is None:
@@ -123,8 +123,8 @@ class Beginning:
                         attributes[names.CONVERSATION_ID] = conversation
         if ids is not None:
             trace_id, base = ids
-        given = None if base is None else (trace_id, int.from_bytes(base, "big") or 1)
-        token = NEXT.set(given)
+        next_ids = None if base is None else (trace_id, int.from_bytes(base, "big") or 1)
+        token = NEXT.set(next_ids)
         try:
             span = self._tracer.start_span(name, context, kind, attributes, links)
         except Exception as failure:  # of a processor or a sampler: what is traced goes on
@@ -132,21 +132,23 @@ class Beginning:
             span = trace.INVALID_SPAN
         finally:
             NEXT.reset(token)
-        return OpenSpan(Scope(span, context, trace.get_current_span(), base, conversation), end)
+        return OpenSpan(SpanScope(span, context, trace.get_current_span(), base, conversation), end)
 
 
 def stated_by(span: OpenSpan) -> dict[str, str]:
     """Return the context of a span in W3C's form, as the `meta` of a message has it."""
-    made: dict[str, str] = {}
-    _W3C.inject(made, span.scope.otel)
-    return made
+    headers: dict[str, str] = {}
+    _W3C.inject(headers, span.scope.otel)
+    return headers
 
 
-def context_of(given: Mapping[str, Any], context: Context) -> Context | None:
+def context_of(meta: Mapping[str, Any], context: Context) -> Context | None:
     """Return the context in a message's `meta` or a run's record; None if none is valid."""
-    stated = {each: given[each] for each in TRACE if isinstance(given.get(each), str)}
-    if not stated:
+    stated_headers = {each: meta[each] for each in TRACE if isinstance(meta.get(each), str)}
+    if not stated_headers:
         return None
     empty = trace.set_span_in_context(trace.INVALID_SPAN, context)
-    found = _W3C.extract(stated, empty)
-    return found if trace.get_current_span(found).get_span_context().is_valid else None
+    context_found = _W3C.extract(stated_headers, empty)
+    return (
+        context_found if trace.get_current_span(context_found).get_span_context().is_valid else None
+    )

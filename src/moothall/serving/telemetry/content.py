@@ -15,7 +15,7 @@ _PROVIDERS = {
     "AnthropicModel": "anthropic",
     "OpenAIModel": "openai",
 }
-_NAMED = {
+_PROVIDER_NAMES = {
     **{name: each.otel or name for name, each in PROVIDERS.items()},
     "http": "openai",
     "https": "openai",
@@ -32,16 +32,16 @@ def as_text(value: Any) -> str:
 def messages_in(messages: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     """Return the attributes of the messages that a model is given."""
     system: list[dict[str, Any]] = []
-    others: list[dict[str, Any]] = []
+    conversation: list[dict[str, Any]] = []
     for each in messages:
         if each.get("role") == "system":
             system += _parts(each.get("content"))
         else:
-            others.append(_message(each))
-    found = {names.INPUT_MESSAGES: as_text(others)}
+            conversation.append(_message(each))
+    attributes = {names.INPUT_MESSAGES: as_text(conversation)}
     if system:
-        found[names.SYSTEM_INSTRUCTIONS] = as_text(system)
-    return found
+        attributes[names.SYSTEM_INSTRUCTIONS] = as_text(system)
+    return attributes
 
 
 def tools_of(actions: Iterable[Any]) -> str:
@@ -110,14 +110,14 @@ def _parts(content: Any) -> list[dict[str, Any]]:
 
 def provider_of(model: Any) -> str:
     """Return the provider of a model, by the conventions' names; `moothall` for our own process."""
-    stated = provider_in(str(getattr(model, "name", "")))
+    prefix = provider_in(str(getattr(model, "name", "")))
     module = f"{type(model).__module__}.".partition(".")[0]
-    return stated or _PROVIDERS.get(type(model).__name__) or module
+    return prefix or _PROVIDERS.get(type(model).__name__) or module
 
 
 def provider_in(name: str) -> str | None:
     """Return the provider that a model's name states, as a journal has it; None if it says none."""
-    return _NAMED.get(name.partition(":")[0])
+    return _PROVIDER_NAMES.get(name.partition(":")[0])
 
 
 def model_in(name: str) -> str:
@@ -125,17 +125,17 @@ def model_in(name: str) -> str:
     head, _, rest = name.partition(":")
     if head in ("http", "https"):
         return name.partition("#")[2] or name
-    return rest if rest and head in _NAMED else name
+    return rest if rest and head in _PROVIDER_NAMES else name
 
 
 def about_model(model: Any) -> dict[str, Any]:
     """Return the attributes of a model that are the same for each call."""
-    found: dict[str, Any] = {
+    attributes: dict[str, Any] = {
         names.PROVIDER: provider_of(model),
         names.REQUEST_MODEL: model_in(str(getattr(model, "name", type(model).__name__))),
     }
     where = getattr(model, "base_url", None)
-    return found | (_server(where) if isinstance(where, str) else {})
+    return attributes | (_server(where) if isinstance(where, str) else {})
 
 
 def _server(address: str) -> dict[str, Any]:

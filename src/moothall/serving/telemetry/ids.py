@@ -18,10 +18,10 @@ def trace_id_of(run_id: str) -> int:
 
 def span_id_of(*parts: str | bytes) -> bytes:
     """Return the id of the span of which these are the parts of its place in the run."""
-    whole = b"\0".join(
+    joined_parts = b"\0".join(
         each if isinstance(each, bytes) else each.encode(errors="surrogatepass") for each in parts
     )
-    return sha256(whole).digest()[:8]
+    return sha256(joined_parts).digest()[:8]
 
 
 class DerivedIds:
@@ -32,20 +32,20 @@ class DerivedIds:
 
     def generate_span_id(self) -> int:
         """Return the id of the next span."""
-        given = NEXT.get()
-        return self._other.generate_span_id() if given is None else given[1]
+        ids = NEXT.get()
+        return self._other.generate_span_id() if ids is None else ids[1]
 
     def generate_trace_id(self) -> int:
         """Return the id of the next trace."""
-        given = NEXT.get()
-        if given is None or given[0] is None:
+        ids = NEXT.get()
+        if ids is None or ids[0] is None:
             return self._other.generate_trace_id()  # type: ignore[no-any-return]
-        return given[0]
+        return ids[0]
 
     def is_trace_id_random(self) -> bool:
         """Return whether the next trace's id is random, as W3C's flag says."""
-        given = NEXT.get()
-        if given is not None and given[0] is not None:
+        ids = NEXT.get()
+        if ids is not None and ids[0] is not None:
             return False
         other = getattr(self._other, "is_trace_id_random", None)
         return bool(other is not None and other())

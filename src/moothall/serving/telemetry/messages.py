@@ -22,7 +22,7 @@ class Meta(dict[str, Any]):
     """Whether the ids of what handles it follow from the sender's."""
 
 
-class Messages(Beginning):
+class MessageSpans(Beginning):
     """Makes the spans of messages."""
 
     def outgoing(self, envelope: Envelope) -> Envelope:
@@ -43,9 +43,9 @@ class Messages(Beginning):
         label = f"send {envelope.to}.{envelope.name}"
         sent = self.begin(f"{names.SEND} {envelope.to}", about, kind=SpanKind.PRODUCER, label=label)
         sent.end()
-        made = Meta(meta or (), **stated_by(sent))
-        made.derived = sent.scope.base is not None
-        return envelope._replace(meta=made)
+        new_meta = Meta(meta or (), **stated_by(sent))
+        new_meta.derived = sent.scope.base is not None
+        return envelope._replace(meta=new_meta)
 
     def answering(self, delivery: Any) -> dict[str, Any] | None:
         """Return the `meta` of the answer to a message."""
@@ -55,26 +55,26 @@ class Messages(Beginning):
     def handling(self, delivery: Any) -> OpenSpan:
         """Begin the span of a message that is handled."""
         envelope, receiver = delivery.envelope, delivery.mailbox.id
-        brought = delivery.recorder is not None
+        is_durable = delivery.recorder is not None
         about: dict[str, Any] = {
-            names.MESSAGING_SYSTEM: "rabbitmq" if brought else names.SCOPE,
+            names.MESSAGING_SYSTEM: "rabbitmq" if is_durable else names.SCOPE,
             names.MESSAGING_OPERATION: names.PROCESS,
             names.MESSAGING_OPERATION_TYPE: names.PROCESS,
             names.MESSAGING_DESTINATION: receiver,
             names.ACTION: envelope.name,
             names.SENDER: envelope.sender,
         }
-        id = envelope.id or (delivery.key if brought else None)
+        id = envelope.id or (delivery.key if is_durable else None)
         if id:
             about[names.MESSAGING_ID] = id
         meta = envelope.meta or {}
-        given = meta.get(TRACE[0])
+        trace_parent = meta.get(TRACE[0])
         context = context_of(meta, otel_context.get_current())
         ids = None
-        if context is not None and brought:  # a message that is delivered again has the same ids
-            ids = (None, span_id_of("process", str(given), delivery.key, receiver))
+        if context is not None and is_durable:  # a message that is delivered again has the same ids
+            ids = (None, span_id_of("process", str(trace_parent), delivery.key, receiver))
         elif context is not None and type(meta) is Meta and meta.derived:
-            ids = (None, span_id_of("process", str(given), receiver))
+            ids = (None, span_id_of("process", str(trace_parent), receiver))
         span = self.begin(
             f"{names.PROCESS} {receiver}",
             about,

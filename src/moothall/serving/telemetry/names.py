@@ -104,7 +104,7 @@ _FIRST_CHUNK_BUCKETS: Final = (
 )  # fmt: skip
 
 
-class _Metric(NamedTuple):
+class _Instrument(NamedTuple):
     unit: str
     about: str
     buckets: tuple[float, ...]
@@ -113,13 +113,13 @@ class _Metric(NamedTuple):
 _SHORT: Final = tuple(0.01 * 2**n for n in range(14))
 _LONG: Final = tuple(0.1 * 2**n for n in range(16))
 METRICS: Final = {
-    DURATION: _Metric("s", "How long an operation took.", _SHORT),
-    AGENT_DURATION: _Metric("s", "How long a reply of an agent, or a workflow, took.", _LONG),
-    TOOL_DURATION: _Metric("s", "How long a call of an action took.", _SHORT),
-    TOKEN_USAGE: _Metric(
+    DURATION: _Instrument("s", "How long an operation took.", _SHORT),
+    AGENT_DURATION: _Instrument("s", "How long a reply of an agent, or a workflow, took.", _LONG),
+    TOOL_DURATION: _Instrument("s", "How long a call of an action took.", _SHORT),
+    TOKEN_USAGE: _Instrument(
         "{token}", "The tokens of a call of a model.", tuple(4**n for n in range(14))
     ),
-    TIME_TO_FIRST_CHUNK: _Metric(
+    TIME_TO_FIRST_CHUNK: _Instrument(
         "s", "How long the first piece of a streamed answer took.", _FIRST_CHUNK_BUCKETS
     ),
 }

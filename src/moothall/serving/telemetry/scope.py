@@ -22,12 +22,12 @@ from moothall.serving.telemetry.ids import span_id_of
 
 logger: logging.Logger = logging.getLogger("moothall.telemetry")
 
-SCOPE: ContextVar[Scope | None] = ContextVar("moothall_span", default=None)
+SCOPE: ContextVar[SpanScope | None] = ContextVar("moothall_span", default=None)
 """The scope of the innermost span of ours in this task or thread."""
 CUT_OFF: Final = (asyncio.CancelledError, GeneratorExit)
 
 
-class Scope:
+class SpanScope:
     """A span as the parent of others."""
 
     __slots__ = ("_around", "_otel", "ambient", "base", "conversation", "counts", "span")
@@ -78,7 +78,7 @@ class Scope:
     def under(self, key: str) -> Iterator[None]:
         """Derive the ids of children from the key of a step too."""
         base = None if self.base is None else span_id_of(self.base, "step", key)
-        token = SCOPE.set(Scope(self.span, self._around, self.ambient, base, self.conversation))
+        token = SCOPE.set(SpanScope(self.span, self._around, self.ambient, base, self.conversation))
         try:
             yield
         finally:
@@ -88,20 +88,22 @@ class Scope:
 class OpenSpan:
     """A span of ours that has begun."""
 
-    __slots__ = ("_began", "_finish", "_span", "first_seconds", "scope")
+    __slots__ = ("_finish", "_span", "_start", "first_seconds", "scope")
 
-    def __init__(self, scope: Scope, finish: Callable[[OpenSpan, Any, str | None], None]) -> None:
-        self.scope: Scope = scope
+    def __init__(
+        self, scope: SpanScope, finish: Callable[[OpenSpan, Any, str | None], None]
+    ) -> None:
+        self.scope: SpanScope = scope
         self._span = scope.span
         self._finish = finish
-        self._began = time.perf_counter()
+        self._start = time.perf_counter()
         # After how long the first piece came; None if the answer came whole.
         self.first_seconds: float | None = None
 
     @property
     def seconds(self) -> float:
         """Return how long it has lasted."""
-        return time.perf_counter() - self._began
+        return time.perf_counter() - self._start
 
     def enter(self) -> tuple[Token[Any], Token[Any]]:
         """Make it the parent of what begins in this context, ours and others' alike."""

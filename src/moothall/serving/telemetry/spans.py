@@ -15,7 +15,7 @@ from moothall.models.protocol import stated_usage
 from moothall.serving.telemetry import content, names
 from moothall.serving.telemetry.beginning import context_of
 from moothall.serving.telemetry.ids import span_id_of, trace_id_of
-from moothall.serving.telemetry.messages import Messages
+from moothall.serving.telemetry.messages import MessageSpans
 from moothall.serving.telemetry.scope import SCOPE, OpenSpan
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from opentelemetry.trace import TracerProvider
 
 
-class Telemetry(Messages):
+class Telemetry(MessageSpans):
     """Makes the spans and metrics; what `moothall.foundation.tracing` reports to while it is on."""
 
     def __init__(
@@ -62,26 +62,26 @@ class Telemetry(Messages):
             operation = about[names.OPERATION] = names.INVOKE_AGENT
             about[names.PROVIDER] = names.SCOPE
             if model is not None and not isinstance(model, str):
-                known = self._about(model)
+                model_about = self._about(model)
                 for name in (names.PROVIDER, names.REQUEST_MODEL):
-                    about[name] = known[name]
+                    about[name] = model_about[name]
         if self._content and request is not None:
             message = {"role": "user", "content": request.content}
             about |= content.messages_in([message])
-        elsewhere = SpanKind.CLIENT if is_elsewhere else SpanKind.INTERNAL
+        span_kind = SpanKind.CLIENT if is_elsewhere else SpanKind.INTERNAL
         name, of_run = (
             f"{operation} {id}",
             self._of_run(request, getattr(request, "recorded", None)),
         )
-        given: Any = {"kind": elsewhere, "conversation": thread, **of_run}
-        named = (names.OPERATION, names.AGENT_NAME, names.REQUEST_MODEL)
-        own = {each: about[each] for each in named if each in about}
+        options: Any = {"kind": span_kind, "conversation": thread, **of_run}
+        own_names = (names.OPERATION, names.AGENT_NAME, names.REQUEST_MODEL)
+        own = {each: about[each] for each in own_names if each in about}
 
         def end(span: OpenSpan, result: Any, error: str | None) -> None:
             error = self._end_reply(span, result, error)
             self._took(span, names.AGENT_DURATION, own, error)
 
-        return self.begin(name, about, end, **given)
+        return self.begin(name, about, end, **options)
 
     def _took(self, span: OpenSpan, metric: str, about: dict[str, Any], error: str | None) -> None:
         """Record how long an operation took."""
@@ -100,9 +100,9 @@ class Telemetry(Messages):
         inner = request is not None and request.record is not None
         if inner and scope is not None:  # a member, within its group's reply
             return {"ids": (None, id), "context": scope.otel}
-        joined = context_of(record.begun or {}, current)
-        if joined is not None:
-            return {"ids": (None, id), "context": joined}
+        parent_context = context_of(record.begun or {}, current)
+        if parent_context is not None:
+            return {"ids": (None, id), "context": parent_context}
         around = trace.get_current_span() if scope is None else scope.span
         links = [Link(around.get_span_context())] if around.get_span_context().is_valid else []
         clear = trace.set_span_in_context(trace.INVALID_SPAN, current)
@@ -147,8 +147,8 @@ class Telemetry(Messages):
 
     def chat(self, model: Any, request: Any) -> OpenSpan:
         """Begin the span of a call of a model."""
-        known = self._about(model)
-        about = {names.OPERATION: names.CHAT, **known, **content.fields_of(model)}
+        model_about = self._about(model)
+        about = {names.OPERATION: names.CHAT, **model_about, **content.fields_of(model)}
         if request.stream:
             about[names.REQUEST_STREAM] = True
         if request.schema is not None:
@@ -157,13 +157,13 @@ class Telemetry(Messages):
             about |= content.messages_in(request.messages)
             if request.actions:
                 about[names.TOOL_DEFINITIONS] = content.tools_of(request.actions)
-        own = {names.OPERATION: names.CHAT, **known}
+        own = {names.OPERATION: names.CHAT, **model_about}
 
         def end(span: OpenSpan, result: Any, error: str | None) -> None:
             self._end_chat(span, result, error, own)
 
-        name = f"{names.CHAT} {known[names.REQUEST_MODEL]}"
-        side = SpanKind.INTERNAL if content.runs_here(known) else SpanKind.CLIENT
+        name = f"{names.CHAT} {model_about[names.REQUEST_MODEL]}"
+        side = SpanKind.INTERNAL if content.runs_here(model_about) else SpanKind.CLIENT
         return self.begin(name, about, end, kind=side, label=names.CHAT)
 
     def _end_chat(
@@ -177,8 +177,8 @@ class Telemetry(Messages):
             about |= content.spent(usage, result.finish_reason)
             meta = getattr(result, "meta", None) or {}
             for key, name in (("model", names.RESPONSE_MODEL), ("id", names.RESPONSE_ID)):
-                if isinstance(stated := meta.get(key), str):
-                    about[name] = stated
+                if isinstance(value := meta.get(key), str):
+                    about[name] = value
             if self._content:
                 about[names.OUTPUT_MESSAGES] = content.answer_of(result)
             for kind, count in (("input", usage.input_tokens), ("output", usage.output_tokens)):
@@ -195,12 +195,12 @@ class Telemetry(Messages):
         try:
             return self._models[model]
         except (KeyError, TypeError):
-            found = content.about_model(model)
+            attributes = content.about_model(model)
         try:
-            self._models[model] = found
+            self._models[model] = attributes
         except TypeError:
             pass  # a user's own class may have no weak references, or no hash
-        return found
+        return attributes
 
     # -- actions and steps -------------------------------------------------------------------------
 

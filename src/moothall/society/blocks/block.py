@@ -217,7 +217,7 @@ class CitizenBlock(Block):
             task: the decision that the model is to make, in words; the block's parameter
                 `prompt` is said instead
             schema: the JSON schema of the answer, an object
-            read: makes a value of the object, or raises `Unreadable`; by default the object itself
+            read: makes a value of the object, or raises `UnreadableText`; by default the object
             shown: JSON data that the model is shown besides what the citizen perceives, is, and
                 remembers
         """

@@ -10,7 +10,7 @@ from pydantic import Field, field_validator
 from moothall.actions import action
 from moothall.actions.signature.schema import object_schema
 from moothall.agents.params import BlockParams
-from moothall.foundation.jsonvalue import Unreadable
+from moothall.foundation.jsonvalue import UnreadableText
 from moothall.society.arrays import np
 from moothall.society.blocks.block import CitizenBlock, Item
 from moothall.society.blocks.columns import (
@@ -288,7 +288,7 @@ class PlanBlock(CitizenBlock):
                 if start < DAY_S:
                     starts.setdefault(start, (what[0], own.get(what[1], what[1])))
             if not starts:
-                raise Unreadable('has no item whose "from" is before 24:00')
+                raise UnreadableText('has no item whose "from" is before 24:00')
             starts = {0: ("sleep", own["home"]), **starts}
             ends = [*list(starts)[1:], DAY_S]
             return [

@@ -12,7 +12,7 @@ from moothall.actions import action
 from moothall.actions.signature.schema import object_schema
 from moothall.agents.params import BlockParams
 from moothall.foundation.errors import ConfigError
-from moothall.foundation.jsonvalue import Unreadable
+from moothall.foundation.jsonvalue import UnreadableText
 from moothall.foundation.text import copied_stretch
 from moothall.society.arrays import np
 from moothall.society.blocks.block import now_of
@@ -354,7 +354,7 @@ class SocialBlock(TalkBlock):
         old = [each for each in said if _is_repeated(each, before)]
         content = " ".join(each for each in said if each not in old)
         if old and len(content.split()) < _FEW_WORDS:
-            raise Unreadable(
+            raise UnreadableText(
                 f'repeats "{old[0]}" in "content": say something that was not said yet'
             )
         return {**answer, "content": content}

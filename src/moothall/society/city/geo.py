@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from moothall.foundation.arguments import check_integer
 from moothall.foundation.errors import ConfigError
-from moothall.foundation.jsonvalue import Unreadable, read_json
+from moothall.foundation.jsonvalue import UnreadableText, read_json
 from moothall.foundation.text import error_text, excerpt
 from moothall.society.arrays import np, package
 from moothall.society.city.access import connected
@@ -65,7 +65,7 @@ def of_geojson(source: str | PathLike[str] | Mapping[str, Any]) -> Found:
             data = read_json(Path(source).read_text(encoding="utf-8"))
         except OSError as error:
             raise ConfigError(f"{name} cannot be read: {error.strerror}") from error
-        except (Unreadable, UnicodeDecodeError) as error:
+        except (UnreadableText, UnicodeDecodeError) as error:
             raise ConfigError(f"{name} is not JSON: {error_text(error)}") from None
     features = data.get("features") if isinstance(data, Mapping) else None
     if not isinstance(features, list):

@@ -36,17 +36,17 @@ from moothall.journal.entry import Wait, call_line
 from moothall.journal.journal import Journal
 from moothall.journal.run_parts import ReadPart
 from moothall.journal.waits import OF_A_PERSON
-from moothall.studio.feed import Feed
+from moothall.studio.feed import EventFeed
 
 _ALWAYS: Final = "always"
 _REASON: Final = 2_000
-_TOLD: Final = ("agent", "action", "args", "sender", "fingerprint", "note")
+_REQUEST_FIELDS: Final = ("agent", "action", "args", "sender", "fingerprint", "note")
 """What is told of a call, as it is in the request."""
 _MOST_STORED: Final = 500
 """How many waits of a journal are cards at a time: the oldest."""
 _MOST_ALWAYS: Final = 1_000
 """How many permissions for whole runs are kept: the last ones."""
-_GONE: Final = "card {} is not open: it was answered, or what asked has ended"
+_NOT_OPEN: Final = "card {} is not open: it was answered, or what asked has ended"
 
 
 _Reader: TypeAlias = Callable[..., tuple[Any, str]]
@@ -60,14 +60,14 @@ class Card:
     number: int
     kind: str
     about: dict[str, Any]
-    asked: float
+    asked_at: float
     give: Callable[[Any], None] = field(repr=False)  # passes the answer on
     read: _Reader = field(repr=False)
     wait: tuple[str, str] | None = None  # of the journal: the run, and the key of the wait
 
     def to_json(self) -> dict[str, Any]:
         """Return the card as pages get it."""
-        return {"number": self.number, "kind": self.kind, "asked": self.asked, **self.about}
+        return {"number": self.number, "kind": self.kind, "asked": self.asked_at, **self.about}
 
 
 class Cards:
@@ -76,12 +76,12 @@ class Cards:
     Any page may answer a card; the first answer counts. A card whose asker is cancelled goes away.
     """
 
-    def __init__(self, feed: Feed) -> None:
+    def __init__(self, feed: EventFeed) -> None:
         self._feed = feed
         self._open: dict[int, Card] = {}
         self._numbers = itertools.count(1)
         self._guard = guard()
-        self._looked: tuple[Any, ...] | None = None  # what waited at the last look
+        self._last_look: tuple[Any, ...] | None = None  # what waited at the last look
         self._always: dict[tuple[str | None, str, str], None] = {}
 
     def to_json(self) -> list[dict[str, Any]]:
@@ -99,7 +99,7 @@ class Cards:
             return True
         about = {
             **more,
-            **{name: getattr(request, name) for name in _TOLD},
+            **{name: getattr(request, name) for name in _REQUEST_FIELDS},
             "run": request.run_id,
             "outside": list(request.outside),
             "editable": request.check is not None,
@@ -119,8 +119,8 @@ class Cards:
                 self._always[request.run_id, request.agent, request.action] = None
                 while len(self._always) > _MOST_ALWAYS:
                     self._always.pop(next(iter(self._always)))
-        given = isinstance(answer, Refused | Always | ChangedArgs)
-        return answer if given else answer in (True, _ALWAYS)
+        is_decision = isinstance(answer, Refused | Always | ChangedArgs)
+        return answer if is_decision else answer in (True, _ALWAYS)
 
     async def answer(self, question: Question) -> str:
         """Ask a person an action's question."""
@@ -152,19 +152,19 @@ class Cards:
         with self._guard:
             card = self._open.get(number)
         if card is None:
-            raise CardGone(_GONE.format(number))
+            raise CardGone(_NOT_OPEN.format(number))
         try:
-            given = Signature.of(card.read, bound_to_self=False).check(answer, card.kind)
+            checked = Signature.of(card.read, bound_to_self=False).check(answer, card.kind)
         except InvalidArguments as error:
             raise ConfigError(str(error)) from None
-        value, said = card.read(**given)
+        value, outcome = card.read(**checked)
         if card.wait is not None:
             card.give(value)  # it may be refused there: then the card stays
-            self._close(number, said)
-            return said
-        self._close(number, said)
+            self._close(number, outcome)
+            return outcome
+        self._close(number, outcome)
         card.give(value)
-        return said
+        return outcome
 
     def look(self, journal: Journal, by: str) -> None:
         """Show what runs of a journal wait for, and take away what they wait for no longer.
@@ -174,23 +174,23 @@ class Cards:
             by: the name in which answers are given
         """
         now = (journal.path, *journal._waits_for.newest())
-        if now == self._looked:
+        if now == self._last_look:
             return
-        found = journal.waiting(kind=OF_A_PERSON)[:_MOST_STORED]
-        waits = {(each.run, each.key): each for each in found}
+        waiting = journal.waiting(kind=OF_A_PERSON)[:_MOST_STORED]
+        waits = {(each.run, each.key): each for each in waiting}
         with self._guard:
-            known = {card.wait: card.number for card in self._open.values() if card.wait}
-        for wait in [each for each in known if each not in waits]:
+            numbers = {card.wait: card.number for card in self._open.values() if card.wait}
+        for wait in [each for each in numbers if each not in waits]:
             with suppress(CardGone):
-                self._close(known[wait], _why_gone(journal, wait[0]))
+                self._close(numbers[wait], _why_gone(journal, wait[0]))
         for at, each in waits.items():
-            if at not in known:
+            if at not in numbers:
                 self._show(self._stored(each, journal, by))
-        self._looked = now
+        self._last_look = now
 
     def leave(self) -> None:
         """Take away what runs of the journal wait for: it is closed."""
-        self._looked = None
+        self._last_look = None
         with self._guard:
             stored = [card.number for card in self._open.values() if card.wait]
         for number in stored:
@@ -215,14 +215,14 @@ class Cards:
                 *(agent, wait.action, wait.args, agent, {}, wait.run, wait.thread, wait.text),
                 check=lambda args: None,  # the run checks them
             )
-            about |= {name: getattr(request, name) for name in _TOLD}
+            about |= {name: getattr(request, name) for name in _REQUEST_FIELDS}
             about |= {"outside": [], "editable": True}
             read = _Approval(request).read
 
         def give(value: Any) -> None:
-            given = value if request is None else self._decision(request, value)
+            decision = value if request is None else self._decision(request, value)
             try:
-                journal.answer(wait.run, wait.key, given, by=by)
+                journal.answer(wait.run, wait.key, decision, by=by)
             except StateError as late:
                 raise CardGone(str(late)) from late
 
@@ -234,12 +234,12 @@ class Cards:
             self._open[card.number] = card
         self._feed.publish("card", card.to_json())
 
-    def _close(self, number: int, said: str) -> None:
+    def _close(self, number: int, outcome: str) -> None:
         """Take a card away. Raises CardGone: another page, or its asker, was faster."""
         with self._guard:
             if self._open.pop(number, None) is None:
-                raise CardGone(_GONE.format(number))
-        self._feed.publish("card_gone", {"number": number, "said": said})
+                raise CardGone(_NOT_OPEN.format(number))
+        self._feed.publish("card_gone", {"number": number, "said": outcome})
 
 
 class RunApprover:
@@ -252,15 +252,15 @@ class RunApprover:
         **told: what else a card tells, such as the task
     """
 
-    def __init__(self, cards: Cards, **told: str) -> None:
+    def __init__(self, cards: Cards, **about: str) -> None:
         self._cards = cards
-        self._told = told
+        self._about = about
 
     async def approve(self, request: ApprovalRequest) -> Decision:
         """Permit what is permitted always, or have the run wait."""
         if self._cards.permits(request):
             return True
-        return Later() if request.waits_in else await self._cards.approve(request, **self._told)
+        return Later() if request.waits_in else await self._cards.approve(request, **self._about)
 
     async def answer(self, question: Question) -> str | Later:
         """Have the run wait for the answer."""
@@ -335,12 +335,12 @@ def _doubt(decision: Literal["repeat", "skip", "done"], result: Any = None) -> t
 def _decision(choice: str, instruction: str = "", reasoning: str = "") -> tuple[str, str]:
     if choice not in _CHOICES:
         raise ConfigError(f"choice must be one of {', '.join(_CHOICES)}, got {choice!r:.80}")
-    action, means = _CHOICES[choice]
-    if means.instructs and not instruction.strip():
+    action, meaning = _CHOICES[choice]
+    if meaning.instructs and not instruction.strip():
         raise ConfigError(f"to {choice}, write an instruction")
-    instruction = instruction.strip() if means.instructs else ""
-    reasoning = reasoning.strip() or f"{means.said} by a person"
-    return json_text(HumanDecision(action, instruction, reasoning).to_json()), means.said
+    instruction = instruction.strip() if meaning.instructs else ""
+    reasoning = reasoning.strip() or f"{meaning.said} by a person"
+    return json_text(HumanDecision(action, instruction, reasoning).to_json()), meaning.said
 
 
-_CHOICES: Final = {means.choice: (action, means) for action, means in DECISIONS.items()}
+_CHOICES: Final = {meaning.choice: (action, meaning) for action, meaning in DECISIONS.items()}

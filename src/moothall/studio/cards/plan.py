@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _LINES: Final = 200
 """The most tasks, and the most sections, of a plan."""
-_SAID: Final = 10_000
+_REMARK_CHARS: Final = 10_000
 
 
 class PlanDesk:
@@ -42,17 +42,17 @@ class PlanDesk:
             },
             "by_model": self.by_model,
         }
-        said: str | bool | tuple[list[ResearchTask], list[Heading]]
-        said = await self._cards.ask("plan", about, self._read)
-        if not isinstance(said, tuple):
-            return said
-        plan.tasks, plan.outline = said
+        review: str | bool | tuple[list[ResearchTask], list[Heading]]
+        review = await self._cards.ask("plan", about, self._read)
+        if not isinstance(review, tuple):
+            return review
+        plan.tasks, plan.outline = review
         return plan
 
     def _read(
         self,
         choice: Literal["begin", "again", "stop"],
-        text: Annotated[str, Field(max_length=_SAID)] = "",
+        text: Annotated[str, Field(max_length=_REMARK_CHARS)] = "",
         tasks: Annotated[list[ResearchTask] | None, Field(max_length=_LINES)] = None,
         outline: Annotated[list[Heading] | None, Field(max_length=_LINES)] = None,
     ) -> tuple[Any, str]:

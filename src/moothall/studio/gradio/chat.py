@@ -22,7 +22,7 @@ from moothall.studio.space import SpaceTab, StudioUser
 
 if TYPE_CHECKING:
     from moothall.serving.doors.front import Front
-    from moothall.studio.guard import Guard
+    from moothall.studio.guard import PageGuard
 
 _LOOKS_S: Final = 0.5
 """Seconds between two looks of a page for what is new."""
@@ -65,7 +65,7 @@ class GradioChat(Served):
         url: the address, without the token; None while it is not served
     """
 
-    _named = "moothall chat"
+    _server_name = "moothall chat"
 
     def __init__(self, user: str = "User") -> None:
         super().__init__()
@@ -116,12 +116,12 @@ class GradioChat(Served):
         os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"  # else it reports usage to its makers
         MissingExtra.unless("the Gradio chat", "gradio", "gradio", "fastapi", "uvicorn")
 
-    def _application(self, secret: str, host: str, is_password: bool, front: Front) -> Guard:
+    def _application(self, secret: str, host: str, is_password: bool, front: Front) -> PageGuard:
         import gradio
         from fastapi import FastAPI
         from fastapi.staticfiles import StaticFiles
 
-        from moothall.studio.guard import Guard, Routes
+        from moothall.studio.guard import OpenRoutes, PageGuard
         from moothall.studio.page import STATIC
 
         app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
@@ -137,14 +137,14 @@ class GradioChat(Served):
             theme=gradio.themes.Base(font=("system-ui", "sans-serif"), font_mono=("monospace",)),
             **off,
         )
-        routes = Routes(
+        routes = OpenRoutes(
             page=re.compile("/"),
             shell=_SHELL,
             open=_OPEN,
-            kept=("/assets/", "/static/", "/svelte/"),
+            cached_prefixes=("/assets/", "/static/", "/svelte/"),
             policy=_POLICY,
         )
-        return Guard(app, secret, host, routes, is_password=is_password, front=front)
+        return PageGuard(app, secret, host, routes, is_password=is_password, front=front)
 
     def _blocks(self) -> Any:
         """Return the page: the chat, what waits for the person, and the line."""
@@ -155,7 +155,7 @@ class GradioChat(Served):
             # Without Markdown and escaped: what others write is shown as it is written.
             chat = gradio.Chatbot(label="Messages", height="65vh", render_markdown=False)
             with gradio.Group(visible=False) as waits:
-                asked = gradio.Textbox(label="Waits for you", interactive=False, lines=2)
+                question = gradio.Textbox(label="Waits for you", interactive=False, lines=2)
                 answer = gradio.Textbox(label="Answer", visible=False)
                 with gradio.Row():
                     permit = gradio.Button("Permit")
@@ -165,24 +165,24 @@ class GradioChat(Served):
                 placeholder="Say something to all, or /Agent.action name:value",
                 submit_btn="Send",
             )
-            seen, shown = gradio.State(None), gradio.State(0)
-            outputs = [seen, shown, chat, waits, asked, answer, permit, refuse]
+            look_state, card_number = gradio.State(None), gradio.State(0)
+            outputs = [look_state, card_number, chat, waits, question, answer, permit, refuse]
             timer = gradio.Timer(_LOOKS_S)
             # A look whose answer is lost on the way must not hold up those after it.
-            timer.tick(self._look, seen, outputs, trigger_mode="multiple", **quiet)
-            page.load(self._look, seen, outputs, **quiet)
+            timer.tick(self._look, look_state, outputs, trigger_mode="multiple", **quiet)
+            page.load(self._look, look_state, outputs, **quiet)
             line.submit(self._say, line, line, **quiet)
             for button, permits in ((permit, True), (refuse, False)):
-                button.click(self._decides(permits), [shown, answer], answer, **quiet)
+                button.click(self._decides(permits), [card_number, answer], answer, **quiet)
         return page
 
-    def _look(self, seen: Any) -> list[Any]:
+    def _look(self, last_look: Any) -> list[Any]:
         """Return what has changed since a page looked last."""
         import gradio
 
         messages, cards = self._space.messages.page()["messages"], self.cards.to_json()
         now = [messages[-1]["number"] if messages else 0, [card["number"] for card in cards]]
-        if now == seen:
+        if now == last_look:
             return [gradio.skip()] * 8
         first = cards[0] if cards else None
         is_question = first is not None and first["kind"] == "question"
@@ -191,7 +191,7 @@ class GradioChat(Served):
             first["number"] if first else 0,
             [self._bubble(each) for each in messages],
             gradio.update(visible=first is not None),
-            _asked(first) if first else "",
+            _card_text(first) if first else "",
             gradio.update(visible=is_question),
             gradio.update(value="Answer" if is_question else "Permit"),
             gradio.update(visible=not is_question),
@@ -199,17 +199,20 @@ class GradioChat(Served):
 
     def _bubble(self, message: dict[str, Any]) -> dict[str, str]:
         name, args = message["action"]["name"], message["action"]["args"]
-        said = {"say": "content", "response": "data", "error": "error"}.get(name)
+        field = {"say": "content", "response": "data", "error": "error"}.get(name)
         to = "" if message["to"] == BROADCAST else f" → {message['to']}"
-        if said in args:
-            value = args[said]
+        if field in args:
+            value = args[field]
             text = value if isinstance(value, str) else json_text(value)
         else:
             text = " ".join((name, *(f"{key}:{json_text(each)}" for key, each in args.items())))
         is_mine = message["from"] == str(self.user.id)
         word = " error" if name == "error" else ""
-        who = f"{message['from']}{to}{word}: "
-        return {"role": "user" if is_mine else "assistant", "content": escape(_visible(who + text))}
+        speaker = f"{message['from']}{to}{word}: "
+        return {
+            "role": "user" if is_mine else "assistant",
+            "content": escape(_visible(speaker + text)),
+        }
 
     def _say(self, line: str) -> str:
         import gradio
@@ -227,8 +230,8 @@ class GradioChat(Served):
                 if card.get("kind") == "question":
                     self.cards.decide(number, {"text": answer})
                 else:
-                    given = {"permit": permits, "fingerprint": card.get("fingerprint")}
-                    self.cards.decide(number, given)
+                    decision = {"permit": permits, "fingerprint": card.get("fingerprint")}
+                    self.cards.decide(number, decision)
             return ""
 
         return decide
@@ -252,7 +255,7 @@ def _visible(text: str) -> str:
     return "\n".join(map(escaped, text.split("\n")))
 
 
-def _asked(card: dict[str, Any]) -> str:
+def _card_text(card: dict[str, Any]) -> str:
     """Return in words what waits: the exact call, or the question."""
     if card["kind"] == "question":
         return _visible(f"{card['agent']} asks: {card['text']}")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 ITERATIONS: Final = 10
 """How many answers a model that is not small may give."""
-_WHO: Final = """\
+_SYSTEM_PROMPT: Final = """\
 You work for a person on the files of one folder, by calling the given actions. File names are
 relative to the folder. Look at a file before you change it. To change an existing file, prefer
 edit_file to write_file. The person must permit some calls: if a call is refused, do not repeat it.
@@ -32,7 +32,7 @@ if the calls that the agent really made show that the task is done."""
 
 
 @dataclass(frozen=True)
-class Order(RunLimits):
+class ActOrder(RunLimits):
     """The settings of `moothall act` from the command line, the environment and moothall.toml."""
 
     command: ClassVar[str] = "act"
@@ -59,7 +59,7 @@ class Order(RunLimits):
 
 
 def act_agent(
-    order: Order,
+    order: ActOrder,
     *,
     key: str | None = None,
     own_key: str | None = None,
@@ -80,7 +80,7 @@ def act_agent(
         "files",
         models[0],
         actions=actions_of(order) if actions is None else actions,
-        system_prompt=None if small else _WHO,
+        system_prompt=None if small else _SYSTEM_PROMPT,
         max_iterations=order.max_iterations or (1 if small else ITERATIONS),
         approver=approver,
     )
@@ -102,7 +102,7 @@ def act_agent(
     return agent
 
 
-def actions_of(order: Order) -> list[Action]:
+def actions_of(order: ActOrder) -> list[Action]:
     """Return the actions of an order's agent; their access policy says when to ask its approver."""
     from moothall.actions import ACCESS_PERMITTED, ACCESS_REQUESTED
     from moothall.agents.ready.folder_actions import changing_actions, file_actions
@@ -123,22 +123,22 @@ def is_small(model: str) -> bool:
     return model in ("local", f"local:{weights.DEFAULT.name}")
 
 
-def keys(order: Order, said: Mapping[str, Any]) -> tuple[str | None, str | None]:
+def keys(order: ActOrder, file_settings: Mapping[str, Any]) -> tuple[str | None, str | None]:
     """Return the key for the model of an order, and the key for its reviewer."""
     # A key of moothall.toml is only for a model that the file chose; such a model gets no other.
     own = os.environ.get("MOOTHALL_KEY")
     if not order.model_of_file:
         return own, own
-    return (said.get("key") if said.get("model") == order.model else None), own
+    return (file_settings.get("key") if file_settings.get("model") == order.model else None), own
 
 
-def check_reviewer(order: Order) -> None:
+def check_reviewer(order: ActOrder) -> None:
     """Check that a model can have the name of an order's reviewer; ConfigError if none can."""
     if order.review is not None and order.review != "me":
         check_model(order.review)
 
 
-def check_journal_apart(order: Order, path: str | None) -> None:
+def check_journal_apart(order: ActOrder, path: str | None) -> None:
     """Check that a journal is out of reach of the agent in the folder; ConfigError if it is not."""
     if path is None or is_url(path):
         return

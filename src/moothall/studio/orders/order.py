@@ -14,7 +14,7 @@ from moothall.budget.limits import OF_RUNS
 from moothall.foundation.errors import ConfigError, RunMismatch, StateError
 from moothall.foundation.text import escaped
 from moothall.journal.describe import entry_line
-from moothall.studio.orders.act import Order as Order
+from moothall.studio.orders.act import ActOrder as ActOrder
 from moothall.studio.orders.research import ResearchOrder as ResearchOrder
 from moothall.studio.orders.simulate import SimulateOrder
 
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from moothall.journal import Entry, Journal
 
 
-AnyOrder: TypeAlias = Order | ResearchOrder | SimulateOrder
+AnyOrder: TypeAlias = ActOrder | ResearchOrder | SimulateOrder
 _KINDS: Final[dict[str, type[AnyOrder]]] = {
-    kind.part: kind for kind in (Order, ResearchOrder, SimulateOrder)
+    kind.part: kind for kind in (ActOrder, ResearchOrder, SimulateOrder)
 }
 """The kinds of orders by the part of a run that records them; no agent has such a part."""
 
@@ -59,8 +59,8 @@ def with_more(order: AnyOrder, more: Mapping[str, float]) -> AnyOrder:
     wrong = next((name for name, value in more.items() if not 0 < value < math.inf), None)
     if wrong is not None:
         raise ConfigError(f"{wrong} must be a number above 0, got {more[wrong]}")
-    given: dict[str, Any] = {name: _MORE[name](value) for name, value in more.items()}
-    return replace(order, **given)
+    changes: dict[str, Any] = {name: _MORE[name](value) for name, value in more.items()}
+    return replace(order, **changes)
 
 
 def of_entry(entry: Entry) -> AnyOrder | None:
@@ -68,15 +68,15 @@ def of_entry(entry: Entry) -> AnyOrder | None:
     kind = _KINDS.get(entry.path)
     if kind is None or entry.kind != "state":
         return None
-    given = entry.data["state"]
+    state = entry.data["state"]
     try:
-        kind(**given)
+        kind(**state)
     except TypeError as error:
         raise StateError(
             f"entry {entry.sequence} was written by another version of moothall, which can resume "
             f"the run: {error}"
         ) from error
-    return loaded(kind, given, f"entry {entry.sequence}")
+    return loaded(kind, state, f"entry {entry.sequence}")
 
 
 def order_in(entry: Entry) -> AnyOrder | None:

@@ -26,10 +26,10 @@ STEPS: Final = ("plan", "narrate", "evaluate")
 _FORM: Final = "write plan=MODEL, narrate=MODEL or evaluate=MODEL"
 
 
-def step_models(given: Iterable[str]) -> dict[str, str]:
+def step_models(specs: Iterable[str]) -> dict[str, str]:
     """Return models by step, as `plan=MODEL` on a command line."""
     models = {}
-    for each in given:
+    for each in specs:
         step, equals, name = each.partition("=")
         if not (equals and name):
             raise ConfigError(f"--step-model: got {each!r:.80}; {_FORM}")
@@ -119,15 +119,15 @@ def _faults(order: ResearchOrder) -> Iterator[str]:
     if not order.folder and not at_all:
         yield "there is nothing to search: give --folder DIR, --search-web or --searxng URL"
     if order.folder and not os.path.isdir(order.folder):
-        what = "is not a folder" if os.path.exists(order.folder) else "does not exist"
-        yield f"--folder: the root folder {json.dumps(order.folder)} {what}"
+        problem = "is not a folder" if os.path.exists(order.folder) else "does not exist"
+        yield f"--folder: the root folder {json.dumps(order.folder)} {problem}"
     of_web = {
         "--site": order.site,
         "--sites": order.sites,
         "--exclude": order.exclude,
         "--allow-host": order.allow_hosts,
     }
-    if which := next((name for name, given in of_web.items() if given and not on_web), None):
+    if which := next((name for name, value in of_web.items() if value and not on_web), None):
         yield f"{which} is for the web: give --search-web or --searxng URL too"
     if order.since and not at_all:
         *ways, last = "--search-web", "--searxng URL", *(f"--{name}" for name in CATALOGUES)
@@ -153,8 +153,8 @@ def _faults(order: ResearchOrder) -> Iterator[str]:
             "--judge": order.judge,
             "--no-judge": order.no_judge,
         }
-        if said := next((name for name, given in for_model.items() if given), None):
-            yield f"{said} is for a model: give --model too"
+        if option := next((name for name, value in for_model.items() if value), None):
+            yield f"{option} is for a model: give --model too"
     if order.judge and order.no_judge:
         yield "--judge and --no-judge exclude each other"
     files = (("--out", order.out), ("--html", order.html), ("--sources", order.sources))
@@ -169,10 +169,10 @@ def _faults(order: ResearchOrder) -> Iterator[str]:
         lists = [f".{end}" for end, form in FORMS.items() if form.holds == "sources"]
         if f".{_form(order.sources)}" not in lists:
             yield f"--sources must end in {' or '.join(lists)}, got {order.sources!r}"
-    taken: dict[Path, tuple[str, str]] = {}
+    options_by_path: dict[Path, tuple[str, str]] = {}
     for name, path in files:
         if path:
-            other, first = taken.setdefault(Path(path).resolve(), (name, path))
+            other, first = options_by_path.setdefault(Path(path).resolve(), (name, path))
             if other != name:
                 yield f"{other} and {name} must be two files, got {first!r} for both"
 
@@ -272,7 +272,7 @@ def write(
     """
     from moothall.research.report import FORMS
 
-    written = []
+    files = []
     for path, end in (
         (order.html, "html"),
         (order.out, _form(order.out)),
@@ -280,17 +280,19 @@ def write(
     ):
         if path:
             form = FORMS.get(end, FORMS["md"])
-            made = form.make(report)
-            written.append((form.holds, path, made if isinstance(made, bytes) else made.encode()))
+            content = form.make(report)
+            files.append(
+                (form.holds, path, content if isinstance(content, bytes) else content.encode())
+            )
     if ended_at is not None:
-        written = [each for each in written if not _is_there(*each[1:], ended_at)]
-    for what, path, data in written:
+        files = [each for each in files if not _is_there(*each[1:], ended_at)]
+    for label, path, data in files:
         try:
             Path(path).write_bytes(data)
         except OSError as error:  # of a full disk, it does not name the file
             why = error.strerror or error
-            raise FileError(f"the {what} {path!r} cannot be written: {why}") from error
-    return [(what, path) for what, path, _ in written]
+            raise FileError(f"the {label} {path!r} cannot be written: {why}") from error
+    return [(label, path) for label, path, _ in files]
 
 
 def _is_there(path: str, data: bytes, ended_at: float) -> bool:
@@ -312,8 +314,8 @@ def _tools(order: ResearchOrder) -> list[Action]:
     if order.folder:
         # The report files of this order are no sources.
         root, base = os.path.realpath(order.folder), order.link_base
-        written = [each for each in (order.out, order.html, order.sources) if each]
-        within = [os.path.relpath(os.path.realpath(each), root) for each in written]
+        outputs = [each for each in (order.out, order.html, order.sources) if each]
+        within = [os.path.relpath(os.path.realpath(each), root) for each in outputs]
         own = [link_to(root, each, base and checked_base(base)) for each in within]
         results = 8 if order.model else 24  # a model is paid for what it reads
         tools.append(without(search_folder(order.folder, results=results, link_base=base), own))

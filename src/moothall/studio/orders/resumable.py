@@ -11,11 +11,11 @@ from moothall.journal import Journal, Outline
 from moothall.journal.doubt import Doubt
 from moothall.journal.stop_reason import FINAL
 from moothall.studio.orders.act import is_small
-from moothall.studio.orders.order import AnyOrder, Order, order_of
+from moothall.studio.orders.order import ActOrder, AnyOrder, order_of
 
 
 @dataclass(frozen=True)
-class Refusal:
+class ResumeRefusal:
     """Why a run may not be resumed.
 
     Attributes:
@@ -32,8 +32,8 @@ class Refusal:
 
 
 def refusal(
-    journal: Journal, run_id: str, *, ended: bool = False, forked: bool = False
-) -> Refusal | None:
+    journal: Journal, run_id: str, *, allow_ended: bool = False, forked: bool = False
+) -> ResumeRefusal | None:
     """Return why a run may not be resumed; None if it may, or if there is no such run.
 
     Args:
@@ -47,12 +47,12 @@ def refusal(
     except NoSuchRun:
         run = None
     state = None if run is None else run.state
-    if state in FINAL and not ended:
-        return Refusal("ended", f"run {run_id!r} has ended ({state}): begin another run")
+    if state in FINAL and not allow_ended:
+        return ResumeRefusal("ended", f"run {run_id!r} has ended ({state}): begin another run")
     # The fork may have executed the same actions.
-    if not forked and (found := forks(journal, run_id)):
-        text = f"run {run_id!r} was forked as {found[-1]!r}: resume the fork"
-        return Refusal("forked", text, fork=found[-1])
+    if not forked and (fork_ids := forks(journal, run_id)):
+        text = f"run {run_id!r} was forked as {fork_ids[-1]!r}: resume the fork"
+        return ResumeRefusal("forked", text, fork=fork_ids[-1])
     if run is None or run.under_way:
         return None  # a call under way in another process is not in doubt
     doubts = journal.in_doubt(run_id)
@@ -63,7 +63,7 @@ def refusal(
         f"{', '.join(each.action for each in doubts)} took effect when it was cut off: "
         f"decide in the studio's tab Runs, or as `moothall runs {run_id}` shows"
     )
-    return Refusal("in_doubt", text, doubts=doubts)
+    return ResumeRefusal("in_doubt", text, doubts=doubts)
 
 
 def forks(journal: Journal, run_id: str) -> list[str]:
@@ -94,7 +94,7 @@ def forked_for(
     Only files that came or went are reason enough without `force`: else `error` is raised again.
     """
     # A small model's actions name the files, so they change with the folder.
-    small = isinstance(order, Order) and is_small(order.model)
+    small = isinstance(order, ActOrder) and is_small(order.model)
     other_files = small and error.changed == ("actions",)
     if not (other_files or force):
         raise error

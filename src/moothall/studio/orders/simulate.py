@@ -144,8 +144,8 @@ def _faults(order: SimulateOrder) -> Iterator[str]:
 
 def threads_for(citizens: int) -> int:
     """Return how many threads pay for so many citizens in columns, on this process's cores."""
-    given = getattr(os, "sched_getaffinity", None)
-    cores = (os.cpu_count() or 1) if given is None else len(given(0))
+    affinity = getattr(os, "sched_getaffinity", None)
+    cores = (os.cpu_count() or 1) if affinity is None else len(affinity(0))
     return max(1, min(cores, citizens // _ROWS_OF_A_THREAD))
 
 
@@ -170,7 +170,7 @@ def society_of(
 
     model = None if order.model is None else made_model(order.model, key)
     budget = budget_of(order.command, model, usd=order.max_usd, model_calls=order.max_calls)
-    made: Society = town(
+    society: Society = town(
         order.seed,
         citizens=order.citizens,
         llm=model,
@@ -179,4 +179,4 @@ def society_of(
         threads=order.threads or threads_for(order.citizens),
         journal=journal,
     )
-    return made
+    return society

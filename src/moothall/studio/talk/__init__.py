@@ -2,4 +2,4 @@
 
 from moothall.studio.talk.conversations import ANSWERS as ANSWERS
 from moothall.studio.talk.conversations import Conversations as Conversations
-from moothall.studio.talk.messages import Messages as Messages
+from moothall.studio.talk.messages import SpaceMessages as SpaceMessages

@@ -29,7 +29,7 @@ _NAME: Final = 255
 """How many characters of a message's id and of its action's name are kept."""
 _OPEN: Final = 10_000
 """How many unanswered messages may still find their answer."""
-_SAID: Final = 100
+_MOST_WAITING: Final = 100
 """How many of what one said to another may still find their answer."""
 _PART: Final = re.compile(r"(from|to|action):\s*(.*?)\s*", re.IGNORECASE)
 
@@ -43,7 +43,7 @@ class Head(NamedTuple):
 
 
 @dataclass(slots=True, eq=False)
-class Seen:
+class SeenMessage:
     """A message that was seen; `answers` is the message that it answers, `args` JSON text."""
 
     number: int
@@ -51,10 +51,10 @@ class Seen:
     head: Head
     id: str | None
     args: str
-    answers: Seen | None = None
+    answers: SeenMessage | None = None
     outcomes: int = 0
     failed: bool = False
-    heard: set[str] | None = None
+    heard_by: set[str] | None = None
     run: str | None = None  # whose answer it is
     calls: tuple[str, ...] = ()  # the actions that the run called
 
@@ -71,9 +71,13 @@ class Seen:
         if self.id is not None:
             row["id"] = self.id
         row["action"] = {"name": self.head.action, "args": self.arguments}
-        if (asked := self.answers) is not None:
-            row["answers"] = {"number": asked.number, "action": asked.head.action, "at": asked.at}
-            row["answers"] |= {"outcomes": asked.outcomes}
+        if (request := self.answers) is not None:
+            row["answers"] = {
+                "number": request.number,
+                "action": request.head.action,
+                "at": request.at,
+            }
+            row["answers"] |= {"outcomes": request.outcomes}
         if self.calls:
             row |= {"run": self.run, "calls": self.calls}
         if self.outcomes:
@@ -81,21 +85,21 @@ class Seen:
         return row
 
 
-class Messages:
+class SpaceMessages:
     """The last messages of a space, in any thread."""
 
     def __init__(self) -> None:
-        self._kept: deque[Seen] = deque()
+        self._messages: deque[SeenMessage] = deque()
         self._characters = 0
         self._numbers = itertools.count(1)
         self._last = 0
-        self._asked: dict[tuple[str | None, str, str], deque[Seen]] = {}
-        self._said: dict[tuple[str, str], deque[Seen]] = {}
+        self._open_requests: dict[tuple[str | None, str, str], deque[SeenMessage]] = {}
+        self._said_by_pair: dict[tuple[str, str], deque[SeenMessage]] = {}
         self._unclear: Counter[tuple[str, str]] = Counter()  # answers, to which of several
         self._heads: dict[Head, Head] = {}
         self._guard = guard()
 
-    def add(self, message: dict[str, Any], at: float, reply: Growth | None = None) -> Seen:
+    def add(self, message: dict[str, Any], at: float, reply: Growth | None = None) -> SeenMessage:
         """Keep a message, of a reply if it answers; return it with the one that it answers."""
         action = message["action"]
         head = Head(message["from"], message["to"], action["name"][:_NAME])
@@ -103,54 +107,58 @@ class Messages:
         args = _short(action["args"])
         with self._guard:
             head = self._heads.setdefault(head, head)  # one for all: there are few
-            seen = Seen(next(self._numbers), at, head, id, args)
+            seen_message = SeenMessage(next(self._numbers), at, head, id, args)
             if reply is not None and reply.calls:
-                seen.run, seen.calls = reply.whose.run, tuple(reply.calls)
-            seen.answers = self._request_of(seen, action["args"].get("original_message_id"))
-            if (asked := seen.answers) is not None:
-                asked.outcomes += 1
-                asked.failed = seen.head.action == "error"
-            self._last = seen.number
-            self._kept.append(seen)
+                seen_message.run, seen_message.calls = reply.source.run, tuple(reply.calls)
+            seen_message.answers = self._request_of(
+                seen_message, action["args"].get("original_message_id")
+            )
+            if (request := seen_message.answers) is not None:
+                request.outcomes += 1
+                request.failed = seen_message.head.action == "error"
+            self._last = seen_message.number
+            self._messages.append(seen_message)
             self._characters += len(args)
-            while len(self._kept) > MESSAGES or self._characters > _KEPT_CHARACTERS:
-                self._characters -= len(self._kept.popleft().args)
+            while len(self._messages) > MESSAGES or self._characters > _KEPT_CHARACTERS:
+                self._characters -= len(self._messages.popleft().args)
             if len(self._heads) > 2 * MESSAGES:  # of actions that strangers invent
-                self._heads = {each.head: each.head for each in self._kept}
-        return seen
+                self._heads = {each.head: each.head for each in self._messages}
+        return seen_message
 
-    def _request_of(self, seen: Seen, id: object) -> Seen | None:
+    def _request_of(self, message: SeenMessage, id: object) -> SeenMessage | None:
         """Return the message that one answers; note one that may be answered."""
-        found: Seen | None = None
-        if seen.head.action in ("response", "error"):
+        request: SeenMessage | None = None
+        if message.head.action in ("response", "error"):
             of = id[:_NAME] if isinstance(id, str) else None
-            for to in (seen.head.sender, BROADCAST):
-                if waiting := self._asked.get((of, seen.head.to, to)):
-                    found = waiting[0] if of is not None else waiting.popleft()
+            for to in (message.head.sender, BROADCAST):
+                if waiting := self._open_requests.get((of, message.head.to, to)):
+                    request = waiting[0] if of is not None else waiting.popleft()
                     break
-            if found is not None and found.heard is not None:
-                found.heard.add(seen.head.sender)
-            return found
-        key = (seen.id, seen.head.sender, seen.head.to)
-        if seen.id is None:
-            self._asked.setdefault(key, deque(maxlen=100)).append(seen)
+            if request is not None and request.heard_by is not None:
+                request.heard_by.add(message.head.sender)
+            return request
+        key = (message.id, message.head.sender, message.head.to)
+        if message.id is None:
+            self._open_requests.setdefault(key, deque(maxlen=100)).append(message)
         else:
-            self._asked[key] = deque([seen])
-        if len(self._asked) > _OPEN:
-            del self._asked[next(iter(self._asked))]
-        return self._said_back(seen) if seen.head.action == "say" else None
+            self._open_requests[key] = deque([message])
+        if len(self._open_requests) > _OPEN:
+            del self._open_requests[next(iter(self._open_requests))]
+        return self._said_back(message) if message.head.action == "say" else None
 
-    def _said_back(self, seen: Seen) -> Seen | None:
+    def _said_back(self, message: SeenMessage) -> SeenMessage | None:
         """Return what a `say` answers: what was said to its sender, or to all.
 
         A `say` does not state it. If several wait for an answer of its sender, it is None: in
         threads of their own they are answered in any order. Once as many have come, none waits.
         """
-        pair = seen.head.sender, seen.head.to
-        for to in (seen.head.sender, BROADCAST):
-            all = [(each, each.heard) for each in self._said.get((seen.head.to, to), ())]
+        pair = message.head.sender, message.head.to
+        for to in (message.head.sender, BROADCAST):
+            all = [
+                (each, each.heard_by) for each in self._said_by_pair.get((message.head.to, to), ())
+            ]
             waiting = [
-                (each, by) for each, by in all if by is not None and seen.head.sender not in by
+                (each, by) for each, by in all if by is not None and message.head.sender not in by
             ]
             if not waiting:
                 continue
@@ -159,20 +167,20 @@ class Messages:
                 return None
             del self._unclear[pair]
             for _, by in waiting:
-                by.add(seen.head.sender)
+                by.add(message.head.sender)
             return waiting[0][0] if len(waiting) == 1 else None
-        seen.heard = set()
-        most = 1 if seen.head.to == BROADCAST else _SAID
-        self._said.setdefault(pair, deque(maxlen=most)).append(seen)
-        if len(self._said) > _OPEN:
-            del self._said[next(iter(self._said))]
+        message.heard_by = set()
+        most = 1 if message.head.to == BROADCAST else _MOST_WAITING
+        self._said_by_pair.setdefault(pair, deque(maxlen=most)).append(message)
+        if len(self._said_by_pair) > _OPEN:
+            del self._said_by_pair[next(iter(self._said_by_pair))]
         return None
 
-    def newest(self) -> Iterator[Seen]:
+    def newest(self) -> Iterator[SeenMessage]:
         """Yield the messages, the newest first."""
         with self._guard:
-            kept = [*self._kept]
-        return reversed(kept)
+            messages = [*self._messages]
+        return reversed(messages)
 
     def page(self, filter: str = "", before: int = 0, after: int = 0) -> dict[str, Any]:
         """Return the newest messages that pass a filter, the oldest of them first.
@@ -188,40 +196,40 @@ class Messages:
             (`most`), and the number of the `last`
         """
         with self._guard:
-            kept, last, heads = [*self._kept], self._last, [*self._heads]
-        passing = _passing(kept, heads, filter)
+            messages, last, heads = [*self._messages], self._last, [*self._heads]
+        passing = _passing(messages, heads, filter)
         first = bisect_right(passing, after, key=_number) if after else 0
         end = bisect_left(passing, before, key=_number) if before else len(passing)
-        shown = passing[max(first, end - _PAGE) : end]
-        counts = {"passing": len(passing), "of": len(kept), "most": MESSAGES, "last": last}
-        return {"messages": [each.to_json() for each in shown], **counts}
+        page_messages = passing[max(first, end - _PAGE) : end]
+        counts = {"passing": len(passing), "of": len(messages), "most": MESSAGES, "last": last}
+        return {"messages": [each.to_json() for each in page_messages], **counts}
 
 
-def _passing(kept: list[Seen], heads: list[Head], filter: str) -> list[Seen]:
+def _passing(messages: list[SeenMessage], heads: list[Head], filter: str) -> list[SeenMessage]:
     """Return the messages that pass a filter."""
     if match := _PART.fullmatch(filter):
         part, name, more = match[1].lower(), match[2], ""
-        while not (good := _named(heads, part, name.casefold())) and " " in name:
+        while not (good := _heads_with(heads, part, name.casefold())) and " " in name:
             name, _, word = name.rpartition(" ")  # a name may have several words
             more = f"{word} {more}"
-        found = [each for each in kept if each.head in good]
-        return _passing(found, heads, more) if more else found
-    wanted = filter.strip().casefold()
-    if not wanted:
-        return kept
-    if wanted == "failed":  # as the page says it
+        matching = [each for each in messages if each.head in good]
+        return _passing(matching, heads, more) if more else matching
+    needle = filter.strip().casefold()
+    if not needle:
+        return messages
+    if needle == "failed":  # as the page says it
         return [
             each
-            for each in kept
-            if each.failed or each.head.action == "error" or wanted in each.args.casefold()
+            for each in messages
+            if each.failed or each.head.action == "error" or needle in each.args.casefold()
         ]
-    good = {each for each in heads if wanted in " ".join(each).casefold()}
+    good = {each for each in heads if needle in " ".join(each).casefold()}
     if not good:
-        return [each for each in kept if wanted in each.args.casefold()]
-    return [each for each in kept if each.head in good or wanted in each.args.casefold()]
+        return [each for each in messages if needle in each.args.casefold()]
+    return [each for each in messages if each.head in good or needle in each.args.casefold()]
 
 
-def _named(heads: list[Head], part: str, name: str) -> set[Head]:
+def _heads_with(heads: list[Head], part: str, name: str) -> set[Head]:
     """Return the heads in which the name of a part begins so."""
     at = ("from", "to", "action").index(part)
     good = {each for each in heads if each[at].casefold().startswith(name)}
@@ -230,8 +238,8 @@ def _named(heads: list[Head], part: str, name: str) -> set[Head]:
     return good
 
 
-def _number(seen: Seen) -> int:
-    return seen.number
+def _number(message: SeenMessage) -> int:
+    return message.number
 
 
 def _short(args: dict[str, Any]) -> str:
@@ -239,9 +247,9 @@ def _short(args: dict[str, Any]) -> str:
     text = _text(args)
     if len(text) <= _CHARACTERS:
         return text
-    shown = list(args.items())[:100]
-    share = _CHARACTERS // len(shown)
-    return _text({name[:share]: _cut(value, share) for name, value in shown})
+    items = list(args.items())[:100]
+    share = _CHARACTERS // len(items)
+    return _text({name[:share]: _cut(value, share) for name, value in items})
 
 
 def _text(value: Any) -> str:

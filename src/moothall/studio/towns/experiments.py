@@ -19,7 +19,7 @@ from moothall.foundation.text import error_text
 from moothall.foundation.threads import guard
 from moothall.studio.hub import in_thread
 from moothall.studio.orders.simulate import is_unbounded
-from moothall.studio.page import Field, Form, report_page
+from moothall.studio.page import Field, PageForm, report_page
 
 if TYPE_CHECKING:
     from fastapi import APIRouter, Response
@@ -58,11 +58,22 @@ class _Running:
 
     def to_json(self) -> dict[str, Any]:
         """Return it as pages get it."""
-        told = ("number", "name", "file", "out", "jobs", "seeds", "cells", "ended", "part", "state")
-        return {name: getattr(self, name) for name in (*told, "seconds_left", "fault")}
+        names = (
+            "number",
+            "name",
+            "file",
+            "out",
+            "jobs",
+            "seeds",
+            "cells",
+            "ended",
+            "part",
+            "state",
+        )
+        return {name: getattr(self, name) for name in (*names, "seconds_left", "fault")}
 
 
-class Experiments:
+class ExperimentRuns:
     """The experiments that pages have begun; each change is published on `experiment`.
 
     Their cells run in processes of their own, as by `moothall simulate FILE`, and what has ended
@@ -75,7 +86,7 @@ class Experiments:
         self._starting = guard()
         self._all: dict[int, _Running] = {}
 
-    def form(self) -> Form:
+    def form(self) -> PageForm:
         """Return the form that runs the experiment of a file."""
         fields = [
             Field("file", "File of the experiment", hint="experiment.yaml", wide=True),
@@ -83,7 +94,7 @@ class Experiments:
             Field("seeds", "Seeds", "whole", hint="as in the file", more=True),
             Field("out", "Folder of the results", hint="beside the file", more=True),
         ]
-        return Form(
+        return PageForm(
             name="experiment",
             title="Run an experiment",
             fields=fields,
@@ -106,10 +117,12 @@ class Experiments:
         instead: dict[str, Any] = {"seeds": seeds} if seeds else {}
         experiment = Experiment.from_yaml(path, **instead)
         if is_unbounded(experiment.cells()):
-            what = "a model on a server needs a limit: set society.max_calls or max_usd in the file"
-            raise ConfigError(what)
-        given = os.path.expanduser(out.strip())
-        folder = Path(given).absolute() if given else path.with_name(f"{path.stem}-results")
+            problem = (
+                "a model on a server needs a limit: set society.max_calls or max_usd in the file"
+            )
+            raise ConfigError(problem)
+        out_path = os.path.expanduser(out.strip())
+        folder = Path(out_path).absolute() if out_path else path.with_name(f"{path.stem}-results")
         with self._starting:
             active = [each for each in self._all.values() if each.state in ("running", "stopping")]
             if any(each.out == str(folder) for each in active):
@@ -117,63 +130,65 @@ class Experiments:
             if len(active) >= _AT_ONCE:
                 raise ConfigError(f"{_AT_ONCE} experiments are under way: wait, or stop one")
             cells = experiment.size()["cells"]
-            named = (experiment.name, str(path), str(folder))
-            one = _Running(next(self._numbers), *named, cells, jobs, seeds or None)
-            lives = partial(self._live, one, experiment, jobs)
-            name = f"moothall-experiment-{one.number}"
-            one.thread, _ = in_thread(name, lambda began: asyncio.run(lives(began)))
-            before = [each.number for each in self._all.values() if each.out == one.out]
+            identity = (experiment.name, str(path), str(folder))
+            running = _Running(next(self._numbers), *identity, cells, jobs, seeds or None)
+            lives = partial(self._live, running, experiment, jobs)
+            name = f"moothall-experiment-{running.number}"
+            running.thread, _ = in_thread(name, lambda started: asyncio.run(lives(started)))
+            before = [each.number for each in self._all.values() if each.out == running.out]
             for number in before:  # it continues these
                 del self._all[number]
-            self._all[one.number] = one
-        self._tell(one)
+            self._all[running.number] = running
+        self._tell(running)
 
     async def _live(
-        self, one: _Running, experiment: Experiment, jobs: int, began: Future[None]
+        self, running: _Running, experiment: Experiment, jobs: int, started: Future[None]
     ) -> None:
-        one.loop, one.task = asyncio.get_running_loop(), asyncio.current_task()
-        began.set_result(None)
+        running.loop, running.task = asyncio.get_running_loop(), asyncio.current_task()
+        started.set_result(None)
         try:
-            await experiment.run(jobs=jobs, out=one.out, progress=partial(self._progress, one))
-            one.state, one.part = "ended", 1.0
+            await experiment.run(
+                jobs=jobs, out=running.out, progress=partial(self._progress, running)
+            )
+            running.state, running.part = "ended", 1.0
         except asyncio.CancelledError:
-            one.state = "stopped"
+            running.state = "stopped"
         except Exception as error:  # pages show it
-            one.state = "failed"
-            one.fault = str(error) if isinstance(error, MoothallError) else error_text(error)
-        self._tell(one)
+            running.state = "failed"
+            running.fault = str(error) if isinstance(error, MoothallError) else error_text(error)
+        self._tell(running)
 
-    def _progress(self, one: _Running, now: Progress) -> None:
-        one.ended, one.seconds_left = now.ended, now.seconds_left
-        one.part = now.lived / now.steps if now.steps else 1.0
-        if time.monotonic() - one.shown_at >= _PROGRESS_S:
-            self._tell(one)
+    def _progress(self, running: _Running, now: Progress) -> None:
+        running.ended, running.seconds_left = now.ended, now.seconds_left
+        running.part = now.lived / now.steps if now.steps else 1.0
+        if time.monotonic() - running.shown_at >= _PROGRESS_S:
+            self._tell(running)
 
-    def _tell(self, one: _Running) -> None:
-        one.shown_at = time.monotonic()
-        self._hub.feed.publish("experiment", one.to_json())
+    def _tell(self, running: _Running) -> None:
+        running.shown_at = time.monotonic()
+        self._hub.feed.publish("experiment", running.to_json())
 
-    def told(self) -> list[dict[str, Any]]:
+    def list_all(self) -> list[dict[str, Any]]:
         """Return the experiments, the newest first."""
         return [each.to_json() for each in reversed([*self._all.values()])]
 
-    def _one(self, number: int) -> _Running:
+    def _running(self, number: int) -> _Running:
         if number not in self._all:
             raise ConfigError(f"there is no experiment {number} here")
         return self._all[number]
 
     def stop(self, number: int) -> None:
         """End an experiment; begun again, it continues after the cells that have ended."""
-        one = self._one(number)
-        if one.state != "running":
-            raise ConfigError(f"experiment {one.name!r} is not running")
-        one.state = "stopping"
-        self._cancel(one)
-        self._tell(one)
+        running = self._running(number)
+        if running.state != "running":
+            raise ConfigError(f"experiment {running.name!r} is not running")
+        running.state = "stopping"
+        self._cancel(running)
+        self._tell(running)
 
-    def _cancel(self, one: _Running) -> None:
+    def _cancel(self, running: _Running) -> None:
         with suppress(RuntimeError):  # it has just ended
-            one.loop.call_soon_threadsafe(one.task.cancel)
+            running.loop.call_soon_threadsafe(running.task.cancel)
 
     def close(self) -> None:
         """End all experiments."""
@@ -186,20 +201,20 @@ class Experiments:
 
     def page(self, number: int) -> Response:
         """Return the report of an experiment that has ended."""
-        one = self._one(number)
-        if one.state != "ended":
-            raise ConfigError(f"experiment {one.name!r} has no report yet")
+        running = self._running(number)
+        if running.state != "ended":
+            raise ConfigError(f"experiment {running.name!r} has no report yet")
         try:
-            made = (Path(one.out) / "report.html").read_text(encoding="utf-8")
+            html = (Path(running.out) / "report.html").read_text(encoding="utf-8")
         except OSError as error:
             raise ConfigError(f"the report cannot be read: {error.strerror}") from None
-        return report_page(made)
+        return report_page(html)
 
     def routes(self, router: APIRouter) -> None:
         """Add the routes that pages call."""
         from fastapi import Body
 
-        router.get("/experiments")(self.told)
+        router.get("/experiments")(self.list_all)
         router.get("/experiment")(self.page)
 
         @router.post("/stop_experiment")

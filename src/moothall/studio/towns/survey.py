@@ -34,7 +34,7 @@ class ByModel(BaseModel):
         return made_model(name, environ.get("MOOTHALL_KEY")) if name else None
 
 
-class Asked(ByModel):
+class CitizenQuestion(ByModel):
     """A question of a page to one citizen."""
 
     citizen: str
@@ -68,7 +68,9 @@ class AskedAll(ByModel):
         counts = Counter(each.value for each in answers)
         offered = {"scale": range(1, 6), "yes_no": (True, False), "choice": choices}[self.kind]
         values = [*offered, *(counts.keys() - {*offered})]  # also what nobody has chosen
-        shown = [[each.citizen, each.value, each.source, each.reason] for each in answers[:_LISTED]]
+        listed = [
+            [each.citizen, each.value, each.source, each.reason] for each in answers[:_LISTED]
+        ]
         return {
             "kind": "survey",
             "question": self.text,
@@ -76,22 +78,22 @@ class AskedAll(ByModel):
             "asked": len(answers),
             "counts": [[value, counts[value]] for value in values],
             "sources": Counter(each.source for each in answers),
-            "answers": shown,
+            "answers": listed,
         }
 
 
-def _rule(asked: AskedAll, choices: tuple[str, ...]) -> Callable[[Respondent], Any] | None:
+def _rule(survey: AskedAll, choices: tuple[str, ...]) -> Callable[[Respondent], Any] | None:
     """Return how a citizen without a model answers: its need or opinion, scaled to the answers."""
-    of, _, name = asked.by.partition(" ")
+    of, _, name = survey.by.partition(" ")
     low, high = {"need": (0, 1000), "opinion": (-1000, 1000)}.get(of, (0, 0))
     if low == high:
         return None
 
     def rule(respondent: Respondent) -> Any:
         part = (respondent.status[f"{of}s"][name] - low) / (high - low)
-        if asked.kind == "yes_no":
+        if survey.kind == "yes_no":
             return part >= 0.5
-        if asked.kind == "scale":
+        if survey.kind == "scale":
             return 1 + round(part * 4)
         return choices[min(int(part * len(choices)), len(choices) - 1)]
 

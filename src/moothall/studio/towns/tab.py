@@ -18,10 +18,10 @@ from moothall.foundation.threads import guard
 from moothall.models.named_models import made_model
 from moothall.studio.orders.order import order_of, without_keys
 from moothall.studio.orders.simulate import SimulateOrder, check
-from moothall.studio.page import Field, Form, Tab, WouldEnd
+from moothall.studio.page import Field, PageForm, Tab, WouldEnd
 from moothall.studio.towns.changes import Change
-from moothall.studio.towns.experiments import Experiments
-from moothall.studio.towns.survey import Asked, AskedAll
+from moothall.studio.towns.experiments import ExperimentRuns
+from moothall.studio.towns.survey import AskedAll, CitizenQuestion
 from moothall.studio.towns.town import MOST, Town, with_head
 
 if TYPE_CHECKING:
@@ -36,14 +36,14 @@ _RECENT: Final = 12
 """The most events, the most messages and the most relations on a citizen's card."""
 
 
-class Control(BaseModel):
+class RunControl(BaseModel):
     """A page's control of the run: play, pause, one step, or another speed."""
 
     do: Literal["play", "pause", "step"] | None = None
     speed: Literal[0, 1, 2, 4, 10] | None = None
 
 
-class Beside(BaseModel):
+class SecondRun(BaseModel):
     """The run of the town that a page wants beside the present one; none if it is empty."""
 
     run: str = Checked(max_length=200)
@@ -64,8 +64,8 @@ class SocietyTab(Tab):
         self._numbers = itertools.count(secrets.randbits(40) + 1)  # of each program others
         self._changing = guard()
         self.town: Town | None = None
-        self.beside: Town | None = None
-        self.experiments: Experiments = Experiments(hub)
+        self.second_town: Town | None = None
+        self.experiments: ExperimentRuns = ExperimentRuns(hub)
 
     # -- setting up --------------------------------------------------------------------------------
 
@@ -79,10 +79,10 @@ class SocietyTab(Tab):
         with self._changing:
             _may_end(self.town)
             self.close()
-            self.town = self._made(order, run_id or secrets.token_hex(8))
+            self.town = self._create_town(order, run_id or secrets.token_hex(8))
         self.town.tell()
 
-    def _made(self, order: SimulateOrder, run_id: str) -> Town:
+    def _create_town(self, order: SimulateOrder, run_id: str) -> Town:
         hub = self._hub
         return Town(next(self._numbers), order, run_id, hub.journal, hub.feed.publish)
 
@@ -109,12 +109,12 @@ class SocietyTab(Tab):
     def close(self) -> None:
         """End the present town and the one beside it, if they are there."""
         with self._changing:
-            towns, self.town, self.beside = (self.beside, self.town), None, None
+            towns, self.town, self.second_town = (self.second_town, self.town), None, None
             for town in towns:
                 if town is not None:
                     town.close()
 
-    def forms(self) -> list[Form]:
+    def forms(self) -> list[PageForm]:
         """Return the form that sets up a town, and the one that resumes a recorded one."""
         steps = [(each, each) for each in ("5min", "15min", "30min", "1h")]
         fields = [
@@ -125,7 +125,7 @@ class SocietyTab(Tab):
             Field("model", "Model", hint="none: by rules", more=True),
             Field("max_calls", "Calls of it at most", "whole", value=1000, more=True),
         ]
-        new = Form(
+        new = PageForm(
             name="new",
             title="Set up a town",
             fields=fields,
@@ -134,7 +134,7 @@ class SocietyTab(Tab):
             is_open=self.town is None,
         )
         recorded = self._recorded()
-        resume = Form(
+        resume = PageForm(
             name="resume",
             title="Resume a recorded town",
             fields=[Field("run_id", "Recorded towns", "choice", options=recorded, wide=True)],
@@ -143,11 +143,13 @@ class SocietyTab(Tab):
         )
         return [new, *([resume] if recorded else []), self.experiments.form()]
 
-    def _begin(self, **given: Any) -> None:
+    def _begin(self, **values: Any) -> None:
         """Set up what the form asks for, by fields of `SimulateOrder`."""
-        said = {n: each.strip() if isinstance(each, str) else each for n, each in given.items()}
+        stripped = {
+            n: each.strip() if isinstance(each, str) else each for n, each in values.items()
+        }
         filled: dict[str, Any] = {"citizens": 0, "days": 0}
-        filled |= {name: each for name, each in said.items() if each not in (None, "")}
+        filled |= {name: each for name, each in stripped.items() if each not in (None, "")}
         order = SimulateOrder(**filled)
         if order.citizens < 10:
             raise ConfigError(f"citizens must be from 10 to {MOST:,}, got {order.citizens}")
@@ -168,12 +170,12 @@ class SocietyTab(Tab):
         """Return the runs of societies, the newest first, as (id, label)."""
         mine = None if self.town is None else self.town.run_id
 
-        found = []
+        rows = []
         for run in reversed(self._hub.journal.runs(kind="Society")):
-            began = f"{datetime.fromtimestamp(run.began):%d %b %H:%M}"
+            start_text = f"{datetime.fromtimestamp(run.began):%d %b %H:%M}"
             stands = "here" if run.id == mine else run.state
-            found.append((run.id, f"{began} · {run.task} · {stands} · {run.id}"))
-        return found
+            rows.append((run.id, f"{start_text} · {run.task} · {stands} · {run.id}"))
+        return rows
 
     # -- what pages ask ----------------------------------------------------------------------------
 
@@ -186,68 +188,70 @@ class SocietyTab(Tab):
         """Return the town's frame; the page already has the rows of metrics before `after`."""
         from fastapi import Response
 
-        of, other = (self.beside, None) if beside else (self.town, self.beside)
+        of, other = (self.second_town, None) if beside else (self.town, self.second_town)
         if of is None:
             packed = with_head({"town": 0, "state": "none"})
         else:
-            told = None if other is None else other.number
-            packed = of.frame(max(0, after) if town == of.number else 0, layer, told)
+            other_number = None if other is None else other.number
+            packed = of.frame(max(0, after) if town == of.number else 0, layer, other_number)
         return Response(packed, media_type="application/octet-stream")
 
     def map(self, beside: bool = False) -> dict[str, Any]:
         """Return bounds, places and roads."""
         if not beside:
             return self._living()[0].plan()
-        if self.beside is None:
+        if self.second_town is None:
             raise ConfigError("there is no town beside the present one")
-        return self.beside.plan()
+        return self.second_town.plan()
 
     def recorded(self) -> list[tuple[str, str]]:
         """Return the runs of towns that can be put beside the present one, as (id, label)."""
-        here = {each.run_id for each in (self.town, self.beside) if each is not None}
+        here = {each.run_id for each in (self.town, self.second_town) if each is not None}
         return [each for each in self._recorded() if each[0] not in here]
 
-    def put_beside(self, asked: Beside) -> None:
+    def put_beside(self, body: SecondRun) -> None:
         """Have a recorded run live beside the present town; the one that does so now ends."""
         town = self._living()[0]
-        if asked.run == town.run_id:
+        if body.run == town.run_id:
             raise ConfigError("this town is shown already: choose another, or branch it")
-        order = self._recorded_order(asked.run) if asked.run else None
+        order = self._recorded_order(body.run) if body.run else None
         if order is not None:
             self._check(order)
         with self._changing:
             if order is not None:  # else a person has pressed Close
-                _may_end(self.beside)
+                _may_end(self.second_town)
             town.leads(None)
-            if self.beside is not None:
-                self.beside.close()
-            self.beside = None if order is None else self._made(order, asked.run)
-            town.leads(self.beside)
+            if self.second_town is not None:
+                self.second_town.close()
+            self.second_town = None if order is None else self._create_town(order, body.run)
+            town.leads(self.second_town)
         town.tell()
 
     def swap(self) -> None:
         """Exchange the town with the one beside it: what a person does is of the other then."""
         with self._changing:
-            town, beside = self.town, self.beside
-            if town is None or beside is None:
+            town, second = self.town, self.second_town
+            if town is None or second is None:
                 raise ConfigError("there is no town beside the present one")
             if not town.is_over:
                 town.control("pause")
-            self.town, self.beside = beside, town
-            beside.leads(town)
-        beside.tell()
+            self.town, self.second_town = second, town
+            second.leads(town)
+        second.tell()
 
     def citizen(self, id: str) -> dict[str, Any]:
         """Return what the card of a citizen shows."""
         town, society = self._living()
-        found = society.respondent(id)
-        relations = sorted(found.status.get("relations", {}).items(), key=lambda each: -each[1])
+        respondent = society.respondent(id)
+        relations = sorted(
+            respondent.status.get("relations", {}).items(), key=lambda each: -each[1]
+        )
         return {
-            "id": found.id,
-            "name": found.name,
-            "status": found.status,
+            "id": respondent.id,
+            "name": respondent.name,
+            "status": respondent.status,
             "relations": relations[:_RECENT],
-            "stream": found.stream[: -_RECENT - 1 : -1],
+            "stream": respondent.stream[: -_RECENT - 1 : -1],
             "messages": town.messages(id)[: -_RECENT - 1 : -1],
         }
 
@@ -256,13 +260,13 @@ class SocietyTab(Tab):
         from moothall.society import CitizenAgent
 
         agents = self._living()[1].agents
-        sought = name.strip().casefold()
-        found = (
+        prefix = name.strip().casefold()
+        matches = (
             [str(agent.id), agent.name or "", agent.memory.status.get("home") or ""]
             for agent in agents
-            if isinstance(agent, CitizenAgent) and (agent.name or "").casefold().startswith(sought)
+            if isinstance(agent, CitizenAgent) and (agent.name or "").casefold().startswith(prefix)
         )
-        if listed := list(itertools.islice(found, _LISTED)):
+        if listed := list(itertools.islice(matches, _LISTED)):
             return listed
         raise ConfigError(f"there is no citizen whose name begins with {name!r:.80}")
 
@@ -285,7 +289,9 @@ class SocietyTab(Tab):
         from moothall.society.kernel.intervention import in_words
 
         town, society = self._living()
-        failed = [[step, why] for step, who, why in [*society.failures] if who == "intervention"]
+        failed = [
+            [step, why] for step, author, why in [*society.failures] if author == "intervention"
+        ]
         changes = [  # what closes, opens, sets a fact or announces cannot fail
             [
                 each.at_step,
@@ -294,23 +300,23 @@ class SocietyTab(Tab):
             ]
             for each in society.interventions
         ]
-        return {"said": [*town.said][::-1], "changes": changes[::-1]}
+        return {"said": [*town.notes][::-1], "changes": changes[::-1]}
 
-    def control(self, asked: Control) -> None:
+    def control(self, body: RunControl) -> None:
         """Play, pause, live one step, or set the speed."""
-        self._living()[0].control(asked.do, asked.speed)
+        self._living()[0].control(body.do, body.speed)
 
-    async def interview(self, asked: Asked) -> None:
+    async def interview(self, body: CitizenQuestion) -> None:
         """Ask one citizen, between two steps."""
         town, society = self._living()
-        said = await society.interview(asked.citizen, asked.question, model=asked.chosen())
-        told = {"answer": str(said), "source": said.source, "reason": said.reason}
-        town.note({"kind": "interview", **asked.model_dump(), **told})
+        answer = await society.interview(body.citizen, body.question, model=body.chosen())
+        answer_data = {"answer": str(answer), "source": answer.source, "reason": answer.reason}
+        town.note({"kind": "interview", **body.model_dump(), **answer_data})
 
-    async def survey(self, asked: AskedAll) -> None:
+    async def survey(self, body: AskedAll) -> None:
         """Ask several citizens one question, between two steps."""
         town, society = self._living()
-        town.note(await asked.answered(society, town.order.model is not None))
+        town.note(await body.answered(society, town.order.model is not None))
 
     def intervene(self, change: Change) -> int:
         """Change the world at the start of the next step; return that step's number."""
@@ -328,8 +334,8 @@ class SocietyTab(Tab):
         """Add a route for each method that pages call, under its name."""
         self.experiments.routes(router)
         looks = (self.frame, self.map, self.citizen, self.find)
-        for shown in (*looks, self.kept, self.log, self.events, self.recorded):
-            router.get(f"/{shown.__name__}")(shown)
+        for endpoint in (*looks, self.kept, self.log, self.events, self.recorded):
+            router.get(f"/{endpoint.__name__}")(endpoint)
         asks = (self.control, self.interview, self.survey)
         for done in (*asks, self.intervene, self.put_beside, self.swap):
             router.post(f"/{done.__name__}")(done)

@@ -67,19 +67,19 @@ class Town:
         self.state: str = "making"
         self.fault: str = ""
         self.speed: float = _SPEED
-        self.said: deque[dict[str, Any]] = deque(maxlen=200)
+        self.notes: deque[dict[str, Any]] = deque(maxlen=200)
         self._events: deque[tuple[int, int, str, str, str, str]] = deque(maxlen=_EVENTS)
-        self._told = 0  # events so far
+        self._event_count = 0  # events so far
         self._layers: dict[str, str] = {}
         self._journal, self._publish = journal, publish
         self._loop: asyncio.AbstractEventLoop | None = None  # the society's, from its first step on
         self._fellow: Town | None = None  # which it leads or follows
         self._follows = False
         self._bell = asyncio.Event()  # set when a person has pressed something
-        self._held = self._steps = False  # is between two steps; is to live one more
+        self._is_between_steps = self._steps = False  # is between two steps; is to live one more
         self._closed = threading.Event()
         self._resumed_at = time.monotonic()
-        self._took = self._shown = 0.0
+        self._took = self._shown_at = 0.0
         self._where: Whereabouts | None = None
         self._bounds = (0.0, 0.0, 1.0, 1.0)
         self._changes = 0
@@ -118,37 +118,37 @@ class Town:
         """Wait after a step, on the society's loop, until the next one may begin."""
         assert self.society is not None
         self._loop = asyncio.get_running_loop()
-        for step, who, what in [*self.society.failures]:
+        for step, citizen_id, problem in [*self.society.failures]:
             if step == row["step"]:
-                self._happened("failure", who, what[:300], step)
+                self._happened("failure", citizen_id, problem[:300], step)
         took = time.monotonic() - self._resumed_at
         self._took = 0.7 * self._took + 0.3 * took if self._took else took
-        due = self._resumed_at + (1 / self.speed if self.speed else 0)
-        self._held = True
-        left = self._waits(due)
-        if left is None or left > 0 or time.monotonic() - self._shown >= _FRAME_S:
+        due_at = self._resumed_at + (1 / self.speed if self.speed else 0)
+        self._is_between_steps = True
+        remaining_s = self._waits(due_at)
+        if remaining_s is None or remaining_s > 0 or time.monotonic() - self._shown_at >= _FRAME_S:
             self._show(self.society)
         elif self._fellow is not None:
             self._fellow.ring()
         while not self._steps and self.step < self.order.steps:
-            if (left := self._waits(due)) is not None and left <= 0:
+            if (remaining_s := self._waits(due_at)) is not None and remaining_s <= 0:
                 break
             # Not `wait_for`: before Python 3.12 it loses a cancellation that comes with the bell.
             with suppress(TimeoutError):
-                async with asyncio.timeout(left):
+                async with asyncio.timeout(remaining_s):
                     await self._bell.wait()
             self._bell.clear()
-        self._held = self._steps = False
+        self._is_between_steps = self._steps = False
         self._resumed_at = time.monotonic()
 
-    def _waits(self, due: float) -> float | None:
+    def _waits(self, due_at: float) -> float | None:
         """Return how many seconds it waits before the next step; None: until somebody rings."""
         fellow, mine = self._fellow, self.step
         if self._follows:
             return 0 if fellow is not None and fellow.step > mine else None
         if self.state != "playing" or (fellow is not None and fellow.is_behind(mine)):
             return None
-        return due - time.monotonic()
+        return due_at - time.monotonic()
 
     def is_behind(self, step: int) -> bool:
         """Whether it still comes to a step that it has not lived."""
@@ -182,11 +182,13 @@ class Town:
         self._happened(kind, message["from"], text[:500], to=message["to"])
 
     def _happened(
-        self, kind: str, who: str, text: str, step: int | None = None, to: str = ""
+        self, kind: str, author: str, text: str, step: int | None = None, to: str = ""
     ) -> None:
         """Add an event to the log; a message is `to` somebody."""
-        self._told += 1
-        self._events.append((self._told, self.step if step is None else step, kind, who, to, text))
+        self._event_count += 1
+        self._events.append(
+            (self._event_count, self.step if step is None else step, kind, author, to, text)
+        )
 
     def messages(self, of: str) -> list[Any]:
         """Return the messages that a citizen has sent and got, as events, the oldest first."""
@@ -194,8 +196,8 @@ class Town:
 
     def events(self, after: int) -> dict[str, Any]:
         """Return the last events after a number, as [number, step, kind, who, to, text]."""
-        found = [each for each in [*self._events] if each[0] > after]
-        return {"town": self.number, "events": found[-_SENT:], "last": self._told}
+        events = [each for each in [*self._events] if each[0] > after]
+        return {"town": self.number, "events": events[-_SENT:], "last": self._event_count}
 
     # -- what a person does ------------------------------------------------------------------------
 
@@ -223,25 +225,25 @@ class Town:
 
         society = self.living()
         while True:
-            at = society.number + (not self._held)
+            at = society.number + (not self._is_between_steps)
             if self.is_over or at >= self.order.steps:
                 raise ConfigError("no step comes any more in which that could be done")
             try:
                 society.intervene(Intervention(at, **change))
             except ConfigError:
-                if at == society.number + (not self._held):
+                if at == society.number + (not self._is_between_steps):
                     raise
                 continue  # a step has begun meanwhile
-            said = "; ".join(f"{name}: {value}" for name, value in change.items())
-            self._happened("change", "you", said, at)
+            description = "; ".join(f"{name}: {value}" for name, value in change.items())
+            self._happened("change", "you", description, at)
             self._changed()
             return at
 
-    def note(self, said: dict[str, Any]) -> None:
+    def note(self, data: dict[str, Any]) -> None:
         """Keep an interview or a survey, and tell all pages."""
-        self.said.append({"step": self.living().number, **said})
-        whom = f"citizen {said['citizen']}" if "citizen" in said else f"{said['asked']} citizens"
-        self._happened(said["kind"], "you", f"asked {whom}: {said['question']}")
+        self.notes.append({"step": self.living().number, **data})
+        whom = f"citizen {data['citizen']}" if "citizen" in data else f"{data['asked']} citizens"
+        self._happened(data["kind"], "you", f"asked {whom}: {data['question']}")
         self._changed()
 
     def _changed(self) -> None:
@@ -270,12 +272,12 @@ class Town:
 
     def tell(self) -> None:
         """Tell all pages that there is something new."""
-        told = {"town": self.number, "step": self.step, "state": self.state}
-        self._publish("step", told)
+        data = {"town": self.number, "step": self.step, "state": self.state}
+        self._publish("step", data)
 
     def _show(self, society: Society) -> None:
         """Note where citizens are, and tell all pages."""
-        self._where, self._shown = society.positions(), time.monotonic()
+        self._where, self._shown_at = society.positions(), time.monotonic()
         self._become("paused" if self.state == "making" else self.state)
 
     def _level(self, layer: str) -> tuple[bytes, dict[str, Any]]:
@@ -290,8 +292,8 @@ class Town:
         values = levels(self.society, layer, TOPICS)
         if len(values) != len(where.ids):  # one was born or died since
             return b"", {}
-        known = values[~np.isnan(values)]
-        least, most = (0.0, 1.0) if not len(known) else np.percentile(known, (2, 98)).tolist()
+        present = values[~np.isnan(values)]
+        least, most = (0.0, 1.0) if not len(present) else np.percentile(present, (2, 98)).tolist()
         kind = layer.partition(".")[0]
         least, most = {"needs": (0, 1000), "opinions": (-1000, 1000)}.get(kind, (least, most))
         part = np.clip((values - least) / ((most - least) or 1), 0, 1) * (_NO_LEVEL - 1)
@@ -305,14 +307,14 @@ class Town:
         where = self._where
         if where is None:
             return b""
-        left, low, wide, tall = self._bounds
+        west, low, wide, tall = self._bounds
         parts = []
-        for values, least, most in ((where.x, left, wide), (where.y, low, tall)):
+        for values, least, most in ((where.x, west, wide), (where.y, low, tall)):
             part = (np.array(values, dtype=np.float64) - least) / most * (_NOWHERE - 1)
             parts.append(np.nan_to_num(part, nan=_NOWHERE).astype("<u2").tobytes())
         return b"".join((*parts, np.array(where.act, dtype=np.uint8).tobytes()))
 
-    def frame(self, after: int, layer: str = "", beside: int | None = None) -> bytes:
+    def frame(self, after: int, layer: str = "", other_number: int | None = None) -> bytes:
         """Return the length of the head in four bytes, the head as JSON, and where citizens are.
 
         For n citizens these are n x, then n y (each 16 bits, little-endian, scaled to the bounds of
@@ -335,13 +337,13 @@ class Town:
             "steps": order.steps,
             "speed": self.speed,
             "changes": self._changes,
-            "beside": beside,
+            "beside": other_number,
         }
         packed = self._packed()
         if society is not None and packed:
             if not self._layers:
                 self._layers = numbers(society, NEEDS, TOPICS)
-            level, told = self._level(layer)
+            level, level_data = self._level(layer)
             packed += level
             columns = ["step", "time", *(each.name for each in METRICS)]
             rows = society.metrics[max(after, len(society.metrics) - _ROWS) :]
@@ -357,8 +359,8 @@ class Town:
                 "charts": charts(),
                 "metrics": [[each.name, each.label or each.name, each.scale] for each in METRICS],
                 "layers": [*self._layers.items()],
-                "level": told or None,
-                "events": self._told,
+                "level": level_data or None,
+                "events": self._event_count,
                 "acts": ACTS,
                 "needs": [*NEEDS],
                 "topics": TOPICS,
@@ -392,5 +394,5 @@ def _bounds(city: Any) -> tuple[float, float, float, float]:
     """Return a city's west end, south end, width and height."""
     spots = [*city.nodes.values(), *((place.x, place.y) for place in city.places)]
     xs, ys = [x for x, _ in spots], [y for _, y in spots]
-    left, low = min(xs), min(ys)
-    return float(left), float(low), float(max(xs) - left or 1), float(max(ys) - low or 1)
+    west, low = min(xs), min(ys)
+    return float(west), float(low), float(max(xs) - west or 1), float(max(ys) - low or 1)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from moothall.agents.replies.record import Record
     from moothall.agents.replies.reply_request import ReplyRequest
     from moothall.budget import Budget
-    from moothall.journal import Part
+    from moothall.journal import RunPart
 
 
 def asking(
@@ -145,7 +145,7 @@ def _thread_of_call(caller: ReplyRequest | None, call: Any) -> str:
 
 def _recorded_in(
     record: Record[Any] | None, key: str, agent: Any, before: Sequence[dict[str, Any]]
-) -> tuple[Part | None, Sequence[dict[str, Any]]]:
+) -> tuple[RunPart | None, Sequence[dict[str, Any]]]:
     """Return the part of the caller's run that records a call, and the messages it begins with."""
     if record is None:
         return None, before

@@ -14,8 +14,8 @@ from moothall.agents.replies.reply import gives
 from moothall.agents.replies.thread import thread_of_sender
 from moothall.foundation.errors import NoSuchRun
 from moothall.serving.doors.openai.content import Wrong
-from moothall.serving.doors.openai.input import settled
-from moothall.serving.doors.openai.output import Response
+from moothall.serving.doors.openai.input import without_pending
+from moothall.serving.doors.openai.output import ResponseForm
 from moothall.serving.doors.served import Served
 
 SENDER: Final = "openai"
@@ -28,12 +28,12 @@ _MOST_ID: Final = 200
 
 
 @dataclass(slots=True)
-class _Kept:
+class _StoredConversation:
     agent: str
     sender: str
     messages: list[dict[str, Any]]  # the whole conversation, the run's own included
-    asked: list[dict[str, Any]] | None = None  # what was new in the request
-    form: Response | None = None  # the response that was given
+    new_messages: list[dict[str, Any]] | None = None  # what was new in the request
+    form: ResponseForm | None = None  # the response that was given
 
 
 class Chain:
@@ -45,8 +45,8 @@ class Chain:
 
     def __init__(self, served: Served) -> None:
         self._served = served
-        self._kept: OrderedDict[str, _Kept] = OrderedDict()
-        self._given: OrderedDict[str, None] = OrderedDict()  # the ids that were given to runs
+        self._conversations: OrderedDict[str, _StoredConversation] = OrderedDict()
+        self._used_ids: OrderedDict[str, None] = OrderedDict()  # the ids that were given to runs
 
     def keep(
         self,
@@ -54,40 +54,46 @@ class Chain:
         agent: str,
         sender: str,
         messages: list[dict[str, Any]],
-        asked: list[dict[str, Any]] | None = None,
-        form: Response | None = None,
+        new_messages: list[dict[str, Any]] | None = None,
+        form: ResponseForm | None = None,
     ) -> None:
         """Keep the conversation up to the end of a run."""
-        self._kept[run_id] = _Kept(agent, sender, messages, asked, form)
-        while len(self._kept) > _MOST:
-            self._kept.popitem(last=False)
+        self._conversations[run_id] = _StoredConversation(
+            agent, sender, messages, new_messages, form
+        )
+        while len(self._conversations) > _MOST:
+            self._conversations.popitem(last=False)
 
     def response(self, run_id: str, sender: str) -> dict[str, Any] | None:
         """Return a sender's response, if this process has it."""
-        kept = self._of(run_id, sender)
-        return None if kept is None or kept.form is None else kept.form.last
+        conversation = self._of(run_id, sender)
+        return None if conversation is None or conversation.form is None else conversation.form.last
 
-    def asked(self, run_id: str, sender: str) -> list[dict[str, Any]] | None:
+    def new_messages_of(self, run_id: str, sender: str) -> list[dict[str, Any]] | None:
         """Return the new messages of the request for a response, if this process has it."""
-        kept = self._of(run_id, sender)
-        return None if kept is None else kept.asked
+        conversation = self._of(run_id, sender)
+        return None if conversation is None else conversation.new_messages
 
     def drop(self, run_id: str, sender: str) -> bool:
         """Remove a sender's response; return whether this process had it."""
-        return self._of(run_id, sender) is not None and bool(self._kept.pop(run_id, None))
+        return self._of(run_id, sender) is not None and bool(self._conversations.pop(run_id, None))
 
-    def _of(self, run_id: str, sender: str) -> _Kept | None:
-        kept = self._kept.get(run_id)
-        if kept is None or kept.sender != sender or self._is_gone(kept.agent, [run_id]):
+    def _of(self, run_id: str, sender: str) -> _StoredConversation | None:
+        conversation = self._conversations.get(run_id)
+        if (
+            conversation is None
+            or conversation.sender != sender
+            or self._is_gone(conversation.agent, [run_id])
+        ):
             return None
-        return kept
+        return conversation
 
     def _is_gone(self, agent: str, run_ids: list[str]) -> bool:
         """Drop the last of these runs if one was deleted from the agent's journal; return so."""
         journal: Any = getattr(self._served.agents.get(agent), "journal", None)
         if journal is None or journal._deletions.left_of(run_ids) >= {*run_ids}:
             return False
-        self._kept.pop(run_ids[-1], None)
+        self._conversations.pop(run_ids[-1], None)
         return True
 
     def next(self, agent: ConversationalAgent, previous: str | None) -> str:
@@ -95,15 +101,19 @@ class Chain:
         if previous is None:
             return f"{secrets.token_hex(16)}.1"
         line, _, number = previous.rpartition(".")
-        made = f"{line}.{int(number) + 1}"
-        if made in self._given or made in self._kept or _is_recorded(agent, made):
-            made = f"{previous}_{secrets.token_hex(4)}.1"
-        if len(made) > _MOST_ID:
+        next_id = f"{line}.{int(number) + 1}"
+        if (
+            next_id in self._used_ids
+            or next_id in self._conversations
+            or _is_recorded(agent, next_id)
+        ):
+            next_id = f"{previous}_{secrets.token_hex(4)}.1"
+        if len(next_id) > _MOST_ID:
             raise Wrong("this conversation has branched too often", "previous_response_id")
-        self._given[made] = None
-        while len(self._given) > 10 * _MOST:
-            self._given.popitem(last=False)
-        return made
+        self._used_ids[next_id] = None
+        while len(self._used_ids) > 10 * _MOST:
+            self._used_ids.popitem(last=False)
+        return next_id
 
     def before(
         self, agent: ConversationalAgent, sender: str, response_id: str
@@ -112,21 +122,28 @@ class Chain:
         run_id = response_id.removeprefix("resp_")
         if not response_id.startswith("resp_") or not _ID.fullmatch(run_id):
             raise _unknown(response_id)
-        kept = self._kept.get(run_id)
-        if kept is not None and (kept.agent, kept.sender) == (str(agent.id), sender):
-            if self._is_gone(kept.agent, _up_to(run_id)):
+        conversation = self._conversations.get(run_id)
+        if conversation is not None and (conversation.agent, conversation.sender) == (
+            str(agent.id),
+            sender,
+        ):
+            if self._is_gone(conversation.agent, _up_to(run_id)):
                 raise _unknown(response_id)
-            self._kept.move_to_end(run_id)
-            return run_id, kept.messages
-        if kept is not None or getattr(agent, "journal", None) is None:
-            more = "" if kept else " (without a journal, an agent's responses end with its process)"
+            self._conversations.move_to_end(run_id)
+            return run_id, conversation.messages
+        if conversation is not None or getattr(agent, "journal", None) is None:
+            more = (
+                ""
+                if conversation
+                else " (without a journal, an agent's responses end with its process)"
+            )
             raise _unknown(response_id, more)
         messages: list[dict[str, Any]] = []
         for each in _up_to(run_id):
-            found = _recorded(agent, sender, each)
-            if found is None:
+            recorded = _recorded(agent, sender, each)
+            if recorded is None:
                 raise _unknown(response_id)
-            messages += found
+            messages += recorded
         self.keep(run_id, str(agent.id), sender, messages)
         return run_id, messages
 
@@ -183,7 +200,7 @@ def _recorded(agent: Any, sender: str, run_id: str) -> list[dict[str, Any]] | No
     ) or not gives(agent, run.state):
         return None
     task: Any = None
-    made = LoopState()
+    state = LoopState()
     text = ""
     for entry in entries:
         if entry.path:
@@ -191,15 +208,17 @@ def _recorded(agent: Any, sender: str, run_id: str) -> list[dict[str, Any]] | No
         if entry.kind == "begun":
             task = entry.data["task"]
         elif entry.kind == "state":
-            made.messages += entry.data["appended"].get("messages", ())
-            made.marks += entry.data["appended"].get("marks", ())
+            state.messages += entry.data["appended"].get("messages", ())
+            state.marks += entry.data["appended"].get("marks", ())
         elif entry.kind == "over":
             text = entry.data["text"]
     # The members of a group have its messages.
-    return settled(made.stored() if hasattr(agent, "max_iterations") else said(task, text))
+    return without_pending(
+        state.stored() if hasattr(agent, "max_iterations") else question_and_answer(task, text)
+    )
 
 
-def said(content: Any, text: str) -> list[dict[str, Any]]:
+def question_and_answer(content: Any, text: str) -> list[dict[str, Any]]:
     """Return a question and its answer as chat messages."""
     return [{"role": "user", "content": content}, {"role": "assistant", "content": text}]
 

@@ -61,28 +61,28 @@ def text_in(content: Any, where: str) -> str:
     return "\n".join(lines)
 
 
-def _part(given: Any, where: str) -> dict[str, Any] | None:
+def _part(part: Any, where: str) -> dict[str, Any] | None:
     """Return a part of a message as a block; None for parts of another shape."""
-    kind = given.get("type") if isinstance(given, dict) else None
+    kind = part.get("type") if isinstance(part, dict) else None
     if isinstance(kind, str) and (kind in _TEXTS or kind.endswith("_text")):
-        text = next((given[each] for each in _TEXTS if isinstance(given.get(each), str)), "")
+        text = next((part[each] for each in _TEXTS if isinstance(part.get(each), str)), "")
         return {"type": "text", "text": text}
     if kind in ("image_url", "input_image", "computer_screenshot"):
-        its = given.get("image_url")
-        return _image(its if isinstance(its, dict) else {**given, "url": its}, where)
+        its = part.get("image_url")
+        return _image(its if isinstance(its, dict) else {**part, "url": its}, where)
     if kind in ("file", "input_file"):
-        its = given.get("file") if kind == "file" else given
+        its = part.get("file") if kind == "file" else part
         about = {key: its[key] for key in _OF_FILE if isinstance(its, dict) and its.get(key)}
         if not {"file_data", "file_url"} & about.keys():
             raise Wrong(f"{where} has a file without its data or address", where)
         return {"type": "file", "file": about}
-    if kind == "input_audio" and isinstance(given.get("input_audio"), dict):
-        return {"type": kind, kind: given[kind]}
+    if kind == "input_audio" and isinstance(part.get("input_audio"), dict):
+        return {"type": kind, kind: part[kind]}
     return None
 
 
-def _image(given: dict[str, Any], where: str) -> dict[str, Any]:
-    url, detail = given.get("url"), given.get("detail")
+def _image(image: dict[str, Any], where: str) -> dict[str, Any]:
+    url, detail = image.get("url"), image.get("detail")
     if not isinstance(url, str) or not url.startswith(("https://", "http://", "data:image/")):
         raise Wrong(f"{where} has an image without an http(s) or data URL", where)
     more = {"detail": detail} if isinstance(detail, str) else {}

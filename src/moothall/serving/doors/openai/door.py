@@ -33,21 +33,27 @@ from moothall.serving.doors.checks import (
     path_of,
 )
 from moothall.serving.doors.guard import MOST_BYTES
-from moothall.serving.doors.openai.chain import SENDER, Chain, said, thread_of
+from moothall.serving.doors.openai.chain import SENDER, Chain, question_and_answer, thread_of
 from moothall.serving.doors.openai.content import Wrong
 from moothall.serving.doors.openai.form_stream import Form, FormStream
 from moothall.serving.doors.openai.input import (
-    Asked,
+    OpenAIRequest,
     body_of_request,
     chat_completion,
     content_for,
     mended,
-    settled,
+    without_pending,
 )
 from moothall.serving.doors.openai.items import response_request
 from moothall.serving.doors.openai.marking import marked, sent_back
-from moothall.serving.doors.openai.outcome import Outcome, is_alone, outcome_of, resting, wrong_of
-from moothall.serving.doors.openai.output import ChatCompletion, Kind, Response, send_json
+from moothall.serving.doors.openai.outcome import (
+    ClientOutcome,
+    is_alone,
+    outcome_of,
+    resting,
+    wrong_of,
+)
+from moothall.serving.doors.openai.output import ChatCompletion, Kind, ResponseForm, send_json
 from moothall.serving.doors.openai.stored import StoredResponses
 from moothall.serving.doors.served import Served, id_in
 
@@ -92,59 +98,63 @@ class OpenAIDoor:
             Route("/v1/responses/{id}/input_items", endpoint=Endpoint(GET=stored.input_items)),
         ]
 
-    async def _models(self, given: dict[str, Any], send: Send, caller: str) -> None:
+    async def _models(self, params: dict[str, Any], send: Send, caller: str) -> None:
         data = [_model_of(id) for id in self._served.replying()]
         await send_json(send, 200, {"object": "list", "data": data})
 
-    async def _model(self, given: dict[str, Any], send: Send, caller: str) -> None:
-        id = id_in(given["id"], self._served.replying())
+    async def _model(self, params: dict[str, Any], send: Send, caller: str) -> None:
+        id = id_in(params["id"], self._served.replying())
         self._agent(id)
         await send_json(send, 200, _model_of(id))
 
-    async def _chat(self, given: dict[str, Any], send: Send, caller: str) -> None:
-        asked = chat_completion(given)
-        agent = self._agent(asked.model)
-        asked.messages = mended(asked.messages)
+    async def _chat(self, body: dict[str, Any], send: Send, caller: str) -> None:
+        request_read = chat_completion(body)
+        agent = self._agent(request_read.model)
+        request_read.messages = mended(request_read.messages)
         run_id = secrets.token_hex(16)
-        form = ChatCompletion(asked, run_id)
+        form = ChatCompletion(request_read, run_id)
         thread = thread_of_sender(sender_of(SENDER, caller), run_id)
-        await self._answer(agent, asked, run_id, thread, [], form, send, caller)
+        await self._answer(agent, request_read, run_id, thread, [], form, send, caller)
 
-    async def _respond(self, given: dict[str, Any], send: Send, caller: str) -> None:
-        asked = response_request(await self._stored.resolved(given, caller))
-        agent, chain = self._agent(asked.model), self._chain
+    async def _respond(self, body: dict[str, Any], send: Send, caller: str) -> None:
+        request_read = response_request(await self._stored.resolved(body, caller))
+        agent, chain = self._agent(request_read.model), self._chain
         sender = sender_of(SENDER, caller)
         previous, history = None, list[dict[str, Any]]()
-        if asked.previous is not None:
-            previous, history = await in_thread(chain.before, agent, sender, asked.previous)
-        asked.messages = mended([*history, *asked.messages])[len(history) :]
+        if request_read.previous is not None:
+            previous, history = await in_thread(chain.before, agent, sender, request_read.previous)
+        request_read.messages = mended([*history, *request_read.messages])[len(history) :]
         run_id = chain.next(agent, previous)
-        form, thread = Response(asked, run_id), thread_of(sender, run_id)
+        form, thread = ResponseForm(request_read, run_id), thread_of(sender, run_id)
 
         def keep(reply: Reply, request: ReplyRequest) -> None:
-            known = len(request.conversation or ())
+            history_length = len(request.conversation or ())
             memory = request.memory if isinstance(agent, ReActAgent) else None
-            own = settled(memory.get_memories()[known:]) if memory is not None else ()
-            messages = [*history, *(own or said(request.content, reply.text))]
-            chain.keep(run_id, str(agent.id), sender, messages, asked.messages, form)
+            own = (
+                without_pending(memory.get_memories()[history_length:])
+                if memory is not None
+                else ()
+            )
+            messages = [*history, *(own or question_and_answer(request.content, reply.text))]
+            chain.keep(run_id, str(agent.id), sender, messages, request_read.messages, form)
 
-        kept = keep if asked.store else None
-        await self._answer(agent, asked, run_id, thread, history, form, send, caller, kept)
+        keeper = keep if request_read.store else None
+        await self._answer(agent, request_read, run_id, thread, history, form, send, caller, keeper)
 
     def _agent(self, model: str) -> ConversationalAgent:
-        found = self._served.replying().get(model)
-        if found is None:
-            known = ", ".join([*self._served.replying()][:20])
-            text = f"The model '{model[:80]}' does not exist; the models are: {known}"
+        agent = self._served.replying().get(model)
+        if agent is None:
+            names = ", ".join([*self._served.replying()][:20])
+            text = f"The model '{model[:80]}' does not exist; the models are: {names}"
             raise Wrong(text, "model", "model_not_found", 404)
-        return found
+        return agent
 
     # -- answering ---------------------------------------------------------------------------------
 
     async def _answer(
         self,
         agent: ConversationalAgent,
-        asked: Asked,
+        request_read: OpenAIRequest,
         run_id: str,
         thread: str,
         history: list[dict[str, Any]],
@@ -154,25 +164,27 @@ class OpenAIDoor:
         keep: Callable[[Reply, ReplyRequest], None] | None = None,
     ) -> None:
         """Answer a request; `keep` gets the reply and its request before the client does."""
-        before, content = parted(asked, agent, whole=isinstance(form, ChatCompletion))
+        before, content = parted(
+            request_read, agent, sends_history=isinstance(form, ChatCompletion)
+        )
         if not isinstance(agent, ReActAgent):  # whose own messages have their marks
             history = marked(history, agent)
         before = [*history, *before]
-        demand = demand_of(asked.tools) if asked.must_call else ""
-        if told := "\n\n".join(filter(None, (asked.instructions, demand))):
-            before = [{"role": "system", "content": told}, *before]
+        demand = demand_of(request_read.tools) if request_read.must_call else ""
+        if instructions := "\n\n".join(filter(None, (request_read.instructions, demand))):
+            before = [{"role": "system", "content": instructions}, *before]
         try:
-            request = ReplyRequest(content, asked.schema, thread, run_id)
+            request = ReplyRequest(content, request_read.schema, thread, run_id)
         except (TypeError, ValueError) as error:  # a DefinitionError is one: of the schema
             raise Wrong(str(error)) from None
 
-        request.thoughts, alone = [], is_alone(asked, agent)
+        request.thoughts, alone = [], is_alone(request_read, agent)
 
-        async def over(reply: Reply) -> Outcome:
+        async def finish(reply: Reply) -> ClientOutcome:
             self._served.forget(agent, thread)
-            if reply.stop_reason == "waiting" and (asked.schema is None or keep is not None):
+            if reply.stop_reason == "waiting" and (request_read.schema is None or keep is not None):
                 return resting(await self._served.waits(str(agent.id), run_id), reply.usage)
-            outcome = outcome_of(reply, asked, agent, request.thoughts or (), alone)
+            outcome = outcome_of(reply, request_read, agent, request.thoughts or (), alone)
             if keep is not None:
                 keep(reply, request)
             return outcome
@@ -183,26 +195,26 @@ class OpenAIDoor:
             with self._served.calling(sender, str(agent.id), caller):
                 await self._served.permit(sender, agent, content)
                 if isinstance(agent, ReActAgent):
-                    request.conversation, request.offered = before, asked.tools
-                    request.must_call = asked.must_call
+                    request.conversation, request.offered = before, request_read.tools
+                    request.must_call = request_read.must_call
                 else:
                     for message in before:
                         await agent.observe(message, thread)
-                if asked.stream:
-                    await self._streamed(agent, request, over, FormStream(form, send, alone))
+                if request_read.stream:
+                    await self._streamed(agent, request, finish, FormStream(form, send, alone))
                     return
-                outcome = await over(await agent._reply_on_loop(request))
+                outcome = await finish(await agent._reply_on_loop(request))
         except (MoothallError, RequestError) as error:
             raise wrong_of(error) from error
         finally:
             self._served.forget(agent, thread)
-        await send_json(send, 200, form.whole(outcome))
+        await send_json(send, 200, form.complete(outcome))
 
     async def _streamed(
         self,
         agent: ConversationalAgent,
         request: ReplyRequest,
-        over: Callable[[Reply], Awaitable[Outcome]],
+        finish: Callable[[Reply], Awaitable[ClientOutcome]],
         sent: FormStream,
     ) -> None:
         """Have the agent reply, and send the pieces as they come."""
@@ -216,42 +228,42 @@ class OpenAIDoor:
                             await sent.piece(event.text, _KINDS[kind])
                     elif isinstance(event, Done):
                         if event.agent == str(agent.id):  # not of a member
-                            await sent.end(await over(event.reply))
+                            await sent.end(await finish(event.reply))
                     elif kind is CallStarted or (
                         isinstance(event, MessageAdded) and event.message["role"] != "user"
                     ):
                         await sent.turn_ended()
                     await sent.keep(begins=event is None)
             except (Wrong, MoothallError) as error:
-                if not sent.begun:
+                if not sent.is_started:
                     raise
                 await sent.failed(wrong_of(error))
 
 
 def parted(
-    asked: Asked, agent: ConversationalAgent, whole: bool
+    request_read: OpenAIRequest, agent: ConversationalAgent, sends_history: bool
 ) -> tuple[list[dict[str, Any]], Any]:
     """Return which of the messages come before, and what the agent is asked for.
 
     What it is asked for is recorded, so it has all that is new, unless the client sends the `whole`
     conversation each time.
     """
-    messages = asked.messages
+    messages = request_read.messages
     if isinstance(agent, ReActAgent):
-        taken = {each.name for each in agent.actions.get_actions()}
-        for tool in asked.tools:
-            if tool.name in taken:
+        own_names = {each.name for each in agent.actions.get_actions()}
+        for tool in request_read.tools:
+            if tool.name in own_names:
                 text = f"{tool.name!r} is an action of the agent's own: give the tool another name"
                 raise Wrong(text, "tools")
         messages = sent_back(messages, agent)
         new = 0
-        if whole:
+        if sends_history:
             answers = [n for n, each in enumerate(messages) if each["role"] == "assistant"]
             new = answers[-1] + 1 if answers else 0
             while messages[new]["role"] == "system":
                 new += 1
         return messages[:new], content_for(messages[new:])
-    if asked.tools or messages[-1]["role"] != "user":
+    if request_read.tools or messages[-1]["role"] != "user":
         raise Wrong(f"agent {agent.id!r} has no model that may call a client's tools", "tools")
     return marked(messages[:-1], agent), messages[-1]["content"]
 
@@ -279,11 +291,11 @@ class Endpoint:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
-        begun = False
+        has_begun = False
 
         async def sending(message: Message) -> None:
-            nonlocal begun
-            begun = True
+            nonlocal has_begun
+            has_begun = True
             await send(message)
 
         try:
@@ -292,18 +304,18 @@ class Endpoint:
                 takes = " and ".join(self._handles)
                 raise Wrong(f"{scope['path']} takes {takes}", status=405)
             if scope["method"] != "POST":
-                given: dict[str, Any] = dict(scope["path_params"])
-                given["query"] = scope["query_string"].decode("latin-1")
+                params: dict[str, Any] = dict(scope["path_params"])
+                params["query"] = scope["query_string"].decode("latin-1")
             else:
-                given = body_of_request(await body_of(receive, MOST_BYTES) or b"{}")
-                given["path:id"] = scope["path_params"].get("id")
-            await until_gone(handle(given, sending, caller_of(scope)), receive)
+                params = body_of_request(await body_of(receive, MOST_BYTES) or b"{}")
+                params["path:id"] = scope["path_params"].get("id")
+            await until_gone(handle(params, sending, caller_of(scope)), receive)
         except Wrong as wrong:
             allow = ", ".join(self._handles) if wrong.status == 405 else ""
             await send_json(send, wrong.status, {"error": wrong.error}, allow)
         except Exception as error:
             log_failure(logger, f"a request of {scope['path']} failed", error)
-            if begun:
+            if has_begun:
                 raise
             failed = Wrong("the server has failed", None, None, 500, "server_error")
             await send_json(send, failed.status, {"error": failed.error})
@@ -312,17 +324,17 @@ class Endpoint:
 async def until_gone(work: Coroutine[Any, Any, None], receive: Receive) -> None:
     """Do the work of a request; cancel it when the client disconnects."""
     task = asyncio.create_task(work)
-    gone = asyncio.create_task(_gone(receive))
+    disconnect = asyncio.create_task(_until_disconnect(receive))
     try:
-        await asyncio.wait((task, gone), return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait((task, disconnect), return_when=asyncio.FIRST_COMPLETED)
         if task.done():
             task.result()
     finally:
-        gone.cancel()
+        disconnect.cancel()
         task.cancel()
-        await asyncio.gather(task, gone, return_exceptions=True)
+        await asyncio.gather(task, disconnect, return_exceptions=True)
 
 
-async def _gone(receive: Receive) -> None:
+async def _until_disconnect(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass

@@ -8,50 +8,56 @@ from typing import TypeAlias
 
 from moothall.serving.doors.checks import COMMENT, SILENT_S, Send
 from moothall.serving.doors.openai.content import Wrong
-from moothall.serving.doors.openai.outcome import Outcome
-from moothall.serving.doors.openai.output import HEADERS, NOT_AGAIN, ChatCompletion, Kind, Response
+from moothall.serving.doors.openai.outcome import ClientOutcome
+from moothall.serving.doors.openai.output import (
+    HEADERS,
+    NOT_AGAIN,
+    ChatCompletion,
+    Kind,
+    ResponseForm,
+)
 
-Form: TypeAlias = ChatCompletion | Response
+Form: TypeAlias = ChatCompletion | ResponseForm
 
 
 class FormStream:
     """A stream; it begins after a moment, so that an early error has an HTTP status."""
 
-    def __init__(self, form: Form, send: Send, whole: bool) -> None:
-        self._form, self._send, self._whole = form, send, whole
-        self._said: dict[Kind, str] = {}  # of the turn
-        self._ended: set[Kind] = set()  # what was said in the turn before
-        self.begun: bool = False
+    def __init__(self, form: Form, send: Send, text_at_end: bool) -> None:
+        self._form, self._send, self._text_at_end = form, send, text_at_end
+        self._turn_text: dict[Kind, str] = {}  # of the turn
+        self._ended_kinds: set[Kind] = set()  # what was said in the turn before
+        self.is_started: bool = False
         self._wrote = math.inf
 
     async def piece(self, text: str, kind: Kind) -> None:
         """Send a piece of the answer's text, unless the answer must be whole, or of reasoning."""
-        if not text or (self._whole and kind == "output_text"):
+        if not text or (self._text_at_end and kind == "output_text"):
             return
         await self._begin()
-        new = kind in self._ended
-        self._ended.discard(kind)
-        self._said[kind] = text if new else self._said.get(kind, "") + text
+        new = kind in self._ended_kinds
+        self._ended_kinds.discard(kind)
+        self._turn_text[kind] = text if new else self._turn_text.get(kind, "") + text
         await self._write(self._form.piece(text, new, kind))
 
     async def keep(self, *, begins: bool) -> None:
         """Send a comment if nothing was sent for a while: also events of others come."""
-        if self.begun and time.monotonic() - self._wrote >= SILENT_S - 0.1:
+        if self.is_started and time.monotonic() - self._wrote >= SILENT_S - 0.1:
             await self._write(COMMENT)
         elif begins:
             await self._begin()
 
     async def turn_ended(self) -> None:
         """Note that the text so far is complete."""
-        self._ended = {*self._said}
+        self._ended_kinds = {*self._turn_text}
         await self._begin()
 
-    async def end(self, outcome: Outcome) -> None:
+    async def end(self, outcome: ClientOutcome) -> None:
         """Send the rest."""
         await self._begin()
-        said = self._said.get("output_text", "")
-        if outcome.text and outcome.text.strip() != said.strip():
-            await self._write(self._form.piece(outcome.text, bool(said)))
+        streamed = self._turn_text.get("output_text", "")
+        if outcome.text and outcome.text.strip() != streamed.strip():
+            await self._write(self._form.piece(outcome.text, bool(streamed)))
         await self._write(self._form.end(outcome), more=False)
 
     async def failed(self, wrong: Wrong) -> None:
@@ -59,12 +65,12 @@ class FormStream:
         await self._write(self._form.failed(wrong), more=False)
 
     async def _begin(self) -> None:
-        if self.begun:
+        if self.is_started:
             return
-        self.begun = True
+        self.is_started = True
         headers = [(b"content-type", b"text/event-stream; charset=utf-8"), *HEADERS, NOT_AGAIN]
         await self._send({"type": "http.response.start", "status": 200, "headers": headers})
-        await self._write(self._form.begun())
+        await self._write(self._form.first_piece())
 
     async def _write(self, data: bytes, more: bool = True) -> None:
         self._wrote = time.monotonic()

@@ -12,7 +12,7 @@ from moothall.actions import Action
 from moothall.actions.left import LEFT, left_to_caller
 from moothall.agents.loop.answer import safe_names
 from moothall.foundation.errors import DefinitionError
-from moothall.foundation.jsonvalue import Unreadable, json_text, read_json
+from moothall.foundation.jsonvalue import UnreadableText, json_text, read_json
 from moothall.foundation.text import shorten
 from moothall.memory.given import MESSAGES_KEY, meant_by
 from moothall.serving.doors.checks import json_of
@@ -24,14 +24,14 @@ _MOST_S: Final = 1.0
 """How many seconds of the processor the schemas of all tools may take."""
 _CUT: Final = "(cut off: whether it took effect is unknown)"
 """The result of a call that has none."""
-_LOST: Final = "action"
+_UNKNOWN_ACTION: Final = "action"
 """The name of a call of which only the result is left."""
 _GO_ON: Final = "Continue."
 """What a conversation that ends with an answer or instructions asks for."""
 
 
 @dataclass(slots=True)
-class Asked:
+class OpenAIRequest:
     """One request.
 
     Attributes:
@@ -59,11 +59,11 @@ class Asked:
     instructions: str = ""
     previous: str | None = None
     store: bool = True
-    given: dict[str, Any] = field(default_factory=dict)
+    body: dict[str, Any] = field(default_factory=dict)
     renamed: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        taken_by = {given: name for name, given in self.renamed.items()}
+        taken_by = {safe_name: name for name, safe_name in self.renamed.items()}
         for call in (call for each in self.messages for call in each.get("tool_calls", ())):
             call["name"] = taken_by.get(call["name"], call["name"])
 
@@ -77,7 +77,7 @@ def content_for(messages: list[dict[str, Any]]) -> str | list[dict[str, Any]]:
     return [{"type": "text", "text": text, MESSAGES_KEY: messages}]
 
 
-def settled(messages: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+def without_pending(messages: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the messages of a run as the conversation has them, without results to come."""
     return [
         each
@@ -90,36 +90,36 @@ def settled(messages: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 def body_of_request(body: bytes) -> dict[str, Any]:
     """Return the object in a request's body."""
     try:
-        given = json_of(body)
-    except Unreadable as error:
+        data = json_of(body)
+    except UnreadableText as error:
         raise Wrong(f"the body must be JSON: {shorten(str(error), 200)}") from None
-    if not isinstance(given, dict):
+    if not isinstance(data, dict):
         raise Wrong("the body must be a JSON object")
-    return given
+    return data
 
 
-def chat_completion(given: dict[str, Any]) -> Asked:
+def chat_completion(body: dict[str, Any]) -> OpenAIRequest:
     """Read a request of chat completions."""
-    if given.get("n") not in (None, 1):
+    if body.get("n") not in (None, 1):
         raise Wrong("n must be 1: an agent gives one answer", "n")
-    none_of(given, "functions", "audio")
-    if given.get("modalities") not in (None, ["text"]):
+    none_of(body, "functions", "audio")
+    if body.get("modalities") not in (None, ["text"]):
         raise Wrong('modalities must be ["text"]: this server gives no sound', "modalities")
     messages = [
         chat_message(each, f"messages[{number}]")
-        for number, each in enumerate(taken(given, "messages", list))
+        for number, each in enumerate(field_of(body, "messages", list))
     ]
-    options = taken(given, "stream_options", dict, {})
-    form = taken(given, "response_format", dict, {})
-    tools = tools_of(given)
-    return Asked(
-        taken(given, "model", str),
+    options = field_of(body, "stream_options", dict, {})
+    form = field_of(body, "response_format", dict, {})
+    tools = tools_of(body)
+    return OpenAIRequest(
+        field_of(body, "model", str),
         messages,
-        *chosen(given, tools),
+        *chosen(body, tools),
         schema_of(form, form.get("json_schema"), "response_format"),
-        taken(given, "stream", bool, False),
+        field_of(body, "stream", bool, False),
         include_usage=options.get("include_usage") is True,
-        given=given,
+        body=body,
         renamed=renamed(tools),
     )
 
@@ -131,41 +131,41 @@ def mended(messages: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     that. A result without its call gets one, as the models of servers do. Some end with an answer,
     or with instructions: the last message asks to go on.
     """
-    made: list[dict[str, Any]] = []
+    out: list[dict[str, Any]] = []
     places: dict[str, list[int]] = {}  # of the results that are missing so far, the next one last
-    known = set[str]()
+    call_ids = set[str]()
     for message in messages:
         if message["role"] != "tool":
-            made.append(message)
+            out.append(message)
             calls = message.get("tool_calls", ())
-            for number, call in reversed([*enumerate(calls, len(made))]):
+            for number, call in reversed([*enumerate(calls, len(out))]):
                 places.setdefault(call["id"], []).append(number)
-                known.add(call["id"])
-            made += [_result(call["id"], call["name"]) for call in calls]
+                call_ids.add(call["id"])
+            out += [_result(call["id"], call["name"]) for call in calls]
             continue
         id = message["tool_call_id"]
         if waiting := places.get(id):
             at = waiting.pop()
-            made[at] = {**message, "name": made[at]["name"]}
-        elif id not in known:
-            known.add(id)
-            call = {"id": id, "name": _LOST, "args": {}}
-            made.append({"role": "assistant", "content": "", "tool_calls": [call]})
-            made.append({**message, "name": _LOST})
-    if not made:
+            out[at] = {**message, "name": out[at]["name"]}
+        elif id not in call_ids:
+            call_ids.add(id)
+            call = {"id": id, "name": _UNKNOWN_ACTION, "args": {}}
+            out.append({"role": "assistant", "content": "", "tool_calls": [call]})
+            out.append({**message, "name": _UNKNOWN_ACTION})
+    if not out:
         raise Wrong("messages must not be empty", "messages")
-    if made[-1]["role"] in ("assistant", "system"):
-        made.append({"role": "user", "content": _GO_ON})
-    return made
+    if out[-1]["role"] in ("assistant", "system"):
+        out.append({"role": "user", "content": _GO_ON})
+    return out
 
 
 def _result(id: str, name: str) -> dict[str, Any]:
     return {"role": "tool", "tool_call_id": id, "name": name, "content": _CUT}
 
 
-def taken(given: dict[str, Any], name: str, kind: type, default: Any = None) -> Any:
+def field_of(body: dict[str, Any], name: str, kind: type, default: Any = None) -> Any:
     """Return a field of a request; refuse one of another type."""
-    value = given.get(name)
+    value = body.get(name)
     if value is None and default is not None:
         return default
     if type(value) is not kind:
@@ -174,20 +174,20 @@ def taken(given: dict[str, Any], name: str, kind: type, default: Any = None) -> 
     return value
 
 
-def none_of(given: dict[str, Any], *names: str) -> None:
+def none_of(body: dict[str, Any], *names: str) -> None:
     """Refuse a request with a field that would change the answer."""
     for name in names:
-        if given.get(name) not in (None, False):
+        if body.get(name) not in (None, False):
             raise Wrong(f"{name} is not offered by this server", name, "unsupported_parameter")
 
 
-def tools_of(given: dict[str, Any]) -> dict[str, Action]:
+def tools_of(body: dict[str, Any]) -> dict[str, Action]:
     """Return the caller's own functions as actions, which the caller executes.
 
     Tools of other types are those of a provider, such as a search: an agent has its own actions.
     """
     listed: dict[str, tuple[str, dict[str, Any]]] = {}
-    for number, tool in enumerate(taken(given, "tools", list, [])):
+    for number, tool in enumerate(field_of(body, "tools", list, [])):
         where = f"tools[{number}]"
         kind = tool.get("type", "function" in tool and "function") if type(tool) is dict else None
         if not isinstance(kind, str):
@@ -201,18 +201,18 @@ def tools_of(given: dict[str, Any]) -> dict[str, Action]:
         listed[name] = where, its
     if len(listed) > _MOST_TOOLS:
         raise Wrong(f"tools must be at most {_MOST_TOOLS} functions, got {len(listed)}", "tools")
-    safe, begun = safe_names(listed), time.thread_time()
-    made: dict[str, Action] = {}
+    safe, start = safe_names(listed), time.thread_time()
+    actions: dict[str, Action] = {}
     for name, (where, its) in listed.items():
-        if time.thread_time() - begun > _MOST_S:
+        if time.thread_time() - start > _MOST_S:
             raise Wrong("the schemas of all tools together take too long to be measured", "tools")
         description = its.get("description") or ""
         parameters = its.get("parameters") or {"type": "object", "properties": {}}
         try:
-            made[name] = left_to_caller(safe[name], str(description), parameters)
+            actions[name] = left_to_caller(safe[name], str(description), parameters)
         except DefinitionError as error:
             raise Wrong(f"{where}: {error}", f"{where}.parameters") from None
-    return made
+    return actions
 
 
 def renamed(tools: dict[str, Action]) -> dict[str, str]:
@@ -220,27 +220,27 @@ def renamed(tools: dict[str, Action]) -> dict[str, str]:
     return {each.name: name for name, each in tools.items() if each.name != name}
 
 
-def chosen(given: dict[str, Any], tools: dict[str, Action]) -> tuple[tuple[Action, ...], bool]:
+def chosen(body: dict[str, Any], tools: dict[str, Action]) -> tuple[tuple[Action, ...], bool]:
     """Return the tools that `tool_choice` leaves, and whether the answer must call one."""
-    choice: Any = given.get("tool_choice") or "auto"
+    choice: Any = body.get("tool_choice") or "auto"
     kind = choice if isinstance(choice, str) else ""
     names = [*tools]
     if isinstance(choice, dict) and choice.get("type") == "function":
-        kind, names = "required", [_named(choice)]
+        kind, names = "required", [_function_name(choice)]
     elif isinstance(choice, dict) and choice.get("type") == "allowed_tools":
         its = choice.get("allowed_tools", choice)  # as chat completions nest it
         listed = its.get("tools") if isinstance(its, dict) else None
         if isinstance(listed, list) and listed:
-            kind, names = its.get("mode"), [_named(each) for each in listed]
+            kind, names = its.get("mode"), [_function_name(each) for each in listed]
     if kind == "none":
         return (), False
     if kind not in ("auto", "required") or not set(names) <= tools.keys():
-        what = "auto, none, required, or name a function of tools"
-        raise Wrong(f"tool_choice must be {what}, got {json_text(choice)[:80]}", "tool_choice")
+        choices = "auto, none, required, or name a function of tools"
+        raise Wrong(f"tool_choice must be {choices}, got {json_text(choice)[:80]}", "tool_choice")
     return tuple(tools[name] for name in names), kind == "required" and bool(tools)
 
 
-def _named(tool: Any) -> str:
+def _function_name(tool: Any) -> str:
     """Return the name of a function, in the form of responses or of chat completions."""
     its = tool.get("function", tool) if isinstance(tool, dict) else None
     return str(its.get("name")) if isinstance(its, dict) else ""
@@ -262,30 +262,30 @@ def schema_of(form: dict[str, Any], holder: Any, param: str) -> dict[str, Any] |
 # -- chat completions ------------------------------------------------------------------------------
 
 
-def chat_message(given: Any, where: str) -> dict[str, Any]:
+def chat_message(message: Any, where: str) -> dict[str, Any]:
     """Return a message of either interface as a chat message."""
-    role = given.get("role") if isinstance(given, dict) else None
-    content = given.get("content") if isinstance(given, dict) else None
+    role = message.get("role") if isinstance(message, dict) else None
+    content = message.get("content") if isinstance(message, dict) else None
     if role in ("system", "developer"):
         return {"role": "system", "content": text_in(content, where)}
     if role == "user":
         return {"role": "user", "content": content_of(content, where)}
     if role in ("tool", "function"):  # the older form has a call of each name at most
-        id = given.get("tool_call_id" if role == "tool" else "name")
+        id = message.get("tool_call_id" if role == "tool" else "name")
         if not isinstance(id, str):
             raise Wrong(f"{where} must have a tool_call_id", where)
         return {"role": "tool", "tool_call_id": id, "content": text_in(content, where)}
     if role != "assistant":
         raise Wrong(f"{where} must have a role of system, user, assistant or tool", where)
-    said = content or given.get("refusal")
-    made: dict[str, Any] = {"role": "assistant", "content": text_in(said, where)}
-    calls = given.get("tool_calls") or []
+    text = content or message.get("refusal")
+    chat: dict[str, Any] = {"role": "assistant", "content": text_in(text, where)}
+    calls = message.get("tool_calls") or []
     if not isinstance(calls, list):
         raise Wrong(f"{where}.tool_calls must be a list", where)
-    if isinstance(older := given.get("function_call"), dict):
+    if isinstance(older := message.get("function_call"), dict):
         calls = [{"id": older.get("name"), "function": older}]
     if calls:
-        made["tool_calls"] = [
+        chat["tool_calls"] = [
             call_of(
                 call.get("id") if isinstance(call, dict) else None,
                 call.get("function") or call.get("custom") if isinstance(call, dict) else None,
@@ -293,7 +293,7 @@ def chat_message(given: Any, where: str) -> dict[str, Any]:
             )
             for call in calls
         ]
-    return made
+    return chat
 
 
 def call_of(id: Any, function: Any, where: str) -> dict[str, Any]:
@@ -306,7 +306,7 @@ def call_of(id: Any, function: Any, where: str) -> dict[str, Any]:
         text = args or "{}"
         try:
             args = read_json(text) if isinstance(text, str) else text
-        except Unreadable:  # what a model once wrote
+        except UnreadableText:  # what a model once wrote
             args = text
         args = args if isinstance(args, dict) else {"arguments": text}
     return {"id": id, "name": name, "args": args}

@@ -7,67 +7,67 @@ from typing import Any
 from moothall.foundation.jsonvalue import json_text
 from moothall.serving.doors.openai.content import Wrong, text_in
 from moothall.serving.doors.openai.input import (
-    Asked,
+    OpenAIRequest,
     call_of,
     chat_message,
     chosen,
+    field_of,
     none_of,
     renamed,
     schema_of,
-    taken,
     tools_of,
 )
 
 
-def response_request(given: dict[str, Any]) -> Asked:
+def response_request(body: dict[str, Any]) -> OpenAIRequest:
     """Read a request of responses."""
-    none_of(given, "background", "conversation", "prompt")
-    taken(given, "metadata", dict, {})
-    new = given.get("input")
+    none_of(body, "background", "conversation", "prompt")
+    field_of(body, "metadata", dict, {})
+    new = body.get("input")
     if isinstance(new, str):
         messages = [{"role": "user", "content": new}]
     elif not isinstance(new, list):
         raise Wrong(f"input must be a text or a list, got {json_text(new)[:80]}", "input")
     else:
-        messages = messages_of_items(taken(given, "input", list))
-    form = taken(taken(given, "text", dict, {}), "format", dict, {})
-    continues = given.get("previous_response_id") is not None
-    tools = tools_of(given)
-    return Asked(
-        taken(given, "model", str),
+        messages = messages_of_items(field_of(body, "input", list))
+    form = field_of(field_of(body, "text", dict, {}), "format", dict, {})
+    continues = body.get("previous_response_id") is not None
+    tools = tools_of(body)
+    return OpenAIRequest(
+        field_of(body, "model", str),
         messages,
-        *chosen(given, tools),
+        *chosen(body, tools),
         schema_of(form, form, "text.format"),
-        taken(given, "stream", bool, False),
-        instructions=taken(given, "instructions", str, ""),
-        previous=taken(given, "previous_response_id", str) if continues else None,
-        store=taken(given, "store", bool, True),
-        given=given,
+        field_of(body, "stream", bool, False),
+        instructions=field_of(body, "instructions", str, ""),
+        previous=field_of(body, "previous_response_id", str) if continues else None,
+        store=field_of(body, "store", bool, True),
+        body=body,
         renamed=renamed(tools),
     )
 
 
-def messages_of_items(given: list[Any]) -> list[dict[str, Any]]:
+def messages_of_items(input_items: list[Any]) -> list[dict[str, Any]]:
     """Return the items of a request as chat messages; calls in a row are one message."""
-    made: list[dict[str, Any]] = []
-    known = [each for each in given if isinstance(each, dict)]
-    answered = {_id(each) for each in known if kind_of(each).endswith("_output")} - {None}
-    for number, item in enumerate(given):
+    messages: list[dict[str, Any]] = []
+    known_items = [each for each in input_items if isinstance(each, dict)]
+    answered = {_id(each) for each in known_items if kind_of(each).endswith("_output")} - {None}
+    for number, item in enumerate(input_items):
         where = f"input[{number}]"
         if not isinstance(item, dict):
             raise Wrong(f"{where} must be an object", where)
         kind = kind_of(item)
         if kind == "message":
-            made.append(chat_message({**item, "tool_calls": None}, where))
+            messages.append(chat_message({**item, "tool_calls": None}, where))
         elif kind == "function_call" or (kind.endswith("_call") and _id(item) in answered):
-            if not made or made[-1]["role"] != "assistant":
-                made.append({"role": "assistant", "content": ""})
+            if not messages or messages[-1]["role"] != "assistant":
+                messages.append({"role": "assistant", "content": ""})
             call = call_of(item.get("call_id"), _function(item, kind), where)
-            made[-1].setdefault("tool_calls", []).append(call)
+            messages[-1].setdefault("tool_calls", []).append(call)
         elif kind.endswith("_output"):
             if (id := _id(item)) is not None:
                 content = text_in(item.get("output"), where)
-                made.append({"role": "tool", "tool_call_id": id, "content": content})
+                messages.append({"role": "tool", "tool_call_id": id, "content": content})
             elif kind == "function_call_output":
                 raise Wrong(f"{where} must have a call_id", where)
         elif kind == "item_reference" and not str(item.get("id")).startswith("rs_"):
@@ -76,9 +76,9 @@ def messages_of_items(given: list[Any]) -> list[dict[str, Any]]:
             )
             raise Wrong(f"{where} {text}", where)
         # All else, such as reasoning or a search that a provider made, no other model can use.
-    if not made:
+    if not messages:
         raise Wrong("input must have an item", "input")
-    return made
+    return messages
 
 
 def kind_of(item: dict[str, Any]) -> str:

@@ -15,7 +15,7 @@ _ANSWERED: Final = ("an earlier answer",)
 
 
 def sent_back(messages: list[dict[str, Any]], agent: ReActAgent) -> list[dict[str, Any]]:
-    """Return a conversation that a client sends back, with marks as the runs had that made it.
+    """Return a conversation that a client sends back, with marks as the runs had that marked it.
 
     The client has the texts alone. What comes before them may be cut off: then it counts as read.
     """
@@ -25,7 +25,7 @@ def sent_back(messages: list[dict[str, Any]], agent: ReActAgent) -> list[dict[st
     if next((e["role"] for e in messages if e["role"] != "system"), "user") != "user":
         texts.note(answers)
     waiting: dict[str, list[RequestedCall]] = {}  # by their ids, which may be used again
-    made: list[dict[str, Any]] = []
+    marked: list[dict[str, Any]] = []
     for message in messages:
         if message["role"] == "assistant" and message["content"]:
             message = with_sources(message, answers)
@@ -34,7 +34,7 @@ def sent_back(messages: list[dict[str, Any]], agent: ReActAgent) -> list[dict[st
             begins(call, texts)
             marks = Marks(sources_of_result(call, texts, {}), wrote=[*call.foreign])
             message = stored(message, marks)
-        made.append(message)
+        marked.append(message)
         take_in(texts, message, actions.get)
         for each in message.get("tool_calls", ()):
             action = actions.get(each["name"]) if texts.sources else None
@@ -42,7 +42,7 @@ def sent_back(messages: list[dict[str, Any]], agent: ReActAgent) -> list[dict[st
                 call = RequestedCall(each["id"], each["name"], each["name"], each["args"], action)
                 trace(call, texts)
                 waiting.setdefault(call.id, []).append(call)
-    return made
+    return marked
 
 
 def marked(messages: list[dict[str, Any]], agent: Any) -> list[dict[str, Any]]:

@@ -14,12 +14,12 @@ from moothall.agents.loop.run import CUT
 from moothall.agents.replies.reply import Reply, gives
 from moothall.agents.replies.reply_request import AnswerSchema
 from moothall.foundation.errors import ConfigError, ContextOverflow, UnknownPrice
-from moothall.foundation.jsonvalue import Unreadable, json_text
+from moothall.foundation.jsonvalue import UnreadableText, json_text
 from moothall.journal.entry import Wait
 from moothall.models.protocol import Usage
 from moothall.serving.doors.asks import waiting_text
 from moothall.serving.doors.openai.content import Wrong
-from moothall.serving.doors.openai.input import Asked
+from moothall.serving.doors.openai.input import OpenAIRequest
 from moothall.serving.doors.refusals import refusal_of
 
 logger: logging.Logger = logging.getLogger("moothall.doors")
@@ -27,7 +27,7 @@ _REASONS: Final = {text: reason for reason, text in CUT.items()}
 
 
 @dataclass(slots=True)
-class Outcome:
+class ClientOutcome:
     """The outcome of a reply for the client.
 
     Attributes:
@@ -47,15 +47,15 @@ class Outcome:
     waits: bool = False
 
 
-def resting(waits: Sequence[Wait], usage: Usage) -> Outcome:
+def resting(waits: Sequence[Wait], usage: Usage) -> ClientOutcome:
     """Return the outcome of a reply whose run waits in the journal."""
     text = waiting_text(waits)
-    return Outcome(text, [], "", usage, [("", text)], True)
+    return ClientOutcome(text, [], "", usage, [("", text)], True)
 
 
 def outcome_of(
-    reply: Reply, asked: Asked, agent: Any, thoughts: Sequence[str], alone: bool
-) -> Outcome:
+    reply: Reply, request: OpenAIRequest, agent: Any, thoughts: Sequence[str], alone: bool
+) -> ClientOutcome:
     """Return the outcome of an agent's reply; raise `Wrong` for one without an answer.
 
     `thoughts` has the reasoning of each answer of its model. `alone` says that the client gets the
@@ -64,46 +64,52 @@ def outcome_of(
     if not gives(agent, reply.stop_reason, reply.text):
         raise failure(reply)
     text = reply.text
-    if asked.schema is not None and reply.stop_reason != "terminal":
-        text = _by_schema(reply, asked.schema)
-    names, calls = {each.name for each in asked.tools}, []
+    if request.schema is not None and reply.stop_reason != "terminal":
+        text = _by_schema(reply, request.schema)
+    names, calls = {each.name for each in request.tools}, []
     if reply.stop_reason == "terminal":
         last = [each for each in reply.messages if each.get("tool_calls")][-1]
-        left = (each for each in last["tool_calls"] if each["name"] in names)
-        calls = [{**each, "name": asked.renamed.get(each["name"], each["name"])} for each in left]
+        pending = (each for each in last["tool_calls"] if each["name"] in names)
+        calls = [
+            {**each, "name": request.renamed.get(each["name"], each["name"])} for each in pending
+        ]
         text = "" if calls else text
     turns = turns_of(reply, agent, "" if calls else text, thoughts, alone)
-    return Outcome(text, calls, _REASONS.get(reply.detail, ""), reply.usage, turns)
+    return ClientOutcome(text, calls, _REASONS.get(reply.detail, ""), reply.usage, turns)
 
 
 def turns_of(
     reply: Reply, agent: Any, text: str, thoughts: Sequence[str], alone: bool
 ) -> list[tuple[str, str]]:
     """Return what a model thought and said in each of its answers; `text` is the reply's."""
-    said: list[str] = []
+    texts: list[str] = []
     if isinstance(agent, ReActAgent):
         answers = (each for each in reply.messages if each["role"] == "assistant")
-        said += ["" if alone or not each.get("tool_calls") else each["content"] for each in answers]
-    if not said or reply.stop_reason == "done":
-        said[-1:] = [text]
+        texts += [
+            "" if alone or not each.get("tool_calls") else each["content"] for each in answers
+        ]
+    if not texts or reply.stop_reason == "done":
+        texts[-1:] = [text]
     elif text:  # the result of a terminal action
-        said.append(text)
-    return [*zip_longest(thoughts[: len(said)], said, fillvalue="")]
+        texts.append(text)
+    return [*zip_longest(thoughts[: len(texts)], texts, fillvalue="")]
 
 
-def is_alone(asked: Asked, agent: Any) -> bool:
+def is_alone(request: OpenAIRequest, agent: Any) -> bool:
     """Return whether a client gets only the last of the texts: it may not want the others."""
-    return asked.schema is not None or asked.must_call or getattr(agent, "check", None) is not None
+    return (
+        request.schema is not None or request.must_call or getattr(agent, "check", None) is not None
+    )
 
 
 def _by_schema(reply: Reply, schema: dict[str, Any]) -> str:
     """Return the JSON of an answer; raise `Wrong` if it follows no schema, as a group's may not."""
-    wanted, fault = AnswerSchema(schema), ""
+    answer_schema, fault = AnswerSchema(schema), ""
     texts = [reply.text] if reply.value is None else [json.dumps(reply.value), reply.text]
     for each in texts:
         try:
-            return json_text(wanted.parse(each))
-        except Unreadable as unreadable:
+            return json_text(answer_schema.parse(each))
+        except UnreadableText as unreadable:
             fault = fault or str(unreadable)
     raise Wrong(f"the answer {fault}", None, "unreadable", 500, "server_error")
 

@@ -9,8 +9,8 @@ from moothall.foundation.jsonvalue import json_text
 from moothall.models.protocol import Usage
 from moothall.serving.doors.checks import Send, as_json, sent_event
 from moothall.serving.doors.openai.content import Wrong
-from moothall.serving.doors.openai.input import Asked
-from moothall.serving.doors.openai.outcome import Outcome
+from moothall.serving.doors.openai.input import OpenAIRequest
+from moothall.serving.doors.openai.outcome import ClientOutcome
 
 Kind: TypeAlias = Literal["output_text", "reasoning_text"]
 """What a piece is of: what a model says, or what it thinks before that."""
@@ -44,16 +44,16 @@ async def send_json(send: Send, status: int, data: Any, allow: str = "") -> None
 class ChatCompletion:
     """A chat completion: `end` gives it whole, the other methods the pieces of a stream."""
 
-    def __init__(self, asked: Asked, run_id: str) -> None:
-        self._asked = asked
+    def __init__(self, request: OpenAIRequest, run_id: str) -> None:
+        self._request = request
         self._about = {
             "id": f"chatcmpl-{run_id}",
             "created": int(time.time()),
-            "model": asked.model,
+            "model": request.model,
             "system_fingerprint": None,
         }
 
-    def whole(self, outcome: Outcome) -> dict[str, Any]:
+    def complete(self, outcome: ClientOutcome) -> dict[str, Any]:
         """Return the whole completion."""
         thought, text = (
             "\n\n".join(filter(None, (each[n] for each in outcome.turns))) for n in (0, 1)
@@ -77,7 +77,7 @@ class ChatCompletion:
         usage = _chat_usage(outcome.usage)
         return {**self._about, "object": "chat.completion", "choices": [choice], "usage": usage}
 
-    def begun(self) -> bytes:
+    def first_piece(self) -> bytes:
         """Return the first piece."""
         return self._chunk({"role": "assistant", "content": "", "refusal": None})
 
@@ -86,18 +86,18 @@ class ChatCompletion:
         name = "content" if kind == "output_text" else "reasoning_content"
         return self._chunk({name: f"\n\n{text}" if new else text})
 
-    def end(self, outcome: Outcome) -> bytes:
+    def end(self, outcome: ClientOutcome) -> bytes:
         """Return the last pieces."""
-        made = b""
+        chunks = b""
         if outcome.calls:
             calls = [{"index": n, **_chat_call(each)} for n, each in enumerate(outcome.calls)]
-            made += self._chunk({"tool_calls": calls})
-        made += self._chunk({}, _finish(outcome))
-        if self._asked.include_usage:
+            chunks += self._chunk({"tool_calls": calls})
+        chunks += self._chunk({}, _finish(outcome))
+        if self._request.include_usage:
             usage = _chat_usage(outcome.usage)
             kind = "chat.completion.chunk"
-            made += sent_event({**self._about, "object": kind, "choices": [], "usage": usage})
-        return made + b"data: [DONE]\n\n"
+            chunks += sent_event({**self._about, "object": kind, "choices": [], "usage": usage})
+        return chunks + b"data: [DONE]\n\n"
 
     def failed(self, wrong: Wrong) -> bytes:
         """Return the end of a stream that has failed."""
@@ -105,8 +105,8 @@ class ChatCompletion:
 
     def _chunk(self, delta: dict[str, Any], finish: str | None = None) -> bytes:
         choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
-        made = {**self._about, "object": "chat.completion.chunk", "choices": [choice]}
-        return sent_event({**made, "usage": None} if self._asked.include_usage else made)
+        chunk = {**self._about, "object": "chat.completion.chunk", "choices": [choice]}
+        return sent_event({**chunk, "usage": None} if self._request.include_usage else chunk)
 
 
 def _chat_call(call: dict[str, Any]) -> dict[str, Any]:
@@ -114,7 +114,7 @@ def _chat_call(call: dict[str, Any]) -> dict[str, Any]:
     return {"id": call["id"], "type": "function", "function": function}
 
 
-def _finish(outcome: Outcome) -> str:
+def _finish(outcome: ClientOutcome) -> str:
     return "tool_calls" if outcome.calls else outcome.cut or "stop"
 
 
@@ -128,58 +128,58 @@ def _chat_usage(usage: Usage) -> dict[str, Any]:
     }
 
 
-class Response:
+class ResponseForm:
     """A response: `whole` gives it, the other methods the events of its stream."""
 
-    def __init__(self, asked: Asked, run_id: str, began: int | None = None) -> None:
-        given, self._run_id = asked.given, run_id
+    def __init__(self, request: OpenAIRequest, run_id: str, created_at: int | None = None) -> None:
+        body, self._run_id = request.body, run_id
         self.last: dict[str, Any] | None = None  # as it has ended
-        text = given.get("text") or {}
+        text = body.get("text") or {}
         self._number = -1  # of the last event
         self._output: list[dict[str, Any]] = []  # the items that have ended
         self._open: dict[str, Any] | None = None  # the message whose text comes
-        self._made: dict[str, Any] = {
+        self._response: dict[str, Any] = {
             "id": f"resp_{run_id}",
             "object": "response",
-            "created_at": int(time.time()) if began is None else began,
+            "created_at": int(time.time()) if created_at is None else created_at,
             "completed_at": None,
             "status": "in_progress",
             "background": False,
             "error": None,
             "incomplete_details": None,
-            "instructions": asked.instructions or None,
-            "max_output_tokens": given.get("max_output_tokens"),
-            "max_tool_calls": given.get("max_tool_calls"),
-            "metadata": given.get("metadata") or {},
-            "model": asked.model,
+            "instructions": request.instructions or None,
+            "max_output_tokens": body.get("max_output_tokens"),
+            "max_tool_calls": body.get("max_tool_calls"),
+            "metadata": body.get("metadata") or {},
+            "model": request.model,
             "output": [],
-            "parallel_tool_calls": given.get("parallel_tool_calls") is not False,
-            "previous_response_id": asked.previous,
-            "prompt_cache_key": given.get("prompt_cache_key"),
-            "presence_penalty": given.get("presence_penalty") or 0,
-            "frequency_penalty": given.get("frequency_penalty") or 0,
+            "parallel_tool_calls": body.get("parallel_tool_calls") is not False,
+            "previous_response_id": request.previous,
+            "prompt_cache_key": body.get("prompt_cache_key"),
+            "presence_penalty": body.get("presence_penalty") or 0,
+            "frequency_penalty": body.get("frequency_penalty") or 0,
             "reasoning": {"effort": None, "summary": None},
-            "safety_identifier": given.get("safety_identifier"),
+            "safety_identifier": body.get("safety_identifier"),
             "service_tier": "default",
-            "store": asked.store,
-            "temperature": given.get("temperature", 1),
+            "store": request.store,
+            "temperature": body.get("temperature", 1),
             "text": {"format": text.get("format") or {"type": "text"}},
-            "tool_choice": given.get("tool_choice") or "auto",
+            "tool_choice": body.get("tool_choice") or "auto",
             "tools": [
                 {"description": None, "parameters": None, "strict": None, **each}
-                for each in given.get("tools") or ()
+                for each in body.get("tools") or ()
             ],
             "top_logprobs": 0,
-            "top_p": given.get("top_p", 1),
+            "top_p": body.get("top_p", 1),
             "truncation": "disabled",
             "usage": None,
         }
 
     def open(self) -> dict[str, Any]:
         """Return the response before its end."""
-        return self._made
+        return self._response
 
-    def whole(self, outcome: Outcome, at: int | None = None) -> dict[str, Any]:
+    def complete(self, outcome: ClientOutcome, at: int | None = None) -> dict[str, Any]:
         """Return the whole response; `at` is when it was completed, by default now."""
         for thought, text in outcome.turns:
             if thought:
@@ -192,26 +192,26 @@ class Response:
         assert self.last is not None
         return self.last
 
-    def begun(self) -> bytes:
+    def first_piece(self) -> bytes:
         """Return the first events."""
-        return self._event("response.created", response=self._made) + self._event(
-            "response.in_progress", response=self._made
+        return self._event("response.created", response=self._response) + self._event(
+            "response.in_progress", response=self._response
         )
 
     def piece(self, text: str, new: bool, kind: Kind = "output_text") -> bytes:
         """Return the events of a piece of text; `new` if it begins another item."""
-        made = b""
+        events = b""
         if self._open is not None and (new or self._part["type"] != kind):
             if self._open["type"] == "message":  # clients put the texts of all messages together
-                made = self._delta("\n\n")
-            made += self._close("commentary")
+                events = self._delta("\n\n")
+            events += self._close("commentary")
         if self._open is None:
             item = self._message() if kind == "output_text" else self._thought()
             self._open = item
-            made += self._item("added", {**item, "content": []})
+            events += self._item("added", {**item, "content": []})
             part = {**self._part}
-            made += self._event("response.content_part.added", **self._place, part=part)
-        return made + self._delta(text)
+            events += self._event("response.content_part.added", **self._place, part=part)
+        return events + self._delta(text)
 
     def _delta(self, text: str) -> bytes:
         part = self._part
@@ -219,29 +219,29 @@ class Response:
         about: dict[str, Any] = {"logprobs": []} if part["type"] == "output_text" else {}
         return self._event(f"response.{part['type']}.delta", **self._place, delta=text, **about)
 
-    def end(self, outcome: Outcome, at: int | None = None) -> bytes:
+    def end(self, outcome: ClientOutcome, at: int | None = None) -> bytes:
         """Return the last events; `at` is when the response was completed, by default now."""
-        made = self._close("commentary" if outcome.calls else "final_answer")
+        events = self._close("commentary" if outcome.calls else "final_answer")
         for call in outcome.calls:
             item = self._call(call)
-            made += self._item("added", {**item, "status": "in_progress", "arguments": ""})
+            events += self._item("added", {**item, "status": "in_progress", "arguments": ""})
             place = {"item_id": item["id"], "output_index": len(self._output)}
             kind, arguments = "response.function_call_arguments", item["arguments"]
-            made += self._event(f"{kind}.delta", **place, delta=arguments)
-            made += self._event(f"{kind}.done", **place, name=item["name"], arguments=arguments)
-            made += self._item("done", item)
+            events += self._event(f"{kind}.delta", **place, delta=arguments)
+            events += self._event(f"{kind}.done", **place, name=item["name"], arguments=arguments)
+            events += self._item("done", item)
             self._output.append(item)
-        response = self._ended(outcome, at)
-        return made + self._event(f"response.{response['status']}", response=response)
+        response = self._final_response(outcome, at)
+        return events + self._event(f"response.{response['status']}", response=response)
 
     def failed(self, wrong: Wrong) -> bytes:
         """Return the end of a stream that has failed."""
-        return self._event("response.failed", response=self.over(wrong))
+        return self._event("response.failed", response=self.failure(wrong))
 
-    def over(self, wrong: Wrong) -> dict[str, Any]:
+    def failure(self, wrong: Wrong) -> dict[str, Any]:
         """Return a response that has failed."""
         error = {"code": wrong.error["code"] or "server_error", "message": str(wrong)}
-        return {**self._made, "status": "failed", "error": error, "output": self._output}
+        return {**self._response, "status": "failed", "error": error, "output": self._output}
 
     @property
     def _place(self) -> dict[str, Any]:
@@ -266,15 +266,15 @@ class Response:
         about: dict[str, Any] = {"text": part["text"]}
         if item["type"] == "message":
             item["phase"], about["logprobs"] = phase, []
-        made = self._event(f"response.{part['type']}.done", **self._place, **about)
-        made += self._event("response.content_part.done", **self._place, part=part)
-        made += self._item("done", item)
+        events = self._event(f"response.{part['type']}.done", **self._place, **about)
+        events += self._event("response.content_part.done", **self._place, part=part)
+        events += self._item("done", item)
         self._open = None
         self._output.append(item)
-        return made
+        return events
 
-    def _item(self, what: str, item: dict[str, Any]) -> bytes:
-        name = f"response.output_item.{what}"
+    def _item(self, stage: str, item: dict[str, Any]) -> bytes:
+        name = f"response.output_item.{stage}"
         return self._event(name, output_index=len(self._output), item=item)
 
     def _event(self, kind: str, /, **data: Any) -> bytes:
@@ -311,12 +311,12 @@ class Response:
             "arguments": json_text(call["args"]),
         }
 
-    def _ended(self, outcome: Outcome, at: int | None = None) -> dict[str, Any]:
+    def _final_response(self, outcome: ClientOutcome, at: int | None = None) -> dict[str, Any]:
         usage, cut = outcome.usage, outcome.cut
         reason = "max_output_tokens" if cut == "length" else cut
         at = int(time.time()) if at is None else at
         self.last = {
-            **self._made,
+            **self._response,
             "status": "in_progress" if outcome.waits else "incomplete" if cut else "completed",
             "completed_at": None if cut or outcome.waits else at,
             "incomplete_details": {"reason": reason} if cut else None,

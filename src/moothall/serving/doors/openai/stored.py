@@ -16,10 +16,10 @@ from moothall.serving.doors.callers import sender_of
 from moothall.serving.doors.checks import Send, in_thread
 from moothall.serving.doors.openai.chain import ITEM, SENDER, Chain, previous_of, run_of, thread_of
 from moothall.serving.doors.openai.content import Wrong
-from moothall.serving.doors.openai.input import Asked
+from moothall.serving.doors.openai.input import OpenAIRequest
 from moothall.serving.doors.openai.items import kind_of
-from moothall.serving.doors.openai.outcome import Outcome, failure, resting, turns_of
-from moothall.serving.doors.openai.output import Response, send_json
+from moothall.serving.doors.openai.outcome import ClientOutcome, failure, resting, turns_of
+from moothall.serving.doors.openai.output import ResponseForm, send_json
 from moothall.serving.doors.served import Served
 
 _MOST_ITEMS: Final = 100
@@ -37,30 +37,30 @@ class StoredResponses:
         self._served = served
         self._chain = chain
 
-    async def get(self, given: dict[str, Any], send: Send, caller: str) -> None:
+    async def get(self, params: dict[str, Any], send: Send, caller: str) -> None:
         """Send a response, whole: its stream has ended, or has its own client."""
-        if dict(parse_qsl(given["query"])).get("stream") == "true":
+        if dict(parse_qsl(params["query"])).get("stream") == "true":
             raise Wrong("stream is for a new response: get this one whole", "stream")
-        await send_json(send, 200, await in_thread(self._found, given["id"], caller))
+        await send_json(send, 200, await in_thread(self._load, params["id"], caller))
 
-    async def delete(self, given: dict[str, Any], send: Send, caller: str) -> None:
+    async def delete(self, params: dict[str, Any], send: Send, caller: str) -> None:
         """Delete a response, in the agent's journal too."""
-        await in_thread(self._deleted, given["id"], caller)
-        await send_json(send, 200, {"id": given["id"], "object": "response", "deleted": True})
+        await in_thread(self._deleted, params["id"], caller)
+        await send_json(send, 200, {"id": params["id"], "object": "response", "deleted": True})
 
-    async def cancel(self, given: dict[str, Any], send: Send, caller: str) -> None:
+    async def cancel(self, params: dict[str, Any], send: Send, caller: str) -> None:
         """Cancel a response that waits for a person, and send it."""
-        await send_json(send, 200, await in_thread(self._cancelled, given["path:id"], caller))
+        await send_json(send, 200, await in_thread(self._cancelled, params["path:id"], caller))
 
-    async def input_items(self, given: dict[str, Any], send: Send, caller: str) -> None:
+    async def input_items(self, params: dict[str, Any], send: Send, caller: str) -> None:
         """Send the input of a response, the last item first."""
-        query = dict(parse_qsl(given["query"]))
+        query = dict(parse_qsl(params["query"]))
         limit, order = query.get("limit", "20"), query.get("order", "desc")
         if not (limit.isdecimal() and len(limit) < 4 and 1 <= int(limit) <= _MOST_ITEMS):
             raise Wrong(f"limit must be from 1 to {_MOST_ITEMS}", "limit")
         if order not in ("asc", "desc"):
             raise Wrong("order must be asc or desc", "order")
-        items = await in_thread(self._items, given["id"], caller)
+        items = await in_thread(self._items, params["id"], caller)
         if order == "desc":
             items.reverse()
         ids = [each["id"] for each in items]
@@ -73,24 +73,24 @@ class StoredResponses:
         more = {"has_more": len(items) > len(page), "first_id": None, "last_id": None}
         await send_json(send, 200, {"object": "list", "data": page, **more, **edges})
 
-    async def resolved(self, given: dict[str, Any], caller: str) -> dict[str, Any]:
+    async def resolved(self, body: dict[str, Any], caller: str) -> dict[str, Any]:
         """Return a request with the items of the caller's responses that it names by their ids."""
-        items = given.get("input")
+        items = body.get("input")
         if not isinstance(items, list) or not any(map(_named_by, items)):
-            return given
-        return {**given, "input": await in_thread(self._resolved, items, caller)}
+            return body
+        return {**body, "input": await in_thread(self._resolved, items, caller)}
 
     # -- finding; these read files -----------------------------------------------------------------
 
-    def _found(self, id: str, caller: str) -> dict[str, Any]:
+    def _load(self, id: str, caller: str) -> dict[str, Any]:
         run_id, sender = run_of(id), sender_of(SENDER, caller)
-        kept = self._chain.response(run_id, sender)
-        if kept is not None:
-            return kept
+        stored = self._chain.response(run_id, sender)
+        if stored is not None:
+            return stored
         agent, run = self._recorded(run_id, sender)
         waits = agent.journal.waiting(run_id) if run.state == "waiting" and not run.held else []
-        asked = Asked(run.agent, [], (), False, None, False, previous=previous_of(run_id))
-        response = Response(asked, run_id, int(run.began))
+        request = OpenAIRequest(run.agent, [], (), False, None, False, previous=previous_of(run_id))
+        response = ResponseForm(request, run_id, int(run.began))
         if run.state == "cancelled":
             return {**response.open(), "status": "cancelled"}
         try:
@@ -98,37 +98,39 @@ class StoredResponses:
         except StateError:
             return response.open()
         if run.state == "waiting":  # it has been answered, and goes on soon, if nothing waits
-            return response.whole(resting(waits, reply.usage)) if waits else response.open()
+            return response.complete(resting(waits, reply.usage)) if waits else response.open()
         if not gives(agent, reply.stop_reason, reply.text):
-            return response.over(failure(reply))
-        begun = next(each.data for each in agent.journal.entries(run_id) if each.kind == "begun")
-        alone = begun.get("schema") is not None or getattr(agent, "check", None) is not None
-        return response.whole(_outcome(reply, agent, alone), int(run.changed))
+            return response.failure(failure(reply))
+        beginning = next(
+            each.data for each in agent.journal.entries(run_id) if each.kind == "begun"
+        )
+        alone = beginning.get("schema") is not None or getattr(agent, "check", None) is not None
+        return response.complete(_outcome(reply, agent, alone), int(run.changed))
 
-    def _resolved(self, given: list[Any], caller: str) -> list[Any]:
-        known: dict[str, dict[str, Any]] = {}  # the items of the responses read so far, by id
+    def _resolved(self, references: list[Any], caller: str) -> list[Any]:
+        by_id: dict[str, dict[str, Any]] = {}  # the items of the responses read so far, by id
         read = set[str]()
-        made: list[Any] = []
-        for item in given:
-            if (found := _named_by(item)) and found[1] not in read:
-                id = f"resp_{found[1]}"
-                read.add(found[1])
+        resolved_items: list[Any] = []
+        for item in references:
+            if (reference := _named_by(item)) and reference[1] not in read:
+                id = f"resp_{reference[1]}"
+                read.add(reference[1])
                 with suppress(Wrong):  # the door refuses what is not found
-                    items = [*self._found(id, caller)["output"], *self._items(id, caller)]
-                    known |= {each["id"]: each for each in items}
-            made.append(known.pop(found[0], item) if found else item)  # once
-        return made
+                    items = [*self._load(id, caller)["output"], *self._items(id, caller)]
+                    by_id |= {each["id"]: each for each in items}
+            resolved_items.append(by_id.pop(reference[0], item) if reference else item)  # once
+        return resolved_items
 
     def _deleted(self, id: str, caller: str) -> None:
         run_id, sender = run_of(id), sender_of(SENDER, caller)
-        kept = self._chain.drop(run_id, sender)
+        is_stored = self._chain.drop(run_id, sender)
         try:
             agent, _ = self._recorded(run_id, sender)
             agent.journal.delete(run_id)
         except RunHeld:
             raise _under_way() from None
         except (Wrong, NoSuchRun):
-            if not kept:
+            if not is_stored:
                 raise
 
     def _cancelled(self, id: str, caller: str) -> dict[str, Any]:
@@ -137,7 +139,7 @@ class StoredResponses:
             agent, _ = self._recorded(run_id, sender)
             try:
                 agent.journal._waits_for.cancel(run_id, "the response was cancelled")
-                return self._found(id, caller)
+                return self._load(id, caller)
             except RunHeld:
                 raise _under_way() from None
             except StateError:
@@ -146,7 +148,7 @@ class StoredResponses:
 
     def _items(self, id: str, caller: str) -> list[dict[str, Any]]:
         run_id, sender = run_of(id), sender_of(SENDER, caller)
-        messages = self._chain.asked(run_id, sender)
+        messages = self._chain.new_messages_of(run_id, sender)
         if messages is None:
             agent, _ = self._recorded(run_id, sender)
             task = next(
@@ -171,13 +173,13 @@ class StoredResponses:
         raise Wrong(text, "response_id", "response_not_found", 404)
 
 
-def _outcome(reply: Reply, agent: Any, alone: bool) -> Outcome:
+def _outcome(reply: Reply, agent: Any, alone: bool) -> ClientOutcome:
     """Return the outcome of a recorded reply: calls that were left to the caller are its own."""
-    left = {each["tool_call_id"] for each in reply.messages if each.get("content") == LEFT}
-    made = [call for each in reply.messages for call in each.get("tool_calls") or ()]
-    calls = [call for call in made if call["id"] in left]
+    pending_ids = {each["tool_call_id"] for each in reply.messages if each.get("content") == LEFT}
+    calls_made = [call for each in reply.messages for call in each.get("tool_calls") or ()]
+    calls = [call for call in calls_made if call["id"] in pending_ids]
     text = "" if calls else reply.text
-    return Outcome(text, calls, "", reply.usage, turns_of(reply, agent, text, (), alone))
+    return ClientOutcome(text, calls, "", reply.usage, turns_of(reply, agent, text, (), alone))
 
 
 def _items_of(message: dict[str, Any]) -> list[dict[str, Any]]:
@@ -196,20 +198,22 @@ def _items_of(message: dict[str, Any]) -> list[dict[str, Any]]:
         elif each.get("text"):
             more: dict[str, Any] = {"annotations": []} if role == "assistant" else {}
             parts.append({"type": kind, "text": each["text"], **more})
-    made: list[dict[str, Any]] = []
+    items: list[dict[str, Any]] = []
     if parts:
-        made.append({"type": "message", "role": role, "status": "completed", "content": parts})
+        items.append({"type": "message", "role": role, "status": "completed", "content": parts})
     for call in message.get("tool_calls") or ():
         args = {"name": call["name"], "arguments": json_text(call["args"])}
-        made.append({"type": "function_call", "call_id": call["id"], "status": "completed", **args})
-    return made
+        items.append(
+            {"type": "function_call", "call_id": call["id"], "status": "completed", **args}
+        )
+    return items
 
 
 def _named_by(item: Any) -> tuple[str, str] | None:
     """Return the id by which a reference names an item, and the run in whose response that is."""
     id = item.get("id") if isinstance(item, dict) and kind_of(item) == "item_reference" else None
-    found = ITEM.fullmatch(id) if isinstance(id, str) else None
-    return None if found is None else (found[0], found[1])
+    match = ITEM.fullmatch(id) if isinstance(id, str) else None
+    return None if match is None else (match[0], match[1])
 
 
 def _under_way() -> Wrong:
