@@ -176,6 +176,17 @@ def test_support_reads_the_code_of_a_passage(sentence: str, label: str) -> None:
         ("More than 4,000 people came.", "4,050 people came."),
         ("Fewer than ten people came.", "Seven people came."),
         ("Mehr als 4000 Menschen kamen.", "Es kamen 4050 Menschen."),
+        ("Two thirds of the members agreed.", "66.7 % of the members agreed."),
+        ("Two thirds agreed.", "66.7 % of the members agreed."),
+        ("67 % of the members agreed.", "Two thirds of the members agreed."),
+        ("2/3 of the members agreed.", "Two thirds of the members agreed."),
+        ("Three quarters of the fish died.", "75 percent of the fish died."),
+        ("25 % of the fish died.", "A quarter of the fish died."),
+        ("50 % of the crew left.", "Half of the crew left."),
+        ("Zwei Drittel der Mitglieder kamen.", "66,7 % der Mitglieder kamen."),
+        ("The share is 20 %.", "The share is 0.2."),
+        ("The share is 0.2.", "The share is 20 %."),
+        ("Rain fell in three quarters.", "Rain fell in nine months."),
     ),
 )
 def test_support_values_in_other_words_and_units_are_the_same(sentence: str, passage: str) -> None:
@@ -194,6 +205,10 @@ def test_support_values_in_other_words_and_units_are_the_same(sentence: str, pas
         ("At most ten people came.", "Twelve people came."),
         ("At most ten people came.", "Two people came."),
         ("It is more than 4 metres long.", "It is 5 seconds long."),
+        ("Two thirds of the members agreed.", "60 % of the members agreed."),
+        ("30 % of the fish died.", "A quarter of the fish died."),
+        ("The share is 0.3.", "The share is 20 %."),
+        ("The share is 20 %.", "The share is 20."),
     ),
 )
 def test_support_other_values_of_a_kind_are_lacking(sentence: str, passage: str) -> None:

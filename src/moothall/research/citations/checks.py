@@ -91,7 +91,7 @@ def _missing(quoted: str, there: Passage) -> str | None:
 def _absent(ours: Sentence, there: Passage) -> str | None:
     for number in ours.quantities:
         is_year = not number.dimension and any(each in there.years for each in number.plain)
-        if not (is_year or number.is_in(there.quantities)):
+        if not (number.relation == "~" or is_year or number.is_in(there.quantities)):
             return f"says {number.text}, which is not in the passage"
     plain_numbers = {each for number in there.quantities for each in number.plain}
     for readings in ours.dates:

@@ -36,6 +36,12 @@ _BEFORE: Final = 30  # characters in which a comparison stands
 _COMPARISONS: Final[dict[str, str]] = together("comparisons")
 _COMPARED: Final = re.compile(rf"(?<!\w)({either(_COMPARISONS)}) $")
 _RELATIONS: Final = {">": gt, ">=": ge, "<": lt, "<=": le}
+_PARTS: Final[dict[str, int]] = together("parts")
+# `2 thirds`, `2/3`, `3 quarters of`, `a third of`; of a year, three quarters are months.
+_SHARE: Final = re.compile(
+    r"(?<![\w./-])(?P<count>\d{1,2}) ?/ ?(?P<size>\d{1,2})(?![\w/.,]\S)"
+    rf"|(?<!\w)(?:(?P<many>\d) )?(?P<part>{either(_PARTS)})(?!\w)(?P<of> (?:of|der|des|aller)\b)?"
+)
 _CROWNS: Final = frozenset(("sek", "nok", "dkk", "czk"))
 _BINARY: Final = {Fraction(1000) ** n: Fraction(1024) ** n for n in range(1, 5)}
 
@@ -53,23 +59,37 @@ class Quantity(NamedTuple):
     unit: Fraction
     place: int  # the power of ten of the last digit of the first reading that is no zero
     digits: int  # of the first reading, without zeros at the end; 0 if it may be a year
-    relation: str = ""  # `>` after “more than”
+    relation: str = ""  # `>` after “more than”, `~` of a part in words such as “a third of”
 
     def is_in(self, quantities: Iterable[Quantity]) -> bool:
         """Return whether one of other quantities is equal to this one, or is rounded by it."""
         return any(map(self._is, quantities))
 
     def _is(self, other: Quantity) -> bool:
-        if self.relation and not other.relation and self.dimension == other.dimension:
-            compare = _RELATIONS[self.relation]
+        compare = _RELATIONS.get(self.relation)
+        if compare and not other.relation and self.dimension == other.dimension:
             near = (each for each in other.values if _is_near(each, self.values[0]))
             if any(compare(each, self.values[0]) for each in near):
+                return True
+        if sorted((self.dimension, other.dimension)) == ["", "percent"] and (
+            self._shares and other._shares
+        ):
+            size = Fraction(1 if self.dimension else 100)
+            if self._equals(self._shares, other._shares, size):
                 return True
         if (self.dimension and other.dimension) or self.dimension == "percent":
             both = {self.dimension, other.dimension}
             same = len(both) == 1 or ("kr" in both and not both.isdisjoint(_CROWNS))
             return same and self._equals(self.values, other.values, self.unit)
         return self._equals(self.plain, other.plain, Fraction(1))
+
+    @property
+    def _shares(self) -> tuple[Fraction, ...]:
+        """Its readings in percent; none unless it is a part of one."""
+        is_percent = self.dimension == "percent"
+        return (
+            self.values if is_percent else tuple(100 * each for each in self.plain if 0 < each < 1)
+        )
 
     def _equals(
         self, ours: tuple[Fraction, ...], theirs: tuple[Fraction, ...], unit: Fraction
@@ -95,6 +115,8 @@ def quantities_in(text: str) -> list[Quantity]:
     text = _OF_RANGE.sub(r"\1–", text)
     dated = [span for span, _ in dates_in(text)]
     dated += [each.span() for each in TIME.finditer(text)]
+    parts = [each for each in _SHARE.finditer(text) if _is_part(each)]
+    dated += [each.span() for each in parts]
     numbers = [
         each
         for each in numbers_in(text)
@@ -108,11 +130,30 @@ def quantities_in(text: str) -> list[Quantity]:
         own, following = units[at], units[at + 1]
         if own and following and not own[0] and _TO.fullmatch(text, first.end, two.start):
             units[at] = (*following[:2], first.end)
-    return [
-        _quantity(each, unit, text)
-        for each, unit in zip(numbers, units, strict=True)
-        if unit is not None
-    ]
+    found = zip(numbers, units, strict=True)
+    made = [_quantity(each, unit, text) for each, unit in found if unit is not None]
+    return made + [_part(each) for each in parts]
+
+
+def _is_part(found: re.Match[str]) -> bool:
+    """Return whether words or figures say a part of one, not months of a year or a date."""
+    is_said = (
+        found["size"] or found["of"] or (found["many"] and _size_of(found) != _PARTS["quarter"])
+    )
+    return bool(is_said) and int(found["count"] or found["many"] or 1) < _size_of(found)
+
+
+def _size_of(part: re.Match[str]) -> int:
+    """Return into how many parts one is cut: 3 of `2 thirds`."""
+    return int(part["size"] or _PARTS[part["part"]])
+
+
+def _part(found: re.Match[str]) -> Quantity:
+    """Return a part of one as a percentage, which may be rounded to a whole one."""
+    plain = Fraction(int(found["count"] or found["many"] or 1), _size_of(found))
+    relation = "" if found["count"] or found["many"] else "~"
+    values = (100 * plain,)
+    return Quantity(found[0], "percent", values, (plain,), Fraction(1), 0, 2, relation)
 
 
 def _unit_of(number: Number, text: str) -> tuple[str, Fraction, int] | None:
