@@ -1,4 +1,4 @@
-"""Memory files that are locked, overwritten or deleted."""
+"""Memory files that are locked, deleted or migrated."""
 
 from __future__ import annotations
 
@@ -25,67 +25,6 @@ def path(tmp_path: Path) -> Path:
             memory.add_memory(user(f"message {number} " + "x" * 500))
         memory.embed()
     return path
-
-
-def changed(path: Path, *statements: str) -> None:
-    """Change the file behind the memory's back."""
-    db = sqlite3.connect(path, isolation_level=None)
-    for statement in statements:
-        db.execute(statement)
-    db.close()
-
-
-def use(memory: SQLiteMemory) -> None:
-    """Everything that reads."""
-    memory.get_memories()
-    list(memory.messages())
-    memory.recall("message", 100, by="words")
-    memory.recall("message", 100)
-
-
-@pytest.mark.parametrize("seed", range(12))
-def test_an_overwritten_file_gives_an_error_or_what_was_there(path: Path, seed: int) -> None:
-    content = bytearray(path.read_bytes())
-    pages = len(content) // 4096
-    place = 4096 * (1 + seed * (pages - 1) // 12)
-    content[place : place + 4096] = bytes((seed * 37 + n * n) % 256 for n in range(4096))
-    path.write_bytes(content)
-    told = ""
-    try:
-        with SQLiteMemory(path, embedder=HashEmbedder()) as memory:
-            for item in memory.messages():
-                assert item["content"].startswith("message ")
-            use(memory)
-    except MemoryFileError as error:
-        told = str(error)
-    assert told == "" or "memory.db': it is damaged (" in told or "SQLite says: " in told
-
-
-@pytest.mark.parametrize(
-    ("statement", "text"),
-    (
-        ("UPDATE memories SET item = '{'", "a memory cannot be read"),
-        ("UPDATE memories SET item = x'ff'", "a memory cannot be read"),
-        ("UPDATE memories SET item = 7", "a memory is not a message"),
-        ("UPDATE memories SET item = '[1]'", "a memory is not a message"),
-        (f"UPDATE memories SET item = '{'[' * 100_000}'", "a memory cannot be read"),
-        ("UPDATE vectors SET vector = 'text'", "the vector of memory 1 has another size"),
-        ("UPDATE vectors SET vector = x'00'", "the vector of memory 1 has another size"),
-        ("DELETE FROM memories WHERE number = 7", "memory 7 is in the index but not in the file"),
-        ("DROP TABLE memories", "no such table: memories"),
-        ("DROP TABLE vectors", "no such table: vectors"),
-        ("DROP TABLE embedders", "no such table: embedders"),
-    ),
-)
-def test_contents_that_are_none_are_found_when_read(path: Path, statement: str, text: str) -> None:
-    changed(path, statement)
-
-    def read() -> None:
-        with SQLiteMemory(path, embedder=HashEmbedder()) as memory:
-            use(memory)
-
-    with pytest.raises(MemoryFileError, match=rf"it is damaged \({text}"):
-        read()
 
 
 def test_a_locked_file_is_waited_for_and_then_named(path: Path) -> None:

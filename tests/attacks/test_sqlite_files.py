@@ -1,4 +1,4 @@
-"""Journals, memories and inboxes that are cut, foreign, newer or out of reach."""
+"""Journals, memories and inboxes that are cut, overwritten, foreign, newer or out of reach."""
 
 from __future__ import annotations
 
@@ -41,6 +41,7 @@ def fill_inbox(path: Path) -> None:
         for n in range(1000):
             inbox.start([(f"k{n}", "a")])
             inbox.end(f"k{n}", "a", b"answer")
+        inbox.accept("accepted", "a", b"message")
 
 
 @dataclass(frozen=True)
@@ -197,24 +198,105 @@ def test_a_file_cut_short_is_found_when_it_is_opened(kind: Kind, path: Path, par
     assert path.stat().st_size == size
 
 
-@pytest.mark.parametrize(
-    ("kind", "table", "column"),
-    ((KINDS[0], "runs", "task"), (KINDS[1], "memories", "item")),
-    ids=str,
-)
-@pytest.mark.parametrize("statement", ("{0} RENAME COLUMN {1} TO other", "{0} RENAME TO other"))
-def test_a_table_or_a_column_that_is_missing_is_damage(
-    kind: Kind, path: Path, table: str, column: str, statement: str
+def read_memory(memory: Any) -> None:
+    assert all(item["content"].startswith("message ") for item in memory.messages())
+    memory.get_memories()
+    memory.recall("message", 100, by="words")
+    memory.recall("message", 100)
+
+
+def look_up(inbox: Any) -> None:
+    errors = []
+    for key in (*(f"k{n}" for n in range(1000)), "accepted"):
+        try:
+            entry = inbox.look_up(key, "a")
+            assert key == "accepted" or entry in (None, Entry(key, ENDED, None, b"answer"))
+        except InboxError as error:  # the next entry may be whole
+            errors.append(error)
+    if errors:
+        raise errors[0]
+
+
+def unfinished(inbox: Any) -> None:
+    inbox.unfinished("a")
+
+
+def read_embedded(path: Path) -> None:
+    with SQLiteMemory(path, embedder=HashEmbedder()) as memory:
+        read_memory(memory)
+
+
+READS: dict[str, tuple[Callable[[Path], None], ...]] = {
+    "journal": (lambda path: read_by(Journal(path), KINDS[0].whole),),
+    "memory": (read_embedded,),
+    "inbox": (
+        lambda path: read_by(Inbox(path), look_up),
+        lambda path: read_by(Inbox(path), unfinished),
+    ),
+}
+"""The ways to read all of a file, each from its opening."""
+
+
+def read_by(made: Any, read: Callable[[Any], object]) -> None:
+    with closing(made):
+        read(made)
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("kind", KINDS[1:], ids=str)
+def test_sqlite_file_overwritten_in_part_gives_an_error_or_what_was_there(
+    kind: Kind, path: Path, seed: int
 ) -> None:
     kind.fill(path)
-    changed(path, f"ALTER TABLE {statement.format(table, column)}")
+    content = bytearray(path.read_bytes())
+    size = int.from_bytes(content[16:18], "big")  # of a page
+    place = size * (1 + seed * (len(content) // size - 1) // 12)
+    content[place : place + size] = bytes((seed * 37 + n * n) % 256 for n in range(size))
+    path.write_bytes(content)
+    told = ""
+    try:
+        READS[kind.name][0](path)
+    except kind.error as error:
+        told = str(error)
+    assert "it is damaged (" in told or (
+        kind.name == "memory" and (told == "" or "SQLite says: " in told)
+    )
 
-    def read() -> None:
-        with closing(kind.make(path)) as made:
-            kind.whole(made)
 
-    with pytest.raises(kind.error, match=r"it is damaged \(no such .*restore a copy"):
-        read()
+INVALID = r"the entry of '\w+' is not valid"
+DAMAGE = (
+    (KINDS[0], "ALTER TABLE runs RENAME COLUMN task TO other", "no such .*restore a copy"),
+    (KINDS[0], "ALTER TABLE runs RENAME TO other", "no such .*restore a copy"),
+    (KINDS[1], "UPDATE memories SET item = '{'", "a memory cannot be read"),
+    (KINDS[1], "UPDATE memories SET item = x'ff'", "a memory cannot be read"),
+    (KINDS[1], "UPDATE memories SET item = 7", "a memory is not a message"),
+    (KINDS[1], "UPDATE memories SET item = '[1]'", "a memory is not a message"),
+    (KINDS[1], f"UPDATE memories SET item = '{'[' * 100_000}'", "a memory cannot be read"),
+    (KINDS[1], "UPDATE vectors SET vector = 'text'", "the vector of memory 1 has another size"),
+    (KINDS[1], "UPDATE vectors SET vector = x'00'", "the vector of memory 1 has another size"),
+    (KINDS[1], "DELETE FROM memories WHERE number = 7", "memory 7 is in the index but not in"),
+    (KINDS[1], "ALTER TABLE memories RENAME COLUMN item TO other", "no such .*restore a copy"),
+    (KINDS[1], "DROP TABLE memories", "no such table: memories"),
+    (KINDS[1], "DROP TABLE vectors", "no such table: vectors"),
+    (KINDS[1], "DROP TABLE embedders", "no such table: embedders"),
+    (KINDS[2], "UPDATE inbox SET state = 7", INVALID),
+    (KINDS[2], "UPDATE inbox SET state = 'x'", INVALID),
+    (KINDS[2], "UPDATE inbox SET message = 'text'", INVALID),
+    (KINDS[2], "UPDATE inbox SET answer = 7", INVALID),
+    (KINDS[2], "DROP TABLE inbox", "no such table: inbox"),
+    (KINDS[2], "ALTER TABLE inbox RENAME COLUMN answer TO reply", "no such column: answer"),
+)
+
+
+@pytest.mark.parametrize(("kind", "statement", "text"), DAMAGE, ids=lambda each: str(each)[:60])
+def test_sqlite_file_with_wrong_contents_is_named_when_they_are_read(
+    kind: Kind, path: Path, statement: str, text: str
+) -> None:
+    kind.fill(path)
+    changed(path, statement)
+    for read in READS[kind.name]:
+        with pytest.raises(kind.error, match=rf"it is damaged \({text}"):
+            read(path)
 
 
 def test_an_empty_file_is_a_new_one(kind: Kind, path: Path) -> None:

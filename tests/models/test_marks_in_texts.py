@@ -9,10 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as some
 
-from conformance.model import joined, parts_of, run, user
-from models.openai_server import OpenAIServer, completion, delta, events
-from models.openai_server import answer as whole_answer
-from moothall import OpenAIModel
+from models.openai_server import delta
 from moothall.models.chat_stream import AnswerStream
 from moothall.models.protocol import ModelReply, ReasoningPiece, TextPiece
 
@@ -85,7 +82,7 @@ WORDS = some.sampled_from(
             "</",
             "<",
         ),
-        *("<|channel|>analysis<|message|>", "\n> ```", "\n    ", "◁", "[", "think>"),
+        *("<|channel|>analysis<|message|>", "\n> ```", "\n    ", "◁", "[", "think>", "</", "<"),
     )
 )
 
@@ -95,18 +92,6 @@ def test_text_that_speaks_of_marks_is_whole(text: str) -> None:
     for size in (1, 2, 3, 7, len(text)):
         reply = read(*(text[at : at + size] for at in range(0, len(text), size)))
         assert (reply.text, reply.reasoning) == (text, "")
-
-
-@pytest.mark.parametrize("text", SPEAKS[:2])
-@pytest.mark.parametrize("streams", (False, True), ids=("whole", "streamed"))
-def test_text_that_speaks_of_marks_comes_whole_from_a_server(text: str, streams: bool) -> None:
-    pieces = [delta(text[at : at + 4]) for at in range(0, len(text), 4)]
-    given_ = events(*pieces, delta(None, "stop")) if streams else None
-    with OpenAIServer(given_ or whole_answer(completion({"content": text}))) as server:
-        model = OpenAIModel("m", server.url)
-        parts = run(parts_of(model, user("Hi"))) if streams else [run(model.complete(user("Hi")))]
-    assert parts[-1].text == text
-    assert joined(parts[:-1]) == (text if streams else "")
 
 
 @pytest.mark.parametrize(("text", "reasoning", "answer"), THINKS)
@@ -121,11 +106,6 @@ def test_reasoning_that_speaks_of_marks_ends_with_its_own(
             if reasoning is None
             else reasoning
         )
-
-
-@given(some.sampled_from(SPEAKS), CUTS)
-def test_text_that_speaks_of_marks_is_whole_in_any_pieces(text: str, cuts: list[int]) -> None:
-    assert read(*pieces_of(text, cuts)).text == text
 
 
 @given(some.lists(WORDS, max_size=30).map("".join), CUTS)
