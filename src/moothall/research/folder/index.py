@@ -207,7 +207,7 @@ class FolderIndex:
                 theirs = db.execute(select).fetchone()
         if theirs != mine:
             raise file.error(
-                f"it is of the folder {_shown(os.fsdecode(theirs[0]))} with pattern={theirs[1]!r}: "
+                f"it is of the folder {_path(os.fsdecode(theirs[0]))} with pattern={theirs[1]!r}: "
                 "name another file"
             )
 
@@ -371,7 +371,7 @@ def _remove(db: Connection, file: int) -> None:
 def _insert(db: Connection, read: FileRead, number: int) -> int:
     """Store a file and its passages; return the number of the next passage."""
     document = read.document or Document("", "", [])
-    title = " ".join(document.title.split())[:300] or _shown(read.path)
+    title = " ".join(document.title.split())[:300] or _path(read.path)
     at = read.status
     row = os.fsencode(read.path), at.st_size, at.st_mtime_ns, read.read_ns, title, read.fault
     insert = "INSERT INTO files (path, size, mtime_ns, read_ns, title, fault) VALUES "
@@ -396,5 +396,5 @@ def _words(title: str, section: str, text: str) -> tuple[str, str]:
     return indexed(title if is_place(section) else f"{title} {section}"), indexed(text)
 
 
-def _shown(path: str) -> str:
+def _path(path: str) -> str:
     return escaped(os.fsencode(path).decode("utf-8", "backslashreplace"))

@@ -48,7 +48,7 @@ _RGB = re.compile(
     r"rgba?\(\s*(\d{1,3})[\s,]+(\d{1,3})[\s,]+(\d{1,3})\s*(?:[,/]\s*([\d.]+%?)\s*)?\)"
 )
 _HEX = re.compile(r"#([0-9a-f]{3,8})\b")
-_NAMED: Final = {"white": (255, 255, 255), "snow": (255, 250, 250), "black": (0, 0, 0)}
+_COLOURS: Final = {"white": (255, 255, 255), "snow": (255, 250, 250), "black": (0, 0, 0)}
 _WHITE: Final = (255, 255, 255)
 _CLOSE: Final = 12  # of 255; two colours that differ by less cannot be told apart
 
@@ -127,7 +127,7 @@ def _color(value: str) -> tuple[int, ...] | None:
         if len(digits) < 6:
             digits = "".join(2 * each for each in digits)
         return tuple(int(digits[at : at + 2], 16) for at in (0, 2, 4))
-    return next((rgb for name, rgb in _NAMED.items() if re.search(rf"\b{name}\b", value)), None)
+    return next((rgb for name, rgb in _COLOURS.items() if re.search(rf"\b{name}\b", value)), None)
 
 
 def _is_close(colour: tuple[int, ...], other: tuple[int, ...]) -> bool:
@@ -136,12 +136,12 @@ def _is_close(colour: tuple[int, ...], other: tuple[int, ...]) -> bool:
 
 def _hiding(tree: Any) -> tuple[set[str], set[str]]:
     """Return the classes and ids that the page's own styles hide by a simple rule."""
-    found: dict[str, set[str]] = {".": set(), "#": set()}
+    hidden: dict[str, set[str]] = {".": set(), "#": set()}
     given = " ".join(each.text or "" for each in tree.iter("style"))[:_STYLES]
     css = _AT_RULE.sub("", _COMMENT.sub("", given))
     for number, rule in enumerate(_RULE.finditer(css)):
         if number < _RULES and _hides(rule[2]):
             for selector in rule[1].split(","):
                 if simple := _SIMPLE.fullmatch(selector.strip()):
-                    found[simple[1]].add(simple[2])
-    return found["."], found["#"]
+                    hidden[simple[1]].add(simple[2])
+    return hidden["."], hidden["#"]

@@ -153,12 +153,12 @@ def _id(element: Any) -> str:
 def _anchors(tree: Any) -> Anchors:
     """Return the headings of a page, and the terms that it defines and names."""
     parents = set()
-    found: Anchors = {}
+    anchors: Anchors = {}
     for element in tree.iter(*HEADINGS, "dt"):
         id = next(filter(None, map(_id, (element, *element.iter("a", "span")))), "")
         if element.tag == "dt":
             if id:
-                found[element] = (_line(element, SIGNS), id, 7)
+                anchors[element] = (_line(element, SIGNS), id, 7)
             continue
         parent, before = element.getparent(), element.getprevious()
         if not id and before is not None and before.tag in ("a", "span") and not _line(before):
@@ -166,8 +166,8 @@ def _anchors(tree: Any) -> Anchors:
         if not id and parent not in parents and parent.tag in ("section", "div", "article"):
             id = parent.get("id") or ""
         parents.add(parent)
-        found[element] = (_line(element, SIGNS), id, int(element.tag[1]))
-    return found
+        anchors[element] = (_line(element, SIGNS), id, int(element.tag[1]))
+    return anchors
 
 
 def _main(tree: Any) -> Any:
@@ -178,13 +178,13 @@ def _main(tree: Any) -> Any:
 
 def _publication(tree: Any) -> Publication | None:
     """Return what a page states of its authors, date and DOI; None if it states nothing."""
-    stated: dict[str, list[str]] = {}
+    metadata: dict[str, list[str]] = {}
     for meta in tree.iter("meta"):
         name = (meta.get("name") or meta.get("property") or "").lower()
         said = shorten(" ".join((meta.get("content") or "").split()), _LONGEST_TEXT)
         if name and said and "://" not in said:
-            stated.setdefault(name, []).append(said)
-    found = [[one for name in names.split() for one in stated.get(name, ())] for names in _STATED]
+            metadata.setdefault(name, []).append(said)
+    found = [[one for name in names.split() for one in metadata.get(name, ())] for names in _STATED]
     authors, dates, dois, journals = found
     day = next(filter(None, map(_DAY.match, dates)), None)
     doi = next(filter(None, map(_DOI.search, dois)), None)
@@ -203,7 +203,7 @@ def _links(tree: Any, main: Any, url: str) -> list[tuple[str, str]]:
         ):
             return []
     base = next((each.get("href") for each in tree.iter("base") if each.get("href")), "")
-    found: dict[str, str] = {}
+    links: dict[str, str] = {}
     here = urldefrag(url).url
     for part in (tree,) if main is None else (main, tree):
         for element in part.iter("a"):
@@ -216,8 +216,8 @@ def _links(tree: Any, main: Any, url: str) -> list[tuple[str, str]]:
             of_http = to.lower().startswith(("http://", "https://"))
             if of_http and to != here and len(to) <= _LONGEST_URL:
                 text = _line(element) or element.get("title") or ""
-                found[to] = found.get(to) or shorten(text, _LONGEST_TEXT)
-    return list(found.items())[:LINKS]
+                links[to] = links.get(to) or shorten(text, _LONGEST_TEXT)
+    return list(links.items())[:LINKS]
 
 
 def _tidy(tree: Any) -> None:
@@ -284,12 +284,12 @@ def _to_html(body: Any) -> None:
 def _matched(body: Any, anchors: Anchors) -> Anchors:
     """Return the headings of an extracted body, with the anchors that they had in the page."""
     known, place = [*anchors.values()], 0
-    found: Anchors = {}
+    matches: Anchors = {}
     for element in body.iter(*HEADINGS, "dt"):
         heading = _line(element, SIGNS)
         at = next((at for at in range(place, len(known)) if known[at][0] == heading), None)
         if at is not None:
-            found[element], place = known[at], at + 1
+            matches[element], place = known[at], at + 1
         elif element.tag != "dt" and heading:
-            found[element] = (heading, "", int(element.tag[1]))
-    return found
+            matches[element] = (heading, "", int(element.tag[1]))
+    return matches

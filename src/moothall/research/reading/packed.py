@@ -180,7 +180,7 @@ def read_epub(data: bytes) -> Document:
     named = book.find(".//{http://purl.org/dc/elements/1.1/}title")
     title = "" if named is None else " ".join(plain(named.text or "").split())
     manifest = {each.get("id"): each for each in book.iter("{*}item")}
-    written: list[str] = []
+    texts: list[str] = []
     sections: list[Section] = []
     length = 0
     for number, chapter in enumerate(list(book.iter("{*}itemref"))[:_CHAPTERS], 1):
@@ -199,8 +199,8 @@ def read_epub(data: bytes) -> Document:
         if not page.sections or page.sections[0].start > 0:
             sections.append(Section(length, anchor, page.title if page.title != title else ""))
         sections += [Section(length + each.start, anchor, each.title) for each in page.sections]
-        written.append(text)
+        texts.append(text)
         length += len(text) + 2
-    if not written:
+    if not texts:
         raise UnreadableDocument("the EPUB has no text")
-    return Document(title, "\n\n".join(written), sections)
+    return Document(title, "\n\n".join(texts), sections)

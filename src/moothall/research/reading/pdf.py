@@ -53,7 +53,7 @@ def read_pdf_bytes(data: bytes) -> Document:
     if pdf.get_formtype():
         pdf.init_forms()
     title = _OF_TOOL.sub("", plain(pdf.get_metadata_value("Title")).strip())
-    written: list[str] = []
+    texts: list[str] = []
     sections: list[Section] = []
     damaged: list[str] = []
     pictures: list[str] = []
@@ -68,16 +68,16 @@ def read_pdf_bytes(data: bytes) -> Document:
             pictures.append(str(number + 1))
         if text:
             sections.append(Section(length, f"page={number + 1}", f"page {number + 1}"))
-            written.append(text)
+            texts.append(text)
             length += len(text) + 2
         if length > CHARACTERS:
             raise UnreadableDocument(f"the PDF has more than {CHARACTERS} characters of text")
     kinds = (("damaged page", damaged), ("scanned page", pictures))
     missing = "; ".join(f"{counted(len(e), kind)}: {', '.join(e)}" for kind, e in kinds if e)
-    if not written:
+    if not texts:
         why = missing if damaged else "no text: its pages may be pictures"
         raise UnreadableDocument(f"the PDF has {why}")
-    return Document(title, "\n\n".join(written), sections, missing=missing)
+    return Document(title, "\n\n".join(texts), sections, missing=missing)
 
 
 def _read_page(pdf: Any, number: int) -> tuple[str, bool]:

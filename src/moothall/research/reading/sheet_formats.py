@@ -46,12 +46,12 @@ def shown_formats(data: bytes) -> dict[str, dict[tuple[int, int], Shown]]:
         parts = {each.id: each for each in packed.related(home)}
         styles = [packed.tree(each.name) for each in parts.values() if each.kind == "styles"]
         by_style = _styles(styles[0]) if styles else {}
-        found: dict[str, dict[tuple[int, int], Shown]] = {}
+        sheets: dict[str, dict[tuple[int, int], Shown]] = {}
         for sheet in packed.tree(home).iter("{*}sheet"):
             id = next((value for key, value in sheet.items() if key.endswith("}id")), "")
             if id not in parts:
                 continue
-            cells = found.setdefault(sheet.get("name") or "", {})
+            cells = sheets.setdefault(sheet.get("name") or "", {})
             text = packed.read(parts[id].name).decode(errors="replace")
             for column, row, style, fault in _CELL.findall(text) if by_style or "#" in text else ():
                 if fault or style in by_style:
@@ -59,7 +59,7 @@ def shown_formats(data: bytes) -> dict[str, dict[tuple[int, int], Shown]]:
                     cells[int(row) - 1, _number(column)] = shown
     except UnreadableDocument:  # too large to be looked through; its values are read
         return {}
-    return found
+    return sheets
 
 
 def _old_formats(data: bytes) -> dict[str, dict[tuple[int, int], Shown]]:
@@ -85,9 +85,9 @@ def _old_formats(data: bytes) -> dict[str, dict[tuple[int, int], Shown]]:
 
 def _open_formats(tree: Any) -> dict[str, dict[tuple[int, int], Shown]]:
     """Return the same of OpenDocument, where a percentage, amount or time says what it shows."""
-    found: dict[str, dict[tuple[int, int], Shown]] = {}
+    sheets: dict[str, dict[tuple[int, int], Shown]] = {}
     for sheet in tree.iter(f"{_TABLE}table"):
-        cells, row = found.setdefault(sheet.get(f"{_TABLE}name") or "", {}), 0
+        cells, row = sheets.setdefault(sheet.get(f"{_TABLE}name") or "", {}), 0
         for line in sheet.iter(f"{_TABLE}table-row"):
             rows, column = int(line.get(f"{_TABLE}number-rows-repeated") or 1), 0
             for cell in line.iterchildren(f"{_TABLE}table-cell", f"{_TABLE}covered-table-cell"):
@@ -99,7 +99,7 @@ def _open_formats(tree: Any) -> dict[str, dict[tuple[int, int], Shown]]:
                             cells[row + at, column + to] = partial(_fault, text)
                 column += columns
             row += rows
-    return found
+    return sheets
 
 
 def _fault(text: str, _: Any) -> str:
@@ -138,11 +138,11 @@ def _format(code: str) -> Shown | None:
     if numbers != 1 or not (before + after).strip("-()+ "):
         return None
 
-    def shown(value: Any) -> Any:
+    def display(value: Any) -> Any:
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         return f"{before}{shown_number(value * factor)}{after}" if is_number else value
 
-    return shown
+    return display
 
 
 def shown_number(value: float) -> str:

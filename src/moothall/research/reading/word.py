@@ -48,7 +48,7 @@ def read_docx(data: bytes) -> Document:
     parts |= {each.kind: each.name for each in packed.related(home)}
     styles = _styles(packed.tree(parts["styles"]) if "styles" in parts else ())
     notes = [packed.tree(parts[each]) for each in ("footnotes", "endnotes") if each in parts]
-    written: list[str] = []
+    texts: list[str] = []
     sections: list[Section] = []
     path: list[tuple[int, str]] = []
     title, length, number = "", 0, 0
@@ -68,12 +68,12 @@ def read_docx(data: bytes) -> Document:
             title = title or heading
             named = " – ".join(each for _, each in path if each != title)
             sections.append(Section(length, f"heading={number}", named))
-        written.append(text)
+        texts.append(text)
         length += len(text) + 2
-    written += filter(None, (plain(each).strip() for each in drawings(packed, home)))
-    if not written:
+    texts += filter(None, (plain(each).strip() for each in drawings(packed, home)))
+    if not texts:
         raise UnreadableDocument("the DOCX has no text")
-    return Document(_core_title(packed) or title, "\n\n".join(written), sections)
+    return Document(_core_title(packed) or title, "\n\n".join(texts), sections)
 
 
 def _core_title(packed: Packed) -> str:

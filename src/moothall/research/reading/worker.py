@@ -29,10 +29,10 @@ def main() -> None:
     ):
         with suppress(OSError, ValueError):  # macOS refuses some
             resource.setrlimit(limit, (value, value))
-    given: queue.SimpleQueue[tuple[dict[str, Any], bytes]] = queue.SimpleQueue()
-    threading.Thread(target=_take, args=(given,), daemon=True).start()
+    documents: queue.SimpleQueue[tuple[dict[str, Any], bytes]] = queue.SimpleQueue()
+    threading.Thread(target=_take, args=(documents,), daemon=True).start()
     while True:
-        about, data = given.get()
+        about, data = documents.get()
         used = resource.getrusage(resource.RUSAGE_SELF)
         soft = int(used.ru_utime + used.ru_stime) + 1 + int(about["cpu"])
         with suppress(OSError, ValueError):

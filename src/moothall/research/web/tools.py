@@ -202,7 +202,7 @@ def _failures(failed: Any) -> str:
 def _ddgs(results: int, region: str, timeout_s: float, range: str | None) -> Any:
     MissingExtra.unless("search_web", "research", "ddgs")
 
-    def found(query: str) -> list[Any]:
+    def search(query: str) -> list[Any]:
         from ddgs import DDGS
         from ddgs.exceptions import DDGSException
 
@@ -219,19 +219,19 @@ def _ddgs(results: int, region: str, timeout_s: float, range: str | None) -> Any
     async def ask(query: str) -> list[Any]:
         check_allowed("https://duckduckgo.com/", "search_web")
         late = SearchError(f"search_web: no answer within {2 * timeout_s:g} s")
-        return await _in_thread(lambda: found(query), 2 * timeout_s, late)
+        return await _in_thread(lambda: search(query), 2 * timeout_s, late)
 
     return ask
 
 
 def _resources(listed: list[Any]) -> list[Resource]:
-    found: dict[str, Resource] = {}
+    resources: dict[str, Resource] = {}
     for to, *texts in listed:
         with suppress(PageError):
             url = checked(str(to or ""))
             said = [one_line(plain(str(each or "")), _LONGEST_TEXT) for each in texts]
-            found.setdefault(url, Resource(url, " – ".join(filter(None, said)) or None))
-    return list(found.values())
+            resources.setdefault(url, Resource(url, " – ".join(filter(None, said)) or None))
+    return list(resources.values())
 
 
 def visit_page(

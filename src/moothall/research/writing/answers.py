@@ -51,13 +51,13 @@ _OPENING: Final = re.compile(  # words to the user, no part of what was asked fo
     re.IGNORECASE,
 )
 _IN_BRACKETS: Final = re.compile(r"\s?\[[^\]\n]{1,40}\]")  # footnotes and marks
-_NAMED: Final = re.compile(r"^(?:\d{1,2}[.)]\s*)+")
+_NUMBERING: Final = re.compile(r"^(?:\d{1,2}[.)]\s*)+")
 
 
 def words_of(text: str) -> str:
     """Return a topic as words that can be compared: without case, marks and numbering."""
     plain = unicodedata.normalize("NFKC", text).casefold()
-    return " ".join(re.findall(r"\w+", _NAMED.sub("", plain.strip())))
+    return " ".join(re.findall(r"\w+", _NUMBERING.sub("", plain.strip())))
 
 
 # -- plans -----------------------------------------------------------------------------------------
@@ -320,7 +320,7 @@ def outline_in(text: str, most: int) -> list[tuple[str, str]]:
         heading = _field(each, *_HEADING) if isinstance(each, dict) else each
         if not isinstance(heading, str):
             continue
-        heading = one_line(_NAMED.sub("", heading.strip("#*_ \t")), 120)
+        heading = one_line(_NUMBERING.sub("", heading.strip("#*_ \t")), 120)
         about = _field(each, *_ABOUT) if isinstance(each, dict) else ""
         about = "; ".join(map(str, about)) if isinstance(about, list) else about
         if words_of(heading):

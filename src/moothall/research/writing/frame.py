@@ -62,9 +62,9 @@ def _is_judged(citations: list[Citation]) -> bool:
     return any(each.support is not None and each.support.judge == "model" for each in citations)
 
 
-def difference(one: Citation, other: Citation, remark: str) -> str:
+def difference(first: Citation, second: Citation, remark: str) -> str:
     """Return a line with two sentences that differ, side by side."""
-    said = [f"{as_text(each.sentence)} [^{each.number}^]" for each in (one, other)]
+    said = [f"{as_text(each.sentence)} [^{each.number}^]" for each in (first, second)]
     return f"- {said[0]} / {said[1]} ({remark}; compare the sources)"
 
 

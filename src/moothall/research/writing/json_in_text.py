@@ -81,7 +81,7 @@ def _values(text: str) -> Iterator[Any]:
 
 def _mended(text: str, start: int) -> tuple[Any, int] | None:
     """Return the value that begins here, mended, and where it ends; None if it is no JSON."""
-    made: list[str] = []
+    tokens: list[str] = []
     ends: list[str] = []
     at = start
     while found := _TOKEN.match(text, at):
@@ -101,19 +101,19 @@ def _mended(text: str, start: int) -> tuple[Any, int] | None:
             if len(ends) > _DEEPEST:
                 return None
         elif token in "}]":
-            _drop_loose(made)
+            _drop_loose(tokens)
             if token != ends[-1]:
                 return None
             ends.pop()
-        elif token == "," and (not made or made[-1] in ",{["):
+        elif token == "," and (not tokens or tokens[-1] in ",{["):
             continue
-        made.append(token)
+        tokens.append(token)
         if not ends:
             break
-    _drop_loose(made)
-    made.extend(reversed(ends))
+    _drop_loose(tokens)
+    tokens.extend(reversed(ends))
     try:
-        return json.loads("".join(made), strict=False), at
+        return json.loads("".join(tokens), strict=False), at
     except (ValueError, RecursionError):
         return None
 
