@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final, Self, Unpack
 
 from moothall.actions.provenance import with_sources
-from moothall.actions.provenance.reading import READ, give_back
+from moothall.actions.provenance.reading import give_back, reading_here
 from moothall.foundation.arguments import check_boolean, check_integer
 from moothall.foundation.database import Database
 from moothall.foundation.errors import ConfigError
@@ -590,7 +590,7 @@ class Journal:
 
     def _given_back(self, outlines: list[Outline]) -> list[Outline]:
         """Return outlines; an action that reads their tasks gets the tasks' outside sources."""
-        if READ.get() is not None:
+        if reading_here() is not None:
             for each in outlines:
                 self.entries(each.id, most=_ABOUT_TASK)
         return outlines

@@ -111,12 +111,12 @@ class TokenBoundedMemory(Memory):
         """Add a chat message, and drop the oldest ones that no longer fit."""
         if type(memory) is not dict:
             check_memory(memory)
-        place = len(self._items)
-        if len(self._sizes) != place:
+        items = self._items
+        if len(self._sizes) != len(items):
             self._recount()
         if memory.get("role") == "user":
-            self._task, self.left_out = place, 0
-        self._items.append(memory)
+            self._task, self.left_out = len(items), 0
+        items.append(memory)
         size = self._size(memory)
         self._sizes.append(size)
         self._tokens += size
@@ -161,7 +161,7 @@ class TokenBoundedMemory(Memory):
     def _size(self, item: dict[str, Any]) -> int:
         content = item.get("content")
         size = _PER_MESSAGE
-        if type(content) is str:
+        if content.__class__ is str:
             if content:
                 size += self._count(content)
         elif isinstance(content, list):

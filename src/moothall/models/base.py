@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import aclosing
 from functools import partial
+from types import CoroutineType
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 from moothall.foundation import tracing
 from moothall.foundation.errors import ConfigError, ModelError
-from moothall.foundation.threads import awaited
+from moothall.foundation.threads import awaited, call_user
 from moothall.models.protocol import Model, ModelReply, ReasoningPiece, StreamPart, TextPiece
 
 if TYPE_CHECKING:
@@ -142,22 +143,20 @@ async def prepare(model: Any, actions: list[Action] | None = None) -> None:
         await model._prepare(actions)
 
 
-def answer_of(
+async def answer_of(
     model: Any, messages: list[dict[str, Any]], *, schema: dict[str, Any] | None = None, **more: Any
-) -> Coroutine[Any, Any, Any]:
-    """Return a model's whole answer, to be awaited; a user's own model may return anything."""
+) -> Any:
+    """Return a model's whole answer; a user's own model may return anything."""
     if schema is not None:  # a user's own model may not take that argument
         more["schema"] = schema
-    if tracing.active is None or _traces(model):
-        return awaited(model.complete(messages, **more))
-    return _traced_answer(model, Request(messages, more.get("actions"), schema), more)
-
-
-async def _traced_answer(model: Any, request: Request, more: dict[str, Any]) -> Any:
-    async def ask() -> Any:
-        return await awaited(model.complete(request.messages, **more))
-
-    return await tracing.within(ask, "chat", model, request)
+    if tracing.active is not None and not _traces(model):
+        request = Request(messages, more.get("actions"), schema)
+        ask = partial(call_user, partial(model.complete, messages, **more), in_thread=None)
+        return await tracing.within(ask, "chat", model, request)
+    given = model.complete(messages, **more)
+    if type(given) is CoroutineType:  # the most frequent case
+        given = await given
+    return given if type(given) is ModelReply else await awaited(given)
 
 
 def _traces(model: Any) -> bool:

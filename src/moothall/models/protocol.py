@@ -95,6 +95,7 @@ class Usage:
 
 _counts = attrgetter(*Usage.__slots__)
 _INTS: Final = frozenset((int,))
+_LISTS: Final = (tuple, list)
 
 NO_USAGE: Final = Usage()
 """What a model that was not asked has taken."""
@@ -149,7 +150,7 @@ class NoAnswer:
 def is_answer(answer: Any) -> bool:
     """Return whether what a model gave can be read as its answer."""
     text, calls = getattr(answer, "text", None), getattr(answer, "calls", None)
-    return (text is None or isinstance(text, str)) and isinstance(calls, tuple | list)
+    return isinstance(calls, _LISTS) and (text is None or isinstance(text, str))
 
 
 def stated_usage(answer: Any) -> Usage:

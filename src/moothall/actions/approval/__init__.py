@@ -1,6 +1,5 @@
 """Approvers: they permit actions and answer questions."""
 
-from moothall.actions.approval.approval import CALL_TO_APPROVE as CALL_TO_APPROVE
 from moothall.actions.approval.approval import Always as Always
 from moothall.actions.approval.approval import ApprovalRequest as ApprovalRequest
 from moothall.actions.approval.approval import Approver as Approver

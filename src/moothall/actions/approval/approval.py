@@ -11,7 +11,6 @@ import hashlib
 import json
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, NamedTuple, Protocol, runtime_checkable
@@ -24,6 +23,7 @@ from moothall.actions.approval.decision import Decision as Decision
 from moothall.actions.approval.decision import Refused as Refused
 from moothall.actions.approval.decision import not_permitted as not_permitted
 from moothall.actions.approval.later import Later, names_of, seconds_of
+from moothall.actions.provenance.reading import ACTING
 from moothall.actions.slash import format_slash
 from moothall.foundation.arguments import check_function
 from moothall.foundation.errors import DefinitionError, InvalidMessage, NobodyToAsk, SlashError
@@ -42,10 +42,6 @@ class CallToApprove(NamedTuple):
     outside: tuple[str, ...] = ()  # these, as `action.parameter=value`
     check: Check | None = None  # checks other arguments, for `ChangedArgs`
     waits_in: str | None = None  # the run, in a journal, that can wait for the decision
-
-
-CALL_TO_APPROVE: ContextVar[CallToApprove | None] = ContextVar("moothall_asked", default=None)
-"""The call that the run of this context asks an approval for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +90,7 @@ class ApprovalRequest:
         """Return the request for a proposed message of a run and a thread."""
         action = message["action"]
         name, args = action["name"], dict(action.get("args", {}))
-        asked = CALL_TO_APPROVE.get()
+        asked: CallToApprove | None = ACTING.get().to_approve
         if asked is None or asked[:2] != (name, args):
             asked = CallToApprove(name, args)
         note = "; ".join(filter(None, (asked.note, note)))

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from contextvars import Context, ContextVar, copy_context
+from contextlib import contextmanager, nullcontext
+from contextvars import Context, copy_context
 from typing import Final
 
-LIMIT: Final[ContextVar[AbstractContextManager[None] | None]] = ContextVar("limit", default=None)
-"""The limit of the calls that are under way; it stands still while it is entered."""
+from moothall.actions.provenance.reading import ACTING
 
 _ASKING: Final[dict[object, Context]] = {}
 
@@ -17,7 +16,7 @@ _ASKING: Final[dict[object, Context]] = {}
 def asking_person() -> Iterator[None]:
     """Have the time until the end not count against the seconds of the work in this context."""
     one = object()
-    with LIMIT.get() or nullcontext():
+    with ACTING.get().limit or nullcontext():
         _ASKING[one] = copy_context()
         try:
             yield

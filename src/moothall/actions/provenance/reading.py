@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from contextvars import ContextVar, Token
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
@@ -46,21 +47,41 @@ class MemberReading:
     late: Callable[[Sequence[str]], None] | None = None
 
 
-READ: ContextVar[Reading | None] = ContextVar("moothall_read", default=None)
-"""The tool call, or turn, of this context. An agent that it asks adds the outside sources that it
-has read.
-"""
+@dataclass(slots=True, eq=False)
+class Acting:
+    """What is carried out in a context."""
+
+    # The tool call, or turn: an agent that it asks adds the outside sources that it has read.
+    reading: Reading | None = None
+    # The seconds of the calls that are under way, which stand still while this is entered.
+    limit: AbstractContextManager[None] | None = None
+    to_approve: Any = None  # the call that the run asks an approval for, a `CallToApprove`
+
+
+_NOTHING: Final = Acting()
+ACTING: ContextVar[Acting] = ContextVar("moothall_acting", default=_NOTHING)
 
 _underway: dict[int, Reading] = {}  # calls that are executed
 
 
-def execute(call: Reading) -> Token[Reading | None]:
+def acting(reading: Reading) -> Acting:
+    """Return what is carried out in this context, with this tool call."""
+    now = ACTING.get()
+    return Acting(reading, now.limit, now.to_approve)
+
+
+def reading_here() -> Reading | None:
+    """Return the tool call, or turn, of this context."""
+    return ACTING.get().reading
+
+
+def execute(call: Reading) -> Token[Acting]:
     """Make a tool call the one of this context, until `executed`."""
     _underway[id(call)] = call
-    return READ.set(call)
+    return ACTING.set(acting(call))
 
 
-def executed(call: Reading, token: Token[Reading | None], result: Any) -> None:
+def executed(call: Reading, token: Token[Acting], result: Any) -> None:
     """End it; what was read beside it counts as read by it if the result has words of that."""
     reset(token)
     del _underway[id(call)]
@@ -80,7 +101,7 @@ def add(sources: Sequence[str], found: Any = None) -> None:
 
     A thread of a pool has no context. What is found there may be for any call under way.
     """
-    reading = READ.get()
+    reading = ACTING.get().reading
     if reading is not None:
         if reading.late is not None:
             reading.late(sources)
@@ -94,7 +115,7 @@ def add(sources: Sequence[str], found: Any = None) -> None:
 
 def is_adrift() -> bool:
     """Whether this is a thread that a tool call may have started, or given work."""
-    if not _underway or READ.get() is not None:
+    if not _underway or ACTING.get().reading is not None:
         return False
     thread = threading.current_thread()
     return thread is not threading.main_thread() and not thread.name.startswith(_OURS)
@@ -124,7 +145,7 @@ class AdriftReply:
     def __init__(self) -> None:
         self._calls = [call for call in [*_underway.values()] if call.begun]
         self._reading = MemberReading()
-        self._token = READ.set(self._reading)
+        self._token = ACTING.set(acting(self._reading))
 
     def end(self) -> None:
         """Give what was read to each call that was under way when this began."""
@@ -142,7 +163,7 @@ def give_back(kept: Iterable[Any]) -> None:
     Every reader of what was kept calls it (memories, journals): an action may return only the text
     of a message, without its mark.
     """
-    if READ.get() is not None or (_underway and is_adrift()):
+    if ACTING.get().reading is not None or (_underway and is_adrift()):
         for each in kept:
             if sources := tuple(sources_within(each)):
                 add(sources, each)

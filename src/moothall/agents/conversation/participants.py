@@ -19,13 +19,13 @@ from moothall.agents.replies.group import ask_member, in_thread, own_cancellatio
 from moothall.agents.replies.read_record import of_group
 from moothall.agents.replies.record import Record
 from moothall.agents.replies.reply import Content, Reply, Utterance
-from moothall.agents.replies.reply_context import ONCE
+from moothall.agents.replies.reply_context import as_asked
 from moothall.agents.replies.resume import ReplayOffsets
 from moothall.agents.replies.threaded import Threaded
 from moothall.foundation.arguments import check_integer
 from moothall.foundation.errors import ConfigError, DefinitionError, JournalError, RunMismatch
 from moothall.foundation.text import error_text, log_failure
-from moothall.foundation.threads import awaited, side_by_side, within
+from moothall.foundation.threads import awaited, side_by_side
 from moothall.journal.stop_reason import ANSWERED
 
 if TYPE_CHECKING:
@@ -294,5 +294,5 @@ async def _tell(
             return
         # Mark it first: a delivery that is cut off is not repeated.
         _OFFSETS.set(known, run, place + 1)
-    with within(ONCE, once), own_cancellation():
+    with as_asked(once=once), own_cancellation():
         await awaited(agent.observe(message, **in_thread(agent.observe, thread)))

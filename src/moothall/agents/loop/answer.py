@@ -8,7 +8,6 @@ the first; the public names of actions may be `block.action` or hold an agent's 
 from __future__ import annotations
 
 import hashlib
-import inspect
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -23,11 +22,9 @@ from moothall.actions import Action
 from moothall.actions.provenance import Origins, origins_of
 from moothall.actions.provenance.reading import Found
 from moothall.actions.repairing import repaired
-from moothall.agents.context import Context
-from moothall.foundation.errors import AskAgain, InvalidArguments
+from moothall.foundation.errors import InvalidArguments
 from moothall.foundation.jsonvalue import NotJSON, UnreadableText, copy_json, read_json, readable
 from moothall.foundation.text import json_type, shorten
-from moothall.foundation.threads import awaited
 from moothall.models.protocol import NoAnswer, blocks_of, is_answer, thinking_of
 
 EMPTY = "The answer was empty. Answer with text, or call an action."
@@ -206,8 +203,8 @@ class Answer:
     text: str
     calls: list[RequestedCall]
     fault: str = ""  # why it cannot be used, in words
-    thinking: list[dict[str, Any]] = field(default_factory=list)  # goes back to the model unchanged
-    blocks: list[dict[str, Any]] = field(default_factory=list)  # images and audio
+    thinking: Sequence[dict[str, Any]] = ()  # goes back to the model unchanged
+    blocks: Sequence[dict[str, Any]] = ()  # images and audio
 
     def message(self, **more: Any) -> dict[str, Any]:
         """Return it as a chat message."""
@@ -248,9 +245,12 @@ def read_answer(
             "None was executed."
         )
         return Answer(text, [], fault)
-    wanted = [_read_call(call, ids, find, known) for call in calls]
-    wrong = [each.fault for each in wanted if each.fault]
-    faults = "; ".join(wrong) if wrong else ""
+    wanted: list[RequestedCall] = []
+    faults = ""
+    for call in calls:
+        wanted.append(each := _read_call(call, ids, find, known))
+        if each.fault:
+            faults += f"; {each.fault}" if faults else each.fault
     if faults and getattr(answer, "finish_reason", None) == "length":
         faults += f" ({_CUT})"
         for each in wanted:
@@ -271,7 +271,7 @@ def _read_call(
         wanted.fault = f"the name of an action must be a text, got {json_type(given)}"
         return wanted
     name, action = find(given)
-    wanted = RequestedCall(id, name, safe_name(given))
+    wanted = RequestedCall(id, name, safe_name(given), {}, None, {})
     if action is None:
         names = known()
         listed = ", ".join(names[:20]) + (" and others" if len(names) > 20 else "")
@@ -325,8 +325,8 @@ def _read_args(args: Any) -> dict[str, Any]:
             raise UnreadableText(f"are longer than {MAX_ARGS_CHARS} characters")
         if args[:1] != "{" or args[1:2] == "}":
             args = args.strip().removeprefix("{}").lstrip() or "{}"  # of bridges to Bedrock
-        if args in ("null", "[]"):
-            return {}  # what some send for an action without parameters
+            if args in ("null", "[]"):
+                return {}  # what some send for an action without parameters
         try:
             args = read_json(args)
         except UnreadableText as error:
@@ -372,27 +372,3 @@ def _without_thread(say: Action) -> Action:
         made = _FOREIGN[say] = copy(say)
         made._parameters, made._validator = {**parameters, "properties": shown}, None
     return made
-
-
-async def fault_of(value: Any, check: Any, context: Context[Any]) -> str:
-    """Return the reason for which a check asks for another answer; empty if it does not."""
-    try:
-        result = await awaited(check(value, context) if _takes_context(check) else check(value))
-    except AskAgain as error:
-        return readable(str(error)) or "Answer again."
-    # A predicate that returned False would else accept everything.
-    if result is not None and result is not value:
-        raise TypeError(
-            f"check= must return None or the value, or raise AskAgain, and returned {result!r:.80}"
-        )
-    return ""
-
-
-def _takes_context(check: Any) -> bool:
-    try:
-        inspect.signature(check).bind(None, None)
-    except TypeError:
-        return False
-    except ValueError:  # of a builtin nobody knows the parameters
-        return False
-    return True

@@ -6,13 +6,14 @@ import asyncio
 import logging
 import shlex
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from moothall.actions.approval import Later
-from moothall.actions.approval.asking import LIMIT
 from moothall.actions.environment import execute_in_thread, failed
 from moothall.actions.provenance import reading
+from moothall.actions.provenance.reading import ACTING
 from moothall.agents.context import Context, filled, injected
 from moothall.agents.loop.chain import around_action
 from moothall.agents.loop.parts import context_of
@@ -98,7 +99,7 @@ class Calls(Executing):
                     self._end_as(step, {**refused}, self.keeps_refused)
             raise Stop.at_limit(error) from error
         limit = asyncio.timeout(budget.remaining_seconds())
-        token = LIMIT.set(Limit(limit, budget))
+        token = ACTING.set(replace(ACTING.get(), limit=Limit(limit, budget)))
         try:
             async with limit:
                 await self.execute()

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from moothall.actions import ACCESS_PERMITTED
 from moothall.actions.approval.approval import not_permitted
 from moothall.actions.environment import failed
-from moothall.actions.provenance.reading import READ
+from moothall.actions.provenance.reading import ACTING, acting
 from moothall.agents.dispatch import named
 from moothall.agents.loop.permission import permits
 from moothall.agents.loop.provenance import trace
@@ -70,7 +70,6 @@ def around_model(step: ModelStep, call: Call) -> Call:
     call = partial(_again, step, call)
     if record is not None:
         call = partial(_answered_once, step, call)
-    call = partial(_counted, step, call)
     if hooks and hooks.get("post_reasoning"):
         call = partial(_after_answer, step, call)
     return call
@@ -80,12 +79,14 @@ def around_action(step: ActionStep, call: Call) -> Call:
     """Return a call of an action with what stands around it: here from the inside out."""
     agent, request = step._of.agent, step._of.request
     record, emit, traces = request.recorded, request.emit, tracing.active
+    hooks, blocks, guarded = agent._hooks, agent.blocks, request.state.texts is not None
+    asks = guarded or step.action.access_policy != ACCESS_PERMITTED
+    if not (hooks or blocks or asks) and record is None and emit is None and traces is None:
+        return call  # the most frequent case
     past = None if record is None else record.find(step.key)
-    hooks, blocks = agent._hooks, agent.blocks
     blocks = blocks and [each for each in blocks if hasattr(each, "around_action")]
     before = hooks and hooks.get("pre_acting")
     late = before or blocks  # who may change the arguments, and what the thread has read
-    guarded = request.state.texts is not None
     # Its result stands or comes from elsewhere; an agent that waited is asked again.
     if past is not None and past.is_over and not (past.later and step.action._asks is not None):
         call, before = step.come, None
@@ -94,7 +95,7 @@ def around_action(step: ActionStep, call: Call) -> Call:
     else:
         if record is not None:
             call = partial(_begun, step, call)
-        if late or guarded or step.action.access_policy != ACCESS_PERMITTED:
+        if late or asks:
             call = partial(_permitted, step, call)
         if before:
             call = partial(_unless_refused, step, call)
@@ -129,33 +130,37 @@ async def _after_answer(step: ModelStep, call: Call) -> Any:
     return await as_hooked(run.record, f"{step.iteration}", *hooks, of=ANSWER)
 
 
-async def _counted(step: ModelStep, call: Call) -> Any:
+def _count(step: ModelStep, given: Any) -> None:
     """Count what an answer took, before it is read: one that cannot be used costs tokens too."""
-    run, given = step._run, await call()
-    if run.request.thoughts is not None:
-        run.request.thoughts.append(str(getattr(given, "reasoning", "")))
+    thoughts = step._run.request.thoughts
+    if thoughts is not None:
+        thoughts.append(str(getattr(given, "reasoning", "")))
     step._turn.usage = stated_usage(given)
-    return given
 
 
 async def _again(step: ModelStep, call: Call) -> Any:
     """Ask once more with less, if that was too long; hooks and blocks see the shorter prompt."""
     try:
-        return await call()
+        given = await call()
     except ContextOverflow:
         if not step._run.long.make_room():
             raise
-    step._messages = None
-    return await call()
+        step._messages = None
+        given = await call()
+    if step._run.record is None:  # else it is counted once it is recorded, or read there
+        _count(step, given)
+    return given
 
 
 async def _answered_once(step: ModelStep, call: Call) -> Any:
     run = step._run
     assert run.record is not None
     name = getattr(run.model, "name", None)
-    return await run.record.step(
+    given = await run.record.step(
         f"{step.iteration}", partial(_with_record, step, call), of=ANSWER, model=name
     )
+    _count(step, given)
+    return given
 
 
 async def _committed(step: ModelStep, call: Call) -> Any:
@@ -315,7 +320,7 @@ async def _permitted(step: ActionStep, call: Call) -> Any:
     if step.action.access_policy == ACCESS_PERMITTED and of.request.state.texts is None:
         return await call()
     try:
-        with within(READ, wanted):  # what the approver has read
+        with within(ACTING, acting(wanted)):  # what the approver has read
             decision = await permits(of.agent, wanted, of.request, step._record)
     except asyncio.CancelledError as error:
         if is_cancelled():

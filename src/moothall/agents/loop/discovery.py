@@ -17,7 +17,7 @@ from typing import Any, Final
 from moothall.actions import Action
 from moothall.actions.message import MAX_ID, is_group
 from moothall.actions.provenance import reading
-from moothall.actions.provenance.reading import READ
+from moothall.actions.provenance.reading import reading_here
 from moothall.actions.search import ActionIndex
 from moothall.actions.signature.schema import object_schema
 from moothall.agents.agent import Agent
@@ -131,14 +131,14 @@ class Finder:
 
 def join(thread: Thread, turn: Turn, shown: OfferedActions, call: RequestedCall) -> None:
     """If a call was a search, show the model what it found from its next answer on, at the end."""
-    if shown.finder is None or call.action is not shown.finder.action:
+    if call.action is not shown.finder.action:
         return
     found = (call.result or {}).get("result")
     if type(found) is not list:
         return
     public = (shown.public.get(each["name"], each["name"]) for each in found)
     new = [name for name in public if name not in thread.joined]
-    turn.joined += new
+    turn.joined = [*turn.joined, *new]
     thread.joined += tuple(new)
 
 
@@ -199,7 +199,7 @@ def _action(
 ) -> Action:
     async def call(**args: Any) -> Any:
         value = await agent.request({"to": id, "action": {"name": name, "args": args}})
-        if (read := READ.get()) is not None and is_here:
+        if (read := reading_here()) is not None and is_here:
             read.read += tuple(sources_told_to(agent_here(agent, id)[0], str(agent.id)))
         return value
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 from collections.abc import Callable, Iterable, Sequence
 from numbers import Real
@@ -28,7 +29,9 @@ from moothall.agents.replies.reply import Stop
 from moothall.agents.replies.reply_request import ReplyRequest
 from moothall.agents.replies.thread import Thread
 from moothall.agents.workflow import ReplyingOptions, block_actions
-from moothall.foundation.errors import ConfigError, DefinitionError, InvalidId
+from moothall.foundation.errors import AskAgain, ConfigError, DefinitionError, InvalidId
+from moothall.foundation.jsonvalue import readable
+from moothall.foundation.threads import awaited
 from moothall.memory.memory import AnyMemory, check_memories
 
 if TYPE_CHECKING:
@@ -271,3 +274,27 @@ def context_of(
         _told=None if call is None else call.progress,
         _seen=None if call is None else request.seen,
     )
+
+
+async def fault_of(value: Any, check: Any, context: Context[Any]) -> str:
+    """Return the reason for which a check asks for another answer; empty if it does not."""
+    try:
+        result = await awaited(check(value, context) if _takes_context(check) else check(value))
+    except AskAgain as error:
+        return readable(str(error)) or "Answer again."
+    # A predicate that returned False would else accept everything.
+    if result is not None and result is not value:
+        raise TypeError(
+            f"check= must return None or the value, or raise AskAgain, and returned {result!r:.80}"
+        )
+    return ""
+
+
+def _takes_context(check: Any) -> bool:
+    try:
+        inspect.signature(check).bind(None, None)
+    except TypeError:
+        return False
+    except ValueError:  # of a builtin nobody knows the parameters
+        return False
+    return True

@@ -6,21 +6,22 @@ import asyncio
 import logging
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from difflib import SequenceMatcher
 from typing import Any, Final
 
 from moothall.actions import ACCESS_DENIED, ACCESS_PERMITTED
 from moothall.actions.approval import (
-    CALL_TO_APPROVE,
     Always,
     ApprovalRequest,
     CallToApprove,
     ChangedArgs,
     Refused,
 )
-from moothall.actions.approval.asking import LIMIT, asking_person
+from moothall.actions.approval.asking import asking_person
 from moothall.actions.approval.decision import Decision, changed_or_refused
 from moothall.actions.provenance import Texts
+from moothall.actions.provenance.reading import ACTING
 from moothall.agents.loop.answer import RequestedCall
 from moothall.agents.loop.parts import Looping
 from moothall.agents.loop.provenance import note_of, questions, trace
@@ -52,7 +53,7 @@ class Limit:
         self._timeout = timeout
         self._budget = budget
         self._loop = asyncio.get_running_loop()
-        self._outer = LIMIT.get()
+        self._outer = ACTING.get().limit
         self._waiting = 0
 
     def __enter__(self) -> None:
@@ -120,9 +121,9 @@ async def permits(
         more = [] if texts is None else questions(call, texts, request)
         keys[:] = [key for key, _ in more]
         message["action"] = {"name": call.name, "args": call.args}
-        CALL_TO_APPROVE.set(
-            CallToApprove(call.name, call.args, note_of(more) if more else "", tuple(keys))
-        )
+        note = note_of(more) if more else ""
+        now = CallToApprove(call.name, call.args, note, tuple(keys))
+        ACTING.set(replace(ACTING.get(), to_approve=now))
         if step is not None and texts is not None:
             step.tell(origins=as_json(call.origins))
         return exact(), was
@@ -135,9 +136,8 @@ async def permits(
     keys = [key for key, _ in asked]
     note = note_of(asked) if asked else ""
     waits_in = None if step is None else step.run_id
-    token = CALL_TO_APPROVE.set(
-        CallToApprove(call.name, args, note, tuple(keys), chosen.check, waits_in)
-    )
+    first = CallToApprove(call.name, args, note, tuple(keys), chosen.check, waits_in)
+    token = ACTING.set(replace(ACTING.get(), to_approve=first))
     try:
         permitted: Decision
         if step is None:

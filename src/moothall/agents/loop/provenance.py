@@ -287,9 +287,9 @@ def note_of(asked: list[tuple[str, str]]) -> str:
 def marks_of_result(call: RequestedCall, thread: Thread, request: ReplyRequest) -> Marks | None:
     """Return the marks of a call's result."""
     is_outside = call.action is not None and call.action.outside
-    result = (call.result or {}).get("result")
-    is_new = thread.texts is None and not (is_outside or call.read or call.said or call.stated)
-    if is_new and not isinstance(result, _PARTED):  # the fastest way
+    result = None if call.result is None else call.result.get("result")
+    reads = thread.texts is not None or is_outside or call.read or call.said or call.stated
+    if not reads and not isinstance(result, _PARTED):  # the most frequent case
         return None
     sources = sources_of_result(call, thread.texts, call.result or {})
     own: list[Any] = []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Coroutine, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from moothall.actions import ACCESS_DENIED, ACCESS_REQUESTED, AccessPolicy, Action, ActionRegistry
@@ -43,7 +43,7 @@ from moothall.agents.replies.checked_parts import (
 from moothall.agents.replies.record import Record
 from moothall.agents.replies.recorded_agent import RecordedAgent
 from moothall.agents.replies.reply import Reply
-from moothall.agents.replies.reply_context import FRESH
+from moothall.agents.replies.reply_context import ASKED
 from moothall.agents.replies.reply_request import ReplyRequest
 from moothall.agents.replies.state import memory_state, opened, restore_memory, state
 from moothall.agents.replies.sub_agents.asking import restore_asked
@@ -279,7 +279,7 @@ class ReActAgent(RecordedAgent):
                 return own
             given = own
         made: Memory = memory_of_thread(given, thread, self.id)
-        return self._bounded() if FRESH.get() and getattr(made, "_in_file", False) else made
+        return self._bounded() if ASKED.get().fresh and getattr(made, "_in_file", False) else made
 
     def _end_run(self, key: str, thread: str | None) -> None:
         memory = self._kept.get(thread).memory
@@ -401,15 +401,21 @@ class ReActAgent(RecordedAgent):
             for source in registry._sources:
                 await source._get_ready()
 
-    async def _work(self, request: ReplyRequest, record: Record[LoopState]) -> Reply:
-        if self.discover is not None and self._mailbox is not None:
-            await self._discover(request.state)
+    def _work(self, request: ReplyRequest, record: Record[LoopState]) -> Coroutine[Any, Any, Reply]:
         if request.conversation is not None:
             request.memory = GivenMemory(request.conversation)
         assert request.memory is not None  # it was checked
+        run = Run(self, request, request.memory)
+        if self.discover is not None or record.run.parked:
+            return self._reply_as_prepared(run, record)
+        return run.reply()
+
+    async def _reply_as_prepared(self, run: Run, record: Record[LoopState]) -> Reply:
+        if self.discover is not None and self._mailbox is not None:
+            await self._discover(run.thread)
         if record.run.parked:
-            await show_open(self, request, record, request.memory)
-        return await Run(self, request, request.memory).reply()
+            await show_open(self, run.request, record, run.memory)
+        return await run.reply()
 
     def _program(self) -> dict[str, Any]:
         return program_of(self)

@@ -35,22 +35,24 @@ KIND = "ReActAgent"
 _OFFSETS = ReplayOffsets()
 
 
-@dataclass(slots=True)
 class Turn:
     """What a turn adds to its run: it is made aside, and appended once it has ended."""
 
-    iteration: int = 0  # which answer it handles
-    usage: Usage = NO_USAGE
-    joined: list[str] = field(default_factory=list, metadata=APPENDED)  # deferred actions found
-    messages: list[dict[str, Any]] = field(default_factory=list, metadata=APPENDED)
-    # Of the messages that have some: each with the number of its message.
-    marks: list[dict[str, Any]] = field(default_factory=list, metadata=APPENDED)
-    steps: list[Step] = field(default_factory=list, metadata=APPENDED)
+    __slots__ = ("iteration", "joined", "marks", "messages", "steps", "usage")
+
+    def __init__(self, iteration: int = 0) -> None:
+        self.iteration = iteration  # which answer it handles
+        self.usage: Usage = NO_USAGE
+        self.joined: Sequence[str] = ()  # deferred actions found
+        self.messages: list[dict[str, Any]] = []
+        # Of the messages that have some: each with the number of its message.
+        self.marks: Sequence[dict[str, Any]] = ()
+        self.steps: Sequence[Step] = ()
 
     def add(self, message: dict[str, Any], marks: Marks | None = None, number: Any = None) -> None:
         """Add a message; beside it stand its marks, and the number of its result."""
         if (marks is not None or number is not None) and (kept := _kept(marks, number)):
-            self.marks.append({"message": len(self.messages), **kept})
+            self.marks = [*self.marks, {"message": len(self.messages), **kept}]
         self.messages.append(message)
 
     def add_result(
@@ -79,8 +81,10 @@ class Turn:
             first = len(state.messages)
             state.marks += [{**each, "message": first + each["message"]} for each in self.marks]
         state.messages += self.messages
-        state.steps += self.steps
-        state.joined += self.joined
+        if self.steps:
+            state.steps += self.steps
+        if self.joined:
+            state.joined += self.joined
         if ends:
             state.iteration, state.owed, state.open = self.iteration, None, {}
             if self.usage is not NO_USAGE:
@@ -91,12 +95,18 @@ class Turn:
 class LoopState(Turn):
     """The state of a run of the loop between two turns: those so far as one, and what they left."""
 
+    iteration: int = 0
+    usage: Usage = NO_USAGE
+    joined: list[str] = field(default_factory=list, metadata=APPENDED)
+    messages: list[dict[str, Any]] = field(default_factory=list, metadata=APPENDED)
+    marks: list[dict[str, Any]] = field(default_factory=list, metadata=APPENDED)
+    steps: list[Step] = field(default_factory=list, metadata=APPENDED)
     text: str = ""  # the last text that the model gave
     faults: str = ""  # what was wrong with the last answer; empty if nothing
     unusable: int = 0  # how many answers in a row could not be used
     same: int = 0  # how many times in a row the calls and their results were equal
     # The last calls, each with its name, arguments and the result that the model was shown.
-    before: list[tuple[str, dict[str, Any], str]] = field(default_factory=list)
+    before: Sequence[tuple[str, dict[str, Any], str]] = ()
     allowed: list[str] = field(default_factory=list)  # values from outside that were permitted
     # Of a turn that waits: the messages by which its thread shows it, once others come, and the
     # calls that wait. Then the calls whose results the thread is still to be shown; None: all.
@@ -118,7 +128,7 @@ class LoopState(Turn):
 
     def hear(self) -> None:
         """Have no fault and no repetition: the user has spoken."""
-        self.faults, self.unusable, self.same, self.before = "", 0, 0, []
+        self.faults, self.unusable, self.same, self.before = "", 0, 0, ()
 
 
 def _kept(marks: Marks | None, number: Any) -> dict[str, Any]:

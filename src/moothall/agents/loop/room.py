@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Awaitable, Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
@@ -24,6 +24,7 @@ from moothall.memory.results import LEAST_CHARS, NUMBERED, READ, Results
 
 if TYPE_CHECKING:
     from moothall.agents.loop.parts import Looping
+    from moothall.agents.loop.recording import Turn
     from moothall.models.protocol import Model
 
 logger: logging.Logger = logging.getLogger("moothall.reasoning")
@@ -48,31 +49,33 @@ def bounds_of(model: Any) -> tuple[int, int]:
     return room // 2, room * 3 // 4
 
 
-async def fit(model: Any, memory: Any, agent: str) -> None:
-    """Fit a memory whose bound was not chosen to the model, whose server is asked once."""
-    is_bounded = type(memory) is TokenBoundedMemory or isinstance(memory, TokenBoundedMemory)
-    is_own = is_bounded and memory.reply_tokens is not None
+def fit(model: Any, memory: Any, agent: str) -> Awaitable[None] | None:
+    """Fit a memory whose bound was not chosen to the model.
+
+    If its server is to be asked, which is done once, return what is to be awaited.
+    """
+    is_own = isinstance(memory, TokenBoundedMemory) and memory.reply_tokens is not None
     fit_reply = None if is_own else getattr(memory, "_fit_reply", None)
     if fit_reply is None and not is_own:
-        return
-    find = getattr(model, "find_context", None)
-    if find is not None and model not in _ASKED:
-        with suppress(ModelError, MissingExtra, TimeoutError):  # an answer will say so
-            async with asyncio.timeout(_ASK_S):
-                await find()
-        _ASKED.add(model)
-        if model.context_tokens is None:
-            logger.info(
-                "agent %r: nobody says how much model %s reads at once; %s",
-                agent,
-                model.name,
-                _ASSUMED,
-            )
-    bound, most = bounds_of(model)
+        return None
+    if hasattr(model, "find_context") and model not in _ASKED:
+        return _ask_and_fit(model, memory, agent)
     if fit_reply is not None:
-        fit_reply(most)
+        fit_reply(bounds_of(model)[1])
     else:
-        memory.max_tokens, memory.reply_tokens = bound, most
+        memory.max_tokens, memory.reply_tokens = bounds_of(model)
+    return None
+
+
+async def _ask_and_fit(model: Any, memory: Any, agent: str) -> None:
+    with suppress(ModelError, MissingExtra, TimeoutError):  # an answer will say so
+        async with asyncio.timeout(_ASK_S):
+            await model.find_context()
+    _ASKED.add(model)
+    if model.context_tokens is None:
+        about = "agent %r: nobody says how much model %s reads at once; %s"
+        logger.info(about, agent, model.name, _ASSUMED)
+    fit(model, memory, agent)
 
 
 def left_out(detail: str, count: int, agent: str, model: Any) -> str:
@@ -121,7 +124,7 @@ class LongResults:
         """Return how many characters of each result of an answer are shown."""
         return result_chars(self._model, self._agent.max_result_chars, results)
 
-    def remember(self, messages: Iterable[dict[str, Any]], joined: list[str]) -> None:
+    def remember(self, messages: Iterable[dict[str, Any]], turn: Turn) -> None:
         """Take the results in messages that are remembered from an earlier process."""
         asked: dict[str, str] = {}
         for each in messages:
@@ -132,7 +135,7 @@ class LongResults:
             if NUMBERED in each:
                 its = asked.get(str(each.get("tool_call_id")), "")
                 self._results.know(each, sources_of(each), its)
-                self._offer(joined)
+                self._offer(turn)
 
     def shown(
         self,
@@ -140,7 +143,7 @@ class LongResults:
         result: dict[str, Any],
         content: str,
         limit: int,
-        joined: list[str],
+        turn: Turn,
     ) -> tuple[str, list[Any] | None]:
         """Return the content of a result as its model is shown it, and the mark of its message."""
         if len(content) < min(LEAST_CHARS, limit) and call.was is None:  # the fastest way
@@ -158,7 +161,7 @@ class LongResults:
                 mark = self._results.add(call.name, *about)
                 if not is_whole:
                     content = excerpt(content, limit, f"result {mark[0]}, see {own.name}")
-                    self._offer(joined)
+                    self._offer(turn)
         if mark is None:
             content = cut(content, limit)
         if call.was is not None:
@@ -167,10 +170,10 @@ class LongResults:
             content = f"{content}\n{cut(said, limit)}"
         return content, mark
 
-    def look(self, joined: list[str]) -> None:
+    def look(self, turn: Turn) -> None:
         """Tell what the memory has cleared, and let the model read it again."""
         if self._clears and (numbers := self._memory._take_cleared()):
-            self._offer(joined)
+            self._offer(turn)
             self._request.tell(ResultsCleared, str(self._agent.id), numbers)
 
     def make_room(self) -> bool:
@@ -192,7 +195,7 @@ class LongResults:
         """Whether no action of the agent has the name by which results are read."""
         return self._agent.actions.get_action(READ) is None
 
-    def _offer(self, joined: list[str]) -> None:
+    def _offer(self, turn: Turn) -> None:
         if READ not in self._thread.joined and self._is_free:
-            joined.append(READ)
+            turn.joined = [*turn.joined, READ]
             self._thread.joined += (READ,)

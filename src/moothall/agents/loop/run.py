@@ -14,11 +14,11 @@ from moothall.actions.provenance.marks import Marks
 from moothall.actions.provenance.origin import Sourced
 from moothall.agents.context import Context
 from moothall.agents.loop import results
-from moothall.agents.loop.answer import Answer, demand_of, fault_of, read_answer
+from moothall.agents.loop.answer import Answer, demand_of, read_answer
 from moothall.agents.loop.calls import Calls, doubts_of
 from moothall.agents.loop.chain import around_model
 from moothall.agents.loop.discovery import join
-from moothall.agents.loop.parts import Looping, context_of, messages_of
+from moothall.agents.loop.parts import Looping, context_of, fault_of, messages_of
 from moothall.agents.loop.prompt_record import PromptRecord
 from moothall.agents.loop.provenance import (
     look,
@@ -80,6 +80,7 @@ class Run:
     _prompts: PromptRecord | None = None
     _turn: Turn | None = None  # the last one; it is appended to the state once it has ended
     _lost = 0  # how many messages of the reply its model no longer reads, as events said
+    _remembered = 0  # of a run with a record: how many messages are in the memory
 
     def __init__(self, agent: Looping, request: ReplyRequest, memory: Memory) -> None:
         self.agent = agent
@@ -99,7 +100,6 @@ class Run:
         self.showing: Showing = Showing(agent, request, memory)
         self._own_model: Model = own
         self.long: LongResults = LongResults(agent, own, request, memory, self.record)
-        self._remembered = 0  # how many messages are in the memory
         self._ids: set[str] = set()  # of the calls
         if request.conversation or type(request.content) is list:  # they may have calls, too
             before = meant_by({"content": request.content})
@@ -113,7 +113,8 @@ class Run:
             self.thread.underway = steering
         record = self.record
         try:
-            await fit(self._own_model, self.memory, self.id)
+            if (asking := fit(self._own_model, self.memory, self.id)) is not None:
+                await asking
             if record is None:
                 return await self._reply()
             if not ended(record):
@@ -138,7 +139,7 @@ class Run:
         is_new = not state.messages
         if self.thread.looked is None:
             if known := messages_of(self.memory, self.id, None)[0]:
-                self.long.remember(known, state.joined)
+                self.long.remember(known, state)
             del known  # a thousand replies may wait: each keeps what it needs
         if self.thread.unheard:
             steering.told.extend(self.thread.hear())
@@ -208,7 +209,7 @@ class Run:
             self._add_faults(turn, answer, faults)
             state.faults = faults
             state.unusable += 1
-            state.same, state.before = 0, []
+            state.same, state.before = 0, ()
             self.save(turn)
             # Asked again, a model that refuses would refuse again.
             ends = state.unusable > agent.tries or cut == CUT["refusal"]
@@ -216,7 +217,7 @@ class Run:
         state.faults, state.unusable = "", 0
         if not answer.calls:
             turn.add(answer.message(), marks_after_reading(self.thread))
-            state.same, state.before = 0, []
+            state.same, state.before = 0, ()
             self.save(turn)
             if self._steering.told:
                 return None  # the user has interrupted meanwhile
@@ -293,7 +294,7 @@ class Run:
             known = self.state.stored()
             if self.thread.looked is None:  # its earlier replies count, too
                 known = [*messages_of(self.memory, self.id, None)[0], *known]
-            self.long.remember(known, self.state.joined)
+            self.long.remember(known, self.state)
             self.showing.begin()  # what it looks at may be results of the loop's own actions
             look(self.thread, self.request, known, self.showing.named)
             self._ids |= call_ids(record.state.messages)
@@ -326,7 +327,7 @@ class Run:
             if self.agent.system_prompt is not None or self.agent.blocks:
                 for what, key, function in self.showing.asks():
                     self.showing.take(key, await self._of_user(what, key, function))
-            self.long.look(turn.joined)
+            self.long.look(turn)
             self.showing.begin()
             self.state.defers = self.thread.defers
             if self.emit is not None:
@@ -427,30 +428,34 @@ class Run:
         ends: bool = True,
     ) -> list[str]:
         """Add the calls and their results, together: memory has no call without its result."""
-        contents, owed = [], self.state.owed
+        owed, request, thread = self.state.owed, self.request, self.thread
+        contents: list[str] = []
+        steps: list[Step] = []
+        turn.steps = steps
         if owed is not None and waits:
             owed = [place for place in owed if place not in waits]
-        limit = self.long.limit(len(answer.calls))
-        run_id, thread, iteration = self.request.run_id, self.request.thread, turn.iteration
+        limit, offered = self.long.limit(len(answer.calls)), self.showing.offered
+        about = (request.run_id, request.thread)
         self._add_calls(turn, answer, owed)
         for place, wanted in enumerate(answer.calls):
             result = wanted.result
             if result is None:
                 result = calls.cut_off(place, ends)
-            error, value = result.get("error"), result.get("result")
-            error = None if error is None else str(error)
-            made = (iteration, wanted.name, wanted.args, result, error, run_id, thread)
-            turn.steps.append(Step(*made, dict(wanted.origins), wanted.repaired))
+            if (error := result.get("error")) is not None:
+                error = str(error)
+            made = (turn.iteration, wanted.name, wanted.args, result, error, *about)
+            steps.append(Step(*made, dict(wanted.origins), wanted.repaired))
             whole = results.result_content(result)
             contents.append(cut(whole, limit))
             if owed is None or place in owed:
-                shown, number = self.long.shown(wanted, result, whole, limit, turn.joined)
+                shown, number = self.long.shown(wanted, result, whole, limit, turn)
                 content: str | list[dict[str, Any]] = shown
-                if value.__class__ not in results.SCALARS:
+                if result.get("result").__class__ not in results.SCALARS:
                     content = results.shown_content(self.model, shown, result)
-                marks = marks_of_result(wanted, self.thread, self.request)
+                marks = marks_of_result(wanted, thread, request)
                 turn.add_result(wanted, content, marks, number)
-            join(self.thread, turn, self.showing.offered, wanted)
+            if offered.finder is not None:
+                join(thread, turn, offered, wanted)
         return contents
 
     def _park(self, turn: Turn, answer: Answer, calls: Calls) -> None:
@@ -473,7 +478,8 @@ class Run:
     def save(self, turn: Turn, ends: bool = True) -> None:
         """Append a turn, or with `ends=False` an open one or the user's words, and record it."""
         # Memory never has a message that the journal lacks: a resumed run might produce another.
-        record, state, first = self.record, self.state, len(self.state.messages)
+        record, state = self.record, self.state
+        first = len(state.messages)
         turn.add_to(state, ends)
         if record is None:
             self._in_file(turn, first)
@@ -492,9 +498,9 @@ class Run:
                     add(message)
             else:
                 remember(self.memory, self.record, new, first)
+                self._remembered = first + len(new)
         except Exception as error:
             raise Stop.on_memory(self.id, error) from error
-        self._remembered = first + len(new)
         if self.emit is not None:
             for message in turn.messages:
                 self.request.tell(MessageAdded, self.id, message)

@@ -121,12 +121,11 @@ class Showing:
         """Return the prompt, from the current memory and goals."""
         agent, thread, said = self._agent, self.thread, self.said
         messages, new = messages_of(self._memory, agent.id, thread.looked)
-        prompt = messages
+        ours = prompt = messages
         own = agent.system_prompt
         if own is not None and callable(own):
             own = said.get(_SYSTEM)
         guidance = getattr(agent.actions, "guidance", ())
-        ours = prompt
         if own or agent._goals or guidance or said:
             more = [text for key, text in said.items() if key != _SYSTEM]
             parts = (own, *guidance, *more, format_goals(agent._goals or ()))
@@ -135,15 +134,16 @@ class Showing:
             if self._outside:  # which does not count as the program's
                 lines = "\n".join(line for _, line in self._outside)
                 prompt = [{"role": "system", "content": f"{system}\n\n{lines}".strip()}, *messages]
-        told = (*self.offered.told, *self._outside) if self._outside else self.offered.told
-        self._made, self._looked = prompt, self.offered.told
-        is_whole = new is messages
-        known = thread.has_blocks and not is_whole
-        for each in () if known else new:
+        told = self._looked = self.offered.told
+        if self._outside:
+            told = (*told, *self._outside)
+        self._made = prompt
+        some = None if new is messages else new
+        if some is None:  # looked at anew
+            thread.has_blocks = False
+        for each in () if thread.has_blocks else new:
             if type(each.get("content")) is list and has_blocks(each):
-                known = True
-        thread.has_blocks = known
-        some = None if is_whole else new
+                thread.has_blocks = True
         look(thread, self._request, ours, self.named, some, told)
         if thread.marked:  # neither hooks nor models see marks
             self._without_marks = self._without_marks or Shown()

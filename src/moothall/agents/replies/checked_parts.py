@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 from weakref import WeakSet
 
 from moothall.actions import Action
+from moothall.actions.message import address
 from moothall.foundation.arguments import can_take, check_function
-from moothall.foundation.errors import DefinitionError, ModelError
+from moothall.foundation.errors import ConfigError, DefinitionError, ModelError
 from moothall.foundation.threads import is_async
 
 if TYPE_CHECKING:
@@ -152,3 +153,10 @@ def check_actions(actions: Iterable[Any], id: object) -> None:
                 _ = each.description
         except DefinitionError as error:
             raise DefinitionError(f'agent {id!r} cannot use "{each.name}": {error}') from error
+
+
+def checked_trusted(trusted: Any, id: str | int) -> frozenset[str]:
+    """Return the ids of trusted agents."""
+    if isinstance(trusted, str) or not isinstance(trusted, Iterable):
+        raise ConfigError(f"agent {id!r}: trusted= must be a list of ids, got {trusted!r:.80}")
+    return frozenset(map(address, trusted))

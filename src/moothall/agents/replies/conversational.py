@@ -14,13 +14,14 @@ from moothall.actions import Action, action
 from moothall.actions.message import REPLYING
 from moothall.actions.provenance import with_sources
 from moothall.actions.provenance.marks import has_marks
-from moothall.actions.provenance.reading import READ, AdriftReply, is_adrift
+from moothall.actions.provenance.reading import AdriftReply, is_adrift, reading_here
 from moothall.agents.agent import CURRENT, leads_to
 from moothall.agents.replies.charging import (
     MAX_NESTED_MODEL_CALLS,
     budget_of_caller,
     check_reply_budget,
 )
+from moothall.agents.replies.checked_parts import checked_trusted
 from moothall.agents.replies.hooks import (
     NO_HOOKS,
     Hook,
@@ -33,19 +34,17 @@ from moothall.agents.replies.hooks import (
 )
 from moothall.agents.replies.reply import GIVEN, Reply, gives
 from moothall.agents.replies.reply_context import (
-    JOINED,
+    ASKED,
     MAX_DEPTH,
-    ONCE,
     Replying,
-    UnderWay,
     approver_of_group,
-    checked_trusted,
     given_with,
     is_open,
     note_content,
     sources_of_asker,
     tell_caller,
     text_with_sources,
+    under_way,
 )
 from moothall.agents.replies.reply_request import (
     ReplyOptions,
@@ -109,7 +108,6 @@ class ConversationalAgent(Threaded):
     """
 
     _takes_options: bool = False
-
     max_depth: int = MAX_DEPTH
     max_nested_model_calls: int = MAX_NESTED_MODEL_CALLS
     _gives: frozenset[str] = GIVEN
@@ -119,6 +117,7 @@ class ConversationalAgent(Threaded):
     """Whether a conversation with it can begin with messages."""
     _records: bool = False
     """Whether its replies can be recorded."""
+    _journal: Any = None
     _elsewhere: bool = False
     """Whether another agent answers for it, in another place."""
 
@@ -167,7 +166,7 @@ class ConversationalAgent(Threaded):
 
     def _as_once(self) -> tuple[str, int] | None:
         """Return the run and number of the message that it observes; None outside of a run."""
-        once = ONCE.get()
+        once = ASKED.get().once
         return None if once is None else (f"{once[0]}/{self.id}", once[1])
 
     @property
@@ -494,12 +493,12 @@ class ConversationalAgent(Threaded):
     # -- how it replies ----------------------------------------------------------------------------
 
     async def _reply_on_loop(self, request: ReplyRequest) -> Reply:
-        joined = JOINED.get()
+        joined = ASKED.get().joined
         if joined is not None and joined[0] is self:
             # They apply to this reply alone, not to nested ones.
             request.record, request.offered, request.step = joined.part, joined.offered, joined.step
             request.before, request.results = joined.before, joined.results
-            JOINED.set(None)
+            ASKED.set(ASKED.get()._replace(joined=None))
         if request.budget is not None:
             check_reply_budget(self, request.budget)
         if self.shared and request.thread is not None:
@@ -538,22 +537,23 @@ class ConversationalAgent(Threaded):
             answer = partial(self._traced_reply, answer)
         if self._watchers:
             answer = partial(self._watchers.reply, self.id, answer)
+        if self._journal is not None:
+            answer = partial(under_way, answer)
         beside = AdriftReply() if adrift else None
         try:
             if nested:
-                with UnderWay(request.run_id):
-                    return await answer(request)
-            await turns.take()
+                return await answer(request)
+            if not turns.take_now():
+                await turns.take()
             try:
                 turns.handling = handling
-                with UnderWay(request.run_id):
-                    return await answer(request)
+                return await answer(request)
             finally:
                 thread.underway = None
                 turns.end()
         finally:
             mine.open = False
-            if thread.texts is not None or READ.get() is not None:
+            if thread.texts is not None or reading_here() is not None:
                 tell_caller(self, thread)
             if beside is not None:
                 beside.end()
@@ -564,8 +564,7 @@ class ConversationalAgent(Threaded):
         self, answer: Callable[[ReplyRequest], Awaitable[Reply]], request: ReplyRequest
     ) -> Reply:
         """Answer in a span of its own, as an agent without records does."""
-        work = partial(answer, request)
-        return await tracing.within(work, "reply", self, request)
+        return await tracing.within(partial(answer, request), "reply", self, request)
 
     def _approver(self) -> Approver | None:
         """Return its own approver or its space's, or else that of its group."""

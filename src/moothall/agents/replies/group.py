@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, overload
 from typing_extensions import TypeVar
 
 from moothall.actions.provenance.origin import union
-from moothall.actions.provenance.reading import READ, MemberReading
+from moothall.actions.provenance.reading import ACTING, MemberReading, acting
 from moothall.agents.agent import Agent
 from moothall.agents.replies.charging import budget_of, share_budget
 from moothall.agents.replies.events import Done, Event
@@ -21,7 +21,7 @@ from moothall.agents.replies.record import Record, Step, dumped, loaded
 from moothall.agents.replies.recorded_agent import RecordedAgent
 from moothall.agents.replies.reply import Reply, Stop
 from moothall.agents.replies.reply import Step as Called
-from moothall.agents.replies.reply_context import JOINED, Joined, note_member
+from moothall.agents.replies.reply_context import Joined, as_asked, note_member
 from moothall.agents.replies.reply_request import ReplyRequest
 from moothall.agents.replies.state import REPLY, opened, state
 from moothall.agents.replies.step import asking
@@ -233,7 +233,7 @@ async def ask_member(
         read = MemberReading()
         its = Joined(agent, step=step if request.recorded is not None and is_person else None)
         until = asking(record, "person", text=str(agent.id)) if is_person else nullcontext()
-        with within(READ, read), within(JOINED, its), until:
+        with within(ACTING, acting(read)), as_asked(joined=its), until:
             if is_person:
                 await record.commit()
             reply = await _request(agent, content, options, request, emit)
@@ -245,7 +245,7 @@ async def ask_member(
 
     if getattr(agent, "_records", False):
         its = Joined(agent, record.member(part, str(agent.id), **about), offered)
-        with within(JOINED, its):
+        with as_asked(joined=its):
             reply = await _request(agent, content, options, request, emit)
         note_member(request, agent, reply)
         return reply

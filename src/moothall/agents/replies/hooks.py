@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
 from moothall.actions.provenance.marks import bare, marks_of, stored
 from moothall.agents.replies.record import Record
 from moothall.agents.replies.reply import Reply, Stop
-from moothall.agents.replies.reply_context import ONCE, deps_of
+from moothall.agents.replies.reply_context import as_asked, deps_of
 from moothall.agents.replies.reply_request import ReplyRequest, check_changed, checked_content
 from moothall.foundation.arguments import check_function
 from moothall.foundation.errors import ConfigError, DeadlineExceeded, DefinitionError, HookError
 from moothall.foundation.jsonvalue import copy_json
 from moothall.foundation.text import nearest
-from moothall.foundation.threads import is_cancelled, within
+from moothall.foundation.threads import is_cancelled
 from moothall.models.protocol import ModelReply, Usage
 
 if TYPE_CHECKING:
@@ -213,10 +213,10 @@ async def observe_with_hooks(agent: Any, item: dict[str, Any], thread: Thread) -
 
     marks, shown = marks_of(item), bare(item)
     kwargs = {"run_id": None, "thread": thread.id, "message": shown}
-    with within(ONCE, None):  # an observation that a hook causes is not this message of the run
+    with as_asked(once=None):  # an observation that a hook causes is not this message of the run
         item = check(await run_hooks(agent, "pre_observe", kwargs, check))
     await agent._remember(stored(item, marks), thread)
-    with within(ONCE, None):
+    with as_asked(once=None):
         await run_hooks(agent, "post_observe", {**kwargs, "message": item}, check)
 
 

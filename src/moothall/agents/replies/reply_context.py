@@ -9,22 +9,23 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
-from moothall.actions.message import REPLYING, address
+from moothall.actions.message import REPLYING
 from moothall.actions.provenance import Texts, union
 from moothall.actions.provenance.origin import Sourced
-from moothall.actions.provenance.reading import READ, add, given_beside
+from moothall.actions.provenance.reading import add, given_beside, reading_here
 from moothall.agents.agent import CURRENT, Agent
 from moothall.agents.callers import Beside
 from moothall.agents.replies.charging import called_each_other
 from moothall.agents.replies.thread import Thread, thread_of_sender
-from moothall.foundation.errors import ConfigError, HopLimitExceeded, RequestCancelled
+from moothall.foundation.errors import HopLimitExceeded, RequestCancelled
+from moothall.foundation.threads import within
 
 if TYPE_CHECKING:
     from moothall.actions import Action
@@ -103,41 +104,50 @@ class Joined(NamedTuple):
     step: Step | None = None  # the step of a group in which a person replies
 
 
-JOINED: ContextVar[Joined | None] = ContextVar("moothall_joined", default=None)
-"""Set by a group, or by an action that asks an agent, while it asks."""
+class AskContext(NamedTuple):
+    """How the agents are asked that this context asks."""
 
-FRESH: ContextVar[tuple[str | None] | None] = ContextVar("moothall_fresh", default=None)
-"""Set where a thread lasts for one reply and is kept in no file: the thread of the caller."""
+    joined: Joined | None = None  # set by a group, or by an action that asks an agent
+    # Set where a thread lasts for one reply and is kept in no file: the thread of the caller.
+    fresh: tuple[str | None] | None = None
+    once: tuple[str, int] | None = None  # of a recorded message that is observed: run and number
 
-ONCE: ContextVar[tuple[str, int] | None] = ContextVar("moothall_told_once", default=None)
-"""Set in a recorded run while an agent observes a message: the run, and the message's number."""
+
+_AS_EVER: Final = AskContext()
+ASKED: ContextVar[AskContext] = ContextVar("moothall_asked", default=_AS_EVER)
+
+
+def as_asked(**how: Any) -> AbstractContextManager[None]:
+    """Have the agents of a `with` block be asked as these fields of `AskContext` say."""
+    return within(ASKED, ASKED.get()._replace(**how))
 
 
 class UnderWay:
-    """Lets `cancel_run` find the current task by its run, within a `with` block."""
+    """The task that gives a reply, which a dropped reply does not keep."""
 
-    __slots__ = ("run_id", "stopped", "task")
-
-    def __init__(self, run_id: str) -> None:
-        self.run_id = run_id
+    def __init__(self, task: asyncio.Task[Any]) -> None:
+        self.task = weakref.ref(task)
         self.stopped = False  # whether `cancel_run` has cancelled it
-        self.task: weakref.ref[asyncio.Task[Any]] | None = None  # a dropped reply is collected
 
-    def __enter__(self) -> None:
+
+async def under_way(
+    answer: Callable[[ReplyRequest], Awaitable[Reply]], request: ReplyRequest
+) -> Reply:
+    """Answer a request, whose run `cancel_run` can cancel."""
+    run_id = request.run_id
+    if (task := asyncio.current_task()) is None or run_id in _UNDER_WAY:
+        return await answer(request)  # a group's members reply in its run
+    _UNDER_WAY[run_id] = mine = UnderWay(task)
+    del task
+    try:
+        return await answer(request)
+    except asyncio.CancelledError:
         task = asyncio.current_task()
-        if task is not None and self.run_id not in _UNDER_WAY:  # a group's members reply in its run
-            self.task = weakref.ref(task)
-            _UNDER_WAY[self.run_id] = self
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if self.task is None:
-            return
-        _UNDER_WAY.pop(self.run_id, None)
-        if self.stopped and isinstance(error, asyncio.CancelledError):
-            task = self.task()
-            if task is not None and not task.uncancel():  # and nobody else has cancelled it
-                stopped = f"it was stopped; run {self.run_id!r} can be resumed"
-                raise RequestCancelled(stopped) from None
+        if mine.stopped and task is not None and not task.uncancel():  # nobody else has
+            raise RequestCancelled(f"it was stopped; run {run_id!r} can be resumed") from None
+        raise
+    finally:
+        del _UNDER_WAY[run_id]
 
 
 _UNDER_WAY: Final[dict[str, UnderWay]] = {}
@@ -155,7 +165,7 @@ def cancel_run(run_id: str) -> bool:
     Return False if none is under way in this process.
     """
     reply = _UNDER_WAY.get(run_id)
-    task = None if reply is None or reply.task is None else reply.task()
+    task = None if reply is None else reply.task()
     if reply is None or task is None:
         return False
 
@@ -180,7 +190,7 @@ def own_reply(agent: Any) -> ReplyRequest | None:
 
 def kept_thread(thread: str | None) -> str | None:
     """Return the thread that what is kept belongs to: of a fresh call, that of its caller."""
-    fresh = FRESH.get()
+    fresh = ASKED.get().fresh
     return thread if fresh is None else fresh[0]
 
 
@@ -229,13 +239,6 @@ Asked: TypeAlias = tuple[list[str], Texts | None]
 """The outside sources in an asker's text, and the texts of the thread that the asker serves."""
 
 
-def checked_trusted(trusted: Any, id: str | int) -> frozenset[str]:
-    """Return the ids of trusted agents."""
-    if isinstance(trusted, str) or not isinstance(trusted, Iterable):
-        raise ConfigError(f"agent {id!r}: trusted= must be a list of ids, got {trusted!r:.80}")
-    return frozenset(map(address, trusted))
-
-
 def sources_of_asker(agent: Any) -> Asked:
     """Return the outside sources in the text that an agent gets now, and the asker's texts.
 
@@ -245,7 +248,7 @@ def sources_of_asker(agent: Any) -> Asked:
     """
     replies = [each for each in REPLYING.get() if each.open]
     if replies:
-        request, read = replies[-1].request, READ.get()
+        request, read = replies[-1].request, reading_here()
         found = [] if read is None else [*read.read]
         if request is None:
             return found, None
@@ -271,7 +274,7 @@ def sources_of_asker(agent: Any) -> Asked:
 
 def sources_here(agent: Any) -> list[str]:
     """Return the outside sources that an agent has read where it calls an action now."""
-    request, read = own_reply(agent), READ.get()
+    request, read = own_reply(agent), reading_here()
     found = sources_of_asker(agent)[0] if request is None else sources_of_thread(request)
     return union((*found, *(() if read is None else read.read)))
 
@@ -325,7 +328,7 @@ def note_content(request: ReplyRequest, agent: Any) -> None:
 
 def tell_caller(agent: Any, thread: Thread) -> None:
     """Pass the outside sources of a thread on to the caller, of a tool call or a message."""
-    read = READ.get()
+    read = reading_here()
     if read is not None:
         if agent._untracked:
             add([f"agent {agent.id}"])

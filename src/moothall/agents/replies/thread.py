@@ -64,12 +64,17 @@ class Turns:
         self._waiting: deque[asyncio.Future[None]] | None = None
         self._granted: asyncio.Future[None] | None = None  # who waited for the turn under way
 
+    def take_now(self) -> bool:
+        """Take the turn if nobody has it; return whether it is taken."""
+        with _GUARD:
+            is_free = not self._taken
+            self._taken = True
+            return is_free
+
     async def take(self) -> None:
         """Wait for a turn. A cancelled wait leaves the queue."""
-        with _GUARD:
-            if not self._taken:
-                self._taken = True
-                return
+        if self.take_now():
+            return
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         with _GUARD:
             if self._waiting is None:

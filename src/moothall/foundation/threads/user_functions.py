@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from functools import lru_cache, partial
 from logging import Logger
-from types import GeneratorType
+from types import CoroutineType, GeneratorType
 from typing import Any, Final, ParamSpec, TypeAlias, TypeVar
 
 from moothall.foundation.text import log_failure
@@ -52,6 +52,8 @@ def failing(
 async def awaited(value: Any) -> Any:
     """Return what a user's function gave, awaited: an `async` one may have forgotten it as well."""
     kind: Any
+    if type(value) is CoroutineType:  # the most frequent case
+        value = await value
     while (kind := type(value)) not in DATA and _may_be_awaited(kind):
         if kind is GeneratorType and not inspect.isawaitable(value):
             break

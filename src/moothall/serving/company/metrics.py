@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, get_args
 
 from moothall.actions.approval.asking import asked_now
 from moothall.actions.message import REPLYING
-from moothall.actions.provenance.reading import READ
+from moothall.actions.provenance.reading import ACTING
 from moothall.agents.agent import CURRENT
 from moothall.budget.limits import RESERVED
 from moothall.foundation.errors import JournalError, MissingExtra
@@ -212,6 +212,6 @@ def _asked_in_replies() -> Counter[str]:
         handling = context.get(CURRENT)
         if replies and (handling is None or any(e.agent is handling.agent for e in replies)):
             # An approver may be asked within another: the call is one.
-            read: Any = context.get(READ)
-            ids[id(read or replies[-1])] = str(replies[0].agent.id)
+            call = getattr(context.get(ACTING), "reading", None)
+            ids[id(call or replies[-1])] = str(replies[0].agent.id)
     return Counter(ids.values())

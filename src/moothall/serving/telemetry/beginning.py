@@ -16,7 +16,6 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from moothall.foundation.text import log_failure
 from moothall.foundation.tracing import TRACE
 from moothall.serving.telemetry import names
-from moothall.serving.telemetry.ids import NEXT, DerivedIds
 from moothall.serving.telemetry.scope import SCOPE, OpenSpan, SpanScope, logger
 
 if TYPE_CHECKING:
@@ -28,10 +27,50 @@ VERSION: str | None = None
 with suppress(PackageNotFoundError):
     VERSION = version(names.SCOPE)
 _W3C: Final = TraceContextTextMapPropagator()
+_NEXT: Final = otel_context.create_key("moothall_next_ids")
 
 
 def _nothing(span: OpenSpan, result: Any, error: str | None) -> None:
     """End a span that has no more to say."""
+
+
+def with_ids(ids: tuple[int | None, int] | None) -> otel_context.Context:
+    """Return the context in which a span begins: the id of its trace, if that is new, and its own.
+
+    Without them, the ids are another generator's.
+    """
+    return otel_context.set_value(_NEXT, ids)
+
+
+def _next() -> tuple[int | None, int] | None:
+    return otel_context.get_value(_NEXT)  # type: ignore[return-value]
+
+
+class DerivedIds:
+    """The id generator of a tracer: the ids of the context if there are any, else another's."""
+
+    def __init__(self, other: Any) -> None:
+        self._other = other
+
+    def generate_span_id(self) -> int:
+        """Return the id of the next span."""
+        ids = _next()
+        return self._other.generate_span_id() if ids is None else ids[1]
+
+    def generate_trace_id(self) -> int:
+        """Return the id of the next trace."""
+        ids = _next()
+        if ids is None or ids[0] is None:
+            return self._other.generate_trace_id()  # type: ignore[no-any-return]
+        return ids[0]
+
+    def is_trace_id_random(self) -> bool:
+        """Return whether the next trace's id is random, as W3C's flag says."""
+        ids = _next()
+        if ids is not None and ids[0] is not None:
+            return False
+        other = getattr(self._other, "is_trace_id_random", None)
+        return bool(other is not None and other())
 
 
 class Beginning:
@@ -124,14 +163,14 @@ class Beginning:
         if ids is not None:
             trace_id, base = ids
         next_ids = None if base is None else (trace_id, int.from_bytes(base, "big") or 1)
-        token = NEXT.set(next_ids)
+        token = otel_context.attach(with_ids(next_ids))
         try:
             span = self._tracer.start_span(name, context, kind, attributes, links)
         except Exception as failure:  # of a processor or a sampler: what is traced goes on
             log_failure(logger, "a span could not be begun", failure)
             span = trace.INVALID_SPAN
         finally:
-            NEXT.reset(token)
+            otel_context.detach(token)
         return OpenSpan(SpanScope(span, context, trace.get_current_span(), base, conversation), end)
 
 

@@ -12,17 +12,22 @@ from typing import TYPE_CHECKING, Any
 from moothall.actions import Action
 from moothall.actions.approval import Later
 from moothall.actions.message import REPLYING
-from moothall.actions.provenance.reading import READ
+from moothall.actions.provenance.reading import reading_here
 from moothall.agents.context import Context
 from moothall.agents.replies.charging import budget_in_call
 from moothall.agents.replies.reply import Stop
-from moothall.agents.replies.reply_context import FRESH, JOINED, Joined, own_reply, thread_of_caller
+from moothall.agents.replies.reply_context import (
+    ASKED,
+    Joined,
+    as_asked,
+    own_reply,
+    thread_of_caller,
+)
 from moothall.agents.replies.resume import answers_in
 from moothall.agents.replies.thread import fitting, thread_of_sender
 from moothall.foundation.arguments import check_boolean
 from moothall.foundation.errors import ConfigError, RunHeld, RunMismatch
 from moothall.foundation.jsonvalue import as_json
-from moothall.foundation.threads import within
 from moothall.journal.doubt import in_doubt
 
 if TYPE_CHECKING:
@@ -49,7 +54,7 @@ def asking(
         caller = own_reply(context.agent)
         deps = None if caller is None else caller.deps
         budget = budget_in_call(agent, context.budget)
-        read: Any = READ.get()
+        read: Any = reading_here()
         call = read if getattr(read, "action", None) is made else None
         if not is_fresh:
             about = {"thread": thread_of_caller(agent, None), "deps": deps, "budget": budget}
@@ -66,7 +71,8 @@ def asking(
         if caller is not None and part is not None:
             run_id = caller.run_id
         of = None if caller is None else caller.thread
-        with _passing(agent, thread, of), within(JOINED, Joined(agent, part, (), before, results)):
+        joined = Joined(agent, part, (), before, results)
+        with _passing(agent, thread, of), as_asked(joined=joined):
             options = _stated(thread=thread, run_id=run_id, deps=deps, budget=budget)
             reply = await agent.reply(text, **options)
         if part is not None and reply.stop_reason == "waiting":
@@ -84,7 +90,7 @@ def asking(
 
 def calling(agent: Any) -> tuple[ReplyRequest | None, Any] | None:
     """Return the reply, and its call, of which an agent's own `say` is an action; None without."""
-    call: Any = READ.get()
+    call: Any = reading_here()
     asked: Any = getattr(getattr(call, "action", None), "_asks", None)
     if asked is None or asked is not agent or asked._current_message is not None:
         return None
@@ -170,7 +176,7 @@ def _passing(agent: Any, thread: str, of: str | None = None) -> Iterator[None]:
     """
     with ExitStack() as stack:
         stack.callback(agent._end_thread, thread)
-        stack.enter_context(within(FRESH, FRESH.get() or (of,)))
+        stack.enter_context(as_asked(fresh=ASKED.get().fresh or (of,)))
         yield
 
 
