@@ -55,7 +55,7 @@ from moothall.research import (
     rules,
     search_folder,
 )
-from moothall.research.extractive.index import Question
+from moothall.research.extractive.index import QuestionWords
 from research.small_web import ALPHA, BETA, PAGES, SCRIPT, evaluation, plan, tools
 
 
@@ -1474,7 +1474,7 @@ def test_for_each_objective_what_seems_to_be_about_it_is_read() -> None:
 def test_a_word_of_a_title_counts_twice() -> None:
     title, text = "port of call", "four other words here"
     passages = [Passage.of("http://b", title, "", text), Passage.of("http://a", text, "", title)]
-    assert [each.passage.url for each in Question("port call", passages).best()] == [
+    assert [each.passage.url for each in QuestionWords("port call", passages).best()] == [
         *("http://a", "http://b")
     ]
 
@@ -1483,7 +1483,7 @@ def test_a_word_said_once_in_a_passage_of_mean_length_scores_its_weight() -> Non
     """As BM25 defines it."""
     texts = ("Bees dance.", "Cats sleep.")
     passages = [Passage.of(f"http://web.test/{text[0]}", text, "") for text in texts]
-    asked = Question("dance", passages)
+    asked = QuestionWords("dance", passages)
     (found,) = asked.best()
     assert found.score == pytest.approx(sum(asked.weights.values()))
 

@@ -10,7 +10,7 @@ from moothall.actions import action
 from moothall.agents.block import Block
 from moothall.foundation.errors import DefinitionError
 from moothall.foundation.threads import loop_is_running, refuse_on_loop
-from moothall.research.extractive.index import Question
+from moothall.research.extractive.index import QuestionWords
 from moothall.research.findings import Findings, Passage, ResearchTask, Resource, Section
 from moothall.research.report import Report
 from moothall.research.researcher import Researcher
@@ -101,7 +101,7 @@ class _Leave(Block):
 
 
 def _best(passages: list[Passage], query: str) -> list[Passage]:
-    ranked = [each.passage for each in Question(query, passages).best()]
+    ranked = [each.passage for each in QuestionWords(query, passages).best()]
     return list(dict.fromkeys([*ranked, *passages]))[:_SHOWN]
 
 

@@ -58,7 +58,7 @@ async def judge_narrative(bench: Workbench) -> None:
             claims.append(claim)
     gate = asyncio.Semaphore(_AT_ONCE)
 
-    async def one(number: int, batch: list[Claim]) -> None:
+    async def judge_batch(number: int, batch: list[Claim]) -> None:
         async with gate:
             said = await _said(bench, f"{bench.iteration}.judge.{number}", batch)
             for at, each in said.items():
@@ -66,7 +66,7 @@ async def judge_narrative(bench: Workbench) -> None:
 
     try:
         batches = enumerate(_batches(claims, _room(bench)), 1)
-        await side_by_side([one(number, batch) for number, batch in batches])
+        await side_by_side([judge_batch(number, batch) for number, batch in batches])
     finally:
         progress.unjudged = sum(each.sentence not in judged for each in claims)
         bench.settle(judged)

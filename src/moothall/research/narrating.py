@@ -13,7 +13,7 @@ from moothall.foundation.threads import side_by_side
 from moothall.models.ask import Unusable
 from moothall.research import prompts, rules
 from moothall.research.citations.footnotes import without_list
-from moothall.research.extractive.index import Question, nearest
+from moothall.research.extractive.index import QuestionWords, nearest
 from moothall.research.findings import Heading, Narrative, Passage
 from moothall.research.owner import plans
 from moothall.research.writing.answers import outline_in, written_in
@@ -235,7 +235,7 @@ def _shares(outline: list[Heading], passages: list[Numbered]) -> list[list[Numbe
     scores: list[dict[Passage, float]] = [
         {
             found.passage: found.share
-            for found in Question(f"{each.heading} {each.about}", known).best()
+            for found in QuestionWords(f"{each.heading} {each.about}", known).best()
         }
         for each in outline
     ]

@@ -15,7 +15,7 @@ from moothall.foundation.errors import FileError, StateError
 from moothall.foundation.text import counted, display, one_line
 from moothall.journal.stop_reason import StopReason, in_words
 from moothall.models.protocol import Usage
-from moothall.research.extractive.index import RELEVANT, Question
+from moothall.research.extractive.index import RELEVANT, QuestionWords
 from moothall.research.findings import Citation, Objective, Passage, Progress, Resource
 from moothall.research.pool import passages_of
 from moothall.research.reading.documents import kind_of
@@ -204,7 +204,7 @@ def report_of(
     read = [*dict.fromkeys(p for each in resources if each.visited for p in passages_of(each))]
     # What a model has understood, and cites, may be in other words or another language.
     rest = [o.topic for o in progress.objectives if not citations or o.expertise < 0.5]
-    empty = [topic for topic in rest if not Question(topic, read).is_touched()]
+    empty = [topic for topic in rest if not QuestionWords(topic, read).is_touched()]
     title = progress.title or (topics[0] if len(topics) == 1 else "Report")
     parts = [f"# {as_text(title)}", narrative.strip()]
     if parts[1].startswith("# "):  # a model's own title
@@ -265,7 +265,7 @@ def report_of(
 def _nearest(read: list[Passage], topic: str) -> str:
     """Return where to look for an answer that the rules may have missed, in a sentence."""
     near: dict[str, str] = {}
-    found = Question(topic, read).best(5 * _PLACES)
+    found = QuestionWords(topic, read).best(5 * _PLACES)
     found.sort(key=lambda each: kind_of(each.passage.url.partition("#")[0]) in ("source", "python"))
     for each in found:
         if each.share >= RELEVANT and len(near) < _PLACES:

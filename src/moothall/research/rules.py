@@ -12,8 +12,8 @@ from moothall.actions import Action
 from moothall.foundation.text import one_line
 from moothall.foundation.text.terms import terms, terms_of, words
 from moothall.research.calling import taking
-from moothall.research.extractive.index import Question, titled
-from moothall.research.extractive.ranker import SURE, Answer, answer
+from moothall.research.extractive.index import QuestionWords, titled
+from moothall.research.extractive.ranker import SURE, ExtractiveAnswer, answer
 from moothall.research.findings import (
     Findings,
     Narrative,
@@ -33,7 +33,7 @@ _UNSURE: Final = 0.8  # the highest expertise without a sure answer
 _WITHOUT: Final = 3  # parts of a topic, each without one word, that are searched for at first
 _NEAREST: Final = 10  # passages that a later search takes further words from
 _FEEDBACK: Final = 3  # such words of one search
-_KEPT: Final = 3  # words of the topic beside them
+_TOPIC_WORDS: Final = 3  # words of the topic beside them
 
 
 def plan(researcher: Workbench) -> list[ResearchTask]:
@@ -81,9 +81,9 @@ def _queries(objective: Objective, known: list[Passage]) -> Iterator[tuple[str, 
     """Yield queries with reasons: the topic, then parts of it, as one odd word may dominate."""
     topic = objective.topic
     yield topic, "search"
-    asked = Question(topic, known)
+    asked = QuestionWords(topic, known)
     weights: dict[str, float] = {}  # of each word, as written
-    for term, word in asked.written.items():
+    for term, word in asked.words_by_term.items():
         weights[word] = max(weights.get(word, 0.0), asked.weights[term])
     if len(weights) < 3:
         return
@@ -95,7 +95,7 @@ def _queries(objective: Objective, known: list[Passage]) -> Iterator[tuple[str, 
     gap = asked.missing(found)
     if 1 < len(gap) < len(weights):
         yield " ".join(gap), "search for the gap"
-    rarest = sorted(weights, key=lambda word: -weights[word])[:_KEPT]
+    rarest = sorted(weights, key=lambda word: -weights[word])[:_TOPIC_WORDS]
     others = _other_words(asked, known, found)
     for further in (others[:_FEEDBACK], others[_FEEDBACK : 2 * _FEEDBACK]):
         if further:
@@ -105,7 +105,7 @@ def _queries(objective: Objective, known: list[Passage]) -> Iterator[tuple[str, 
             yield " ".join((*rarest[:1], heading)), "search by the heading of what is nearest"
 
 
-def _other_words(asked: Question, known: list[Passage], nearest: list[Passage]) -> list[str]:
+def _other_words(asked: QuestionWords, known: list[Passage], nearest: list[Passage]) -> list[str]:
     """Return words, not of the topic, that the nearest passages have in common and few others."""
     counts: Counter[str] = Counter()
     for place, each in enumerate(nearest):
@@ -144,7 +144,7 @@ def narrate(researcher: Workbench) -> Narrative:
     return researcher.checked("\n\n".join(parts), by_rules=True)
 
 
-def _by_page(researcher: Workbench, found: Answer) -> Iterator[str]:
+def _by_page(researcher: Workbench, found: ExtractiveAnswer) -> Iterator[str]:
     """Yield each page's title with the quotes of it, the page with the best quote first."""
     pages: dict[str, list[str]] = {}
     for each in found.quotes:

@@ -290,7 +290,7 @@ class Workbench:
                 self.numbered,
                 by_rules=by_rules,
                 keeps_all=self.waits_for_judge,
-                elsewhere=None if by_rules else self._elsewhere,
+                find_section=None if by_rules else self._elsewhere,
             )
         )
 

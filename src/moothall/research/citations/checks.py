@@ -8,8 +8,8 @@ from typing import Final
 from moothall.foundation.text import shorten
 from moothall.foundation.text.terms import words
 from moothall.research.citations.compared import (
-    Passage,
-    Sentence,
+    PassageContent,
+    SentenceContent,
     even,
     passage_of,
     plain,
@@ -64,12 +64,12 @@ def verbatim(sentence: str, passage: str, title: str = "") -> bool:
     return _stands(ours, there)
 
 
-def _stands(ours: Sentence, there: Passage) -> bool:
+def _stands(ours: SentenceContent, there: PassageContent) -> bool:
     wanted = even(ours.text).strip(" .!?…")
     return bool(wanted) and wanted in there.evens
 
 
-def _missing(quoted: str, there: Passage) -> str | None:
+def _missing(quoted: str, there: PassageContent) -> str | None:
     at = 0
     is_code = quoted[0] == "`"
     for span in [quoted] if is_code else _GAPS.split(_LETTER.sub(r"\1", quoted)):
@@ -88,7 +88,7 @@ def _missing(quoted: str, there: Passage) -> str | None:
     return None
 
 
-def _absent(ours: Sentence, there: Passage) -> str | None:
+def _absent(ours: SentenceContent, there: PassageContent) -> str | None:
     for number in ours.quantities:
         is_year = not number.dimension and any(each in there.years for each in number.plain)
         if not (number.relation == "~" or is_year or number.is_in(there.quantities)):

@@ -60,7 +60,7 @@ def even(text: str) -> str:
     return " ".join(each for each in words if each != "#").casefold()
 
 
-class Sentence(NamedTuple):
+class SentenceContent(NamedTuple):
     """What a sentence has that a passage can be asked for exactly."""
 
     text: str
@@ -71,7 +71,7 @@ class Sentence(NamedTuple):
     terms: frozenset[str]
 
 
-class Passage(NamedTuple):
+class PassageContent(NamedTuple):
     """What a passage has; its title counts for names and words alone."""
 
     even: str
@@ -100,20 +100,20 @@ class Passage(NamedTuple):
 
 
 @lru_cache(maxsize=256)
-def sentence_of(text: str) -> Sentence:
+def sentence_of(text: str) -> SentenceContent:
     """Return what a sentence has."""
     text = plain(text)
     said = spelled_out(fold(text))
     dated = dates_in(said)
     months = [[each] for _, each in months_in(said)]
     dates = [*(dates for _, dates in dated), *months]
-    return Sentence(
+    return SentenceContent(
         text, quantities_in(said), dates, times_in(said), _names(text, bool(dates)), _terms(text)
     )
 
 
 @lru_cache(maxsize=256)
-def passage_of(passage: str, title: str) -> Passage:
+def passage_of(passage: str, title: str) -> PassageContent:
     """Return what a passage has."""
     spans = sentences(passage, code=True)
     texts = [plain(passage[start:end]) for start, end in spans]
@@ -123,7 +123,7 @@ def passage_of(passage: str, title: str) -> Passage:
     dates += [date for _, date in months_in(said)]
     words = WORD.findall(f"{text} {normal(title)}")
     forms = {form for word in words for form in _forms(word)}
-    return Passage(
+    return PassageContent(
         even(text),
         spans,
         [even(each).strip(" .!?…") for each in texts],

@@ -6,7 +6,7 @@ import re
 from typing import Final
 
 from moothall.research.citations.checks import fault, verbatim
-from moothall.research.citations.compared import Passage, passage_of, sentence_of
+from moothall.research.citations.compared import PassageContent, passage_of, sentence_of
 from moothall.research.findings import Support
 
 _LONGEST: Final = 20_000  # characters of a sentence
@@ -26,7 +26,7 @@ def exact(sentence: str, passage: str, title: str = "") -> Support:
     return Support("not checked", window, overlap=overlap)
 
 
-def _rests_on(sentence: str, there: Passage) -> tuple[float, tuple[int, int]]:
+def _rests_on(sentence: str, there: PassageContent) -> tuple[float, tuple[int, int]]:
     """Return the share of a sentence's words in the passage, and where it has most of them.
 
     These are at most three neighbouring sentences, as few as have the most.

@@ -41,7 +41,7 @@ class Checked:
 
 Verdict: TypeAlias = tuple[dict[int, Support], str]
 """The passages of a sentence's best label, by number; if none has any, why."""
-Elsewhere: TypeAlias = Callable[[str, Iterable[Passage], float], tuple[int, Passage] | None]
+SectionFinder: TypeAlias = Callable[[str, Iterable[Passage], float], tuple[int, Passage] | None]
 """Finds another section of the cited pages that has at least so much of a sentence's words."""
 
 _NOTE = re.compile(rf"((?<![ \t])[ \t]*)({FOOTNOTE}(?:[ \t]*{FOOTNOTE})*)")
@@ -93,7 +93,7 @@ def check(
     by_rules: bool = False,
     judged: Mapping[str, Verdict] | None = None,
     keeps_all: bool = False,
-    elsewhere: Elsewhere | None = None,
+    find_section: SectionFinder | None = None,
 ) -> Checked:
     """Keep the footnotes whose passages do not lack anything of their sentences, and mark these.
 
@@ -132,9 +132,9 @@ def check(
         cited = dict.fromkeys(number for note in notes for number in _numbers(note))
         known = {n: passages[n] for n in cited if n in passages}
         kept, why = _supporting(bare, known, judged or {})
-        if elsewhere and known and (keeps_all or not kept):
+        if find_section and known and (keeps_all or not kept):
             least = max((each.overlap for each in kept.values()), default=_LEAST - _MORE) + _MORE
-            if found := elsewhere(bare, known.values(), least):
+            if found := find_section(bare, known.values(), least):
                 sentence = (
                     f"{sentence[: notes[0].start(2)]}[^{found[0]}^]{notes[0][2]}"
                     + (sentence[notes[0].end() :])

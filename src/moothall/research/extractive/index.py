@@ -31,7 +31,7 @@ def _is_name(word: str, is_first: bool) -> bool:
     return bool(_NAMED.match(word)) or (word[:1].isupper() and not is_first)
 
 
-class Found(NamedTuple):
+class RankedPassage(NamedTuple):
     """A passage that has words of a question."""
 
     passage: Passage
@@ -39,34 +39,36 @@ class Found(NamedTuple):
     share: float  # of the question's words, by weight; 0 if it has one of several, no name
 
 
-class Question:
+class QuestionWords:
     """A question's words, as stems of its language, with their weights in an index."""
 
     def __init__(self, text: str, passages: Sequence[Passage]) -> None:
         said = words(text)
         self._said = words(text.casefold())
         self.language: str = language_of(said)
-        self.written: dict[str, str] = {}
+        self.words_by_term: dict[str, str] = {}
         """Each term, and the word that it is of."""
         for word in said:
             for term in terms_of(word, self.language):
-                self.written.setdefault(term, word)
+                self.words_by_term.setdefault(term, word)
         self._of: dict[str, tuple[str, ...]] = {}
         self._passages = passages
         texts = [self._counted(each) for each in passages]
         self._ranking = Ranking(texts, _BEYOND)
-        first = next(iter(self.written.values()), "")
+        first = next(iter(self.words_by_term.values()), "")
         degree = degree_of(self.language)
         after = {two for one, two in pairwise(said) if degree and one.casefold() == degree}
-        self._degrees = {term for term, word in self.written.items() if word in after}
+        self._degrees = {term for term, word in self.words_by_term.items() if word in after}
         self.weights: dict[str, float] = {
             term: sqrt(self._ranking.weight(term))
             * (_DEGREE if term in self._degrees else self._factor(term, word, word == first))
-            for term, word in self.written.items()
+            for term, word in self.words_by_term.items()
         }
-        self.is_unspaced: bool = sum(map(bool, map(_UNSPACED.match, self.written))) > len(said)
+        self.is_unspaced: bool = sum(map(bool, map(_UNSPACED.match, self.words_by_term))) > len(
+            said
+        )
         self.total: float = sum(self.weights.values()) or 1.0
-        self.pairs: frozenset[tuple[str, str]] = frozenset(pairwise(self.written))
+        self.pairs: frozenset[tuple[str, str]] = frozenset(pairwise(self.words_by_term))
         """Terms that follow each other in the question."""
 
     def _factor(self, term: str, word: str, is_first: bool) -> float:
@@ -79,7 +81,7 @@ class Question:
         """Return the question's terms that a word of a text has."""
         if word not in self._of:
             every = terms_of(word, self.language)
-            self._of[word] = tuple(term for term in every if term in self.written)
+            self._of[word] = tuple(term for term in every if term in self.words_by_term)
         return self._of[word]
 
     def terms_in(self, text: str) -> frozenset[str]:
@@ -108,15 +110,15 @@ class Question:
         """Return the same share; 0 for one word of several that is no name: WHO, max_size."""
         if len(there) == 1 < len(self.weights) - len(self._degrees):
             (term,) = there
-            if not _NAMED.match(self.written[term]):
+            if not _NAMED.match(self.words_by_term[term]):
                 return 0.0
         return self.share(there)
 
-    def best(self, limit: int | None = None) -> list[Found]:
+    def best(self, limit: int | None = None) -> list[RankedPassage]:
         """Return the passages that have any of the words, the best first."""
         found = []
         for place, score, there in self._ranking.best(self.weights)[:limit]:
-            found.append(Found(self._passages[place], score, self.likely(there)))
+            found.append(RankedPassage(self._passages[place], score, self.likely(there)))
         return found
 
     def is_touched(self) -> bool:
@@ -127,7 +129,7 @@ class Question:
         """Return the words, as written, of which none of some passages has a term."""
         there = {term for each in among for term in self._counted(each)}
         lacks: dict[str, bool] = {}
-        for term, word in self.written.items():
+        for term, word in self.words_by_term.items():
             lacks[word] = lacks.get(word, True) and term not in there
         return [word for word, is_missing in lacks.items() if is_missing]
 
@@ -142,7 +144,7 @@ def nearest(passages: Iterable[Passage], queries: Iterable[str]) -> dict[Passage
     """Return the passages that have any word of some texts, each with its highest score."""
     known = [*dict.fromkeys(passages)]
     best: dict[Passage, float] = {}
-    for found in (found for query in queries for found in Question(query, known).best()):
+    for found in (found for query in queries for found in QuestionWords(query, known).best()):
         best[found.passage] = max(best.get(found.passage, 0.0), found.score)
     return best
 

@@ -7,17 +7,19 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from moothall.research.citations.checks import verbatim
-from moothall.research.extractive.index import Question, titled
+from moothall.research.extractive.index import QuestionWords, titled
 from moothall.research.extractive.units import Unit
 from moothall.research.findings import Passage, is_place
 from moothall.research.writing.safe_markdown import has_html
 
-SHOWN: Final = 500  # characters that a quote has, if its neighbours are so long
-LONGEST: Final = 600
+QUOTE_CHARS: Final = 500  # characters that a quote has, if its neighbours are so long
+MOST_QUOTE_CHARS: Final = 600
 _AROUND: Final = ("prose", "item", "term")  # what may stand around a sentence
 _CLAUSE: Final = re.compile(r"[,;:]\s+|[\uff0c\uff1b\uff1a\u3001]|\n")
 # The next line of a comment, or of what a block quote or a mail quotes.
-_WHOLE: Final = re.compile(r".*(?=[\s\uff0c\uff1b\uff1a\u3001])", re.DOTALL)  # words or clauses
+_WHOLE_WORDS: Final = re.compile(
+    r".*(?=[\s\uff0c\uff1b\uff1a\u3001])", re.DOTALL
+)  # words or clauses
 _COMMENTED: Final = re.compile(r"\n[ \t]*(?:#[ \t]+|(?:>[ \t]?)+)")
 _FENCE: Final = re.compile(r"^[ \t]*(?:`{3,}|~{3,}).*\n?", re.MULTILINE)
 _DRAWN: Final = re.compile(r"(?:\s[^\w\s…,'\"]{1,3}(?=\s)){3}")  # signs without a word
@@ -39,7 +41,7 @@ class Quote(NamedTuple):
 
 
 def quoted(
-    asked: Question,
+    asked: QuestionWords,
     passage: Passage,
     split: tuple[Unit, ...],
     place: int,
@@ -59,14 +61,14 @@ def quoted(
     return None
 
 
-def _headed(asked: Question, passage: Passage, shown: str) -> str:
+def _headed(asked: QuestionWords, passage: Passage, shown: str) -> str:
     """Return a quote below the title of its section, unless it or the question has that."""
     page, _, heading = titled(passage).rpartition(" – ")
     heading = _line(heading, passage.url)
     if not page or is_place(heading) or heading in shown or asked.is_all(heading):
         return shown
     headed = f"“{heading} … {shown[1:]}"
-    fits = len(headed) <= LONGEST and verbatim(headed, passage.text, passage.title)
+    fits = len(headed) <= MOST_QUOTE_CHARS and verbatim(headed, passage.text, passage.title)
     return headed if fits and not _is_marked(headed) else shown
 
 
@@ -77,11 +79,11 @@ def _windows(split: tuple[Unit, ...], place: int) -> Iterator[tuple[int, int]]:
     while split[place].kind != "row":
         # What follows says more than what stands before.
         after, before = split[last + 1 : last + 2], split[max(first - 1, 0) : first]
-        has_grown = False
-        if after and _goes_on(split[last], after[0]) and after[0].end - split[first].start <= SHOWN:
+        has_grown, begin = False, split[first].start
+        if after and _goes_on(split[last], after[0]) and after[0].end - begin <= QUOTE_CHARS:
             last, has_grown = last + 1, True
         is_text = bool(before) and before[0].kind in _AROUND
-        if is_text and split[last].end - before[0].start <= SHOWN:
+        if is_text and split[last].end - before[0].start <= QUOTE_CHARS:
             first, has_grown = first - 1, True
         if not has_grown:
             break
@@ -95,7 +97,7 @@ def _goes_on(unit: Unit, after: Unit) -> bool:
 
 
 def _shown(
-    asked: Question,
+    asked: QuestionWords,
     passage: Passage,
     split: tuple[Unit, ...],
     place: int,
@@ -119,7 +121,7 @@ def _shown(
             break
     if above and above[1] <= split[first].start:
         lead = _line(text[slice(*above)], passage.url)
-        if len(lead) + len(before) + len(own) + len(after) <= LONGEST:
+        if len(lead) + len(before) + len(own) + len(after) <= MOST_QUOTE_CHARS:
             before = f"{lead} … {before}"
     whole = " ".join(filter(None, (before, own, after)))
     if not own or _is_marked(whole) or asked.is_all(whole):
@@ -139,17 +141,17 @@ def _line(text: str, url: str) -> str:
     return " ".join(text.split())
 
 
-def _shortened(sentence: str, asked: Question) -> str:
+def _shortened(sentence: str, asked: QuestionWords) -> str:
     """Return a sentence; of a very long one, its clauses with most words of the question."""
-    if len(sentence) <= LONGEST:
+    if len(sentence) <= MOST_QUOTE_CHARS:
         return sentence
     starts = {0, *(found.end() for found in _CLAUSE.finditer(sentence))}
     # Of text without marks, such as a transcript, the words in the middle of a clause.
     starts |= {sentence.find(" ", at) + 1 for at in range(200, len(sentence), 200)}
-    cuts = {at: sentence[at : at + SHOWN] for at in starts}
+    cuts = {at: sentence[at : at + QUOTE_CHARS] for at in starts}
     at = max(cuts, key=lambda at: (asked.share(asked.terms_in(cuts[at])), at == 0, -at))
     is_end = at + len(cuts[at]) == len(sentence)
-    whole = cuts[at] if is_end else (_WHOLE.match(cuts[at]) or [cuts[at]])[0]
+    whole = cuts[at] if is_end else (_WHOLE_WORDS.match(cuts[at]) or [cuts[at]])[0]
     return f"{'… ' * (at > 0)}{whole}{' …' * (not is_end)}"
 
 

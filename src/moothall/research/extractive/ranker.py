@@ -13,7 +13,7 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from moothall.research.extractive.index import Question, titled
+from moothall.research.extractive.index import QuestionWords, titled
 from moothall.research.extractive.quoting import Quote, quoted
 from moothall.research.extractive.units import Unit, units
 from moothall.research.findings import Passage
@@ -55,14 +55,14 @@ class Candidate(NamedTuple):
     there: frozenset[str]  # the question's terms in it, beside it and above it
 
 
-def candidates(asked: Question) -> Iterator[Candidate]:
+def candidates(asked: QuestionWords) -> Iterator[Candidate]:
     """Yield the sentences of the best passages that have a word of the question in or near them."""
     found = asked.best(_PASSAGES)
     for passage, score, _ in found:
         yield from _of_passage(asked, passage, score / found[0].score)
 
 
-def _of_passage(asked: Question, passage: Passage, rank: float) -> Iterator[Candidate]:
+def _of_passage(asked: QuestionWords, passage: Passage, rank: float) -> Iterator[Candidate]:
     text = passage.text
     page, _, heading = titled(passage).rpartition(" – ")
     heading = heading if page else ""
@@ -109,7 +109,7 @@ def _of_passage(asked: Question, passage: Passage, rank: float) -> Iterator[Cand
         yield Candidate(score, passage, split, place, near | lead | above | title)
 
 
-class Answer(NamedTuple):
+class ExtractiveAnswer(NamedTuple):
     """What was found for a question, the best first."""
 
     quotes: list[Quote]
@@ -128,9 +128,9 @@ class Answer(NamedTuple):
 
 
 @lru_cache(maxsize=32)
-def answer(passages: tuple[Passage, ...], question: str) -> Answer:
+def answer(passages: tuple[Passage, ...], question: str) -> ExtractiveAnswer:
     """Return what answers a question in some passages."""
-    asked = Question(question, [*dict.fromkeys(passages)])
+    asked = QuestionWords(question, [*dict.fromkeys(passages)])
     made = chosen(asked)
     quotes = [quote for _, quote in made]
     shares = sorted(
@@ -141,10 +141,10 @@ def answer(passages: tuple[Passage, ...], question: str) -> Answer:
     share = max(sum(shares) / len(shares), _ALONE * shares[-1]) if shares else 0.0
     share *= _PAIRS if asked.is_unspaced else 1.0
     share -= _BINDS * max(asked.weights.values(), default=0) / asked.total
-    return Answer(quotes, share, asked.missing(each.passage for each in quotes))
+    return ExtractiveAnswer(quotes, share, asked.missing(each.passage for each in quotes))
 
 
-def chosen(asked: Question) -> list[tuple[Candidate, Quote]]:
+def chosen(asked: QuestionWords) -> list[tuple[Candidate, Quote]]:
     """Return the sentences that are quoted, the best first, of several pages rather than of one."""
     ranked = sorted(candidates(asked), key=lambda each: -each.score)[:_SENTENCES]
     ranked = [each for each in ranked if each.score >= _CUT * ranked[0].score]
