@@ -248,7 +248,7 @@ def test_budget_charge_over_the_limit_is_counted_and_raises(clock: SetClock) -> 
 # -- children --------------------------------------------------------------------------------------
 
 
-def test_a_child_spends_in_both_and_is_held_to_both() -> None:
+def test_child_spends_in_both_and_is_held_to_both() -> None:
     parent = Budget(tokens=100, name="whole")
     child, other = parent.child(tokens=60, name="part"), parent.child(tokens=500)
     child.reserve(tokens=50).settle(tokens=40)
@@ -369,7 +369,7 @@ def test_reservation_settles_after_the_deadline(clock: SetClock) -> None:
     assert budget.spent.tokens == 5
 
 
-def test_the_earliest_deadline_holds(clock: SetClock) -> None:
+def test_earliest_deadline_holds(clock: SetClock) -> None:
     parent = Budget(seconds=100, clock=clock)
     parent.start()
     clock.time += 50
@@ -486,7 +486,7 @@ def test_reservation_dropped_stays_reserved_and_is_logged_with_the_budget(
     ]
 
 
-def test_the_collector_may_end_reservations_at_any_moment() -> None:
+def test_collector_may_end_reservations_at_any_moment() -> None:
     budget = Budget(tokens=10**9)
     made = 300
 
@@ -653,7 +653,7 @@ def check_never_passed(budget: Budget, meter: Meter, let: int, asked: int) -> No
     assert budget.over == Spent()
 
 
-def test_a_thousand_spenders_in_threads_never_pass_a_limit() -> None:
+def test_thousand_spenders_in_threads_never_pass_a_limit() -> None:
     meter = Meter(**LIMITS)
     parent = Budget(tokens=LIMITS["tokens"], model_calls=LIMITS["model_calls"])
     budget = parent.child(actions=LIMITS["actions"], usd=LIMITS["cents"] / 100)
@@ -721,7 +721,7 @@ def test_budget_figures_are_consistent_under_threads() -> None:
     assert budget.spent.tokens == 7 * 8000
 
 
-def test_a_thousand_tasks_never_pass_a_limit() -> None:
+def test_thousand_tasks_never_pass_a_limit() -> None:
     meter = Meter(**LIMITS)
     budget = Budget(
         tokens=LIMITS["tokens"],
@@ -941,13 +941,13 @@ def test_budget_per_state_counts_only_in_its_period(clock: SetClock) -> None:
 
 
 @pytest.mark.parametrize("per", ("week", "", 1, ["day"]))
-def test_a_period_is_a_day_or_a_month(per: Any) -> None:
+def test_period_is_a_day_or_a_month(per: Any) -> None:
     for budget in (Budget, Budget().child):
         with pytest.raises(DefinitionError, match="per= must be 'day' or 'month', got"):
             budget(per=per)
 
 
-def test_a_reservation_that_has_ended_says_which_it_was() -> None:
+def test_reservation_that_has_ended_says_which_it_was() -> None:
     budget = Budget(tokens=100)
     held = budget.reserve(tokens=10)
     with pytest.raises(DefinitionError, match=r"<Reservation of 10 tokens> cannot be copied"):

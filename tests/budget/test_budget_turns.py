@@ -133,7 +133,7 @@ def test_budget_turns_waiting_call_proceeds_after_a_release_in_another_thread() 
     asyncio.run(main())
 
 
-def test_the_deadline_ends_the_wait() -> None:
+def test_deadline_ends_the_wait() -> None:
     async def main() -> None:
         budget, model = Budget(tokens=1000, seconds=0.05), Gated()
         held = await asyncio.to_thread(budget.reserve, tokens=900)

@@ -323,7 +323,7 @@ def test_shared_budget_child_unwritable_journal_reserves_nothing(journal: Journa
     assert (ada.left.actions, ada.reserved.actions) == (2, 0)
 
 
-def test_the_state_of_a_named_child_is_not_taken_from_elsewhere(journal: Journal) -> None:
+def test_state_of_a_named_child_is_not_taken_from_elsewhere(journal: Journal) -> None:
     ada = Budget(journal=journal, name="whole").child(actions=3, name="ada")
     with pytest.raises(DefinitionError, match=r"'ada' is shared, so .* and it takes no state"):
         ada.load_state_dict(Budget(actions=3).state_dict())
@@ -335,7 +335,7 @@ DAY = 86_400
 NOON = 1_782_993_600.0  # 2026-07-02 12:00 UTC
 
 
-def test_a_restart_after_midnight_finds_the_limit_renewed(path: Path) -> None:
+def test_restart_after_midnight_finds_the_limit_renewed(path: Path) -> None:
     clock = SetClock(NOON)
 
     def ada(journal: Journal) -> Budget:
@@ -469,7 +469,7 @@ def test_seconds_count_from_the_first_of_all(path: Path, journal: Journal) -> No
         Budget(seconds=60, journal=journal, name="a").reserve(actions=1)
 
 
-def test_the_systems_clock_may_be_set(path: Path, journal: Journal) -> None:
+def test_systems_clock_may_be_set(path: Path, journal: Journal) -> None:
     """Processes of one boot tell the time by a clock that nobody sets."""
     Budget(seconds=1000, journal=journal, name="a").start()
     for hours in (1, -1):
@@ -479,7 +479,9 @@ def test_the_systems_clock_may_be_set(path: Path, journal: Journal) -> None:
         assert 100 <= passed < 400
 
 
-def test_no_seconds_are_given_back_after_another_boot(path: Path, journal: Journal) -> None:
+def test_shared_budget_gives_no_seconds_back_after_another_boot(
+    path: Path, journal: Journal
+) -> None:
     """Nor to another host: what is common there is the system's clock, which may be set."""
     Budget(seconds=1000, journal=journal, name="a").start()
     begun(path, boot="another", **ago(100))
@@ -646,7 +648,7 @@ def test_shared_budget_refuses_load_state_dict(journal: Journal) -> None:
         budget.load_state_dict(Budget(actions=3).state_dict())
 
 
-def test_a_damaged_account_is_named(path: Path, journal: Journal) -> None:
+def test_damaged_account_is_named(path: Path, journal: Journal) -> None:
     Budget(actions=3, journal=journal, name="a").reserve(actions=1).settle()
     with closing(sqlite3.connect(path, isolation_level=None)) as db:
         whole = json.loads(db.execute("SELECT account FROM budgets").fetchone()[0])

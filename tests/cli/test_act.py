@@ -87,7 +87,7 @@ def at_terminal(server: OpenAIServer, folder: Path, *args: str, **options: Any) 
 # -- what is shown ---------------------------------------------------------------------------------
 
 
-def test_each_step_is_shown_and_a_summary(folder: Path) -> None:
+def test_act_shows_each_step_and_a_summary(folder: Path) -> None:
     with OpenAIServer(does(SEARCH), streamed("It is in line 2,\nbelow bread.")) as server:
         done = act("Where is milk?", "--model", f"{server.url}#m", cwd=folder)
     assert done.stderr == ""
@@ -116,7 +116,7 @@ def test_results_of_calls_made_at_once_are_told_apart(folder: Path) -> None:
         assert lines[lines.index(first) - 1] in (f"← {call}", f"→ {call}")
 
 
-def test_the_summary_says_which_actions_failed(folder: Path) -> None:
+def test_summary_says_which_actions_failed(folder: Path) -> None:
     lost = ("read_file", {"file_name": "none.txt"})
     with OpenAIServer(does(lost), does(SEARCH), streamed("It is in line 2.")) as server:
         done = act("Where is milk?", "--model", f"{server.url}#m", cwd=folder)
@@ -124,7 +124,7 @@ def test_the_summary_says_which_actions_failed(folder: Path) -> None:
     assert "\ndone: the model has answered; 1 of 2 actions failed: read_file\n" in done.stdout
 
 
-def test_the_summary_gives_the_exit_code_of_a_command_that_failed(folder: Path) -> None:
+def test_summary_gives_the_exit_code_of_a_command_that_failed(folder: Path) -> None:
     typo = ("run_command", {"command": "no-such-command-here"})
     with (
         OpenAIServer(does(typo), streamed("Done.")) as server,
@@ -135,14 +135,14 @@ def test_the_summary_gives_the_exit_code_of_a_command_that_failed(folder: Path) 
         terminal.until("1 of 1 action failed: run_command (exit code 127)")
 
 
-def test_a_file_that_ends_like_a_failed_command_has_not_failed(folder: Path) -> None:
+def test_file_that_ends_like_a_failed_command_has_not_failed(folder: Path) -> None:
     (folder / "log.txt").write_text("make: no rule\n[exit code 2]")
     with OpenAIServer(does(("read_file", {"file_name": "log.txt"})), streamed("Read.")) as server:
         done = act("Read the log", "--model", f"{server.url}#m", cwd=folder)
     assert "\ndone: the model has answered\n" in done.stdout
 
 
-def test_a_long_result_is_cut_and_the_model_is_shown_more(folder: Path) -> None:
+def test_long_result_is_cut_and_the_model_is_shown_more(folder: Path) -> None:
     (folder / "long.txt").write_text("".join(f"{n}\n" for n in range(100)))
     read = ("read_file", {"file_name": "long.txt"})
     with OpenAIServer(does(read), streamed("Numbers.")) as server:
@@ -152,7 +152,7 @@ def test_a_long_result_is_cut_and_the_model_is_shown_more(folder: Path) -> None:
     assert heard.endswith("\n99\n")
 
 
-def test_the_small_model_is_loaded_in_sight_and_does_one_instruction(
+def test_small_model_is_loaded_in_sight_and_does_one_instruction(
     folder: Path, weights: Path
 ) -> None:
     given = ("-m", "moothall", "act", 'Search for "milk" in notes.txt', "--model", "local")
@@ -166,7 +166,7 @@ def test_the_small_model_is_loaded_in_sight_and_does_one_instruction(
     assert "\r\ndone: the last action's result is the answer\r\n" in shown
 
 
-def test_a_terminal_shows_at_once_what_is_waited_for(folder: Path) -> None:
+def test_terminal_shows_at_once_what_is_waited_for(folder: Path) -> None:
     with (
         OpenAIServer(does(WRITE), HANG) as server,
         at_terminal(server, folder) as terminal,
@@ -227,7 +227,7 @@ def test_act_output_escapes_control_characters_and_fits_the_terminal(
         assert text in joined
 
 
-def test_without_rich_it_says_which_extra_is_missing(folder: Path) -> None:
+def test_act_without_rich_says_which_extra_is_missing(folder: Path) -> None:
     code = (
         "import sys; sys.modules['rich'] = None; sys.modules['rich.console'] = None\n"
         "from moothall.cli.main import main\nmain(sys.argv[1:])\n"
@@ -250,7 +250,7 @@ def test_without_rich_it_says_which_extra_is_missing(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(("key", "written"), (("y", True), ("n", False), ("", False)))
-def test_a_change_is_asked_about_with_its_exact_arguments(
+def test_change_is_asked_about_with_its_exact_arguments(
     folder: Path, key: str, written: bool
 ) -> None:
     with OpenAIServer(does(WRITE), streamed("Well.")) as server:
@@ -316,7 +316,7 @@ def test_control_d_at_a_question_refuses(folder: Path) -> None:
     assert not (folder / "new.txt").exists()
 
 
-def test_without_a_terminal_what_asks_is_refused_and_that_is_said(folder: Path) -> None:
+def test_act_without_a_terminal_refuses_calls_that_ask_and_says_so(folder: Path) -> None:
     yes = folder / "yes"
     yes.write_text("y\ny\n")
     for name in ("yes", os.devnull):
@@ -408,7 +408,7 @@ RUN = "echo kept >in.txt; (echo lost >../out.txt) 2>/dev/null"
 
 
 @pytest.mark.parametrize(("options", "network"), (((), False), (("--network",), True)))
-def test_a_command_is_confined_to_the_folder(
+def test_command_is_confined_to_the_folder(
     outside_of_tmp: Path, options: tuple[str, ...], network: bool
 ) -> None:
     folder = outside_of_tmp / "root"
@@ -440,7 +440,7 @@ def test_act_without_bubblewrap_and_without_a_key_says_that_there_is_no_key(fold
     assert done.stderr == "moothall: openai:x: there is no key: set OPENAI_API_KEY\n"
 
 
-def test_where_there_is_no_bubblewrap_the_question_says_so(folder: Path) -> None:
+def test_act_without_bubblewrap_says_so_in_its_question(folder: Path) -> None:
     bare = folder / "bin"
     bare.mkdir()
     command = ("run_command", {"command": "echo done"})
@@ -520,7 +520,7 @@ def test_interrupted_while_the_model_answers(folder: Path, options: tuple[str, .
     ),
     ids=("iterations", "progress", "tokens", "seconds", "error", "json"),
 )
-def test_a_run_without_an_answer_is_exit_code_1(
+def test_run_without_an_answer_is_exit_code_1(
     folder: Path, answers: tuple[Any, ...], options: tuple[str, ...], said: str
 ) -> None:
     with OpenAIServer(*answers) as server:
@@ -569,7 +569,7 @@ def test_wrong_usage_is_exit_code_2(folder: Path, args: tuple[str, ...], said: s
 # -- a journal -------------------------------------------------------------------------------------
 
 
-def test_a_recorded_run_says_which_it_is(folder: Path) -> None:
+def test_recorded_run_says_which_it_is(folder: Path) -> None:
     with OpenAIServer(does(SEARCH), streamed("Well.")) as server:
         plain, recorded = (
             act("Do it", "--model", f"{server.url}#m", *options, cwd=folder)
@@ -590,7 +590,7 @@ def test_a_recorded_run_says_which_it_is(folder: Path) -> None:
         ((), {"MOOTHALL_JOURNAL": "../my runs.db"}, "moothall resume r"),
     ),
 )
-def test_a_recorded_run_that_was_stopped_says_how_to_go_on(
+def test_recorded_run_that_was_stopped_says_how_to_go_on(
     folder: Path, options: tuple[str, ...], environment: dict[str, str], command: str
 ) -> None:
     with OpenAIServer(HANG) as server:
@@ -601,7 +601,7 @@ def test_a_recorded_run_that_was_stopped_says_how_to_go_on(
     assert done.stderr.endswith(f"\nto resume it: {command}\n")
 
 
-def test_a_run_that_is_over_for_good_says_nothing_of_going_on(folder: Path) -> None:
+def test_run_that_is_over_for_good_says_nothing_of_going_on(folder: Path) -> None:
     with OpenAIServer(does(SEARCH)) as server:
         journal = ("--journal", "../runs.db", "--max-iterations", "1")
         done = act("Do it", "--model", f"{server.url}#m", *journal, cwd=folder)
@@ -609,7 +609,7 @@ def test_a_run_that_is_over_for_good_says_nothing_of_going_on(folder: Path) -> N
     assert "resume" not in done.stdout
 
 
-def test_the_same_command_goes_on_with_a_run_and_another_does_not(folder: Path) -> None:
+def test_same_command_goes_on_with_a_run_and_another_does_not(folder: Path) -> None:
     (folder / "other").mkdir()
     with OpenAIServer(does(SEARCH), HANG, streamed("Well.")) as server:
         journal = ("--journal", "../runs.db", "--run-id", "r", "--model", f"{server.url}#m")
@@ -630,7 +630,7 @@ def test_the_same_command_goes_on_with_a_run_and_another_does_not(folder: Path) 
     assert done.stdout.count("→ search_in_file") == 1
 
 
-def test_a_journal_in_no_folder_is_said(folder: Path) -> None:
+def test_journal_in_no_folder_is_said(folder: Path) -> None:
     args = ("Do it", "--model", "http://127.0.0.1:1/v1#m", "--journal", "../no/runs.db")
     done = act(*args, cwd=folder)
     assert (done.returncode, done.stdout) == (2, "")
@@ -638,7 +638,7 @@ def test_a_journal_in_no_folder_is_said(folder: Path) -> None:
     assert done.stderr.startswith(said)
 
 
-def test_the_file_of_a_folder_cannot_name_a_journal(folder: Path) -> None:
+def test_file_of_a_folder_cannot_name_a_journal(folder: Path) -> None:
     # What a journal says was permitted is done, and the file may be by anybody.
     (folder / "moothall.toml").write_text("[act]\njournal = 'runs.db'\n")
     done = act("Do it", "--model", "http://127.0.0.1:1/v1#m", cwd=folder)
@@ -664,7 +664,7 @@ def on_command_line(folder: Path, url: str) -> dict[str, str]:
         ("line", in_environment, ("--model", "{url}#line", "--root", "line")),
     ),
 )
-def test_the_command_line_goes_before_the_environment_and_that_before_the_file(
+def test_command_line_goes_before_the_environment_and_that_before_the_file(
     folder: Path,
     wins: str,
     environment: Callable[[Path, str], dict[str, str]] | None,
@@ -685,7 +685,7 @@ def test_the_command_line_goes_before_the_environment_and_that_before_the_file(
     assert f"in_{wins}\n" in done.stdout
 
 
-def test_the_top_level_of_the_file_is_for_every_command(folder: Path) -> None:
+def test_top_level_of_the_file_is_for_every_command(folder: Path) -> None:
     with OpenAIServer(streamed("Well.")) as server:
         (folder / "moothall.toml").write_text(f'model = "{server.url}#top"\n')
         assert act("Do it", cwd=folder).returncode == 0
@@ -701,7 +701,7 @@ def test_the_top_level_of_the_file_is_for_every_command(folder: Path) -> None:
         ('model = "nobody"\nroot = "nowhere"', ("--model", "{url}#m", "--root", "."), False),
     ),
 )
-def test_a_file_cannot_have_files_read_without_asking(
+def test_file_cannot_have_files_read_without_asking(
     folder: Path, text: str, options: tuple[str, ...], asks: bool
 ) -> None:
     # It may have come with the folder, from who knows whom.
@@ -730,14 +730,14 @@ def test_a_file_cannot_have_files_read_without_asking(
         ("model = ", "moothall.toml is not TOML"),
     ),
 )
-def test_a_wrong_file_is_said_with_its_key(folder: Path, text: str, said: str) -> None:
+def test_wrong_file_is_said_with_its_key(folder: Path, text: str, said: str) -> None:
     (folder / "moothall.toml").write_text(text)
     done = act("Do it", "--model", "http://127.0.0.1:1/v1#m", cwd=folder)
     assert (done.returncode, done.stdout) == (2, "")
     assert said in " ".join(done.stderr.split())
 
 
-def test_a_file_that_cannot_be_read_is_said(folder: Path) -> None:
+def test_file_that_cannot_be_read_is_said(folder: Path) -> None:
     (folder / "moothall.toml").write_bytes(b"\xff")
     done = act("Do it", cwd=folder)
     assert (done.returncode, "moothall.toml cannot be read" in done.stderr) == (2, True)
@@ -746,7 +746,7 @@ def test_a_file_that_cannot_be_read_is_said(folder: Path) -> None:
 # -- review ----------------------------------------------------------------------------------------
 
 
-def test_a_person_reviews_at_the_terminal(folder: Path) -> None:
+def test_person_reviews_at_the_terminal(folder: Path) -> None:
     with OpenAIServer(does(SEARCH), streamed("Line 1."), streamed("Line 2.")) as server:
         with at_terminal(server, folder, "--review", "me") as terminal:
             terminal.until("you> ")
@@ -763,7 +763,7 @@ def test_a_person_reviews_at_the_terminal(folder: Path) -> None:
     assert "done: the review accepted it" in terminal.seen
 
 
-def test_a_person_who_reviews_may_stop_and_go_on_later(folder: Path) -> None:
+def test_person_who_reviews_may_stop_and_go_on_later(folder: Path) -> None:
     with OpenAIServer(streamed("Line 1.")) as server:
         options = ("--review", "me", "--journal", "../runs.db", "--run-id", "r")
         with at_terminal(server, folder, *options) as terminal:
@@ -780,7 +780,7 @@ def test_a_person_who_reviews_may_stop_and_go_on_later(folder: Path) -> None:
             assert terminal.end() == 0
 
 
-def test_a_model_reviews(folder: Path) -> None:
+def test_model_reviews(folder: Path) -> None:
     reviews = [decides("CONTINUE", "Look at notes.txt"), decides("TERMINATE", "", "it looked")]
     works = [streamed("I guess."), does(SEARCH), streamed("Line 2.")]
     with OpenAIServer(*works) as worker, OpenAIServer(*reviews) as reviewer:
@@ -799,7 +799,7 @@ def test_a_model_reviews(folder: Path) -> None:
     ]
 
 
-def test_a_review_has_the_same_limits(folder: Path) -> None:
+def test_review_has_the_same_limits(folder: Path) -> None:
     with OpenAIServer(streamed("Well.")) as server:
         both = ("--model", f"{server.url}#m", "--review", f"{server.url}#h")
         done = act("Do it", *both, "--max-tokens", "10", cwd=folder)

@@ -183,7 +183,7 @@ def piped(
 # -- at a terminal ---------------------------------------------------------------------------------
 
 
-def test_a_text_is_said_to_all_and_the_chat_agent_answers(folder: Path) -> None:
+def test_text_is_said_to_all_and_the_chat_agent_answers(folder: Path) -> None:
     with (
         OpenAIServer(
             answers(
@@ -202,7 +202,7 @@ def test_a_text_is_said_to_all_and_the_chat_agent_answers(folder: Path) -> None:
     assert said == ["Good morning", "Hello, You.", "More"]
 
 
-def test_an_action_that_asks_first_is_approved_at_the_terminal(folder: Path) -> None:
+def test_action_that_asks_first_is_approved_at_the_terminal(folder: Path) -> None:
     with chat(folder) as terminal:
         terminal.type("/Host.list_files\r")
         assert "You propose: /Host.list_files\r\n" in terminal.until("[y/N/always]")
@@ -288,7 +288,7 @@ def test_chat_messages_appear_above_the_line_being_typed(folder: Path) -> None:
         terminal.until(": 3")
 
 
-def test_a_failure_behind_the_scenes_is_one_line(folder: Path) -> None:
+def test_failure_behind_the_scenes_is_one_line(folder: Path) -> None:
     with chat(folder, "--agent", "my_agents:Calculator", NO_COLOR="1") as terminal:
         terminal.type("/Calculator.fail left:1\r")
         shown = terminal.until("got an error from 'Calculator': ValueError: no luck")
@@ -296,7 +296,7 @@ def test_a_failure_behind_the_scenes_is_one_line(folder: Path) -> None:
         assert "Traceback" not in shown
 
 
-def test_a_question_that_comes_while_a_line_is_written_gives_it_back(folder: Path) -> None:
+def test_question_that_comes_while_a_line_is_written_gives_it_back(folder: Path) -> None:
     pipe = folder / "pipe"
     os.mkfifo(pipe)
     with chat(folder, "--agent", "my_agents:Calculator") as terminal:
@@ -331,14 +331,14 @@ def test_colours_are_left_out_where_they_are_not_wanted(
         assert "\x1b[1m" not in terminal.raw or coloured
 
 
-def test_a_narrow_terminal_is_wide_enough(folder: Path) -> None:
+def test_narrow_terminal_is_wide_enough(folder: Path) -> None:
     with chat(folder, "--agent", "my_agents:Calculator", columns=40) as terminal:
         assert ": 300000" in terminal.line("/Calculator.add" + " " * 40 + "a:100000 b:200000")
         assert "column 3" in terminal.line("/A")
         assert terminal.leave() == 0
 
 
-def test_without_the_extra_lines_are_read_from_elsewhere(folder: Path) -> None:
+def test_chat_without_the_extra_reads_lines_from_elsewhere(folder: Path) -> None:
     code = (
         "import sys; sys.modules['prompt_toolkit'] = None\n"
         "from moothall.cli.main import main\nmain(['chat', *sys.argv[1:]])\n"
@@ -357,7 +357,7 @@ def test_without_the_extra_lines_are_read_from_elsewhere(folder: Path) -> None:
     assert done.stderr == ""
 
 
-def test_without_the_extra_it_says_what_to_install(folder: Path) -> None:
+def test_chat_without_the_extra_says_what_to_install(folder: Path) -> None:
     code = (
         "import sys; sys.modules['prompt_toolkit'] = None\n"
         "from moothall.cli.main import main\nmain(['chat', *sys.argv[1:]])\n"
@@ -376,7 +376,7 @@ def test_without_the_extra_it_says_what_to_install(folder: Path) -> None:
     ((100, {}), (40, {}), (40, {"NO_COLOR": "1"})),
     ids=("wide", "narrow", "no colours"),
 )
-def test_an_answer_comes_piece_by_piece_and_stands_there_once(
+def test_answer_comes_piece_by_piece_and_stands_there_once(
     folder: Path, columns: int, more: dict[str, str]
 ) -> None:
     gate = threading.Event()
@@ -416,7 +416,7 @@ def test_ctrl_c_ends_an_answer_in_its_midst(folder: Path) -> None:
         assert terminal.leave() == 0
 
 
-def test_a_model_that_breaks_off_leaves_what_came_and_says_why(folder: Path) -> None:
+def test_model_that_breaks_off_leaves_what_came_and_says_why(folder: Path) -> None:
     broken = events(delta("I will"), delta(" tell"), cut=True)
     with (
         OpenAIServer(broken) as server,
@@ -426,7 +426,7 @@ def test_a_model_that_breaks_off_leaves_what_came_and_says_why(folder: Path) -> 
     assert "Chatty: I will tell\r\nChatty: error: " in shown
 
 
-def test_a_long_answer_is_cut(folder: Path) -> None:
+def test_long_answer_is_cut(folder: Path) -> None:
     with (
         OpenAIServer(streamed("x" * 4007)) as server,
         chat(folder, model=f"{server.url}#m") as terminal,
@@ -450,7 +450,7 @@ def test_chat_shows_who_is_working_while_no_answer_has_come(folder: Path) -> Non
         assert "\r\x1b[K" in terminal.raw.rpartition("are at work")[2]
 
 
-def test_a_dumb_terminal_is_told_nothing_that_is_taken_back(folder: Path) -> None:
+def test_dumb_terminal_is_told_nothing_that_is_taken_back(folder: Path) -> None:
     gate = threading.Event()
     with (
         OpenAIServer(gated(streamed("There."), 0, gate)) as server,
@@ -513,7 +513,7 @@ def test_chat_messages_during_an_answer_are_shown_and_the_answer_goes_on(folder:
         assert "help" not in terminal.seen
 
 
-def test_a_question_in_the_midst_of_an_answer_has_a_line_of_its_own(folder: Path) -> None:
+def test_question_in_the_midst_of_an_answer_has_a_line_of_its_own(folder: Path) -> None:
     first, second = threading.Event(), threading.Event()
     lists = streamed([call("Host_list_files", "{}")])
     server = OpenAIServer(
@@ -536,7 +536,7 @@ def test_a_question_in_the_midst_of_an_answer_has_a_line_of_its_own(folder: Path
         assert terminal.leave() == 0
 
 
-def test_an_agent_that_streams_nothing_answers_whole(folder: Path) -> None:
+def test_agent_that_streams_nothing_answers_whole(folder: Path) -> None:
     """So does a pair of agents: what its members write to each other is no answer."""
     (folder / "pairs.py").write_text(PAIR)
     agents = ("--agent", "my_agents:Calculator", "--agent", "pairs:made")
@@ -548,7 +548,7 @@ def test_an_agent_that_streams_nothing_answers_whole(folder: Path) -> None:
         assert "worker" not in shown
 
 
-def test_with_the_model_in_the_box_the_function_agent_hears_its_name_alone(
+def test_function_agent_with_a_local_model_hears_its_name_alone(
     folder: Path, shallow_home: dict[str, str]
 ) -> None:
     with chat(folder, model="local", **shallow_home) as terminal:
@@ -560,7 +560,7 @@ def test_with_the_model_in_the_box_the_function_agent_hears_its_name_alone(
         assert terminal.leave() == 0
 
 
-def test_the_model_in_the_box_does_not_go_round_in_circles(folder: Path, weights: Path) -> None:
+def test_model_in_the_box_does_not_go_round_in_circles(folder: Path, weights: Path) -> None:
     line = "Tell me of a chatty chatty chatty chatty parrot\n"
     done = piped(folder, line, "--model", "local")
     assert done.returncode == 0, done.stderr
@@ -592,7 +592,7 @@ def test_chat_help_lists_what_can_be_typed(folder: Path, line: str) -> None:
     assert "/Host.list_files [folder_name]" in done.stdout
 
 
-def test_a_small_model_is_not_given_what_was_said_before() -> None:
+def test_small_model_is_not_given_what_was_said_before() -> None:
     model = ScriptedModel(["one", "two"])
     chatty = Forgetful("Chatty", model)
     for line in ("Say one.", "Say two."):
@@ -601,7 +601,7 @@ def test_a_small_model_is_not_given_what_was_said_before() -> None:
 
 
 @pytest.mark.parametrize("line", ("/quit", "/exit", "quit", "EXIT", "bye", "Goodbye!"))
-def test_a_person_leaves_in_a_word(folder: Path, line: str) -> None:
+def test_person_leaves_in_a_word(folder: Path, line: str) -> None:
     done = piped(folder, f"{line}\n/Nobody.x\n")
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
@@ -615,7 +615,7 @@ def test_a_person_leaves_in_a_word(folder: Path, line: str) -> None:
         ("/Calculator.ad a:1 b:2", '"ad" not found on "Calculator"; did you mean add?'),
     ),
 )
-def test_a_line_that_is_nearly_right_is_answered_with_what_was_meant(
+def test_line_that_is_nearly_right_is_answered_with_what_was_meant(
     folder: Path, line: str, told: str
 ) -> None:
     done = piped(folder, f"{line}\n", "--agent", "my_agents:Calculator")
@@ -646,7 +646,7 @@ def test_help_is_a_table_of_what_to_type(folder: Path, line: str, columns: int) 
         assert terminal.end() == 0
 
 
-def test_a_dumb_terminal_is_shown_answers_when_they_are_whole(folder: Path) -> None:
+def test_dumb_terminal_is_shown_answers_when_they_are_whole(folder: Path) -> None:
     gate = threading.Event()
     with (
         OpenAIServer(gated(streamed("Good morning to you."), 8, gate)) as server,
@@ -697,7 +697,7 @@ def test_answers_to_questions_are_not_kept(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("wrong", ("a file for a folder", "a folder for a file"))
-def test_a_history_that_cannot_be_written_is_said_once(folder: Path, wrong: str) -> None:
+def test_history_that_cannot_be_written_is_said_once(folder: Path, wrong: str) -> None:
     kept = folder / "state" / "moothall" / "chat-history"
     if wrong == "a file for a folder":
         (folder / "state").write_text("a file")
@@ -713,7 +713,7 @@ def test_a_history_that_cannot_be_written_is_said_once(folder: Path, wrong: str)
 # -- settings --------------------------------------------------------------------------------------
 
 
-def test_the_command_line_goes_before_the_environment_and_that_before_the_file(
+def test_command_line_goes_before_the_environment_and_that_before_the_file(
     folder: Path,
 ) -> None:
     (folder / "inner").mkdir()
@@ -752,7 +752,7 @@ def test_the_command_line_goes_before_the_environment_and_that_before_the_file(
         ("", {"MOOTHALL_MODEL": "{url}#m", "MOOTHALL_KEY": "mine"}, "mine"),
     ),
 )
-def test_a_key_goes_with_the_model_that_is_named_beside_it(
+def test_key_goes_with_the_model_that_is_named_beside_it(
     folder: Path, file: str, environment_: dict[str, str], sent: str
 ) -> None:
     with OpenAIServer(either("Hello.")) as server:
@@ -804,7 +804,7 @@ def test_agents_that_the_file_names_are_not_run_without_a_question(folder: Path)
         ("root = 'nowhere'", "Error: moothall.toml: the root folder"),
     ),
 )
-def test_a_wrong_file_is_said_with_its_key(folder: Path, text: str, said: str) -> None:
+def test_wrong_file_is_said_with_its_key(folder: Path, text: str, said: str) -> None:
     (folder / "moothall.toml").write_text(text)
     done = piped(folder, "")
     assert (done.returncode, done.stdout) == (2, "")
@@ -842,7 +842,7 @@ def test_chat_answers_that_are_no_text_are_shown_as_data(folder: Path) -> None:
     ]
 
 
-def test_to_all_is_to_whoever_has_the_action(folder: Path) -> None:
+def test_broadcast_goes_to_whoever_has_the_action(folder: Path) -> None:
     done = piped(
         folder, "/*.add a:1 b:2\n", "--agent", "my_agents:made", "--agent", "my_agents:make"
     )
@@ -857,7 +857,7 @@ def test_to_all_is_to_whoever_has_the_action(folder: Path) -> None:
     assert nobody.stderr == 'moothall: no agent here has the action "nothing"\n'
 
 
-def test_no_line_of_a_pipe_is_an_approval(folder: Path) -> None:
+def test_pipe_approves_nothing(folder: Path) -> None:
     done = piped(folder, '/Host.list_files\ny\n/Host.read_file file_name:"notes.txt"\nalways\n')
     assert done.returncode == 1
     assert done.stdout.count("not permitted") == 2
@@ -872,7 +872,7 @@ def test_no_line_of_a_pipe_is_an_approval(folder: Path) -> None:
         ("/Calculator.add a:NaN\n", "moothall: column 19: expected a JSON value"),
     ),
 )
-def test_a_line_that_is_no_message_is_complained_of_and_the_rest_is_read(
+def test_line_that_is_no_message_is_complained_of_and_the_rest_is_read(
     folder: Path, lines: str | bytes, said: str
 ) -> None:
     lines = lines.encode() if isinstance(lines, str) else lines
@@ -885,13 +885,13 @@ def test_a_line_that_is_no_message_is_complained_of_and_the_rest_is_read(
     assert done.stdout.endswith("\n> /Calculator.add a:1 b:2\nCalculator: 3\n")
 
 
-def test_a_failure_is_shown_and_is_exit_code_1(folder: Path) -> None:
+def test_failure_is_shown_and_is_exit_code_1(folder: Path) -> None:
     done = piped(folder, "/Nobody.at_home\n")
     assert done.returncode == 1
     assert 'Nobody: error: no agent "Nobody" in this space\n' in done.stdout
 
 
-def test_a_server_that_is_down_is_one_line_for_each_agent(folder: Path) -> None:
+def test_server_that_is_down_is_one_line_for_each_agent(folder: Path) -> None:
     done = piped(folder, "Hi")
     assert done.returncode == 1
     assert "Traceback" not in done.stderr
@@ -907,7 +907,7 @@ def test_chat_a_failure_of_an_action_is_said_once(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("closed", ("<&-", "</dev/null"))
-def test_without_any_input_it_ends(folder: Path, closed: str) -> None:
+def test_chat_without_input_ends(folder: Path, closed: str) -> None:
     command = f'"$0" -m moothall chat --model http://127.0.0.1:9/v1#m {closed}'
     done = subprocess.run(
         ["sh", "-c", command, sys.executable],
@@ -919,7 +919,7 @@ def test_without_any_input_it_ends(folder: Path, closed: str) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
-def test_a_reader_that_leaves_ends_it_quietly(folder: Path) -> None:
+def test_reader_that_leaves_ends_it_quietly(folder: Path) -> None:
     process = subprocess.Popen(
         [*CHAT, "--model", NO_MODEL],
         stdin=subprocess.PIPE,
@@ -1059,7 +1059,7 @@ def test_chat_agent_option_that_names_no_agent_is_refused(
     assert said in " ".join(capsys.readouterr().err.split())
 
 
-def test_an_agent_that_cannot_be_added_is_told_in_a_line(folder: Path) -> None:
+def test_agent_that_cannot_be_added_is_told_in_a_line(folder: Path) -> None:
     done = piped(folder, "", "--agent", "my_agents:Unready")
     said = "moothall: agent 'Unready': its after_add failed: ValueError: no luck\n"
     assert (done.returncode, done.stderr) == (2, said)

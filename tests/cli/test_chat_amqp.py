@@ -86,7 +86,7 @@ def piped(
     return piped
 
 
-def test_a_person_talks_with_agents_of_other_processes(
+def test_person_talks_with_agents_of_other_processes(
     chat: Callable[..., Chat], elsewhere: AMQPSpace
 ) -> None:
     calculator = elsewhere.add(Calculator("Calculator"))
@@ -152,7 +152,7 @@ def test_two_people_have_names_of_their_own(chat: Callable[..., Chat]) -> None:
             assert ann.leave() == bob.leave() == 0
 
 
-def test_a_name_is_of_one_alone(chat: Callable[..., Chat], elsewhere: AMQPSpace) -> None:
+def test_name_is_of_one_alone(chat: Callable[..., Chat], elsewhere: AMQPSpace) -> None:
     elsewhere.add(Agent("Ann"))
     with chat("--name", "Ann") as terminal:
         assert terminal.end() == 1
@@ -184,7 +184,7 @@ def test_whom_the_command_line_names_comes_too(
             assert terminal.leave() == 0
 
 
-def test_a_connection_that_is_lost_and_made_again_is_told(
+def test_connection_that_is_lost_and_made_again_is_told(
     chat: Callable[..., Chat], broker: Broker
 ) -> None:
     with chat(NO_COLOR="1") as terminal:

@@ -92,7 +92,7 @@ def test_other_shells_have_their_scripts(shell: str, begins: str) -> None:
     assert f"_MOOTHALL_COMPLETE={shell}_complete" in done.stdout
 
 
-def test_a_shell_that_is_none_is_exit_code_2() -> None:
+def test_shell_that_is_none_is_exit_code_2() -> None:
     done = printed("cmd")
     assert (done.returncode, done.stdout) == (2, "")
     assert "must be bash, zsh or fish, got 'cmd'" in done.stderr

@@ -118,7 +118,7 @@ def test_results_are_shown_as_what_they_are() -> None:
     ]
 
 
-def test_a_review_is_shown_by_its_conclusions_and_decisions() -> None:
+def test_review_is_shown_by_its_conclusions_and_decisions() -> None:
     """Not by what its members write; what was before this process is marked."""
     concluded = ConclusionReached("a", 1, Conclusion("Done so far."), past=True)
     more = HumanDecision(DecisionAction.CONTINUE, ["Look.", "Again."], "unsure")
@@ -146,7 +146,7 @@ def test_a_review_is_shown_by_its_conclusions_and_decisions() -> None:
     assert "Done so far." not in seen(*mine, reviewed=True, to_a_person=True)
 
 
-def test_a_terminal_is_told_what_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_terminal_is_told_what_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """In a line that is taken back before anything else is shown, and while a person is asked."""
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "60")
@@ -190,7 +190,7 @@ def test_a_terminal_is_told_what_is_waited_for(monkeypatch: pytest.MonkeyPatch) 
     asyncio.run(watched())
 
 
-def test_a_researcher_tells_of_tasks_of_one_kind_by_their_number(
+def test_researcher_tells_of_tasks_of_one_kind_by_their_number(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     out = Written()
@@ -213,7 +213,7 @@ def test_a_researcher_tells_of_tasks_of_one_kind_by_their_number(
     asyncio.run(watched())
 
 
-def test_of_a_warning_the_first_line_is_shown() -> None:
+def test_display_shows_the_first_line_of_a_warning() -> None:
     shown: list[str] = []
     about = {"msg": "no \x1b[2J room\nTraceback", "levelname": "WARNING"}
     Warnings(shown.append).emit(logging.makeLogRecord(about))

@@ -128,7 +128,7 @@ DONE = (
     + [(0, args) for args in DONE],
     ids=lambda value: " ".join(value) or "nothing" if isinstance(value, tuple) else str(value),
 )
-def test_the_exit_code_is_by_one_rule(folder: Path, code: int, args: tuple[str, ...]) -> None:
+def test_exit_code_is_by_one_rule(folder: Path, code: int, args: tuple[str, ...]) -> None:
     done = moothall(*args, folder=folder, AMQP_PORT="9")
     assert done.returncode == code, done.stderr
     assert "Traceback" not in done.stderr
@@ -155,7 +155,7 @@ def test_the_exit_code_is_by_one_rule(folder: Path, code: int, args: tuple[str, 
         (("runs", "--journal", NOWHERE), {}, "", "moothall: --journal: "),
     ),
 )
-def test_an_error_names_where_the_setting_comes_from(
+def test_error_names_where_the_setting_comes_from(
     folder: Path, args: tuple[str, ...], environment: dict[str, str], file: str, said: str
 ) -> None:
     (folder / "moothall.toml").write_text(file)
@@ -164,7 +164,7 @@ def test_an_error_names_where_the_setting_comes_from(
     assert done.stderr.splitlines()[-1].startswith(said)
 
 
-def test_all_that_is_wrong_is_told_at_once(folder: Path) -> None:
+def test_command_tells_all_faults_at_once(folder: Path) -> None:
     wrong = ("research", "x", "--model", "nope", "--html", NOWHERE, "--out", "no/x", "--role", "r")
     lines = moothall(*wrong, folder=folder).stderr.splitlines()[3:]
     assert [line.partition(" ")[0] for line in lines] == ["Error:", "--model:", "--out:", "--html:"]
@@ -233,7 +233,7 @@ def test_ctrl_c_says_at_once_that_the_command_stops(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("hangs", (False, True))
-def test_a_second_ctrl_c_ends_a_command_that_does_not_stop(tmp_path: Path, hangs: bool) -> None:
+def test_second_ctrl_c_ends_a_command_that_does_not_stop(tmp_path: Path, hangs: bool) -> None:
     (tmp_path / "busy.py").write_text(BUSY)
     with subprocess.Popen(
         [sys.executable, "busy.py", *(["hangs"] if hangs else [])],

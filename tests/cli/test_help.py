@@ -43,7 +43,7 @@ def test_help_fits_a_narrow_terminal_without_breaking_a_word(words: tuple[str, .
         assert text.replace("\\\n", "").split() == whole, columns
 
 
-def test_a_command_that_is_folded_can_be_copied() -> None:
+def test_command_that_is_folded_can_be_copied() -> None:
     text = " ".join(shown("simulate", "--help", columns=40).replace("\\\n", " ").split())
     assert "moothall simulate --citizens 5000 --days 7 --seed 3 --out week moothall" in text
 
@@ -65,7 +65,7 @@ def test_help_is_a_command_too(words: tuple[str, ...]) -> None:
         (("list",), "No such command 'list'. Did you mean 'runs'?"),
     ),
 )
-def test_a_command_that_is_none_is_said_with_where_they_are_listed(
+def test_command_that_is_none_is_said_with_where_they_are_listed(
     words: tuple[str, ...], said: str
 ) -> None:
     done = run(*words)
@@ -83,5 +83,5 @@ def test_help_lists_each_command_once_below_what_it_is_for() -> None:
     assert sorted(below) == sorted(words[0] for words in COMMANDS if len(words) == 1)
 
 
-def test_the_version_has_a_short_option() -> None:
+def test_version_has_a_short_option() -> None:
     assert shown("-V") == shown("--version")

@@ -134,7 +134,7 @@ def wrong_ones(signalled: Signalled, count: int, at_once: int, seed: int) -> lis
         return [each for each in threads.map(lambda one: signalled.ends(*one), drawn) if each]
 
 
-def test_a_signal_at_a_random_moment_ends_each_command(signalled: Signalled) -> None:
+def test_signal_at_a_random_moment_ends_each_command(signalled: Signalled) -> None:
     assert wrong_ones(signalled, 12, 4, seed=os.getpid()) == []
 
 

@@ -234,7 +234,7 @@ def test_runs_are_found_by_options(folder: Path) -> None:
         assert told in " ".join(done.stderr.split())
 
 
-def test_a_run_is_moved_to_another_journal(folder: Path) -> None:
+def test_run_is_moved_to_another_journal(folder: Path) -> None:
     done = moothall("runs", "export", "two", "--jsonl", "two.jsonl", cwd=folder)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     done = moothall("runs", "import", "two.jsonl", "--journal", "other.db", cwd=folder)
@@ -264,7 +264,7 @@ def test_run_that_is_moved_goes_on_in_one_journal_only(folder: Path) -> None:
     assert "Missing option '--jsonl'" in done.stderr
 
 
-def test_a_journal_is_backed_up(folder: Path) -> None:
+def test_journal_is_backed_up(folder: Path) -> None:
     assert moothall("runs", "backup", "copy.db", cwd=folder).returncode == 0
     assert listed(folder, "--journal", "copy.db") == ["one", "two", "three"]
     done = moothall("runs", "backup", "copy.db", cwd=folder)

@@ -59,7 +59,7 @@ def test_help_of_fetch_lists_what_can_be_fetched_and_under_which_license() -> No
 
 
 @pytest.mark.parametrize("columns", (40, 80))
-def test_the_list_fits_the_terminal(empty: dict[str, str], columns: int) -> None:
+def test_list_fits_the_terminal(empty: dict[str, str], columns: int) -> None:
     done = moothall_command("models", environment={**empty, "COLUMNS": str(columns)})
     assert done.returncode == 0
     assert all(len(line) <= columns for line in done.stdout.splitlines())
@@ -70,7 +70,7 @@ def test_the_list_fits_the_terminal(empty: dict[str, str], columns: int) -> None
     assert "run: moothall models fetch qwen3-8b" in said
 
 
-def test_the_list_as_json_says_what_is_usable(weights: Path) -> None:
+def test_list_as_json_says_what_is_usable(weights: Path) -> None:
     rows = json.loads(moothall_command("models", "--json").stdout)["models"]
     assert rows[0] == {
         "name": "local",
@@ -94,7 +94,7 @@ def kinds(environment: dict[str, str]) -> dict[str, str]:
     return {row["name"]: row["why_not"] for row in rows}
 
 
-def test_the_list_says_which_kinds_are_usable_and_why_not(empty: dict[str, str]) -> None:
+def test_list_says_which_kinds_are_usable_and_why_not(empty: dict[str, str]) -> None:
     online = {**empty, "MOOTHALL_OFFLINE": ""}
     assert "there is no key: set OPENAI_API_KEY" in kinds(online)["openai:NAME"]
     said = kinds({**online, "OPENAI_API_KEY": "sk-a-secret"})
@@ -103,7 +103,7 @@ def test_the_list_says_which_kinds_are_usable_and_why_not(empty: dict[str, str])
     assert "set DEEPSEEK_API_KEY" in said["deepseek:NAME"]
 
 
-def test_the_list_says_what_offline_forbids(empty: dict[str, str]) -> None:
+def test_list_says_what_offline_forbids(empty: dict[str, str]) -> None:
     offline = {**empty, "MOOTHALL_OFFLINE": "1"}
     said = kinds({**offline, "OPENAI_API_KEY": "sk-a-secret"})
     assert said["openai:NAME"] == "MOOTHALL_OFFLINE=1 forbids it"
@@ -137,7 +137,7 @@ def test_damaged_weights_show_in_the_list(empty: dict[str, str], tmp_path: Path)
     assert local["why_not"].endswith(" are damaged; run: moothall models fetch")
 
 
-def test_the_runtime_missing_shows_in_the_list(weights: Path, tmp_path: Path) -> None:
+def test_runtime_missing_shows_in_the_list(weights: Path, tmp_path: Path) -> None:
     # A module of that name that is no runtime hides it from the search.
     code = (
         "import sys; sys.modules['xllamacpp'] = None\n"
@@ -169,7 +169,7 @@ def test_fetching_from_a_hub(empty: dict[str, str], tmp_path: Path) -> None:
     assert f"gguf:{path}" in listed
 
 
-def test_a_failure_is_one_line_and_exit_code_1(empty: dict[str, str]) -> None:
+def test_failure_is_one_line_and_exit_code_1(empty: dict[str, str]) -> None:
     with HubServer({"org/name/weights.gguf": b"GGUF"}) as hub:
         there = {**empty, "HF_ENDPOINT": hub.url}
         done = moothall_command("models", "fetch", "hf:org/name/no.gguf", environment=there)
@@ -213,7 +213,7 @@ def test_interrupted_it_is_exit_code_130(empty: dict[str, str], tmp_path: Path) 
     assert not list((tmp_path / "models").glob("*.gguf"))
 
 
-def test_its_own_commands_are_loaded_only_when_used() -> None:
+def test_models_commands_are_loaded_only_when_used() -> None:
     code = (
         "import sys, moothall.cli.main as cli\n"
         "print('moothall.cli.models' in sys.modules)\n"

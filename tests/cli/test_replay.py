@@ -58,7 +58,7 @@ def replayed(folder: Path, *options: str) -> str:
     return first.stdout
 
 
-def test_a_run_is_told_as_it_was_shown(folder: Path) -> None:
+def test_run_is_told_as_it_was_shown(folder: Path) -> None:
     with OpenAIServer(does(SEARCH), does(WRITE), streamed("In line 2,\n\x1b[2Jsee?")) as server:
         command = ("act", "Where is\nmilk?", "--model", f"{server.url}#m", "--run-id", "r")
         done = moothall(*command, cwd=folder)
@@ -72,7 +72,7 @@ def test_a_run_is_told_as_it_was_shown(folder: Path) -> None:
     assert last.startswith("2 steps, ")
 
 
-def test_a_long_result_is_whole_if_it_is_the_answer(
+def test_long_result_is_whole_if_it_is_the_answer(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for terminal in (True, False):
@@ -89,7 +89,7 @@ def test_a_long_result_is_whole_if_it_is_the_answer(
         assert ("All of them.\nNumbers.\n" in told) == (not terminal)
 
 
-def test_a_run_is_told_for_programs_as_it_was(folder: Path) -> None:
+def test_run_is_told_for_programs_as_it_was(folder: Path) -> None:
     with OpenAIServer(does(SEARCH), streamed("In line 2.")) as server:
         command = ("act", "Where?", "--model", f"{server.url}#m", "--run-id", "r", "--json")
         done = moothall(*command, cwd=folder)
@@ -104,7 +104,7 @@ def test_a_run_is_told_for_programs_as_it_was(folder: Path) -> None:
     assert now[-1] == {k: v for k, v in then[-1].items() if k not in ("seconds", "resume")}
 
 
-def test_a_review_is_told_turn_by_turn(folder: Path) -> None:
+def test_review_is_told_turn_by_turn(folder: Path) -> None:
     works = (does(COMMAND), streamed("I guess."), does(SEARCH), streamed("In line 2."))
     reviews = (streamed(decides("CONTINUE", "Look")), streamed(decides("TERMINATE")))
     with OpenAIServer(*works) as worker, OpenAIServer(*reviews) as reviewer:
@@ -128,7 +128,7 @@ def test_a_review_is_told_turn_by_turn(folder: Path) -> None:
     ]
 
 
-def test_a_run_that_was_stopped_is_told_with_its_exit_code(folder: Path) -> None:
+def test_run_that_was_stopped_is_told_with_its_exit_code(folder: Path) -> None:
     with OpenAIServer(does(SEARCH), HANG) as server:
         command = ("act", "Do it", "--model", f"{server.url}#m", "--run-id", "r")
         moothall(*command, "--max-seconds", "0.5", cwd=folder)
@@ -138,7 +138,7 @@ def test_a_run_that_was_stopped_is_told_with_its_exit_code(folder: Path) -> None
     assert done.stderr.startswith("stopped: time limit reached (")
 
 
-def test_a_run_that_has_not_ended_is_not_told(folder: Path) -> None:
+def test_run_that_has_not_ended_is_not_told(folder: Path) -> None:
     killed_program(folder)
     done = moothall("replay", "bread-1", "--journal", JOURNAL, cwd=folder)
     assert (done.returncode, done.stdout) == (1, "")
@@ -148,7 +148,7 @@ def test_a_run_that_has_not_ended_is_not_told(folder: Path) -> None:
     )
 
 
-def test_a_run_of_an_orchestrator_of_the_users_own_is_told_as_data(folder: Path) -> None:
+def test_run_of_an_orchestrator_of_the_users_own_is_told_as_data(folder: Path) -> None:
     @dataclass
     class Count:
         done: list[int] = field(default_factory=list, metadata=APPENDED)
@@ -164,7 +164,7 @@ def test_a_run_of_an_orchestrator_of_the_users_own_is_told_as_data(folder: Path)
     assert (told["state"], told["over"]) == ({"done": [1, 2]}, {"reason": "done", "text": "two"})
 
 
-def test_a_dual_act_in_a_dual_act_is_told_as_it_was(folder: Path) -> None:
+def test_dual_act_in_a_dual_act_is_told_as_it_was(folder: Path) -> None:
     def scripted(id: str, *script: Any, **options: Any) -> ReActAgent:
         return ReActAgent(id, ScriptedModel(list(script)), **options)
 

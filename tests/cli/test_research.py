@@ -75,7 +75,7 @@ class Hanging:
         return text(self.texts[self.given - 1])
 
 
-def test_the_report_is_printed_and_what_happens_is_shown_beside_it(folder: Path) -> None:
+def test_report_is_printed_and_what_happens_is_shown_beside_it(folder: Path) -> None:
     done = research(PORT, "How are noodles cooked?", "--folder", "notes", cwd=folder)
     assert done.returncode == 0, done.stderr
     report = done.stdout
@@ -113,7 +113,7 @@ def test_files_that_cannot_be_read_are_told(folder: Path) -> None:
     assert "1 × the PDF is damaged" in done.stdout
 
 
-def test_an_output_of_ascii_gets_the_report_too(folder: Path) -> None:
+def test_output_of_ascii_gets_the_report_too(folder: Path) -> None:
     env = {**os.environ, **environment(folder, PYTHONIOENCODING="ascii")}
     done = run("research", PORT, PORT, "--folder", "notes", cwd=folder, env=env)
     assert done.returncode == 0, done.stderr
@@ -121,7 +121,7 @@ def test_an_output_of_ascii_gets_the_report_too(folder: Path) -> None:
     assert "\\u201cThe alpha protocol uses port 4711.\\u201d [^1^]" in done.stdout
 
 
-def test_the_report_and_the_page_are_written_and_are_no_source(folder: Path) -> None:
+def test_report_and_the_page_are_written_and_are_no_source(folder: Path) -> None:
     order = (PORT, "--folder", ".", "--out", "report.md", "--html", "report.html")
     first = research(*order, cwd=folder)
     report = (folder / "report.md").read_text()
@@ -136,7 +136,7 @@ def test_the_report_and_the_page_are_written_and_are_no_source(folder: Path) -> 
     assert '<li id="passage-1">' in page
 
 
-def test_the_report_is_written_in_the_form_that_its_name_says(folder: Path) -> None:
+def test_report_is_written_in_the_form_that_its_name_says(folder: Path) -> None:
     order = (PORT, "--folder", ".", "--out", "report.docx", "--sources", "list.bib")
     done = research(*order, cwd=folder)
     assert done.returncode == 0, done.stderr
@@ -217,7 +217,7 @@ def test_wrong_usage_says_what_to_do(
     assert words in " ".join(shown.err.split())
 
 
-def test_a_model_plans_writes_and_judges(folder: Path) -> None:
+def test_model_plans_writes_and_judges(folder: Path) -> None:
     said = "It uses port 4711.[^1^] It was written in 1999.[^1^]"
     verdicts = [
         {"sentence": n, "why": "says it", "passages": [1], "label": label, "probability": 0.9}
@@ -281,7 +281,7 @@ def test_ctrl_c_leaves_the_report_so_far_and_the_command_that_goes_on(
     assert report.endswith("It ended after 2 iterations: the targets were reached.\n")
 
 
-def test_a_time_limit_leaves_the_report_so_far_and_resume_goes_on(folder: Path) -> None:
+def test_time_limit_leaves_the_report_so_far_and_resume_goes_on(folder: Path) -> None:
     in_time = False
 
     def model(request: Request) -> Answer:
@@ -311,7 +311,7 @@ def test_a_time_limit_leaves_the_report_so_far_and_resume_goes_on(folder: Path) 
     assert "It uses port 4711.[^1^]" in done.stdout
 
 
-def test_a_token_limit_says_to_give_a_higher_one(folder: Path) -> None:
+def test_token_limit_says_to_give_a_higher_one(folder: Path) -> None:
     with OpenAIServer(text(SEARCH)) as server:
         done = research(
             PORT, "--folder", "notes", "--model", f"{server.url}#m", "--max-tokens", "100",
@@ -322,7 +322,7 @@ def test_a_token_limit_says_to_give_a_higher_one(folder: Path) -> None:
     assert re.search(r"higher limit N: moothall resume \w+ --max-tokens N --journal ", done.stderr)
 
 
-def test_a_report_that_was_not_written_is_written_when_the_run_is_resumed(folder: Path) -> None:
+def test_report_that_was_not_written_is_written_when_the_run_is_resumed(folder: Path) -> None:
     files = ("--out", "report.md", "--html", "report.html", "--journal", "runs.db", "--run-id", "r")
     done = research(PORT, "--folder", "notes", *files, cwd=folder)
     assert done.returncode == 0, done.stderr
@@ -342,7 +342,7 @@ def test_a_report_that_was_not_written_is_written_when_the_run_is_resumed(folder
 
 
 @pytest.mark.parametrize("more", ([], ["--json"]))
-def test_a_report_that_cannot_be_written_is_printed(folder: Path, more: list[str]) -> None:
+def test_report_that_cannot_be_written_is_printed(folder: Path, more: list[str]) -> None:
     (folder / "report.md").symlink_to("gone/report.md")
     done = research(PORT, "--folder", "notes", "--out", "report.md", *more, cwd=folder)
     assert done.returncode == 1
@@ -350,7 +350,7 @@ def test_a_report_that_cannot_be_written_is_printed(folder: Path, more: list[str
     assert "the report 'report.md' cannot be written: No such file or directory" in done.stderr
 
 
-def test_a_run_that_has_ended_goes_further_with_more(folder: Path) -> None:
+def test_run_that_has_ended_goes_further_with_more(folder: Path) -> None:
     recorded = ("--folder", "notes", "--journal", "runs.db", "--run-id", "r1")
     first = research(PORT, *recorded, cwd=folder)
     again = research(PORT, *recorded, "--iterations", "8", cwd=folder)  # nothing is left to find
@@ -367,7 +367,7 @@ def test_a_run_that_has_ended_goes_further_with_more(folder: Path) -> None:
     assert "folder: was " in other.stderr
 
 
-def test_a_run_is_listed_and_told_again_in_plain_words(folder: Path) -> None:
+def test_run_is_listed_and_told_again_in_plain_words(folder: Path) -> None:
     recorded = ("--journal", "runs.db")
     done = research(PORT, "--folder", "notes", *recorded, "--run-id", "r1", cwd=folder)
     listed = research("r1", *recorded, command="runs", cwd=folder).stdout
@@ -395,7 +395,7 @@ def searxng(web: Web, *paths: str) -> Callable[[Any], Any]:
     return lambda request: answer({"results": found})
 
 
-def test_the_web_is_searched_and_read_on_one_site_alone(folder: Path) -> None:
+def test_web_is_searched_and_read_on_one_site_alone(folder: Path) -> None:
     with Web({}) as web:
         page = "<title>Alpha</title><h1>Alpha</h1><p>The alpha protocol uses port 4711 here.</p>"
         elsewhere = web.base.replace("127.0.0.1", "localhost")
@@ -423,7 +423,7 @@ def test_the_web_is_searched_and_read_on_one_site_alone(folder: Path) -> None:
     assert "localhost" not in done.stderr
 
 
-def test_where_every_search_fails_the_command_fails_and_says_why(folder: Path) -> None:
+def test_research_fails_and_says_why_where_every_search_fails(folder: Path) -> None:
     with Web({}) as web:
         done = research(PORT, "--searxng", web.base, cwd=folder)
     assert done.returncode == 1
@@ -432,7 +432,7 @@ def test_where_every_search_fails_the_command_fails_and_says_why(folder: Path) -
     assert f"Nothing could be read for “{PORT}”." in done.stdout
 
 
-def test_a_terminal_obeys_nothing_that_was_read(folder: Path) -> None:
+def test_terminal_obeys_nothing_that_was_read(folder: Path) -> None:
     (folder / "notes" / "evil\x1b[2J.md").write_text(
         "# \x1b]0;title\x07\n\nThe gamma\x1b[31m protocol uses port 99 \u202egpj.\n"
     )

@@ -61,7 +61,7 @@ def decides(action: str, instruction: str = "") -> Any:
 # -- in doubt --------------------------------------------------------------------------------------
 
 
-def test_in_doubt_it_says_what_is_and_what_to_do(folder: Path) -> None:
+def test_resume_in_doubt_says_which_calls_and_what_to_do(folder: Path) -> None:
     with OpenAIServer(does(SEARCH), does(COMMAND)) as server:
         killed_in_a_command(server, folder)
         done = moothall("resume", "r", cwd=folder)
@@ -98,7 +98,7 @@ def test_interrupted_in_a_command_it_names_the_ways_to_decide(folder: Path) -> N
     assert "Well.\n" in done.stdout
 
 
-def test_in_doubt_for_programs(folder: Path) -> None:
+def test_resume_in_doubt_for_programs(folder: Path) -> None:
     with OpenAIServer(does(COMMAND)) as server:
         killed_in_a_command(server, folder)
     done = moothall("resume", "r", "--journal", JOURNAL, "--json", cwd=folder)
@@ -123,7 +123,7 @@ SKIPPED = (
     ("option", "ran", "heard"),
     (("--repeat", 2, "over"), ("--skip", 1, "a person has decided not to execute it again")),
 )
-def test_a_command_that_was_killed_is_repeated_or_skipped(
+def test_command_that_was_killed_is_repeated_or_skipped(
     folder: Path, option: str, ran: int, heard: str
 ) -> None:
     with OpenAIServer(does(SEARCH), does(COMMAND), streamed("Well.")) as server:
@@ -167,7 +167,7 @@ def test_resume_repeated_call_asks_only_for_the_new_call(folder: Path) -> None:
     assert (folder / "new.txt").read_text() == "hello\n"
 
 
-def test_a_review_that_was_killed_goes_on(folder: Path) -> None:
+def test_review_that_was_killed_goes_on(folder: Path) -> None:
     works = (does(COMMAND), streamed("Done."), streamed("Really."))
     reviews = (decides("CONTINUE", "Look again"), decides("TERMINATE"))
     with OpenAIServer(*works) as worker, OpenAIServer(*reviews) as reviewer:
@@ -189,7 +189,7 @@ def test_a_review_that_was_killed_goes_on(folder: Path) -> None:
     assert (folder / "log.txt").read_text() == "ran\nran\n"
 
 
-def test_a_review_by_a_person_that_was_killed_asks_again(folder: Path) -> None:
+def test_review_by_a_person_that_was_killed_asks_again(folder: Path) -> None:
     with OpenAIServer(does(SEARCH), streamed("Line 1."), streamed("Line 2.")) as server:
         with at_terminal(*act(server, "--review", "me"), cwd=folder) as terminal:
             terminal.until("you> ")
@@ -257,7 +257,7 @@ def test_interrupted_it_names_the_command_that_goes_on(folder: Path) -> None:
     ),
     ids=("seconds", "error", "review"),
 )
-def test_a_run_that_was_stopped_goes_on_by_the_command_that_it_named(
+def test_run_that_was_stopped_goes_on_by_the_command_that_it_named(
     folder: Path, answers: tuple[Any, ...], options: tuple[str, ...], more: tuple[str, ...]
 ) -> None:
     with OpenAIServer(*answers, streamed("Well."), decides("TERMINATE")) as server:
@@ -290,7 +290,7 @@ def test_limits_may_be_others_when_a_run_goes_on(folder: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_a_run_that_is_over_is_told_again(folder: Path) -> None:
+def test_run_that_is_over_is_told_again(folder: Path) -> None:
     with OpenAIServer(does(SEARCH), streamed("Well.")) as server:
         moothall(*act(server), cwd=folder)
     done = moothall("resume", "r", cwd=folder)  # its model is gone
@@ -317,7 +317,7 @@ def test_resume_json_marks_past_events(folder: Path) -> None:
     assert (events[-1]["kind"], events[-1]["resume"]) == ("done", [])
 
 
-def test_the_small_model_goes_on_in_a_folder_with_other_files(folder: Path, weights: Path) -> None:
+def test_small_model_goes_on_in_a_folder_with_other_files(folder: Path, weights: Path) -> None:
     task = 'Run the command "echo hello"'
     with at_terminal("act", task, "--run-id", "r", cwd=folder) as terminal:
         terminal.until("Permit this? [y/N/always] ")
@@ -333,7 +333,7 @@ def test_the_small_model_goes_on_in_a_folder_with_other_files(folder: Path, weig
 
 
 @pytest.mark.usefixtures("weights")
-def test_a_run_of_the_small_model_by_another_program_goes_on_by_force_alone(folder: Path) -> None:
+def test_run_of_the_small_model_by_another_program_goes_on_by_force_alone(folder: Path) -> None:
     async def stopped() -> None:
         with Journal(folder / JOURNAL) as journal:
             model = ScriptedModel([OSError("down")])
@@ -368,7 +368,7 @@ def test_resume_works_from_any_folder_and_records_no_key(folder: Path) -> None:
     assert b"sk-secret" not in recorded
 
 
-def test_a_model_that_the_file_chose_gets_the_key_of_the_file_alone(folder: Path) -> None:
+def test_model_that_the_file_chose_gets_the_key_of_the_file_alone(folder: Path) -> None:
     with OpenAIServer(streamed("."), HANG, streamed("Well."), streamed("Well.")) as server:
         file = folder / "moothall.toml"
         file.write_text(f'model = "{server.url}#m"\nkey = "sk-of-file"\n')
@@ -384,7 +384,7 @@ def test_a_model_that_the_file_chose_gets_the_key_of_the_file_alone(folder: Path
 # -- runs of the user's own programs ---------------------------------------------------------------
 
 
-def test_a_program_of_the_users_own_is_gone_on_with(folder: Path) -> None:
+def test_program_of_the_users_own_is_gone_on_with(folder: Path) -> None:
     killed_program(folder)
     asks = moothall("resume", "bread-1", cwd=folder)
     assert asks.returncode == 1
@@ -427,7 +427,7 @@ async def shop(path: Path, copy: Path) -> None:
             await record.step("pay", pay, outcome="ask", action="pay")
 
 
-def test_a_decision_about_an_orchestrator_of_ones_own_names_its_program(folder: Path) -> None:
+def test_decision_about_an_orchestrator_of_ones_own_names_its_program(folder: Path) -> None:
     asyncio.run(shop(folder / "whole.db", folder / "left.db"))
     with pytest.raises(InDoubt, match=r"`moothall resume shop-1 --repeat`, --skip or --done 1="):
         asyncio.run(shop(folder / "left.db", folder / "never.db"))
@@ -437,7 +437,7 @@ def test_a_decision_about_an_orchestrator_of_ones_own_names_its_program(folder: 
     )
 
 
-def test_without_the_program_the_decision_is_recorded(folder: Path) -> None:
+def test_decision_is_recorded_without_the_program(folder: Path) -> None:
     killed_program(folder)
     decided = moothall("resume", "bread-1", "--skip", cwd=folder)
     assert decided.returncode == 0, decided.stderr
@@ -457,7 +457,7 @@ def test_without_the_program_the_decision_is_recorded(folder: Path) -> None:
     assert not (folder / "paid").exists()
 
 
-def test_a_program_that_has_changed_goes_on_with_a_copy_by_force(folder: Path) -> None:
+def test_program_that_has_changed_goes_on_with_a_copy_by_force(folder: Path) -> None:
     killed_program(folder)
     command = ("resume", "bread-1", "--skip", "--agent", "my_agents:buyer")
     other = moothall(*command, cwd=folder, SAYS="Hurry.")
@@ -504,7 +504,7 @@ def test_resume_with_a_missing_agent_decides_nothing(folder: Path, agent: str, c
         assert [doubt.action for doubt in journal.in_doubt("bread-1")] == ["pay"]
 
 
-def test_a_wrong_agent_is_told_also_of_a_run_that_is_over(folder: Path) -> None:
+def test_wrong_agent_is_told_also_of_a_run_that_is_over(folder: Path) -> None:
     with Journal(folder.parent / "runs.db") as journal:
         agent = ReActAgent("clerk", ScriptedModel(["Well."]), journal=journal)
         agent.reply_sync("Hi", run_id="r")
@@ -514,7 +514,7 @@ def test_a_wrong_agent_is_told_also_of_a_run_that_is_over(folder: Path) -> None:
     assert "there is no module 'nowhere'" in done.stderr
 
 
-def test_an_agent_of_another_kind_is_refused(folder: Path) -> None:
+def test_agent_of_another_kind_is_refused(folder: Path) -> None:
     killed_program(folder)
     (folder / "other.py").write_text("from moothall import Agent\nclass Clerk(Agent): pass\n")
     done = moothall("resume", "bread-1", "--skip", "--agent", "other:Clerk", cwd=folder)
@@ -525,7 +525,7 @@ def test_an_agent_of_another_kind_is_refused(folder: Path) -> None:
 # -- a decision for each call ----------------------------------------------------------------------
 
 
-def test_each_of_several_calls_is_decided_by_its_number(folder: Path) -> None:
+def test_calls_in_doubt_are_decided_by_their_numbers(folder: Path) -> None:
     killed_program(folder, THREE)
     shown = moothall("runs", "letters", cwd=folder).stdout.splitlines()[-8:]
     assert shown[:5] == [
@@ -554,7 +554,7 @@ def test_each_of_several_calls_is_decided_by_its_number(folder: Path) -> None:
     assert (b.result["result"], c.result["result"]) == ("sent", {"at": 5})
 
 
-def test_without_a_number_those_that_are_left_are_decided(folder: Path) -> None:
+def test_decision_without_a_number_is_of_the_calls_that_are_left(folder: Path) -> None:
     killed_program(folder, THREE)
     first = moothall("resume", "letters", "--done", "2=by hand", cwd=folder)
     assert (first.returncode, first.stdout) == (1, "")
@@ -569,7 +569,7 @@ def test_without_a_number_those_that_are_left_are_decided(folder: Path) -> None:
     assert results == ["sent", "by hand", None]
 
 
-def test_a_number_that_no_call_has_decides_nothing(folder: Path) -> None:
+def test_number_that_no_call_has_decides_nothing(folder: Path) -> None:
     killed_program(folder, THREE)
     wrong = moothall("resume", "letters", "--repeat", "1", "--skip", "4", cwd=folder)
     assert (wrong.returncode, wrong.stdout) == (2, "")
@@ -581,7 +581,7 @@ def test_a_number_that_no_call_has_decides_nothing(folder: Path) -> None:
 # -- what cannot be resumed ------------------------------------------------------------------------
 
 
-def test_a_run_that_is_being_worked_on_is_held(folder: Path) -> None:
+def test_run_that_is_being_worked_on_is_held(folder: Path) -> None:
     os.mkfifo(folder / "alive")
     with OpenAIServer(does(COMMAND)) as server, at_terminal(*act(server), cwd=folder) as terminal:
         terminal.until("Permit this? [y/N/always] ")
@@ -598,7 +598,7 @@ def test_a_run_that_is_being_worked_on_is_held(folder: Path) -> None:
         assert terminal.end() == 130
 
 
-def test_a_run_of_which_nothing_is_recorded_cannot_go_on(folder: Path) -> None:
+def test_run_of_which_nothing_is_recorded_cannot_go_on(folder: Path) -> None:
     async def begin() -> None:
         with Journal(folder.parent / "runs.db") as journal:
             (await journal.begin("r", "ReActAgent", "files", "Do it")).close()

@@ -162,7 +162,7 @@ def test_runs_id_shows_calls_in_doubt_with_what_to_do(folder: Path) -> None:
     assert listed.stdout.endswith("\n1 of them needs you: moothall waiting\n")
 
 
-def test_the_run_of_a_program_is_gone_on_with_by_naming_its_agent(folder: Path) -> None:
+def test_run_of_a_program_is_gone_on_with_by_naming_its_agent(folder: Path) -> None:
     killed_program(folder)
     done = moothall("runs", "bread-1", cwd=folder)
     assert "task: Buy bread. Please.\n" in done.stdout
@@ -179,7 +179,7 @@ def test_the_run_of_a_program_is_gone_on_with_by_naming_its_agent(folder: Path) 
     assert "recorded: the process that serves agent buyer goes on with it" in decided.stdout
 
 
-def test_a_run_under_way_is_running_and_not_in_doubt(folder: Path) -> None:
+def test_run_under_way_is_running_and_not_in_doubt(folder: Path) -> None:
     with (
         OpenAIServer(does(SEARCH), HANG) as server,
         at_terminal(
@@ -199,7 +199,7 @@ def test_a_run_under_way_is_running_and_not_in_doubt(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("command", (("runs",), ("runs", "r"), ("resume", "r"), ("replay", "r")))
-def test_a_journal_that_is_not_there_is_not_made(folder: Path, command: tuple[str, ...]) -> None:
+def test_journal_that_is_not_there_is_not_made(folder: Path, command: tuple[str, ...]) -> None:
     done = moothall(*command, cwd=folder)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == (
@@ -210,7 +210,9 @@ def test_a_journal_that_is_not_there_is_not_made(folder: Path, command: tuple[st
 
 
 @pytest.mark.parametrize("command", (("runs",), ("runs", "r"), ("resume", "r"), ("replay", "r")))
-def test_without_a_journal_it_says_how_to_name_one(folder: Path, command: tuple[str, ...]) -> None:
+def test_runs_without_a_journal_says_how_to_name_one(
+    folder: Path, command: tuple[str, ...]
+) -> None:
     done = moothall(*command, cwd=folder, MOOTHALL_JOURNAL="")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == (
@@ -219,7 +221,7 @@ def test_without_a_journal_it_says_how_to_name_one(folder: Path, command: tuple[
 
 
 @pytest.mark.parametrize("command", (("runs", "r"), ("resume", "r"), ("replay", "r")))
-def test_a_run_that_is_not_there_is_said(recorded: Path, command: tuple[str, ...]) -> None:
+def test_run_that_is_not_there_is_said(recorded: Path, command: tuple[str, ...]) -> None:
     done = moothall(*command, cwd=recorded)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == (
@@ -228,7 +230,7 @@ def test_a_run_that_is_not_there_is_said(recorded: Path, command: tuple[str, ...
 
 
 @pytest.mark.parametrize("command", ("runs", "resume", "replay"))
-def test_a_damaged_journal_is_said(recorded: Path, command: str) -> None:
+def test_damaged_journal_is_said(recorded: Path, command: str) -> None:
     with sqlite3.connect(recorded.parent / "runs.db") as db:
         db.execute("UPDATE entries SET data = replace(data, 'milk', 'beer') WHERE sequence = 3")
     db.close()
@@ -239,7 +241,7 @@ def test_a_damaged_journal_is_said(recorded: Path, command: str) -> None:
 
 
 @pytest.mark.parametrize("command", (("runs",), ("resume", "r"), ("replay", "r")))
-def test_a_file_that_is_no_journal_is_left_as_it_is(folder: Path, command: tuple[str, ...]) -> None:
+def test_file_that_is_no_journal_is_left_as_it_is(folder: Path, command: tuple[str, ...]) -> None:
     file = folder.parent / "runs.db"
     file.write_text("Dear diary, " * 100)
     before = file.read_bytes()
@@ -272,13 +274,13 @@ def test_entries_that_no_moothall_wrote_are_said(folder: Path) -> None:
     assert (done.returncode, "an entry is not as moothall" in done.stderr) == (1, True)
 
 
-def test_a_journal_without_runs(folder: Path) -> None:
+def test_journal_without_runs(folder: Path) -> None:
     Journal(folder / JOURNAL).close()
     done = moothall("runs", cwd=folder)
     assert (done.returncode, done.stdout, done.stderr) == (0, "There are no runs.\n", "")
 
 
-def test_a_citizens_prompts_answers_and_decisions_by_step(
+def test_citizens_prompts_answers_and_decisions_by_step(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MOOTHALL_JOURNAL", str(tmp_path / "town.db"))

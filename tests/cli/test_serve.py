@@ -97,7 +97,7 @@ def serve(tmp_path: Path, broker: Broker, exchange: str) -> Callable[..., Progra
     ),
 )
 @pytest.mark.parametrize("stop", (signal.SIGINT, signal.SIGTERM))
-def test_an_agent_is_served_until_it_is_stopped(
+def test_agent_is_served_until_it_is_stopped(
     serve: Callable[..., Program],
     me: Agent,
     broker: Broker,
@@ -143,7 +143,7 @@ def test_serve_sigterm_finishes_what_is_being_handled(
 
 
 @pytest.mark.parametrize(("args", "again", "code"), (((), True, 130), (("--grace", "0"), False, 0)))
-def test_a_second_signal_or_no_grace_ends_it_at_once(
+def test_second_signal_or_no_grace_ends_it_at_once(
     serve: Callable[..., Program],
     me: Agent,
     tmp_path: Path,
@@ -187,7 +187,7 @@ def test_serve_errors_are_printed_with_control_characters_escaped(
     assert all(line.isprintable() for line in program.errors)
 
 
-def test_an_agent_that_leaves_ends_its_program(serve: Callable[..., Program], me: Agent) -> None:
+def test_agent_that_leaves_ends_its_program(serve: Callable[..., Program], me: Agent) -> None:
     with serve("my_agents:Calculator") as program:
         program.line()
         me.send({"to": "Calculator", "action": {"name": "leave"}})
@@ -195,9 +195,7 @@ def test_an_agent_that_leaves_ends_its_program(serve: Callable[..., Program], me
         assert program.errors[-1] == "moothall: Calculator is in its space no longer"
 
 
-def test_an_inbox_is_of_one_process(
-    serve: Callable[..., Program], me: Agent, tmp_path: Path
-) -> None:
+def test_inbox_is_of_one_process(serve: Callable[..., Program], me: Agent, tmp_path: Path) -> None:
     with serve("my_agents:Calculator", "--inbox", "in.box") as first:
         first.line()
         assert (tmp_path / "in.box").exists()
@@ -207,7 +205,7 @@ def test_an_inbox_is_of_one_process(
         assert "in.box" in second.errors[-1]
 
 
-def test_an_id_is_of_one_process(serve: Callable[..., Program], me: Agent) -> None:
+def test_id_is_of_one_process(serve: Callable[..., Program], me: Agent) -> None:
     with serve("my_agents:Calculator") as first:
         first.line()
         with serve("my_agents:Calculator") as second:
@@ -230,7 +228,7 @@ def test_serve_shared_id_is_served_by_several_processes_until_the_last_stops(
         assert me.ask("Calculator", "add", a=2, b=2).result(WAIT_S) == 4
 
 
-def test_an_agent_that_cannot_be_added_is_told_in_a_line(serve: Callable[..., Program]) -> None:
+def test_agent_that_cannot_be_added_is_told_in_a_line(serve: Callable[..., Program]) -> None:
     with serve("my_agents:Unready") as program:
         assert program.end() == 2
     said = "moothall: agent 'Unready': its after_add failed: ValueError: no luck"
@@ -336,7 +334,7 @@ def clerks(tmp_path: Path) -> tuple[str, ...]:
     return ("--inbox", "clerk.inbox", "--journal", "runs.db")
 
 
-def test_a_killed_agent_with_a_journal_goes_on_with_the_reply_that_it_was_giving(
+def test_killed_agent_with_a_journal_goes_on_with_the_reply_that_it_was_giving(
     serve: Callable[..., Program], me: Agent, tmp_path: Path, clerks: tuple[str, ...]
 ) -> None:
     with serve("clerks:patient", *clerks) as killed:
@@ -353,7 +351,7 @@ def test_a_killed_agent_with_a_journal_goes_on_with_the_reply_that_it_was_giving
     assert (tmp_path / "notes").read_text().split() == ["first", "second", "second"]
 
 
-def test_a_killed_agent_with_a_journal_tells_of_what_is_in_doubt(
+def test_killed_agent_with_a_journal_tells_of_what_is_in_doubt(
     serve: Callable[..., Program], me: Agent, tmp_path: Path, clerks: tuple[str, ...]
 ) -> None:
     with serve("clerks:careful_one", *clerks) as killed:
@@ -385,7 +383,7 @@ class Hearer(Agent):
         self.heard.put(content)
 
 
-def test_a_reply_that_was_in_doubt_reaches_its_sender_once_a_person_has_decided(
+def test_reply_that_was_in_doubt_reaches_its_sender_once_a_person_has_decided(
     serve: Callable[..., Program], me: Agent, tmp_path: Path, clerks: tuple[str, ...]
 ) -> None:
     assert me.space is not None
@@ -411,7 +409,7 @@ def test_a_reply_that_was_in_doubt_reaches_its_sender_once_a_person_has_decided(
     assert you.heard.empty()
 
 
-def test_a_served_agent_that_has_changed_goes_on_in_a_fork_where_that_is_wanted(
+def test_served_agent_that_has_changed_goes_on_in_a_fork_where_that_is_wanted(
     serve: Callable[..., Program], me: Agent, tmp_path: Path, clerks: tuple[str, ...]
 ) -> None:
     with serve("clerks:patient", *clerks) as killed:
@@ -445,7 +443,7 @@ def test_two_that_say_the_same_are_two_runs(
             me.ask("Clerk", "say", content="Do it").result(timeout=WAIT_S)
 
 
-def test_a_journal_for_one_that_keeps_none_is_wrong_usage(
+def test_journal_for_one_that_keeps_none_is_wrong_usage(
     serve: Callable[..., Program],
 ) -> None:
     with serve("my_agents:Calculator", "--journal", "runs.db") as program:

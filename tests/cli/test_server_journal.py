@@ -39,7 +39,7 @@ def run(url: str, folder: Path, *args: str) -> subprocess.CompletedProcess[str]:
     return done
 
 
-def test_the_commands_of_a_journal_take_a_url(url: str, tmp_path: Path) -> None:
+def test_commands_of_a_journal_take_a_url(url: str, tmp_path: Path) -> None:
     listed = json.loads(run(url, tmp_path, "runs", "--json", "--thread", "anna").stdout)
     assert [each["id"] for each in listed["runs"]] == ["two", "three"]
     assert "Yes, one." in run(url, tmp_path, "replay", "one").stdout
@@ -64,7 +64,7 @@ def test_runs_delete_thread_removes_a_persons_data_from_a_server(url: str, tmp_p
     assert run(url, tmp_path, "runs", "compact").returncode == 0
 
 
-def test_a_server_that_is_not_there_is_told_in_a_sentence(url: str, tmp_path: Path) -> None:
+def test_server_that_is_not_there_is_told_in_a_sentence(url: str, tmp_path: Path) -> None:
     gone = url.replace("127.0.0.1:", "127.0.0.1:1")
     done = run(gone, tmp_path, "runs")
     assert done.returncode in (1, 2)

@@ -54,7 +54,7 @@ def table(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(lines))
 
 
-def test_a_day_is_told_and_written_and_the_same_each_time(tmp_path: Path) -> None:
+def test_day_is_told_and_written_and_the_same_each_time(tmp_path: Path) -> None:
     done = simulate(*TOWN, "--csv", "--out", "a", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     first, *lines = done.stdout.splitlines()
@@ -95,7 +95,7 @@ def test_a_day_is_told_and_written_and_the_same_each_time(tmp_path: Path) -> Non
 
 
 @pytest.mark.long
-def test_a_town_in_columns_writes_places_and_words_and_no_messages(tmp_path: Path) -> None:
+def test_town_in_columns_writes_places_and_words_and_no_messages(tmp_path: Path) -> None:
     args = ("--citizens", "10010", "--step", "6h", "--journal", str(tmp_path / "runs.db"))
     for name in ("csv", "parquet"):  # the second from the end of the first
         assert run(*args, f"--{name}", "--run-id", "r", "--out", str(tmp_path / name)) == 0
@@ -188,7 +188,7 @@ def run(*args: str) -> int:
     return int(left.value.code or 0)
 
 
-def test_as_lines_of_json(capsys: pytest.CaptureFixture[str]) -> None:
+def test_simulate_prints_lines_of_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(*TOWN, "--json") == 0
     shown = capsys.readouterr()
     *steps, done = map(json.loads, shown.out.splitlines())
@@ -244,7 +244,7 @@ def test_wrong_usage_says_what_is_wrong(
     assert said in capsys.readouterr().err
 
 
-def test_without_matplotlib_there_are_no_pictures_and_one_line_says_so(
+def test_simulate_without_matplotlib_says_in_one_line_that_there_are_no_pictures(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
@@ -254,7 +254,7 @@ def test_without_matplotlib_there_are_no_pictures_and_one_line_says_so(
     assert not list(tmp_path.glob("*.png"))
 
 
-def test_a_picture_that_the_disk_has_no_room_for_is_named(
+def test_picture_that_the_disk_has_no_room_for_is_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -333,7 +333,7 @@ def test_messages_of_steps_that_are_lived_again_are_there_once(
 
 
 @pytest.mark.long
-def test_a_limit_of_calls_holds_and_rules_decide_after_it(tmp_path: Path) -> None:
+def test_limit_of_calls_holds_and_rules_decide_after_it(tmp_path: Path) -> None:
     with OpenAIServer(text("nonsense")) as server:
         args = (*TOWN, "--model", f"{server.url}#m", "--max-calls", "5")
         recorded = ("--journal", "runs.db", "--run-id", "town", "--out", "a")
@@ -369,7 +369,7 @@ def test_money_is_limited_only_where_the_price_is_known(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("answer", "code"), (("", 1), ("y", 0)))  # as [y/N] says
-def test_a_person_is_asked_before_a_remote_model_is(tmp_path: Path, answer: str, code: int) -> None:
+def test_person_is_asked_before_a_remote_model_is(tmp_path: Path, answer: str, code: int) -> None:
     with OpenAIServer(status(400)) as server:
         args = ("simulate", *TOWN, "--model", f"{server.url}#m")
         with Terminal("-m", "moothall", *args, cwd=tmp_path, typed="y\r") as terminal:
@@ -382,7 +382,9 @@ def test_a_person_is_asked_before_a_remote_model_is(tmp_path: Path, answer: str,
 
 
 @pytest.mark.parametrize("model", ("anthropic:nobodys", "groq:nobodys", "openai:nobodys"))
-def test_no_remote_model_is_asked_without_yes_or_a_terminal(tmp_path: Path, model: str) -> None:
+def test_simulate_asks_no_remote_model_without_yes_or_a_terminal(
+    tmp_path: Path, model: str
+) -> None:
     done = simulate(*TOWN, "--model", model, cwd=tmp_path, MOOTHALL_KEY="secret")
     assert (done.returncode, done.stdout) == (2, "")
     assert "give --max-usd, --max-calls or --yes" in done.stderr
@@ -410,7 +412,7 @@ def test_progress_stays_in_one_line_of_a_narrow_terminal(tmp_path: Path) -> None
     assert re.search(r"\r[^\r\n]*100 %[^\r\n]*\x1b\[K\r\n\w", terminal.raw)
 
 
-def test_an_experiment_is_swept_and_told(tmp_path: Path) -> None:
+def test_experiment_is_swept_and_told(tmp_path: Path) -> None:
     (tmp_path / "e.yaml").write_text(EXPERIMENT)
     swept = ("--sweep", 'facts={"n":[1,2]},null', "--seeds", "2", "--jobs", "2")
     done = simulate("e.yaml", *swept, cwd=tmp_path)
@@ -434,7 +436,7 @@ def test_an_experiment_is_swept_and_told(tmp_path: Path) -> None:
     assert "cells" not in again.stderr
 
 
-def test_an_experiments_failures_and_metrics_without_values_are_named_at_its_end(
+def test_experiments_failures_and_metrics_without_values_are_named_at_its_end(
     tmp_path: Path,
 ) -> None:
     failing = "[{intervene: {status: {mood: 1}, citizens: ['1', '77']}}, step: 1]"
@@ -456,7 +458,7 @@ def test_an_experiments_failures_and_metrics_without_values_are_named_at_its_end
     assert json.loads(again.stdout.splitlines()[-1])["failures"] == 1
 
 
-def test_an_experiment_on_a_full_disk_has_failed(tmp_path: Path) -> None:
+def test_experiment_on_a_full_disk_has_failed(tmp_path: Path) -> None:
     (tmp_path / "m.py").write_text(
         "import resource\nfrom moothall import Society\n\ndef made(seed):\n"
         "    resource.setrlimit(resource.RLIMIT_FSIZE, (10, 10))\n"
@@ -499,7 +501,7 @@ def test_an_experiment_on_a_full_disk_has_failed(tmp_path: Path) -> None:
         (("e.yaml", "--out", "e.yaml"), "is a file"),
     ),
 )
-def test_an_experiment_that_cannot_be_or_is_too_large_is_told(
+def test_experiment_that_cannot_be_or_is_too_large_is_told(
     tmp_path: Path,
     args: tuple[str, ...],
     told: str,

@@ -50,7 +50,7 @@ def shown(text: str) -> str:
 
 
 @given(STEPS, st.booleans())
-def test_each_answer_stands_there_once(steps: list[tuple[str, str]], dumb: bool) -> None:
+def test_transcript_has_each_answer_once(steps: list[tuple[str, str]], dumb: bool) -> None:
     written, screen, transcript = screen_of("dumb" if dumb else "xterm")
     said = {"A": "", "B": ""}
     lines = 0
@@ -90,7 +90,7 @@ def test_each_answer_stands_there_once(steps: list[tuple[str, str]], dumb: bool)
 
 @given(st.text(st.sampled_from("abab字  \n"), min_size=30, max_size=80), st.integers(12, 30))
 @example("aaaa bbbb cccc dddd", 16)
-def test_no_line_is_too_wide_and_no_word_broken(text: str, width: int) -> None:
+def test_transcript_has_no_line_too_wide_and_no_word_broken(text: str, width: int) -> None:
     lines, _ = folded(text, 3, width)
     assert lines.replace("字", " 字 ").split() == text.replace("字", " 字 ").split()
     for number, line in enumerate(lines.split("\n")):
@@ -100,7 +100,7 @@ def test_no_line_is_too_wide_and_no_word_broken(text: str, width: int) -> None:
         assert column <= width or " " not in line.strip()
 
 
-def test_an_answer_that_came_to_something_else_is_shown_too() -> None:
+def test_answer_that_came_to_something_else_is_shown_too() -> None:
     written, _screen, transcript = screen_of()
     transcript.piece("A", "I will see. ")
     transcript.answered("A", "It is 3.")
@@ -117,7 +117,7 @@ def test_transcript_text_before_a_call_stands_apart_from_the_answer() -> None:
     assert written.getvalue() == "A: I will see.\n#a call#\nA: It is 3.\n"
 
 
-def test_the_status_is_the_last_line_until_something_is_shown() -> None:
+def test_status_is_the_last_line_until_something_is_shown() -> None:
     """Not below an answer that is still written; as much of it as the terminal is wide."""
     written, screen, transcript = screen_of()
     screen.status("A, B are at work")
@@ -151,7 +151,7 @@ def test_the_status_is_the_last_line_until_something_is_shown() -> None:
     assert written.new() == "\r\x1b[KA is at work"
 
 
-def test_a_long_answer_is_cut_however_it_comes() -> None:
+def test_long_answer_is_cut_however_it_comes() -> None:
     shown = []
     for pieces in (["word " * 400] * 3, []):
         written, _screen, transcript = screen_of()
@@ -163,7 +163,7 @@ def test_a_long_answer_is_cut_however_it_comes() -> None:
     assert 4000 < len("".join(shown[0])) < 4200
 
 
-def test_an_action_whose_name_cannot_be_called_is_shown_too() -> None:
+def test_action_whose_name_cannot_be_called_is_shown_too() -> None:
     offers = {"A": {"": {"description": "Nothing."}, "x\ud800": {}, "add": {"args": {"a": {}}}}}
     lines = [" ".join(line.split()) for line in help_table(offers).splitlines()]
     assert lines == ['/"A"."" Nothing.', r'/"A"."x\ud800"', "/A.add a"]

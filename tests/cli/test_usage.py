@@ -55,7 +55,7 @@ def test_wrong_usage_is_exit_code_2_and_says_how_it_is_used(
         (("act", "X", "--root", "-h"), "act"),
     ),
 )
-def test_an_option_in_the_place_of_a_value_is_none(
+def test_option_in_the_place_of_a_value_is_none(
     args: tuple[str, ...], command: str, tmp_path: Path
 ) -> None:
     done = moothall(*args, cwd=tmp_path)
@@ -66,7 +66,7 @@ def test_an_option_in_the_place_of_a_value_is_none(
     assert not [*tmp_path.iterdir()]
 
 
-def test_a_value_that_is_spelled_as_an_option_is_taken_after_an_equals_sign(tmp_path: Path) -> None:
+def test_value_that_is_spelled_as_an_option_is_taken_after_an_equals_sign(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("The lighthouse of Genoa is 77 metres tall.")
     asked = "How tall is the lighthouse of Genoa?"
     done = moothall("research", asked, "--folder", ".", "--out=--json", cwd=tmp_path)
@@ -74,14 +74,14 @@ def test_a_value_that_is_spelled_as_an_option_is_taken_after_an_equals_sign(tmp_
     assert "77 metres" in (tmp_path / "--json").read_text()
 
 
-def test_what_a_command_passes_on_may_be_spelled_as_its_own_options(tmp_path: Path) -> None:
+def test_arguments_passed_on_may_be_spelled_as_own_options(tmp_path: Path) -> None:
     (tmp_path / "server.py").write_text("import sys; sys.exit(f'got {sys.argv[1:]}')")
     given = ("mcp", "tools", sys.executable, "server.py", "--header", "--timeout")
     done = moothall(*given, cwd=tmp_path)
     assert "requires an argument" not in done.stderr
 
 
-def test_a_command_that_is_misspelled_is_told_the_near_one() -> None:
+def test_command_that_is_misspelled_is_told_the_near_one() -> None:
     done = moothall("atc")
     assert done.returncode == 2
     assert done.stderr.endswith("Error: No such command 'atc'. Did you mean 'act'?\n")
@@ -98,7 +98,7 @@ def test_settings_that_are_a_pipe_are_not_waited_for(tmp_path: Path) -> None:
     assert (done.returncode, "moothall.toml must be a file" in done.stderr) == (2, True)
 
 
-def test_in_a_folder_that_was_removed_it_says_so(tmp_path: Path) -> None:
+def test_command_in_a_removed_folder_says_so(tmp_path: Path) -> None:
     gone = tmp_path / "gone"
     gone.mkdir()
     program = (sys.executable, "-m", "moothall", "act", "X", "--model", "http://127.0.0.1:9/v1#m")
@@ -113,7 +113,7 @@ def test_in_a_folder_that_was_removed_it_says_so(tmp_path: Path) -> None:
     assert done.stderr == "moothall: the current folder was removed: change to another one\n"
 
 
-def test_a_full_disk_is_named_in_words() -> None:
+def test_full_disk_is_named_in_words() -> None:
     program = (sys.executable, "-m", "moothall", "--help")
     buffered = {k: v for k, v in os.environ.items() if k != "PYTHONUNBUFFERED"}
     with open("/dev/full", "w") as full:
@@ -124,7 +124,7 @@ def test_a_full_disk_is_named_in_words() -> None:
 
 
 @pytest.mark.parametrize("closed", (1, 2))
-def test_a_closed_output_changes_nothing_else(closed: int, tmp_path: Path) -> None:
+def test_closed_output_changes_nothing_else(closed: int, tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("The milk is oat milk.\n")
     program = (sys.executable, "-m", "moothall", "research", "Which milk?", "--folder", ".")
     done = subprocess.run(

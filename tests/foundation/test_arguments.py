@@ -115,15 +115,13 @@ def agent(**options: Any) -> Any:
         (lambda: agent().register_hook("pre_act", "x", print), "did you mean 'pre_acting'?"),
     ),
 )
-def test_a_wrong_name_is_told_with_the_one_that_is_near(make: Callable[[], Any], told: str) -> None:
+def test_wrong_name_is_told_with_the_one_that_is_near(make: Callable[[], Any], told: str) -> None:
     with pytest.raises(DefinitionError) as raised:
         make()
     assert told in str(raised.value)
 
 
-def test_a_model_that_does_not_fit_is_refused_each_time_also_after_one_of_its_class_fitted() -> (
-    None
-):
+def test_model_that_does_not_fit_is_refused_each_time_also_after_one_of_its_class_fitted() -> None:
     class Fits(Old):
         async def complete(self, prompt: Any, actions: Any = None, schema: Any = None) -> str:
             return "Hello."
@@ -161,7 +159,7 @@ def test_own_broadcasts_are_received_or_not(given: Any) -> None:
         assert str(raised.value) == told
 
 
-def test_a_wrong_public_name_is_told_with_the_one_that_is_near() -> None:
+def test_wrong_public_name_is_told_with_the_one_that_is_near() -> None:
     with pytest.raises(AttributeError, match="did you mean 'ReActAgent'"):
         moothall.ReactAgent  # type: ignore[attr-defined]  # noqa: B018
 
@@ -180,7 +178,7 @@ def test_attributes_of_other_libraries_are_told_with_ours() -> None:
 
 @pytest.mark.parametrize("url", ("sqlite:///r.db", "postgresql+psycopg://h/d", "redis://h"))
 @pytest.mark.parametrize("make", (Journal, SQLiteMemory))
-def test_a_url_where_a_file_is_named_is_told(make: Any, url: str) -> None:
+def test_url_where_a_file_is_named_is_told(make: Any, url: str) -> None:
     with pytest.raises(MoothallError, match="it is a URL: name a file"):
         make(url)
 
@@ -258,13 +256,13 @@ PATHS: dict[str, Callable[[str], Any]] = {
 
 @pytest.mark.parametrize("path", ("a\0b", "\ud800"), ids=ascii)
 @pytest.mark.parametrize("what", PATHS)
-def test_a_path_that_no_file_can_have_is_refused(what: str, path: str) -> None:
+def test_path_that_no_file_can_have_is_refused(what: str, path: str) -> None:
     with pytest.raises(ConfigError if what != "host" else FileError, match="must be"):
         PATHS[what](path)
 
 
 @pytest.mark.parametrize("what", CALLS)
-def test_a_value_that_is_not_allowed_is_a_config_error(what: str) -> None:
+def test_value_that_is_not_allowed_is_a_config_error(what: str) -> None:
     with pytest.raises(ConfigError):
         CALLS[what]()
 
@@ -277,7 +275,7 @@ def test_a_value_that_is_not_allowed_is_a_config_error(what: str) -> None:
         ("system_prompt", 5, "system_prompt= must be a text or a function of the Context"),
     ),
 )
-def test_an_attribute_with_a_value_that_is_not_allowed_is_told_before_the_run(
+def test_attribute_with_a_value_that_is_not_allowed_is_told_before_the_run(
     name: str, value: Any, wanted: str
 ) -> None:
     changed = agent()
@@ -286,7 +284,7 @@ def test_an_attribute_with_a_value_that_is_not_allowed_is_told_before_the_run(
         changed.reply_sync("x")
 
 
-def test_a_recall_or_a_journal_refuses_a_value_as_a_config_error(tmp_path: Path) -> None:
+def test_recall_or_a_journal_refuses_a_value_as_a_config_error(tmp_path: Path) -> None:
     with SQLiteMemory(tmp_path / "m.db") as memory, Journal(tmp_path / "r.db") as journal:
         agent(journal=journal).reply_sync("x", run_id="r")
         memory.add_memory({"role": "user", "content": "x"})
@@ -357,7 +355,7 @@ def experiment(**more: Any) -> Any:
 
 @pytest.mark.parametrize("takes", (nothing, many))
 @pytest.mark.parametrize(("make", "says"), WITH_A_FUNCTION.values(), ids=WITH_A_FUNCTION)
-def test_a_function_with_other_parameters_than_it_is_called_with_is_refused_as_it_is_given(
+def test_function_with_other_parameters_than_it_is_called_with_is_refused_as_it_is_given(
     make: Callable[[Any], Any], says: str, takes: Any
 ) -> None:
     with pytest.raises(ConfigError, match=re.escape(says)) as raised:
@@ -366,7 +364,7 @@ def test_a_function_with_other_parameters_than_it_is_called_with_is_refused_as_i
 
 
 @pytest.mark.parametrize("make", NO_ARGUMENTS.values(), ids=NO_ARGUMENTS)
-def test_a_function_that_wants_what_nobody_gives_is_refused_as_it_is_given(
+def test_function_that_wants_what_nobody_gives_is_refused_as_it_is_given(
     make: Callable[[Any], Any],
 ) -> None:
     with pytest.raises(ConfigError, match=r"must be a function of \(\), got many\("):

@@ -68,13 +68,13 @@ def refused(*answers: Any, **more: Any) -> str:
 # -- answers ---------------------------------------------------------------------------------------
 
 
-def test_an_answer_has_its_status_headers_and_body() -> None:
+def test_answer_has_its_status_headers_and_body() -> None:
     response = get(http(b"hello", 201, {"ETag": '"1"', "Content-Type": "text/plain"}))
     assert (response.status, response.content) == (201, b"hello")
     assert response.headers["etag"] == response.headers["ETag"] == '"1"'
 
 
-def test_a_request_goes_out_as_it_was_given() -> None:
+def test_request_goes_out_as_it_was_given() -> None:
     with OpenAIServer(http(b"ok")) as server:
         client = Client("it")
         run(client.request("POST", server.url + "/a?b=1", headers={"X-A": "b"}, body=b'{"c": 2}'))
@@ -100,7 +100,7 @@ def test_http_unchanged_page_is_not_sent_again() -> None:
     assert (second.status, second.content) == (304, b"")
 
 
-def test_a_body_may_come_piece_by_piece() -> None:
+def test_body_may_come_piece_by_piece() -> None:
     go_on = threading.Event()
     head = b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\n"
 
@@ -125,7 +125,7 @@ def test_http_failed_response_is_whole_even_if_streamed() -> None:
     assert (response.status, response.content) == (404, b"none")
 
 
-def test_a_streamed_body_that_is_left_closes_its_connection_and_frees_its_place() -> None:
+def test_streamed_body_that_is_left_closes_its_connection_and_frees_its_place() -> None:
     head = b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n"
 
     async def leave(url: str, server: OpenAIServer) -> bytes:
@@ -142,7 +142,7 @@ def test_a_streamed_body_that_is_left_closes_its_connection_and_frees_its_place(
 # -- redirects -------------------------------------------------------------------------------------
 
 
-def test_a_redirect_is_handed_back_or_followed_as_often_as_is_said() -> None:
+def test_redirect_is_handed_back_or_followed_as_often_as_is_said() -> None:
     answers = (redirect("/v1/b"), redirect("c"), http(b"there"))
 
     async def ask(redirects: int) -> Response:
@@ -196,7 +196,7 @@ def test_offline_holds_for_where_a_redirect_leads() -> None:
         run(Client("it").request("GET", server.url, redirects=5))
 
 
-def test_where_a_redirect_led_is_named_if_it_fails_there() -> None:
+def test_redirect_that_fails_names_where_it_led() -> None:
     with OpenAIServer(http(b"ok")) as gone:
         nowhere = gone.url
     leads = redirect(f"{nowhere}/there?key=secret")
@@ -219,7 +219,7 @@ def test_cookies_are_not_kept() -> None:
 # -- bounds ----------------------------------------------------------------------------------------
 
 
-def test_a_body_has_a_bound_also_when_it_is_unpacked() -> None:
+def test_body_has_a_bound_also_when_it_is_unpacked() -> None:
     packed = gzip.compress(b" " * 2**22, 9)
     large = (http(b"x" * 101), http(packed, 200, {"Content-Encoding": "gzip"}))
     for answer in large:
@@ -227,7 +227,7 @@ def test_a_body_has_a_bound_also_when_it_is_unpacked() -> None:
     assert get(http(b"x" * 100), max_bytes=100).content == b"x" * 100
 
 
-def test_an_attempt_has_a_bound_of_time_to_the_end_of_its_answer() -> None:
+def test_attempt_has_a_bound_of_time_to_the_end_of_its_answer() -> None:
     begun = Answer((b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n", b"x"), hang=True)
     for answer in (HANG, begun):
         said = refused(answer, timeout_s=0.5, max_retries=0)
@@ -259,7 +259,7 @@ def test_http_transient_failure_is_retried(failure: Answer) -> None:
     assert get(failure, http(b"ok")).content == b"ok"
 
 
-def test_the_last_answer_of_all_attempts_is_handed_back() -> None:
+def test_last_answer_of_all_attempts_is_handed_back() -> None:
     with OpenAIServer(status(503, **SOON)) as server:
         response = run(Client("it", max_retries=2).request("GET", server.url))
         assert (response.status, response.tries) == (503, 3)
@@ -269,17 +269,17 @@ def test_the_last_answer_of_all_attempts_is_handed_back() -> None:
 @pytest.mark.parametrize(
     "asked", ("9999", formatdate(time.time() + 9999, usegmt=True)), ids=("seconds", "date")
 )
-def test_a_server_that_asks_for_a_long_wait_is_not_waited_for(asked: str) -> None:
+def test_server_that_asks_for_a_long_wait_is_not_waited_for(asked: str) -> None:
     assert get(status(429, retry_after=asked)).status == 429
 
 
-def test_a_date_to_wait_for_is_told_in_seconds_from_now() -> None:
+def test_date_to_wait_for_is_told_in_seconds_from_now() -> None:
     wait_s = retry_after_s({"retry-after": formatdate(time.time() + 100, usegmt=True)})
     assert wait_s is not None
     assert 90 < wait_s <= 100
 
 
-def test_a_server_that_is_not_there_is_named_in_words() -> None:
+def test_server_that_is_not_there_is_named_in_words() -> None:
     with OpenAIServer(http(b"ok")) as server:
         url = server.url
     with pytest.raises(HTTPError) as caught:
@@ -324,7 +324,7 @@ class Closing:
             pass  # closed
 
 
-def test_a_kept_connection_that_the_server_closed_is_no_attempt() -> None:
+def test_kept_connection_that_the_server_closed_is_no_attempt() -> None:
     async def thrice(url: str) -> list[bytes]:
         client = Client("it", max_retries=0)
         return [(await client.request("POST", url)).content for _ in range(3)]
@@ -334,7 +334,7 @@ def test_a_kept_connection_that_the_server_closed_is_no_attempt() -> None:
         assert server.connections == [1, 1, 1]
 
 
-def test_a_new_connection_that_the_server_closes_is_one() -> None:
+def test_new_connection_that_the_server_closes_is_one() -> None:
     with Closing(answers=0) as server, pytest.raises(HTTPError, match="no answer from"):
         run(Client("it", max_retries=0).request("POST", server.url))
     assert server.connections == [0]
@@ -357,7 +357,7 @@ class Refuse:
 
 
 @pytest.mark.parametrize("host", ("localhost", "127.0.0.1", "LOCALHOST"))
-def test_every_address_is_looked_at_before_it_is_connected_to(host: str) -> None:
+def test_client_looks_at_every_address_before_it_connects(host: str) -> None:
     refuse = Refuse("127.0.0.1", "::1")
     with OpenAIServer(http(b"ok")) as server:
         url = server.url.replace("127.0.0.1", host)
@@ -371,7 +371,7 @@ def test_every_address_is_looked_at_before_it_is_connected_to(host: str) -> None
     assert (host.lower(), port, "127.0.0.1") in allow.asked
 
 
-def test_the_address_that_a_redirect_leads_to_is_looked_at() -> None:
+def test_address_that_a_redirect_leads_to_is_looked_at() -> None:
     refuse = Refuse("127.0.0.1", "::1")
 
     def check(host: str, port: int, address: str) -> None:
@@ -390,7 +390,7 @@ def test_the_address_that_a_redirect_leads_to_is_looked_at() -> None:
 # -- proxies ---------------------------------------------------------------------------------------
 
 
-def test_a_proxy_of_the_environment_is_for_other_machines_only(
+def test_proxy_of_the_environment_is_for_other_machines_only(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delenv("MOOTHALL_OFFLINE", raising=False)
@@ -408,7 +408,7 @@ def test_a_proxy_of_the_environment_is_for_other_machines_only(
     assert asked.headers["proxy-authorization"] == "Basic bWU6cGFzcyB3b3Jk"
 
 
-def test_an_error_of_a_proxy_names_the_proxy_and_no_password(
+def test_error_of_a_proxy_names_the_proxy_and_no_password(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delenv("MOOTHALL_OFFLINE", raising=False)
@@ -457,7 +457,7 @@ def test_threads_with_loops_of_their_own_share_a_client() -> None:
     assert said == [b"ok"] * 4
 
 
-def test_a_client_that_is_forgotten_closes_its_connections() -> None:
+def test_client_that_is_forgotten_closes_its_connections() -> None:
     async def forget(server: OpenAIServer) -> None:
         await Client("it").request("GET", server.url)
         gc.collect()
@@ -485,7 +485,7 @@ def test_scripts_with_one_loop_after_the_other_end_without_a_word() -> None:
     assert (done.stdout, done.stderr) == ("b'ok'\n" * 3, "")
 
 
-def test_without_aiohttp_it_says_which_extra() -> None:
+def test_client_without_aiohttp_says_which_extra() -> None:
     script = (
         "import sys; sys.modules['aiohttp'] = None; "
         "from moothall.foundation.http import Client; Client('it')"

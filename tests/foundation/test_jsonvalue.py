@@ -119,7 +119,7 @@ odd_values = st.recursive(
 
 @BOTH
 @given(value=odd_values)
-def test_whatever_is_given_the_result_is_json_or_the_error_is_not_json(copy, value):
+def test_json_of_any_value_is_json_or_raises_not_json(copy, value):
     try:
         result = copy(value)
     except NotJSON as error:
@@ -139,7 +139,7 @@ def test_json_copy_shares_nothing_mutable(copy):
 
 
 @BOTH
-def test_a_flat_dict_is_a_copy_too(copy):
+def test_flat_dict_is_a_copy_too(copy):
     original = {"a": 1, "b": "x", "c": None, "d": 1.5, "e": True}
     result = copy(original)
     assert result == original
@@ -192,14 +192,14 @@ def test_json_copy_of_what_is_not_json_names_its_place(copy, value, path, reason
     assert str(error.value) == (f"{path}: {reason}" if path else reason)
 
 
-def test_the_path_starts_where_the_caller_says():
+def test_path_starts_where_the_caller_says():
     with pytest.raises(NotJSON) as error:
         copy_json({"a": [b""]}, "action.args")
     assert error.value.path == "action.args.a[0]"
 
 
 @BOTH
-def test_a_key_with_a_lone_surrogate_gives_a_printable_error(copy):
+def test_key_with_a_lone_surrogate_gives_a_printable_error(copy):
     with pytest.raises(NotJSON) as error:
         copy({"\ud800": 1})
     assert str(error.value).encode()
@@ -211,7 +211,7 @@ def test_integers_of_4300_digits_are_let_through(copy):
 
 
 @BOTH
-def test_a_cycle_is_refused(copy):
+def test_cycle_is_refused(copy):
     ring: list[Any] = []
     ring.append({"again": ring})
     with pytest.raises(NotJSON, match="contains itself") as error:
@@ -238,13 +238,13 @@ def nested(levels: int) -> Any:
     return value
 
 
-def test_the_deepest_value_that_can_be_returned_can_be_wrapped_and_sent():
+def test_deepest_value_that_can_be_returned_can_be_wrapped_and_sent():
     assert copy_json({"args": {"data": to_json(nested(100))}})
     with pytest.raises(NotJSON, match="nested deeper than 100 levels"):
         to_json(nested(101))
 
 
-def test_a_stack_nearly_used_up_is_refused_in_words():
+def test_stack_nearly_used_up_is_refused_in_words():
     def at_the_end_of_the_stack() -> Any:
         try:
             return at_the_end_of_the_stack()
@@ -273,7 +273,7 @@ def test_more_than_16_mib_is_refused(copy, value):
 
 
 @BOTH
-def test_a_small_value_that_unfolds_into_a_huge_one_is_refused(copy):
+def test_small_value_that_unfolds_into_a_huge_one_is_refused(copy):
     value: Any = ["x" * 100]
     for _ in range(12):
         value = [value] * 10
@@ -292,7 +292,7 @@ def test_long_ways_and_keys_are_cut_in_the_path(copy):
 
 
 @BOTH
-def test_a_class_that_raises_when_read_is_refused(copy):
+def test_class_that_raises_when_read_is_refused(copy):
     class Hostile(dict[str, Any]):
         def __iter__(self):
             raise RuntimeError("not today")
@@ -305,7 +305,7 @@ def test_a_class_that_raises_when_read_is_refused(copy):
 
 
 @BOTH
-def test_an_object_that_claims_to_be_text_is_refused(copy):
+def test_object_that_claims_to_be_text_is_refused(copy):
     class Liar:
         __class__ = str  # type: ignore[assignment]
 
@@ -340,7 +340,7 @@ def test_an_object_that_claims_to_be_text_is_refused(copy):
         (Decimal("1.50"), "1.50"),
     ),
 )
-def test_to_json_converts_what_has_an_obvious_form(value, plain):
+def test_json_of_values_with_an_obvious_form(value, plain):
     assert same(to_json(value), plain)
 
 
@@ -350,14 +350,14 @@ def test_messages_take_nothing_that_would_change_its_type(value):
         copy_json({"a": value})
 
 
-def test_a_dataclass_that_contains_itself_is_refused():
+def test_dataclass_that_contains_itself_is_refused():
     point = Point(1)
     point.tags = [point]  # type: ignore[list-item]
     with pytest.raises(NotJSON, match="contains itself"):
         to_json({"p": point})
 
 
-def test_a_model_that_cannot_be_dumped_is_refused():
+def test_model_that_cannot_be_dumped_is_refused():
     class Holder(BaseModel):
         thing: Any
 
@@ -365,7 +365,7 @@ def test_a_model_that_cannot_be_dumped_is_refused():
         to_json({"h": Holder(thing=object())})
 
 
-def test_a_model_with_a_number_that_is_not_finite_is_refused():
+def test_model_with_a_number_that_is_not_finite_is_refused():
     class Holder(BaseModel):
         number: float
 
@@ -373,12 +373,12 @@ def test_a_model_with_a_number_that_is_not_finite_is_refused():
         to_json(Holder(number=float("nan")))
 
 
-def test_a_path_that_utf8_cannot_carry_is_refused():
+def test_path_that_utf8_cannot_carry_is_refused():
     with pytest.raises(NotJSON, match="lone surrogate"):
         to_json(PurePosixPath("\udcff"))
 
 
-def test_a_text_of_any_class_is_shown_as_the_text_that_it_is():
+def test_text_of_any_class_is_shown_as_the_text_that_it_is():
     assert str(json_text(Text("as it is"))) == "as it is"
 
 

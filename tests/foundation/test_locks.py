@@ -59,7 +59,7 @@ print(agent().reply_sync("hello", thread=Id("t")).text)
 """
 
 
-def test_a_collection_while_a_thread_is_looked_up_ends_dropped_replies() -> None:
+def test_collection_while_a_thread_is_looked_up_ends_dropped_replies() -> None:
     assert run(AT_ONCE) == "yes\n"
 
 
@@ -136,7 +136,7 @@ closed("from outside in", lambda task: task.get_coro().close())  # as the collec
 
 
 @pytest.mark.parametrize(("kind", "state"), (("model", "cancelled"), ("action", "in_doubt")))
-def test_the_end_of_a_reply_that_is_collected_while_the_journal_is_written_is_kept(
+def test_end_of_a_reply_that_is_collected_while_the_journal_is_written_is_kept(
     tmp_path: Path, kind: str, state: str
 ) -> None:
     assert run(ENDS_OF_RUNS, tmp_path / "runs.db", kind) == f"over {state} 0\n" * 2
@@ -191,7 +191,7 @@ os._exit(bool(failed))  # so that the test shows where they hang
 
 
 @pytest.mark.parametrize("count", (12, pytest.param(92, marks=pytest.mark.long)))
-def test_a_child_that_is_forked_while_others_reply_replies(count: int) -> None:
+def test_child_that_is_forked_while_others_reply_replies(count: int) -> None:
     assert run(FORKS, count) == "[]\n"
 
 
@@ -240,7 +240,7 @@ print("alive")
 
 @pytest.mark.parametrize("seconds", (1, pytest.param(20, marks=pytest.mark.long)))
 @pytest.mark.parametrize("kind", (*KINDS, "space"))
-def test_a_signal_handler_may_interrupt_an_agent_at_any_moment(
+def test_signal_handler_may_interrupt_an_agent_at_any_moment(
     tmp_path: Path, kind: str, seconds: float
 ) -> None:
     assert run(SIGNALS, kind, seconds, tmp_path / "file.db") == "alive\n"
@@ -257,5 +257,5 @@ print(mine.reply_sync("hello").text)
 """
 
 
-def test_an_interruption_by_a_signal_handler_is_heard_by_a_loop_that_sleeps() -> None:
+def test_interruption_by_a_signal_handler_is_heard_by_a_loop_that_sleeps() -> None:
     assert run(WAKES) == "I stop.\n"

@@ -68,7 +68,7 @@ def replace(path: Path) -> None:
 
 
 @pytest.mark.parametrize("how", (delete, move, replace))
-def test_a_journal_that_is_gone_records_nothing_quietly(
+def test_journal_that_is_gone_records_nothing_quietly(
     tmp_path: Path, how: Callable[[Path], None]
 ) -> None:
     path = tmp_path / "runs.db"
@@ -83,7 +83,7 @@ def test_a_journal_that_is_gone_records_nothing_quietly(
             assert [each.id for each in journal.runs()] == ["A"]
 
 
-def test_a_memory_that_is_gone_takes_nothing_quietly(tmp_path: Path) -> None:
+def test_memory_that_is_gone_takes_nothing_quietly(tmp_path: Path) -> None:
     with SQLiteMemory(tmp_path / "memory.db") as memory:
         memory.add_memory({"role": "user", "content": "x"})
         (tmp_path / "memory.db").unlink()
@@ -94,7 +94,7 @@ def test_a_memory_that_is_gone_takes_nothing_quietly(tmp_path: Path) -> None:
 # -- several in one process ------------------------------------------------------------------------
 
 
-def test_a_second_journal_of_a_process_does_not_lose_what_the_first_writes(tmp_path: Path) -> None:
+def test_second_journal_of_a_process_does_not_lose_what_the_first_writes(tmp_path: Path) -> None:
     """Another process that closes the file must not take itself for the last one that has it."""
     path = tmp_path / "runs.db"
     with Journal(path) as one:
@@ -159,7 +159,7 @@ def test_journals_of_one_file_closed_at_once_by_two_threads_close_without_an_err
         assert list(threads.map(close, range(2))) == [None, None]
 
 
-def test_a_forked_child_is_told_to_open_it_again(tmp_path: Path) -> None:
+def test_forked_child_is_told_to_open_it_again(tmp_path: Path) -> None:
     me = os.getpid()
     with (
         Journal(tmp_path / "runs.db") as journal,
@@ -336,7 +336,7 @@ print(sorted(set(done)) == list(range(100)), len(done) - 100 <= 1)
 """
 
 
-def test_a_run_on_a_full_disk_stops_and_goes_on_when_there_is_room(tmp_path: Path) -> None:
+def test_run_on_a_full_disk_stops_and_goes_on_when_there_is_room(tmp_path: Path) -> None:
     assert python(FULL, tmp_path / "runs.db") == "True True\n"
 
 

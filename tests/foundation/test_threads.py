@@ -20,7 +20,7 @@ from moothall.foundation.threads import WorkerThreads
 WAIT = 20
 
 
-def test_a_value_and_an_exception_come_back() -> None:
+def test_value_and_an_exception_come_back() -> None:
     pool = WorkerThreads()
 
     def half(number: int) -> float:
@@ -96,7 +96,7 @@ def test_idle_threads_end() -> None:
     asyncio.run(main())
 
 
-def test_no_job_is_lost_while_threads_come_and_go() -> None:
+def test_workers_lose_no_job_while_threads_come_and_go() -> None:
     pool = WorkerThreads(idle_s=0.0001)
     done: list[int] = []
     finished = threading.Event()
@@ -120,7 +120,7 @@ def test_no_job_is_lost_while_threads_come_and_go() -> None:
     assert sorted(done) == list(range(jobs))
 
 
-def test_the_limit_is_an_error_that_names_the_call() -> None:
+def test_limit_is_an_error_that_names_the_call() -> None:
     pool = WorkerThreads(limit=2)
     gate = threading.Event()
 
@@ -136,7 +136,7 @@ def test_the_limit_is_an_error_that_names_the_call() -> None:
     asyncio.run(main())
 
 
-def test_a_cancelled_call_runs_on_and_its_result_is_dropped() -> None:
+def test_cancelled_call_runs_on_and_its_result_is_dropped() -> None:
     pool = WorkerThreads()
     gate, ended = threading.Event(), threading.Event()
 
@@ -158,7 +158,7 @@ def test_a_cancelled_call_runs_on_and_its_result_is_dropped() -> None:
     asyncio.run(main())
 
 
-def test_a_closed_loop_is_no_error() -> None:
+def test_closed_loop_is_no_error() -> None:
     pool = WorkerThreads()
     gate = threading.Event()
     loop = asyncio.new_event_loop()
@@ -236,7 +236,7 @@ def test_worker_threads_failed_callback_is_logged() -> None:
     assert set(raised) == {ZeroDivisionError, ValueError}
 
 
-def test_a_thread_keeps_nothing_of_a_call() -> None:
+def test_thread_keeps_nothing_of_a_call() -> None:
     pool = WorkerThreads()
 
     class Thing:
@@ -271,7 +271,7 @@ def test_blocked_threads_do_not_hold_up_the_exit() -> None:
     assert done.stdout == "the end\n"
 
 
-def test_a_forked_child_has_threads_of_its_own() -> None:
+def test_forked_child_has_threads_of_its_own() -> None:
     program = (
         "import os, sys, threading\n"
         "from moothall.foundation.threads import WORKERS\n"

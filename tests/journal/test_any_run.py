@@ -125,7 +125,7 @@ class Program:
 
 
 @given(SCRIPT, st.sampled_from(["Yes.", ""]), st.integers(1, 30))
-def test_any_run_broken_off_anywhere(
+def test_run_broken_off_anywhere(
     script: list[list[tuple[str, Any]]], last: str, crash_at: int
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:

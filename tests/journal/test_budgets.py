@@ -48,7 +48,7 @@ def die(path: str, of: str = "") -> None:
     commands.run(path, code=program)
 
 
-def test_a_budget_is_shown_with_what_is_spent_and_reserved(journal: Journal) -> None:
+def test_budget_is_shown_with_what_is_spent_and_reserved(journal: Journal) -> None:
     team = Budget(tokens=1000, usd=2.5, seconds=60, journal=journal, name="team", per="month")
     anna = team.child(name="anna", tokens=100)
     held = anna.reserve(tokens=60, usd=0.5)
@@ -122,7 +122,7 @@ def test_budget_that_releases_dead_gives_back_what_killed_processes_had_reserved
         Budget(journal=journal, name="team", release_dead="no")  # type: ignore[arg-type]
 
 
-def test_a_budget_is_reset_while_somebody_holds_some_of_it(journal: Journal, place: Place) -> None:
+def test_budget_is_reset_while_somebody_holds_some_of_it(journal: Journal, place: Place) -> None:
     budget = Budget(tokens=1000, journal=journal, name="team")
     budget.reserve(tokens=500).settle(tokens=900)
     with pytest.raises(BudgetExceeded):  # closed: more was spent than reserved
@@ -136,7 +136,7 @@ def test_a_budget_is_reset_while_somebody_holds_some_of_it(journal: Journal, pla
     assert (budget.spent.tokens, budget.reserved.tokens) == (600, 0)
 
 
-def test_a_limit_that_a_person_sets_holds_in_every_process(journal: Journal, place: Place) -> None:
+def test_limit_that_a_person_sets_holds_in_every_process(journal: Journal, place: Place) -> None:
     with Journal(place("j")) as other:
         budget = Budget(tokens=100, usd=1, journal=other, name="team")
         budget.reserve(tokens=80).settle()
@@ -155,7 +155,7 @@ def test_a_limit_that_a_person_sets_holds_in_every_process(journal: Journal, pla
     assert Budget(tokens=500, journal=journal, name="team").left.actions == 0
 
 
-def test_a_budget_is_deleted(journal: Journal) -> None:
+def test_budget_is_deleted(journal: Journal) -> None:
     Budget(tokens=100, journal=journal, name="team").child(name="anna").reserve(tokens=1).settle()
     journal.budgets.delete("team/anna")
     assert only(journal).name == "team"
@@ -169,7 +169,7 @@ def test_a_budget_is_deleted(journal: Journal) -> None:
     assert only(journal).set == ()
 
 
-def test_a_journal_that_is_opened_again_shows_its_budgets(journal: Journal, place: Place) -> None:
+def test_journal_that_is_opened_again_shows_its_budgets(journal: Journal, place: Place) -> None:
     Budget(tokens=100, journal=journal, name="team").reserve(tokens=1).settle()
     journal.close()
     with pytest.raises(JournalError, match="closed"):
@@ -178,7 +178,7 @@ def test_a_journal_that_is_opened_again_shows_its_budgets(journal: Journal, plac
         assert only(again).spent.tokens == 1
 
 
-def test_a_deleted_budget_begins_anew_in_a_process_that_uses_it(
+def test_deleted_budget_begins_anew_in_a_process_that_uses_it(
     journal: Journal, place: Place
 ) -> None:
     team = Budget(tokens=100, journal=journal, name="team")
@@ -198,7 +198,7 @@ def test_a_deleted_budget_begins_anew_in_a_process_that_uses_it(
     assert shown.limits.tokens == 100
 
 
-def test_a_budget_that_is_reset_begins_its_seconds_anew_in_a_process_that_uses_it(
+def test_budget_that_is_reset_begins_its_seconds_anew_in_a_process_that_uses_it(
     journal: Journal,
 ) -> None:
     clock = StandingClock()

@@ -97,7 +97,7 @@ MEMBERS: tuple[tuple[str, dict[str, Any]], ...] = (
 @pytest.mark.parametrize("group", (dual, talk, nested))
 @pytest.mark.parametrize("whose", ("R", "H"))
 @pytest.mark.parametrize(("part", "options"), MEMBERS)
-def test_a_member_that_has_changed_is_named_whoever_was_cut_off(
+def test_member_that_has_changed_is_named_whoever_was_cut_off(
     tmp_path: Path,
     group: Callable[..., Any],
     whose: str,
@@ -154,7 +154,7 @@ def test_limits_of_members_are_no_part_of_it(tmp_path: Path, group: Callable[...
         assert reply.stop_reason in ("terminated", "done")
 
 
-def test_a_copy_belongs_to_the_program_that_takes_it_up_first(tmp_path: Path) -> None:
+def test_copy_belongs_to_the_program_that_takes_it_up_first(tmp_path: Path) -> None:
     with Journal(tmp_path / "j") as journal:
         talk(journal, CUT_OFF, {}).reply_sync("go", run_id="r")
         forked = journal.fork("r")
@@ -187,7 +187,7 @@ def test_mismatch_member_without_a_record_is_compared_by_class_and_id(
     assert reply.stop_reason in ("terminated", "done")
 
 
-def test_a_model_that_cannot_be_made_fails_in_its_members_turn(tmp_path: Path) -> None:
+def test_model_that_cannot_be_made_fails_in_its_members_turn(tmp_path: Path) -> None:
     weights = tmp_path / "damaged.gguf"
     weights.write_bytes(b"GGUF")
     worker = ReActAgent("R", f"gguf:{weights}")

@@ -43,7 +43,7 @@ class Clerk:
         self.agent = ReActAgent("clerk", model, actions=[look], journal=journal, **options)
 
 
-def test_the_copy_goes_on_from_the_new_result_and_repeats_nothing_beside_it(tmp_path: Path) -> None:
+def test_copy_goes_on_from_the_new_result_and_repeats_nothing_beside_it(tmp_path: Path) -> None:
     with Journal(tmp_path / "j") as journal:
         clerk = Clerk(journal)
         assert clerk.agent.reply_sync("Go.", run_id="r").text == "saw A saw B saw C"
@@ -55,7 +55,7 @@ def test_the_copy_goes_on_from_the_new_result_and_repeats_nothing_beside_it(tmp_
         assert journal.replay(copy).text == reply.text
 
 
-def test_both_results_of_a_turn_may_change_and_a_hook_sees_the_new_one(tmp_path: Path) -> None:
+def test_results_of_a_turn_may_both_change_and_a_hook_sees_the_new_one(tmp_path: Path) -> None:
     def shout(agent: Any, kwargs: dict[str, Any]) -> dict[str, Any]:
         result = kwargs["result"]
         return {"result": {**result, "result": result["result"].upper()}}
@@ -72,7 +72,7 @@ def test_both_results_of_a_turn_may_change_and_a_hook_sees_the_new_one(tmp_path:
         assert clerk.agent.reply_sync("Go.", run_id=copy).text == "X Y SAW C"
 
 
-def test_an_answer_of_the_model_may_change(tmp_path: Path) -> None:
+def test_answer_of_the_model_may_change(tmp_path: Path) -> None:
     with Journal(tmp_path / "j") as journal:
         clerk = Clerk(journal)
         clerk.agent.reply_sync("Go.", run_id="r")
@@ -82,7 +82,7 @@ def test_an_answer_of_the_model_may_change(tmp_path: Path) -> None:
         assert clerk.done == []
 
 
-def test_a_sub_agent_goes_on_from_the_new_result_of_its_own_call(tmp_path: Path) -> None:
+def test_sub_agent_goes_on_from_the_new_result_of_its_own_call(tmp_path: Path) -> None:
     with Journal(tmp_path / "j") as journal:
 
         def boss(clerk: Clerk) -> ReActAgent:
@@ -100,7 +100,7 @@ def test_a_sub_agent_goes_on_from_the_new_result_of_its_own_call(tmp_path: Path)
 
 
 @on_a_loop
-async def test_a_step_of_ones_own_orchestrator_may_change(tmp_path: Path) -> None:
+async def test_step_of_ones_own_orchestrator_may_change(tmp_path: Path) -> None:
     @dataclass
     class Sum:
         total: int = 0

@@ -102,7 +102,7 @@ def test_answers_that_state_no_usage_and_calls_that_fail_count_as_reserved(tmp_p
         assert spent(third) == spent(second)
 
 
-def test_in_the_same_budget_nothing_counts_twice(tmp_path: Path) -> None:
+def test_charge_in_the_same_budget_counts_nothing_twice(tmp_path: Path) -> None:
     with Journal(tmp_path / "j") as journal:
         both = budget()
         for script in ((calls(1), OSError("down")), (OSError("down"),)):
@@ -114,7 +114,7 @@ def test_in_the_same_budget_nothing_counts_twice(tmp_path: Path) -> None:
         assert spent(both) == with_last(before)
 
 
-def test_a_runs_own_limit_holds_under_a_budget_that_processes_share(tmp_path: Path) -> None:
+def test_runs_own_limit_holds_under_a_budget_that_processes_share(tmp_path: Path) -> None:
     asked = 0
     with Journal(tmp_path / "j") as journal:
         for limit in (1, 3, 3, 5, 5):
@@ -128,7 +128,7 @@ def test_a_runs_own_limit_holds_under_a_budget_that_processes_share(tmp_path: Pa
 
 
 @pytest.mark.parametrize("model", (Mine, Boundless))
-def test_a_call_under_way_when_the_process_ended_counts_as_reserved(
+def test_call_under_way_when_the_process_ended_counts_as_reserved(
     tmp_path: Path, model: Any
 ) -> None:
     with Journal(tmp_path / "j") as journal:
@@ -170,7 +170,7 @@ def test_charge_of_calls_before_a_failed_hook_counts(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("how", ("cancelled", "deadline"))
-def test_a_call_that_was_cancelled_counts_as_reserved(tmp_path: Path, how: str) -> None:
+def test_call_that_was_cancelled_counts_as_reserved(tmp_path: Path, how: str) -> None:
     async def main(journal: Journal) -> Budget:
         begun = asyncio.Event()
 
@@ -207,7 +207,7 @@ def test_charge_of_a_refused_call_is_nothing(tmp_path: Path) -> None:
         assert spent(second) == with_last((0, 0, 0))
 
 
-def test_each_model_of_several_counts_at_its_own_price(tmp_path: Path) -> None:
+def test_models_count_at_their_own_prices(tmp_path: Path) -> None:
     def several(*answers: Any) -> FallbackModel:
         dear = Mine(*[ModelError("down")] * len(answers))
         dear.name = "mine:dear"
@@ -236,7 +236,7 @@ def test_charge_recorded_without_a_price_gets_todays_price(tmp_path: Path) -> No
         assert second.spent.usd == pytest.approx(most)
 
 
-def test_without_a_budget_what_was_stated_counts(tmp_path: Path) -> None:
+def test_stated_usage_counts_without_a_budget(tmp_path: Path) -> None:
     with Journal(tmp_path / "j") as journal:
         script = (calls(1, Usage(7, 3)), OSError("down"))
         agent(journal, None, *script).reply_sync("q", run_id="r")
@@ -246,7 +246,7 @@ def test_without_a_budget_what_was_stated_counts(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("whose", ("conversation", "reply"))
-def test_of_choosing_who_speaks_it_counts_too(whose: str, tmp_path: Path) -> None:
+def test_choice_of_the_speaker_counts_too(whose: str, tmp_path: Path) -> None:
     def replied(journal: Journal, spends: Budget, *answers: Any) -> Reply:
         pair = [ReActAgent(id, ScriptedModel(["one", "two"])) for id in "AB"]
         chooser: Any = Mine(*answers)
@@ -271,7 +271,7 @@ def test_of_choosing_who_speaks_it_counts_too(whose: str, tmp_path: Path) -> Non
         assert spent(second) == spent(first)
 
 
-def test_a_prompt_is_counted_once(tmp_path: Path) -> None:
+def test_prompt_is_counted_once(tmp_path: Path) -> None:
     counted: list[str] = []
 
     class Counting(Mine):

@@ -26,7 +26,7 @@ async def begun(journal: Journal, run: str = "R") -> Any:
 
 
 @on_a_loop
-async def test_a_commit_waits_for_what_another_part_is_writing(tmp_path: Path) -> None:
+async def test_commit_waits_for_what_another_part_is_writing(tmp_path: Path) -> None:
     with Journal(tmp_path / "j") as journal:
         record = await begun(journal)
         one, other = record.part("one"), record.part("other")
@@ -65,7 +65,7 @@ async def test_commit_that_failed_is_followed_by_no_other(
 
 
 @on_a_loop
-async def test_a_run_that_could_not_be_written_does_not_hinder_others(tmp_path: Path) -> None:
+async def test_run_that_could_not_be_written_does_not_hinder_others(tmp_path: Path) -> None:
     with Journal(tmp_path / "j", timeout=1.0) as journal:
         one, other = await begun(journal), await begun(journal, "other")
         with locked(journal.path):
@@ -183,7 +183,7 @@ async def test_commit_under_way_at_a_cancellation_is_remembered(tmp_path: Path) 
 
 
 @on_a_loop
-async def test_a_reply_that_is_cancelled_does_not_stop_the_loop_for_a_lock(tmp_path: Path) -> None:
+async def test_reply_that_is_cancelled_does_not_stop_the_loop_for_a_lock(tmp_path: Path) -> None:
     with Journal(tmp_path / "j", timeout=5) as journal:
         began = asyncio.Event()
 
@@ -209,7 +209,7 @@ async def test_a_reply_that_is_cancelled_does_not_stop_the_loop_for_a_lock(tmp_p
 
 
 @on_a_loop
-async def test_a_run_whose_end_is_being_written_has_ended_even_if_cancelled(tmp_path: Path) -> None:
+async def test_run_whose_end_is_being_written_has_ended_even_if_cancelled(tmp_path: Path) -> None:
     other = sqlite3.connect(tmp_path / "j", isolation_level=None)
 
     asked = asyncio.Event()
@@ -234,7 +234,7 @@ async def test_a_run_whose_end_is_being_written_has_ended_even_if_cancelled(tmp_
         assert (reply.text, reply.stop_reason) == ("Yes.", "done")
 
 
-def test_a_run_that_was_being_opened_when_its_loop_ended_is_given_back(place: Place) -> None:
+def test_run_that_was_being_opened_when_its_loop_ended_is_given_back(place: Place) -> None:
     with Journal(place("j")) as journal:
         agent = ReActAgent("a", ScriptedModel(["Yes."]), journal=journal)
 
@@ -298,7 +298,7 @@ async def test_run_cancelled_just_after_it_opened_gives_its_lease_back(
 
 @on_a_loop
 @pytest.mark.parametrize("how", ("opened", "forked"))
-async def test_while_a_run_is_read_other_runs_are_written(tmp_path: Path, how: str) -> None:
+async def test_commits_write_other_runs_while_one_is_read(tmp_path: Path, how: str) -> None:
     def write(data: bytes, pipe: int) -> None:
         with open(pipe, "wb") as file:
             file.write(data)
@@ -344,7 +344,7 @@ async def test_commit_without_await_waits_for_another_process(tmp_path: Path) ->
 
 
 @on_a_loop
-async def test_when_the_journal_fails_no_action_runs_on(tmp_path: Path) -> None:
+async def test_journal_that_fails_stops_each_action(tmp_path: Path) -> None:
     cancelled = []
     with Journal(tmp_path / "j", timeout=0.1) as journal:
         lock = Locking(journal.path)

@@ -52,7 +52,7 @@ def change(path: Path, sql: str) -> None:
         ("DELETE FROM entries", "1"),
     ),
 )
-def test_an_entry_that_was_changed_is_named(tmp_path: Path, sql: str, told: str) -> None:
+def test_entry_that_was_changed_is_named(tmp_path: Path, sql: str, told: str) -> None:
     path = tmp_path / "j"
     run(path)
     change(path, sql)
@@ -71,7 +71,7 @@ def test_an_entry_that_was_changed_is_named(tmp_path: Path, sql: str, told: str)
         assert agent(journal).reply_sync("go", run_id="other").text == "Yes."
 
 
-def test_any_byte_that_is_changed_is_noticed_or_changes_nothing_that_was_recorded(
+def test_damage_of_any_byte_is_noticed_or_changes_nothing_recorded(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "j"
@@ -128,7 +128,7 @@ def of_text(path: Path) -> None:
         (Path.mkdir, "it is not a file"),
     ),
 )
-def test_a_file_that_is_no_journal_is_named_and_left(
+def test_file_that_is_no_journal_is_named_and_left(
     tmp_path: Path, make: Callable[[Path], None], told: str
 ) -> None:
     path = tmp_path / "j"
@@ -142,7 +142,7 @@ def test_a_file_that_is_no_journal_is_named_and_left(
         ReActAgent("a", ScriptedModel([]), journal=path)
 
 
-def test_a_journal_that_is_closed_begins_no_run(tmp_path: Path) -> None:
+def test_journal_that_is_closed_begins_no_run(tmp_path: Path) -> None:
     with Journal(tmp_path / "j") as journal:
         journal.close()
         with pytest.raises(JournalError, match="closed"):
@@ -150,14 +150,14 @@ def test_a_journal_that_is_closed_begins_no_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("run_id", ("", "x" * 256, "a\nb", "\ud800"))
-def test_an_id_that_is_none_is_refused(tmp_path: Path, run_id: str) -> None:
+def test_id_that_is_none_is_refused(tmp_path: Path, run_id: str) -> None:
     with Journal(tmp_path / "j") as journal:
         with pytest.raises((ValueError, MoothallError)):
             agent(journal).reply_sync("go", run_id=run_id)
         assert journal.runs() == []
 
 
-def test_a_run_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_run_that_is_not_there_is_named(tmp_path: Path) -> None:
     with Journal(tmp_path / "j") as journal:
         for use in (journal.run, journal.entries, journal.replay, journal.in_doubt, journal.fork):
             with pytest.raises(NoSuchRun, match="no run 'R'; it has none at all"):
@@ -193,7 +193,7 @@ class Overtaken(sqlite3.Connection):
         return done
 
 
-def test_a_journal_that_another_process_makes_just_now_is_one(tmp_path: Path) -> None:
+def test_journal_that_another_process_makes_just_now_is_one(tmp_path: Path) -> None:
     path = tmp_path / "j"
     real = SQLiteFile(
         path,

@@ -54,7 +54,7 @@ def all_bytes(folder: Path) -> bytes:
     return found
 
 
-def test_a_deleted_run_is_gone_from_every_byte(filed: Journal, tmp_path: Path) -> None:
+def test_deleted_run_is_gone_from_every_byte(filed: Journal, tmp_path: Path) -> None:
     for number in range(30):  # rows of several runs share pages
         size = (10, 1500, 3000, 100_000)[number % 4]
         reply(filed, f"keep-{number}", f"kept words {number}", size)
@@ -72,7 +72,7 @@ def test_a_deleted_run_is_gone_from_every_byte(filed: Journal, tmp_path: Path) -
         assert f"kept words {number}" in str(run.messages)
 
 
-def test_a_deleted_run_is_found_nowhere(journal: Journal) -> None:
+def test_deleted_run_is_found_nowhere(journal: Journal) -> None:
     reply(journal, "R", SECRET)
     assert journal.delete("R").runs == ["R"]
     assert journal.runs() == []
@@ -84,7 +84,7 @@ def test_a_deleted_run_is_found_nowhere(journal: Journal) -> None:
     assert journal.run("R").task == "go another"
 
 
-def test_a_value_lives_as_long_as_a_run_has_it(filed: Journal, tmp_path: Path) -> None:
+def test_value_lives_as_long_as_a_run_has_it(filed: Journal, tmp_path: Path) -> None:
     for size in (5_000, 2_000_000):  # in the file, and beside it
         shared = f"shared {size}"
         reply(filed, "one", shared, size)
@@ -154,7 +154,7 @@ def holder(place: Place) -> Iterator[Command]:
         process.kill()
 
 
-def test_a_run_that_a_process_works_on_is_left_and_named(
+def test_run_that_a_process_works_on_is_left_and_named(
     journal: Journal, holder: subprocess.Popen[str]
 ) -> None:
     reply(journal, "old")
@@ -256,7 +256,7 @@ print("ended", flush=True)
 @pytest.mark.parametrize(
     "seed", (1, *(pytest.param(n, marks=pytest.mark.long) for n in range(2, 40)))
 )
-def test_a_deletion_whose_process_is_killed_goes_on_at_the_next(tmp_path: Path, seed: int) -> None:
+def test_deletion_whose_process_is_killed_goes_on_at_the_next(tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)
     with Journal(tmp_path / "j") as journal:
         for number in range(60):

@@ -30,7 +30,7 @@ def look_at(at: str) -> dict[str, Any]:
     return {"name": "look", "args": {"at": at}}
 
 
-def test_a_run_of_the_loop(tmp_path: Path) -> None:
+def test_run_of_the_loop(tmp_path: Path) -> None:
     script = [[look_at("sea"), look_at("void")], {"name": "nope", "args": {}}, "Well."]
     with Journal(tmp_path / "j") as journal:
         agent = ReActAgent("a", ScriptedModel(script), actions=[look], journal=journal)
@@ -169,5 +169,5 @@ def test_describe_shows_interruptions(tmp_path: Path) -> None:
         ("over", {}, "over {}"),
     ),
 )
-def test_an_entry(kind: str, data: dict[str, Any], line: str) -> None:
+def test_entry_in_words(kind: str, data: dict[str, Any], line: str) -> None:
     assert entry_line(Entry(1, "", kind, 0.0, data)) == line

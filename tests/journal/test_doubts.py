@@ -52,7 +52,7 @@ def broken(tmp_path: Path) -> Path:
         ("repeat", ["ann", "bob"], ["paid ann", "paid bob"]),
     ),
 )
-def test_each_call_in_doubt_has_its_own_decision(
+def test_decision_of_each_call_in_doubt_is_its_own(
     broken: Path, decisions: Any, called: list[str], results: list[Any]
 ) -> None:
     paid: list[str] = []
@@ -77,7 +77,7 @@ def test_doubt_left_undecided_stays_in_doubt(broken: Path) -> None:
         assert [each.number for each in journal.in_doubt("R")] == [1]
 
 
-def test_a_decision_that_is_none_is_refused(broken: Path) -> None:
+def test_decision_that_is_none_is_refused(broken: Path) -> None:
     with Journal(broken) as journal:
         for wrong, told in (
             ({3: "skip"}, "no call in doubt has the number 3: there are 1 to 2"),
@@ -89,13 +89,13 @@ def test_a_decision_that_is_none_is_refused(broken: Path) -> None:
         assert len(journal.in_doubt("R")) == 2
 
 
-def test_the_event_of_that_name_says_where_the_decision_is() -> None:
+def test_event_of_that_name_says_where_the_decision_is() -> None:
     with pytest.raises(TypeError, match=r"import Done from moothall\.journal"):
         moothall.Done({"paid": 3})  # type: ignore[arg-type]
 
 
 @on_a_loop
-async def test_a_call_that_is_cut_off_again_once_it_was_repeated_is_decided_anew(
+async def test_call_that_is_cut_off_again_once_it_was_repeated_is_decided_anew(
     tmp_path: Path,
 ) -> None:
     first, second = tmp_path / "first", tmp_path / "second"

@@ -107,7 +107,7 @@ def test_runs_are_summed_and_sorted_by_what_they_spent(journal: Journal) -> None
     assert (sums.runs, sums.tokens, sums.model_calls, sums.actions) == (2, 224, 4, 2)
 
 
-def test_a_run_that_is_resumed_goes_on_counting_and_its_fork_begins_anew(place: Place) -> None:
+def test_run_that_is_resumed_goes_on_counting_and_its_fork_begins_anew(place: Place) -> None:
     with Journal(place("j")) as journal:
         first, last = answers(10)
         model, later = ScriptedModel([first]), [first, "", last]  # which fails after the first
@@ -122,7 +122,7 @@ def test_a_run_that_is_resumed_goes_on_counting_and_its_fork_begins_anew(place: 
         assert (fork.tokens, fork.model_calls) == (0, 0)
 
 
-def test_a_call_costs_what_the_list_of_prices_says(journal: Journal) -> None:
+def test_call_costs_what_the_list_of_prices_says(journal: Journal) -> None:
     model = ScriptedModel(answers(1000))
     model.name = "openai:gpt-4.1"
     agent = ReActAgent("a", model, actions=[act], journal=journal)
@@ -130,7 +130,7 @@ def test_a_call_costs_what_the_list_of_prices_says(journal: Journal) -> None:
     assert journal.run("R").usd == pytest.approx(2 * (1000 * 2 + 8) / 1e6)
 
 
-def test_a_run_that_asks_a_person_waits(journal: Journal) -> None:
+def test_run_that_asks_a_person_waits(journal: Journal) -> None:
     asyncio.run(waits(journal))
 
 
@@ -165,7 +165,7 @@ async def waits(journal: Journal) -> None:
     assert journal.runs(needs_person=True) == []
 
 
-def test_some_entries_of_a_long_run_cost_what_they_are(journal: Journal) -> None:
+def test_entries_of_a_long_run_cost_as_many_as_are_read(journal: Journal) -> None:
     reply(journal, "R")
     whole = journal.entries("R")
     assert journal.entries("R", most=3) == whole[:3]
@@ -228,7 +228,7 @@ def test_runs_are_found_by_a_state_of_a_users_own_orchestrator(journal: Journal)
         journal.runs(state="postpond")
 
 
-def test_a_run_whose_process_ended_during_an_action_is_in_doubt(journal: Journal) -> None:
+def test_run_whose_process_ended_during_an_action_is_in_doubt(journal: Journal) -> None:
     started = {"key": "1.0", "about": {"action": "pay"}, "args": {}, "asks": True}
     ended = {"key": "1.0", "about": {"action": "pay"}, "result": 1}
 
@@ -252,7 +252,7 @@ def test_a_run_whose_process_ended_during_an_action_is_in_doubt(journal: Journal
     assert ids(journal, state="stopped") == ["paid", "R"]
 
 
-def test_a_run_that_had_ended_and_goes_on_is_found_where_it_is_cut_off(journal: Journal) -> None:
+def test_run_that_had_ended_and_goes_on_is_found_where_it_is_cut_off(journal: Journal) -> None:
     started = {"key": "1.0", "about": {"action": "pay"}, "args": {}, "asks": True}
 
     async def work(state: str | None, kind: str = "heard", **data: Any) -> None:
@@ -312,7 +312,7 @@ def test_find_takes_states_that_can_be_read_once(journal: Journal) -> None:
 
 
 @pytest.mark.long
-def test_a_hundred_thousand_runs_are_filtered_within_a_third_of_a_second(tmp_path: Path) -> None:
+def test_hundred_thousand_runs_are_filtered_within_a_third_of_a_second(tmp_path: Path) -> None:
     with Journal(tmp_path / "j") as journal:
         reply(journal, "first", "find the needle", thread="anna")
     with closing(sqlite3.connect(tmp_path / "j", isolation_level=None)) as db:

@@ -129,7 +129,7 @@ def test_resume_call_in_doubt_waits_for_a_decision(tmp_path: Path, repeat: bool)
         assert journal.replay("R") == reply
 
 
-def test_a_decision_holds_until_it_is_carried_out(tmp_path: Path) -> None:
+def test_decision_holds_until_it_is_carried_out(tmp_path: Path) -> None:
     crash = Crash(tmp_path, call("act_on", what=1), call("act_on", 2, what=2), "Yes.")
     crash.before()
     with crash.crashed() as journal:
@@ -199,7 +199,7 @@ def test_resume_call_in_doubt_of_a_removed_action_stays_in_doubt(tmp_path: Path)
 
 
 @pytest.mark.parametrize("idempotent", (True, False))
-def test_a_hook_that_changes_arguments_changes_them_once(tmp_path: Path, idempotent: bool) -> None:
+def test_hook_that_changes_arguments_changes_them_once(tmp_path: Path, idempotent: bool) -> None:
     def one_more(agent: Any, about: dict[str, Any]) -> dict[str, Any]:
         return {**about, "args": {"what": about["args"]["what"] + 1}}
 
@@ -294,7 +294,7 @@ class Equal(Memory):
 
 
 @pytest.mark.parametrize("memory", (Memory, Equal))
-def test_a_memory_is_told_nothing_twice_in_one_process(tmp_path: Path, memory: Any) -> None:
+def test_memory_is_told_nothing_twice_in_one_process(tmp_path: Path, memory: Any) -> None:
     kept = memory()
     with Journal(tmp_path / "j") as journal:
         model = ScriptedModel([ValueError("down"), "Yes."])
@@ -312,7 +312,7 @@ def test_a_memory_is_told_nothing_twice_in_one_process(tmp_path: Path, memory: A
     ids=("bounded", "list", "summarizing"),
 )
 @pytest.mark.parametrize("rolled_back", (False, True))
-def test_a_state_says_what_of_a_run_it_holds(
+def test_state_says_what_of_a_run_it_holds(
     tmp_path: Path, memory: Callable[[], Any], rolled_back: bool
 ) -> None:
     def acts(journal: Journal) -> DualActAgent:
@@ -367,7 +367,7 @@ def test_memories_that_are_equal_are_each_told(tmp_path: Path) -> None:
 # -- budgets ---------------------------------------------------------------------------------------
 
 
-def test_a_model_that_was_being_asked_when_the_process_ended_counts(tmp_path: Path) -> None:
+def test_model_that_was_being_asked_when_the_process_ended_counts(tmp_path: Path) -> None:
     with Journal(tmp_path / "j") as journal:
         crashing = Crashing(journal, tmp_path / "after")
 
@@ -409,7 +409,7 @@ def test_resume_call_refused_by_the_budget_counts_nothing(tmp_path: Path) -> Non
         assert budget.spent.model_calls == 2
 
 
-def test_a_run_that_took_more_than_was_reserved_is_counted_in_full(tmp_path: Path) -> None:
+def test_run_that_took_more_than_was_reserved_is_counted_in_full(tmp_path: Path) -> None:
     model = lambda: ScriptedModel([ModelReply("Yes.", (), Usage(900, 900))], max_tokens=10)  # noqa: E731
     with Journal(tmp_path / "j") as journal:
         agent = ReActAgent("a", model(), journal=journal, budget=Budget(tokens=1000))
@@ -452,7 +452,7 @@ def test_resume_counts_what_the_process_before_spent(tmp_path: Path) -> None:
 # -- another program -------------------------------------------------------------------------------
 
 
-def test_a_copy_belongs_to_the_program_that_goes_on_with_it(tmp_path: Path) -> None:
+def test_copy_belongs_to_the_program_that_goes_on_with_it(tmp_path: Path) -> None:
     with Journal(tmp_path / "j") as journal:
 
         def agent(prompt: str, *script: Any) -> ReActAgent:
@@ -471,7 +471,7 @@ def test_a_copy_belongs_to_the_program_that_goes_on_with_it(tmp_path: Path) -> N
             agent("three").reply_sync("go", run_id=copy)
 
 
-def test_a_copy_of_a_dual_act_belongs_to_the_program_that_goes_on_with_it(tmp_path: Path) -> None:
+def test_copy_of_a_dual_act_belongs_to_the_program_that_goes_on_with_it(tmp_path: Path) -> None:
     with Journal(tmp_path / "j") as journal:
 
         def pair(prompt: str) -> DualActAgent:
@@ -511,7 +511,7 @@ def test_members_with_journals_of_their_own_record_each_turn_as_a_run(tmp_path: 
 # -- what is left over -----------------------------------------------------------------------------
 
 
-def test_a_journal_that_nobody_uses_any_more_leaves_no_file_open(tmp_path: Path) -> None:
+def test_journal_that_nobody_uses_any_more_leaves_no_file_open(tmp_path: Path) -> None:
     def open_files() -> int:
         gc.collect()
         return len(os.listdir("/proc/self/fd"))
@@ -529,7 +529,7 @@ def test_a_journal_that_nobody_uses_any_more_leaves_no_file_open(tmp_path: Path)
 
 
 @on_a_loop
-async def test_an_idempotent_action_that_was_cancelled_is_executed_again_as_after_a_kill(
+async def test_idempotent_action_that_was_cancelled_is_executed_again_as_after_a_kill(
     tmp_path: Path,
 ) -> None:
     began, ended = asyncio.Event(), asyncio.Event()
@@ -576,7 +576,7 @@ async def test_an_idempotent_action_that_was_cancelled_is_executed_again_as_afte
 
 
 @on_a_loop
-async def test_a_call_that_was_cancelled_before_its_approval_is_asked_about_again(
+async def test_call_that_was_cancelled_before_its_approval_is_asked_about_again(
     tmp_path: Path,
 ) -> None:
     asked: list[asyncio.Future[bool]] = []
@@ -660,7 +660,7 @@ def test_resume_result_that_is_no_json_reads_the_same(tmp_path: Path) -> None:
             assert agent.reply_sync("go", run_id="R").messages == unbroken.messages
 
 
-def test_a_call_that_a_hook_refused_stays_refused_after_a_crash(tmp_path: Path) -> None:
+def test_call_that_a_hook_refused_stays_refused_after_a_crash(tmp_path: Path) -> None:
     with Journal(tmp_path / "j") as journal:
         crashing = Crashing(journal, tmp_path / "after")
         script = [[Call("a", "spend", {}), Call("b", "slow", {})], "Well."]
@@ -695,7 +695,7 @@ def test_a_call_that_a_hook_refused_stays_refused_after_a_crash(tmp_path: Path) 
         assert (reply.messages, seen) == (unbroken.messages, ["slow"])
 
 
-def test_a_file_name_that_is_no_text_does_not_damage_a_run(tmp_path: Path) -> None:
+def test_file_name_that_is_no_text_does_not_damage_a_run(tmp_path: Path) -> None:
     def list_files() -> list[str]:
         """As `os.listdir` gives a name that is not UTF-8."""
         return ["caf\udce9.txt"]
@@ -844,7 +844,7 @@ def test_resume_call_that_ended_beside_a_running_one_is_not_in_doubt(tmp_path: P
         assert crashing.called == ["slow", "slow"]
 
 
-def test_a_call_that_is_skipped_is_told_to_have_ended(tmp_path: Path) -> None:
+def test_call_that_is_skipped_is_told_to_have_ended(tmp_path: Path) -> None:
     crash = Crash(tmp_path, call("act_on", what=1), "Yes.")
     crash.before()
     with crash.crashed() as journal:

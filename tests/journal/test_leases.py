@@ -106,7 +106,7 @@ async def test_another_journal_of_the_same_process_has_it(tmp_path: Path, name: 
 
 
 @on_a_loop
-async def test_a_journal_that_is_closed_gives_its_runs_back(place: Place) -> None:
+async def test_journal_that_is_closed_gives_its_runs_back(place: Place) -> None:
     began, go_on = asyncio.Event(), asyncio.Event()
 
     async def hold() -> None:
@@ -170,7 +170,7 @@ async def test_many_runs_at_once_in_one_process(place: Place, durability: str) -
         assert {outline.state for outline in journal.runs()} == {"done"}
 
 
-def test_a_part_that_is_closed_twice_gives_back_one_lease(place: Place) -> None:
+def test_part_that_is_closed_twice_gives_back_one_lease(place: Place) -> None:
     async def main() -> None:
         with Journal(place("j")) as journal:
             first = await journal.begin("R", "ReActAgent", "a", "go")
@@ -183,7 +183,7 @@ def test_a_part_that_is_closed_twice_gives_back_one_lease(place: Place) -> None:
     asyncio.run(main())
 
 
-def test_a_run_that_failed_and_was_killed_as_it_went_on_is_stopped(tmp_path: Path) -> None:
+def test_run_that_failed_and_was_killed_as_it_went_on_is_stopped(tmp_path: Path) -> None:
     async def main() -> None:
         with Journal(tmp_path / "j") as journal:
             first = await journal.begin("R", "ReActAgent", "a", "go")

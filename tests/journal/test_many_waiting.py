@@ -32,7 +32,7 @@ def started(folder: Path, action: str) -> Command:
     ("runs", "kills"),
     (pytest.param(1000, 40, marks=MANY), (24, 3)),
 )
-def test_each_answer_counts_once_under_kills(tmp_path: Path, runs: int, kills: int) -> None:
+def test_answer_counts_once_under_kills(tmp_path: Path, runs: int, kills: int) -> None:
     asyncio.run(begin(tmp_path, "pay", runs))
     chance = random.Random(7)
     with Journal(tmp_path / "runs.db") as office:
@@ -70,7 +70,7 @@ def decided(office: Journal, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("runs", (pytest.param(1000, marks=MANY), 24))
-def test_each_moment_comes_once_for_two_processes(tmp_path: Path, runs: int) -> None:
+def test_moment_comes_once_for_two_processes(tmp_path: Path, runs: int) -> None:
     asyncio.run(begin(tmp_path, "nap", runs, seconds=0.5))
     both = [started(tmp_path, "nap") for _ in range(2)]
     assert [each.wait(300) for each in both] == [0, 0]

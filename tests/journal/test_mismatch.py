@@ -129,7 +129,7 @@ def test_mismatch_names_what_changed_in_a_dual_act(
         assert refused.value.changed == (part,)
 
 
-def test_a_member_that_has_changed_is_named(tmp_path: Path) -> None:
+def test_member_that_has_changed_is_named(tmp_path: Path) -> None:
     def pair(prompt: str) -> DualActAgent:
         human = ReActAgent("h", ScriptedModel([ValueError("down")]), system_prompt=prompt)
         made = DualActConfig(human=human, reactive=ReActAgent("r", ScriptedModel([])))
@@ -142,7 +142,7 @@ def test_a_member_that_has_changed_is_named(tmp_path: Path) -> None:
         assert caught.value.changed == ("system prompt",)
 
 
-def test_a_copy_of_a_run_that_has_ended_has_ended_whatever_is_asked_for_now(tmp_path: Path) -> None:
+def test_copy_of_a_run_that_has_ended_has_ended_whatever_is_asked_for_now(tmp_path: Path) -> None:
     with Journal(tmp_path / "j") as journal:
         react(journal, "Yes.").reply_sync("go", run_id="R")
         copy = journal.fork("R", "copy")
@@ -153,7 +153,7 @@ def test_a_copy_of_a_run_that_has_ended_has_ended_whatever_is_asked_for_now(tmp_
             journal.fork("R", "copy")
 
 
-def test_a_copy_of_a_run_with_the_longest_id_goes_on(tmp_path: Path) -> None:
+def test_copy_of_a_run_with_the_longest_id_goes_on(tmp_path: Path) -> None:
     with Journal(tmp_path / "j") as journal:
         longest = "r" * 255
         react(journal, "Yes.").reply_sync("go", run_id=longest)
@@ -163,7 +163,7 @@ def test_a_copy_of_a_run_with_the_longest_id_goes_on(tmp_path: Path) -> None:
             assert react(journal).reply_sync("go", run_id=copy).text == "Yes."
 
 
-def test_a_copy_of_the_beginning_of_a_run_goes_on_from_there(tmp_path: Path) -> None:
+def test_copy_of_the_beginning_of_a_run_goes_on_from_there(tmp_path: Path) -> None:
     bought: list[str] = []
 
     def buy(item: str) -> None:
@@ -201,7 +201,7 @@ def test_a_copy_of_the_beginning_of_a_run_goes_on_from_there(tmp_path: Path) -> 
                 journal.fork("R", upto=upto)
 
 
-def test_a_copy_of_a_dual_act_may_have_other_members(tmp_path: Path) -> None:
+def test_copy_of_a_dual_act_may_have_other_members(tmp_path: Path) -> None:
     def pair(workers: int, *script: Any) -> DualActAgent:
         human = ReActAgent("h", ScriptedModel(script))
         reactive = [ReActAgent(f"r{n}", ScriptedModel([f"{n}."] * 3)) for n in range(workers)]
@@ -242,7 +242,7 @@ def test_fork_does_not_repeat_ended_calls(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("durable", (True, False))
-def test_a_run_and_its_copy_both_go_on(tmp_path: Path, durable: bool) -> None:
+def test_run_and_its_copy_both_go_on(tmp_path: Path, durable: bool) -> None:
     memory = SQLiteMemory(tmp_path / "m") if durable else Memory()
     budget = Budget(model_calls=10)
     with Journal(tmp_path / "j") as journal:
@@ -291,13 +291,13 @@ def test_another_kind_of_agent_goes_on_with_neither_a_run_nor_a_copy(tmp_path: P
                 assert refused.value.changed == ("agent",)
 
 
-def test_the_advice_names_all_that_the_command_needs() -> None:
+def test_advice_names_all_that_the_command_needs() -> None:
     told = str(RunMismatch("R", ("model",), "another"))
     assert "`moothall resume R --force --journal PATH`" in told
     assert "`--agent MODULE:AGENT` too for an agent of a program's own" in told
 
 
-def test_a_copy_of_a_run_that_acted_tells_a_memory_nothing_twice(tmp_path: Path) -> None:
+def test_copy_of_a_run_that_acted_tells_a_memory_nothing_twice(tmp_path: Path) -> None:
     def act() -> str:
         """Act."""
         return "done"
@@ -330,7 +330,7 @@ async def test_resume_of_a_run_without_a_fingerprint_is_refused(tmp_path: Path) 
         assert agent.model.received == []
 
 
-def test_an_agent_that_may_fork_goes_on_though_it_has_changed(tmp_path: Path) -> None:
+def test_agent_that_may_fork_goes_on_though_it_has_changed(tmp_path: Path) -> None:
     done = []
 
     def act() -> str:
@@ -361,7 +361,7 @@ def test_an_agent_that_may_fork_goes_on_though_it_has_changed(tmp_path: Path) ->
             agent("Yes.").reply_sync("something else", run_id="R")
 
 
-def test_an_agent_with_an_unknown_on_mismatch_is_refused_before_its_run_begins(
+def test_agent_with_an_unknown_on_mismatch_is_refused_before_its_run_begins(
     tmp_path: Path,
 ) -> None:
     with Journal(tmp_path / "j") as journal:

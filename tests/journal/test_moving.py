@@ -45,9 +45,7 @@ def filed(tmp_path: Path) -> Iterator[Journal]:
 WHATS = ("a", "x" * 3000, "ü\ud800\0\n" * 10, "y" * 1_200_000)
 
 
-def test_an_imported_run_is_the_exported_one(
-    journal: Journal, place: Place, tmp_path: Path
-) -> None:
+def test_imported_run_is_the_exported_one(journal: Journal, place: Place, tmp_path: Path) -> None:
     reply(journal, "R", *WHATS)
     journal.export("R", tmp_path / "r.jsonl")
     with Journal(place("other")) as other:
@@ -62,7 +60,7 @@ def test_an_imported_run_is_the_exported_one(
     assert (tmp_path / "again.jsonl").read_bytes() == (tmp_path / "r.jsonl").read_bytes()
 
 
-def test_an_imported_run_goes_on_where_it_stopped(
+def test_imported_run_goes_on_where_it_stopped(
     journal: Journal, place: Place, tmp_path: Path
 ) -> None:
     reply(journal, "first", *(f"{n}" for n in range(7)))  # whose messages the next one names
@@ -137,7 +135,7 @@ def test_run_that_cannot_be_written_stays_where_it_is(journal: Journal, tmp_path
     assert journal.run("R").state == "stopped"
 
 
-def test_a_run_is_imported_once_or_under_another_id(journal: Journal, tmp_path: Path) -> None:
+def test_run_is_imported_once_or_under_another_id(journal: Journal, tmp_path: Path) -> None:
     reply(journal, "R", "a")
     journal.export("R", tmp_path / "r.jsonl")
     with pytest.raises(ValueError, match="there is a run 'R' already"):
@@ -181,7 +179,7 @@ CHANGES: tuple[tuple[Change, str], ...] = (
 
 
 @pytest.mark.parametrize(("change", "told"), CHANGES, ids=range(len(CHANGES)))
-def test_a_file_that_is_no_exported_run_is_refused_and_adds_nothing(
+def test_file_that_is_no_exported_run_is_refused_and_adds_nothing(
     filed: Journal, tmp_path: Path, change: Change, told: str
 ) -> None:
     reply(filed, "R", "x" * 3000)
@@ -222,9 +220,7 @@ OTHERS = (b"", b"\xff\xfe", b"[]\n", b"{}\n", b"[" * 100_000, b"null")
 
 
 @pytest.mark.parametrize("content", OTHERS, ids=range(len(OTHERS)))
-def test_a_file_of_something_else_is_refused(
-    filed: Journal, tmp_path: Path, content: bytes
-) -> None:
+def test_file_of_something_else_is_refused(filed: Journal, tmp_path: Path, content: bytes) -> None:
     (tmp_path / "r").write_bytes(content)
     with pytest.raises(FileError, match="exported run"):
         filed.import_run(tmp_path / "r")
@@ -233,7 +229,7 @@ def test_a_file_of_something_else_is_refused(
             filed.import_run(path)
 
 
-def test_a_backup_is_whole_whatever_is_written_meanwhile(filed: Journal, tmp_path: Path) -> None:
+def test_backup_is_whole_whatever_is_written_meanwhile(filed: Journal, tmp_path: Path) -> None:
     reply(filed, "big", "y" * 1_200_000)
     filed.delete("big")
     reply(filed, "first", *WHATS)
@@ -295,7 +291,7 @@ def test_journal_that_root_writes_changes_no_owner_through_a_link(tmp_path: Path
     assert target.stat().st_uid == os.geteuid()
 
 
-def test_a_call_of_more_tokens_than_a_database_counts_is_recorded_and_imported(
+def test_call_of_more_tokens_than_a_database_counts_is_recorded_and_imported(
     journal: Journal, place: Place, tmp_path: Path
 ) -> None:
     model = ScriptedModel([ModelReply("Yes.", usage=Usage(10**30, 1))])

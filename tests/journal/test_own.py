@@ -100,7 +100,7 @@ def test_own_step_permission_is_not_asked_for_again(processes: Processes, tmp_pa
     assert effects(tmp_path)["begin approve"] == 1
 
 
-def test_in_doubt_it_stops_until_somebody_decides(processes: Processes, tmp_path: Path) -> None:
+def test_agent_in_doubt_stops_until_somebody_decides(processes: Processes, tmp_path: Path) -> None:
     assert processes.run(tmp_path, effect="begin pay") == KILLED
     with Journal(tmp_path / "journal") as journal:
         world = World(lambda _: None, SIZE)
@@ -108,7 +108,7 @@ def test_in_doubt_it_stops_until_somebody_decides(processes: Processes, tmp_path
             asyncio.run(digest(journal, RUN, world))
 
 
-def test_a_large_value_is_a_file_of_its_own_and_read_back(
+def test_large_value_is_a_file_of_its_own_and_read_back(
     processes: Processes, tmp_path: Path
 ) -> None:
     size = 20_000_000 // 3
@@ -122,7 +122,7 @@ def test_a_large_value_is_a_file_of_its_own_and_read_back(
     assert pages == [sha256(url.encode() * size).hexdigest() for url in URLS]
 
 
-def test_a_large_value_that_is_missing_is_named(processes: Processes, tmp_path: Path) -> None:
+def test_large_value_that_is_missing_is_named(processes: Processes, tmp_path: Path) -> None:
     assert processes.run(tmp_path, effect="end fetch two") == KILLED
     kept = sorted((tmp_path / "journal-kept").iterdir())
     assert [file.name for file in kept] == [sha256(b"one" * SIZE).hexdigest()]
@@ -133,7 +133,7 @@ def test_a_large_value_that_is_missing_is_named(processes: Processes, tmp_path: 
             asyncio.run(digest(journal, RUN, world))
 
 
-def test_without_a_journal_it_does_the_same() -> None:
+def test_agent_without_a_journal_does_the_same() -> None:
     state = asyncio.run(digest(None, RUN, World(lambda _: None, SIZE)))
     assert state.summary == "Two pages. paid 5"
 
@@ -145,7 +145,7 @@ class Lines:
 
 
 @on_a_loop
-async def test_a_list_that_grows_is_recorded_item_by_item(tmp_path: Path) -> None:
+async def test_list_that_grows_is_recorded_item_by_item(tmp_path: Path) -> None:
     with Journal(tmp_path / "j") as journal:
         async with recorded(journal, "R", "Lines", "me", Lines) as record:
             state = Lines()
@@ -162,14 +162,14 @@ async def test_a_list_that_grows_is_recorded_item_by_item(tmp_path: Path) -> Non
 
 
 @on_a_loop
-async def test_a_value_can_be_read_before_it_is_committed(tmp_path: Path) -> None:
+async def test_value_can_be_read_before_it_is_committed(tmp_path: Path) -> None:
     with Journal(tmp_path / "j") as journal:
         async with recorded(journal, "R", "Lines", "me", Lines) as record:
             assert record.kept(record.keep(b"one")) == b"one"
 
 
 @on_a_loop
-async def test_a_kept_value_is_written_with_the_entry_that_names_it(tmp_path: Path) -> None:
+async def test_kept_value_is_written_with_the_entry_that_names_it(tmp_path: Path) -> None:
     """A value that nothing names yet could be deleted meanwhile, as nothing holds it."""
 
     @dataclass

@@ -222,7 +222,7 @@ def test_result_beside_one_that_comes_later_keeps_what_it_was_given(place: Place
         assert (bank.paid, len(bank.asked)) == ([], 1)
 
 
-def test_what_a_person_answered_before_the_wait_is_the_persons(place: Place) -> None:
+def test_answer_before_the_wait_is_the_persons(place: Place) -> None:
     @action(outside=True)
     async def fetch_mail_of(context: Context[Any]) -> Later:
         """Fetch the mail of somebody."""

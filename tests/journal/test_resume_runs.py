@@ -83,7 +83,7 @@ async def at_once() -> None:
 
 
 @on_a_loop
-async def test_each_stopped_run_is_resumed_with_its_thread_deps_and_budget(tmp_path: Path) -> None:
+async def test_stopped_run_is_resumed_with_its_thread_deps_and_budget(tmp_path: Path) -> None:
     left = await crashed(tmp_path, lambda j, wait: desk(j, wait), *RUNS)
     with Journal(left) as journal:
         assert {run.id: (run.state, run.thread) for run in journal.runs()} == {
@@ -136,7 +136,7 @@ async def test_resume_runs_goes_on_after_a_run_that_cannot_resume(
 
 
 @on_a_loop
-async def test_a_run_that_another_process_takes_meanwhile_is_held(tmp_path: Path) -> None:
+async def test_run_that_another_process_takes_meanwhile_is_held(tmp_path: Path) -> None:
     left = await crashed(tmp_path, lambda j, wait: desk(j, wait), "r1")
     with Journal(left) as journal, Journal(left) as other, ThreadPoolExecutor() as pool:
 
@@ -148,7 +148,7 @@ async def test_a_run_that_another_process_takes_meanwhile_is_held(tmp_path: Path
 
 
 @on_a_loop
-async def test_a_call_in_doubt_waits_for_a_person(tmp_path: Path) -> None:
+async def test_call_in_doubt_waits_for_a_person(tmp_path: Path) -> None:
     left = await crashed(tmp_path, lambda j, wait: desk(j, wait, idempotent=False), "r1")
     with Journal(left) as journal:
         agent = desk(journal, at_once, idempotent=False)
@@ -162,7 +162,7 @@ async def test_a_call_in_doubt_waits_for_a_person(tmp_path: Path) -> None:
 
 
 @on_a_loop
-async def test_a_run_of_which_nothing_is_recorded_is_deleted_and_needs_nobody(
+async def test_run_of_which_nothing_is_recorded_is_deleted_and_needs_nobody(
     tmp_path: Path,
 ) -> None:
     with Journal(tmp_path / "journal") as journal:
@@ -173,7 +173,7 @@ async def test_a_run_of_which_nothing_is_recorded_is_deleted_and_needs_nobody(
 
 
 @on_a_loop
-async def test_a_decided_run_goes_on_beside_one_of_which_nothing_is_recorded(
+async def test_decided_run_goes_on_beside_one_of_which_nothing_is_recorded(
     tmp_path: Path,
 ) -> None:
     left = await crashed(tmp_path, partial(desk, idempotent=False), "r1")
@@ -187,7 +187,7 @@ async def test_a_decided_run_goes_on_beside_one_of_which_nothing_is_recorded(
 
 
 @on_a_loop
-async def test_a_run_that_goes_on_once_it_is_decided_has_its_deps_and_its_budget(
+async def test_run_that_goes_on_once_it_is_decided_has_its_deps_and_its_budget(
     tmp_path: Path,
 ) -> None:
     paid = []
@@ -217,7 +217,7 @@ async def test_a_run_that_goes_on_once_it_is_decided_has_its_deps_and_its_budget
 
 
 @on_a_loop
-async def test_a_late_reply_reaches_the_thread_that_asked_and_is_not_answered(
+async def test_late_reply_reaches_the_thread_that_asked_and_is_not_answered(
     tmp_path: Path,
 ) -> None:
     async def ask_desk(context: Context) -> str:
@@ -261,7 +261,7 @@ async def test_a_late_reply_reaches_the_thread_that_asked_and_is_not_answered(
 
 
 @on_a_loop
-async def test_a_resumption_that_is_cancelled_leaves_its_runs_to_the_next_one(
+async def test_resumption_that_is_cancelled_leaves_its_runs_to_the_next_one(
     tmp_path: Path,
 ) -> None:
     left = await crashed(tmp_path, desk, *RUNS)

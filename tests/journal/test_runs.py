@@ -90,7 +90,7 @@ def both(tmp_path: Path, *script: Any, ask: Any = None, **options: Any) -> tuple
         ([call(1), "Yes."], {}, {"text": [{"type": "text", "text": "go"}]}, "done"),
     ),
 )
-def test_every_end_is_the_same(
+def test_end_of_a_run_is_the_same_however_it_came(
     tmp_path: Path, script: list[Any], options: dict[str, Any], ask: Any, reason: str
 ) -> None:
     whole, broken = both(tmp_path, *script, ask=ask, **options)
@@ -126,7 +126,7 @@ def test_threads_are_told_apart(tmp_path: Path) -> None:
         assert list(memory.messages()) == []
 
 
-def test_a_stream_that_goes_on_tells_what_was_before(tmp_path: Path) -> None:
+def test_stream_that_goes_on_tells_what_was_before(tmp_path: Path) -> None:
     both(tmp_path, [call(1), call(2)], "Yes.")
     (tmp_path / "after").unlink()
     for left in tmp_path.glob("after-*"):
@@ -147,7 +147,7 @@ def test_a_stream_that_goes_on_tells_what_was_before(tmp_path: Path) -> None:
 
 
 @on_a_loop
-async def test_in_a_space_it_goes_on_too(tmp_path: Path) -> None:
+async def test_run_in_a_space_goes_on_too(tmp_path: Path) -> None:
     with Journal(tmp_path / "before") as journal, NativeSpace() as space:
         crash = Crashing(journal, tmp_path / "after")
         agent = space.add(crashing_agent(journal, crash, call(1), "Yes."))
@@ -194,7 +194,7 @@ async def test_members_on_other_loops_write_into_one_run(place: Place) -> None:
 
 
 @on_a_loop
-async def test_a_reply_within_its_own_action_is_a_run_of_its_own(place: Place) -> None:
+async def test_reply_within_its_own_action_is_a_run_of_its_own(place: Place) -> None:
     with Journal(place("j")) as journal:
 
         async def ask_myself() -> str:
@@ -215,7 +215,7 @@ async def test_a_reply_within_its_own_action_is_a_run_of_its_own(place: Place) -
 
 
 @on_a_loop
-async def test_an_interruption_is_part_of_the_run(tmp_path: Path) -> None:
+async def test_interruption_is_part_of_the_run(tmp_path: Path) -> None:
     began = asyncio.Event()
     with Journal(tmp_path / "before") as journal, Journal(tmp_path / "x"):
         crash = Crashing(journal, tmp_path / "after")
@@ -250,7 +250,7 @@ async def test_an_interruption_is_part_of_the_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("limit", ({"model_calls": 2}, {"actions": 1}))
-def test_a_run_that_stopped_at_a_budget_goes_on_with_a_larger_one(
+def test_run_that_stopped_at_a_budget_goes_on_with_a_larger_one(
     tmp_path: Path, limit: dict[str, Any]
 ) -> None:
     memory = Memory()
@@ -269,7 +269,7 @@ def test_a_run_that_stopped_at_a_budget_goes_on_with_a_larger_one(
         assert journal.replay("R") == reply
 
 
-def test_a_model_that_failed_is_asked_again(tmp_path: Path) -> None:
+def test_model_that_failed_is_asked_again(tmp_path: Path) -> None:
     with Journal(tmp_path / "j") as journal:
         crash = Crashing(journal, tmp_path / "x")
         script = [call(1), ValueError("down"), "Yes."]
@@ -289,7 +289,7 @@ def decision(name: str, instruction: str = "do it") -> ModelReply:
 
 
 @pytest.mark.parametrize("repeat", (True, False))
-def test_a_dual_act_is_in_doubt_as_its_member_is(tmp_path: Path, repeat: bool) -> None:
+def test_dual_act_is_in_doubt_as_its_member_is(tmp_path: Path, repeat: bool) -> None:
     crash: Crashing | None = None
     replies = []
     for name in ("before", "after"):
@@ -346,7 +346,7 @@ class Strict(pydantic.BaseModel, extra="forbid"):
 
 
 @pytest.mark.parametrize(("several", "type"), ((True, Answer), (False, Answer), (False, Strict)))
-def test_a_dual_act_gives_values_of_the_type_asked_for(
+def test_dual_act_gives_values_of_the_type_asked_for(
     tmp_path: Path, several: bool, type: Any
 ) -> None:
     with Journal(tmp_path / "before") as journal:
@@ -373,7 +373,7 @@ def test_a_dual_act_gives_values_of_the_type_asked_for(
         assert pair(journal).reply_sync("go", schema=type, run_id="R") == whole
 
 
-def test_a_member_with_a_journal_of_its_own_records_each_turn_as_a_run(tmp_path: Path) -> None:
+def test_member_with_a_journal_of_its_own_records_each_turn_as_a_run(tmp_path: Path) -> None:
     with Journal(tmp_path / "j") as journal:
         worker = ReActAgent("r", ScriptedModel(["One.", "Two."]), journal=journal)
         script = [decision("CONTINUE"), decision("CONTINUE"), decision("TERMINATE")]
@@ -384,7 +384,7 @@ def test_a_member_with_a_journal_of_its_own_records_each_turn_as_a_run(tmp_path:
         assert journal.replay("R/R2/r").text == "Two."
 
 
-def test_the_value_of_a_terminal_action_stays_what_it_was_whatever_was_asked_for(
+def test_value_of_a_terminal_action_stays_what_it_was_whatever_was_asked_for(
     tmp_path: Path,
 ) -> None:
     def finish() -> str:
@@ -403,7 +403,7 @@ def test_the_value_of_a_terminal_action_stays_what_it_was_whatever_was_asked_for
 
 
 @on_a_loop
-async def test_a_stream_of_a_dual_act_that_has_ended_tells_all_of_it(tmp_path: Path) -> None:
+async def test_stream_of_a_dual_act_that_has_ended_tells_all_of_it(tmp_path: Path) -> None:
     with Journal(tmp_path / "j") as journal:
         human = ReActAgent("h", ScriptedModel([decision("CONTINUE"), decision("TERMINATE")]))
         worker = ReActAgent("r", ScriptedModel(["One."]))
@@ -421,7 +421,7 @@ async def test_a_stream_of_a_dual_act_that_has_ended_tells_all_of_it(tmp_path: P
 
 
 @on_a_loop
-async def test_a_terminal_action_that_succeeded_ends_a_run_cancelled_beside_it(
+async def test_terminal_action_that_succeeded_ends_a_run_cancelled_beside_it(
     tmp_path: Path,
 ) -> None:
     @action
@@ -453,7 +453,7 @@ async def test_a_terminal_action_that_succeeded_ends_a_run_cancelled_beside_it(
 
 
 @on_a_loop
-async def test_a_dual_act_that_was_cancelled_goes_on(tmp_path: Path) -> None:
+async def test_dual_act_that_was_cancelled_goes_on(tmp_path: Path) -> None:
     began = asyncio.Event()
     called: list[int] = []
 
@@ -490,7 +490,7 @@ async def test_a_dual_act_that_was_cancelled_goes_on(tmp_path: Path) -> None:
         assert journal.replay("R") == reply
 
 
-def test_the_journal_of_a_dual_act_grows_with_what_is_new(tmp_path: Path) -> None:
+def test_journal_of_a_dual_act_grows_with_what_is_new(tmp_path: Path) -> None:
     def read(n: int) -> str:
         """Read a page."""
         return f"{n} " + "x" * 20_000
@@ -512,7 +512,7 @@ def test_the_journal_of_a_dual_act_grows_with_what_is_new(tmp_path: Path) -> Non
 
 
 @on_a_loop
-async def test_a_dual_act_that_is_cancelled_is_told_so(tmp_path: Path) -> None:
+async def test_dual_act_that_is_cancelled_is_told_so(tmp_path: Path) -> None:
     begun = asyncio.Event()
 
     async def wait(messages: Any, actions: Any) -> str:
@@ -548,7 +548,7 @@ async def test_parts_of_agents_with_a_slash_in_their_id_are_apart(place: Place) 
 
 
 @on_a_loop
-async def test_an_answer_that_was_interrupted_counts_after_a_crash(tmp_path: Path) -> None:
+async def test_answer_that_was_interrupted_counts_after_a_crash(tmp_path: Path) -> None:
     """Or a run would be given one answer more for each interruption before a crash."""
     begun = asyncio.Event()
     with Journal(tmp_path / "before") as journal:
@@ -580,7 +580,7 @@ async def test_an_answer_that_was_interrupted_counts_after_a_crash(tmp_path: Pat
 
 
 @on_a_loop
-async def test_a_scripted_model_goes_on_after_the_answer_that_was_interrupted(
+async def test_scripted_model_goes_on_after_the_answer_that_was_interrupted(
     tmp_path: Path,
 ) -> None:
     begun = asyncio.Event()
@@ -605,7 +605,7 @@ async def test_a_scripted_model_goes_on_after_the_answer_that_was_interrupted(
 
 
 @on_a_loop
-async def test_a_scripted_model_gives_the_answer_again_with_which_a_run_was_cancelled(
+async def test_scripted_model_gives_the_answer_again_with_which_a_run_was_cancelled(
     tmp_path: Path,
 ) -> None:
     begun = asyncio.Event()
@@ -648,7 +648,7 @@ def _deep() -> Any:
 
 
 @pytest.mark.parametrize("made", (_family, _friends, _deep))
-def test_a_result_that_contains_itself_or_is_too_deep_is_recorded_as_text(
+def test_result_that_contains_itself_or_is_too_deep_is_recorded_as_text(
     place: Place, made: Any
 ) -> None:
     """`reply` raised RecursionError: for a tree whose leaves know their parents, a page's JSON."""

@@ -82,7 +82,7 @@ def cut(proxy: Proxy, when: str, marker: str) -> None:
 
 @pytest.mark.parametrize("when", ("sent", "answered"))
 @on_a_loop
-async def test_a_commit_whose_connection_is_cut_is_there_once(
+async def test_commit_whose_connection_is_cut_is_there_once(
     far: str, near: str, proxy: Proxy, when: str
 ) -> None:
     with Journal(far) as journal:
@@ -100,7 +100,7 @@ async def test_a_commit_whose_connection_is_cut_is_there_once(
 
 
 @on_a_loop
-async def test_a_run_that_another_has_taken_over_is_written_no_further(
+async def test_run_that_another_has_taken_over_is_written_no_further(
     far: str, near: str, proxy: Proxy
 ) -> None:
     with Journal(far) as journal, Journal(near) as other:
@@ -125,7 +125,7 @@ async def test_a_run_that_another_has_taken_over_is_written_no_further(
 
 
 @on_a_loop
-async def test_a_run_that_another_has_worked_on_meanwhile_is_written_no_further(
+async def test_run_that_another_has_worked_on_meanwhile_is_written_no_further(
     far: str, near: str, proxy: Proxy
 ) -> None:
     with Journal(far) as journal, Journal(near) as other:
@@ -143,7 +143,7 @@ async def test_a_run_that_another_has_worked_on_meanwhile_is_written_no_further(
     assert kinds(near) == ["theirs"]
 
 
-def test_a_server_that_restarts_under_load_loses_and_doubles_nothing(
+def test_server_that_restarts_under_load_loses_and_doubles_nothing(
     fragile: Server, near: str
 ) -> None:
     """What a commit has returned is there; each entry once; runs go on when it is back."""
@@ -195,7 +195,7 @@ def test_a_server_that_restarts_under_load_loses_and_doubles_nothing(
 
 
 @pytest.mark.parametrize("when", ("sent", "answered"))
-def test_a_reservation_whose_connection_is_cut_is_made_once_or_not(
+def test_reservation_whose_connection_is_cut_is_made_once_or_not(
     far: str, near: str, proxy: Proxy, when: str
 ) -> None:
     with Journal(far) as journal, Journal(near) as other:
@@ -215,7 +215,7 @@ def test_a_reservation_whose_connection_is_cut_is_made_once_or_not(
 
 
 @pytest.mark.parametrize("when", ("sent", "answered"))
-def test_a_message_whose_connection_is_cut_is_remembered_once(
+def test_message_whose_connection_is_cut_is_remembered_once(
     far: str, near: str, proxy: Proxy, when: str
 ) -> None:
     with PostgresMemory(far) as memory, PostgresMemory(near) as other:
@@ -231,7 +231,7 @@ def test_a_message_whose_connection_is_cut_is_remembered_once(
         assert memory.get_memories() == other.get_memories()
 
 
-def test_a_reader_makes_a_new_connection_after_a_restart(fragile: Server, near: str) -> None:
+def test_reader_makes_a_new_connection_after_a_restart(fragile: Server, near: str) -> None:
     with Journal(near) as journal, PostgresMemory(near) as memory:
         memory.add_memory({"role": "user", "content": "one"})
         assert journal.runs() == []
@@ -241,7 +241,7 @@ def test_a_reader_makes_a_new_connection_after_a_restart(fragile: Server, near: 
         assert memory.get_memories() == [{"role": "user", "content": "one"}]
 
 
-def test_a_server_that_is_gone_is_told_clearly_and_the_run_goes_on_later(
+def test_server_that_is_gone_is_told_clearly_and_the_run_goes_on_later(
     far: str, near: str, proxy: Proxy
 ) -> None:
     def act() -> str:
@@ -264,7 +264,7 @@ def test_a_server_that_is_gone_is_told_clearly_and_the_run_goes_on_later(
 
 
 @on_a_loop
-async def test_a_follower_is_told_of_what_another_process_writes(near: str) -> None:
+async def test_follower_is_told_of_what_another_process_writes(near: str) -> None:
     with Journal(near) as journal, Journal(near) as other:
         part = await journal.begin("R", "A", "a", "t")
         part.note("first", {})
@@ -309,7 +309,7 @@ def secrets_of(server: Server) -> tuple[str, ...]:
         lambda url: url.replace("@", "%zz@"),
     ),
 )
-def test_a_password_stands_in_no_error(
+def test_password_stands_in_no_error(
     fragile: Server, near: str, change: Callable[[str], str]
 ) -> None:
     for make in (Journal, PostgresMemory):
@@ -322,14 +322,14 @@ def test_a_password_stands_in_no_error(
             error = error.__cause__
 
 
-def test_a_password_stands_in_no_name_of_a_journal(fragile: Server, near: str) -> None:
+def test_password_stands_in_no_name_of_a_journal(fragile: Server, near: str) -> None:
     with Journal(near) as journal, PostgresMemory(near) as memory:
         for shown in (repr(journal), journal.path, repr(memory), memory.path):
             assert fragile.password not in shown
             assert f"{fragile.user}@127.0.0.1:{fragile.port}/postgres" in shown
 
 
-def test_the_parameters_of_tls_are_those_of_the_url(
+def test_parameters_of_tls_are_those_of_the_url(
     near: str, authority: trustme.CA, tmp_path: Path
 ) -> None:
     authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
@@ -341,7 +341,7 @@ def test_the_parameters_of_tls_are_those_of_the_url(
         Journal(f"{near}&sslmode=verify-full&sslrootcert={tmp_path / 'other.pem'}")
 
 
-def test_a_url_that_is_none_is_refused() -> None:
+def test_url_that_is_none_is_refused() -> None:
     with pytest.raises(DefinitionError, match="is not the URL of a PostgreSQL database, such as"):
         Journal("postgresql://user@host/name?sslmode")
     with pytest.raises(DefinitionError, match="must be a text that begins with postgresql://"):
@@ -386,7 +386,7 @@ def test_tables_of_the_former_version_are_migrated_once_by_processes_that_come_t
     assert rows == [("R", False), ("stopped", True)]
 
 
-def test_a_backup_is_the_servers_own(near: str, schema: str, tmp_path: Path) -> None:
+def test_backup_is_the_servers_own(near: str, schema: str, tmp_path: Path) -> None:
     with Journal(near) as journal, pytest.raises(JournalError, match=f"pg_dump --schema={schema}"):
         journal.backup(tmp_path / "copy")
     assert list(tmp_path.iterdir()) == []

@@ -86,7 +86,7 @@ def results(reply: Reply) -> list[Any]:
 
 
 @on_a_loop
-async def test_each_call_of_an_answer_begins_once_it_is_permitted_while_others_run_and_wait(
+async def test_call_of_an_answer_begins_once_permitted_while_others_run_and_wait(
     place: Place,
 ) -> None:
     """One that runs ends after the permission, the question and the result of the others came."""
@@ -135,7 +135,7 @@ async def test_each_call_of_an_answer_begins_once_it_is_permitted_while_others_r
 
 
 @on_a_loop
-async def test_an_approval_waits_in_the_journal_and_another_process_answers(place: Place) -> None:
+async def test_approval_waits_in_the_journal_and_another_process_answers(place: Place) -> None:
     till = Till()
     with Journal(place("runs.db")) as journal, Journal(place("runs.db")) as office:
         agent = clerk(journal, [call("pay", coins=3), "Paid."], till.pay)
@@ -177,7 +177,7 @@ async def test_two_equal_calls_are_two_questions_and_each_runs_once_it_is_permit
 
 
 @on_a_loop
-async def test_a_forged_a_second_and_a_late_answer_change_nothing(place: Place) -> None:
+async def test_forged_a_second_and_a_late_answer_change_nothing(place: Place) -> None:
     till = Till()
     with Journal(place("runs.db")) as journal:
         agent = clerk(journal, [call("pay", coins=3), "No."] * 2, till.pay)
@@ -231,7 +231,7 @@ async def test_waiting_run_checks_who_answers_and_records_it(tmp_path: Path) -> 
 
 
 @on_a_loop
-async def test_after_a_crash_the_open_question_is_the_same_question(tmp_path: Path) -> None:
+async def test_question_open_at_a_crash_is_the_same_afterwards(tmp_path: Path) -> None:
     till, path = Till(), tmp_path / "runs.db"
     script = [[call("pay", coins=1), call("pay", coins=2)], "Done."]
     with Journal(path) as journal:
@@ -278,7 +278,7 @@ async def test_always_from_the_journal_permits_and_without_a_journal_it_is_refus
 
 
 @on_a_loop
-async def test_a_fork_asks_for_itself(tmp_path: Path) -> None:
+async def test_fork_asks_for_itself(tmp_path: Path) -> None:
     till = Till()
     with Journal(tmp_path / "runs.db") as journal:
         agent = clerk(journal, [call("pay", coins=3), "Ok.", "Ok."], till.pay)
@@ -305,7 +305,7 @@ async def send_later() -> str:
 
 
 @on_a_loop
-async def test_a_result_from_outside_is_given_by_its_key(place: Place) -> None:
+async def test_result_from_outside_is_given_by_its_key(place: Place) -> None:
     with Journal(place("runs.db")) as journal:
         two = [call("send_batch", number=1), call("send_batch", number=2)]
         agent = clerk(journal, [two, "Both came."], send_batch)
@@ -321,7 +321,7 @@ async def test_a_result_from_outside_is_given_by_its_key(place: Place) -> None:
 
 
 @on_a_loop
-async def test_an_answer_that_comes_before_its_question_is_kept_and_given(place: Place) -> None:
+async def test_answer_that_comes_before_its_question_is_kept_and_given(place: Place) -> None:
     with Journal(place("runs.db")) as journal:
         till = Till()
         script = [call("pay", coins=1), call("send_batch", number=7), "Came."]
@@ -344,7 +344,7 @@ async def test_an_answer_that_comes_before_its_question_is_kept_and_given(place:
 
 
 @on_a_loop
-async def test_what_nobody_answers_in_time_is_an_error_or_the_default(tmp_path: Path) -> None:
+async def test_wait_that_nobody_answers_in_time_is_an_error_or_the_default(tmp_path: Path) -> None:
     def overdue() -> Later:
         """Wait for a result until a moment that is over."""
         return Later("k", until=PAST)
@@ -363,7 +363,7 @@ async def test_what_nobody_answers_in_time_is_an_error_or_the_default(tmp_path: 
 
 
 @on_a_loop
-async def test_a_moment_can_be_answered_by_hand(tmp_path: Path) -> None:
+async def test_moment_can_be_answered_by_hand(tmp_path: Path) -> None:
     def sleep() -> Later:
         """Sleep for a year."""
         return Later(until=86_400 * 365)
@@ -383,7 +383,7 @@ async def test_a_moment_can_be_answered_by_hand(tmp_path: Path) -> None:
 
 
 @on_a_loop
-async def test_a_question_to_a_person_waits_and_its_action_begins_anew(place: Place) -> None:
+async def test_question_to_a_person_waits_and_its_action_begins_anew(place: Place) -> None:
     begun: list[str] = []
 
     @action
@@ -416,7 +416,7 @@ async def test_a_question_to_a_person_waits_and_its_action_begins_anew(place: Pl
 
 
 @on_a_loop
-async def test_an_action_without_a_journal_cannot_give_its_result_later(tmp_path: Path) -> None:
+async def test_action_without_a_journal_cannot_give_its_result_later(tmp_path: Path) -> None:
     agent = clerk(None, [call("send_batch", number=1), "Ok."], send_batch)
     assert "needs an agent with a journal=" in results(await agent.reply("Send."))[0]
 
@@ -452,7 +452,7 @@ async def test_an_action_without_a_journal_cannot_give_its_result_later(tmp_path
         ({"text": 3}, "text= must be a text"),
     ),
 )
-def test_a_wrong_argument_of_later_is_named(wrong: dict[str, Any], why: str) -> None:
+def test_wrong_argument_of_later_is_named(wrong: dict[str, Any], why: str) -> None:
     with pytest.raises(ConfigError, match=why):
         Later(**wrong)
 
@@ -462,7 +462,7 @@ def test_a_wrong_argument_of_later_is_named(wrong: dict[str, Any], why: str) -> 
 
 @pytest.mark.parametrize("durable", (False, True))
 @on_a_loop
-async def test_a_thread_goes_on_while_a_call_waits(tmp_path: Path, durable: bool) -> None:
+async def test_thread_goes_on_while_a_call_waits(tmp_path: Path, durable: bool) -> None:
     till = Till()
     with Journal(tmp_path / "runs.db") as journal:
         memory = SQLiteMemory(tmp_path / "clerk.memory") if durable else None
@@ -480,7 +480,7 @@ async def test_a_thread_goes_on_while_a_call_waits(tmp_path: Path, durable: bool
 
 
 @on_a_loop
-async def test_a_result_takes_its_place_if_nothing_else_came(tmp_path: Path) -> None:
+async def test_result_takes_its_place_if_nothing_else_came(tmp_path: Path) -> None:
     till = Till()
     with Journal(tmp_path / "runs.db") as journal:
         agent = clerk(journal, [call("pay", coins=3), "Paid."], till.pay)
@@ -492,7 +492,7 @@ async def test_a_result_takes_its_place_if_nothing_else_came(tmp_path: Path) -> 
 
 
 @on_a_loop
-async def test_a_group_waits_with_its_member(tmp_path: Path) -> None:
+async def test_group_waits_with_its_member(tmp_path: Path) -> None:
     till = Till()
     with Journal(tmp_path / "runs.db") as journal:
         payer = ReActAgent(
@@ -512,7 +512,7 @@ async def test_a_group_waits_with_its_member(tmp_path: Path) -> None:
 
 
 @on_a_loop
-async def test_a_caller_waits_with_its_sub_agent_and_the_others_are_asked_once(
+async def test_caller_waits_with_its_sub_agent_and_the_others_are_asked_once(
     tmp_path: Path,
 ) -> None:
     till = Till()
@@ -546,7 +546,7 @@ async def test_a_caller_waits_with_its_sub_agent_and_the_others_are_asked_once(
 
 
 @on_a_loop
-async def test_a_message_is_told_that_its_reply_waits_and_gets_it_later(tmp_path: Path) -> None:
+async def test_message_is_told_that_its_reply_waits_and_gets_it_later(tmp_path: Path) -> None:
     till, said = Till(), asyncio.Event()
 
     class Customer(Agent):
@@ -570,7 +570,7 @@ async def test_a_message_is_told_that_its_reply_waits_and_gets_it_later(tmp_path
 
 
 @on_a_loop
-async def test_a_waiting_reply_raises_what_it_waits_for(tmp_path: Path) -> None:
+async def test_waiting_reply_raises_what_it_waits_for(tmp_path: Path) -> None:
     with Journal(tmp_path / "runs.db") as journal:
         agent = clerk(journal, [call("send_batch", number=1)], send_batch)
         with pytest.raises(RunWaiting, match="the result 'batch-1' of send_batch"):
@@ -578,7 +578,7 @@ async def test_a_waiting_reply_raises_what_it_waits_for(tmp_path: Path) -> None:
 
 
 @on_a_loop
-async def test_an_approver_in_the_process_decides_at_once_as_before(tmp_path: Path) -> None:
+async def test_approver_in_the_process_decides_at_once_as_before(tmp_path: Path) -> None:
     till = Till()
     with Journal(tmp_path / "runs.db") as journal:
         asked = CallbackApprover(lambda request: True)
@@ -591,7 +591,7 @@ async def test_an_approver_in_the_process_decides_at_once_as_before(tmp_path: Pa
 
 
 @on_a_loop
-async def test_what_waits_is_not_pruned_and_goes_with_its_run(place: Place) -> None:
+async def test_wait_is_not_pruned_and_goes_with_its_run(place: Place) -> None:
     till = Till()
     with Journal(place("runs.db")) as journal:
         agent = clerk(journal, [call("pay", coins=3), "Paid."], till.pay)
@@ -604,7 +604,7 @@ async def test_what_waits_is_not_pruned_and_goes_with_its_run(place: Place) -> N
 
 
 @on_a_loop
-async def test_a_run_killed_while_a_person_was_asked_is_not_pruned(tmp_path: Path) -> None:
+async def test_run_killed_while_a_person_was_asked_is_not_pruned(tmp_path: Path) -> None:
     till, path = Till(), tmp_path / "runs.db"
     with Journal(path) as journal:
 
@@ -621,7 +621,7 @@ async def test_a_run_killed_while_a_person_was_asked_is_not_pruned(tmp_path: Pat
 
 
 @on_a_loop
-async def test_one_process_at_a_time_tells_of_waits_and_reminders(place: Place) -> None:
+async def test_process_tells_of_waits_and_reminders_one_at_a_time(place: Place) -> None:
     till = Till()
     with Journal(place("runs.db")) as journal, Journal(place("runs.db")) as other:
         agent = clerk(
@@ -644,7 +644,7 @@ async def test_one_process_at_a_time_tells_of_waits_and_reminders(place: Place) 
 
 
 @on_a_loop
-async def test_a_run_whose_budget_was_spent_goes_on_once_a_person_resumes_it(place: Place) -> None:
+async def test_run_whose_budget_was_spent_goes_on_once_a_person_resumes_it(place: Place) -> None:
     till, answers = Till(), [call("pay", coins=3), "Paid."]
     with Journal(place("runs.db")) as journal:
         given = {"approver": CallbackApprover(lambda _: True), "budget": Budget(model_calls=1)}
@@ -662,7 +662,7 @@ async def test_a_run_whose_budget_was_spent_goes_on_once_a_person_resumes_it(pla
 
 
 @on_a_loop
-async def test_a_call_that_asks_an_agent_with_a_journal_of_its_own_waits_for_that_run(
+async def test_call_that_asks_an_agent_with_a_journal_of_its_own_waits_for_that_run(
     place: Place,
 ) -> None:
     till = Till()
@@ -689,7 +689,7 @@ async def test_a_call_that_asks_an_agent_with_a_journal_of_its_own_waits_for_tha
 
 @pytest.mark.parametrize("how", ("moved", "adopted", "renamed", "forked"))
 @on_a_loop
-async def test_a_copy_of_a_run_that_waits_is_answered_once_and_goes_on(
+async def test_copy_of_a_run_that_waits_is_answered_once_and_goes_on(
     tmp_path: Path, how: str
 ) -> None:
     till, file, id = Till(), tmp_path / "r.jsonl", "r" if how in ("moved", "adopted") else "c"

@@ -47,7 +47,7 @@ def filled(max_tokens: int, *items: Item) -> TokenBoundedMemory:
     return memory
 
 
-def test_the_oldest_goes_first() -> None:
+def test_oldest_goes_first() -> None:
     # Each message takes its text and four tokens.
     memory = filled(30, user("aaaaaa"), said("bbbbbb"), user("cccccc"), said("dddddd"))
     assert memory.get_memories() == [said("bbbbbb"), user("cccccc"), said("dddddd")]
@@ -80,7 +80,7 @@ def test_token_bounded_memory_keeps_a_call_without_all_results() -> None:
     assert memory.get_memories() == [user("now")]
 
 
-def test_a_system_message_stays() -> None:
+def test_system_message_stays() -> None:
     system = {"role": "system", "content": "s" * 20}
     memory = filled(60, user("a" * 20), system, said("b" * 20))
     memory.add_memory(user("c" * 20))
@@ -105,14 +105,14 @@ def test_token_bounded_memory_keeps_the_task_beside_an_oversized_result() -> Non
     assert memory.get_memories() == [task, said("y")]
 
 
-def test_the_last_message_stays_even_alone_too_large() -> None:
+def test_last_message_stays_even_alone_too_large() -> None:
     memory = filled(10, user("a"), user("b" * 100))
     assert memory.get_memories() == [user("b" * 100)]
     memory.add_memory(user("c"))
     assert memory.get_memories() == [user("c")]
 
 
-def test_the_list_may_be_changed_from_outside() -> None:
+def test_list_may_be_changed_from_outside() -> None:
     memory = filled(30, user("aaaaaa"), said("bbbbbb"))
     memory.items.clear()
     assert memory.tokens == 0
@@ -137,7 +137,7 @@ def test_token_bounded_memory_counts_content_other_than_text() -> None:
 
 
 @pytest.mark.parametrize("bound", (0, -1, 1.5, True, "8192", None))
-def test_the_bound_is_a_positive_integer(bound: Any) -> None:
+def test_bound_is_a_positive_integer(bound: Any) -> None:
     with pytest.raises(DefinitionError, match="max_tokens= must be a whole number from 1 up, got "):
         TokenBoundedMemory(bound)
 
@@ -153,7 +153,7 @@ def test_the_bound_is_a_positive_integer(bound: Any) -> None:
         ("\ud800", 1),
     ),
 )
-def test_the_estimate_is_on_the_high_side(text: str, least: int) -> None:
+def test_estimate_is_on_the_high_side(text: str, least: int) -> None:
     assert least <= estimate_tokens(text) <= max(4 * len(text), 1)
 
 
@@ -205,7 +205,7 @@ def filled_freely(items: list[Item]) -> TokenBoundedMemory:
     return memory
 
 
-def test_a_long_life_does_not_grow() -> None:
+def test_long_life_does_not_grow() -> None:
     memory = TokenBoundedMemory(2000)
 
     def live(messages: int) -> None:

@@ -36,7 +36,7 @@ def test_hash_embedder_vectors_have_length_one_or_zero(text: str, dimensions: in
     assert length == 0 or math.isclose(length, 1)
 
 
-def test_a_text_without_words_has_no_direction() -> None:
+def test_text_without_words_has_no_direction() -> None:
     assert HashEmbedder(8).embed(["", " …!", "\n"]) == [[0.0] * 8] * 3
 
 
@@ -96,7 +96,7 @@ def test_hash_embedder_gives_equal_vectors_in_every_process() -> None:
 
 
 @pytest.mark.parametrize("dimensions", (0, 7, 65537, True, 8.0, "8", None))
-def test_the_dimensions_are_checked(dimensions: object) -> None:
+def test_dimensions_are_checked(dimensions: object) -> None:
     with pytest.raises(
         DefinitionError, match="dimensions= must be a whole number from 8 to 65536, got"
     ):

@@ -28,14 +28,14 @@ def test_memory_keeps_items_in_order() -> None:
     ("limit", "texts"),
     ((None, "abc"), (0, ""), (1, "c"), (2, "bc"), (3, "abc"), (4, "abc"), (1000, "abc")),
 )
-def test_a_limit_gives_the_last_so_many(limit: int | None, texts: str) -> None:
+def test_limit_gives_the_last_so_many(limit: int | None, texts: str) -> None:
     memory = Memory()
     for item in items(*"abc"):
         memory.add_memory(item)
     assert memory.get_memories(limit) == items(*texts)
 
 
-def test_a_negative_limit_is_refused() -> None:
+def test_negative_limit_is_refused() -> None:
     memory = Memory()
     with pytest.raises(ValueError, match="limit= must be a whole number from 0 up, got -1"):
         memory.get_memories(-1)
@@ -51,7 +51,7 @@ def test_memory_get_memories_returns_a_new_list() -> None:
     assert memory.get_memories() == items("a")
 
 
-def test_a_thousand_threads_are_kept_and_those_in_use() -> None:
+def test_thousand_threads_are_kept_and_those_in_use() -> None:
     memory = Memory()
     used = memory.thread("used")
     for name in ("used", "unused", "again"):
@@ -103,7 +103,7 @@ def test_memory_subclass_with_own_storage_has_no_threads(kind: type[Memory], met
         assert getattr(with_it, name)() == 7
 
 
-def test_a_subclass_may_take_over_the_threads_of_a_list() -> None:
+def test_subclass_may_take_over_the_threads_of_a_list() -> None:
     class LastTwo(Memory):
         thread = Memory.thread
 
@@ -129,7 +129,7 @@ def test_sqlite_memory_subclass_keeps_threads(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("told", (5, {"run": "many"}))
-def test_a_state_that_is_damaged_says_what_is_wrong_and_what_to_load(told: object) -> None:
+def test_state_that_is_damaged_says_what_is_wrong_and_what_to_load(told: object) -> None:
     memory = SummarizingMemory(ScriptedModel([]), 100)
     state = {**memory.state_dict(), "told": told}
     with pytest.raises(StateError, match=r"damaged: `told` must be .* load one that state_dict"):

@@ -216,7 +216,7 @@ def test_sqlite_memory_without_bound_gives_every_item(made: Made) -> None:
             memory.get_memories(-1)
 
 
-def test_of_a_long_thread_only_the_end_is_read(path: Path) -> None:
+def test_sqlite_memory_reads_only_the_end_of_a_long_thread(path: Path) -> None:
     with SQLiteMemory(path) as memory:
         memory.add_memory(user("the first"))
     with sqlite3.connect(path) as db:  # what cannot be read, and need not be
@@ -297,7 +297,7 @@ def test_sqlite_memory_forget_removes_items_words_and_vectors(path: Path) -> Non
 
 
 @pytest.mark.parametrize("id", ("", 7, b"a", "\ud800"))
-def test_a_threads_id_is_a_text(path: Path, id: Any) -> None:
+def test_threads_id_is_a_text(path: Path, id: Any) -> None:
     with SQLiteMemory(path) as memory:
         with pytest.raises(DefinitionError, match="a thread's id must be"):
             memory.thread(id)
@@ -381,7 +381,7 @@ def test_sqlite_memory_recall_finds_a_call_by_name_and_arguments(
         " ".join(f"absent{n}" for n in range(10_000)),
     ),
 )
-def test_a_text_is_never_a_query_language(told: SQLiteMemory, text: str) -> None:
+def test_text_is_never_a_query_language(told: SQLiteMemory, text: str) -> None:
     found = contents(told.recall(text))
     assert set(found) <= set(SAID)
     assert len(found) <= 2
@@ -391,14 +391,14 @@ def test_a_text_is_never_a_query_language(told: SQLiteMemory, text: str) -> None
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(text=st.text())
 @example(text="\u0300 \u0301")
-def test_any_text_finds_itself(told: SQLiteMemory, text: str) -> None:
+def test_sqlite_memory_finds_any_text_by_itself(told: SQLiteMemory, text: str) -> None:
     told.add_memory(user(f"{text} unmistakable"))
     found = told.recall(f"{text} unmistakable", 1000)
     assert user(f"{text} unmistakable") in found
     told.recall(text)
 
 
-def test_the_nearest_come_first_and_the_newest_of_equals(told: SQLiteMemory) -> None:
+def test_nearest_come_first_and_the_newest_of_equals(told: SQLiteMemory) -> None:
     for number in range(3):
         told.add_memory(user(f"A limit, the {number}."))
     told.add_memory(user("limit limit"))
@@ -680,7 +680,7 @@ def test_sqlite_memory_copies_items_in_and_out(made: Made) -> None:
 
 
 @pytest.mark.parametrize("tokens", (0, -1, 1.5, True, "8192"))
-def test_the_bound_is_a_positive_integer(path: Path, tokens: Any) -> None:
+def test_bound_is_a_positive_integer(path: Path, tokens: Any) -> None:
     with pytest.raises(DefinitionError, match="tokens= must be a whole number from 1 up, got "):
         SQLiteMemory(path, tokens=tokens)
     assert not path.exists()
@@ -694,7 +694,7 @@ def test_sqlite_memory_repr_names_path_and_thread(path: Path) -> None:
 
 
 @pytest.mark.long
-def test_the_process_does_not_grow_with_the_file(path: Path) -> None:
+def test_process_does_not_grow_with_the_file(path: Path) -> None:
     program = (
         "import resource, sys\n"
         "from moothall.memory import HashEmbedder, SQLiteMemory\n"

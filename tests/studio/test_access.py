@@ -95,7 +95,7 @@ def tab(page: Page, name: str) -> None:
 
 @pytest.mark.timeout(180)
 @pytest.mark.long
-def test_each_tab_is_used_by_the_keyboard_alone(
+def test_tab_is_used_by_the_keyboard_alone(
     studio: Studio, open_page: Callable[..., Page], tmp_path: Path
 ) -> None:
     """A conversation, a report, a town, a run and a changed server, without a mouse."""

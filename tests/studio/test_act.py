@@ -82,7 +82,7 @@ def steps(page: Page) -> Locator:
     return page.get_by_role("log", name="Steps")
 
 
-def test_a_file_is_written_once_it_is_permitted(
+def test_file_is_written_once_it_is_permitted(
     folder: Path, server: OpenAIServer, open_page: Callable[..., Page]
 ) -> None:
     """The steps come as they happen, on two pages, with exact arguments; reloading loses none.
@@ -113,7 +113,7 @@ def test_a_file_is_written_once_it_is_permitted(
     assert (folder / "b.txt").read_text() == "<b>two</b>"
 
 
-def test_a_run_that_fails_at_once_says_why_once(
+def test_run_that_fails_at_once_says_why_once(
     folder: Path, open_page: Callable[..., Page], studio: Studio
 ) -> None:
     with OpenAIServer(lambda request: http(b"no such key", 401)) as server:
@@ -127,7 +127,7 @@ def test_a_run_that_fails_at_once_says_why_once(
     assert studio.runs.sums(run.id)["order"]["yes_read"] is False
 
 
-def test_a_person_at_the_page_reviews(
+def test_person_at_the_page_reviews(
     folder: Path, server: OpenAIServer, open_page: Callable[..., Page]
 ) -> None:
     """As H: sees what was really called, redirects once, then accepts."""
@@ -169,7 +169,7 @@ def test_a_person_at_the_page_reviews(
     expect(steps(page)).to_contain_text("accepted by a person")
 
 
-def test_a_run_at_its_limit_goes_on_with_more(
+def test_run_at_its_limit_goes_on_with_more(
     folder: Path, studio: Studio, open_page: Callable[..., Page]
 ) -> None:
     """The new limit is of all its calls together; Resume, which would end again, is not offered."""
@@ -275,7 +275,7 @@ def test_act_run_is_paused_steered_and_stopped(
         assert not studio.jobs.running()
 
 
-def test_a_stopped_run_begins_again_from_a_step_with_another_message(
+def test_stopped_run_begins_again_from_a_step_with_another_message(
     folder: Path, studio: Studio, open_page: Callable[..., Page]
 ) -> None:
     """The copy has what was before the step, and what the person writes; so has a resumed one."""

@@ -23,12 +23,12 @@ def opened(browser: Browser, studio: Studio, script: str) -> str:
     return told
 
 
-def test_an_old_browser_is_told_which_ones_the_page_needs(browser: Browser, studio: Studio) -> None:
+def test_old_browser_is_told_which_ones_the_page_needs(browser: Browser, studio: Studio) -> None:
     told = opened(browser, studio, "delete Array.prototype.findLast")
     assert "too old for the studio: it needs Chrome or Edge 97, Firefox 104" in told
 
 
-def test_a_browser_without_storage_is_told_so(browser: Browser, studio: Studio) -> None:
+def test_browser_without_storage_is_told_so(browser: Browser, studio: Studio) -> None:
     no_storage = """Object.defineProperty(window, "localStorage",
         { get() { if (location.pathname !== "/login") throw new Error("denied"); } })"""
     assert "needs the storage of this browser" in opened(browser, studio, no_storage)

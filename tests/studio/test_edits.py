@@ -20,7 +20,7 @@ OLD = "def total(items):\n    sum = 0\n    return sum\n"
 NEW = "def total(items):\n    return 0\n"
 
 
-def test_an_edit_is_a_difference_and_the_run_says_what_waited_when_it_was_stopped(
+def test_edit_is_a_difference_and_the_run_says_what_waited_when_it_was_stopped(
     studio: Studio, open_page: Callable[..., Page], tmp_path: Path
 ) -> None:
     folder = tmp_path / "work"
@@ -68,7 +68,7 @@ def patches(path: str, edits: list[dict[str, str]]) -> None:
         (patches, {"edits": [{"oldText": OLD, "newText": NEW}]}),
     ),
 )
-def test_an_edit_by_any_tool_is_a_difference(
+def test_edit_by_any_tool_is_a_difference(
     studio: Studio, open_page: Callable[..., Page], function: Any, args: dict[str, Any]
 ) -> None:
     """It is shown so, too, where the program that asked has ended."""
@@ -86,7 +86,7 @@ def test_an_edit_by_any_tool_is_a_difference(
     expect(card).to_contain_text("shop.py")
 
 
-def test_on_a_phone_the_line_to_write_in_is_at_the_end_of_the_screen(
+def test_line_to_write_in_is_at_the_end_of_a_phones_screen(
     open_page: Callable[..., Page],
 ) -> None:
     page = open_page()

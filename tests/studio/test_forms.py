@@ -39,7 +39,7 @@ from moothall.studio.page import filled
 from moothall.studio.run_view import Totals, entry_row
 
 
-def test_a_form_says_what_is_filled_in_alone() -> None:
+def test_form_says_what_is_filled_in_alone() -> None:
     given = {"task": " a\n", "model": " ", "max_usd": 0, "max_tokens": None, "yes_read": False}
     assert filled(given) == {"task": "a", "yes_read": False}
     more = {"root": "~/a", "folder": "~", "role": "~", "max_seconds": 1.5, "max_iterations": 3}
@@ -59,7 +59,7 @@ async def frames(feed: EventFeed, after: int, count: int) -> list[Any]:
         return [json.loads(await anext(found)) for _ in range(count)]
 
 
-def test_a_frame_has_so_many_events_and_none_is_missing_or_twice() -> None:
+def test_frame_has_so_many_events_and_none_is_missing_or_twice() -> None:
     feed = EventFeed()
     for number in range(1201):
         feed.publish("n", number)
@@ -74,12 +74,12 @@ def test_a_frame_has_so_many_events_and_none_is_missing_or_twice() -> None:
 
 
 @pytest.mark.long
-def test_a_page_hears_of_a_studio_in_which_nothing_happens() -> None:
+def test_page_hears_of_a_studio_in_which_nothing_happens() -> None:
     """Else it could not tell it from a connection that was cut without a word."""
     assert [each["events"] for each in aside(frames(EventFeed(), 0, 2))] == [[], []]
 
 
-def test_of_twenty_thousand_events_none_is_missed() -> None:
+def test_feed_misses_none_of_twenty_thousand_events() -> None:
     feed = EventFeed()
     for number in range(20_001):
         feed.publish("n", number)
@@ -100,7 +100,7 @@ def remove(path: str) -> str:
     return path
 
 
-def test_a_run_comes_to_what_its_entries_say(tmp_path: Path) -> None:
+def test_run_comes_to_what_its_entries_say(tmp_path: Path) -> None:
     calls = (Call("1", "look", {"path": "a"}), Call("2", "remove", {"path": "x" * 3000}))
     model = ScriptedModel([ModelReply("", calls, Usage(1000, 200)), "y" * 2500])
     model.name = "openai:gpt-4.1"
@@ -211,7 +211,7 @@ def test_step_shows_what_went_wrong(kind: str, data: dict[str, Any], fault: str 
     assert Totals([entry]).to_json()["errors"] == bool(fault)
 
 
-def test_an_entry_is_cut_where_it_is_long() -> None:
+def test_entry_is_cut_where_it_is_long() -> None:
     """And whole where it is not; a call that was begun twice is one."""
     deep: Any = []
     for _ in range(39):
@@ -229,7 +229,7 @@ def test_an_entry_is_cut_where_it_is_long() -> None:
     assert Totals([entry, again]).to_json()["tool_calls"] == 1
 
 
-def test_a_permission_for_a_whole_run_is_for_its_action_alone() -> None:
+def test_permission_for_a_whole_run_is_for_its_action_alone() -> None:
     """A refusal tells its reason; a call with a note, of another run or action is asked about."""
     cards = Cards(EventFeed())
 
@@ -264,7 +264,7 @@ def test_a_permission_for_a_whole_run_is_for_its_action_alone() -> None:
     aside(story())
 
 
-def test_a_card_takes_a_decision_and_nothing_else(tmp_path: Path) -> None:
+def test_card_takes_a_decision_and_nothing_else(tmp_path: Path) -> None:
     """Any page may give it, in words; who comes late is told so."""
     feed = EventFeed()
     cards = Cards(feed)

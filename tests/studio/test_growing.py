@@ -30,7 +30,7 @@ async def add(a: int, b: int) -> int:
     return a + b
 
 
-def test_an_answer_in_a_space_grows_with_what_it_calls(
+def test_answer_in_a_space_grows_with_what_it_calls(
     studio: Studio, open_page: Callable[..., Page]
 ) -> None:
     """On a page that comes later, too; the message then says what was called, and leads there."""
@@ -68,7 +68,7 @@ def test_an_answer_in_a_space_grows_with_what_it_calls(
         expect(page.get_by_role("region", name="Run", exact=True)).to_contain_text("Adder")
 
 
-def test_an_answer_in_a_conversation_grows_there(
+def test_answer_in_a_conversation_grows_there(
     studio: Studio, open_page: Callable[..., Page]
 ) -> None:
     """That of a chat agent, which has no runs."""
@@ -89,7 +89,7 @@ def test_an_answer_in_a_conversation_grows_there(
         expect(talk.get_by_text("writes …")).to_have_count(0)
 
 
-def test_an_answer_in_act_and_in_its_run_grows(
+def test_answer_in_act_and_in_its_run_grows(
     studio: Studio, open_page: Callable[..., Page], tmp_path: Path
 ) -> None:
     answer, (ends,) = grows("There is ", "nothing.")
@@ -107,7 +107,7 @@ def test_an_answer_in_act_and_in_its_run_grows(
         expect(other.get_by_role("region", name="Being written")).to_have_count(0)
 
 
-def test_a_narrative_grows_while_a_model_writes_it(
+def test_narrative_grows_while_a_model_writes_it(
     studio: Studio, open_page: Callable[..., Page], tmp_path: Path
 ) -> None:
     (tmp_path / "alpha.md").write_text("# Alpha\n\nAlpha uses port 4711.\n")

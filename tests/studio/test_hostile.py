@@ -332,7 +332,7 @@ def evil(studio: Studio, sent: list[str]) -> Iterator[str]:
         thread.join(10)
 
 
-def test_a_page_of_another_local_program_can_do_nothing(
+def test_page_of_another_local_program_can_do_nothing(
     space: NativeSpace, page: Page, studio: Studio, evil: str, sent: list[str]
 ) -> None:
     """It reads nothing, sends nothing, answers no card, opens no stream, embeds nothing.

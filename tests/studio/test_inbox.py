@@ -101,7 +101,7 @@ def test_two_cards_that_want_the_same_name_their_tasks(
         assert [each.result(30).text for each in done] == ["Kept.", "Kept."]
 
 
-def test_a_card_is_in_the_inbox_or_where_its_run_is_shown(
+def test_card_is_in_the_inbox_or_where_its_run_is_shown(
     studio: Studio, open_page: Callable[..., Page]
 ) -> None:
     """Folded it stays so over a reload; by keys it is found and permitted; always is for its run.
@@ -180,7 +180,7 @@ def test_a_card_is_in_the_inbox_or_where_its_run_is_shown(
         assert page.evaluate(SCROLLS) == [], tab
 
 
-def test_a_call_in_doubt_of_a_killed_program_is_decided_in_the_inbox(
+def test_call_in_doubt_of_a_killed_program_is_decided_in_the_inbox(
     studio: Studio, open_page: Callable[..., Page], tmp_path: Path
 ) -> None:
     with Processes("studio.killed") as processes:

@@ -55,7 +55,7 @@ def order(folder: Path, server: OpenAIServer) -> ActOrder:
     return ActOrder("Do it", str(folder), model, False, "me", None, True, False)
 
 
-def test_a_review_goes_from_the_page_to_the_terminal_and_back(
+def test_review_goes_from_the_page_to_the_terminal_and_back(
     told: Told, studio: Studio, folder: Path
 ) -> None:
     """The person decides where they like; the model is asked once a round."""
@@ -99,7 +99,7 @@ def test_research_that_is_stopped_leaves_its_report(
     assert studio.jobs.running() == []
 
 
-def test_a_report_that_cannot_be_written_is_told(
+def test_report_that_cannot_be_written_is_told(
     told: Told, studio: Studio, folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """To the pages, and in the log of the program."""
@@ -117,7 +117,7 @@ def test_a_report_that_cannot_be_written_is_told(
     assert f"run {run!r} failed" in caplog.text
 
 
-def test_the_totals_of_a_run_are_of_all_that_came_before_a_page_looked(tmp_path: Path) -> None:
+def test_totals_of_a_run_are_of_all_that_came_before_a_page_looked(tmp_path: Path) -> None:
     """The run is another program's, and was under way when the list was first loaded."""
 
     async def go_on(part: Any, key: str) -> None:
@@ -139,9 +139,7 @@ def test_the_totals_of_a_run_are_of_all_that_came_before_a_page_looked(tmp_path:
         part.close()
 
 
-def test_of_many_who_resume_a_run_at_once_one_does(
-    told: Told, studio: Studio, folder: Path
-) -> None:
+def test_job_is_resumed_by_one_of_many_at_once(told: Told, studio: Studio, folder: Path) -> None:
     """The run stays in hand, and hears what it was told before it was stopped."""
     with OpenAIServer(HANG, text("One."), HANG) as server:
         run = studio.jobs.start(replace(order(folder, server), review=None))
@@ -217,7 +215,7 @@ def test_job_that_cannot_begin_or_resume_says_why(told: Told, studio: Studio, fo
     told.until("job", run=copy, state="ended", reason="done")
 
 
-def test_an_open_question_outlives_the_studio_and_its_run_takes_no_task(
+def test_open_question_outlives_the_studio_and_its_run_takes_no_task(
     tmp_path: Path, folder: Path
 ) -> None:
     """The next studio shows it; answered there or in another process, the run goes on."""
@@ -250,7 +248,7 @@ def test_an_open_question_outlives_the_studio_and_its_run_takes_no_task(
             assert [each.id for each in studio.journal.runs(decided_by="User")] == [run]
 
 
-def test_a_run_stopped_while_it_waits_asks_nobody_until_it_is_resumed(
+def test_run_stopped_while_it_waits_asks_nobody_until_it_is_resumed(
     tmp_path: Path, folder: Path
 ) -> None:
     """It is cancelled in the journal, also for the next studio; resumed, it asks again."""

@@ -61,7 +61,7 @@ def journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ({"token": "t" * 20 + "\r\nSet-Cookie: x"}, "characters that can be printed"),
     ),
 )
-def test_a_wrong_argument_is_refused_in_words(options: dict[str, Any], told: str) -> None:
+def test_wrong_argument_is_refused_in_words(options: dict[str, Any], told: str) -> None:
     """And nothing is left behind: the studio can be launched rightly."""
     with Studio() as studio:
         with pytest.raises(ConfigError) as refused:
@@ -70,7 +70,7 @@ def test_a_wrong_argument_is_refused_in_words(options: dict[str, Any], told: str
         assert studio.url is None
 
 
-def test_a_port_that_is_taken_is_named() -> None:
+def test_port_that_is_taken_is_named() -> None:
     """Also where the port is taken at loopback only, and by another studio."""
     with socket.create_server(("127.0.0.1", 0)) as other, Studio() as studio:
         port = other.getsockname()[1]
@@ -81,7 +81,7 @@ def test_a_port_that_is_taken_is_named() -> None:
             launch(second, port=int(str(studio.url).rstrip("/").rpartition(":")[2]))
 
 
-def test_a_studio_is_launched_and_closed_any_number_of_times(tmp_path: Path) -> None:
+def test_studio_is_launched_and_closed_any_number_of_times(tmp_path: Path) -> None:
     """Twice at once is refused; closing twice, or before, is nothing. Its runs end with it."""
     studio = Studio()
     studio.close()
@@ -101,7 +101,7 @@ def test_a_studio_is_launched_and_closed_any_number_of_times(tmp_path: Path) -> 
             studio.journal  # noqa: B018
 
 
-def test_a_journal_that_cannot_be_used_leaves_no_port(tmp_path: Path) -> None:
+def test_journal_that_cannot_be_used_leaves_no_port(tmp_path: Path) -> None:
     (tmp_path / "runs.db").write_text("no database")
     with Studio() as studio:
         with pytest.raises(JournalError, match=r"runs\.db"):
@@ -109,7 +109,7 @@ def test_a_journal_that_cannot_be_used_leaves_no_port(tmp_path: Path) -> None:
         launch(studio)
 
 
-def test_a_state_folder_that_cannot_be_made_is_named(
+def test_state_folder_that_cannot_be_made_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "file").touch()
@@ -119,7 +119,7 @@ def test_a_state_folder_that_cannot_be_made_is_named(
         launch(studio)
 
 
-def test_a_page_that_cannot_be_built_leaves_no_journal() -> None:
+def test_page_that_cannot_be_built_leaves_no_journal() -> None:
     """Of a studio that has a tab of one's own."""
 
     class Broken:
@@ -138,7 +138,7 @@ def test_a_page_that_cannot_be_built_leaves_no_journal() -> None:
             studio.journal  # noqa: B018
 
 
-def test_a_journal_that_was_given_stays_open(tmp_path: Path) -> None:
+def test_journal_that_was_given_stays_open(tmp_path: Path) -> None:
     with Studio() as studio:
         journal = Journal(tmp_path / "runs.db")
         launch(studio, journal=journal)
@@ -147,7 +147,7 @@ def test_a_journal_that_was_given_stays_open(tmp_path: Path) -> None:
         journal.close()
 
 
-def test_a_token_with_signs_is_quoted_in_the_address() -> None:
+def test_token_with_signs_is_quoted_in_the_address() -> None:
     """So that the printed address opens the page."""
     with Studio() as studio:
         assert launch(studio, token="a&b=c#d %+" + "t" * 16).endswith(
@@ -174,7 +174,7 @@ def test_localhost_is_told_as_an_address(tmp_path: Path, monkeypatch: pytest.Mon
         assert kept.parent.stat().st_mode & 0o077 == 0
 
 
-def test_a_studio_at_every_address_names_one_that_can_be_opened(tmp_path: Path) -> None:
+def test_studio_at_every_address_names_one_that_can_be_opened(tmp_path: Path) -> None:
     """Not 0.0.0.0, which leads nowhere."""
     for host in ("0.0.0.0", "::"):
         with Studio() as studio:
@@ -199,7 +199,7 @@ def solver():
 
 
 @pytest.mark.timeout(120)  # on a loaded machine the program takes long to start
-def test_the_command_serves_its_agents_and_records_their_runs(tmp_path: Path) -> None:
+def test_command_serves_its_agents_and_records_their_runs(tmp_path: Path) -> None:
     """The small model's are without FunctionAI, which needs a larger one."""
     (tmp_path / "my_agents.py").write_text(AGENTS)
     program = ["studio", "--port", "0", "--journal", "runs.db", "--name", "Ann", "--model", "local"]
@@ -229,7 +229,7 @@ def test_the_command_serves_its_agents_and_records_their_runs(tmp_path: Path) ->
         assert command.returncode == 0
 
 
-def test_the_command_tells_no_address_where_it_cannot_serve(tmp_path: Path) -> None:
+def test_command_tells_no_address_where_it_cannot_serve(tmp_path: Path) -> None:
     with socket.socket() as taken:  # nobody listens
         taken.bind(("127.0.0.1", 0))
         broker = {"AMQP_HOST": "127.0.0.1", "AMQP_PORT": str(taken.getsockname()[1])}
@@ -252,7 +252,7 @@ def test_the_command_tells_no_address_where_it_cannot_serve(tmp_path: Path) -> N
         *(pytest.param(p, marks=pytest.mark.long) for p in ("uvicorn", "websockets")),
     ),
 )
-def test_a_missing_extra_is_named(package: str) -> None:
+def test_missing_extra_is_named(package: str) -> None:
     program = f"""
 import sys
 sys.modules[{package!r}] = None

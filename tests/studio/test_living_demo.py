@@ -16,7 +16,7 @@ EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "studio.py"
 
 @pytest.mark.long
 @pytest.mark.timeout(120)
-def test_the_living_demo(browser: Browser, tmp_path: Path, weights: Path) -> None:
+def test_living_demo(browser: Browser, tmp_path: Path, weights: Path) -> None:
     """Agents have talked, a run and research have ended, and a town waits to be played."""
     environment = {**os.environ, "MOOTHALL_JOURNAL": str(tmp_path / "runs.db")}
     process = subprocess.Popen(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from moothall.studio.talk.messages import SpaceMessages
 
 
-def test_of_several_that_wait_none_is_said_to_be_answered() -> None:
+def test_messages_that_wait_are_not_said_to_be_answered() -> None:
     """In threads of their own they are answered in any order, and a `say` does not state which."""
     messages = SpaceMessages()
 

@@ -16,7 +16,7 @@ from moothall.studio.orders.research import ResearchOrder
 from studio.conftest import TOKEN
 
 
-def test_a_form_tells_a_comma_for_a_point_and_forgets_a_fault_that_is_mended(
+def test_form_tells_a_comma_for_a_point_and_forgets_a_fault_that_is_mended(
     studio: Studio, open_page: Callable[..., Page], tmp_path: Path
 ) -> None:
     """A browser would drop the comma of 1,5: a limit of ten times as much. Ctrl-Enter sends.
@@ -60,7 +60,7 @@ def test_a_form_tells_a_comma_for_a_point_and_forgets_a_fault_that_is_mended(
         expect(page.locator(".s-inbox")).to_be_focused()  # not at the top of the page again
 
 
-def test_a_line_that_nobody_got_is_not_called_so_once_somebody_answers(
+def test_line_that_nobody_got_is_not_called_so_once_somebody_answers(
     studio: Studio, browser: Browser, tmp_path: Path
 ) -> None:
     """It stands there to be sent; its fault was of before."""
@@ -83,7 +83,7 @@ def test_a_line_that_nobody_got_is_not_called_so_once_somebody_answers(
     page.close()
 
 
-def test_a_plan_that_waits_is_not_running_and_is_cleared_by_the_keyboard(
+def test_plan_that_waits_is_not_running_and_is_cleared_by_the_keyboard(
     studio: Studio, open_page: Callable[..., Page], tmp_path: Path
 ) -> None:
     """Removing a task leads to the next one's button."""
@@ -110,7 +110,7 @@ CHANGED = """async ([kind, given]) =>
   (await import("/studio/static/changes.js")).changeOf(kind, given)"""
 
 
-def test_a_change_of_a_town_without_its_words_says_which(page: Page) -> None:
+def test_change_of_a_town_without_its_words_says_which(page: Page) -> None:
     """What is written is a number or a truth value where it reads as one."""
     for kind, given, told in (
         ("close", {}, "choose the place that is to close first"),

@@ -45,7 +45,7 @@ def asked(page: Page, answer: str) -> None:
     expect(dialog).to_have_count(0)
 
 
-def test_a_town_that_plays_ends_for_another_once_the_person_agrees(
+def test_town_that_plays_ends_for_another_once_the_person_agrees(
     stopped: str, studio: Studio, open_page: Callable[..., Page]
 ) -> None:
     """From the page of a run and from a form; a program is not asked."""
@@ -71,7 +71,7 @@ def test_a_town_that_plays_ends_for_another_once_the_person_agrees(
     assert studio.society.town.run_id == "plays"
 
 
-def test_a_town_beside_ends_for_a_third_once_the_person_agrees(
+def test_town_beside_ends_for_a_third_once_the_person_agrees(
     stopped: str, studio: Studio, open_page: Callable[..., Page]
 ) -> None:
     page = open_page("Society")
@@ -86,12 +86,12 @@ def test_a_town_beside_ends_for_a_third_once_the_person_agrees(
     expect(page.get_by_role("group", name="The town beside it")).to_be_hidden()
 
 
-def test_a_town_with_too_many_citizens_is_refused_on_each_way(studio: Studio) -> None:
+def test_town_with_too_many_citizens_is_refused_on_each_way(studio: Studio) -> None:
     with pytest.raises(ConfigError, match="at most 100,000"):
         studio.society.set_up(SimulateOrder(100_001, days=1))
 
 
-def test_a_run_that_a_message_has_begun_is_stopped_where_it_is_shown(
+def test_run_that_a_message_has_begun_is_stopped_where_it_is_shown(
     studio: Studio, open_page: Callable[..., Page]
 ) -> None:
     """In its conversation and among the runs; whoever has asked is told."""
@@ -119,7 +119,7 @@ def test_a_run_that_a_message_has_begun_is_stopped_where_it_is_shown(
         assert {each.state for each in studio.journal.runs()} == {"cancelled"}
 
 
-def test_a_run_that_waits_in_the_journal_is_stopped_where_it_is_shown(
+def test_run_that_waits_in_the_journal_is_stopped_where_it_is_shown(
     studio: Studio, open_page: Callable[..., Page]
 ) -> None:
     """No process works on it: its program, or the studio before, has ended or rests."""
@@ -144,7 +144,7 @@ def test_a_run_that_waits_in_the_journal_is_stopped_where_it_is_shown(
         studio.jobs.stop("first")
 
 
-def test_a_word_that_only_a_step_has_finds_its_run(
+def test_word_that_only_a_step_has_finds_its_run(
     studio: Studio, open_page: Callable[..., Page]
 ) -> None:
     wants = calls({"id": "1", "type": "function", "function": {"name": "look", "arguments": "{}"}})
@@ -182,7 +182,7 @@ def test_change_to_a_town_that_is_written_before_its_map_came_stays(
     expect(page.get_by_label("Place", exact=True)).to_have_value("park-1")
 
 
-def test_what_a_person_mistypes_is_no_error_of_the_page(
+def test_mistyped_text_is_no_error_of_the_page(
     studio: Studio, open_page: Callable[..., Page], tmp_path: Path
 ) -> None:
     """Neither a slash line nor a form nor a change: it is said where it was written."""

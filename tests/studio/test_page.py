@@ -144,7 +144,7 @@ def test_forms_are_filled_by_the_keyboard_alone(
     expect(page.get_by_text("step 1 of 24 · paused")).to_be_visible()
 
 
-def test_the_tab_stands_in_the_address(open_page: Callable[..., Page]) -> None:
+def test_tab_stands_in_the_address(open_page: Callable[..., Page]) -> None:
     """Back goes to the tab before, and a reload stays, in a narrow window too."""
     page = open_page()
     page.set_viewport_size({"width": 390, "height": 700})
@@ -166,7 +166,7 @@ def test_the_tab_stands_in_the_address(open_page: Callable[..., Page]) -> None:
     is_on("runs")
 
 
-def test_a_connection_that_was_cut_without_a_word_is_made_again(page: Page, studio: Studio) -> None:
+def test_connection_that_was_cut_without_a_word_is_made_again(page: Page, studio: Studio) -> None:
     """As one that a router has forgotten, or that a laptop slept through; nothing is missed."""
     page.add_init_script("""
         window.made = [];
@@ -185,7 +185,7 @@ def test_a_connection_that_was_cut_without_a_word_is_made_again(page: Page, stud
         expect(page.get_by_text("at last", exact=True)).to_be_visible()
 
 
-def test_a_studio_that_is_started_again_with_another_token_asks_for_it(
+def test_studio_that_is_started_again_with_another_token_asks_for_it(
     browser: Browser, tmp_path: Path, studio: Studio
 ) -> None:
     """On whatever tab the page is."""
@@ -206,7 +206,7 @@ def test_a_studio_that_is_started_again_with_another_token_asks_for_it(
 
 @pytest.mark.long
 @pytest.mark.timeout(120)  # two programs start one after the other
-def test_a_studio_that_is_started_again(browser: Browser, tmp_path: Path) -> None:
+def test_studio_that_is_started_again(browser: Browser, tmp_path: Path) -> None:
     """Killed, it is missed by its page, which goes on with the next one; Ctrl-C frees the port."""
     environment = {**os.environ, "MOOTHALL_STUDIO_TOKEN": "t" * 20}
 

@@ -56,7 +56,7 @@ def received(requests: list[Request]) -> list[Any]:
     return made
 
 
-def test_an_agents_prompts_are_shown_as_its_server_received_them(studio: Studio) -> None:
+def test_agents_prompts_are_shown_as_its_server_received_them(studio: Studio) -> None:
     """With an earlier conversation, a window that moves, a hook, a failure, and going on."""
     answers = (text("Before."), LOOK, LOOK, status(400), text("1"), text("2"))
     with OpenAIServer(*answers) as server:
@@ -90,7 +90,7 @@ def test_an_agents_prompts_are_shown_as_its_server_received_them(studio: Studio)
     assert wanted == shown(studio, "r")
 
 
-def test_of_members_and_of_a_researcher_too(studio: Studio, tmp_path: Path) -> None:
+def test_prompts_of_members_and_of_a_researcher(studio: Studio, tmp_path: Path) -> None:
     """Each in a part of its own; the researcher's are not the loop's."""
     decisions = [
         '{"action": "CONTINUE", "new_instruction": "Look.", "reasoning": ""}',

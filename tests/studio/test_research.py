@@ -56,7 +56,9 @@ def report(page: Page) -> FrameLocator:
     return page.frame_locator("iframe[title=Report]")
 
 
-def test_from_objectives_to_the_report(folder: Path, open_page: Callable[..., Page]) -> None:
+def test_research_from_objectives_to_the_report(
+    folder: Path, open_page: Callable[..., Page]
+) -> None:
     """Two pages see it to its end; a citation opens its passage; the report is downloaded.
 
     What does not go together is said in words, escaped, and nothing begins.
@@ -122,7 +124,7 @@ def test_from_objectives_to_the_report(folder: Path, open_page: Callable[..., Pa
     expect(run).not_to_contain_text('": ')
 
 
-def test_a_plan_is_changed_before_research_begins_and_the_report_is_asked(
+def test_plan_is_changed_before_research_begins_and_the_report_is_asked(
     folder: Path, open_page: Callable[..., Page], studio: Studio
 ) -> None:
     """What a person leaves in the plan is done, and no more; a task that cannot be done is told.
@@ -189,7 +191,7 @@ def test_a_plan_is_changed_before_research_begins_and_the_report_is_asked(
 
 
 @pytest.mark.long
-def test_a_run_by_a_model_is_watched_stopped_and_resumed(
+def test_run_by_a_model_is_watched_stopped_and_resumed(
     folder: Path, open_page: Callable[..., Page]
 ) -> None:
     """Reloading in the middle loses nothing; what its sources do not support is marked."""
@@ -227,7 +229,7 @@ def test_a_run_by_a_model_is_watched_stopped_and_resumed(
         expect(report(page).get_by_text("It ended after 1 iteration")).to_be_visible()
 
 
-def test_a_run_of_another_process_is_shown(
+def test_run_of_another_process_is_shown(
     folder: Path, open_page: Callable[..., Page], studio: Studio
 ) -> None:
     """It comes by itself; with its iterations used up it goes on with more, here.
@@ -298,7 +300,7 @@ def test_ctrl_c_ends_the_command_and_its_page(folder: Path) -> None:
 
 
 @pytest.mark.long
-def test_the_command_shows_its_run_until_ctrl_c(folder: Path, browser: Browser) -> None:
+def test_command_shows_its_run_until_ctrl_c(folder: Path, browser: Browser) -> None:
     """`moothall research --studio` prints the address; the page opens with the run on its tab."""
     program = [sys.executable, "-m", "moothall", "research", "Which port does alpha use?"]
     program += ["--studio", "--folder", str(folder), "--journal", str(folder.parent / "runs.db")]

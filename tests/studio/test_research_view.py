@@ -59,7 +59,7 @@ def tasks(view: dict[str, Any]) -> list[tuple[int, str, str]]:
     return [(each["iteration"], each["tool"], each["state"]) for each in view["tasks"]]
 
 
-def test_each_step_is_seen_while_it_is_under_way(see: See) -> None:
+def test_step_is_seen_while_it_is_under_way(see: See) -> None:
     begun = see("begun")
     assert (begun["iteration"], begun["step"], begun["asking"]) == (1, "plan", None)
     assert begun["objectives"] == [{"topic": "alpha", "expertise": 0.0, "reached": []}]
@@ -98,7 +98,7 @@ def test_research_view_shows_how_a_run_ended(see: See) -> None:
     )
 
 
-def test_of_a_run_whose_process_died_nothing_is_under_way(see: See) -> None:
+def test_run_whose_process_died_has_nothing_under_way(see: See) -> None:
     view = see("started", "2.1", state="stopped")
     assert view["step"] is None
     assert tasks(view)[1:] == [(2, "read", "not done"), (2, "read", "not done")]

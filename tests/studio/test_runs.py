@@ -116,7 +116,7 @@ def dual(journal: Journal) -> DualActAgent:
     return DualActAgent(config, "pair", journal=journal)
 
 
-def test_a_run_is_a_tree_of_parts_and_steps(studio: Studio, page: Page) -> None:
+def test_run_is_a_tree_of_parts_and_steps(studio: Studio, page: Page) -> None:
     """Totals, parts, steps with their exact input and output, the replay, a copy."""
     agent = dual(studio.journal)
     aside(lambda: agent.reply_sync("Find the notes.", run_id="pair-1"))
@@ -158,7 +158,7 @@ def gate() -> Iterator[threading.Semaphore]:
     gate.release(9)
 
 
-def test_a_run_under_way_is_told_to_both_pages(
+def test_run_under_way_is_told_to_both_pages(
     studio: Studio, page: Page, open_page: Callable[..., Page], gate: threading.Semaphore
 ) -> None:
     """One that somebody else began appears by itself, its steps as they come.
@@ -206,7 +206,7 @@ def test_a_run_under_way_is_told_to_both_pages(
         expect(view.page.get_by_role("list", name="Runs")).to_contain_text("finished")
 
 
-def test_a_run_that_waits_for_a_person_says_so(studio: Studio, page: Page) -> None:
+def test_run_that_waits_for_a_person_says_so(studio: Studio, page: Page) -> None:
     """In the list and above its steps, until its card is answered."""
 
     @action(access_policy=ACCESS_REQUESTED)
@@ -240,7 +240,7 @@ def test_a_run_that_waits_for_a_person_says_so(studio: Studio, page: Page) -> No
         expect(view.locator("dl")).to_contain_text("tool calls21 refusederrors0")
 
 
-def test_the_run_of_a_killed_process(studio: Studio, page: Page, tmp_path: Path) -> None:
+def test_run_of_a_killed_process(studio: Studio, page: Page, tmp_path: Path) -> None:
     """Its call in doubt is decided about, in a copy otherwise; gone on with, it is replayed."""
     aside(lambda: asyncio.run(count(studio.journal, "beside")))
     with Processes("studio.killed") as processes:
@@ -293,7 +293,7 @@ def test_the_run_of_a_killed_process(studio: Studio, page: Page, tmp_path: Path)
     expect(view.get_by_role("region", name="Replay")).to_contain_text("All is moved.")
 
 
-def test_a_killed_run_is_resumed(studio: Studio, page: Page, tmp_path: Path) -> None:
+def test_killed_run_is_resumed(studio: Studio, page: Page, tmp_path: Path) -> None:
     """A process of `moothall act` is killed while its model answers; the studio resumes it."""
     folder = tmp_path / "folder"
     folder.mkdir()
@@ -366,7 +366,7 @@ def test_figures_of_a_run_that_ends_while_they_load(studio: Studio, page: Page, 
 
 
 @pytest.mark.long
-def test_a_thousand_runs_and_ten_thousand_entries(browser: Browser, tmp_path: Path) -> None:
+def test_thousand_runs_and_ten_thousand_entries(browser: Browser, tmp_path: Path) -> None:
     """The newest are listed first, a part of them; of a long run the first entries."""
 
     async def made(journal: Journal) -> None:
@@ -432,7 +432,7 @@ def test_runs_that_are_large_damaged_or_gone(studio: Studio, page: Page) -> None
     expect(view.get_by_role("region", name="Output")).to_have_text(re.compile("^.x{149999}$"))
 
 
-def test_what_runs_cost_is_drawn_over_time(studio: Studio, page: Page) -> None:
+def test_cost_of_runs_is_drawn_over_time(studio: Studio, page: Page) -> None:
     """By agent, model and thread, in tokens and in money; of a run alone, too."""
     aside(lambda: dual(studio.journal).reply_sync("Look.", run_id="cost", thread="ann"))
     page.goto(f"{studio.url}runs")
@@ -474,7 +474,7 @@ def test_what_runs_cost_is_drawn_over_time(studio: Studio, page: Page) -> None:
     page.get_by_label("When").select_option("any time")
 
 
-def test_a_run_has_an_address_and_is_compared(studio: Studio, page: Page) -> None:
+def test_run_has_an_address_and_is_compared(studio: Studio, page: Page) -> None:
     """A step has one too; the browser's Back leads back. As a timeline and as a transcript.
 
     Its steps are searched; a fork from a step has what came before it, and the first difference

@@ -102,7 +102,7 @@ def show(page: Page, citizen: str) -> None:
     press(page, "Show")
 
 
-def test_a_town_steps_plays_and_is_held(
+def test_town_steps_plays_and_is_held(
     page: Page, open_page: Callable[..., Page], studio: Studio
 ) -> None:
     """Each page sees the same town, and closing or reloading one stops nothing."""
@@ -276,7 +276,7 @@ def test_citizens_are_looked_at_and_asked_and_the_town_is_changed(page: Page) ->
     expect(item).to_contain_text("will apply at Mon 00:30 (step 2)", timeout=3000)
 
 
-def test_a_town_is_read_by_layers_charts_its_log_and_its_checkpoints(
+def test_town_is_read_by_layers_charts_its_log_and_its_checkpoints(
     page: Page, studio: Studio
 ) -> None:
     """Citizens are coloured by a value; charts are chosen and kept; the log is searched.
@@ -322,7 +322,7 @@ def test_a_town_is_read_by_layers_charts_its_log_and_its_checkpoints(
     assert studio.journal.runs()[-1].forked_from == town
 
 
-def test_a_finger_scrolls_the_page_over_the_whole_map_and_moves_one_that_is_zoomed(
+def test_finger_scrolls_the_page_over_the_whole_map_and_moves_one_that_is_zoomed(
     page: Page, open_page: Callable[..., Page]
 ) -> None:
     """On a phone the map takes the whole width: there is no other place for the finger."""
@@ -353,7 +353,7 @@ def test_a_finger_scrolls_the_page_over_the_whole_map_and_moves_one_that_is_zoom
     assert phone.evaluate("scrollY") == 0
 
 
-def test_a_branch_has_what_was_changed_since_its_checkpoint_or_has_it_not(
+def test_branch_has_what_was_changed_since_its_checkpoint_or_has_it_not(
     page: Page, studio: Studio
 ) -> None:
     """The words say which, so that a person who goes back goes back before the change."""
@@ -422,7 +422,7 @@ def test_two_branches_live_side_by_side(page: Page, studio: Studio) -> None:
     assert "no town beside" in asked(studio, "swap", {})
 
 
-def test_a_page_tells_the_towns_of_two_programs_apart(tmp_path: Path) -> None:
+def test_page_tells_the_towns_of_two_programs_apart(tmp_path: Path) -> None:
     """One that comes back after a restart shows the new town, not both in one."""
     numbers = []
     for number in (1, 2):
@@ -434,7 +434,7 @@ def test_a_page_tells_the_towns_of_two_programs_apart(tmp_path: Path) -> None:
     assert len({*numbers}) == 2
 
 
-def test_a_town_that_another_program_plays_is_not_taken(page: Page, studio: Studio) -> None:
+def test_town_that_another_program_plays_is_not_taken(page: Page, studio: Studio) -> None:
     """Each page says so; of the recorded towns the newest is the first."""
     with Studio() as other:
         kept: Any = {"journal": studio.journal.path, "prevent_thread_lock": True, "quiet": True}
@@ -626,7 +626,7 @@ def test_citizens_are_drawn_where_they_are(studio: Studio) -> None:
     assert there
 
 
-def test_of_a_large_town_citizens_are_asked_too(page: Page) -> None:
+def test_citizens_of_a_large_town_are_asked_too(page: Page) -> None:
     """Its citizens are kept in columns."""
     another(page, 10_001)
     expect(page.locator(".s-map")).to_have_attribute("data-drawn", "density")
@@ -643,7 +643,7 @@ def test_of_a_large_town_citizens_are_asked_too(page: Page) -> None:
 
 
 @pytest.mark.long
-def test_a_recorded_town_goes_on(page: Page, studio: Studio) -> None:
+def test_recorded_town_goes_on(page: Page, studio: Studio) -> None:
     """From its last checkpoint, chosen in the journal or in the tab Runs."""
     another(page, 5)
     expect(page.get_by_text("citizens must be from 10 to 100,000, got 5")).to_be_visible()
@@ -689,7 +689,7 @@ seeds: 2
 """
 
 
-def test_an_experiment_is_run_and_its_report_is_shown(
+def test_experiment_is_run_and_its_report_is_shown(
     tab: Page, studio: Studio, tmp_path: Path
 ) -> None:
     """It is stopped and continued; what cannot be run says why."""

@@ -68,7 +68,7 @@ def write(page: Page, line: str) -> None:
     field.press("Enter")
 
 
-def test_a_person_talks_calls_and_looks_back(space: NativeSpace, page: Page) -> None:
+def test_person_talks_calls_and_looks_back(space: NativeSpace, page: Page) -> None:
     """Text goes to `*` as `say`, a slash line calls an action; answers are paired and filtered.
 
     A reload loses nothing, and what waits for the person stays.
@@ -126,7 +126,7 @@ def test_a_person_talks_calls_and_looks_back(space: NativeSpace, page: Page) -> 
     assert (folded.bounding_box() or {})["height"] > 2 * height
 
 
-def test_a_line_is_looked_back_at_before_it_is_known_to_be_sent(
+def test_line_is_looked_back_at_before_it_is_known_to_be_sent(
     space: NativeSpace, page: Page
 ) -> None:
     """It is recalled at once, also if it is not sent and another was written meanwhile."""
@@ -198,7 +198,7 @@ def test_studios_of_one_process_offer_what_is_in_their_own_spaces(
     assert offered == [["say ", "add ", "pay ", "delete ", "help "], ["rhyme ", "help "]]
 
 
-def test_a_long_line_is_sent_whole(space: NativeSpace, studio: Studio) -> None:
+def test_long_line_is_sent_whole(space: NativeSpace, studio: Studio) -> None:
     """It comes in many parts over the network."""
     said = "x" * 900_000
     sent = asked(studio, "line", {"line": f'/Clerk.say content: "{said}"'})["sent"]
@@ -208,7 +208,7 @@ def test_a_long_line_is_sent_whole(space: NativeSpace, studio: Studio) -> None:
     assert notices == [None] * 4 + ['There is no agent "Nobody" here, so nobody gets this.']
 
 
-def test_a_line_is_completed_and_its_faults_are_shown(space: NativeSpace, page: Page) -> None:
+def test_line_is_completed_and_its_faults_are_shown(space: NativeSpace, page: Page) -> None:
     """Tab takes the first completion, a click on an action writes its line.
 
     The error of a line that is no message names the column, and the cursor stands there.
@@ -244,7 +244,7 @@ def test_a_line_is_completed_and_its_faults_are_shown(space: NativeSpace, page: 
     expect(page.get_by_text('There is no agent "Nobody" here')).to_be_visible()
 
 
-def test_a_call_that_asks_first_is_permitted_or_refused(
+def test_call_that_asks_first_is_permitted_or_refused(
     space: NativeSpace, open_page: Callable[..., Page]
 ) -> None:
     """The card shows the exact arguments; one page's answer is seen by the other."""
@@ -269,7 +269,7 @@ def test_a_call_that_asks_first_is_permitted_or_refused(
     expect(second.get_by_role("article").last).to_contain_text("12345678901234567891")
 
 
-def test_a_narrow_window_has_room_to_write_and_to_permit(
+def test_narrow_window_has_room_to_write_and_to_permit(
     space: NativeSpace, open_page: Callable[..., Page]
 ) -> None:
     """A long call's buttons are in sight without scrolling, and the line is wide enough."""
@@ -285,7 +285,7 @@ def test_a_narrow_window_has_room_to_write_and_to_permit(
     expect(page.locator(".s-message", has_text="is gone")).to_be_visible()
 
 
-def test_a_person_who_leaves_and_comes_back_sees_each_message_once(studio: Studio) -> None:
+def test_person_who_leaves_and_comes_back_sees_each_message_once(studio: Studio) -> None:
     """So too in another space meanwhile, and where an event loop runs, as in a notebook."""
     assert asked(studio, "agents") == {"space": None, "me": "User", "agents": []}
     with NativeSpace() as space, NativeSpace() as other:
@@ -328,7 +328,7 @@ CLICKED = """async ([selector, text, shown]) => {
 
 @pytest.mark.long
 @pytest.mark.timeout(300)  # on a loaded machine they take long to come
-def test_of_a_hundred_thousand_messages_each_click_is_answered_at_once(
+def test_click_is_answered_at_once_with_a_hundred_thousand_messages(
     space: NativeSpace, page: Page
 ) -> None:
     """They are counted, filtered and scrolled; of the oldest, those that have no room are gone."""
@@ -354,14 +354,14 @@ def test_of_a_hundred_thousand_messages_each_click_is_answered_at_once(
     assert page.evaluate("document.querySelectorAll('*').length") < 20_000
 
 
-def test_an_agent_is_asked_anew_what_it_offers(space: NativeSpace, studio: Studio) -> None:
+def test_agent_is_asked_anew_what_it_offers(space: NativeSpace, studio: Studio) -> None:
     assert "add" in asked(studio, "help?id=Clerk")
     space.remove("Clerk")
     space.add(Agent("Clerk"))
     assert "add" not in asked(studio, "help?id=Clerk")
 
 
-def test_over_a_broker_who_is_written_to_may_be_elsewhere(broker: Broker, studio: Studio) -> None:
+def test_receiver_over_a_broker_may_be_elsewhere(broker: Broker, studio: Studio) -> None:
     options, exchange = AMQPOptions(port=broker.port), f"test.{uuid4().hex}"
     with AMQPSpace(amqp_options=options, exchange=exchange) as space:
         space.add(studio.user)

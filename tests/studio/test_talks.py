@@ -107,7 +107,7 @@ def test_two_conversations_stand_beside_each_other(browser: Browser, tmp_path: P
         expect(third).to_have_count(0)
 
 
-def test_a_conversation_leads_to_its_runs_and_to_what_waits_for_the_person(
+def test_conversation_leads_to_its_runs_and_to_what_waits_for_the_person(
     browser: Browser, tmp_path: Path
 ) -> None:
     """A card of an agent of the space stands there; the agent's runs are one click away."""
@@ -147,7 +147,7 @@ def test_a_conversation_leads_to_its_runs_and_to_what_waits_for_the_person(
 
 
 @pytest.mark.parametrize("kept", ("journal", "memory"))
-def test_a_conversation_is_there_after_the_program_was_started_again(
+def test_conversation_is_there_after_the_program_was_started_again(
     browser: Browser, tmp_path: Path, kept: Kept
 ) -> None:
     """What was said before comes from the agent's journal, or from its memory in a file."""

@@ -90,7 +90,7 @@ async def prepare(folder: Path) -> None:
     damage(folder, at, "started")
 
 
-def test_what_waits_is_listed_beside_a_run_that_is_damaged(folder: Path) -> None:
+def test_waiting_calls_are_listed_beside_a_damaged_run(folder: Path) -> None:
     asyncio.run(prepare(folder))
     with Journal(folder / "runs.db") as journal:
         for found in (journal.waiting(), journal.waiting(kind=("approval", "doubt"))):

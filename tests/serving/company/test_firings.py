@@ -89,7 +89,7 @@ def test_killed_processes_fire_each_time_once(tmp_path: Path) -> None:
 
 @pytest.mark.long
 @pytest.mark.timeout(3600)
-def test_a_thousand_kills_fire_each_time_once(tmp_path: Path) -> None:
+def test_thousand_kills_fire_each_time_once(tmp_path: Path) -> None:
     kills(tmp_path, 1000, "500ms")
 
 
@@ -169,7 +169,7 @@ def clock(folder: Path) -> Path:
     return folder
 
 
-def test_a_firing_in_doubt_goes_on_when_a_person_has_decided(
+def test_firing_in_doubt_goes_on_when_a_person_has_decided(
     clock: Path, make_company: MakeCompany
 ) -> None:
     week = 7 * 24 * 3600
@@ -203,7 +203,7 @@ async def begun(journal: Journal, run_id: str) -> None:
     part.close()
 
 
-def test_a_schedule_says_something_to_an_agent_under_the_run_id_of_its_firing(
+def test_schedule_says_something_to_an_agent_under_the_run_id_of_its_firing(
     clock: Path, make_company: MakeCompany
 ) -> None:
     company = make_company(
@@ -230,7 +230,7 @@ schedules:
             assert replies[f"{each.id}/reply"].thread == f"schedule/morning/{at}"
 
 
-def test_a_firing_that_fails_is_an_outcome_in_the_journal_and_the_metrics(
+def test_firing_that_fails_is_an_outcome_in_the_journal_and_the_metrics(
     clock: Path, make_company: MakeCompany
 ) -> None:
     company = make_company(
@@ -262,7 +262,7 @@ schedules:
         assert len(journal.runs(kind="Schedule", state="error")) >= 2
 
 
-def test_a_reply_whose_process_was_killed_goes_on_at_the_start(
+def test_reply_whose_process_was_killed_goes_on_at_the_start(
     clock: Path, make_company: MakeCompany
 ) -> None:
     program = """

@@ -80,7 +80,7 @@ agents:
 {more}"""
 
 
-def test_a_company_takes_over_from_another_and_requests_wait_meanwhile(
+def test_company_takes_over_from_another_and_requests_wait_meanwhile(
     make_company: MakeCompany, broker: Broker, exchange: str
 ) -> None:
     broker_of = f"broker: {{host: localhost, port: {broker.port}, exchange: {exchange}}}\n"
@@ -110,7 +110,7 @@ def test_a_company_takes_over_from_another_and_requests_wait_meanwhile(
 
 @pytest.mark.long
 @pytest.mark.timeout(300)
-def test_one_process_of_three_is_replaced_and_killed_without_a_request_lost(
+def test_company_loses_no_request_when_one_process_of_three_is_replaced_or_killed(
     tmp_path: Path, broker: Broker, exchange: str, me: Agent
 ) -> None:
     (tmp_path / "counter.py").write_text(AGENTS)
@@ -199,7 +199,7 @@ def test_one_process_of_three_is_replaced_and_killed_without_a_request_lost(
             each.stdout.close()
 
 
-def test_an_agent_that_is_given_up_is_a_dead_letter(
+def test_agent_that_is_given_up_is_a_dead_letter(
     make_company: MakeCompany, broker: Broker, exchange: str
 ) -> None:
     company = make_company(
@@ -223,7 +223,7 @@ agents:
     assert "'Clerk' died 1 time and is not started again: RuntimeError: no luck" in found[0].reason
 
 
-def test_a_broker_that_is_away_makes_the_company_not_ready_and_then_ends_it(
+def test_broker_that_is_away_makes_the_company_not_ready_and_then_ends_it(
     make_company: MakeCompany, broker: Broker, exchange: str
 ) -> None:
     with Proxy(broker.port) as proxy:
@@ -248,7 +248,7 @@ agents:
         proxy.accept()
 
 
-def test_a_company_without_its_broker_is_given_up(make_company: MakeCompany) -> None:
+def test_company_without_its_broker_is_given_up(make_company: MakeCompany) -> None:
     company = make_company(
         """
 broker: {host: localhost, port: 1}

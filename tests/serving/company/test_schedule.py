@@ -56,13 +56,13 @@ def first(schedule: Schedule, moment: str, count: int) -> list[str]:
         ),
     ),
 )
-def test_a_schedule_fires_at_its_times(schedule: Schedule, moment: str, times: list[str]) -> None:
+def test_schedule_fires_at_its_times(schedule: Schedule, moment: str, times: list[str]) -> None:
     assert first(schedule, moment, 2) == times
 
 
 @pytest.mark.parametrize("rule", ({"every": 3600.0}, {"cron": "0 * * * *"}))
 @pytest.mark.parametrize(("missed", "hours"), (("skip", []), ("once", [5]), ("all", [3, 4, 5])))
-def test_a_schedule_makes_up_for_missed_times_by_its_rule(
+def test_schedule_makes_up_for_missed_times_by_its_rule(
     rule: dict[str, Any], missed: Any, hours: list[int]
 ) -> None:
     schedule = Schedule(missed=missed, **rule)
@@ -71,7 +71,7 @@ def test_a_schedule_makes_up_for_missed_times_by_its_rule(
     assert schedule.due(at("2026-05-01T02:00:00"), at("2026-05-01T02:59:59.9")) == []
 
 
-def test_the_latest_time_is_that_of_the_moment_itself() -> None:
+def test_latest_time_is_that_of_the_moment_itself() -> None:
     for schedule in (Schedule(every=60), Schedule(cron="* * * * *")):
         moment = at("2026-05-01T05:07:00")
         assert schedule.latest(at("2026-05-01T00:00:00"), moment) == moment
@@ -94,7 +94,7 @@ def test_the_latest_time_is_that_of_the_moment_itself() -> None:
         ({"every": 5, "missed": "twice"}, "missed must be"),
     ),
 )
-def test_a_schedule_refuses_what_is_no_time(given: dict[str, Any], told: str | None) -> None:
+def test_schedule_refuses_what_is_no_time(given: dict[str, Any], told: str | None) -> None:
     if told is None:
         Schedule(**given)
         return

@@ -100,7 +100,7 @@ AGENT = "agents:\n  Clerk:\n    ref: program.py:Clerk\n"
         (AGENT + "drain: !!python/object:os.system x", "python/object"),
     ),
 )
-def test_a_company_file_that_is_wrong_is_refused_with_the_line(
+def test_company_file_that_is_wrong_is_refused_with_the_line(
     folder: Path, text: str, told: str
 ) -> None:
     with pytest.raises(ConfigError) as error:
@@ -130,7 +130,7 @@ def test_company_whose_file_fits_no_agent_ends_at_its_start(
     assert told in str(error.value)
 
 
-def test_a_company_file_has_all_its_mistakes_named_at_once(folder: Path) -> None:
+def test_company_file_has_all_its_mistakes_named_at_once(folder: Path) -> None:
     with pytest.raises(ConfigError) as error:
         company(folder, AGENT + "drian: 5s\nmailbox: 0\nhttp: {}\nschedules: {s: {to: Clark}}")
     assert len(str(error.value).split("\n")) == 5
@@ -154,5 +154,5 @@ def test_variables_fill_fields_for_secrets_and_no_others(folder: Path) -> None:
     ("text", "seconds"),
     (("10m", 600), ("1h30m", 5400), ("250ms", 0.25), ("1.5s", 1.5), ("2d", 172800), ("7", 7)),
 )
-def test_a_duration_is_read_with_its_units(folder: Path, text: str, seconds: float) -> None:
+def test_duration_is_read_with_its_units(folder: Path, text: str, seconds: float) -> None:
     assert company(folder, f"{AGENT}drain: {text}").settings.drain == seconds

@@ -32,7 +32,7 @@ agents:
 """
 
 
-def test_an_agent_that_died_is_made_anew_and_what_waits_is_answered(
+def test_agent_that_died_is_made_anew_and_what_waits_is_answered(
     make_company: MakeCompany,
 ) -> None:
     company = make_company(CLERK)
@@ -49,7 +49,7 @@ def test_an_agent_that_died_is_made_anew_and_what_waits_is_answered(
     live(company, work)
 
 
-def test_an_agent_that_left_its_space_comes_back(make_company: MakeCompany) -> None:
+def test_agent_that_left_its_space_comes_back(make_company: MakeCompany) -> None:
     company = make_company(CLERK)
 
     async def work(me: Agent) -> None:
@@ -63,7 +63,7 @@ def test_an_agent_that_left_its_space_comes_back(make_company: MakeCompany) -> N
     live(company, work)
 
 
-def test_an_action_that_raises_is_an_outcome_and_no_death(make_company: MakeCompany) -> None:
+def test_action_that_raises_is_an_outcome_and_no_death(make_company: MakeCompany) -> None:
     company = make_company(CLERK)
 
     async def work(me: Agent) -> None:
@@ -80,7 +80,7 @@ def test_an_action_that_raises_is_an_outcome_and_no_death(make_company: MakeComp
     live(company, work)
 
 
-def test_an_agent_whose_coming_fails_is_tried_again_and_its_messages_wait(
+def test_agent_whose_coming_fails_is_tried_again_and_its_messages_wait(
     make_company: MakeCompany,
 ) -> None:
     company = make_company(CLERK + "    options: {fails_to_come: 3}\n")
@@ -97,7 +97,7 @@ def test_an_agent_whose_coming_fails_is_tried_again_and_its_messages_wait(
     live(company, work)
 
 
-def test_an_agent_that_dies_too_often_ends_the_company(make_company: MakeCompany) -> None:
+def test_agent_that_dies_too_often_ends_the_company(make_company: MakeCompany) -> None:
     company = make_company(
         CLERK.replace("most: 1000", "most: 2") + "on_given_up: program.py:given_up"
     )
@@ -120,7 +120,7 @@ def test_an_agent_that_dies_too_often_ends_the_company(make_company: MakeCompany
     assert [each.name for each in sys.modules["program"].told] == ["Clerk"]
 
 
-def test_an_agent_that_is_given_up_may_leave_the_others_at_work(make_company: MakeCompany) -> None:
+def test_agent_that_is_given_up_may_leave_the_others_at_work(make_company: MakeCompany) -> None:
     company = make_company(
         CLERK.replace("most: 1000", "most: 0")
         + "  Other: {ref: 'program.py:Clerk'}\ngiven_up: stay\n"
@@ -271,7 +271,7 @@ def cut_connections(url: str) -> int:
     return 0 if ended is None else int(ended[0])
 
 
-def test_the_drain_lets_what_runs_end_and_begins_nothing_new(make_company: MakeCompany) -> None:
+def test_drain_lets_what_runs_end_and_begins_nothing_new(make_company: MakeCompany) -> None:
     company = make_company(CLERK + "drain: 30s\n")
 
     async def main() -> None:
@@ -300,7 +300,7 @@ def test_the_drain_lets_what_runs_end_and_begins_nothing_new(make_company: MakeC
         ("../x/..:Clerk", ConfigError, "not of the form MODULE:NAME"),
     ),
 )
-def test_a_company_whose_agent_cannot_be_made_does_not_start(
+def test_company_whose_agent_cannot_be_made_does_not_start(
     make_company: MakeCompany, ref: str, error: type[DefinitionError], told: str
 ) -> None:
     company = make_company(f"agents: {{Clerk: {{ref: '{ref}'}}}}")
@@ -369,7 +369,7 @@ def test_company_names_each_agent_that_its_modules_do_not_have(make_company: Mak
     assert "agent 'B': 'gone.py:B'" in str(error.value)
 
 
-def test_a_function_without_id_makes_an_agent_of_that_id(make_company: MakeCompany) -> None:
+def test_function_without_id_makes_an_agent_of_that_id(make_company: MakeCompany) -> None:
     async def work(me: Agent) -> int:
         number: int = await me.ask("Clerk", "which")
         return number

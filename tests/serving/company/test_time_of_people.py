@@ -91,7 +91,7 @@ def clerk(id, calls):
         ("to: Bank, action: dawdle", "RequestTimeout"),
     ),
 )
-def test_a_firing_has_its_seconds_beside_the_time_that_a_person_takes(
+def test_firing_has_its_seconds_beside_the_time_that_a_person_takes(
     folder: Path, make_company: MakeCompany, call: str, outcome: str
 ) -> None:
     check(folder, make_company, call, outcome)
@@ -105,7 +105,7 @@ def test_a_firing_has_its_seconds_beside_the_time_that_a_person_takes(
         "to: Orders, args: {content: Go.}",
     ),
 )
-def test_a_firing_over_a_broker_has_them_too(
+def test_firing_over_a_broker_has_them_too(
     folder: Path, make_company: MakeCompany, broker: Broker, call: str
 ) -> None:
     exchange = f"test.{uuid4().hex}"

@@ -60,7 +60,7 @@ agents:
 """
 
 
-def test_a_message_parks_and_goes_on_once_another_process_has_permitted(
+def test_message_parks_and_goes_on_once_another_process_has_permitted(
     folder: Path, make_company: MakeCompany
 ) -> None:
     (folder / "program.py").write_text(AGENTS)
@@ -345,7 +345,7 @@ def sent(port: int | None, token: str | None, body: object = None) -> tuple[int,
             return error.code, {}
 
 
-def test_the_route_with_a_token_lists_what_waits_and_takes_answers(
+def test_route_with_a_token_lists_what_waits_and_takes_answers(
     folder: Path, make_company: MakeCompany
 ) -> None:
     (folder / "program.py").write_text(AGENTS)
@@ -406,7 +406,7 @@ def test_callers_of_a_company_answer_for_others_only_if_the_file_says_so(
     live(company, work)
 
 
-def test_a_firing_waits_and_ends_with_its_reply(folder: Path, make_company: MakeCompany) -> None:
+def test_firing_waits_and_ends_with_its_reply(folder: Path, make_company: MakeCompany) -> None:
     (folder / "program.py").write_text(AGENTS)
     company = make_company(
         f"""{COMPANY}
@@ -443,7 +443,7 @@ schedules:
         ("journal: runs.db\nexpire: 1d\napprover: program.py:tell", "expire: is for approvals"),
     ),
 )
-def test_a_wrong_setting_is_named(
+def test_wrong_setting_is_named(
     folder: Path, make_company: MakeCompany, more: str, why: str
 ) -> None:
     (folder / "program.py").write_text(AGENTS)

@@ -232,7 +232,7 @@ async def begun(address: str, path: str, wanted: str) -> None:
     raise AssertionError(path)
 
 
-def test_every_stream_begins_before_the_model_answers_and_is_not_buffered() -> None:
+def test_stream_begins_before_the_model_answers_and_is_not_buffered() -> None:
     with serving(asgi(ReActAgent("clerk", Waiting()))) as address:
 
         async def main() -> None:
@@ -243,7 +243,7 @@ def test_every_stream_begins_before_the_model_answers_and_is_not_buffered() -> N
 
 
 @pytest.mark.long
-def test_every_stream_sends_a_comment_while_an_action_takes_long() -> None:
+def test_stream_sends_a_comment_while_an_action_takes_long() -> None:
     with serving(asgi(ReActAgent("clerk", Waiting()))) as address:
 
         async def main() -> None:

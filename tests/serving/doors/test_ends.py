@@ -26,7 +26,7 @@ async def streams(scope: Any, receive: Any, send: Any) -> None:
     await asyncio.Event().wait()
 
 
-def test_a_server_that_ends_while_an_answer_streams_logs_no_traceback_but_those_of_faults(
+def test_server_that_ends_while_an_answer_streams_logs_no_traceback_but_those_of_faults(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.WARNING)

@@ -60,7 +60,7 @@ def address(id: str) -> str:
     return quote("/".join(parts), safe="")
 
 
-def test_each_agent_has_a_card_that_leads_to_it(url: str) -> None:
+def test_card_leads_to_its_agent(url: str) -> None:
     async def main() -> None:
         async with httpx.AsyncClient() as http:
             for id in IDS:
@@ -72,7 +72,7 @@ def test_each_agent_has_a_card_that_leads_to_it(url: str) -> None:
     asyncio.run(main())
 
 
-def test_an_agents_rest_address_leads_to_it(url: str) -> None:
+def test_agents_rest_address_leads_to_it(url: str) -> None:
     for id in (".", "..", "a/b", "a%2Fb", "Zoë 寿司"):
         where = f"{url}/a2a/{address(id)}/v1/message:send"
         body = {"message": {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "Who?"}]}}
@@ -80,7 +80,7 @@ def test_an_agents_rest_address_leads_to_it(url: str) -> None:
         assert f"I am {id}." in str(found), id
 
 
-def test_the_protocols_own_client_finds_an_agent_of_dots(url: str) -> None:
+def test_protocols_own_client_finds_an_agent_of_dots(url: str) -> None:
     async def main() -> None:
         async with connected(url, address(".."), streaming=False) as a2a:
             assert "I am ..." in str(await sent(a2a, message("Who?")))
@@ -88,7 +88,7 @@ def test_the_protocols_own_client_finds_an_agent_of_dots(url: str) -> None:
     asyncio.run(main())
 
 
-def test_each_model_is_found_by_its_address_and_answers(url: str) -> None:
+def test_model_is_found_by_its_address_and_answers(url: str) -> None:
     api = client(url)
     assert {each.id for each in api.models.list()} == {"first", *IDS}
     for id in IDS:
@@ -99,7 +99,7 @@ def test_each_model_is_found_by_its_address_and_answers(url: str) -> None:
         assert told.choices[0].message.content == f"I am {id}."
 
 
-def test_each_agent_runs_behind_ag_ui(url: str) -> None:
+def test_ag_ui_runs_each_agent(url: str) -> None:
     run = {"threadId": "t", "runId": "r", "messages": [], "tools": [], "context": [], "state": {}}
     run["messages"] = [{"id": "1", "role": "user", "content": "Who are you?"}]
     for id in IDS:
@@ -109,6 +109,6 @@ def test_each_agent_runs_behind_ag_ui(url: str) -> None:
 
 
 @pytest.mark.parametrize("id", ("a/v1/tasks", "a/.well-known/agent-card.json"))
-def test_an_id_that_reads_as_another_agents_address_is_refused(id: str) -> None:
+def test_id_that_reads_as_another_agents_address_is_refused(id: str) -> None:
     with pytest.raises(DefinitionError, match=f"agent '{id}' cannot be served: .* another id"):
         asgi(agent(id))

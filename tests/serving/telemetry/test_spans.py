@@ -323,14 +323,14 @@ def test_metrics_have_the_tokens_and_the_duration_of_each_call(traced: Traced) -
     assert tuple(duration.explicit_bounds)[:3] == (0.01, 0.02, 0.04)
 
 
-def test_after_uninstrument_nothing_is_traced(traced: Traced) -> None:
+def test_uninstrument_ends_tracing(traced: Traced) -> None:
     uninstrument()
     adder().reply_sync("What is 1 + 2?")
 
     assert traced.spans == ()
 
 
-def test_without_instrument_opentelemetry_is_not_imported() -> None:
+def test_opentelemetry_is_not_imported_without_instrument() -> None:
     program = """
 import sys
 from moothall import Agent, Call, NativeSpace, ReActAgent, ScriptedModel

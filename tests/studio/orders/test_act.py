@@ -37,7 +37,7 @@ def order(tmp_path: Path) -> ActOrder:
     return ActOrder("Write it", str(tmp_path / "work"), "", False, None, None, True, network=False)
 
 
-def test_a_run_goes_on_by_the_order_that_its_record_has(order: ActOrder, tmp_path: Path) -> None:
+def test_run_goes_on_by_the_order_that_its_record_has(order: ActOrder, tmp_path: Path) -> None:
     permits = Permits()
 
     async def replied(order: ActOrder) -> tuple[str, str]:
@@ -66,7 +66,7 @@ def test_a_run_goes_on_by_the_order_that_its_record_has(order: ActOrder, tmp_pat
     assert {each.headers["authorization"] for each in server.requests} == {"Bearer k"}
 
 
-def test_a_person_of_the_program_reviews(order: ActOrder) -> None:
+def test_person_of_the_program_reviews(order: ActOrder) -> None:
     with OpenAIServer(WRITES, text("Done.")) as server:
         order = replace(order, model=f"{server.url}#m", review="me")
         person = Person("you", stdin=io.StringIO("accept\n"), stdout=io.StringIO())
@@ -74,7 +74,7 @@ def test_a_person_of_the_program_reviews(order: ActOrder) -> None:
         assert asyncio.run(agent.reply(order.task)).stop_reason == "terminated"
 
 
-def test_a_reviewers_model_gets_the_persons_own_key(order: ActOrder) -> None:
+def test_reviewers_model_gets_the_persons_own_key(order: ActOrder) -> None:
     accepts = json.dumps({"action": "TERMINATE", "new_instruction": "", "reasoning": "so"})
     with OpenAIServer(text("Done.")) as works, OpenAIServer(text(accepts)) as reviews:
         order = replace(order, model=f"{works.url}#m", review=f"{reviews.url}#m")
@@ -84,13 +84,13 @@ def test_a_reviewers_model_gets_the_persons_own_key(order: ActOrder) -> None:
     assert told == [["Bearer k"], ["Bearer own"]]
 
 
-def test_a_person_who_reviews_must_be_given(order: ActOrder) -> None:
+def test_person_who_reviews_must_be_given(order: ActOrder) -> None:
     order = replace(order, model="http://127.0.0.1:1/v1#m", review="me")
     with pytest.raises(ConfigError, match="reviewer="):
         act_agent(order, approver=Permits())
 
 
-def test_a_limit_in_dollars_holds_for_all_its_models(order: ActOrder, tmp_path: Path) -> None:
+def test_limit_in_dollars_holds_for_all_its_models(order: ActOrder, tmp_path: Path) -> None:
     """Where the price of one is not known, that is said before anything is asked or recorded."""
     order = replace(order, model="openai:gpt-4o-mini", max_usd=0.000001)
     agent = act_agent(order, key="k", approver=Permits())

@@ -40,7 +40,7 @@ from moothall.studio.orders.research import check, researcher, write
 SERVED = "http://127.0.0.1:1/v1#m"
 
 
-def test_the_key_of_the_file_is_for_the_model_of_the_file_and_no_other(
+def test_key_of_the_file_is_for_the_model_of_the_file_and_no_other(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("MOOTHALL_KEY", "own")
@@ -55,7 +55,7 @@ def test_the_key_of_the_file_is_for_the_model_of_the_file_and_no_other(
     assert chosen_model({"key": "of-file"}, None, "k") == ("local", None)
 
 
-def test_a_model_is_made_with_its_key_or_it_is_said_what_is_wrong() -> None:
+def test_model_is_made_with_its_key_or_it_is_said_what_is_wrong() -> None:
     assert made_model(SERVED, "k").name == made_model(SERVED, None).name == model(SERVED).name
     for each in ("openai:gpt-4o-mini", "anthropic:claude-x", "openrouter:anthropic/claude-x"):
         assert made_model(each, "k").name == each
@@ -96,14 +96,14 @@ def test_order_of_approval_for_reads_asks_before_reading(
 @pytest.mark.parametrize(
     ("name", "given", "answers"), ((SERVED, None, 10), (SERVED, 3, 3), ("local", None, 1))
 )
-def test_a_model_gives_as_many_answers_as_are_usual_or_ordered(
+def test_model_gives_as_many_answers_as_are_usual_or_ordered(
     tmp_path: Path, weights: Path, name: str, given: int | None, answers: int
 ) -> None:
     order = ActOrder("x", str(tmp_path), name, max_iterations=given)
     assert act_agent(order, approver=RefuseAll()).max_iterations == answers
 
 
-def test_a_journal_is_out_of_the_folders_reach(tmp_path: Path) -> None:
+def test_journal_is_out_of_the_folders_reach(tmp_path: Path) -> None:
     root = tmp_path / "work"
     root.mkdir()
     (tmp_path / "link").symlink_to(root)
@@ -134,7 +134,7 @@ def test_order_in_words_is_one_line() -> None:
     assert found.in_words == "m; docs and the web by http://s, a.org alone"
 
 
-def test_a_run_of_another_program_is_none_of_a_command(tmp_path: Path) -> None:
+def test_run_of_another_program_is_none_of_a_command(tmp_path: Path) -> None:
     async def mine(journal: Journal) -> None:
         part = await journal.begin("R", "Clerk", "files", "x")
         part.note("begun", {"kind": "Clerk", "agent": "files", "fingerprint": None})
@@ -168,7 +168,7 @@ def test_a_run_of_another_program_is_none_of_a_command(tmp_path: Path) -> None:
         ({"folder": ".", "html": "/none/a.html"}, "--html: nothing can be written in '/none'"),
     ),
 )
-def test_an_order_of_research_that_cannot_be_carried_out_is_told(
+def test_order_of_research_that_cannot_be_carried_out_is_told(
     order: dict[str, Any], told: str
 ) -> None:
     with pytest.raises(ConfigError, match=told):
@@ -224,7 +224,7 @@ def test_research_is_made_as_it_was_ordered_and_its_report_is_no_source(tmp_path
             asyncio.run(visited(here, tool))
 
 
-def test_an_order_of_another_version_is_said_and_shown_as_an_entry() -> None:
+def test_order_of_another_version_is_said_and_shown_as_an_entry() -> None:
     """The last order counts; what is no order is passed over."""
     state = {"task": "Do it", "root": "/tmp", "model": "m"}
     entries = [

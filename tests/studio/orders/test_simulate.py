@@ -50,7 +50,7 @@ def test_days_that_are_whole_steps_count_though_no_float_holds_them() -> None:
         check(replace(order, days=100_001, step="1h"))
 
 
-def test_a_run_goes_on_by_the_order_that_its_record_has(tmp_path: Path) -> None:
+def test_run_goes_on_by_the_order_that_its_record_has(tmp_path: Path) -> None:
     with Journal(tmp_path / "runs.db") as journal:
         with pytest.raises(Stop):
             asyncio.run(lived(ORDER, journal, stop))

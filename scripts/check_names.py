@@ -1,0 +1,148 @@
+"""Check names: each says what a thing is, and the first word of a test's is its feature.
+
+    check_names.py [-v]
+
+A class, function, attribute, parameter or variable counts if its whole name is one of `WORDS`; a
+noun in it makes it fine (`calls_made`), and so does a question (`is_taken`). `CEILINGS` and
+`OPENINGS` say how many a package, or a folder of tests, still has: they only fall. With -v each is
+printed with its place.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+WORDS = frozenset(
+    "told said made found heard asked given taken left seen known held kept gone meant lost "
+    "wanted sought begun shown named stated called over whole beside others elsewhere whose "
+    "means due began ended written settled noted tried joined looked swallowed unheard reckoned "
+    "brought borne laid thing things one ones it what who".split()
+)
+EXCEPTIONS = {
+    "budget/budget.py left": "public: `Budget.left`",
+    "budget/budget.py over": "public: `Budget.over`",
+    "budget/limits.py Left": "public: what `Budget.left` is",
+    "budget/stored.py over": "public: `StoredBudget.over`",
+    "journal/deleting.py left": "public: `Deleted.left`",
+    "journal/entry.py began": "public, and a key of `moothall runs --json`",
+    "journal/entry.py held": "public, and a key of `moothall runs --json`",
+    "journal/entry.py who": "public, and recorded",
+    "journal/journal.py kept": "public: `Journal.kept`",
+    "memory/summarizing.py settled": "public: `SummarizingMemory.settled`",
+    "serving/a2a/agent.py _elsewhere": "of `ConversationalAgent`",
+    "serving/company/company.py _left": "of `Space`",
+    "serving/company/company.py ended": "public: `Company.ended`",
+    "serving/company/schedule.py due": "public: `Schedule.due`",
+    "serving/doors/served.py beside": "of `Delivery`",
+    "studio/doors.py seen": "a field of a page's request",
+    "studio/growing.py asked": "a field of a page's event",
+    "studio/talk/conversations.py said": "a field of a page's answer",
+    "studio/towns/experiments.py ended": "a field of a page's event",
+    "studio/towns/tab.py beside": "an argument of an address",
+    "studio/towns/tab.py kept": "a part of an address",
+}
+"""What programs, journals and pages read by such a name, with the reason."""
+CEILINGS = {
+    "actions": 230,
+    "agents": 800,
+    "models": 10,
+    "research": 500,
+    "society": 1100,
+    "spaces": 260,
+}
+"""How many names a package still has; one that is not here has none."""
+SHARED = 110
+"""How many classes share their name with another one."""
+OPENERS = frozenset(
+    "a an the it its they their he she you your we our one ones what who whose whoever whatever "
+    "which that this these those there each every all both some any no none nobody nothing in "
+    "on at of to for from with without within by as after before between beside below above "
+    "under over during until while when where if".split()
+)
+OPENINGS = {
+    ".": 89,
+    "actions": 133,
+    "agents": 501,
+    "attacks": 262,
+    "conformance": 206,
+    "faults": 16,
+    "models": 237,
+    "release": 5,
+    "research": 230,
+    "society": 380,
+    "spaces": 40,
+    "stories": 7,
+}
+"""How many tests of a folder begin with an article, a pronoun or a preposition."""
+
+
+def names_in(tree: ast.AST) -> Iterator[tuple[str, int]]:
+    """Yield each name that a module gives, with its line."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node.name, node.lineno
+        elif isinstance(node, ast.arg):
+            yield node.arg, node.lineno
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id, node.lineno
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            yield node.attr, node.lineno
+
+
+def in_source(root: Path) -> tuple[list[str], list[str]]:
+    """Return where names of `WORDS` stand, and where classes that share a name do."""
+    places: list[str] = []
+    classes = defaultdict[str, list[str]](list)
+    for path in sorted(root.rglob("*.py")):
+        tree, file = ast.parse(path.read_text()), path.relative_to(root).as_posix()
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef):
+                classes[node.name.lstrip("_")].append(f"{file}:{node.lineno} {node.name}")
+        for name, line in names_in(tree):
+            if name.strip("_").lower() in WORDS and f"{file} {name}" not in EXCEPTIONS:
+                places.append(f"{file}:{line} {name}")
+    return places, [each for several in classes.values() if len(several) > 1 for each in several]
+
+
+def in_tests(root: Path) -> list[str]:
+    """Return where tests begin with one of `OPENERS`."""
+    return [
+        f"{path.relative_to(root).as_posix()}:{node.lineno} {node.name}"
+        for path in sorted(root.rglob("test_*.py"))
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and node.name.startswith("test_")
+        and node.name.split("_")[1] in OPENERS
+    ]
+
+
+def faults(what: str, places: list[str], ceilings: dict[str, int]) -> Iterator[str]:
+    """Yield what exceeds its ceiling."""
+    counts = Counter(each.partition("/")[0] if "/" in each else "." for each in places)
+    for name in sorted({*counts, *ceilings}):
+        count, most = counts[name], ceilings.get(name, 0)
+        if count > most:
+            yield f"{name}: {count} {what}, and at most {most} may be: -v lists them"
+
+
+def main() -> int:
+    """Print what is wrong; return 1 if anything is."""
+    places, shared = in_source(ROOT / "src" / "moothall")
+    tests = in_tests(ROOT / "tests")
+    if "-v" in sys.argv:
+        print(*places, *shared, *tests, sep="\n")
+    wrong = [*faults("names that do not say what it is", places, CEILINGS)]
+    if len(shared) > SHARED:
+        wrong.append(f"{len(shared)} classes share a name, and at most {SHARED} may")
+    wrong += faults("tests whose first word is no feature", tests, OPENINGS)
+    print("\n".join(wrong), end="\n" if wrong else "")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
