@@ -189,7 +189,7 @@ def test_messages_of_the_wire_are_read() -> None:
     assert (envelope.args, envelope.id) == ({"content": "Buy bread."}, "m1")
     assert (envelope.meta, envelope.thread, envelope.within) == ({"k": [1, None]}, "t", "w")
     assert inbound.key == "space.1"
-    assert inbound.beside == {
+    assert inbound.delivery_fields == {
         "hops": 2,
         "call_chain": ("a", "b"),
         "timeout": 30,

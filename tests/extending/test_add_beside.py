@@ -13,8 +13,8 @@ FIELD = (
 )
 ROW = (
     (
-        '    Beside("within", "within", (SEND, REQUEST), None, _text, resent=True),\n',
-        '    Beside("tone", "tone", (SEND, REQUEST, ANSWER), None, _text, resent=True),\n',
+        '    HeaderField("within", "within", (SEND, REQUEST), None, _text, resent=True),\n',
+        '    HeaderField("tone", "tone", (SEND, REQUEST, ANSWER), None, _text, resent=True),\n',
     ),
 )
 USES = """
@@ -25,7 +25,7 @@ from moothall.spaces.amqp.dead_letters import DeadLetter
 
 check_message({"to": "b", "action": {"name": "do", "args": {}}}, "a")
 sent = Envelope("a", "b", "do", {}, tone="loud", within="r")
-body = wire.written(sent)
+body = wire.encode(sent)
 made = wire.Outbound("key", wire.SEND, "agent.b", body, headers=wire.headers(wire.SEND, sent))
 assert wire.read(made.properties(), body).envelope == sent
 kept, _ = wire.restored(wire.stored(made.properties(), body))

@@ -32,17 +32,21 @@ def requests_here(mailboxes: Iterable[Mailbox]) -> ByHandler:
     return made
 
 
-def note_request(made: ByHandler, handler: Delivery | None, request: Delivery) -> None:
+def note_request(
+    requests_by_handler: ByHandler, handler: Delivery | None, request: Delivery
+) -> None:
     """Add a request to those of the handler that has made it."""
     if handler is None or request.answered:
         return
-    made.setdefault(handler, []).append(request)
+    requests_by_handler.setdefault(handler, []).append(request)
     # A handler waits for what an agent does in its name elsewhere as it does for a request.
-    if handler.kind == CALLBACK and handler not in made.get(handler.parent or handler, ()):
-        note_request(made, handler.parent, handler)
+    if handler.kind == CALLBACK and handler not in requests_by_handler.get(
+        handler.parent or handler, ()
+    ):
+        note_request(requests_by_handler, handler.parent, handler)
 
 
-def waits(mailboxes: Iterable[Mailbox], made: ByHandler) -> Waits:
+def waits(mailboxes: Iterable[Mailbox], requests_by_handler: ByHandler) -> Waits:
     """Return who waits for whom."""
     behind = {
         each: mailbox.in_the_way(each)
@@ -51,7 +55,9 @@ def waits(mailboxes: Iterable[Mailbox], made: ByHandler) -> Waits:
         if each.kind == REQUEST and each.state == QUEUED
     }
     # A handler that awaits more than its requests may go on.
-    found = {each: asked for each, asked in made.items() if 0 < each.waiting <= len(asked)}
+    found = {
+        each: asked for each, asked in requests_by_handler.items() if 0 < each.waiting <= len(asked)
+    }
     return Waits(found, behind)
 
 

@@ -60,14 +60,14 @@ class Delivery:
 
     error: BaseException | None = None
     waiter: asyncio.Future[None] | None = None
-    under: Delivery | None = None  # the waiting handler of its agent on which it runs re-entrantly
-    over: Delivery | None = None  # the re-entrant request that runs on top of its own handler
+    outer: Delivery | None = None  # the waiting handler of its agent on which it runs re-entrantly
+    reentrant: Delivery | None = None  # the re-entrant request that runs on top of its own handler
     timer: asyncio.TimerHandle | None = None
 
-    inner: bool = False  # whether it takes no place of its agent, but that of `under` or its lane
+    inner: bool = False  # whether it takes no place of its agent, but that of `outer` or its lane
     lane: Any = None  # the lane of its agent that it waits or runs in; only the mailbox uses it
     approved: bool = False
-    shown: bool = False
+    is_shown: bool = False
     size: int = 0  # its bytes, while it waits and if it is large
     since: float = 0.0  # when it was put into a mailbox, on the loop's clock, if that is measured
     cancelling: bool = False
@@ -87,7 +87,9 @@ class Delivery:
     # Takes what the handler of a request streams, for its sender, if that listens.
     heard: Callable[[dict[str, Any]], None] | None = None
     beside: Beside | None = None  # what its sender gave beside it, in this process
-    held: tuple[Any, ...] = ()  # what its requester and those before it have reserved of budgets
+    reservations: tuple[
+        Any, ...
+    ] = ()  # what its requester and those before it have reserved of budgets
 
     def __init__(
         self,

@@ -125,7 +125,7 @@ class LanedMailbox(Mailbox):
             self._take(name, delivery)
             if self.closing and delivery.parent is None:
                 delivery.lane = None
-                self.left.append(delivery)
+                self.not_started.append(delivery)
             else:
                 self._begin_in(name, delivery)
 
@@ -147,7 +147,7 @@ class LanedMailbox(Mailbox):
         """Free the lane or place of a handler that has ended, so that the next may start."""
         name: str | None = delivery.lane
         if name is not None and self._busy.get(name) is delivery:
-            over = delivery.over
+            over = delivery.reentrant
             if over is None:
                 self._free(name)
             else:  # the re-entrant request on top of it continues, and takes its place

@@ -47,7 +47,7 @@ def on_a_space() -> bool:
 class LoopThread:
     """Runs an event loop in a daemon thread, so that it never holds up the interpreter's exit."""
 
-    def __init__(self, name: str, closing: Callable[[], Any], over: Callable[[], None]) -> None:
+    def __init__(self, name: str, closing: Callable[[], Any], on_end: Callable[[], None]) -> None:
         self.name = name
         self.ident: int = 0  # the thread's, while it runs
         self.closed: bool = False  # whether the loop has ended, or is inherited
@@ -60,7 +60,7 @@ class LoopThread:
         self._room = _ROOM
         self._woken = False
         self._closing = closing
-        self._over = over
+        self._on_end = on_end
         # Entered calls must not see the context variables of the thread that wakes the loop.
         self._empty_context = Context()
         self._thread: threading.Thread | None = None
@@ -86,9 +86,9 @@ class LoopThread:
 
     def end_with(self, owner: Any) -> None:
         """End the loop once nobody holds the space any more: from now on, the loop does not."""
-        closing, over = weakref.WeakMethod(self._closing), weakref.WeakMethod(self._over)
+        closing, over = weakref.WeakMethod(self._closing), weakref.WeakMethod(self._on_end)
         self._closing = lambda: (closing() or _nothing)()
-        self._over = lambda: (over() or (lambda: None))()
+        self._on_end = lambda: (over() or (lambda: None))()
         weakref.finalize(owner, self._end_soon).atexit = False
 
     def _end_soon(self) -> None:
@@ -113,10 +113,10 @@ class LoopThread:
         self.submit(function, *args)
         if self.closed or on_a_space():
             return
-        taken: SimpleQueue[None] = SimpleQueue()
-        self.enter(taken.put, None)
+        signal: SimpleQueue[None] = SimpleQueue()
+        self.enter(signal.put, None)
         with contextlib.suppress(Empty):
-            taken.get(timeout=_PATIENCE_S)
+            signal.get(timeout=_PATIENCE_S)
 
     def _wait_for_room(self) -> None:
         self.check_process()
@@ -234,12 +234,14 @@ class LoopThread:
             self._settle(outcome, value, None)
             return
         task = self.spawn(value, context)
-        task.add_done_callback(partial(self._ended, outcome))
+        task.add_done_callback(partial(self._on_task_end, outcome))
         outcome.add_done_callback(
             lambda outcome: self.enter(task.cancel) if outcome.cancelled() else None
         )
 
-    def _ended(self, outcome: concurrent.futures.Future[Any], task: asyncio.Task[Any]) -> None:
+    def _on_task_end(
+        self, outcome: concurrent.futures.Future[Any], task: asyncio.Task[Any]
+    ) -> None:
         if not task.cancelled():
             error = task.exception()
             self._settle(outcome, None if error else task.result(), error)
@@ -296,7 +298,7 @@ class LoopThread:
         if self._process and not self.closed:
             self.closed = self.inherited = True
             self.ident = 0
-            self._over()
+            self._on_end()
 
     def _stop(self) -> None:
         if not self._stopping:
@@ -323,18 +325,18 @@ class LoopThread:
             self.closed = self._ending = True
             self._room = _ROOM
             self.ident = 0
-            self._over()
+            self._on_end()
             loop.close()
             self.drain()
             for outcome in list(self._outcomes):  # of tasks that ignored their cancellation
                 self._settle(outcome, None, SpaceClosed("the space was closed"))
 
-    def _run_until(self, over: Callable[[], bool]) -> None:
+    def _run_until(self, is_done: Callable[[], bool]) -> None:
         """Run the loop until `over()`, even if a task of an agent stops it.
 
         asyncio lets SystemExit and KeyboardInterrupt out of a task, and any task may call `stop`.
         """
-        while not over():
+        while not is_done():
             try:
                 self.loop.run_forever()
             except BaseException as error:
@@ -344,19 +346,19 @@ class LoopThread:
                     type(error).__name__,
                 )
             else:
-                if not over():
+                if not is_done():
                     logger.error("something in a space has stopped the space's loop; it continues")
 
     async def _end(self) -> None:
         await self._closing()
         self._ending = True
         me = asyncio.current_task()
-        left = [task for task in asyncio.all_tasks() if task is not me]
-        for task in left:
+        tasks = [task for task in asyncio.all_tasks() if task is not me]
+        for task in tasks:
             task.cancel()
-        if left:
+        if tasks:
             # A task that will not be cancelled must not keep the space from closing.
-            await asyncio.wait(left, timeout=1.0)
+            await asyncio.wait(tasks, timeout=1.0)
         await self.loop.shutdown_asyncgens()
 
 
@@ -371,10 +373,12 @@ def _source_of(traceback: TracebackType | None) -> str:
         if isinstance(handle, asyncio.Handle):
             callback = getattr(handle, "_callback", None)
             task = getattr(callback, "__self__", None)
-            what = f"task {task.get_name()!r}" if isinstance(task, asyncio.Task) else f"{callback}"
+            source = (
+                f"task {task.get_name()!r}" if isinstance(task, asyncio.Task) else f"{callback}"
+            )
             context = getattr(handle, "_context", None)
             handling = None if context is None else context.get(CURRENT)
             agent = None if handling is None else handling.agent
-            return what if agent is None else f"{what} of agent {agent.id!r}"
+            return source if agent is None else f"{source} of agent {agent.id!r}"
         traceback = traceback.tb_next
     return "something"

@@ -70,7 +70,7 @@ class Mailbox:
     running: int = 0  # how many places these take; re-entrant requests take none
     paused: int = 0  # how many pauses are under way; `after_add` is one
     # By handler, the waiting messages of its call chain, which may run re-entrantly.
-    held: dict[Delivery, deque[Delivery]] = field(default_factory=dict)
+    reentrant_messages: dict[Delivery, deque[Delivery]] = field(default_factory=dict)
     # Requests for help, which are also in the box: a busy agent answers them beside its work.
     helps: deque[Delivery] = field(default_factory=deque)
     waiting_bytes: int = 0  # of the large messages that wait
@@ -78,7 +78,9 @@ class Mailbox:
     carried: set[asyncio.Task[Any]] = field(default_factory=set)
     open: bool = True
     closing: bool = False  # whether it starts only what handlers of this process wait for
-    left: list[Delivery] = field(default_factory=list)  # what has not started for that reason
+    not_started: list[Delivery] = field(
+        default_factory=list
+    )  # what has not started for that reason
     finishing: bool = False  # whether it takes no new messages: it is removed once it is idle
     arriving: Delivery | None = None  # of the agent's `after_add`, if it has one
     leaving: Delivery | None = None  # ends once the agent has left
@@ -192,22 +194,22 @@ class Mailbox:
         delivery.mailbox = self
         delivery.state = QUEUED
         self.box.append(delivery)
-        if delivery.envelope.name == "help" and self._beside(delivery.envelope):
+        if delivery.envelope.name == "help" and self._helps_at_once(delivery.envelope):
             self.helps.append(delivery)
         elif delivery.parent is not None and self.active:
             self._hold(delivery)
 
-    def _beside(self, envelope: Envelope) -> bool:
+    def _helps_at_once(self, envelope: Envelope) -> bool:
         """Return whether help is given beside the work: the agent's class has no part in it."""
         in_order = (envelope.meta or {}).get("in_order") is True  # as a sign that others are done
         return not (in_order or self.before or self.after or overrides(self.agent, "help"))
 
     def _hold(self, delivery: Delivery) -> None:
-        """Add a message to `held` if its call chain includes an active handler."""
+        """Add a message to `reentrant_messages` if its call chain includes an active handler."""
         outer = delivery.parent
         while outer is not None:
             if outer in self.active:
-                self.held.setdefault(outer, deque()).append(delivery)
+                self.reentrant_messages.setdefault(outer, deque()).append(delivery)
                 return
             outer = outer.parent
 
@@ -265,8 +267,8 @@ class Mailbox:
             self.box.clear()
             self.box.extend(live)
             self.dead = 0
-            for outer, held in list(self.held.items()):
-                self.held[outer] = deque(d for d in held if d.state == QUEUED)
+            for outer, held in list(self.reentrant_messages.items()):
+                self.reentrant_messages[outer] = deque(d for d in held if d.state == QUEUED)
 
     def dispatch_ready(self) -> None:
         """Handle the messages that may be handled now."""
@@ -278,7 +280,7 @@ class Mailbox:
                 self.dead -= 1
                 continue
             if self.closing and delivery.parent is None:
-                self.left.append(delivery)
+                self.not_started.append(delivery)
                 continue
             self.begin(delivery)
             turns -= 1
@@ -291,25 +293,25 @@ class Mailbox:
                 delivery.inner = True
                 self.forget(delivery)
                 self.begin(delivery)
-        if self.held:
-            for outer in list(self.held):
+        if self.reentrant_messages:
+            for outer in list(self.reentrant_messages):
                 self.run_reentrant(outer)
 
     def run_reentrant(self, outer: Delivery) -> None:
         """Run re-entrant requests of a handler's call chain while it waits, one at a time."""
-        held = self.held.get(outer)
-        while held and outer.waiting and outer.over is None:
+        held = self.reentrant_messages.get(outer)
+        while held and outer.waiting and outer.reentrant is None:
             delivery = held.popleft()
             if delivery.state == QUEUED:
                 delivery.inner = True
-                delivery.under = outer
-                outer.over = delivery
+                delivery.outer = outer
+                outer.reentrant = delivery
                 delivery.state = RUNNING
                 self.forget(delivery)
                 self.begin(delivery)
-            held = self.held.get(outer)
+            held = self.reentrant_messages.get(outer)
         if not held:
-            self.held.pop(outer, None)
+            self.reentrant_messages.pop(outer, None)
 
     def pause(self) -> Callable[[], None]:
         """Start no messages; return the function that ends the pause."""
@@ -385,26 +387,26 @@ class Mailbox:
                 self.paused -= 1
             else:
                 self.running -= 1
-            if (over := delivery.over) is not None:
+            if (over := delivery.reentrant) is not None:
                 # The re-entrant request on top of it continues, and takes its place.
                 self.running += 1
                 over.inner = False
-                over.under = delivery.over = None
-        if self.held:
-            for waits in self.held.pop(delivery, ()):
+                over.outer = delivery.reentrant = None
+        if self.reentrant_messages:
+            for waits in self.reentrant_messages.pop(delivery, ()):
                 if waits.state == QUEUED:
                     self._hold(waits)
-        if self.box or self.held:
+        if self.box or self.reentrant_messages:
             self.router.make_ready(self)
 
     def _lift(self, delivery: Delivery) -> None:
         """Unlink a re-entrant request from the handlers below and above it."""
-        over, under = delivery.over, delivery.under
+        over, under = delivery.reentrant, delivery.outer
         if over is not None:
-            over.under = under
+            over.outer = under
         if under is not None:
-            under.over = over
-        delivery.over = delivery.under = None
+            under.reentrant = over
+        delivery.reentrant = delivery.outer = None
 
     def _missing(self, delivery: Delivery) -> None:
         """End a message whose action the agent does not have."""
@@ -454,11 +456,11 @@ class Mailbox:
             how many waited, without the requests, whose senders get the error
         """
         self.open = False
-        waiting = [d for d in (*self.left, *self.box) if d.state == QUEUED]
-        self.left.clear()
+        waiting = [d for d in (*self.not_started, *self.box) if d.state == QUEUED]
+        self.not_started.clear()
         self.box.clear()
         self.helps.clear()
-        self.held.clear()
+        self.reentrant_messages.clear()
         self.dead = self.waiting_bytes = 0
         for delivery in waiting:
             delivery.state = ENDED

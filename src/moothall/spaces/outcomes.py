@@ -67,7 +67,7 @@ class Outcomes:
         self.thread = thread
         self.thread_id: int = thread.ident
         self.loop: asyncio.AbstractEventLoop = thread.loop
-        self.tasks: TaskPool = TaskPool(self.loop, self.ended)
+        self.tasks: TaskPool = TaskPool(self.loop, self.end_handling)
         self.start: Callable[[Delivery, Coroutine[Any, Any, Any]], None] = self.tasks.start
         self.deadlines: int = 0  # how many requests have a timer that ends them
         self._untimed: dict[Delivery, float] = {}  # since when
@@ -77,7 +77,7 @@ class Outcomes:
         # The context of the loop's own work, which belongs to no handler.
         self._empty_context = Context()
 
-    def ended(self, delivery: Delivery, value: Any, error: BaseException | None) -> None:
+    def end_handling(self, delivery: Delivery, value: Any, error: BaseException | None) -> None:
         """Free the place of a handler that has ended, and send or set its outcome."""
         mailbox: Any = delivery.mailbox
         mailbox.finish(delivery)
@@ -214,18 +214,18 @@ class Outcomes:
             f"answers to agent {to!r} were lost", f"an answer to agent {to!r} was lost: {why}"
         )
 
-    def warn(self, what: str, text: str) -> None:
+    def warn(self, kind: str, text: str) -> None:
         """Log a warning; count those of the same kind of the next second in one line."""
-        if what in self._warned:
-            self._warned[what] += 1
+        if kind in self._warned:
+            self._warned[kind] += 1
             return
-        self._warned[what] = 0
+        self._warned[kind] = 0
         logger.warning("%s", text)
-        self.loop.call_later(_COUNT_S, self._count, what, context=self._empty_context)
+        self.loop.call_later(_COUNT_S, self._count, kind, context=self._empty_context)
 
-    def _count(self, what: str) -> None:
-        if more := self._warned.pop(what):
-            logger.warning("%s more %s within a second", more, what)
+    def _count(self, kind: str) -> None:
+        if more := self._warned.pop(kind):
+            logger.warning("%s more %s within a second", more, kind)
 
     def _dropped(self, delivery: Delivery) -> None:
         if delivery.answered:
@@ -267,11 +267,11 @@ class Outcomes:
     def _look_for_deadlock(self, waited: float) -> None:
         """End requests of agents that wait for each other; look again while handlers wait."""
         self._look = None
-        found = self._waits()
-        for request, error in list(deadlocks(found)):
+        found_waits = self._waits()
+        for request, error in list(deadlocks(found_waits)):
             logger.warning("%s", error)
             self.abort(request, error)
-        if found.requests:
+        if found_waits.requests:
             self._look_in(min(2 * waited, _LONGEST_LOOK_S))
 
     def _waits(self) -> Waits:
@@ -287,8 +287,8 @@ class Outcomes:
             self._show(answer[0])
 
     def _show_once(self, delivery: Delivery) -> None:
-        if not delivery.shown:
-            delivery.shown = True
+        if not delivery.is_shown:
+            delivery.is_shown = True
             self._show(delivery.envelope)
 
     def _show(self, envelope: Envelope) -> None:

@@ -27,15 +27,15 @@ _LINGER_S = 1.0
 """How long what an agent was doing may go on when another takes its place."""
 
 
-async def ended(callbacks: list[Delivery]) -> None:
+async def wait_for_callbacks(callbacks: list[Delivery]) -> None:
     """Wait for each `before_remove`, together at most `_LEAVE_S`; log the late ones."""
     loop = asyncio.get_running_loop()
-    ended = {loop.create_future(): delivery for delivery in callbacks}
-    for future, delivery in ended.items():
+    futures = {loop.create_future(): delivery for delivery in callbacks}
+    for future, delivery in futures.items():
         on_end(delivery, partial(settle, future))
-    late = (await asyncio.wait(ended, timeout=_LEAVE_S))[1] if ended else ()
+    late = (await asyncio.wait(futures, timeout=_LEAVE_S))[1] if futures else ()
     if late:
-        names = ", ".join(ended[future].envelope.to for future in late)
+        names = ", ".join(futures[future].envelope.to for future in late)
         logger.warning("before_remove of %s took over %s s: not waited for", names, _LEAVE_S)
 
 

@@ -48,7 +48,7 @@ class Request:
                 try:
                     router.try_now(delivery)
                     if not delivery.answered:
-                        if handling is not None and handling.mailbox.held:
+                        if handling is not None and handling.mailbox.reentrant_messages:
                             router.make_ready(handling.mailbox)
                         yield from self._wait_here(router.loop)
                 finally:
@@ -108,16 +108,16 @@ class Request:
                 )
             self._router.thread.check_process()
             # Not an Event, whose lock this thread may hold when a signal handler closes the space.
-            ended: SimpleQueue[None] = SimpleQueue()
-            over = partial(ended.put, None)
-            on_end(delivery, over)
+            signal: SimpleQueue[None] = SimpleQueue()
+            notify = partial(signal.put, None)
+            on_end(delivery, notify)
             try:
                 with waiting(CURRENT.get(), delivery):
-                    ended.get(
+                    signal.get(
                         timeout=None if timeout is None else min(max(timeout, 0), TIMEOUT_MAX)
                     )
             except Empty:
-                not_on_end(delivery, over)
+                not_on_end(delivery, notify)
                 late = f"the request to {delivery} has not ended in {timeout} s"
                 raise TimeoutError(late) from None
         if delivery.read or delivery.mailbox is None:
@@ -197,7 +197,7 @@ def _begin_wait(handling: Delivery, delivery: Delivery) -> None:
         handling.waits = set()
     handling.waits.add(delivery)
     mailbox = handling.mailbox
-    if mailbox is not None and mailbox.held:
+    if mailbox is not None and mailbox.reentrant_messages:
         mailbox.run_reentrant(handling)
 
 

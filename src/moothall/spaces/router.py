@@ -108,7 +108,7 @@ class Router(Outcomes):
         if (heard := HEARD.get()) is not None:
             delivery.heard = heard
         if held := CALLERS_RESERVATIONS.get():
-            delivery.held = tuple(ref for ref in held if (each := ref()) and each.open)
+            delivery.reservations = tuple(ref for ref in held if (each := ref()) and each.open)
         if get_ident() == self.thread_id:
             if mailbox.outside:
                 self.catch_up(mailbox)
@@ -274,9 +274,9 @@ class Router(Outcomes):
             self._credit -= 1
             box.popleft()
             mailbox.begin(delivery)
-        elif mailbox.held:
+        elif mailbox.reentrant_messages:
             self._credit -= 1
-            for outer in list(mailbox.held):
+            for outer in list(mailbox.reentrant_messages):
                 mailbox.run_reentrant(outer)
 
     def make_ready(self, mailbox: Mailbox) -> None:

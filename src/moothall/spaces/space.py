@@ -26,7 +26,7 @@ from moothall.spaces.handler import call_callback
 from moothall.spaces.lanes import LanedMailbox
 from moothall.spaces.loop import LoopThread, on_a_space
 from moothall.spaces.mailbox import Mailbox
-from moothall.spaces.replacing import check_successor, ended, not_here, retire, succeed
+from moothall.spaces.replacing import check_successor, not_here, retire, succeed, wait_for_callbacks
 from moothall.spaces.request import Request
 from moothall.spaces.router import Router
 from moothall.spaces.watchdog import WATCHDOG
@@ -209,11 +209,11 @@ class Space:
         if mailbox.suspended is None:
             mailbox.suspended = mailbox.pause()
 
-    def _meter(self, ended: Callable[[Delivery], None]) -> None:
+    def _meter(self, on_end: Callable[[Delivery], None]) -> None:
         """Call `ended(delivery)`, on the loop, with each request to an agent here at its end."""
-        self._ended_request = ended
+        self._ended_request = on_end
         if self._router is not None:
-            self._router.meter = ended
+            self._router.meter = on_end
 
     def _came(self, agent: Agent) -> None:
         """Note that an agent has come, new or in the place of another."""
@@ -298,8 +298,8 @@ class Space:
             TimeoutError: messages are under way after `timeout` seconds; it names the agents
             RuntimeError: called where an event loop is running: `await asyncio.to_thread(…)` there
         """
-        if left := self._idle("idle", timeout):
-            raise TimeoutError(f"after {timeout} s these agents are not idle: {counts(left)}")
+        if busy := self._idle("idle", timeout):
+            raise TimeoutError(f"after {timeout} s these agents are not idle: {counts(busy)}")
 
     def drain(self, timeout: float = 30.0) -> int:
         """Let the agents handle what waits, at most `timeout` seconds, and close the space.
@@ -316,8 +316,8 @@ class Space:
         self.close()
         return sum(left.values())
 
-    def _idle(self, called: str, timeout: float) -> dict[str, int]:
-        refuse_on_loop(called, f"asyncio.to_thread(space.{called})")
+    def _idle(self, method: str, timeout: float) -> dict[str, int]:
+        refuse_on_loop(method, f"asyncio.to_thread(space.{method})")
         router = self._router
         if router is None or self._closed:
             return {}
@@ -553,7 +553,7 @@ class Space:
             for mailbox in list(router.mailboxes.values())
             if overrides(mailbox.agent, "before_remove")
         ]
-        await ended(leaving)
+        await wait_for_callbacks(leaving)
         self._closed = router.closed = True
         for mailbox in list(router.mailboxes.values()):
             leave = getattr(mailbox.agent, "_leave", None)  # of an agent whose runs are recorded

@@ -63,7 +63,7 @@ class TaskPool:
     """The tasks of one loop."""
 
     loop: asyncio.AbstractEventLoop
-    ended: Callable[[Delivery, Any, BaseException | None], None]
+    on_end: Callable[[Delivery, Any, BaseException | None], None]
     _idle: list[_Worker] = field(default_factory=list)
     _all: set[_Worker] = field(default_factory=set)
     _closing: bool = False
@@ -73,7 +73,7 @@ class TaskPool:
         """Run a handler; if a task is idle, the first step runs before this returns."""
         idle = self._idle
         while True:
-            if not idle or delivery.held:
+            if not idle or delivery.reservations:
                 self._spawn(delivery, coroutine)
                 return
             worker = idle.pop()
@@ -107,7 +107,7 @@ class TaskPool:
         else:
             self._all.discard(worker)  # the handler left context variables behind
             task.cancel()
-        self.ended(delivery, value, error)
+        self.on_end(delivery, value, error)
 
     def cancel(self, delivery: Delivery) -> None:
         """Cancel a handler at its next await."""
@@ -157,8 +157,8 @@ class TaskPool:
         worker.unbegun = coroutine
         worker.delivery = delivery
         delivery.worker = worker
-        if delivery.held:
-            worker.run(CALLERS_RESERVATIONS.set, delivery.held)
+        if delivery.reservations:
+            worker.run(CALLERS_RESERVATIONS.set, delivery.reservations)
         worker.task = self.loop.create_task(self._work(worker), context=worker.context)
         self._all.add(worker)
 
@@ -188,7 +188,7 @@ class TaskPool:
                 error, worker.error = worker.error, None
                 assert delivery is not None
                 delivery.worker = None
-                self.ended(delivery, value, error)
+                self.on_end(delivery, value, error)
                 del delivery, value, error
                 while worker.task.cancelling():
                     worker.task.uncancel()
@@ -203,7 +203,7 @@ class TaskPool:
             if worker.delivery is not None and not worker.abandoned:
                 # Something awaited made asyncio close the task, as a future that raises
                 # GeneratorExit does. That is an outcome too.
-                self.ended(worker.delivery, None, asyncio.CancelledError())
+                self.on_end(worker.delivery, None, asyncio.CancelledError())
 
     async def _park(self, worker: _Worker) -> None:
         """Idle until there is a handler to take over."""

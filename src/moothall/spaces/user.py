@@ -16,7 +16,7 @@ from moothall.agents.ready.terminal import Terminal
 from moothall.foundation.errors import MoothallError, RequestTimeout
 from moothall.foundation.text import escaped, escaped_json
 from moothall.foundation.threads import WORKERS, refuse_on_loop
-from moothall.spaces.you import unheard
+from moothall.spaces.you import why_undelivered
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -126,7 +126,7 @@ class User(Agent):
                 if message is not None:
                     self.send(message)
                     addressed[message["to"]] = None
-                    if notice := unheard(self, message["to"]):
+                    if notice := why_undelivered(self, message["to"]):
                         self._terminal.show(notice)
             except MoothallError as error:
                 if self._mailbox is None:

@@ -31,10 +31,10 @@ HELD_S = 1.0
 class _Pulse:
     """When a loop was asked for a beat, and whether the beat is still to come."""
 
-    asked: float = 0.0
+    asked_at: float = 0.0
     owed: bool = False
     task: int = 0  # which task ran at the last look
-    named: str | None = None
+    holder: str | None = None
 
     def beat(self) -> None:
         self.owed = False
@@ -84,25 +84,28 @@ class Watchdog:
             return
         now = time.monotonic()
         if not pulse.owed:
-            if pulse.named is not None:
+            if pulse.holder is not None:
                 logger.warning(
-                    "%s released the loop after about %.1f s", pulse.named, now - pulse.asked
+                    "%s released the loop after about %.1f s", pulse.holder, now - pulse.asked_at
                 )
-                pulse.named = None
+                pulse.holder = None
             pulse.owed = True
-            pulse.asked = now
+            pulse.asked_at = now
             try:
                 space.loop.call_soon_threadsafe(pulse.beat)
             except RuntimeError:  # the loop ended a moment ago
                 self.forget(space)
             pulse.task = _running(space)
         elif space.at_own_work:
-            pulse.asked = now
-        elif pulse.named is None and pulse.task != (task := _running(space)):
-            pulse.task, pulse.asked = task, now  # many take their turns: none of them is too long
-        elif now - pulse.asked >= HELD_S and pulse.named is None:
+            pulse.asked_at = now
+        elif pulse.holder is None and pulse.task != (task := _running(space)):
+            pulse.task, pulse.asked_at = (
+                task,
+                now,
+            )  # many take their turns: none of them is too long
+        elif now - pulse.asked_at >= HELD_S and pulse.holder is None:
             who, where = _holder(space)
-            pulse.named = who
+            pulse.holder = who
             logger.warning(
                 "%s has held the loop of its space for over %.1f s, at %s: nothing else runs there "
                 "meanwhile. Await what takes long, or make the action a plain def, which runs in a "

@@ -15,7 +15,7 @@ from moothall.spaces.native import NativeSpace
 _HELP_S: Final = 2.0
 
 
-def unheard(agent: Agent, to: str) -> str | None:
+def why_undelivered(agent: Agent, to: str) -> str | None:
     """Return why nobody gets a message, if its receiver is surely not there; else None."""
     space = agent.space  # of a space of several processes, none knows who is there
     if not isinstance(space, NativeSpace) or to == BROADCAST or to in space.ids():
@@ -31,7 +31,7 @@ class You(Agent):
 
     def __init__(self, id: str = "You") -> None:
         super().__init__(id, receive_own_broadcasts=False)
-        self.elsewhere: dict[str, None] = {}  # ids of other processes
+        self.ids_elsewhere: dict[str, None] = {}  # ids of other processes
         self._offers: dict[str, Help] = {}
 
     @action(guard=())
@@ -53,21 +53,21 @@ class You(Agent):
         """Whether several processes share the space."""
         return not isinstance(self.space, NativeSpace | None)
 
-    def others(self) -> list[str]:
+    def other_ids(self) -> list[str]:
         """Return the ids of the known agents, in the order in which they became known."""
         here = [] if self.space is None else self.space.ids()
-        return [id for id in dict.fromkeys((*here, *self.elsewhere)) if id != str(self.id)]
+        return [id for id in dict.fromkeys((*here, *self.ids_elsewhere)) if id != str(self.id)]
 
     def note_sender(self, message: dict[str, Any]) -> None:
         """Record a message's sender as present."""
         if self.is_shared and message["to"] in (str(self.id), BROADCAST):
-            self.elsewhere[message["from"]] = None
+            self.ids_elsewhere[message["from"]] = None
 
     async def discover(self) -> None:
         """Ask the other processes for their agents."""
         if self.is_shared:
             space: Any = self.space
-            self.elsewhere = dict.fromkeys(await space._everyone())
+            self.ids_elsewhere = dict.fromkeys(await space._everyone())
 
     async def offers_of(self, id: str) -> Help:
         """Return what an agent offers; empty if it does not answer in time."""
@@ -76,7 +76,7 @@ class You(Agent):
             try:
                 answer = await self.request(help, timeout=_HELP_S)
             except AgentNotFound:
-                self.elsewhere.pop(id, None)
+                self.ids_elsewhere.pop(id, None)
                 return {}
             except RequestError:  # it is busy
                 return {}

@@ -13,7 +13,7 @@ from moothall.actions.message import BROADCAST
 from moothall.actions.slash import parse_slash
 from moothall.foundation.errors import ConfigError
 from moothall.spaces.complete import Help, completions
-from moothall.spaces.you import You, unheard
+from moothall.spaces.you import You, why_undelivered
 from moothall.studio.page import Tab
 from moothall.studio.talk import ANSWERS, Conversations, SpaceMessages
 
@@ -41,7 +41,7 @@ class StudioUser(You):
     async def after_add(self) -> None:
         """Show this space on the page, and nothing of the one before."""
         self.forget_offers()
-        self.elsewhere.clear()
+        self.ids_elsewhere.clear()
         space: Any = self.space
         self._tab.show_space(space)
 
@@ -95,7 +95,7 @@ class SpaceTab(Tab):
         if space is None:
             return {"space": None, "me": str(self.user.id), "agents": []}
         busy = space.statistics()["agents"]
-        other_agents = [{**busy.get(id, {}), "id": id} for id in self.user.others()]
+        other_agents = [{**busy.get(id, {}), "id": id} for id in self.user.other_ids()]
         return {"space": type(space).__name__, "me": str(self.user.id), "agents": other_agents}
 
     def behind(self, id: str) -> dict[str, Any]:
@@ -146,7 +146,7 @@ class SpaceTab(Tab):
 
         @router.get("/agents")
         async def agents() -> dict[str, Any]:
-            if not self.user.elsewhere or time.monotonic() > self._asks_at:
+            if not self.user.ids_elsewhere or time.monotonic() > self._asks_at:
                 self._asks_at = time.monotonic() + _ASKS_S
                 await self.user.discover()
             return await asyncio.to_thread(self.agents)
@@ -158,10 +158,10 @@ class SpaceTab(Tab):
 
         @router.get("/complete")
         async def complete(text: str) -> dict[str, Any]:
-            length, words = await completions(text, self.user.others(), self.user.offers_of)
+            length, words = await completions(text, self.user.other_ids(), self.user.offers_of)
             return {"length": length, "found": words[:200]}
 
         @router.post("/line")
         def line(line: str = Body(embed=True)) -> dict[str, Any]:
             sent = self.send(line)
-            return {"sent": sent, "notice": sent and unheard(self.user, sent["to"])}
+            return {"sent": sent, "notice": sent and why_undelivered(self.user, sent["to"])}

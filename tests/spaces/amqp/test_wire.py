@@ -40,7 +40,7 @@ def outbound(kind: str = wire.REQUEST, **more: Any) -> wire.Outbound:
         setattr(delivery, name, value)
     beside = wire.headers(kind, envelope, delivery)
     return wire.Outbound(
-        "key", kind, "agent.b", wire.written(envelope), reply_to="me", headers=beside
+        "key", kind, "agent.b", wire.encode(envelope), reply_to="me", headers=beside
     )
 
 
@@ -54,7 +54,7 @@ def test_wire_read_returns_the_sent_envelope() -> None:
     assert (found.key, found.kind, found.reply_to) == ("key", wire.REQUEST, "me")
     assert found.envelope == MESSAGE
     usual = {"hops": 1, "call_chain": (), "timeout": 300, "heard": None}
-    assert found.beside == usual
+    assert found.delivery_fields == usual
     assert found.raw[0].headers is None  # most have none
     assert found.raw[0].delivery_mode == 2  # kept by a broker that is stopped
 
@@ -64,20 +64,20 @@ def test_wire_read_returns_the_sent_envelope() -> None:
 def test_wire_read_returns_hops_and_call_chain(hops: int, chain: tuple[str, ...]) -> None:
     found = came(hops=hops, call_chain=chain, within="r")
     usual = {"timeout": 300, "heard": None}
-    assert found.beside == {"hops": hops, "call_chain": chain, **usual}
+    assert found.delivery_fields == {"hops": hops, "call_chain": chain, **usual}
     assert found.envelope == MESSAGE._replace(within="r")
 
 
 def test_wire_read_returns_thread_and_original_of_an_answer() -> None:
     found = came(wire.ANSWER, original_id="", thread="t")
-    assert found.beside == {"original_id": ""}
+    assert found.delivery_fields == {"original_id": ""}
     assert found.envelope == MESSAGE._replace(thread="t")
-    assert came(wire.SEND, thread="t", within="r").beside == {}
+    assert came(wire.SEND, thread="t", within="r").delivery_fields == {}
 
 
 @pytest.mark.parametrize("timeout", (None, 300, 5, 2.5, 0, 0.0, 1e12, float("inf")))
 def test_wire_read_keeps_type_and_value_of_timeout(timeout: float | None) -> None:
-    found = came(timeout=timeout).beside["timeout"]
+    found = came(timeout=timeout).delivery_fields["timeout"]
     assert (found, type(found)) == (timeout, type(timeout))
 
 
@@ -107,11 +107,11 @@ def test_wire_message_without_a_type_is_a_send_with_its_own_or_a_new_key(
     kind: str | None,
 ) -> None:
     first, second = (
-        wire.read(given(message_id=None, type=kind), wire.written(MESSAGE)) for _ in range(2)
+        wire.read(given(message_id=None, type=kind), wire.encode(MESSAGE)) for _ in range(2)
     )
     assert (first.kind, first.envelope) == (wire.SEND, MESSAGE)
     assert first.key != second.key
-    assert wire.read(given(type=kind), wire.written(MESSAGE)).key == "key"
+    assert wire.read(given(type=kind), wire.encode(MESSAGE)).key == "key"
     stored = wire.stored(*first.raw)
     assert wire.restored(stored)[0].key == first.key
 
@@ -139,7 +139,7 @@ def given(**wrong: Any) -> Any:
 )
 def test_wire_read_refuses_invalid_properties(wrong: dict[str, Any], told: str) -> None:
     with pytest.raises(wire.Unreadable, match=told):
-        wire.read(given(**wrong), wire.written(MESSAGE))
+        wire.read(given(**wrong), wire.encode(MESSAGE))
 
 
 @pytest.mark.parametrize(

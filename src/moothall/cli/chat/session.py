@@ -127,7 +127,7 @@ class Session:
             self._console.show(line)
 
     def _welcome(self) -> str:
-        other_ids = self._you.others()
+        other_ids = self._you.other_ids()
         here = (
             f"Here are {escaped(', '.join(other_ids))}."
             if other_ids
@@ -151,7 +151,7 @@ class Session:
     async def _help(self) -> str:
         """Return the help on what can be typed here."""
         await self._you.discover()
-        other_ids = self._you.others()
+        other_ids = self._you.other_ids()
         all_offers = await asyncio.gather(*map(self._you.offers_of, other_ids))
         offers = dict(zip(other_ids, all_offers, strict=True))
         about = (
@@ -166,7 +166,7 @@ class Session:
 
     async def _suggestion(self, line: str) -> str:
         """Return the line that was probably meant by one that is no message; empty if unknown."""
-        other_ids = self._you.others()
+        other_ids = self._you.other_ids()
 
         async def help_of(id: str) -> Help:
             return await self._you.offers_of(id) if id in other_ids else {}
@@ -180,7 +180,7 @@ class Session:
 
     async def complete(self, text: str) -> tuple[int, list[str]]:
         """Return how many characters to replace in a line, and what may come there."""
-        replaced, words = await completions(text, self._you.others(), self._you.offers_of)
+        replaced, words = await completions(text, self._you.other_ids(), self._you.offers_of)
         if text.startswith("/"):
             words = [word for word in ("help", "quit") if word.startswith(text[1:])] + words
         return replaced, words
@@ -207,7 +207,7 @@ class Session:
             except RequestError as error:
                 console.end_answer(receiver)
                 if isinstance(error, AgentNotFound):
-                    self._you.elsewhere.pop(receiver, None)
+                    self._you.ids_elsewhere.pop(receiver, None)
                     if everyone:
                         return None
                 if everyone and isinstance(error, ActionNotFound):
@@ -238,7 +238,7 @@ class Session:
         self._line = id = f"line-{next(self._numbers)}"
         self._quiet.append((self._me, id))
         try:
-            for receiver in self._you.others() if everyone else [to]:
+            for receiver in self._you.other_ids() if everyone else [to]:
                 if everyone and receiver in passed_over:
                     continue
                 sent = {**message, "to": receiver, "id": id}

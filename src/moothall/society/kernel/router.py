@@ -93,8 +93,8 @@ _LATER: Final[dict[str, Callable[[Any], Any]]] = {
     "asking": lambda mailbox: set(),
     "box": lambda mailbox: deque(),
     "carried": lambda mailbox: set(),
-    "held": lambda mailbox: {},
     "offers": Offer.all_of,
+    "reentrant_messages": lambda mailbox: {},
 }
 """Attributes that few agents need, made on first use to save memory."""
 
@@ -112,7 +112,7 @@ class SocietyMailbox(Mailbox):
     # Without a value until their first use.
     box: deque[Delivery] = field(init=False)
     active: dict[Delivery, None] = field(init=False)
-    held: dict[Delivery, deque[Delivery]] = field(init=False)
+    reentrant_messages: dict[Delivery, deque[Delivery]] = field(init=False)
     asking: set[Delivery] = field(init=False)
     carried: set[asyncio.Task[Any]] = field(init=False)
     rank: tuple[int, int, str] = field(init=False)
@@ -206,7 +206,7 @@ class SocietyMailbox(Mailbox):
             value = await handler
         except BaseException as error:  # an action's exception is its outcome
             failure = error
-        Outcomes.ended(self.router, delivery, value, failure)
+        Outcomes.end_handling(self.router, delivery, value, failure)
         if isinstance(failure, asyncio.CancelledError):
             raise failure
 
@@ -362,10 +362,10 @@ class SocietyRouter(Router):
         turn.late = True
         self.tasks.cancel(turn)
 
-    def ended(self, delivery: Delivery, value: Any, error: BaseException | None) -> None:
+    def end_handling(self, delivery: Delivery, value: Any, error: BaseException | None) -> None:
         """Handle the end of a turn, or of a callback that all spaces have."""
         if type(delivery) is not Turn:
-            super().ended(delivery, value, error)
+            super().end_handling(delivery, value, error)
             return
         self.turns.discard(delivery)
         if delivery.limit is not None:

@@ -49,7 +49,7 @@ class AgentQueue:
     backlog: int = 0  # how many messages that waited when consuming began are not delivered yet
     begin: Callable[[], None] | None = None  # lets the agent start after the backlog
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)  # held while added, restored, removed
-    lost: bool = False  # whether it was deleted, with what was in it
+    was_deleted: bool = False  # whether it was deleted, with what was in it
 
     @property
     def id(self) -> str:
@@ -145,8 +145,8 @@ class AgentQueues:
         finally:
             await bound
         self.router.loop.call_later(_BACKLOG_S, self._begin, queue)
-        if queue.lost:
-            queue.lost = False
+        if queue.was_deleted:
+            queue.was_deleted = False
             self.queue_lost(queue.id)
 
     def _deliver(self, queue: AgentQueue, tag: Tag, properties: Any, body: bytes) -> None:
@@ -166,7 +166,7 @@ class AgentQueues:
     def _cancelled(self, queue: AgentQueue) -> None:
         """Restore a queue that was deleted."""
         queue.consumer = None
-        queue.lost = True
+        queue.was_deleted = True
         if self._here.get(queue.mailbox) is queue and not self.router.ending:
             logger.warning(
                 "the queue of agent %r is gone from the broker; declaring it again", queue.id
@@ -282,7 +282,7 @@ class AgentQueues:
                     await self.queues.delete("claim", queue.id)
         finally:
             del self._leaving[queue.id]
-        if queue.lost:
+        if queue.was_deleted:
             self.queue_lost(queue.id)  # its requests are sent again, and find no receiver
 
     async def _delete(self, queue: AgentQueue) -> None:
@@ -303,7 +303,7 @@ class AgentQueues:
         except Refused as error:
             if error.code != NOT_FOUND:
                 raise
-            queue.lost = True
+            queue.was_deleted = True
 
     async def _drain(self, queue: AgentQueue) -> None:
         """Wait until all messages in a queue are delivered here."""
@@ -312,7 +312,7 @@ class AgentQueues:
         while True:
             found = await self.queues.state("agent", queue.id)
             if not found.exists:
-                queue.lost = True
+                queue.was_deleted = True
                 return
             if not self._is_consumed_here(queue):
                 raise LinkLost("the channel was lost")

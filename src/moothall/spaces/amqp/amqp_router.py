@@ -86,7 +86,7 @@ class AMQPRouter(Router):
             names,
             limits,
             quorum=quorum,
-            settled=self._settled,
+            on_outcome=self._on_outcome,
             replied=lambda *delivered: self.requests.answered(*delivered),
             replies_lost=lambda: self.requests.send_again(),
             declare=lambda: self.delays.restore(),
@@ -102,10 +102,10 @@ class AMQPRouter(Router):
             self.settle,
             self.mailboxes,
             cancelled=lambda key, agent: self.receiver.cancel(key, agent),
-            waits=lambda: self.waiting.told(),
+            waits=lambda: self.waiting.report(),
         )
         self.recorder: Recorder = Recorder(self, broker, inbox, lambda: not self._ready)
-        self.waiting: Waiting = Waiting(self.requests, self.mailboxes, self.recorder.known)
+        self.waiting: Waiting = Waiting(self.requests, self.mailboxes, self.recorder.in_flight)
         self.receiver: Receiver = Receiver(
             self,
             broker,
@@ -113,7 +113,7 @@ class AMQPRouter(Router):
             self.recorder,
             pass_on=self.requests.cancel_everywhere,
             innermost=self.requests.innermost,
-            beside=self.requests.beside,
+            extras_of=self.requests.extras_of,
             show=self._show_inbound,
         )
         self.queues: Queues = Queues(broker)
@@ -150,7 +150,7 @@ class AMQPRouter(Router):
         if self.observers:
             self._show(envelope)
         if handling is not None:
-            if handling.ended:  # sent by a task that its handler left running
+            if handling.is_ended:  # sent by a task that its handler left running
                 handling = None
             else:
                 handling.unconfirmed += 1
@@ -160,7 +160,7 @@ class AMQPRouter(Router):
             self.broker.new_key(),
             told,
             names.key("agent", to) if to else names.key_to_several(envelope.to),
-            wire.written(envelope),
+            wire.encode(envelope),
             to=to,
             mandatory=bool(to),
             headers=wire.headers(told, envelope),
@@ -199,7 +199,7 @@ class AMQPRouter(Router):
 
     # -- publishing ended --------------------------------------------------------------------------
 
-    def _settled(self, message: Outbound, outcome: str) -> None:
+    def _on_outcome(self, message: Outbound, outcome: str) -> None:
         """Handle how publishing a message ended: confirmed, or not taken by the broker."""
         kind, about = message.kind, message.about
         if outcome == CONFIRMED:
@@ -280,7 +280,7 @@ class AMQPRouter(Router):
         if id is None:  # a `say` back has it in its headers
             id = (message.headers or {}).get("original")
         args = {"error": str(error), "original_message_id": id}
-        message.body = wire.written(Envelope(answer["from"], answer["to"], "error", args))
+        message.body = wire.encode(Envelope(answer["from"], answer["to"], "error", args))
         if message.kind == wire.REPLY:
             message.headers = wire.error_headers(error)
         self.broker.publisher.publish(message)

@@ -130,7 +130,7 @@ class DeadLetter:
             body=body,
             headers={
                 each.header: headers[each.header]
-                for each in wire.BESIDE
+                for each in wire.HEADER_FIELDS
                 if each.resent and isinstance(headers.get(each.header), str)
             },
         )

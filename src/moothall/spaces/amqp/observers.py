@@ -21,7 +21,7 @@ from moothall.spaces.amqp.wire import Unreadable
 
 logger: logging.Logger = logging.getLogger("moothall.amqp")
 
-_KEPT: Final = 10_000
+_MOST_KEYS: Final = 10_000
 _PREFETCH: Final = 25
 _PREFETCH_LOST: Final = 5
 """How many are taken ahead: the broker's limits of bytes do not count those."""
@@ -46,7 +46,7 @@ class Observers:
         self._broker = broker
         self._warn = warn
         self._callbacks: tuple[Callback, ...] = ()
-        self._seen: dict[str, None] = {}
+        self._seen_keys: dict[str, None] = {}
         self._channel = 0
         self._queue = ""
         self._attaching = asyncio.Lock()
@@ -60,11 +60,11 @@ class Observers:
 
     def is_new(self, key: str) -> bool:
         """Return whether a message is seen for the first time."""
-        if key in self._seen:
+        if key in self._seen_keys:
             return False
-        self._seen[key] = None
-        if len(self._seen) > _KEPT:
-            del self._seen[next(iter(self._seen))]
+        self._seen_keys[key] = None
+        if len(self._seen_keys) > _MOST_KEYS:
+            del self._seen_keys[next(iter(self._seen_keys))]
         return True
 
     async def attach(self) -> None:

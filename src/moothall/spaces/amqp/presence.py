@@ -117,7 +117,7 @@ class Presence:
     def hold_back(self, message: Outbound) -> bool:
         """Hold back a message that the broker returned, if its receiver may be added soon."""
         to = message.to
-        if not to or message.kind == wire.CANCEL or message.ended:
+        if not to or message.kind == wire.CANCEL or message.is_answered:
             return False
         if self.broker.publisher.hold_back(message):
             self.broker.thread.spawn(self._await_queue(to))
@@ -128,14 +128,18 @@ class Presence:
 
         The broker returns no message that an observer of everything has.
         """
-        if self.broker.publisher.held(message.to):
+        if self.broker.publisher.messages_for(message.to):
             self.broker.publisher.publish(message)  # behind those
         else:
             self.hold_back(message)
 
     async def _await_queue(self, to: str) -> None:
         """Publish held messages once there is a queue; end them if no process has the id."""
-        publisher, queues, held = self.broker.publisher, self.queues, self.broker.publisher.held
+        publisher, queues, held = (
+            self.broker.publisher,
+            self.queues,
+            self.broker.publisher.messages_for,
+        )
         there = True
         try:
             while True:
@@ -162,7 +166,7 @@ class Presence:
             if there or message.key not in sent:
                 publisher.publish(message)
             else:
-                self.broker.settled(message, UNROUTABLE)
+                self.broker.on_outcome(message, UNROUTABLE)
 
     # -- messages that were refused ----------------------------------------------------------------
 
@@ -174,7 +178,7 @@ class Presence:
         leader, and from then on whatever comes for that queue by the same channel.
         """
         once_more = not self.router.closed if message.kind == wire.ANSWER else self.broker.quorum
-        if not once_more or not message.to or message.kind == wire.CANCEL or message.ended:
+        if not once_more or not message.to or message.kind == wire.CANCEL or message.is_answered:
             return False
         message.refused += 1
         if self.broker.publisher.hold_back(message):
@@ -198,6 +202,6 @@ class Presence:
             else:  # without a leader, the broker knows of no messages
                 ends = full or bool(found and found.messages and message.refused > _TRIES)
             if ends and message.key in sent:
-                self.broker.settled(message, NO_ROOM)
+                self.broker.on_outcome(message, NO_ROOM)
             else:
                 publisher.publish(message)

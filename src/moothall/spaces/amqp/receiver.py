@@ -50,7 +50,7 @@ class Receiver:
     pass_on: Callable[[str, str], None]  # tells all processes to cancel a message
     # Of a call chain, by keys: the last handler in this process.
     innermost: Callable[[tuple[str, ...]], Delivery | None]
-    beside: Callable[[str], Any]  # what this process gave with a request of its own, by its key
+    extras_of: Callable[[str], Any]  # what this process gave with a request of its own, by its key
     show: Callable[[Delivery], None]  # passes a message to the observers
     _cancelled: dict[Ident, None] = field(default_factory=dict)
     _unread: list[tuple[Mailbox, Tag, Any, bytes]] = field(default_factory=list)
@@ -71,12 +71,12 @@ class Receiver:
         ident = (inbound.key, mailbox.id)
         if inbound.kind == wire.CANCEL:
             key = properties.correlation_id or ""
-            if mailbox.shared and (key, mailbox.id) not in self.recorder.known:
+            if mailbox.shared and (key, mailbox.id) not in self.recorder.in_flight:
                 self.pass_on(key, mailbox.id)  # another process may handle it
             else:
                 self.cancel(key, mailbox.id)
             acknowledge(tag)
-        elif (in_flight := self.recorder.known.get(ident)) is not None:
+        elif (in_flight := self.recorder.in_flight.get(ident)) is not None:
             # Delivered a second time. The earlier delivery, if it is open, is done with.
             acknowledge(tag if in_flight.stored else in_flight.tag)
             in_flight.tag = None if in_flight.stored else tag
@@ -115,7 +115,7 @@ class Receiver:
 
     def leave_to_others(self, mailbox: Mailbox) -> None:
         """Acknowledge an agent's messages no more: another process has its id, and gets them."""
-        for (_, agent), delivery in self.recorder.known.items():
+        for (_, agent), delivery in self.recorder.in_flight.items():
             stale = delivery.tag is not None and delivery.tag[0] != self.broker.consumer.number
             if agent == mailbox.id and stale and not delivery.stored:
                 delivery.owned_elsewhere = True
@@ -132,7 +132,7 @@ class Receiver:
             return
         for entry in unfinished:
             ident = entry.key, mailbox.id
-            if ident in self.recorder.known:
+            if ident in self.recorder.in_flight:
                 continue
             if entry.answer is not None:
                 self._send_stored(entry.answer, partial(self.inbox.answered, *ident))
@@ -144,10 +144,10 @@ class Receiver:
 
     def give_back(self, mailbox: Mailbox) -> None:
         """Give the messages of a shared agent that have not started back to the broker."""
-        for ident, delivery in list(self.recorder.known.items()):
+        for ident, delivery in list(self.recorder.in_flight.items()):
             waits = delivery.mailbox is mailbox and delivery.state == kinds.QUEUED
             if waits and delivery.tag is not None:
-                del self.recorder.known[ident]
+                del self.recorder.in_flight[ident]
                 delivery.state = kinds.ENDED
                 mailbox.forget(delivery)
                 self.broker.consumer.give_back(delivery.tag)
@@ -155,13 +155,13 @@ class Receiver:
     def _delivery(self, mailbox: Mailbox, inbound: Inbound, tag: Tag | None) -> InFlight:
         own = inbound.envelope.to == mailbox.id
         kind = _KINDS[inbound.kind] if own else kinds.BROADCAST
-        chain = inbound.beside.get("call_chain", ())
+        chain = inbound.delivery_fields.get("call_chain", ())
         delivery = InFlight(inbound.envelope, kind, self.innermost(chain))
-        for name, value in inbound.beside.items():
+        for name, value in inbound.delivery_fields.items():
             setattr(delivery, name, value)
         if delivery.heard is not None:  # a header, so far
             delivery.heard = partial(self.recorder.tell, delivery)
-        delivery.key, delivery.beside = inbound.key, self.beside(inbound.key)
+        delivery.key, delivery.beside = inbound.key, self.extras_of(inbound.key)
         delivery.recorder = self.recorder
         delivery.ident = (inbound.key, mailbox.id)
         delivery.tag = tag
@@ -172,7 +172,7 @@ class Receiver:
             delivery.is_counted = not taken_over and self._starts.counts(mailbox, tag)
         delivery.raw = inbound.raw
         delivery.reply_to = inbound.reply_to or ""
-        self.recorder.known[delivery.ident] = delivery
+        self.recorder.in_flight[delivery.ident] = delivery
         return delivery
 
     def _put(self, delivery: InFlight, mailbox: Mailbox) -> None:
@@ -237,7 +237,7 @@ class Receiver:
 
     def cancel(self, key: str, agent: str) -> None:
         """Cancel a request whose sender no longer waits for it."""
-        known = self.recorder.known.get((key, agent))
+        known = self.recorder.in_flight.get((key, agent))
         if known is not None:
             text = f'the request to "{known}" was cancelled'
             self.router.abort(known, RequestCancelled(text))

@@ -46,11 +46,11 @@ class InFlight(Delivery):
     tag: Tag | None  # the broker's delivery to acknowledge
     raw: tuple[Any, bytes] | None  # AMQP's properties and body, until it starts
     reply_to: str  # the routing key of a request's outcome
-    begun: bool = False  # whether the inbox has recorded it as started
+    is_started: bool = False  # whether the inbox has recorded it as started
     stored: bool = False  # whether the inbox has the message itself, and it is acknowledged
     unconfirmed: int = 0  # how many messages from its handler are not confirmed
     answer: Outbound | None = None  # to be sent when it has ended
-    ended: bool = False
+    is_ended: bool = False
     owned_elsewhere: bool = False  # another process has its agent's id: it is redelivered there
     is_counted: bool = False  # whether its start is to be counted: a process may have died of it
     counted_in: str = ""  # the queue with its starts, if they are counted
@@ -69,17 +69,17 @@ class Recorder:
     broker: Broker
     inbox: Inbox
     is_idle: Callable[[], bool]  # whether no message is about to start
-    known: dict[Ident, InFlight] = field(default_factory=dict)  # the messages in flight
+    in_flight: dict[Ident, InFlight] = field(default_factory=dict)  # the messages in flight
     starts: Starts = field(init=False)  # set by the receiver
     _recorded: list[InFlight] = field(default_factory=list)
     _flushing: bool = False
-    _ended: int = 0
+    _ended_count: int = 0
 
     def begins(self, delivery: InFlight, offer: Offer) -> bool:
         """Record that a message starts; return False if that cannot be written now."""
-        if delivery.begun:
+        if delivery.is_started:
             return True
-        if delivery.is_counted and delivery.under is None:  # else a handler here waits for it
+        if delivery.is_counted and delivery.outer is None:  # else a handler here waits for it
             self.starts.count(delivery)
             return False
         acknowledged = delivery.tag is None
@@ -94,12 +94,12 @@ class Recorder:
         except InboxError as error:
             self._put_off(delivery, error)
             return False
-        if takes_over and not acknowledged and delivery.under is None:
+        if takes_over and not acknowledged and delivery.outer is None:
             mailbox: Any = delivery.mailbox
             mailbox.put_back(delivery)
             self.broker.thread.spawn(self._start_acknowledged(delivery, mailbox.pause()))
             return False
-        delivery.begun = True
+        delivery.is_started = True
         delivery.raw = None
         if self._recorded:
             self._send_recorded()
@@ -116,8 +116,8 @@ class Recorder:
     async def _start_acknowledged(self, delivery: InFlight, resume: Callable[[], None]) -> None:
         """Let a message start once the broker has forgotten it."""
         try:
-            await self.broker.consumer.settled()
-            delivery.begun = True
+            await self.broker.consumer.sync()
+            delivery.is_started = True
             delivery.raw = None
         except LinkLost:
             self.starts.in_doubt(delivery, "was about to start when its connection was lost")
@@ -127,7 +127,9 @@ class Recorder:
     def remedy(self) -> str:
         """Return what helps if the broker waits no longer for the oldest message that it has."""
         here = self.broker.consumer.number
-        tags = {each.tag: each for each in self.known.values() if each.tag and each.tag[0] == here}
+        tags = {
+            each.tag: each for each in self.in_flight.values() if each.tag and each.tag[0] == here
+        }
         if not tags:
             return ""
         oldest = tags[min(tags)]
@@ -180,7 +182,7 @@ class Recorder:
             mailbox.id,
             error,
         )
-        if delivery.under is not None:
+        if delivery.outer is not None:
             # A handler here waits for this message, so the message cannot wait.
             self.router.refuse(delivery, ActionError("InboxError", str(error)))
             return
@@ -192,7 +194,7 @@ class Recorder:
         if delivery.answered or not delivery.reply_to:
             return
         key, agent = delivery.ident
-        body = wire.written(Envelope(agent, delivery.envelope.sender, wire.PIECE, piece))
+        body = wire.encode(Envelope(agent, delivery.envelope.sender, wire.PIECE, piece))
         new, to = self.broker.new_key(), delivery.reply_to
         self.broker.publisher.publish(Outbound(new, wire.PIECE, to, body, correlation_id=key))
 
@@ -214,7 +216,7 @@ class Recorder:
             _answer_key(delivery),
             kind,
             routing_key,
-            wire.written(envelope),
+            wire.encode(envelope),
             to=to,
             mandatory=bool(to),
             correlation_id=None if to else delivery.ident[0],
@@ -224,11 +226,15 @@ class Recorder:
     def concluded(self, delivery: InFlight) -> None:
         """Record that a message has ended, once the messages of its handler are confirmed."""
         if delivery.owned_elsewhere:
-            self.known.pop(delivery.ident, None)
+            self.in_flight.pop(delivery.ident, None)
             return
-        if self.router.ending and not delivery.begun and isinstance(delivery.error, SpaceClosed):
+        if (
+            self.router.ending
+            and not delivery.is_started
+            and isinstance(delivery.error, SpaceClosed)
+        ):
             return  # it did not start: the broker or the inbox keeps it for the next process
-        delivery.ended = True
+        delivery.is_ended = True
         delivery.raw = None
         if not delivery.unconfirmed:
             self._record(delivery)
@@ -236,16 +242,16 @@ class Recorder:
     def sent(self, message: InFlight) -> None:
         """Count a message from a handler as confirmed."""
         message.unconfirmed -= 1
-        if message.ended and not message.unconfirmed:
+        if message.is_ended and not message.unconfirmed:
             self._record(message)
 
     def _record(self, message: InFlight) -> None:
         answer = message.answer
         self.inbox.end(*message.ident, None if answer is None else answer.pack())
         self._recorded.append(message)
-        self._ended += 1
+        self._ended_count += 1
         # What ended so long ago is not redelivered. After the first too: there may be only a few.
-        if self._ended % _FORGET_EVERY == 1:
+        if self._ended_count % _FORGET_EVERY == 1:
             try:
                 self.inbox.forget(self.broker.limits.keep_s, 2 * _FORGET_EVERY)
             except InboxError as error:
@@ -280,7 +286,7 @@ class Recorder:
 
     def finish(self, message: InFlight) -> None:
         """Acknowledge a message whose answer, if it has one, is confirmed."""
-        self.known.pop(message.ident, None)
+        self.in_flight.pop(message.ident, None)
         if message.stored:
             self.inbox.answered(*message.ident)
         self.broker.consumer.acknowledge(message.tag)

@@ -38,7 +38,7 @@ class OpenRequests:
     here: Mapping[str, Mailbox]  # this process's agents by id
     cancelled: Callable[[str, str], None]  # cancels a message, by its key and agent
     waits: Callable[[], dict[str, Any]]  # who waits for whom in this process
-    _asked: dict[str, list[dict[str, Any]]] = field(default_factory=dict)  # answers of processes
+    _answers: dict[str, list[dict[str, Any]]] = field(default_factory=dict)  # answers of processes
     _echoes: dict[str, asyncio.Future[None]] = field(default_factory=dict)
     _open: dict[str, Outbound] = field(default_factory=dict)
     # The handlers of this process that have made requests, by key.
@@ -57,7 +57,7 @@ class OpenRequests:
             key,
             wire.REQUEST,
             self.broker.names.key("agent", envelope.to),
-            wire.written(envelope),
+            wire.encode(envelope),
             to=envelope.to,
             mandatory=True,
             reply_to=self.broker.reply_key,
@@ -85,7 +85,7 @@ class OpenRequests:
             handling = handling.parent
         return tuple(reversed(keys))
 
-    def beside(self, key: str) -> Any:
+    def extras_of(self, key: str) -> Any:
         """Return what this process gave with a request of its own, beside the message."""
         message = self._open.get(key)
         return None if message is None else message.about.beside
@@ -131,31 +131,31 @@ class OpenRequests:
 
     async def statistics(self) -> dict[str, dict[str, Any]]:
         """Return the sums of what all processes count of each agent, by its id."""
-        found: dict[str, dict[str, Any]] = {}
+        sums: dict[str, dict[str, Any]] = {}
         for answer in await self.ask_processes(statistics=True):
             for id, counted in answer.get("statistics", {}).items():
-                whole = found.setdefault(
+                sums_of_agent = sums.setdefault(
                     id, {"waiting": 0, "handling": [], "asking": 0, "processes": 0}
                 )
                 for name, value in (counted | {"processes": 1}).items():
-                    whole[name] += value
-        return found
+                    sums_of_agent[name] += value
+        return sums
 
-    async def ask_processes(self, **what: Any) -> list[dict[str, Any]]:
+    async def ask_processes(self, **query: Any) -> list[dict[str, Any]]:
         """Ask all processes, until none answers for a moment; this one answers, too."""
         key = self.broker.new_key()
-        found = self._asked[key] = []
+        answers = self._answers[key] = []
         processes = self.broker.names.processes
-        self._notify(wire.WHO, processes, self.broker.process, id=key, args=what)
+        self._notify(wire.PROCESS_QUERY, processes, self.broker.process, id=key, args=query)
         try:
             for _ in range(_LOOKS):
-                known = len(found)
+                count = len(answers)
                 await asyncio.sleep(_QUIET_S)
-                if 0 < known == len(found):  # this process answers, too
+                if 0 < count == len(answers):  # this process answers, too
                     break
         finally:
-            del self._asked[key]
-        return found
+            del self._answers[key]
+        return answers
 
     async def reached(self) -> bool:
         """Return whether a notice of this process to itself arrives once the broker has it."""
@@ -185,7 +185,7 @@ class OpenRequests:
         about: Callable[[], Any] | None = None,
         **parts: Any,
     ) -> None:
-        body = wire.written(Envelope(sender, to or EVERYONE, kind, parts.pop("args", {}), **parts))
+        body = wire.encode(Envelope(sender, to or EVERYONE, kind, parts.pop("args", {}), **parts))
         key = self.broker.new_key()
         notice = Outbound(key, kind, routing_key, body, to=to, correlation_id=correlation_id)
         notice.about = about
@@ -203,7 +203,7 @@ class OpenRequests:
         elif kind == wire.CANCEL:
             if sender in self.here:
                 self.cancelled(properties.correlation_id or "", sender)
-        elif kind == wire.WHO:
+        elif kind == wire.PROCESS_QUERY:
             to = self.broker.names.key("reply", sender)
             group = notice.args.get("group")
             here = [key for key, each in self.here.items() if group in (None, *each.groups)]
@@ -215,7 +215,7 @@ class OpenRequests:
             self._notify(wire.HERE, to, sender, id=id, args=args)
         elif (echo := self._echoes.get(id or "")) is not None:
             settle(echo)
-        elif (found := self._asked.get(id or "")) is not None:
+        elif (found := self._answers.get(id or "")) is not None:
             found.append(notice.args)
 
     # -- sent again: receivers deduplicate by key --------------------------------------------------

@@ -22,26 +22,26 @@ class Waiting:
 
     requests: OpenRequests
     here: Mapping[str, Mailbox]
-    known: Mapping[Ident, InFlight]
+    in_flight: Mapping[Ident, InFlight]
     _suspects: frozenset[str] = frozenset()  # handlers that were found at the last look
     _warned: frozenset[str] = frozenset()
     _looking: bool = False
 
     def now(self) -> Waits:
         """Return who waits for whom in this process."""
-        made: ByHandler = {}
+        requests_by_handler: ByHandler = {}
         for request in self.requests.deliveries():
-            received = self.known.get((request.key, request.envelope.to))
-            note_request(made, request.parent, received or request)
-        return waits(list(self.here.values()), made)
+            received = self.in_flight.get((request.key, request.envelope.to))
+            note_request(requests_by_handler, request.parent, received or request)
+        return waits(list(self.here.values()), requests_by_handler)
 
-    def told(self) -> dict[str, Any]:
+    def report(self) -> dict[str, Any]:
         """Return what other processes are told of it: messages by key and agent."""
-        found = self.now()
-        behind = {each: way for each, way in found.behind.items() if each.hops > 1}
+        waits_here = self.now()
+        behind = {each: way for each, way in waits_here.behind.items() if each.hops > 1}
         return {
-            "requests": _named(found.requests),
-            "behind": _named(behind),
+            "requests": _names_by_handler(waits_here.requests),
+            "behind": _names_by_handler(behind),
             "agents": {
                 id: [_name(each) for each in mailbox.in_the_way(None)]
                 for id, mailbox in self.here.items()
@@ -50,11 +50,13 @@ class Waiting:
 
     async def look(self) -> None:
         """Ask the other processes, if handlers here may wait for ever; warn the second time."""
-        found = self.now()
-        maybe = stuck(found.requests, lambda each: found.behind.get(each, _way_elsewhere(each)))
+        waits_here = self.now()
+        maybe = stuck(
+            waits_here.requests, lambda each: waits_here.behind.get(each, _way_elsewhere(each))
+        )
         blocks = any(
             each.hops > 1 and way and all(handler in maybe for handler in way)
-            for each, way in found.behind.items()
+            for each, way in waits_here.behind.items()
         ) or any(each.mailbox is not None and each.mailbox.shared for each in maybe)
         if not blocks or self._looking:
             return
@@ -63,12 +65,12 @@ class Waiting:
             answers = await self.requests.ask_processes(waits=True)
         finally:
             self._looking = False
-        whole = _Whole()
+        waits_everywhere = _WaitsEverywhere()
         for answer in answers:
-            whole.add(answer)
-        left = stuck(whole.requests, whole.way)
-        mine = next((name for each in maybe if (name := _name(each)) in left), None)
-        pairs = [] if mine is None else cycle(left, whole.way, mine)
+            waits_everywhere.add(answer)
+        stuck_names = stuck(waits_everywhere.requests, waits_everywhere.way)
+        mine = next((name for each in maybe if (name := _name(each)) in stuck_names), None)
+        pairs = [] if mine is None else cycle(stuck_names, waits_everywhere.way, mine)
         suspects = frozenset(handler for handler, _ in pairs)
         # What was on its way at the first look has arrived before the second.
         if suspects and suspects == self._suspects and suspects != self._warned:
@@ -83,7 +85,7 @@ class Waiting:
 
 
 @dataclass(slots=True, eq=False, repr=False)
-class _Whole:
+class _WaitsEverywhere:
     """Who waits for whom in all processes."""
 
     requests: dict[str, list[str]] = field(default_factory=dict)
@@ -118,8 +120,8 @@ def _way_elsewhere(request: Delivery) -> Iterable[Delivery] | None:
     return () if isinstance(request, InFlight) else None
 
 
-def _named(made: ByHandler) -> dict[str, list[str]]:
-    return {_name(each): [_name(other) for other in others] for each, others in made.items()}
+def _names_by_handler(requests: ByHandler) -> dict[str, list[str]]:
+    return {_name(each): [_name(other) for other in others] for each, others in requests.items()}
 
 
 def _name(delivery: Delivery) -> str:

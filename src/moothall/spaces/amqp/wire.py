@@ -34,11 +34,11 @@ ANSWER: Final = "answer"  # itself an answer, as a message
 REPLY: Final = "reply"  # the outcome of a request
 CANCEL: Final = "cancel"  # the sender no longer waits for the request
 QUEUE_LOST: Final = "lost"  # the sender's queue was deleted: send it open requests again
-WHO: Final = "who"  # which agents has each process?
+PROCESS_QUERY: Final = "who"  # which agents has each process?
 HERE: Final = "here"  # the agents of a process
 PIECE: Final = "piece"  # what the handler of a request streams before its end
 
-NOTICES: Final = (QUEUE_LOST, WHO, HERE, PIECE)  # from process to process
+NOTICES: Final = (QUEUE_LOST, PROCESS_QUERY, HERE, PIECE)  # from process to process
 _KINDS = frozenset((SEND, REQUEST, ANSWER, REPLY, CANCEL, *NOTICES))
 
 LARGEST: Final = 24 * 2**20
@@ -86,7 +86,7 @@ class Outbound:
     in_flight: bool = False  # the publisher has it, not yet confirmed, refused or returned
 
     @property
-    def ended(self) -> bool:
+    def is_answered(self) -> bool:
         """Whether it is a request that already has its outcome."""
         is_request = self.kind == REQUEST and self.exchange is None  # no dead letter of one
         return is_request and bool(self.about.answered)
@@ -148,10 +148,12 @@ class Inbound(NamedTuple):
     kind: str
     envelope: Envelope
     reply_to: str | None
-    beside: Mapping[str, Any]  # what its headers say of its delivery, by the names of the fields
+    delivery_fields: Mapping[
+        str, Any
+    ]  # what its headers say of its delivery, by the names of the fields
 
 
-def written(envelope: Envelope) -> bytes:
+def encode(envelope: Envelope) -> bytes:
     """Return a message as JSON bytes."""
     return to_json(envelope.to_dict(lambda uncopied: uncopied))
 
@@ -160,12 +162,12 @@ def headers(
     kind: str, envelope: Envelope, delivery: Delivery | None = None
 ) -> dict[str, Any] | None:
     """Return the AMQP headers of a message, or None if it needs none, as most."""
-    found: dict[str, Any] = {}
-    for header, field, _, usual, _, write, _ in _WRITTEN[kind]:
+    values: dict[str, Any] = {}
+    for header, field, _, usual, _, write, _ in _FIELDS_BY_KIND[kind]:
         value = getattr(envelope if field in _OF_ENVELOPE else delivery, field, usual)
         if value != usual:
-            found[header] = write(value)
-    return found or None
+            values[header] = write(value)
+    return values or None
 
 
 def read(properties: Any, body: bytes) -> Inbound:
@@ -186,21 +188,21 @@ def read(properties: Any, body: bytes) -> Inbound:
         envelope = check_message(message, address(message.pop("from", None)))
     except (InvalidMessage, InvalidId) as error:
         raise Unreadable(str(error)) from None
-    raw, reply_to, found = (properties, body), properties.reply_to, properties.headers
+    raw, reply_to, all_headers = (properties, body), properties.reply_to, properties.headers
     if not isinstance(reply_to, str | None):
         raise Unreadable("its reply_to is not text")
     usual = _USUAL.get(kind, _NONE)
-    if not found:
+    if not all_headers:
         return Inbound(raw, key, kind, envelope, reply_to, usual)
-    beside = {**usual}
-    for header, value in found.items():
+    delivery_fields = {**usual}
+    for header, value in all_headers.items():
         if (each := _HEADERS.get(header)) is not None:
-            told = each.read(value, header)
+            field_value = each.read(value, header)
             if each.field in _OF_ENVELOPE:
-                envelope = envelope._replace(**{each.field: told})
-            elif each.field in beside:
-                beside[each.field] = told
-    return Inbound(raw, key, kind, envelope, reply_to, beside)
+                envelope = envelope._replace(**{each.field: field_value})
+            elif each.field in delivery_fields:
+                delivery_fields[each.field] = field_value
+    return Inbound(raw, key, kind, envelope, reply_to, delivery_fields)
 
 
 def read_json(body: bytes) -> Any:
@@ -227,23 +229,25 @@ def stored(properties: Any, body: bytes, permission: str | None = None) -> bytes
     )
 
 
-def restored(kept: bytes) -> tuple[Inbound, str | None]:
+def restored(stored_bytes: bytes) -> tuple[Inbound, str | None]:
     """Return the message and the permission that `stored` was called with."""
-    found = json.loads(kept)
-    body, permission = found.pop("body").encode(), found["headers"].get(_PERMISSION)
-    return read(pika.BasicProperties(**found), body), permission
+    parts = json.loads(stored_bytes)
+    body, permission = parts.pop("body").encode(), parts["headers"].get(_PERMISSION)
+    return read(pika.BasicProperties(**parts), body), permission
 
 
 def fingerprint(envelope: Envelope, agent: str) -> str:
     """Return a hash of what a permission allows: the agent, the action and its arguments."""
-    what = json.dumps([agent, envelope.name, envelope.args], sort_keys=True)
-    return sha256(what.encode()).hexdigest()
+    content = json.dumps([agent, envelope.name, envelope.args], sort_keys=True)
+    return sha256(content.encode()).hexdigest()
 
 
 def known_headers(properties: Any) -> dict[str, Any]:
     """Return the headers of a message that moothall uses."""
-    found = properties.headers or {}
-    return {name: found[name] for name in _HEADERS if isinstance(found.get(name), str | int)}
+    all_headers = properties.headers or {}
+    return {
+        name: all_headers[name] for name in _HEADERS if isinstance(all_headers.get(name), str | int)
+    }
 
 
 def _text(value: object, name: str) -> str:
@@ -273,7 +277,7 @@ def _timeout(value: object, name: str) -> float | None:
     return found
 
 
-class Beside(NamedTuple):
+class HeaderField(NamedTuple):
     """What travels beside a message in a header of its own."""
 
     header: str
@@ -286,24 +290,24 @@ class Beside(NamedTuple):
 
 
 # A timeout is text because not every client writes AMQP's floats.
-BESIDE: Final = (
-    Beside("hops", "hops", (REQUEST,), 1, _number, int),
-    Beside("trail", "call_chain", (REQUEST,), (), _chain, " ".join),
-    Beside("timeout", "timeout", (REQUEST,), DEFAULT_TIMEOUT_S, _timeout, json.dumps),
-    Beside("pieces", "heard", (REQUEST,), None, _number, lambda _: 1),
-    Beside("original", "original_id", (ANSWER,), None, _text, resent=True),
-    Beside("thread", "thread", (SEND, ANSWER), None, _text, resent=True),
-    Beside("within", "within", (SEND, REQUEST), None, _text, resent=True),
+HEADER_FIELDS: Final = (
+    HeaderField("hops", "hops", (REQUEST,), 1, _number, int),
+    HeaderField("trail", "call_chain", (REQUEST,), (), _chain, " ".join),
+    HeaderField("timeout", "timeout", (REQUEST,), DEFAULT_TIMEOUT_S, _timeout, json.dumps),
+    HeaderField("pieces", "heard", (REQUEST,), None, _number, lambda _: 1),
+    HeaderField("original", "original_id", (ANSWER,), None, _text, resent=True),
+    HeaderField("thread", "thread", (SEND, ANSWER), None, _text, resent=True),
+    HeaderField("within", "within", (SEND, REQUEST), None, _text, resent=True),
 )
 """All that travels beside messages: writing, reading, inboxes and dead letters go by this list."""
-_HEADERS: Final = {each.header: each for each in BESIDE}
+_HEADERS: Final = {each.header: each for each in HEADER_FIELDS}
 _OF_ENVELOPE: Final = frozenset(Envelope._fields)
-_WRITTEN: Final = {
-    kind: [each for each in BESIDE if kind in each.kinds] for kind in (SEND, REQUEST, ANSWER)
+_FIELDS_BY_KIND: Final = {
+    kind: [each for each in HEADER_FIELDS if kind in each.kinds] for kind in (SEND, REQUEST, ANSWER)
 }
 _USUAL: Final = {
     kind: {each.field: each.usual for each in found if each.field not in _OF_ENVELOPE}
-    for kind, found in _WRITTEN.items()
+    for kind, found in _FIELDS_BY_KIND.items()
 }
 _NONE: Final[Mapping[str, Any]] = {}
 
@@ -326,13 +330,13 @@ _LONGEST = 1000
 
 def error_headers(error: BaseException) -> dict[str, Any]:
     """Return the headers of an error; its text is in the body."""
-    found = {"outcome": type(error).__name__}
+    values = {"outcome": type(error).__name__}
     if isinstance(error, ActionError):
         # All headers must fit into one frame of 128 kB.
-        found["type"] = error.type[:_LONGEST]
+        values["type"] = error.type[:_LONGEST]
         if error.where is not None:
-            found["where"] = error.where[:_LONGEST]
-    return found
+            values["where"] = error.where[:_LONGEST]
+    return values
 
 
 def error_of(headers: dict[str, Any], args: dict[str, Any]) -> RequestError | None:

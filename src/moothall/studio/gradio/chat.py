@@ -16,7 +16,7 @@ from moothall.actions.slash import format_slash
 from moothall.foundation.errors import MissingExtra, MoothallError
 from moothall.foundation.jsonvalue import json_text
 from moothall.foundation.text import escaped
-from moothall.spaces.you import unheard
+from moothall.spaces.you import why_undelivered
 from moothall.studio.served import PORT, Served
 from moothall.studio.space import SpaceTab, StudioUser
 
@@ -219,7 +219,7 @@ class GradioChat(Served):
 
         with _TellsErrors():
             sent = self._space.send(line)
-            if sent is not None and (notice := unheard(self.user, sent["to"])):
+            if sent is not None and (notice := why_undelivered(self.user, sent["to"])):
                 gradio.Warning(escape(notice))
         return ""
 

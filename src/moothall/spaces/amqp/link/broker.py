@@ -72,7 +72,7 @@ class Broker:
     names: Names
     limits: Limits
     quorum: bool
-    settled: Callable[[Outbound, str], None]  # called when publishing a message has ended
+    on_outcome: Callable[[Outbound, str], None]  # called when publishing a message has ended
     replied: Deliver  # takes what comes for this process
     replies_lost: Callable[[], None]  # called when the queue of the replies is there again
     declare: Callable[[], Awaitable[None]]  # declares what else a new connection publishes to
@@ -82,7 +82,7 @@ class Broker:
     remedy: Callable[[], str]  # says what helps if the broker waits no longer for a message
     reached: Callable[[], Awaitable[bool]]  # tells if what is published for this process arrives
     bind_agents: Callable[[], Awaitable[None]]  # binds the queues of agents and observers again
-    _lost: bool = False
+    _lost_replies: bool = False
     _ending: bool = False
     _connection: Connection | None = None
     _address: str = ""  # of the node that it is connected to
@@ -101,7 +101,7 @@ class Broker:
         self._count = count(1)
         self.consumer: Consumer = Consumer(self.loop, self.limits.prefetch_bytes)
         self.publisher: Publisher = Publisher(
-            self.names.exchange, self.settled, self.thread.set_open
+            self.names.exchange, self.on_outcome, self.thread.set_open
         )
         self.control: Control = Control(self.channel)
 
@@ -279,7 +279,7 @@ class Broker:
         """
         classic = {"x-queue-type": CLASSIC}
         if self.quorum:
-            self._lost = bool(self._replies)
+            self._lost_replies = bool(self._replies)
             # A new name: the broker may not know yet that the old connection is lost.
             self._replies = self.names.queue("reply", self.new_key())
             options: dict[str, Any] = {"exclusive": True, "arguments": classic}
@@ -291,9 +291,9 @@ class Broker:
 
     def _disconnected(self) -> None:
         self._connection = None
-        self.control.lost()
-        self.publisher.lost()
-        self.consumer.lost()
+        self.control.connection_lost()
+        self.publisher.detach()
+        self.consumer.detach()
 
     async def _attach_consumer(self) -> None:
         channel = await self.channel()
@@ -302,15 +302,15 @@ class Broker:
         await self.consumer.consume(
             self._replies, self.replied, _REPLY_PREFETCH, self._replies_deleted
         )
-        if self._lost:
-            self._lost = False
+        if self._lost_replies:
+            self._lost_replies = False
             self.replies_lost()
         await self.attached()
 
     def _replies_deleted(self) -> None:
         """Declare everything again on another connection: the reply queue was deleted."""
         if not self._ending:
-            self._lost = True
+            self._lost_replies = True
             self.drop()
 
     async def _attach_publisher(self) -> None:
@@ -393,7 +393,7 @@ class Broker:
         remedy: str = "",
     ) -> None:
         """Open another channel after one was closed, unless its connection is closed too."""
-        user.lost()
+        user.detach()
         connection = self._connection
         if self.is_up and not self._ending:
             if isinstance(error, ChannelClosedByBroker):

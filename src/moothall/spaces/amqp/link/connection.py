@@ -318,7 +318,7 @@ class Control:
                 raise
         return await self.call(Channel.queue_declare, name, passive=True), False
 
-    def lost(self) -> None:
+    def connection_lost(self) -> None:
         """End the call in progress: the connection was lost."""
         self._channel = None
         self._end(LinkLost("the connection was lost"))

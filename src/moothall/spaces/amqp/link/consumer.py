@@ -53,7 +53,7 @@ class Consumption:
     count: int = 0  # how many messages are in hand: not acknowledged
     bytes: int = 0  # and how many bytes they have
     changing: bool = False  # whether its consumer is being ended or started
-    ended: bool = False
+    is_ended: bool = False
 
 
 class Consumer:
@@ -90,9 +90,9 @@ class Consumer:
         self._done.clear()
         self._consumers.clear()
         self._paused.clear()
-        channel.add_on_cancel_callback(self._ended)
+        channel.add_on_cancel_callback(self._on_cancel)
 
-    def lost(self) -> None:
+    def detach(self) -> None:
         """Forget the channel, which is lost: unacknowledged messages are redelivered."""
         self._channel = None
         for future in self._waiting:
@@ -114,86 +114,93 @@ class Consumer:
         # Without it, RabbitMQ moves the consumer to a queue that is declared at once under the same
         # name, and delivers nothing. Quorum queues have no such argument.
         arguments = {"x-cancel-on-ha-failover": True} if classic else None
-        found = Consumption(queue, deliver, prefetch, cancelled, arguments, sized, self.number)
-        found.window = prefetch
-        await self._start(found)
-        if found.tag not in self._consumers:
+        consumption = Consumption(
+            queue, deliver, prefetch, cancelled, arguments, sized, self.number
+        )
+        consumption.window = prefetch
+        await self._start(consumption)
+        if consumption.tag not in self._consumers:
             raise LinkLost("the queue was deleted as its consumer started")
-        return found
+        return consumption
 
-    async def _start(self, found: Consumption) -> None:
+    async def _start(self, consumption: Consumption) -> None:
         """Start an AMQP consumer of a queue."""
-        found.window = max(1, min(found.window, found.prefetch, _MOST))
+        consumption.window = max(1, min(consumption.window, consumption.prefetch, _MOST))
         number = self.number
 
         def take(_: Channel, method: Any, properties: Any, body: bytes) -> None:
             tag, size = method.delivery_tag, len(body)
-            self._open[tag] = found, size
-            found.bytes += size
-            found.count += 1
-            if found.sized:
+            self._open[tag] = consumption, size
+            consumption.bytes += size
+            consumption.count += 1
+            if consumption.sized:
                 self._bytes += size
             try:
-                found.deliver((number, tag, method.redelivered), properties, body)
+                consumption.deliver((number, tag, method.redelivered), properties, body)
             except Exception:  # it would end the connection of all agents
                 logger.exception("a defect in moothall: a message could not be taken")
-            if found.sized and (self._bytes > self.most_bytes or found.window < found.prefetch):
-                self._regulate(found)
+            if consumption.sized and (
+                self._bytes > self.most_bytes or consumption.window < consumption.prefetch
+            ):
+                self._regulate(consumption)
 
         def start(channel: Channel, done: Callable[[Any], None]) -> None:
             # The prefetch applies to the consumers that start after it.
-            channel.basic_qos(prefetch_count=found.window)
-            found.tag = channel.basic_consume(
-                found.queue, take, arguments=found.arguments, callback=done
+            channel.basic_qos(prefetch_count=consumption.window)
+            consumption.tag = channel.basic_consume(
+                consumption.queue, take, arguments=consumption.arguments, callback=done
             )
-            self._consumers[found.tag] = found
+            self._consumers[consumption.tag] = consumption
 
         await self._answered(start)
 
     # -- bytes in hand -----------------------------------------------------------------------------
 
-    def _regulate(self, found: Consumption) -> None:
+    def _regulate(self, consumption: Consumption) -> None:
         """End a consumer that takes too many bytes, or start one that takes more messages ahead."""
-        if found.changing or found.ended or found.channel != self.number:
+        if consumption.changing or consumption.is_ended or consumption.channel != self.number:
             return
-        if self._bytes > self.most_bytes and found.count > 1:
-            if found.tag:
-                self._change(found, 0)
-        elif not found.tag:
-            if found.count <= 1 or self._bytes < self.most_bytes // 2:
-                self._change(found, self._window(found))
-        elif found.count >= found.window < found.prefetch and self._bytes < self.most_bytes // 2:
-            window = min(found.window * _GROWTH, self._window(found))
-            if window > found.window:
-                self._change(found, window)
+        if self._bytes > self.most_bytes and consumption.count > 1:
+            if consumption.tag:
+                self._change(consumption, 0)
+        elif not consumption.tag:
+            if consumption.count <= 1 or self._bytes < self.most_bytes // 2:
+                self._change(consumption, self._window(consumption))
+        elif (
+            consumption.count >= consumption.window < consumption.prefetch
+            and self._bytes < self.most_bytes // 2
+        ):
+            window = min(consumption.window * _GROWTH, self._window(consumption))
+            if window > consumption.window:
+                self._change(consumption, window)
 
-    def _window(self, found: Consumption) -> int:
+    def _window(self, consumption: Consumption) -> int:
         """Return how many messages of the size of those in hand fit."""
-        size = found.bytes // found.count if found.count else 0
+        size = consumption.bytes // consumption.count if consumption.count else 0
         fit = (self.most_bytes - self._bytes) // max(size, 1)
-        return max(1, min(fit, found.prefetch - found.count))
+        return max(1, min(fit, consumption.prefetch - consumption.count))
 
-    def _change(self, found: Consumption, window: int) -> None:
-        found.changing = True
+    def _change(self, consumption: Consumption, window: int) -> None:
+        consumption.changing = True
         if not window:
-            self._paused[found] = None
-        self._loop.create_task(self._changed(found, window))
+            self._paused[consumption] = None
+        self._loop.create_task(self._changed(consumption, window))
 
-    async def _changed(self, found: Consumption, window: int) -> None:
+    async def _changed(self, consumption: Consumption, window: int) -> None:
         try:
-            if found.tag:
-                tag, found.tag = found.tag, ""
+            if consumption.tag:
+                tag, consumption.tag = consumption.tag, ""
                 self._consumers.pop(tag, None)
                 await self._answered(lambda channel, done: channel.basic_cancel(tag, done))
-            if window and not found.ended:
-                self._paused.pop(found, None)
-                found.window = window
-                await self._start(found)
+            if window and not consumption.is_ended:
+                self._paused.pop(consumption, None)
+                consumption.window = window
+                await self._start(consumption)
         except LinkLost:
             return  # the next channel consumes it again
         finally:
-            found.changing = False
-        self._regulate(found)
+            consumption.changing = False
+        self._regulate(consumption)
 
     def _released(self, tags: set[int]) -> None:
         """Count messages as no longer in hand."""
@@ -210,31 +217,31 @@ class Consumer:
 
     # -- the end of a consumer ---------------------------------------------------------------------
 
-    def until_ended(self, found: Consumption) -> asyncio.Future[None]:
+    def until_ended(self, consumption: Consumption) -> asyncio.Future[None]:
         """Return a future that is done when the broker ends a consumption, after all deliveries.
 
         The broker does so when the queue is deleted. If pika cancelled the consumer, messages on
         their way would return to the queue and be deleted with it.
         """
-        ended: asyncio.Future[None] = self._loop.create_future()
-        if found.tag not in self._consumers:
-            settle(ended)
+        end: asyncio.Future[None] = self._loop.create_future()
+        if consumption.tag not in self._consumers:
+            settle(end)
         else:
-            found.cancelled = lambda: settle(ended)
-            found.ended = True
-            self._waiting.add(ended)
-            ended.add_done_callback(self._waiting.discard)
-        return ended
+            consumption.cancelled = lambda: settle(end)
+            consumption.is_ended = True
+            self._waiting.add(end)
+            end.add_done_callback(self._waiting.discard)
+        return end
 
-    async def end(self, found: Consumption) -> None:
+    async def end(self, consumption: Consumption) -> None:
         """End a consumption; the broker gets back what it has delivered since."""
-        found.ended = True
-        self._paused.pop(found, None)
-        if self._consumers.pop(found.tag, None) is not None:
-            tag = found.tag
+        consumption.is_ended = True
+        self._paused.pop(consumption, None)
+        if self._consumers.pop(consumption.tag, None) is not None:
+            tag = consumption.tag
             await self._answered(lambda channel, done: channel.basic_cancel(tag, done))
 
-    async def settled(self) -> None:
+    async def sync(self) -> None:
         """Write the acknowledgements, and wait until the broker has taken them."""
         self.flush()
         # AMQP confirms none, but handles what comes on a channel in order.
@@ -303,9 +310,9 @@ class Consumer:
         except AMQPError:
             self._channel = None  # redelivered on the next channel
 
-    def _ended(self, frame: Any) -> None:
+    def _on_cancel(self, frame: Any) -> None:
         """Tell the owner of a consumer that the broker has cancelled it."""
         found = self._consumers.pop(frame.method.consumer_tag, None)
         if found is not None:
-            found.ended = True
+            found.is_ended = True
             found.cancelled()

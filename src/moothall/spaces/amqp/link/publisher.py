@@ -14,7 +14,7 @@ from moothall.spaces.amqp.link.connection import LinkLost
 from moothall.spaces.amqp.wire import LARGEST, PIECE, REQUEST, SEND, Outbound
 from moothall.spaces.request import settle
 
-Settled = Callable[[Outbound, str], None]
+OnOutcome = Callable[[Outbound, str], None]
 
 # How publishing ended.
 CONFIRMED: Final = "confirmed"
@@ -54,9 +54,11 @@ class Publisher:
         bytes: how many all messages have together that the broker does not have yet
     """
 
-    def __init__(self, exchange: str, settled: Settled, set_open: Callable[[bool], None]) -> None:
+    def __init__(
+        self, exchange: str, on_outcome: OnOutcome, set_open: Callable[[bool], None]
+    ) -> None:
         self._exchange = exchange
-        self._settled = settled
+        self._on_outcome = on_outcome
         self._set_open = set_open
         self._behind = False
         self._channel: Channel | None = None
@@ -67,25 +69,27 @@ class Publisher:
         self._waiting: deque[Outbound] = deque()
         self._pauses = 0
         # By agent, exchange or `_ALL`, then by key: the returned messages, and later ones.
-        self._held: dict[str, tuple[dict[str, Outbound], dict[str, Outbound]]] = {}
+        self._held_messages: dict[str, tuple[dict[str, Outbound], dict[str, Outbound]]] = {}
         self._returned: set[str] = set()
         self.largest: int = LARGEST
         self._waiters: list[asyncio.Future[None]] = []
 
     def __len__(self) -> int:
-        held = sum(len(each) for pair in self._held.values() for each in pair)
-        return len(self._unconfirmed) + len(self._waiting) + held
+        held_count = sum(len(each) for pair in self._held_messages.values() for each in pair)
+        return len(self._unconfirmed) + len(self._waiting) + held_count
 
     def publish(self, message: Outbound) -> None:
         """Publish a message now, or keep it until that is possible."""
         if len(message.body) > self.largest and message.exchange is None:  # not a dead letter
-            self._settled(message, TOO_LARGE)
+            self._on_outcome(message, TOO_LARGE)
             return
         to = message.exchange or message.to
-        held = self._held and (self._held.get(to) or self._held.get(_ALL))
+        held = self._held_messages and (
+            self._held_messages.get(to) or self._held_messages.get(_ALL)
+        )
         waits = held or self._waiting or not self._may_emit()
         if waits and message.kind in _REFUSABLE and self._is_full(message):
-            self._settled(message, FULL)
+            self._on_outcome(message, FULL)
             return
         if held:
             self._keep(held[1], message)
@@ -105,9 +109,9 @@ class Publisher:
             self.bytes -= len(message.body)
             if message.key in self._returned:
                 self._returned.discard(message.key)
-                self._settled(message, RETURNED)
+                self._on_outcome(message, RETURNED)
             else:
-                self._settled(message, outcome)
+                self._on_outcome(message, outcome)
 
     def _may_emit(self) -> bool:
         return (
@@ -153,7 +157,7 @@ class Publisher:
 
     def hold(self, to: str) -> None:
         """Keep what is published to an agent or an exchange from now on."""
-        self._held.setdefault(to, ({}, {}))
+        self._held_messages.setdefault(to, ({}, {}))
 
     def release(self, to: str) -> None:
         """Publish what was kept for an agent or an exchange."""
@@ -162,29 +166,29 @@ class Publisher:
 
     def hold_back(self, message: Outbound) -> bool:
         """Keep a returned message, and all later ones to its agent; return if it is the first."""
-        first = message.to not in self._held
+        first = message.to not in self._held_messages
         self.hold(message.to)
-        self._keep(self._held[message.to][0], message)
+        self._keep(self._held_messages[message.to][0], message)
         return first
 
-    def _keep(self, held: dict[str, Outbound], message: Outbound) -> None:
-        if message.key not in held:  # else it is published again
-            held[message.key] = message
+    def _keep(self, messages: dict[str, Outbound], message: Outbound) -> None:
+        if message.key not in messages:  # else it is published again
+            messages[message.key] = message
             self.bytes += len(message.body)
 
-    def held(self, id: str) -> list[Outbound]:
+    def messages_for(self, id: str) -> list[Outbound]:
         """Return the messages held for an agent, in order, without ended requests."""
-        returned, behind = self._held.get(id, ({}, {}))
-        return [message for message in (returned | behind).values() if not message.ended]
+        returned, behind = self._held_messages.get(id, ({}, {}))
+        return [message for message in (returned | behind).values() if not message.is_answered]
 
     def sent(self, id: str) -> set[str]:
         """Return the keys of the messages to an agent so far that are not in its queue."""
-        return {message.key for message in (*self.held(id), *self.in_flight(id))}
+        return {message.key for message in (*self.messages_for(id), *self.in_flight(id))}
 
     def take_held(self, id: str) -> list[Outbound]:
         """Return the messages held for an agent, and hold no more for it."""
-        messages = self.held(id)
-        for each in self._held.pop(id, ()):
+        messages = self.messages_for(id)
+        for each in self._held_messages.pop(id, ()):
             self.bytes -= sum(len(message.body) for message in each.values())
         self._wake()
         return messages
@@ -202,7 +206,7 @@ class Publisher:
         channel.add_on_return_callback(self._on_return)
         self._publish_waiting()
 
-    def lost(self) -> None:
+    def detach(self) -> None:
         """Forget the channel, which is lost."""
         self._channel = None
         self._regulate()
