@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
+import pandas
 import pytest
 
 from moothall import Journal, Society
@@ -82,6 +83,9 @@ class Book(RowBlock):
         self.names = {1: "a"}
         self.bank = Bank()
         self.chance = np.random.default_rng(1)
+        self.table = pandas.DataFrame({"name": ["a"], "cents": [1]})
+        self.rule = Rule()
+        self.texts = np.array(["a", None], object)
         self.changes = changes
 
     def step_rows(self, rows: Any) -> None:
@@ -93,6 +97,23 @@ class Book(RowBlock):
             self.bank.cents += 1
         elif self.changes == "chance":
             self.chance.random()
+        elif self.changes == "table":
+            self.table.loc[0, "cents"] += 1
+        elif self.changes == "rule":
+            self.rule(1)
+        elif self.changes == "texts":
+            self.texts[1] = "b"
+
+
+class Rule:
+    """A function with a memory."""
+
+    def __init__(self) -> None:
+        self.asked: deque[int] = deque()
+
+    def __call__(self, value: int) -> int:
+        self.asked.append(value)
+        return value
 
 
 class Bank:
@@ -102,7 +123,7 @@ class Bank:
         self.cents = 5
 
 
-@pytest.mark.parametrize("name", ("orders", "names", "bank", "chance"))
+@pytest.mark.parametrize("name", ("orders", "names", "bank", "chance", "table", "rule", "texts"))
 async def test_a_variable_that_has_changed_and_has_no_json_form_is_refused(name: str) -> None:
     async with Society(Population(3, None, [Book(name)], 1)) as society:
         await society.run(steps=2)

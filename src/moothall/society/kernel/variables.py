@@ -11,7 +11,7 @@ import dis
 import functools
 import logging
 from collections.abc import Iterable, Iterator, Mapping
-from types import CodeType, FunctionType, MethodType
+from types import BuiltinFunctionType, CodeType, FunctionType, MethodType
 from typing import Any, Final
 
 from moothall.foundation.errors import StateError
@@ -20,6 +20,8 @@ from moothall.society.arrays import np
 from moothall.spaces.space import Space
 
 _DEEPEST: Final = 8
+_CODE: Final = (type, FunctionType, BuiltinFunctionType, MethodType, logging.Logger)
+"""Kinds of values that are no state."""
 
 
 def states_of(owners: Mapping[str, Any], first: Mapping[tuple[str, str], int]) -> dict[str, Any]:
@@ -229,14 +231,20 @@ def _image(value: Any, depth: int = 0) -> Any:
     """Return something hashable that differs if a value has changed, as far as can be seen."""
     if isinstance(links := getattr(value, "links", None), tuple):  # of a Network
         return _image(list(links), depth + 1)
-    if depth > _DEEPEST or callable(value) or isinstance(value, logging.Logger):
+    if depth > _DEEPEST or isinstance(value, _CODE):
         return 0
     if any(is_ours(each) for each in type(value).__mro__):
         return 0  # an owner has its own walk
     if isinstance(value, np.random.Generator):
         return repr(value.bit_generator.state)
-    if isinstance(value, np.ndarray):
-        return (value.dtype.str, value.shape, hash(value.tobytes()) if value.dtype != object else 0)
+    if hasattr(value, "__array__"):  # of numpy, pandas, polars or torch
+        try:
+            array = np.asarray(value)
+        except Exception:  # such as of a tensor with a gradient
+            return type(value).__name__
+        if array.dtype == object:
+            return (array.shape, tuple(map(repr, array.ravel().tolist())))
+        return (array.dtype.str, array.shape, hash(array.tobytes()))
     if isinstance(value, Mapping):
         return tuple((repr(name), _image(each, depth + 1)) for name, each in value.items())
     if isinstance(value, set | frozenset):
