@@ -20,6 +20,7 @@ from moothall.society import (
     Feed,
     Intervention,
     LabourMarket,
+    LocalEngine,
     Move,
     Network,
     Pay,
@@ -113,14 +114,14 @@ class Town:
         """Whether all citizens live by the shipped rules, so that they may be rows."""
         return self.own is None and self.model is None and not self.names
 
-    def made(self, rows: bool = False) -> Society:
-        """Return the society before its first step."""
+    def made(self, rows: int = 0) -> Society:
+        """Return the society before its first step, of agents or as rows in so many parts."""
         city = self.city(self.seed, self.count)
         services = [*self.services(city)]
         options: dict[str, Any] = {"services": services, "start": self.start}
         if rows:
             people = Population(self.count, city, self.blocks(), self.seed, people=self.params)
-            return Society(people, **options)
+            return Society(people, engine=LocalEngine(threads=rows), **options)
         drawn = make_people(city, self.count, seed=self.seed, params=self.params)
         return Society(self.agents(drawn), city, seed=self.seed, **options)
 
@@ -289,8 +290,8 @@ class Record:
         }
 
 
-async def lived(town: Town, rows: bool = False) -> dict[str, Any]:
-    """Let a town live; return the digests of all its steps."""
+async def lived(town: Town, rows: int = 0) -> dict[str, Any]:
+    """Let a town live, of agents or as rows in so many parts; return the digests of all steps."""
     record, said = Record(), list[Any]()
     async with town.made(rows) as society:
         people = society.population

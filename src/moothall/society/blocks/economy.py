@@ -129,9 +129,9 @@ class EconomyBlock(CitizenBlock):
         """Book wages and purchases; at the start of a day, deposit or withdraw money."""
         row = Row(self, begins=True)
         self._book(row)
-        for late in row.only(row["errand"] > 0):
-            left = 0 if row["place"] is None else self._left(late, _ERRAND)
-            self._buy_in_passing(late, await self._chosen(left))
+        if row["errand"]:
+            left = 0 if row["place"] is None else self._left(row, _ERRAND)
+            self._buy_in_passing(row, await self._chosen(left))
 
     def before_rows(self, rows: Any) -> None:
         """Do `before_forward` for rows."""
