@@ -51,9 +51,9 @@ def larger(a: Any, b: Any) -> Any:
 
 def within(low: int, number: Any, high: int) -> Any:
     """Return a whole number, or `low` or `high` if it is below or above; elementwise for arrays."""
-    if isinstance(number, np.ndarray):
-        return np.clip(number, low, high)
-    return low if number < low else high if number > high else number
+    if type(number) is int:
+        return low if number < low else high if number > high else number
+    return np.clip(number, low, high)
 
 
 def where(chosen: Any, a: Any, b: Any) -> Any:
@@ -72,9 +72,12 @@ def is_place(place: Any) -> Any:
 
 
 class Numbers:
-    """Numbers by index: of one whole number a number, of an array of them an array."""
+    """Numbers by index: of one whole number a number, of an array of them an array.
 
-    def __init__(self, numbers: Iterable[int], dtype: str) -> None:
+    Where there are several of an index, they are several such numbers, or arrays.
+    """
+
+    def __init__(self, numbers: Iterable[Any], dtype: str) -> None:
         self._numbers = [*numbers]
         self._dtype = dtype
 
@@ -83,7 +86,7 @@ class Numbers:
         return np.array(self._numbers, self._dtype)
 
     def __getitem__(self, at: Any) -> Any:
-        return self._numbers[at] if type(at) is int else self._array.take(at)
+        return self._numbers[at] if type(at) is int else self._array.take(at, axis=0).T
 
 
 def sha256_of(array: Any) -> str:

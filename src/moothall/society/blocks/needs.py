@@ -98,14 +98,12 @@ def _rates_of(kinds: dict[str, Need]) -> dict[str, tuple[int, ...]]:
 
 
 @functools.lru_cache(maxsize=64)
-def _changes(made: Any, speed: int, start: int, seconds: int) -> list[Numbers]:
-    """Return the change of each need of a block, by the code of the act."""
+def _changes(made: Any, speed: int, start: int, seconds: int) -> Numbers:
+    """Return the changes of a block's needs, by the code of the act."""
     by_act = [changes_by(each, speed, start, seconds) for each in made._rates.values()]
     # Clip to int16: beyond ±16,000 a change makes no difference to a need of 0 … 1000.
-    return [
-        Numbers([0, *(max(-16_000, min(16_000, each)) for each in changes)], "int16")
-        for changes in zip(*by_act, strict=True)
-    ]
+    clipped = [[within(-16_000, each, 16_000) for each in changes] for changes in by_act]
+    return Numbers([[0] * len(made.kinds), *clipped], "int16")
 
 
 _IN_VAIN: Final = Numbers([act in ("work", "eat", "shop") for act in ACTS], "bool")
@@ -198,8 +196,8 @@ class NeedsBlock(CitizenBlock):
         seconds = rows.lasted if rows.step > 0 else 0
         made: Any = type(self)
         changes = _changes(made, self.params.speed, now_of(rows) - seconds, seconds)
-        for need, change in zip(self.kinds, changes, strict=True):
-            rows[need] = within(0, rows[need] + change[act], 1000)
+        for need, change in zip(self.kinds, changes[act], strict=True):
+            rows[need] = within(0, rows[need] + change, 1000)
         heard = rows.heard_count()
         if any_of(heard > 0):
             rows["social"] = smaller(1000, rows["social"] + CONTACT * smaller(heard, 4))

@@ -175,8 +175,10 @@ class PlanBlock(CitizenBlock):
 
         That is one that came after item `before` and is over, or one of the next two steps.
         """
-        status, city, item, step = self.status, self.city, self.item, self.perceived.seconds
-        if step <= SLOT or city is None or item is None or item["do"] not in SPARE:
+        if (step := self.perceived.seconds) <= SLOT:
+            return
+        status, city, item = self.status, self.city, self.item
+        if city is None or item is None or item["do"] not in SPARE:
             return
         if status.get("moving") or not self._buys:
             return
@@ -330,8 +332,8 @@ class PlanBlock(CitizenBlock):
             # If an item begins, a way that was refused was to the item before.
             if isinstance(answer.want, Move) and not answer.done and not begins:
                 why = answer.reason or "it could not get there"
-        where = item["where"]
-        if not why and where in (self.city or ()) and not self.is_open(where, time):
+        where, city = item["where"], None if why else self.city
+        if city is not None and where in city and not self.is_open(where, time):
             why = f"{where} is closed"
         if why:
             self._elsewhere(item, time, why)
@@ -354,9 +356,11 @@ class PlanBlock(CitizenBlock):
 
     def _urgent(self, time: int) -> None:
         """Insert the remedy of a need at its threshold."""
-        needs = next((block for block in self.agent.blocks if isinstance(block, NeedsBlock)), None)
         item = self.item
-        if needs is None or item is None or item["do"] in ("sleep", "eat"):
+        if item is None or item["do"] in ("sleep", "eat"):
+            return
+        needs = next((block for block in self.agent.blocks if isinstance(block, NeedsBlock)), None)
+        if needs is None:
             return
         need = needs.kinds.get(needs.urgent)
         if need is None or (not need.in_duty and item["do"] in ("work", "study")):

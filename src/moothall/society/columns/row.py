@@ -70,10 +70,10 @@ class Row:
     # -- columns -----------------------------------------------------------------------------------
 
     def __getitem__(self, name: str) -> Any:
-        try:
-            parent, key, default, codes, other, _ = self._fields[name]
-        except KeyError:
+        field = self._fields.get(name)
+        if field is None:
             return self._of_item(name)
+        parent, key, default, codes, other, _ = field
         status: Any = self._status if parent is None else self._status.get(parent) or _NOTHING
         if codes is None:
             return status.get(key, default)
