@@ -178,9 +178,8 @@ class PlanBlock(CitizenBlock):
         if (step := self.perceived.seconds) <= SLOT:
             return
         status, city, item = self.status, self.city, self.item
-        if city is None or item is None or item["do"] not in SPARE:
-            return
-        if status.get("moving") or not self._buys:
+        spare = item is not None and item["do"] in SPARE and not status.get("moving")
+        if city is None or not spare or not self._buys:
             return
         plan, now = status["plan"], status["now"]
         if any("kind" in each for each in plan[now:]):
@@ -323,8 +322,7 @@ class PlanBlock(CitizenBlock):
 
     def _mend(self, time: int, begins: bool) -> None:
         """Mend the plan for this step: first what the world broke, then the needs."""
-        item = self.item
-        status = self.status
+        item, status = self.item, self.status
         if item is None or status.get("moving"):
             return
         why = status.pop("stuck", None)
@@ -360,9 +358,7 @@ class PlanBlock(CitizenBlock):
         if item is None or item["do"] in ("sleep", "eat"):
             return
         needs = next((block for block in self.agent.blocks if isinstance(block, NeedsBlock)), None)
-        if needs is None:
-            return
-        need = needs.kinds.get(needs.urgent)
+        need = None if needs is None else needs.kinds.get(needs.urgent)
         if need is None or (not need.in_duty and item["do"] in ("work", "study")):
             return
         home = self.status.get("home")
