@@ -360,6 +360,10 @@ def test_answers_passage_that_repeats_the_question_is_no_answer(tmp_path: Path) 
             "- Stone, A. (2019). How many people does a ferry carry? Ferry 12(3), pp. 4-9.",
         ),
         ("The ferry of Alba carries 300 people.", "People | Ferry | Carry\nnone | none | none"),
+        (
+            "The ferry of Alba carries 300 people.",
+            "How many people a ferry may carry:\n\nPeople | Ferry | Carry\nnone | none | none",
+        ),
     ),
 )
 def test_answers_literature_and_heads_of_tables_come_last(said: str, title: str) -> None:

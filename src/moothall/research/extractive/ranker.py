@@ -93,7 +93,7 @@ def _of_passage(asked: QuestionWords, passage: Passage, rank: float) -> Iterator
         )
         sentence = text[unit.start : unit.end]
         below = split[place + 1 : place + 2]
-        is_heads = unit.kind == "row" and not unit.lead and bool(below) and below[0].kind == "row"
+        is_heads = unit.kind == "row" and bool(below) and below[0].lead == unit[:2]
         score = (
             _WORDS * cover / asked.total
             + _WINDOW * asked.share(_NOTHING.union(*shown))
