@@ -297,6 +297,7 @@ FLOORS = {
         "supervisor",
         "schedule",
         "settings",
+        "program",
         "probe",
         "metrics",
         "door",

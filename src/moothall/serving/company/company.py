@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, Self, TypeVar
 
 from moothall.agents.agent import Agent
-from moothall.agents.named_agents import AgentSource
 from moothall.agents.replies.events import Done, Event
 from moothall.agents.replies.recorded_agent import RecordedAgent
 from moothall.agents.replies.sub_agents.going_on import agents_that_resume, who_resumes
@@ -19,7 +18,6 @@ from moothall.agents.replies.threaded import Threaded
 from moothall.foundation.errors import (
     AgentDied,
     ConfigError,
-    DefinitionError,
     GivenUp,
     JournalError,
     MissingExtra,
@@ -31,9 +29,9 @@ from moothall.journal.entry import RunDamaged
 from moothall.serving.company.calling import REPLY, Calling, ScheduledCall, warn_of_calls
 from moothall.serving.company.company_space import CompanySpace
 from moothall.serving.company.door import routes
-from moothall.serving.company.kinds import agent_of, fault_of
 from moothall.serving.company.metrics import Metrics
 from moothall.serving.company.probe import LIVES_S, Probe, keep_watchdog, notify
+from moothall.serving.company.program import CompanyProgram
 from moothall.serving.company.scheduler import Scheduler
 from moothall.serving.company.settings import CompanyAgentSettings, Settings, read_settings
 from moothall.serving.company.supervisor import Supervised, Supervisor
@@ -47,7 +45,6 @@ _DECIDED_S: Final = 3.0
 _STOPPED_S: Final = 1.0
 """Seconds between two searches for firings whose process died, or that a person decided about."""
 _LOOK_S: Final = 0.01
-_HOOKS: Final = ("on_given_up", "on_waiting", "on_budget_low")
 _OF_AGENT: Final = ("state", "since", "deaths", "restarts", "error")
 _STREAMS_S: Final = 1.0
 """Seconds that idle streams may stay open at the end."""
@@ -79,7 +76,6 @@ class Company:
     def __init__(self, settings: Settings, folder: Path, name: str = "company") -> None:
         self.settings: Settings = settings
         self.name: str = name
-        self._folder = folder
         self._agents: dict[str, Agent] = {}
         self._calls: dict[str, ScheduledCall] = {
             each: ScheduledCall(
@@ -92,13 +88,7 @@ class Company:
             )
             for each, each_settings in settings.schedules.items()
         }
-        self._sources = {
-            each: None
-            if agent_settings.ref is None
-            else AgentSource(agent_settings.ref, f"agent {each!r}:", folder)
-            for each, agent_settings in settings.agents.items()
-        }
-        self._hooks = {each: self._hook(each) for each in _HOOKS}
+        self._program = CompanyProgram(settings, folder)
         self._space = CompanySpace(settings, folder, self._lost_too_long)
         self.space: Any = self._space.space
         self._supervisor = Supervisor(
@@ -107,7 +97,6 @@ class Company:
         self._probe = Probe(self._space)
         self._metrics = Metrics(self._supervisor, self._space, self._probe)
         self._departures: dict[str, asyncio.Event] = {}
-        self._mistaken: dict[str, str] = {}  # agents of built-in kinds that cannot be made
         self._tasks: list[asyncio.Task[Any]] = []
         self._scheduler: Scheduler | None = None
         self._to_resume: set[str] = set()  # agents with runs that stopped
@@ -220,7 +209,7 @@ class Company:
             await self._space.open(self.name, self._budget_is_low)
             self._start()
             await self._all_started()
-            self._refuse([*self._mistaken.values()])
+            self._refuse([*self._program.faults.values()])
             warn_of_calls(self._calls.values(), self._agents)
             if self._server is not None:
                 self._server.start()
@@ -236,14 +225,7 @@ class Company:
 
     def _check(self) -> None:
         """Import the modules that the file names, to report mistakes before the start."""
-        faults = self._space.missing_files()
-        for name, agent_settings in self.settings.agents.items():
-            try:
-                if (source := self._sources[name]) is not None:
-                    source.prepared(name, {**agent_settings.options, **agent_settings.secrets})
-            except MoothallError as error:
-                faults.append(fault_of(name, error))
-        self._refuse(faults)
+        self._refuse([*self._space.missing_files(), *self._program.check()])
 
     def _refuse(self, faults: Sequence[str]) -> None:
         if faults:
@@ -261,7 +243,7 @@ class Company:
             )
             self._task(self._keep_up(self._scheduler))
         if self._space.journal is not None:
-            self._task(self._space.tell_of_waits(self._hooks["on_waiting"]))
+            self._task(self._space.tell_of_waits(self._program.hooks["on_waiting"]))
 
     def _task(self, work: Any) -> None:
         task = asyncio.create_task(work)
@@ -411,15 +393,7 @@ class Company:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     def _create_agent(self, name: str, agent_settings: CompanyAgentSettings) -> Agent:
-        source = self._sources[name]
-        try:
-            options = {**agent_settings.options, **agent_settings.secrets}
-            agent = agent_of(name, agent_settings.kind, options, source, self._folder)
-        except MoothallError as error:
-            if source is None or isinstance(error.__cause__, ConfigError | DefinitionError | None):
-                self._mistaken[name] = fault_of(name, error)
-            raise
-        return self._space.equip(agent, name, agent_settings)
+        return self._space.equip(self._program.create_agent(name), name, agent_settings)
 
     async def _in_background(self, agent: Agent) -> None:
         """Run an agent's `background()`; return at once if it has none."""
@@ -441,7 +415,7 @@ class Company:
         self._metrics.gave_up()
         agent = self._agents.pop(name, None)
         await self._space.report_given_up(name, str(error))
-        await self._tell("on_given_up", self._parts()[name])
+        await self._program.call_hook("on_given_up", self._parts()[name])
         if self.settings.given_up == "exit":
             self._end(error)
         elif agent is not None:
@@ -459,22 +433,9 @@ class Company:
 
     def _budget_is_low(self, *about: Any) -> None:
         """Call the hook for a budget that gets low; callable in any thread."""
-        asyncio.run_coroutine_threadsafe(self._tell("on_budget_low", *about), self._loop)
-
-    async def _tell(self, key: str, *about: Any) -> None:
-        if (hook := self._hooks[key]) is not None:
-            try:
-                await call_user(hook, *about)
-            except Exception as wrong:
-                log_failure(logger, f"{key} failed", wrong)
-
-    def _hook(self, key: str) -> Callable[..., Any] | None:
-        if (reference := getattr(self.settings, key)) is None:
-            return None
-        hook = AgentSource(reference, f"{key}:", self._folder).found()
-        if not callable(hook):
-            raise ConfigError(f"{key} must name a function, got {reference!r}")
-        return hook  # type: ignore[no-any-return]
+        asyncio.run_coroutine_threadsafe(
+            self._program.call_hook("on_budget_low", *about), self._loop
+        )
 
     # -- runs and schedules ------------------------------------------------------------------------
 

@@ -1,0 +1,84 @@
+"""What a company's file names of its program: the classes of agents, and the hooks."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+from moothall.agents.agent import Agent
+from moothall.agents.named_agents import AgentSource
+from moothall.foundation.errors import ConfigError, DefinitionError, MoothallError
+from moothall.foundation.text import log_failure
+from moothall.foundation.threads import call_user
+from moothall.serving.company.kinds import agent_of, fault_of
+from moothall.serving.company.settings import Settings
+
+logger: logging.Logger = logging.getLogger("moothall.company")
+
+_HOOKS: Final = ("on_given_up", "on_waiting", "on_budget_low")
+
+
+class CompanyProgram:
+    """Makes the agents of a company's file, and calls its hooks.
+
+    Args:
+        settings: the company's settings
+        folder: the folder of the file, where its modules and paths start
+
+    Attributes:
+        hooks: the functions by the names of their settings; None for one that the file leaves out
+        faults: what is wrong with agents that no restart can mend, by name
+    """
+
+    def __init__(self, settings: Settings, folder: Path) -> None:
+        self._settings = settings
+        self._folder = folder
+        self._sources = {
+            name: None if agent.ref is None else AgentSource(agent.ref, f"agent {name!r}:", folder)
+            for name, agent in settings.agents.items()
+        }
+        self.hooks: dict[str, Callable[..., Any] | None] = {key: self._hook(key) for key in _HOOKS}
+        self.faults: dict[str, str] = {}
+
+    def _hook(self, key: str) -> Callable[..., Any] | None:
+        if (reference := getattr(self._settings, key)) is None:
+            return None
+        hook = AgentSource(reference, f"{key}:", self._folder).found()
+        if not callable(hook):
+            raise ConfigError(f"{key} must name a function, got {reference!r}")
+        return hook  # type: ignore[no-any-return]
+
+    def check(self) -> list[str]:
+        """Import the modules that the file names; return what is wrong with the agents."""
+        faults = []
+        for name, source in self._sources.items():
+            try:
+                if source is not None:
+                    source.prepared(name, self._options(name))
+            except MoothallError as error:
+                faults.append(fault_of(name, error))
+        return faults
+
+    def create_agent(self, name: str) -> Agent:
+        """Make an agent; note in `faults` why it can never be made."""
+        source, kind = self._sources[name], self._settings.agents[name].kind
+        try:
+            return agent_of(name, kind, self._options(name), source, self._folder)
+        except MoothallError as error:
+            if source is None or isinstance(error.__cause__, ConfigError | DefinitionError | None):
+                self.faults[name] = fault_of(name, error)
+            raise
+
+    def _options(self, name: str) -> dict[str, Any]:
+        agent = self._settings.agents[name]
+        return {**agent.options, **agent.secrets}
+
+    async def call_hook(self, key: str, *about: Any) -> None:
+        """Call a hook, if the file names it; log its failure."""
+        if (hook := self.hooks[key]) is not None:
+            try:
+                await call_user(hook, *about)
+            except Exception as wrong:
+                log_failure(logger, f"{key} failed", wrong)
