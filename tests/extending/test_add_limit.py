@@ -30,7 +30,7 @@ ADDED = (
 USES = """
 import json
 from moothall import Budget, BudgetExceeded, Journal
-from moothall.studio.orders.act import Order
+from moothall.studio.orders.act import ActOrder
 
 with Journal("runs.db") as journal:
     old = Budget(pages=5, journal=journal, name="old")
@@ -51,7 +51,7 @@ with Journal("runs.db") as journal:
         assert "6 pages are needed and 5 of 5 are left" in str(error), error
     else:
         raise AssertionError
-    assert Order("x", max_pages=3).limits()["pages"] == 3
+    assert ActOrder("x", max_pages=3).limits()["pages"] == 3
 
 from moothall.serving.company.settings import BudgetSettings
 assert BudgetSettings(pages=3).limits() == {"pages": 3}

@@ -10,13 +10,13 @@ from tests.extending.conftest import Added
 ADDED = (
     ("import BudgetExceeded, NotPermitted", ", MailboxFull"),
     (
-        "_REFUSALS: Final[dict[type[Exception], _Refusal]] = {\n",
-        '    MailboxFull: _Refusal("RATE_LIMIT_EXCEEDED", "busy", "requests", 429, "busy"),\n',
+        "_REFUSALS: Final[dict[type[Exception], _RefusalCodes]] = {\n",
+        '    MailboxFull: _RefusalCodes("RATE_LIMIT_EXCEEDED", "busy", "requests", 429, "busy"),\n',
     ),
 )
 USES = """
 from moothall import MailboxFull
-from moothall.serving.a2a.wire import Fault
+from moothall.serving.a2a.wire import A2AFault
 from moothall.serving.doors.a2a import faults
 from moothall.serving.doors.mcp import _refused
 from moothall.serving.doors.openai.outcome import wrong_of
@@ -25,7 +25,7 @@ full = MailboxFull("agent 'a' is busy")
 try:
     with faults():
         raise full
-except Fault as fault:
+except A2AFault as fault:
     assert (fault.reason, fault.status, str(fault)) == ("RATE_LIMIT_EXCEEDED", 429, str(full))
 assert _refused(full).error.code == -32029
 told = wrong_of(full)

@@ -9,7 +9,7 @@ from tests.extending.conftest import Added
 
 ROW = (
     ("    tags: Tags | None\n", "    title: str | None\n"),
-    ('"tags": _Attribute(_tags, _wanted_tags)', ', "title": _Attribute(str, _wanted_title)'),
+    ('"tags": _RunAttribute(_tags, _wanted_tags)', ', "title": _RunAttribute(str, _wanted_title)'),
     (
         "    return texts\n",
         "\n\ndef _wanted_title(given: Any) -> Iterator[tuple[str, str | None]]:\n"

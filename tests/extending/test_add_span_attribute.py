@@ -51,7 +51,7 @@ def test_span_attribute_of_a_users_own_is_on_the_spans_of_its_agents() -> None:
 NAMED = (
     (
         "METRICS: Final = {\n",
-        '    "moothall.answer.length": _Metric("{char}", "Of answers.", (10.0, 100.0)),\n',
+        '    "moothall.answer.length": _Instrument("{char}", "Of answers.", (10.0, 100.0)),\n',
     ),
 )
 MEASURED = (

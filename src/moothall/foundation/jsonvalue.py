@@ -104,7 +104,7 @@ def weight(value: Any) -> int:
     return size
 
 
-class _NotJSON(Exception):
+class _UnfitValue(Exception):
     """A value is not JSON; `way` is the path to it, its last step first."""
 
     def __init__(self, reason: str) -> None:
@@ -131,7 +131,7 @@ def _copied(value: Any, start: str, levels: int, widen: int) -> Any:
             return copy
     try:
         return _copy(value, levels, [_LARGEST_BYTES], widen)
-    except _NotJSON as refused:
+    except _UnfitValue as refused:
         raise NotJSON(render_path(refused.way[::-1], start), refused.reason) from None
     except RecursionError:
         # Only if the caller's own stack is nearly used up: the depth limit is far lower.
@@ -154,12 +154,12 @@ def _copy(value: Any, levels: int, room: list[int], widen: int) -> Any:
         number = int.__int__(value)
         if _SMALLEST_INT <= number <= _LARGEST_INT:
             return number
-        raise _NotJSON("an integer of more than 4300 digits")
+        raise _UnfitValue("an integer of more than 4300 digits")
     if issubclass(kind, float):
         real = float.__float__(value)
         if _BELOW_INFINITY < real < _INFINITY:
             return real
-        raise _NotJSON(f"{real} is not JSON")
+        raise _UnfitValue(f"{real} is not JSON")
     if issubclass(kind, dict):
         return _items(_read(kind, lambda: dict(value)), levels, room, widen)
     if issubclass(kind, (list, tuple)):
@@ -189,7 +189,7 @@ def _copy(value: Any, levels: int, room: list[int], widen: int) -> Any:
             return _items(parts, levels, room, widen)
         if (data := _read(kind, lambda: plain_data(value))) is not value:
             return _copy(data, levels, room, widen)
-    raise _NotJSON(f"{kind.__name__} is not JSON")
+    raise _UnfitValue(f"{kind.__name__} is not JSON")
 
 
 def _items(copy: Any, levels: int, room: list[int], widen: int) -> Any:
@@ -197,9 +197,9 @@ def _items(copy: Any, levels: int, room: list[int], widen: int) -> Any:
     remaining = room[0] - _CONTAINER_BYTES - _ITEM_BYTES * len(copy)
     if levels == 0:
         deepest = _DEEPEST_VALUE if widen & _TYPES else _DEEPEST_COPY
-        raise _NotJSON(f"nested deeper than {deepest} levels, or contains itself")
+        raise _UnfitValue(f"nested deeper than {deepest} levels, or contains itself")
     if remaining < 0:
-        raise _NotJSON(_TOO_LARGE)
+        raise _UnfitValue(_TOO_LARGE)
     is_object = type(copy) is dict
     key: Any = None
     try:
@@ -225,27 +225,27 @@ def _items(copy: Any, levels: int, room: list[int], widen: int) -> Any:
                 room[0] = remaining
                 copy[key] = _copy(item, levels - 1, room, widen)
                 remaining = room[0]
-    except _NotJSON as refused:
+    except _UnfitValue as refused:
         refused.way.append(key)
         raise
     if is_object and copy and type(key) is not str:
         return _items({_name(each): copy[each] for each in copy}, levels, room, widen)
     if remaining < 0:
-        raise _NotJSON(_TOO_LARGE)
+        raise _UnfitValue(_TOO_LARGE)
     room[0] = remaining
     return copy
 
 
 def _name(key: object) -> str:
     if not issubclass(type(key), str):
-        raise _NotJSON(f"a key is {json_type(key)}, not string")
+        raise _UnfitValue(f"a key is {json_type(key)}, not string")
     return str.__str__(key)
 
 
 def _text(text: str, room: list[int]) -> str:
     room[0] -= _text_size(text)
     if room[0] < 0:
-        raise _NotJSON(_TOO_LARGE)
+        raise _UnfitValue(_TOO_LARGE)
     return text
 
 
@@ -253,7 +253,7 @@ def _text_size(text: str) -> int:
     try:
         return len(text) if text.isascii() or len(text) > _LARGEST_BYTES else len(text.encode())
     except UnicodeEncodeError:
-        raise _NotJSON("a lone surrogate in the text, which UTF-8 cannot carry") from None
+        raise _UnfitValue("a lone surrogate in the text, which UTF-8 cannot carry") from None
 
 
 def _read(kind: type, read: Callable[[], Any]) -> Any:
@@ -263,7 +263,7 @@ def _read(kind: type, read: Callable[[], Any]) -> Any:
     except RecursionError:
         raise
     except Exception as error:
-        raise _NotJSON(f"{kind.__name__} cannot be converted ({error_text(error)})") from None
+        raise _UnfitValue(f"{kind.__name__} cannot be converted ({error_text(error)})") from None
 
 
 def _is_pydantic_model(kind: type) -> bool:

@@ -30,9 +30,8 @@ class RunAttributes(TypedDict, total=False):
 
 class _RunAttribute(NamedTuple):
     checked: Callable[[Any], Any]  # returns the value as JSON data; raises ConfigError
-    query_paths: Callable[
-        [Any], Iterator[tuple[str, str | None]]
-    ]  # paths below it, with their texts
+    # Paths below it, with their texts.
+    query_paths: Callable[[Any], Iterator[tuple[str, str | None]]]
 
 
 def _tags(value: Any) -> dict[str, str]:

@@ -130,17 +130,17 @@ def quantities_in(text: str) -> list[Quantity]:
         own, following = units[at], units[at + 1]
         if own and following and not own[0] and _TO.fullmatch(text, first.end, two.start):
             units[at] = (*following[:2], first.end)
-    found = zip(numbers, units, strict=True)
-    made = [_quantity(each, unit, text) for each, unit in found if unit is not None]
-    return made + [_part(each) for each in parts]
+    pairs = zip(numbers, units, strict=True)
+    of_units = [_quantity(each, unit, text) for each, unit in pairs if unit is not None]
+    return of_units + [_part(each) for each in parts]
 
 
-def _is_part(found: re.Match[str]) -> bool:
+def _is_part(share: re.Match[str]) -> bool:
     """Return whether words or figures say a part of one, not months of a year or a date."""
     is_said = (
-        found["size"] or found["of"] or (found["many"] and _size_of(found) != _PARTS["quarter"])
+        share["size"] or share["of"] or (share["many"] and _size_of(share) != _PARTS["quarter"])
     )
-    return bool(is_said) and int(found["count"] or found["many"] or 1) < _size_of(found)
+    return bool(is_said) and int(share["count"] or share["many"] or 1) < _size_of(share)
 
 
 def _size_of(part: re.Match[str]) -> int:
@@ -148,12 +148,12 @@ def _size_of(part: re.Match[str]) -> int:
     return int(part["size"] or _PARTS[part["part"]])
 
 
-def _part(found: re.Match[str]) -> Quantity:
+def _part(share: re.Match[str]) -> Quantity:
     """Return a part of one as a percentage, which may be rounded to a whole one."""
-    plain = Fraction(int(found["count"] or found["many"] or 1), _size_of(found))
-    relation = "" if found["count"] or found["many"] else "~"
+    plain = Fraction(int(share["count"] or share["many"] or 1), _size_of(share))
+    relation = "" if share["count"] or share["many"] else "~"
     values = (100 * plain,)
-    return Quantity(found[0], "percent", values, (plain,), Fraction(1), 0, 2, relation)
+    return Quantity(share[0], "percent", values, (plain,), Fraction(1), 0, 2, relation)
 
 
 def _unit_of(number: Number, text: str) -> tuple[str, Fraction, int] | None:
