@@ -370,6 +370,16 @@ def test_runs_are_found_by_tags_which_forks_copies_and_resumed_runs_keep(
     assert journal.run("one").tags == {"customer": "acme", "a.b 1": "Ä"}
 
 
+def test_runs_with_an_attribute_of_a_newer_moothall_are_listed(tmp_path: Path) -> None:
+    file = tmp_path / "runs.db"
+    with Journal(file) as journal:
+        reply(journal, "one", tags=["urgent"])
+    with closing(sqlite3.connect(file)) as database, database:
+        database.execute("UPDATE runs SET attributes = json_set(attributes, '$.title', 'Order 7')")
+    with Journal(file) as journal:
+        assert [each.tagged for each in journal.runs()] == ["urgent"]
+
+
 def test_run_that_another_asks_for_has_its_tags_unless_it_has_its_own(journal: Journal) -> None:
     asked = ReActAgent("asked", ScriptedModel(["In."] * 2), journal=journal)
 

@@ -614,6 +614,19 @@ def test_openai_door_stop_reasons_have_their_status(serve: Serve) -> None:
     assert spent_error.value.code == "insufficient_quota"
 
 
+def test_openai_door_refusal_of_a_model_is_a_whole_answer(serve: Serve) -> None:
+    refusal = ModelReply("I do not do that.", finish_reason="refusal")
+    made = client(serve(asgi(bot(answer=[refusal] * 2))))
+    (choice,) = made.chat.completions.create(
+        model="bot", messages=[{"role": "user", "content": "x"}]
+    ).choices
+    assert choice.finish_reason == "stop"
+    assert (choice.message.content, choice.message.refusal) == (None, "I do not do that.")
+    response = made.responses.create(model="bot", input="x")
+    assert (response.status, response.incomplete_details) == ("completed", None)
+    assert response.output_text == "I do not do that."
+
+
 def test_openai_stream_that_fails_in_its_midst_says_so(serve: Serve) -> None:
     @action
     def look() -> str:

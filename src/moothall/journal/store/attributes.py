@@ -99,8 +99,10 @@ def as_column(attributes: Mapping[str, Any]) -> str | None:
 
 
 def of_column(text: str | None) -> dict[str, Any]:
-    """Return the attributes in the column."""
-    return {} if text is None else dict(json.loads(text))
+    """Return the attributes in the column that this version knows; a newer one may write more."""
+    if text is None:
+        return {}
+    return {name: value for name, value in json.loads(text).items() if name in ATTRIBUTES}
 
 
 def flat(attributes: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

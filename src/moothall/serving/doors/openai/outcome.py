@@ -23,7 +23,9 @@ from moothall.serving.doors.openai.input import OpenAIRequest
 from moothall.serving.doors.refusals import refusal_of
 
 logger: logging.Logger = logging.getLogger("moothall.doors")
-_REASONS: Final = {text: reason for reason, text in CUT.items()}
+_REFUSED: Final = CUT["refusal"]
+# A refusal is whole, so the interface has no reason for its end.
+_REASONS: Final = {text: reason for reason, text in CUT.items() if text != _REFUSED}
 
 
 @dataclass(slots=True)
@@ -37,6 +39,7 @@ class ClientOutcome:
         usage: the tokens
         turns: what the model thought and said in each of its answers, the last one included
         waits: whether its run waits in the journal; the text says for what
+        refused: whether the model refused; the text is its refusal
     """
 
     text: str
@@ -45,6 +48,7 @@ class ClientOutcome:
     usage: Usage
     turns: list[tuple[str, str]]
     waits: bool = False
+    refused: bool = False
 
 
 def resting(waits: Sequence[Wait], usage: Usage) -> ClientOutcome:
@@ -75,7 +79,8 @@ def outcome_of(
         ]
         text = "" if calls else text
     turns = turns_of(reply, agent, "" if calls else text, thoughts, alone)
-    return ClientOutcome(text, calls, _REASONS.get(reply.detail, ""), reply.usage, turns)
+    cut, refused = _REASONS.get(reply.detail, ""), reply.detail == _REFUSED
+    return ClientOutcome(text, calls, cut, reply.usage, turns, refused=refused)
 
 
 def turns_of(

@@ -60,8 +60,8 @@ class ChatCompletion:
         )
         message: dict[str, Any] = {
             "role": "assistant",
-            "content": text or (None if outcome.calls else ""),
-            "refusal": None,
+            "content": None if outcome.refused else text or (None if outcome.calls else ""),
+            "refusal": text if outcome.refused else None,
             "annotations": [],
         }
         if thought:
