@@ -126,7 +126,7 @@ def askings(studio: Studio, world: World) -> list[Asking]:
             forms = [each.to_json() for each in tab.forms()]
             made += [_of_form(route.method, tab, form, world) for form in forms]
             if not forms:
-                made.append(Asking(route, {("path", "name"): "new", ("body", "given"): {}}))
+                made.append(Asking(route, {("path", "name"): "new", ("body", "values"): {}}))
             continue
         for said in world.good().get(route.path, [{}]):
             made.append(_of_route(route, said, world))
