@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from decimal import Decimal
+from functools import cache
 from typing import Final
 from unicodedata import normalize
 
@@ -26,13 +27,13 @@ _SMALL: Final = rf"(?:(?:{either(_TENS)})(?:[ -](?:{either(_UNITS)}))?|{either(_
 _GROUP: Final = rf"(?:(?:{_SMALL}|an?) (?:{either(_HUNDRED)})(?: (?:and )?{_SMALL})?|{_SMALL})"
 _FIGURES: Final = r"(?<![\w.,])\d{1,4}(?:[.,]\d{1,3})?"
 _SCALED: Final = rf"(?:{_GROUP}|an?|{_FIGURES}) (?:{either(_SCALES)})"
-_NUMBER: Final = re.compile(
+_NUMBER: Final = (
     rf"(?<![\w-])(?:{_SCALED}(?: (?:and )?{_SCALED})*(?: (?:and )?{_GROUP})?"
     rf"|{_GROUP}(?: (?:{either(_COUNTS)}))?|(?:an?|{_FIGURES}) (?:{either(_COUNTS)}))(?![\w-])"
 )
-_WORD: Final = re.compile(rf"(?<!\w)(?:{either(_NUMERALS)})(?!\w)")
+_WORD: Final = rf"(?<!\w)(?:{either(_NUMERALS)})(?!\w)"
 _HOUR: Final = rf"(?P<hour>\d{{1,2}}|{either(_TEENS, _UNITS)})"
-_CLOCK: Final = re.compile(
+_CLOCK: Final = (
     r"(?<![\w.:])(?:(?P<part>half|quarter|viertel|halb)(?: (?P<way>past|to|after|nach|vor))? "
     rf"{_HOUR}|{_HOUR.replace('hour', 'sharp')} (?:o['’]clock|uhr(?: (?P<minute>\d{{2}}))?)"
     r"|(?P<figure>\d{1,2})(?:[.:](?P<of>\d{2}) uhr| ?h ?(?P<past>\d{2})(?! ?min)))(?!\w)"
@@ -40,18 +41,16 @@ _CLOCK: Final = re.compile(
 _MONTH: Final = either(MONTHS_BY_NAME)
 _DAY: Final = r"\d{1,2}(?:st|nd|rd|th|\.)?"
 _TO: Final = r" ?(?:-|–|to|and|until|till|bis|und|or|oder) ?(?:the |zum )?"
-_RANGE: Final = re.compile(
+_RANGE: Final = (
     rf"(?<![\w.])(?P<first>{_DAY}){_TO}(?P<last>{_DAY}) (?:of )?(?P<month>{_MONTH})\b\.?"
     r"(?P<year>,? \d{4})?"
     rf"|(?<!\w)(?P<named>{_MONTH})\.? (?P<begin>{_DAY}){_TO}(?P<end>{_DAY})(?![\d:])"
     r"(?P<of>,? \d{4})?"
 )
+_WITHIN_YEAR: Final = r"(?<!\w)([^\W\d_]{3,5})-(?=(?:1[5-9]|20)\d\d(?![\w-]))"  # mid-2021
 
-
-# Such as mid-2021.
-_WITHIN_YEAR: Final = re.compile(
-    r"(?<!\w)([^\W\d_]{3,5})-(?=(?:1[5-9]|20)\d\d(?![\w-]))"
-)  # mid-2021
+# Compiled when they are first used: it takes 60 ms, a quarter of what importing an agent takes.
+_compiled: Final = cache(re.compile)
 
 
 def fold(text: str) -> str:
@@ -71,10 +70,10 @@ def narrow(text: str) -> str:
 
 def spelled_out(text: str) -> str:
     """Return a folded text with its words for numbers, times and ranges of days in figures."""
-    text = _RANGE.sub(_days, _WITHIN_YEAR.sub(r"\1 ", text))
-    text = _CLOCK.sub(_time, text)
-    text = _WORD.sub(lambda match: str(_NUMERALS[match[0]]), text)
-    return _NUMBER.sub(_figures, text)
+    text = _compiled(_RANGE).sub(_days, _compiled(_WITHIN_YEAR).sub(r"\1 ", text))
+    text = _compiled(_CLOCK).sub(_time, text)
+    text = _compiled(_WORD).sub(lambda match: str(_NUMERALS[match[0]]), text)
+    return _compiled(_NUMBER).sub(_figures, text)
 
 
 def _days(match: re.Match[str]) -> str:
