@@ -104,7 +104,7 @@ class Worker:
 
     def __init__(self, kind: str, path: Path, tokens: int) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.local_model", "--serve", kind, str(path), str(tokens)],
+            [sys.executable, "-m", __spec__.name, "--serve", kind, str(path), str(tokens)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

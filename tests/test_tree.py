@@ -88,6 +88,7 @@ FLOORS = {
     "actions": (
         "message",
         "slash",
+        "acting",
         "provenance",
         "signature",
         "retry",

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from moothall.actions.provenance import Texts
 from moothall.actions.provenance.addresses import Address
+from moothall.actions.provenance.texts import Texts
 
 TASK = (
     "Please send $1,250.50 to Anna Smith <anna@example.org>, account DE89 3704 0044 0532 0130 00, "

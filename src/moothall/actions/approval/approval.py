@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
+from moothall.actions.acting import ACTING
 from moothall.actions.approval.asking import asking_person
 from moothall.actions.approval.decision import ANSWERS, Check, changed_or_refused
 from moothall.actions.approval.decision import Always as Always
@@ -23,7 +24,6 @@ from moothall.actions.approval.decision import Decision as Decision
 from moothall.actions.approval.decision import Refused as Refused
 from moothall.actions.approval.decision import not_permitted as not_permitted
 from moothall.actions.approval.later import Later, names_of, seconds_of
-from moothall.actions.provenance.reading import ACTING
 from moothall.actions.slash import format_slash
 from moothall.foundation.arguments import check_function
 from moothall.foundation.errors import DefinitionError, InvalidMessage, NobodyToAsk, SlashError

@@ -7,7 +7,7 @@ from contextlib import contextmanager, nullcontext
 from contextvars import Context, copy_context
 from typing import Final
 
-from moothall.actions.provenance.reading import ACTING
+from moothall.actions.acting import ACTING
 
 _ASKING: Final[dict[object, Context]] = {}
 

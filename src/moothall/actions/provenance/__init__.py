@@ -7,4 +7,3 @@ from moothall.actions.provenance.origin import origins_of as origins_of
 from moothall.actions.provenance.origin import sources_of as sources_of
 from moothall.actions.provenance.origin import union as union
 from moothall.actions.provenance.origin import with_sources as with_sources
-from moothall.actions.provenance.texts import Texts as Texts

@@ -5,34 +5,19 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager
-from contextvars import ContextVar, Token
+from contextvars import Token
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
+from moothall.actions.acting import ACTING, Acting, Found, Reading, acting
 from moothall.actions.provenance.origin import sources_within
 from moothall.actions.provenance.values import texts_in
 from moothall.foundation.jsonvalue import json_line
-from moothall.foundation.text.values import fold
 from moothall.foundation.threads import reset
 
 _OURS: Final = "moothall"
 """How the names of our threads begin: they carry the context of the caller that gave them work."""
 _WORD: Final = re.compile(r"[\w@.+-]{4,}")
-
-Found = tuple[Any, tuple[str, ...]]
-"""What was read beside a call, None for anything, and its sources."""
-
-
-class Reading(Protocol):
-    """A tool call, which may ask agents that have read something from outside."""
-
-    name: str
-    foreign: dict[str, Any]
-    begun: bool
-    read: tuple[str, ...]
-    beside: tuple[Found, ...]
-    late: Callable[[Sequence[str]], None] | None  # once it has ended, told what its work reads
 
 
 @dataclass(slots=True)
@@ -47,27 +32,7 @@ class MemberReading:
     late: Callable[[Sequence[str]], None] | None = None
 
 
-@dataclass(slots=True, eq=False)
-class Acting:
-    """What is carried out in a context."""
-
-    # The tool call, or turn: an agent that it asks adds the outside sources that it has read.
-    reading: Reading | None = None
-    # The seconds of the calls that are under way, which stand still while this is entered.
-    limit: AbstractContextManager[None] | None = None
-    to_approve: Any = None  # the call that the run asks an approval for, a `CallToApprove`
-
-
-_NOTHING: Final = Acting()
-ACTING: ContextVar[Acting] = ContextVar("moothall_acting", default=_NOTHING)
-
 _underway: dict[int, Reading] = {}  # calls that are executed
-
-
-def acting(reading: Reading) -> Acting:
-    """Return what is carried out in this context, with this tool call."""
-    now = ACTING.get()
-    return Acting(reading, now.limit, now.to_approve)
 
 
 def reading_here() -> Reading | None:
@@ -92,8 +57,14 @@ def executed(call: Reading, token: Token[Acting], result: Any) -> None:
                 call.read += sources
 
 
+def _fold(text: str) -> str:
+    from moothall.foundation.text.values import fold  # its tables take 15 ms to import
+
+    return fold(text)
+
+
 def _words(text: str) -> Iterable[str]:
-    return (each.strip(".-") for each in _WORD.findall(fold(text)))
+    return (each.strip(".-") for each in _WORD.findall(_fold(text)))
 
 
 def add(sources: Sequence[str], found: Any = None) -> None:
@@ -128,12 +99,12 @@ def given_beside(content: Any) -> list[str]:
     """
     if not is_adrift():
         return []
-    said = fold(" ".join(texts_in(content)))
+    said = _fold(" ".join(texts_in(content)))
     calls = [call for call in [*_underway.values()] if call.begun]
     return [
         f"what {call.name} was given"
         for call in calls
-        if any(len(each) > 3 and fold(each) in said for each in texts_in(call.foreign))
+        if any(len(each) > 3 and _fold(each) in said for each in texts_in(call.foreign))
     ]
 
 

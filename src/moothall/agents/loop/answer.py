@@ -19,8 +19,8 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from moothall.actions import Action
+from moothall.actions.acting import Found
 from moothall.actions.provenance import Origins, origins_of
-from moothall.actions.provenance.reading import Found
 from moothall.actions.repairing import repaired
 from moothall.foundation.errors import InvalidArguments
 from moothall.foundation.jsonvalue import NotJSON, UnreadableText, copy_json, read_json, readable

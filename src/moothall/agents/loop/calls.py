@@ -10,10 +10,10 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from moothall.actions.acting import ACTING
 from moothall.actions.approval import Later
 from moothall.actions.environment import execute_in_thread, failed
 from moothall.actions.provenance import reading
-from moothall.actions.provenance.reading import ACTING
 from moothall.agents.context import Context, filled, injected
 from moothall.agents.loop.chain import around_action
 from moothall.agents.loop.parts import context_of

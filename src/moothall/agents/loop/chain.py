@@ -17,9 +17,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from moothall.actions import ACCESS_PERMITTED
+from moothall.actions.acting import ACTING, acting
 from moothall.actions.approval.approval import not_permitted
 from moothall.actions.environment import failed
-from moothall.actions.provenance.reading import ACTING, acting
 from moothall.agents.dispatch import named
 from moothall.agents.loop.permission import permits
 from moothall.agents.loop.provenance import trace

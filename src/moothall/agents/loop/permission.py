@@ -11,6 +11,7 @@ from difflib import SequenceMatcher
 from typing import Any, Final
 
 from moothall.actions import ACCESS_DENIED, ACCESS_PERMITTED
+from moothall.actions.acting import ACTING
 from moothall.actions.approval import (
     Always,
     ApprovalRequest,
@@ -20,8 +21,7 @@ from moothall.actions.approval import (
 )
 from moothall.actions.approval.asking import asking_person
 from moothall.actions.approval.decision import Decision, changed_or_refused
-from moothall.actions.provenance import Texts
-from moothall.actions.provenance.reading import ACTING
+from moothall.actions.provenance.texts import Texts
 from moothall.agents.loop.answer import RequestedCall
 from moothall.agents.loop.parts import Looping
 from moothall.agents.loop.provenance import note_of, questions, trace

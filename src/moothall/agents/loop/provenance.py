@@ -7,12 +7,12 @@ from operator import is_
 from typing import Any, Final
 
 from moothall.actions import Action
-from moothall.actions.provenance import Origin, Origins, Texts, sources_of, union
+from moothall.actions.provenance import Origin, Origins, sources_of, union
 from moothall.actions.provenance.addresses import MOST, addresses_in
 from moothall.actions.provenance.marks import Marks, any_marked, bare, marks_of
 from moothall.actions.provenance.questions import question_on
 from moothall.actions.provenance.read import UNTRACED
-from moothall.actions.provenance.texts import Traced, same
+from moothall.actions.provenance.texts import Texts, Traced, same
 from moothall.agents.loop.answer import RequestedCall
 from moothall.agents.replies.reply_request import ReplyRequest
 from moothall.agents.replies.thread import Thread

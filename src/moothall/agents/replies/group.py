@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, overload
 
 from typing_extensions import TypeVar
 
+from moothall.actions.acting import ACTING, acting
 from moothall.actions.provenance.origin import union
-from moothall.actions.provenance.reading import ACTING, MemberReading, acting
+from moothall.actions.provenance.reading import MemberReading
 from moothall.agents.agent import Agent
 from moothall.agents.replies.charging import budget_of, share_budget
 from moothall.agents.replies.events import Done, Event

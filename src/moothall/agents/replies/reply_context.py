@@ -17,9 +17,9 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from moothall.actions.message import REPLYING
-from moothall.actions.provenance import Texts, union
-from moothall.actions.provenance.origin import Sourced
+from moothall.actions.provenance.origin import Sourced, union
 from moothall.actions.provenance.reading import add, given_beside, reading_here
+from moothall.actions.provenance.texts import Texts
 from moothall.agents.agent import CURRENT, Agent
 from moothall.agents.callers import Beside
 from moothall.agents.replies.charging import called_each_other

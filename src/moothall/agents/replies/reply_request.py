@@ -33,7 +33,7 @@ from moothall.models.protocol import ReasoningPiece
 
 if TYPE_CHECKING:
     from moothall.actions import Action
-    from moothall.actions.provenance import Texts
+    from moothall.actions.provenance.texts import Texts
     from moothall.agents.replies.record import Record
     from moothall.agents.replies.reply import Reply
     from moothall.agents.replies.step import Step

@@ -22,7 +22,7 @@ from moothall.journal.stop_reason import ANSWERED, FINAL, cut_off, why_ended
 from moothall.models.protocol import Usage
 
 if TYPE_CHECKING:
-    from moothall.actions.provenance import Texts
+    from moothall.actions.provenance.texts import Texts
     from moothall.agents.replies.read_record import ReadRecord
     from moothall.agents.replies.record import Record
     from moothall.agents.replies.reply_request import AnswerSchema, ReplyRequest

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from urllib.parse import unquote
 from weakref import WeakSet
 
-from moothall.actions.provenance import Texts
+from moothall.actions.provenance.texts import Texts
 from moothall.foundation.threads import guard, in_child, settle
 from moothall.memory.memory import Memory
 from moothall.memory.results import Results

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, get_args
 
+from moothall.actions.acting import ACTING
 from moothall.actions.approval.asking import asked_now
 from moothall.actions.message import REPLYING
-from moothall.actions.provenance.reading import ACTING
 from moothall.agents.agent import CURRENT
 from moothall.budget.limits import RESERVED
 from moothall.foundation.errors import JournalError, MissingExtra

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from moothall.actions.provenance import Texts, with_sources
+from moothall.actions.provenance import with_sources
 from moothall.actions.provenance.marks import Marks, stored
+from moothall.actions.provenance.texts import Texts
 from moothall.agents.loop.answer import RequestedCall, as_action
 from moothall.agents.loop.provenance import begins, sources_of_result, take_in, trace
 from moothall.agents.loop.react import ReActAgent
