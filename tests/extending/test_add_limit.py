@@ -27,6 +27,52 @@ ADDED = (
     ("    seconds: float = 0.0\n", "    pages: int = 0\n"),
     ("    seconds: float | None = None\n", "    pages: int | None = None\n"),
 )
+SPENT_BY_CALLS = {
+    "budget/limits.py": ADDED,
+    "models/wrappers/budgeted.py": (("tokens=tokens, model_calls=1", ", pages=1"),),
+    "agents/loop/chain.py": (
+        (
+            "    assert wanted.action is not None\n",
+            "    charged = {'tokens': 0, 'usd': '0', 'model_calls': 0, 'pages': 3}\n"
+            "    step.context.budget.reserve(pages=3).settle()\n"
+            "    step._record.charge(lambda: charged)\n",
+        ),
+    ),
+}
+RESUMES = """
+from moothall import Budget, Call, Journal, ModelReply, ReActAgent
+
+class Model:
+    name, context_tokens, max_tokens = "mine", None, 100
+
+    def __init__(self, *answers):
+        self.answers = [*answers]
+
+    async def complete(self, messages, actions=None, schema=None):
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+def look() -> str:
+    \"\"\"Look.\"\"\"
+    return "seen"
+
+def spent(*answers):
+    budget = Budget(pages=9, actions=9)
+    with Journal("runs.db") as journal:
+        agent = ReActAgent("a", Model(*answers), actions=[look], journal=journal, budget=budget)
+        agent.reply_sync("go", run_id="R")
+        journal.export("R", "R.jsonl")
+    return budget.spent.model_calls, budget.spent.actions, budget.spent.pages
+
+calls = ModelReply(calls=(Call("1", "look", {}),))
+assert spent(calls, ValueError("down")) == (2, 1, 5)
+assert spent(ModelReply("Seen.")) == (3, 1, 6)
+with Journal("runs.db") as journal:
+    journal.delete("R")
+    journal.import_run("R.jsonl")
+"""
 USES = """
 import json
 from moothall import Budget, BudgetExceeded, Journal
@@ -91,6 +137,10 @@ def test_limit_added_in_one_file_is_known_everywhere_and_old_books_open(
     assert "4 of 8 pages spent, limit set by hand, 1 beyond what was reserved" in shown
     for command in ("act", "research", "resume"):
         assert "--max-pages" in run("-m", "moothall", command, "--help")
+
+
+def test_resumed_run_is_charged_what_its_calls_spent_of_an_added_limit(added: Added) -> None:
+    added(SPENT_BY_CALLS)("-c", RESUMES)
 
 
 @pytest.mark.parametrize("method", ("reserve", "charge", "reserve_rest"))

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, Final, Protocol, TypeAlias
 
-from moothall.budget.limits import LIMITS, MOST, RESERVED, Left, Spent
+from moothall.budget.limits import FIRST_KINDS, LIMITS, MOST, PLACES, RESERVED, Left, Spent
 from moothall.budget.period import is_period
 from moothall.foundation.arguments import unknown_argument
 from moothall.foundation.errors import DefinitionError
@@ -18,8 +18,6 @@ from moothall.foundation.errors import DefinitionError
 Amounts: TypeAlias = tuple[int, ...]
 KINDS: Final = tuple(range(len(RESERVED)))
 NOTHING: Final[Amounts] = (0,) * len(RESERVED)
-_PLACES: Final = {limit.name: place for place, limit in enumerate(RESERVED)}
-_FIRST: Final = 4  # so many kinds are in every state
 MEASURED: Final = tuple(place for place, limit in enumerate(RESERVED) if limit.measured)
 
 
@@ -57,7 +55,7 @@ def checked_amounts(
         return amounts
     counted = [*amounts]
     for name, amount in by_name.items():
-        place = _PLACES.get(name, -1)
+        place = PLACES.get(name, -1)
         if place not in kinds:
             names = [RESERVED[each].name for each in kinds]
             raise unknown_argument(method, by_name, names) or TypeError(name)
@@ -119,7 +117,6 @@ def _counted(subject: str, state: Any, kinds: Sequence[int]) -> list[int]:
     counted = [*NOTHING]
     for kind in kinds:
         limit = RESERVED[kind]
-        # The states of an older moothall lack the kinds that came later.
-        value = state[limit.name] if kind < _FIRST else state.get(limit.name, 0)
+        value = state[limit.name] if kind < FIRST_KINDS else state.get(limit.name, 0)
         counted[kind] = limit.counted(subject, value if limit.is_whole_number else Decimal(value))
     return counted

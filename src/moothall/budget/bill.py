@@ -6,8 +6,8 @@ from contextvars import ContextVar, Token
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from moothall.budget.amounts import KINDS
-from moothall.budget.limits import USD
+from moothall.budget.amounts import KINDS, Amounts, stored_of
+from moothall.budget.limits import RESERVED
 from moothall.foundation.threads import reset
 
 if TYPE_CHECKING:
@@ -27,10 +27,8 @@ class Bill:
 
     def json(self) -> dict[str, Any]:
         """Return what was settled or is still reserved, as JSON data."""
-        tokens, usd, calls, *_ = (
-            sum(reservation._spent[kind] for reservation in self._reservations) for kind in KINDS
-        )
-        return charged_json(tokens, usd, calls)
+        spent = [sum(each._spent[kind] for each in self._reservations) for kind in KINDS]
+        return charged_json(tuple(spent))
 
 
 @dataclass(slots=True, eq=False)
@@ -64,6 +62,6 @@ def add_to_bill(reservation: Reservation, budget: Budget) -> None:
         bill._reservations.append(reservation)
 
 
-def charged_json(tokens: int, picodollars: int, model_calls: int) -> dict[str, Any]:
-    """Return what was charged, as JSON data."""
-    return {"tokens": tokens, "usd": USD.digits(picodollars), "model_calls": model_calls}
+def charged_json(amounts: Amounts) -> dict[str, Any]:
+    """Return what was charged, as JSON data: all that asking a model takes, and what else is."""
+    return stored_of(amounts, [kind for kind in KINDS if amounts[kind] or RESERVED[kind].asks])

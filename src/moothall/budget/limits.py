@@ -1,7 +1,8 @@
 """The kinds of limits: all that budgets, books, commands, settings and pages know of each.
 
 To add one, append it to `RESERVED`, whose places the books keep, and to the classes below: by them
-type checkers and editors know its name. What spends of it then reserves it.
+type checkers and editors know its name. What spends of it then reserves it: a resumed run is
+charged what calls of models reserved. Where an action spends of it, `Step.charge` says how much.
 """
 
 from __future__ import annotations
@@ -96,6 +97,8 @@ RESERVED: Final = (
     Limit("actions", "actions"),
 )
 """What is reserved, in the order of all counted amounts."""
+PLACES: Final = {limit.name: place for place, limit in enumerate(RESERVED)}
+FIRST_KINDS: Final = 4  # stand in every state and book; those of an older moothall lack later ones
 SECONDS: Final = Time("seconds", "seconds", of_runs="time limit.")
 LIMITS: Final = (*RESERVED, SECONDS)
 OF_RUNS: Final = {f"max_{each.name}": each for each in LIMITS if each.of_runs}
@@ -177,22 +180,22 @@ class ReservedAmounts:
     @property
     def tokens(self) -> int:
         """How many tokens are reserved."""
-        return self._amounts[0]
+        return self._amounts[PLACES["tokens"]]
 
     @property
     def usd(self) -> float:
         """How many US dollars are reserved."""
-        return self._amounts[1] / PICO
+        return self._amounts[PLACES["usd"]] / PICO
 
     @property
     def model_calls(self) -> int:
         """How many model calls are reserved."""
-        return self._amounts[2]
+        return self._amounts[PLACES["model_calls"]]
 
     @property
     def actions(self) -> int:
         """How many actions are reserved."""
-        return self._amounts[3]
+        return self._amounts[PLACES["actions"]]
 
 
 def _value_text(value: object) -> str:

@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol, TypeVar, runtime_checkable
 
 from moothall.budget.account import COUNTS, Account, Accounts, Aside
 from moothall.budget.amounts import KINDS, NOTHING, Amounts
-from moothall.budget.limits import LIMITS
+from moothall.budget.limits import FIRST_KINDS, LIMITS
 from moothall.budget.period import is_period
 from moothall.budget.reservation import Ledger, Reservation, end
 from moothall.foundation.errors import DefinitionError, MoothallError
@@ -21,8 +21,6 @@ from moothall.foundation.errors import DefinitionError, MoothallError
 logger: logging.Logger = logging.getLogger("moothall.budget")
 
 T = TypeVar("T")
-
-_FEWEST = 4  # kinds of limits, in the first books
 
 
 @runtime_checkable
@@ -324,7 +322,8 @@ def _aside(state: dict[str, Any] | None) -> Aside | None:
 
 def _counts(name: str, counts: list[int]) -> list[int]:
     """Return stored amounts; an older moothall had fewer kinds of limits."""
-    if not _FEWEST <= len(counts) <= len(KINDS) or not all(type(each) is int for each in counts):
+    fits = FIRST_KINDS <= len(counts) <= len(KINDS)
+    if not fits or not all(type(each) is int for each in counts):
         raise ValueError(f"{name} is {counts!r:.80}")
     return [*counts, *NOTHING[len(counts) :]]
 

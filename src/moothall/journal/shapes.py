@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
+from moothall.budget.limits import RESERVED
 from moothall.foundation.jsonvalue import json_text
 from moothall.foundation.text import cut
 from moothall.journal.entry import KINDS, RESUME, WAYS
@@ -76,7 +77,8 @@ _ABOUT: Final = {
     "iteration?": int,
     "once?": list,
 }
-_CHARGED: Final = (None, {"tokens": int, "usd": _cost, "model_calls": int})
+_AMOUNTS: Final = {f"{of.name}?": int if of.is_whole_number else _cost for of in RESERVED}
+_CHARGED: Final = (None, {"tokens": int, "usd": _cost, "model_calls": int, **_AMOUNTS})
 _STEP_DATA: Final = {
     "key": str,
     "about?": _ABOUT,

@@ -25,6 +25,7 @@ from moothall.agents.replies.record import Record
 from moothall.agents.replies.reply import Stop
 from moothall.agents.replies.reply_context import note_late_reading
 from moothall.agents.replies.sub_agents.asking import doubts_of_asked
+from moothall.budget.amounts import checked_amounts
 from moothall.foundation.errors import BudgetExceeded, DeadlineExceeded, JournalError
 from moothall.foundation.jsonvalue import json_text
 from moothall.foundation.text import cut, log_failure
@@ -111,7 +112,7 @@ class Calls(Executing):
         finally:
             reset(token)
             begun = sum(call.begun for call, is_new in zip(self.wanted, new, strict=True) if is_new)
-            held._ledger.settle(held, (0, 0, 0, begun))
+            held._ledger.settle(held, checked_amounts(Calls.within, {"actions": begun}))
 
     @property
     def in_doubt(self) -> bool:

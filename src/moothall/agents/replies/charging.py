@@ -12,8 +12,9 @@ from moothall.actions.message import REPLYING
 from moothall.agents.callers import beside_of
 from moothall.agents.replies.checked_parts import check_part
 from moothall.agents.replies.step import KEPT_MARK
+from moothall.budget.amounts import checked_amounts
 from moothall.budget.bill import Bill, ModelCall, charged_json
-from moothall.budget.limits import picodollars, used_up
+from moothall.budget.limits import RESERVED, used_up
 from moothall.foundation.errors import BudgetExceeded, ConfigError
 from moothall.models.base import answer_of, streamed_to
 from moothall.models.protocol import Usage
@@ -30,10 +31,8 @@ class Spending:
     """The recorded spending of a run."""
 
     answers: int = 0  # how often a model gave an answer, or failed
-    tokens: int = 0
-    usd: Decimal = Decimal(0)  # what the tokens cost, as far as that was known then
-    model_calls: int = 0
-    actions: int = 0
+    # By the names of the limits; of US dollars, as far as the cost was known then.
+    amounts: dict[str, Any] = field(default_factory=lambda: {each.name: 0 for each in RESERVED})
     unpriced: Usage = field(default_factory=Usage)  # tokens whose price was not known
     untold: int = 0  # tokens without a price that may be input or output
 
@@ -42,18 +41,22 @@ class Spending:
         usage = usage or Usage()
         stated = usage.total
         if charged is None:
-            charged = charged_json(stated, 0, 1)
-        tokens, usd = charged["tokens"], Decimal(charged["usd"])
-        self.tokens += tokens
-        self.usd += usd
-        self.model_calls += charged["model_calls"]
-        if usd:
+            charged = {"tokens": stated, "usd": 0, "model_calls": 1}
+        self.count(charged)
+        tokens = charged["tokens"]
+        if Decimal(charged["usd"]):
             return
         if tokens < stated:
             self.untold += tokens
         else:
             self.unpriced = self.unpriced + usage
             self.untold += tokens - stated
+
+    def count(self, charged: Mapping[str, Any]) -> None:
+        """Add what was charged; what an older moothall recorded lacks later limits."""
+        for limit in RESERVED:
+            amount = charged.get(limit.name, 0)
+            self.amounts[limit.name] += amount if limit.is_whole_number else Decimal(amount)
 
 
 def spending(entries: Iterable[Entry]) -> Spending:
@@ -74,7 +77,7 @@ def spending(entries: Iterable[Entry]) -> Spending:
             if "model" in about:
                 reserved[data["key"]] = data
             elif "action" in about and "again" not in data:
-                spent.actions += 1
+                spent.count({"actions": 1})
         elif entry.kind == "ended" and data["key"].endswith(KEPT_MARK):
             goes_on.add(data["key"].removesuffix(KEPT_MARK))
         elif entry.kind in ("ended", "failed") and data["key"] in reserved:
@@ -88,6 +91,8 @@ def spending(entries: Iterable[Entry]) -> Spending:
             if cost is None or cost["model_calls"]:
                 interrupted = bool(data.get("cancelled"))
                 spent.answers += not interrupted
+        elif entry.kind in ("ended", "failed") and "action" in about:
+            spent.count(data.get("charged") or {})
     for key, left in reserved.items():
         if key not in goes_on:
             spent.add(left.get("reserved"))
@@ -141,7 +146,8 @@ async def begun(
     step.charge(bill.json)
     try:
         tokens, usd = model._most(*asked)
-        reserved = charged_json(tokens, picodollars("reserve", usd), 1)
+        most = {"tokens": tokens, "usd": usd, "model_calls": 1}
+        reserved = charged_json(checked_amounts(begun, most))
     except Exception:
         reserved = None  # the call itself raises the same error
     await step.begins(args, reserved)
@@ -178,13 +184,12 @@ async def completed(
 
 def charge_spent(budget: Budget, model: Any, spent: Spending) -> None:
     """Charge a budget what was spent, even if that is more than it allows."""
-    usd = spent.usd
+    amounts = dict(spent.amounts)
     if spent.untold or spent.unpriced != Usage():
-        usd += _price(budget, model, spent.unpriced, spent.untold)
-    calls, actions = spent.model_calls, spent.actions
+        amounts["usd"] += _price(budget, model, spent.unpriced, spent.untold)
     # No further call starts; the reply of a run that has ended is returned all the same.
     with suppress(BudgetExceeded):
-        budget.charge(tokens=spent.tokens, usd=usd, model_calls=calls, actions=actions)
+        budget.charge(**amounts)
 
 
 def _price(budget: Budget, model: Any, usage: Usage, untold: int) -> Decimal:

@@ -1,6 +1,8 @@
 """What a caller says of a run: kept in one JSON column, by which runs are found and shown.
 
-To add one: a field of `RunAttributes` and a row of `ATTRIBUTES`.
+To add one: a field of `RunAttributes` and a row of `ATTRIBUTES`, by which journals, exports, forks
+and spans have it; an argument of replies (`agents/replies/conversational.py`), by which callers say
+it; a field of `Outline`; and an option of `moothall runs`.
 """
 
 from __future__ import annotations
