@@ -309,8 +309,8 @@ FLOORS = {
         "company",
     ),
     "serving.doors": (
-        "refusals",
         "checks",
+        "protocols",
         "front",
         "callers",
         "guard",

@@ -1,4 +1,8 @@
-"""A door of a user's own: a protocol whose requests are plain text."""
+"""A door of a user's own: a protocol whose requests are plain text.
+
+What guard, pages and commands know of a door stands in one table. A user cannot add to it, so that
+test adds to a copy of the package.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,7 @@ import httpx2
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
+from tests.extending.conftest import Added
 
 from moothall import Agent, Context, action
 from moothall.foundation.errors import RequestError
@@ -74,3 +79,58 @@ def test_door_of_a_users_own_is_behind_the_same_checks_and_calls_agents() -> Non
         await served.close()
 
     asyncio.run(main())
+
+
+ADDED = (
+    (
+        "DOORS: Final = (",
+        'DoorProtocol("text", "Text", "/text", "each", lambda error, path, body: '
+        '(error.status, f"Text: {error}", b"text/x-error"), "x-api-key"), ',
+    ),
+)
+USES = """
+import asyncio
+import httpx2
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route
+from moothall import Journal, ReActAgent, ScriptedModel
+from moothall.serving.doors.application import application
+from moothall.serving.doors.callers import Callers, caller_of
+from moothall.serving.doors.served import Served, served_here
+
+async def name(request):
+    return PlainTextResponse(caller_of(request.scope))
+
+async def main(journal):
+    bot = ReActAgent("bot", ScriptedModel(["Good day."]), journal=journal)
+    await bot.reply("Hi", thread="text-ada/1")
+    callers, key = Callers({"ada": "a" * 20}, rate=2), ("x-api-key", "a" * 20)
+    served = Served(bot, callers)
+    app = application(served, callers, "text", [Route("/text/bot", name)])
+    transport = httpx2.ASGITransport(app)
+    async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+        for path, headers, status, text in (
+            ("/text/bot", [], 401, "Text: the token is missing or wrong"),
+            ("/text/bot", [key, key], 403, "Text: a header appears twice"),
+            ("/mcp", [key], 401, "the token is missing or wrong"),
+            ("/text/bot", [key], 200, "ada"),
+            ("/text/none", [key], 404, "Text: Not Found"),
+            ("/text/bot", [key], 429, "Text: too many requests: wait 30 s"),
+        ):
+            answer = await client.get(path, headers=headers)
+            assert (answer.status_code, answer.text.strip()) == (status, text), answer.text
+    assert ("Text", "/text/bot") in served_here()[0]["paths"]
+    await served.close()
+
+with Journal("runs.db") as journal:
+    asyncio.run(main(journal))
+"""
+
+
+def test_door_added_to_the_table_has_its_errors_its_header_and_its_data_deleted(
+    added: Added,
+) -> None:
+    run = added({"serving/doors/protocols.py": ADDED})
+    run("-c", USES)
+    deleted = run("-m", "moothall", "runs", "delete", "--person", "ada", "--journal", "runs.db")
+    assert "of the conversations text-ada/1" in deleted

@@ -34,4 +34,4 @@ assert (told.error["code"], told.status) == ("busy", 429)
 
 
 def test_error_added_to_the_refusals_is_told_by_each_door(added: Added) -> None:
-    added({"serving/doors/refusals.py": ADDED})("-c", USES)
+    added({"serving/doors/protocols.py": ADDED})("-c", USES)

@@ -23,8 +23,6 @@ OLDER: Final = (
     "another process reads an older state, which SQLite keeps beside the file, in -wal: try again "
     "when that has ended"
 )
-_DOORS: Final = ("openai", "mcp", "a2a", "ag-ui")
-"""The protocols by which a caller sends messages: to each, it is a sender of its own."""
 
 
 class MemoryPath(click.Path):
@@ -54,8 +52,10 @@ class _DataOwner:
     def senders(self) -> list[str]:
         """The ids by which they send messages."""
         if self.person is not None:
-            return [self.person, *(f"{door}-{self.person}" for door in _DOORS)]
-        from moothall.agents.replies.thread import sender_of_thread  # takes long to import
+            from moothall.serving.doors.protocols import DOORS  # takes long to import, as the next
+
+            return [self.person, *(f"{door.sender}-{self.person}" for door in DOORS)]
+        from moothall.agents.replies.thread import sender_of_thread
 
         return [sender_of_thread(self.thread or "")]
 
@@ -123,10 +123,10 @@ def delete(
     The runs' entries go, and the values that no other run has. They are overwritten in the file.
     Nothing is deleted if a process works on one of the runs. An agent that replies to others has a
     conversation with each of them, named by its id. --thread deletes such a conversation. --person
-    deletes those of NAME with each agent, those that agents had on behalf of NAME, those by the
-    doors (openai-NAME, mcp-NAME, a2a-NAME, ag-ui-NAME), what waits in them, and the budgets of
-    NAME; it lists what was found where. The notes that agents kept go with the runs, which name
-    their folders. Stop the process that uses an inbox first.
+    deletes those of NAME with each agent, those that agents had on behalf of NAME, those by each
+    door (openai-NAME, mcp-NAME and so on), what waits in them, and the budgets of NAME; it lists
+    what was found where. The notes that agents kept go with the runs, which name their folders.
+    Stop the process that uses an inbox first.
 
     \b
     Examples:

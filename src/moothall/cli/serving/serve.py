@@ -362,9 +362,10 @@ async def _until_stopped(server: HTTPServer, where: str) -> int:
         return True
 
     stop_on_signals(stop)
-    click.echo(
-        f"MCP is served at {where}/mcp, OpenAI's interface at /v1, AG-UI at /ag-ui, and "
-        "A2A. Ctrl-C ends it."
-    )
+    from moothall.serving.doors.protocols import DOORS
+
+    first, *more = DOORS
+    also = "".join(f", {door.title} at {door.path}" for door in more)
+    click.echo(f"{first.title} is served at {where}{first.path}{also}. Ctrl-C ends it.")
     server.start()
     return 0 if await asyncio.to_thread(server.join) else 1

@@ -30,7 +30,7 @@ from moothall.serving.doors.a2a_tasks import Task
 from moothall.serving.doors.callers import caller_of, sender_of
 from moothall.serving.doors.checks import COMMENT, as_json, json_of, or_silence, sent_event
 from moothall.serving.doors.front import NO_FRONT, Front
-from moothall.serving.doors.refusals import REFUSED, fault_of
+from moothall.serving.doors.protocols import A2A, REFUSED, fault_of
 from moothall.serving.doors.served import Served, id_in, in_path
 
 if TYPE_CHECKING:
@@ -79,8 +79,8 @@ class A2ADoor:
 
         return [
             Route(CARD_PATH, self._first_card, methods=["GET"]),
-            Route(f"/a2a/{{agent:path}}{CARD_PATH}", self._card, methods=["GET"]),
-            Route("/a2a/{agent:path}", self._call, methods=["POST"]),
+            Route(f"{A2A.path}/{{agent:path}}{CARD_PATH}", self._card, methods=["GET"]),
+            Route(f"{A2A.path}/{{agent:path}}", self._call, methods=["POST"]),
         ]
 
     async def open(self) -> None:
@@ -129,7 +129,7 @@ class A2ADoor:
         own = f"{request.url.scheme}://{request.headers['host']}{root}"
         front = self._front
         base = f"{front.origin}{front.base[:-1]}" if front.origin else own
-        where = f"{base}/a2a/{in_path(id)}"
+        where = f"{base}{A2A.path}/{in_path(id)}"
         agent = self._served.agents[id]
         description = agent.offers["say"].description
         skill = {"id": "say", "name": id, "description": description, "tags": ["conversation"]}
@@ -195,8 +195,8 @@ class A2ADoor:
     def sender(self, request: Request) -> str:
         """Return the sender of a caller: by the token's name, or by the network address."""
         if self._has_token or request.client is None:
-            return sender_of("a2a", caller_of(request.scope))
-        return f"a2a-{request.client.host.partition('%')[0]}"
+            return sender_of(A2A.sender, caller_of(request.scope))
+        return f"{A2A.sender}-{request.client.host.partition('%')[0]}"
 
     async def answered(self, method: str, agent: str, sender: str, params: Any) -> Any:
         """Answer a method; raise A2AFault for one that is refused."""

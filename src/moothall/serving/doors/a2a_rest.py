@@ -10,6 +10,7 @@ from moothall.foundation.text import one_line
 from moothall.serving.a2a.wire import A2AFault
 from moothall.serving.doors.a2a import A2ADoor, check_version, faults, sent_events
 from moothall.serving.doors.checks import json_of
+from moothall.serving.doors.protocols import A2A
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -45,7 +46,9 @@ class A2ARest:
             ("{rest:path}", "", _VERBS, False),
         ):
             endpoint = self._endpoint(method, streams)
-            built_routes.append(Route(f"/a2a/{{agent:path}}/v1/{path}", endpoint, methods=[*verbs]))
+            built_routes.append(
+                Route(f"{A2A.path}/{{agent:path}}/v1/{path}", endpoint, methods=[*verbs])
+            )
         return built_routes
 
     def _endpoint(self, method: str, streams: bool) -> Callable[[Request], Awaitable[Response]]:

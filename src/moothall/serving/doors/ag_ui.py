@@ -29,10 +29,9 @@ from moothall.serving.doors.checks import COMMENT, Send, in_thread, or_silence, 
 from moothall.serving.doors.openai.content import Wrong
 from moothall.serving.doors.openai.door import Endpoint, parted
 from moothall.serving.doors.openai.input import mended
-from moothall.serving.doors.refusals import run_error
+from moothall.serving.doors.protocols import AG_UI, run_error
 from moothall.serving.doors.served import Served, id_in
 
-SENDER: Final = "ag-ui"
 _TOGETHER_S: Final = 0.2
 """How long a run that asks the person waits for what else it asks."""
 
@@ -49,7 +48,7 @@ class AGUIDoor:
         from starlette.routing import Route
 
         run = Endpoint(POST=self._run)
-        return [Route("/ag-ui", endpoint=run), Route("/ag-ui/{id:path}", endpoint=run)]
+        return [Route(f"{AG_UI.path}{id}", endpoint=run) for id in ("", "/{id:path}")]
 
     def close(self) -> None:
         """Cancel the runs that wait for an answer."""
@@ -118,7 +117,7 @@ class AGUIDoor:
         before: list[dict[str, Any]] | None,
     ) -> None:
         """Have an agent reply; of a new run it observes what was said before."""
-        sender, own = sender_of(SENDER, job.caller), str(request.thread)
+        sender, own = sender_of(AG_UI.sender, job.caller), str(request.thread)
         loop = asyncio.get_running_loop()
         caller = Caller(loop, job.asking, run_id=job.run_id, name=job.caller)
         try:
@@ -275,7 +274,7 @@ class AGUIDoor:
 def _own_thread(caller: str, thread: str, run_id: str) -> str:
     """Return the thread of a run of its own, by which its client's thread is known again."""
     its = hashlib.sha256(thread.encode(errors="surrogatepass")).hexdigest()[:16]
-    return f"{sender_of(SENDER, caller)}/{its}-{run_id}"
+    return f"{sender_of(AG_UI.sender, caller)}/{its}-{run_id}"
 
 
 def _interrupts(

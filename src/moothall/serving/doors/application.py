@@ -17,15 +17,18 @@ from moothall.serving.doors.a2a import A2ADoor
 from moothall.serving.doors.a2a_rest import A2ARest
 from moothall.serving.doors.ag_ui import AGUIDoor
 from moothall.serving.doors.callers import Callers
-from moothall.serving.doors.checks import Receive, Scope, Send
+from moothall.serving.doors.checks import Receive, RequestRefused, Scope, Send, path_of
 from moothall.serving.doors.front import ANY, NO_FRONT, Front
 from moothall.serving.doors.guard import DoorGuard
 from moothall.serving.doors.mcp import MCPDoor
-from moothall.serving.doors.openai.door import OpenAIDoor, nowhere
+from moothall.serving.doors.openai.door import OpenAIDoor
+from moothall.serving.doors.protocols import MCP, answer_to
 from moothall.serving.doors.served import Served
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
+    from starlette.requests import Request
+    from starlette.responses import Response
 
     from moothall.budget import Budget
 
@@ -141,12 +144,12 @@ class _Doors:
             *self._a2a.routes(),
             *OpenAIDoor(self._served).routes(),
             *self._ag_ui.routes(),
-            Route("/mcp", endpoint=_Passed(lambda: self._answers_mcp)),
+            Route(MCP.path, endpoint=_Passed(lambda: self._answers_mcp)),
         ]
         for each in routes:  # an id may have line breaks, too, and clients may add a slash
             pattern = each.path_regex.pattern.removesuffix("$")
             each.path_regex = re.compile(f"{pattern}/?$", re.DOTALL)
-        return Starlette(routes=routes, lifespan=self._lifespan, exception_handlers={404: nowhere})
+        return Starlette(routes=routes, lifespan=self._lifespan, exception_handlers={404: _nowhere})
 
     @asynccontextmanager
     async def _lifespan(self, app: Starlette) -> AsyncIterator[None]:
@@ -204,6 +207,15 @@ class _Doors:
                 started.set_exception(error)
                 started.exception()
             raise
+
+
+async def _nowhere(request: Request, error: Exception) -> Response:
+    """Answer an address that no door offers."""
+    from starlette.responses import Response
+
+    path = path_of(request.scope)
+    status, text, kind = answer_to(RequestRefused(404, "Not Found"), path)
+    return Response(text, status, media_type=kind.decode())
 
 
 class _Passed:

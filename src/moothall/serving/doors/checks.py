@@ -90,12 +90,12 @@ def json_of(body: bytes) -> Any:
     return value
 
 
-def check_once(scope: Scope) -> None:
+def check_once(scope: Scope, token_headers: Iterable[str] = ()) -> None:
     """Refuse a request that has two of a header that access depends on, or two lengths."""
     names = [name.decode("latin-1").lower() for name, _ in scope["headers"]]
     if {"content-length", "transfer-encoding"} <= {*names}:  # a proxy may believe the other one
         raise RequestRefused(400, "a request has one length: Content-Length or Transfer-Encoding")
-    if any(names.count(each) > 1 for each in _ONCE):
+    if any(names.count(each) > 1 for each in (*_ONCE, *token_headers)):
         raise RequestRefused(403, "a header appears twice")
 
 

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import ipaddress
-import json
 import math
-import re
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from moothall.foundation import tracing
-from moothall.foundation.jsonvalue import UnreadableText
 from moothall.serving.a2a.wire import CARD_PATH
 from moothall.serving.doors.callers import LOCAL, NOBODY, Callers, note_caller
 from moothall.serving.doors.checks import (
@@ -28,17 +25,15 @@ from moothall.serving.doors.checks import (
     check_once,
     check_origin,
     header,
-    json_of,
     path_of,
-    sent_event,
 )
 from moothall.serving.doors.front import ANY, NO_FRONT, Front
-from moothall.serving.doors.refusals import TOO_OFTEN, TooOften, fault_of, openai_error, run_error
+from moothall.serving.doors.protocols import DOORS, TooOften, answer_to, protocol_at
 
 MOST_BYTES: Final = 4 << 20
 """The longest body of a request."""
 
-_REST: Final = re.compile(r"/v1/(message:|tasks|extendedAgentCard)")
+_TOKEN_HEADERS: Final = frozenset(each.token_header for each in DOORS)
 _STREAM: Final = ((b"x-accel-buffering", b"no"), (b"cache-control", b"no-store"))
 _HEADERS: Final = ((b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-store"))
 
@@ -101,22 +96,22 @@ class DoorGuard:
             await send({"type": "websocket.close"})
 
     async def _answered(self, scope: Scope, receive: Receive, send: Send) -> None:
-        path = path_of(scope).rstrip("/")
+        path, body = path_of(scope).rstrip("/"), b""
         try:
             caller = self._check(scope, path)
             self._callers.note_place(self._place(scope))
             note_caller(scope, caller)
             body = await body_of(receive, MOST_BYTES)
+            if wait_s := self._callers.wait_s(caller):
+                raise TooOften(math.ceil(wait_s))
         except RequestRefused as refused:
-            asks = ((b"www-authenticate", b"Bearer"),) if refused.status == 401 else ()
-            text, kind = str(refused), b"text/plain; charset=utf-8"
-            if path.startswith("/v1/"):  # OpenAI's interface has a form for errors
-                error = openai_error(text, "invalid_request_error")
-                text, kind = json.dumps({"error": error}), b"application/json"
-            await answer(send, refused.status, text, (*_HEADERS, *asks), kind)
-            return
-        if wait_s := self._callers.wait_s(caller):
-            await _answer_later(path, body, math.ceil(wait_s), send)
+            headers = [*_HEADERS]
+            if isinstance(refused, TooOften):
+                headers.append((b"retry-after", str(refused.wait_s).encode()))
+            elif refused.status == 401:
+                headers.append((b"www-authenticate", b"Bearer"))
+            status, text, kind = answer_to(refused, path, body)
+            await answer(send, status, text, headers, kind)
             return
         if self._begin is not None:
             await self._begin()
@@ -125,7 +120,7 @@ class DoorGuard:
 
     def _check(self, scope: Scope, path: str) -> str:
         """Return the caller of a request; refuse a request without one."""
-        check_once(scope)
+        check_once(scope, _TOKEN_HEADERS)
         check_length(scope, MOST_BYTES)
         host, has_tokens = header(scope, "host") or "", self._callers.tokens is not None
         if not has_tokens and not (self._hosts.has(host) and _is_here(scope)):
@@ -140,9 +135,12 @@ class DoorGuard:
             return LOCAL
         is_card = path.endswith(CARD_PATH) and scope["method"] in ("GET", "HEAD")
         is_open = path in self._open or is_card
-        if is_open and header(scope, "authorization") is None:
+        protocol, credential = protocol_at(path), header(scope, "authorization")
+        if credential is None and protocol and (key := header(scope, protocol.token_header)):
+            credential = f"Bearer {key}"
+        if is_open and credential is None:
             return NOBODY
-        scheme, _, token = (header(scope, "authorization") or "").partition(" ")
+        scheme, _, token = (credential or "").partition(" ")
         caller = self._callers.name_of(token.strip().encode("latin-1"))
         if scheme.lower() == "bearer" and caller is not None:
             return caller  # also where others behind the same proxy have sent wrong ones
@@ -176,38 +174,6 @@ def _unbuffered(send: Send) -> Send:
         await send(message)
 
     return sending
-
-
-async def _answer_later(path: str, body: bytes, wait_s: int, send: Send) -> None:
-    """Tell a caller that asks too often when it may ask again, in the form of the protocol."""
-    status, kind = 429, b"application/json"
-    refused = TooOften(f"too many requests: wait {wait_s} s")
-    if path.startswith("/v1/"):
-        body_text = json.dumps(
-            {"error": openai_error(str(refused), TOO_OFTEN.kind, code=TOO_OFTEN.code)}
-        )
-    elif path.startswith("/ag-ui"):  # its client reads events, and no other answer
-        status, kind = 200, b"text/event-stream"
-        body_text = sent_event(run_error(refused)).decode()
-    elif path == "/mcp" or path.startswith("/a2a/"):
-        fault = fault_of(refused)
-        body_text = json.dumps({"jsonrpc": "2.0", "id": _id_in(body), "error": fault.to_json()})
-        if _REST.search(path):
-            body_text = json.dumps({"error": fault.to_status()})
-        elif path != "/mcp":  # a client of A2A over JSON-RPC reads no body of another status
-            status = 200
-    else:
-        body_text, kind = str(refused), b"text/plain; charset=utf-8"
-    await answer(send, status, body_text, (*_HEADERS, (b"retry-after", str(wait_s).encode())), kind)
-
-
-def _id_in(body: bytes) -> Any:
-    """Return the id of a request of JSON-RPC, if its body has one."""
-    try:
-        request_id = json_of(body)["id"]
-    except (UnreadableText, LookupError, TypeError):
-        return None
-    return request_id if isinstance(request_id, str | int) else None
 
 
 def _is_here(scope: Scope) -> bool:

@@ -32,7 +32,7 @@ from moothall.serving.doors.mcp_job import (
     result_of,
     said_in,
 )
-from moothall.serving.doors.refusals import REFUSED, fault_of
+from moothall.serving.doors.protocols import MCP, REFUSED, fault_of
 from moothall.serving.doors.served import Served
 
 if TYPE_CHECKING:
@@ -149,9 +149,9 @@ class MCPDoor:
             self._served.check(caller)
         except REFUSED as refused:
             raise _refused(refused) from None
-        sender, meta = self._sender(ctx) or sender_of("mcp", caller), None
+        sender, meta = self._sender(ctx) or sender_of(MCP.sender, caller), None
         if "thread" in action.parameters.get("properties", {}):
-            base = sender_of("mcp", caller)
+            base = sender_of(MCP.sender, caller)
             call_thread = await self._threads.resolve(base, self._sender(ctx), id, args)
             if call_thread is None:
                 return failed("there is no such thread: leave it out to begin one")
@@ -282,7 +282,7 @@ class MCPDoor:
         from mcp import MCPError
 
         state = params.request_state or ""
-        sender = self._sender(ctx) or sender_of("mcp", _caller(ctx))
+        sender = self._sender(ctx) or sender_of(MCP.sender, _caller(ctx))
         result = (params.input_responses or {}).get("question")
         job = self._waiting.pop(state, None)
         if job is None:
@@ -347,11 +347,11 @@ class MCPDoor:
         from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
         if ctx.request is None:  # the one client at the standard streams
-            return "mcp"
+            return MCP.sender
         session = ctx.request.headers.get("mcp-session-id")
         if not session or ctx.protocol_version in MODERN_PROTOCOL_VERSIONS:
             return None
-        return session_of(sender_of("mcp", _caller(ctx)), session)
+        return session_of(sender_of(MCP.sender, _caller(ctx)), session)
 
 
 def _caller(ctx: ServerRequestContext[Any]) -> str:

@@ -34,6 +34,7 @@ from moothall.serving.doors.a2a_records import is_task
 from moothall.serving.doors.asks import Caller, CallerApprover
 from moothall.serving.doors.callers import LOCAL, Callers
 from moothall.serving.doors.checks import in_thread
+from moothall.serving.doors.protocols import DOORS
 from moothall.spaces.delivery import REQUEST, RUNNING, Delivery
 from moothall.spaces.native import NativeSpace
 
@@ -179,10 +180,7 @@ class Served:
     def _paths(self) -> list[tuple[str, str]]:
         """Return by which protocols the agents are reached, each with its path."""
         talks = [in_path(id) for id in self.replying()]
-        paths = [("MCP", "/mcp"), *(("A2A", f"/a2a/{each}") for each in talks)]
-        if talks:
-            paths += [("OpenAI", "/v1"), *(("AG-UI", f"/ag-ui/{each}") for each in talks)]
-        return paths
+        return [(door.title, path) for door in DOORS for path in door.addresses(talks)]
 
     @property
     def busy(self) -> bool:

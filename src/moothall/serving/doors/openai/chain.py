@@ -18,7 +18,6 @@ from moothall.serving.doors.openai.input import without_pending
 from moothall.serving.doors.openai.output import ResponseForm
 from moothall.serving.doors.served import Served
 
-SENDER: Final = "openai"
 _ID: Final = re.compile(r"[0-9a-f]{32}\.[1-9]\d{0,5}(_[0-9a-f]{8}\.[1-9]\d{0,5})*")
 ITEM: Final = re.compile(rf"(?:msg|fc|rs|in)_({_ID.pattern})_.+", re.S)
 """The id of an item of a response."""

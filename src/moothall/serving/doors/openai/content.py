@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from moothall.foundation.jsonvalue import json_text
-from moothall.serving.doors.refusals import openai_error
+from moothall.serving.doors.protocols import openai_error
 
 _TEXTS: Final = ("text", "refusal")
 _OF_FILE: Final = ("file_data", "file_url", "filename")

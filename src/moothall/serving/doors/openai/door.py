@@ -7,7 +7,7 @@ import logging
 import secrets
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from moothall.agents.loop.answer import demand_of
 from moothall.agents.loop.react import ReActAgent
@@ -30,10 +30,9 @@ from moothall.serving.doors.checks import (
     body_of,
     in_thread,
     or_silence,
-    path_of,
 )
 from moothall.serving.doors.guard import MOST_BYTES
-from moothall.serving.doors.openai.chain import SENDER, Chain, question_and_answer, thread_of
+from moothall.serving.doors.openai.chain import Chain, question_and_answer, thread_of
 from moothall.serving.doors.openai.content import Wrong
 from moothall.serving.doors.openai.form_stream import Form, FormStream
 from moothall.serving.doors.openai.input import (
@@ -55,11 +54,8 @@ from moothall.serving.doors.openai.outcome import (
 )
 from moothall.serving.doors.openai.output import ChatCompletion, Kind, ResponseForm, send_json
 from moothall.serving.doors.openai.stored import StoredResponses
+from moothall.serving.doors.protocols import OPENAI
 from moothall.serving.doors.served import Served, id_in
-
-if TYPE_CHECKING:
-    from starlette.requests import Request
-    from starlette.responses import Response as HTTPResponse
 
 logger: logging.Logger = logging.getLogger("moothall.doors")
 
@@ -87,15 +83,17 @@ class OpenAIDoor:
         """Return the routes of the door."""
         from starlette.routing import Route
 
-        stored = self._stored
+        stored, at = self._stored, OPENAI.path
         return [
-            Route("/v1/models", endpoint=Endpoint(GET=self._models)),
-            Route("/v1/models/{id:path}", endpoint=Endpoint(GET=self._model)),
-            Route("/v1/chat/completions", endpoint=Endpoint(POST=self._chat)),
-            Route("/v1/responses", endpoint=Endpoint(POST=self._respond)),
-            Route("/v1/responses/{id}", endpoint=Endpoint(GET=stored.get, DELETE=stored.delete)),
-            Route("/v1/responses/{id}/cancel", endpoint=Endpoint(POST=stored.cancel)),
-            Route("/v1/responses/{id}/input_items", endpoint=Endpoint(GET=stored.input_items)),
+            Route(f"{at}/models", endpoint=Endpoint(GET=self._models)),
+            Route(f"{at}/models/{{id:path}}", endpoint=Endpoint(GET=self._model)),
+            Route(f"{at}/chat/completions", endpoint=Endpoint(POST=self._chat)),
+            Route(f"{at}/responses", endpoint=Endpoint(POST=self._respond)),
+            Route(
+                f"{at}/responses/{{id}}", endpoint=Endpoint(GET=stored.get, DELETE=stored.delete)
+            ),
+            Route(f"{at}/responses/{{id}}/cancel", endpoint=Endpoint(POST=stored.cancel)),
+            Route(f"{at}/responses/{{id}}/input_items", endpoint=Endpoint(GET=stored.input_items)),
         ]
 
     async def _models(self, params: dict[str, Any], send: Send, caller: str) -> None:
@@ -113,13 +111,13 @@ class OpenAIDoor:
         request_read.messages = mended(request_read.messages)
         run_id = secrets.token_hex(16)
         form = ChatCompletion(request_read, run_id)
-        thread = thread_of_sender(sender_of(SENDER, caller), run_id)
+        thread = thread_of_sender(sender_of(OPENAI.sender, caller), run_id)
         await self._answer(agent, request_read, run_id, thread, [], form, send, caller)
 
     async def _respond(self, body: dict[str, Any], send: Send, caller: str) -> None:
         request_read = response_request(await self._stored.resolved(body, caller))
         agent, chain = self._agent(request_read.model), self._chain
-        sender = sender_of(SENDER, caller)
+        sender = sender_of(OPENAI.sender, caller)
         previous, history = None, list[dict[str, Any]]()
         if request_read.previous is not None:
             previous, history = await in_thread(chain.before, agent, sender, request_read.previous)
@@ -189,7 +187,7 @@ class OpenAIDoor:
                 keep(reply, request)
             return outcome
 
-        loop, sender = asyncio.get_running_loop(), sender_of(SENDER, name)
+        loop, sender = asyncio.get_running_loop(), sender_of(OPENAI.sender, name)
         caller = Caller(loop, None, run_id=run_id, name=name)
         try:
             with self._served.calling(sender, str(agent.id), caller):
@@ -270,17 +268,6 @@ def parted(
 
 def _model_of(id: str) -> dict[str, Any]:
     return {"id": id, "object": "model", "created": 0, "owned_by": "moothall"}
-
-
-async def nowhere(request: Request, error: Exception) -> HTTPResponse:
-    """Answer 404 for an unknown path; the clients of `/v1` read JSON alone."""
-    from starlette.responses import JSONResponse, PlainTextResponse
-
-    path = path_of(request.scope)
-    if not path.startswith("/v1/"):
-        return PlainTextResponse("Not Found", 404)
-    wrong = Wrong(f"{path[:80]} is not offered by this server", None, "unknown_url", 404)
-    return JSONResponse({"error": wrong.error}, 404)
 
 
 class Endpoint:

@@ -20,7 +20,7 @@ from moothall.models.protocol import Usage
 from moothall.serving.doors.asks import waiting_text
 from moothall.serving.doors.openai.content import Wrong
 from moothall.serving.doors.openai.input import OpenAIRequest
-from moothall.serving.doors.refusals import refusal_of
+from moothall.serving.doors.protocols import refusal_of
 
 logger: logging.Logger = logging.getLogger("moothall.doors")
 _REFUSED: Final = CUT["refusal"]

@@ -14,12 +14,13 @@ from moothall.journal import Outline
 from moothall.memory.given import meant_by
 from moothall.serving.doors.callers import sender_of
 from moothall.serving.doors.checks import Send, in_thread
-from moothall.serving.doors.openai.chain import ITEM, SENDER, Chain, previous_of, run_of, thread_of
+from moothall.serving.doors.openai.chain import ITEM, Chain, previous_of, run_of, thread_of
 from moothall.serving.doors.openai.content import Wrong
 from moothall.serving.doors.openai.input import OpenAIRequest
 from moothall.serving.doors.openai.items import kind_of
 from moothall.serving.doors.openai.outcome import ClientOutcome, failure, resting, turns_of
 from moothall.serving.doors.openai.output import ResponseForm, send_json
+from moothall.serving.doors.protocols import OPENAI
 from moothall.serving.doors.served import Served
 
 _MOST_ITEMS: Final = 100
@@ -83,7 +84,7 @@ class StoredResponses:
     # -- finding; these read files -----------------------------------------------------------------
 
     def _load(self, id: str, caller: str) -> dict[str, Any]:
-        run_id, sender = run_of(id), sender_of(SENDER, caller)
+        run_id, sender = run_of(id), sender_of(OPENAI.sender, caller)
         stored = self._chain.response(run_id, sender)
         if stored is not None:
             return stored
@@ -122,7 +123,7 @@ class StoredResponses:
         return resolved_items
 
     def _deleted(self, id: str, caller: str) -> None:
-        run_id, sender = run_of(id), sender_of(SENDER, caller)
+        run_id, sender = run_of(id), sender_of(OPENAI.sender, caller)
         is_stored = self._chain.drop(run_id, sender)
         try:
             agent, _ = self._recorded(run_id, sender)
@@ -134,7 +135,7 @@ class StoredResponses:
                 raise
 
     def _cancelled(self, id: str, caller: str) -> dict[str, Any]:
-        run_id, sender = run_of(id), sender_of(SENDER, caller)
+        run_id, sender = run_of(id), sender_of(OPENAI.sender, caller)
         if self._chain.response(run_id, sender) is None:
             agent, _ = self._recorded(run_id, sender)
             try:
@@ -147,7 +148,7 @@ class StoredResponses:
         raise Wrong("this response has ended: only one that waits can be cancelled", "response_id")
 
     def _items(self, id: str, caller: str) -> list[dict[str, Any]]:
-        run_id, sender = run_of(id), sender_of(SENDER, caller)
+        run_id, sender = run_of(id), sender_of(OPENAI.sender, caller)
         messages = self._chain.new_messages_of(run_id, sender)
         if messages is None:
             agent, _ = self._recorded(run_id, sender)

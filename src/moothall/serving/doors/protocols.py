@@ -1,0 +1,166 @@
+"""The protocols of the doors: where each is reached, as whom callers send, how it tells errors.
+
+The guard, the pages and the commands read `DOORS`. Our errors have their codes in `_REFUSALS`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
+
+from moothall.foundation.errors import BudgetExceeded, NotPermitted
+from moothall.foundation.jsonvalue import UnreadableText
+from moothall.serving.a2a.wire import A2AFault
+from moothall.serving.doors.checks import RequestRefused, json_of, sent_event
+
+ErrorAnswer: TypeAlias = tuple[int, str, bytes]
+"""The status, the text and the media type of an answer."""
+_JSON: Final = b"application/json"
+_REST: Final = re.compile(r"/v1/(message:|tasks|extendedAgentCard)")
+
+
+class TooOften(RequestRefused):
+    """A caller asks more often than it may."""
+
+    def __init__(self, wait_s: int) -> None:
+        super().__init__(429, f"too many requests: wait {wait_s} s")
+        self.wait_s = wait_s
+
+
+class _RefusalCodes(NamedTuple):
+    # Of A2A and MCP, with codes in `serving/a2a/wire.py`; None: a result says it there.
+    reason: str | None
+    code: str  # of OpenAI's interface, as the next two
+    kind: str
+    status: int
+    run_error: str  # the code of AG-UI
+
+
+_REFUSALS: Final[dict[type[Exception], _RefusalCodes]] = {
+    BudgetExceeded: _RefusalCodes(
+        "BUDGET_EXCEEDED", "insufficient_quota", "insufficient_quota", 429, "BudgetExceeded"
+    ),
+    NotPermitted: _RefusalCodes(None, "not_permitted", "permission_error", 403, "NotPermitted"),
+    TooOften: _RefusalCodes(
+        "RATE_LIMIT_EXCEEDED", "rate_limit_exceeded", "requests", 429, "rate_limit_exceeded"
+    ),
+}
+
+REFUSED: Final = tuple(kind for kind, refusal in _REFUSALS.items() if refusal.reason)
+"""The errors that A2A and MCP tell as errors of the protocol."""
+
+
+def refusal_of(error: BaseException) -> _RefusalCodes | None:
+    """Return how the doors tell an error; None if as a failure."""
+    return next((each for kind, each in _REFUSALS.items() if isinstance(error, kind)), None)
+
+
+def fault_of(error: BaseException) -> A2AFault:
+    """Return the error of A2A and MCP for one that is `REFUSED`."""
+    refusal = refusal_of(error)
+    return A2AFault(refusal.reason if refusal and refusal.reason else "INTERNAL_ERROR", str(error))
+
+
+def openai_error(
+    message: str, type: str, param: str | None = None, code: str | None = None
+) -> dict[str, Any]:
+    """Return an error in the form of OpenAI's interface."""
+    return {"message": message, "type": type, "param": param, "code": code}
+
+
+def run_error(error: BaseException) -> dict[str, Any]:
+    """Return the event of AG-UI for an error that ends a run."""
+    refusal = refusal_of(error)
+    code = type(error).__name__ if refusal is None else refusal.run_error
+    return {"type": "RUN_ERROR", "message": str(error), "code": code}
+
+
+def _of_mcp(error: RequestRefused, path: str, body: bytes) -> ErrorAnswer | None:
+    if not isinstance(error, REFUSED):
+        return None
+    fault = {"jsonrpc": "2.0", "id": _id_in(body), "error": fault_of(error).to_json()}
+    return error.status, json.dumps(fault), _JSON
+
+
+def _of_a2a(error: RequestRefused, path: str, body: bytes) -> ErrorAnswer | None:
+    if isinstance(error, REFUSED) and _REST.search(path):
+        return error.status, json.dumps({"error": fault_of(error).to_status()}), _JSON
+    # Over JSON-RPC, its client reads no body of another status.
+    return (answer := _of_mcp(error, path, body)) and (200, *answer[1:])
+
+
+def _of_openai(error: RequestRefused, path: str, body: bytes) -> ErrorAnswer:
+    refusal, text, kind, code = refusal_of(error), str(error), "invalid_request_error", None
+    if refusal is not None:
+        kind, code = refusal.kind, refusal.code
+    elif error.status == 404:
+        text, code = f"{path[:80]} is not offered by this server", "unknown_url"
+    return error.status, json.dumps({"error": openai_error(text, kind, code=code)}), _JSON
+
+
+def _of_ag_ui(error: RequestRefused, path: str, body: bytes) -> ErrorAnswer | None:
+    if not isinstance(error, TooOften):
+        return None
+    # Its client reads events, and no other answer.
+    return 200, sent_event(run_error(error)).decode(), b"text/event-stream"
+
+
+def _id_in(body: bytes) -> Any:
+    """Return the id of a request of JSON-RPC, if its body has one."""
+    try:
+        request_id = json_of(body)["id"]
+    except (UnreadableText, LookupError, TypeError):
+        return None
+    return request_id if isinstance(request_id, str | int) else None
+
+
+@dataclass(frozen=True, slots=True)
+class DoorProtocol:
+    """A protocol by which callers reach agents.
+
+    Attributes:
+        sender: the sender of its callers' messages; of a caller with a name it is `SENDER-NAME`
+        title: its name for people
+        path: where its addresses begin
+        serves: all actions of the agents, the agents that reply, or each of these at an address
+        form: returns the answer to a refused request, by the error, the path and the body; None
+            for the error's text
+        token_header: a header that has the token alone, for clients that send no
+            `Authorization: Bearer TOKEN`
+    """
+
+    sender: str
+    title: str
+    path: str
+    serves: Literal["actions", "replies", "each"]
+    form: Callable[[RequestRefused, str, bytes], ErrorAnswer | None]
+    token_header: str = "authorization"
+
+    def addresses(self, replying: Iterable[str]) -> list[str]:
+        """Return where agents are reached; `replying` has those that reply, as paths have them."""
+        each = [f"{self.path}/{id}" for id in replying]
+        if self.serves == "each":
+            return each
+        return [self.path] if each or self.serves == "actions" else []
+
+
+MCP: Final = DoorProtocol("mcp", "MCP", "/mcp", "actions", _of_mcp)
+A2A: Final = DoorProtocol("a2a", "A2A", "/a2a", "each", _of_a2a)
+OPENAI: Final = DoorProtocol("openai", "OpenAI", "/v1", "replies", _of_openai)
+AG_UI: Final = DoorProtocol("ag-ui", "AG-UI", "/ag-ui", "each", _of_ag_ui)
+DOORS: Final = (MCP, A2A, OPENAI, AG_UI)
+
+
+def protocol_at(path: str) -> DoorProtocol | None:
+    """Return the protocol of an address."""
+    return next((each for each in DOORS if f"{path}/".startswith(f"{each.path}/")), None)
+
+
+def answer_to(error: RequestRefused, path: str, body: bytes = b"") -> ErrorAnswer:
+    """Return the answer to a refused request, in the form of its protocol or as a line of text."""
+    protocol = protocol_at(path)
+    answer = None if protocol is None else protocol.form(error, path, body)
+    return answer or (error.status, str(error), b"text/plain; charset=utf-8")
