@@ -148,6 +148,7 @@ FLOORS = {
         "stored",
         "sqlite",
         "postgres",
+        "by_path",
     ),
     "journal": (
         "stop_reason",

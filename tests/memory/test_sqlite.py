@@ -45,12 +45,28 @@ Made = Callable[..., Any]
 
 
 @pytest.fixture(params=("file", "server"))
-def made(request: pytest.FixtureRequest, path: Path) -> Made:
-    """Makes a memory of this test's store, in either of them."""
+def place(request: pytest.FixtureRequest, path: Path) -> Any:
+    """The path or URL of this test's store, in either of them."""
     if request.param == "file":
-        return lambda *of, **options: SQLiteMemory(path, *of, **options)
-    url = request.getfixturevalue("postgresql").url(f"m{secrets.token_hex(6)}")
-    return lambda *of, **options: PostgresMemory(url, *of, **options)
+        return path
+    return request.getfixturevalue("postgresql").url(f"m{secrets.token_hex(6)}")
+
+
+@pytest.fixture
+def made(place: Any) -> Made:
+    """Makes a memory of this test's store."""
+    kind: Any = SQLiteMemory if isinstance(place, Path) else PostgresMemory
+    return lambda *of, **options: kind(place, *of, **options)
+
+
+def test_agent_with_the_path_or_url_of_a_memory_keeps_its_conversation_there(
+    place: Any, made: Made
+) -> None:
+    agent = ReActAgent("a", ScriptedModel(["Hello, Ada."]), memory=place)
+    assert agent.reply_sync("I am Ada.").text == "Hello, Ada."
+    agent.memory.close()
+    with made() as memory:
+        assert contents(memory.items) == ["I am Ada.", "Hello, Ada."]
 
 
 def test_conversations_are_forgotten_by_age(made: Made) -> None:

@@ -58,7 +58,7 @@ def check_part(part: object, names: tuple[str, ...], what: str, id: object) -> N
 
 
 MemoryPart: TypeAlias = "AnyMemory | Callable[[str | None], AnyMemory] | str | os.PathLike[str]"
-"""What `memory=` takes: a memory, a function of a thread's id, or the path of a file."""
+"""What `memory=` takes: a memory, a function of a thread's id, or the path or URL of one."""
 
 
 def makes_memories(memory: Any) -> bool:
@@ -67,11 +67,11 @@ def makes_memories(memory: Any) -> bool:
 
 
 def memory_part(memory: Any, id: object) -> Any:
-    """Return a given memory, checked; of a path, the memory in that file."""
+    """Return a given memory, checked; of a path or URL, the memory there."""
     if isinstance(memory, str | os.PathLike):
-        from moothall.memory.sqlite import SQLiteMemory
+        from moothall.memory.by_path import memory_at
 
-        return SQLiteMemory(memory)
+        return memory_at(memory)
     if makes_memories(memory):
         check_function(f"agent {id!r}: memory=", memory, "thread")
     else:

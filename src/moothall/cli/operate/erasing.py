@@ -148,10 +148,11 @@ def delete(
         raise click.UsageError("--memory and --inbox are for --thread and --person")
     owner = _DataOwner(thread, person)
     from moothall.agents.notes import forget_thread  # the agents take long to import
+    from moothall.memory.by_path import memory_at
 
     with opened(journal) as store, ExitStack() as files:
         # A file of another kind is an error before anything is deleted.
-        memories = [files.enter_context(opened_memory(path)) for path in memory]
+        memories = [files.enter_context(memory_at(path)) for path in memory]
         inboxes = {path: files.enter_context(closing(_inbox(path))) for path in inbox}
         by_name = thread is not None or person is not None
         theirs = [each for each in store.threads() if by_name and owner.has(each)]
@@ -192,13 +193,6 @@ def delete(
         names = escaped(", ".join(decided))
         click.echo(f"left: who decided in these runs of others is {escaped(str(person))}: {names}")
     return 0
-
-
-def opened_memory(path: str) -> StoredMemory:
-    """Open the memory of a path or URL."""
-    from moothall.memory import PostgresMemory, SQLiteMemory
-
-    return PostgresMemory(path) if is_url(path) else SQLiteMemory(path)
 
 
 def _inbox(path: str) -> Inbox:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from moothall.cli.operate.erasing import MemoryPath, compacted, opened_memory
+from moothall.cli.operate.erasing import MemoryPath, compacted
 from moothall.cli.shared_options import json_data_option, print_json
 from moothall.cli.values import Age
 from moothall.foundation.text import counted, escaped
@@ -35,9 +35,11 @@ def prune(paths: tuple[str, ...], older: float, as_json: bool) -> None:
 
     A conversation that an older moothall wrote counts from when this one opened the memory first.
     """
+    from moothall.memory.by_path import memory_at  # the memories take long to import
+
     pruned: dict[str, list[str]] = {}
     for path in paths:
-        with opened_memory(path) as memory:
+        with memory_at(path) as memory:
             pruned[memory.path] = memory.prune(older)
             if pruned[memory.path]:
                 compacted(memory)
