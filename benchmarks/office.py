@@ -23,7 +23,7 @@ from pathlib import Path
 from benchmarks.measure import emit
 from moothall.foundation.errors import UnreadableDocument
 from moothall.research.reading.documents import kind_of
-from moothall.research.reading.parsers import PARSERS
+from moothall.research.reading.kinds import PARSERS
 
 KINDS = (".docx", ".pptx", ".xlsx", ".odt", ".ods", ".odp")
 _PARTS = re.compile(

@@ -1,4 +1,4 @@
-"""A search tool of a user's own; and one of a catalogue, which command and page have in a list."""
+"""A search tool of a user's own; a catalogue, an engine and a kind of files, by rows of tables."""
 
 from __future__ import annotations
 
@@ -35,7 +35,10 @@ def test_search_tool_of_a_users_own_is_cited(tmp_path: Path) -> None:
 
 
 LISTED = (
-    ("CATALOGUES: Final = {\n", '    "pubmed": _Catalogue("PubMed", "works of medicine"),\n'),
+    (
+        "CATALOGUES: Final = {\n",
+        '    "pubmed": _Offer("PubMed", "Search PubMed for works", "Search PubMed, too."),\n',
+    ),
     ("    crossref: bool = False\n", "    pubmed: bool = False\n"),
 )
 DAY = '_DAY = re.compile(r"[12][0-9]{3}(?:-[01][0-9](?:-[0-3][0-9])?)?")\n'
@@ -63,7 +66,7 @@ assert "search_pubmed" in tools, tools
 tab = ResearchTab(It(journal=It(runs=lambda **_: [])), None)
 (form,) = tab.forms()
 label = {each.name: each.label for each in form.fields}["pubmed"]
-assert label == "Search PubMed for works of medicine"
+assert label == "Search PubMed for works"
 """
 
 
@@ -77,4 +80,127 @@ def test_search_tool_of_a_catalogue_is_known_to_orders_command_and_page(added: A
     )
     run("-c", ORDER)
     help = run("-m", "moothall", "research", "--help")
-    assert "Search PubMed for works of medicine, too." in " ".join(help.split())
+    assert "--pubmed Search PubMed, too." in " ".join(help.split())
+
+
+ENGINES = (
+    (
+        "SEARCH_ENGINES: Final = {\n",
+        '    "yacy": _Offer("YaCy", "Search engine: YaCy at", "Ask YaCy at URL.", "http://a"),\n'
+        '    "brave": _Offer("Brave", "Search engine: Brave", "Ask Brave."),\n',
+    ),
+    ("    searxng: str | None = None\n", "    yacy: str | None = None\n    brave: bool = False\n"),
+)
+ASKED = (
+    (
+        "    searxng: str | None = None,\n",
+        "    yacy: str | None = None,\n    brave: bool = False,\n",
+    ),
+    (
+        "        ask = _searxng(searxng, allow_hosts, region, timeout_s, scope.range)\n",
+        "    elif yacy or brave:\n        ask = _asked(yacy or 'https://brave.example')\n",
+    ),
+    (
+        "_LONGEST_QUERY, _LONGEST_TEXT = 1000, 500\n",
+        """
+
+def _asked(address: str) -> Any:
+    async def ask(query: str) -> list[Any]:
+        return [[f"{address}/{query}", "Found", ""]]
+
+    return ask
+""",
+    ),
+)
+SEARCH = """
+import asyncio
+from types import SimpleNamespace as It
+from moothall.foundation.errors import ConfigError
+from moothall.studio.orders.order import ResearchOrder
+from moothall.studio.orders.research import check, researcher
+from moothall.studio.research import ResearchTab
+
+def found(**engine):
+    order = ResearchOrder(["Waves?"], **engine)
+    check(order)
+    searched = asyncio.run(researcher(order).tools["search_web"].execute(query="waves"))
+    return order.where, [each.url for each in searched]
+
+at = "http://127.0.0.1:8090"
+assert found(yacy=at) == (f"the web by {at}", [f"{at}/waves"])
+assert found(brave=True) == ("the web by Brave", ["https://brave.example/waves"])
+assert "yacy" in ResearchOrder.addresses
+for wrong, words in (
+    ({}, "--search-web, --yacy URL, --brave or --searxng URL"),
+    ({"yacy": "here"}, "--yacy: only http and https are read"),
+):
+    try:
+        check(ResearchOrder(["Waves?"], **wrong))
+    except ConfigError as error:
+        assert words in str(error), error
+    else:
+        raise AssertionError(wrong)
+(form,) = ResearchTab(It(journal=It(runs=lambda **_: [])), None).forms()
+fields = {each.name: (each.label, each.kind) for each in form.fields}
+assert fields["yacy"] == ("Search engine: YaCy at", "line")
+assert fields["brave"] == ("Search engine: Brave", "check")
+"""
+
+
+def test_search_engine_is_known_to_orders_command_and_page(added: Added) -> None:
+    run = added({"research/web/catalogues.py": ENGINES, "research/web/search.py": ASKED})
+    run("-c", SEARCH)
+    help = " ".join(run("-m", "moothall", "research", "--help").split())
+    assert "--yacy URL Ask YaCy at URL." in help
+    assert "--brave Ask Brave." in help
+
+
+KINDS = (
+    (
+        "KINDS: Final = {\n",
+        '    "ics": Kind(".ics", "text/calendar", "striprtf", "rtf", "read_calendar"),\n',
+    ),
+)
+PARSER = (
+    (
+        '_BEGINS: Final = b"{\\\\rtf"\n',
+        """
+
+def read_calendar(data: bytes) -> Document:
+    return Document("Dates", data.decode().partition("SUMMARY:")[2].strip(), [])
+""",
+    ),
+)
+READ = """
+import asyncio
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from moothall.research import ResourcePool, search_folder, visit_page
+
+DATA = b"BEGIN:VEVENT SUMMARY:The bridge opens in May."
+
+class Site(BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200 if self.path == "/a" else 404)
+        self.send_header("Content-Type", "text/calendar")
+        self.end_headers()
+        self.wfile.write(DATA)
+
+Path("dates").mkdir()
+Path("dates/a.ics").write_bytes(DATA)
+site = HTTPServer(("127.0.0.1", 0), Site)
+threading.Thread(target=site.serve_forever, daemon=True).start()
+url = f"http://127.0.0.1:{site.server_port}/a"
+visit = visit_page(allow_hosts=["127.0.0.1"])
+page = asyncio.run(visit.execute(url=url, pool=ResourcePool()))
+(file,) = search_folder("dates").execute(query="When does the bridge open?")
+for each in (page, file):
+    assert each.content == "The bridge opens in May.", each
+site.shutdown()
+"""
+
+
+def test_kind_of_files_is_read_from_folders_and_the_web(added: Added) -> None:
+    run = added({"research/reading/kinds.py": KINDS, "research/reading/rtf.py": PARSER})
+    run("-c", READ)

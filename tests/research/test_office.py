@@ -11,11 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from models.openai_server import http
 from moothall import Researcher
 from moothall.foundation.errors import UnreadableDocument
 from moothall.research import search_folder
 from moothall.research.reading.documents import kind_of, read_document
 from moothall.research.reading.html import Document
+from research.web_server import Web
 
 SHEET = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
 OFFICE = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
@@ -184,6 +186,33 @@ def test_a_presentation_is_read_by_its_slides_with_their_notes() -> None:
     document = read("a.pptx", pptx(("Plan", "We move in May.", "Say why."), ("", "Zebra", "no")))
     assert document.text == "Plan\nWe move in May.\nTeam | 29 euros\n\nSay why."
     assert [(each.anchor, each.title) for each in document.sections] == [("slide=1", "Plan")]
+
+
+SLIDES = packed(
+    {
+        "content.xml": f"<office:document-content {OPEN}><office:body><office:presentation>"
+        "<draw:page><text:p>We move in May.</text:p></draw:page></office:presentation>"
+        "</office:body></office:document-content>"
+    }
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "media_type", "data"),
+    (
+        ("a.odp", "application/vnd.oasis.opendocument.presentation", SLIDES),
+        ("a.xlsm", "application/vnd.ms-excel.sheet.macroEnabled.12", xlsx(S=[("We move", "May")])),
+        ("a.mbox", "application/mbox", b"From a@a.example\n" + mail("May", "We move.")),
+    ),
+)
+def test_document_is_read_from_the_web_as_from_a_file(
+    name: str, media_type: str, data: bytes
+) -> None:
+    with Web({"/a": http(data, 200, {"Content-Type": media_type})}) as web:
+        page = web.visit("/a")
+    document = read(name, data)
+    assert "We move" in document.text
+    assert (page.content, page.sections) == (document.text, document.sections)
 
 
 def test_an_open_document_text_is_cut_at_its_headings() -> None:

@@ -499,9 +499,7 @@ def test_a_pdf_has_a_section_for_each_page_with_text() -> None:
 def test_read_pdf_of_another_type_is_refused() -> None:
     with Web({"/a": html(PAGE)}) as web:
         action = read_pdf(allow_hosts=["127.0.0.1"])
-        with pytest.raises(
-            PageError, match=r"/a is not a PDF but text/html: read it with visit_page"
-        ):
+        with pytest.raises(PageError, match=r"/a is not a PDF: read it with visit_page"):
             run(action.execute(url=f"{web.base}/a", pool=ResourcePool()))
 
 

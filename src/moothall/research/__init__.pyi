@@ -26,7 +26,7 @@ from moothall.research.steps import Research as Research
 from moothall.research.steps import Update as Update
 from moothall.research.web.scholarly import search_arxiv as search_arxiv
 from moothall.research.web.scholarly import search_crossref as search_crossref
+from moothall.research.web.search import search_web as search_web
 from moothall.research.web.tools import read_pdf as read_pdf
-from moothall.research.web.tools import search_web as search_web
 from moothall.research.web.tools import visit_page as visit_page
 from moothall.research.writing.review import ProposedPlan as ProposedPlan

@@ -24,6 +24,7 @@ class Scope:
         since: a day, month or year as ISO 8601, or a `date`; what is known to have been published
             before is not used
         what: the beginning of errors
+        site: one more of the sites
 
     Raises:
         ConfigError: an argument is invalid
@@ -35,8 +36,10 @@ class Scope:
         exclude: Iterable[str] = (),
         since: date | str | None = None,
         what: str = "",
+        site: str | None = None,
     ) -> None:
-        self.sites: tuple[str, ...] = _hosts(sites, f"{what}sites")
+        one = () if site is None else (checked_site(site, f"{what}site"),)
+        self.sites: tuple[str, ...] = (*one, *_hosts(sites, f"{what}sites"))
         self.exclude: tuple[str, ...] = _hosts(exclude, f"{what}exclude")
         if isinstance(since, date):
             since = since.isoformat()[:10]

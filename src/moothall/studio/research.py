@@ -12,7 +12,7 @@ from moothall.journal.entry import ROOT, Entry, Outline
 from moothall.models.named_models import budget_of, made_model
 from moothall.research.recording import KIND
 from moothall.research.report import FORMS, QUIET, end_in_words
-from moothall.research.web.catalogues import CATALOGUES
+from moothall.research.web.catalogues import CATALOGUES, SEARCH_ENGINES
 from moothall.studio.act import usable_models
 from moothall.studio.orders.order import ResearchOrder, order_in
 from moothall.studio.page import Field, PageForm, Tab, attachment, filled, limits, report_page
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 _OBJECTIVES: Final = "How are messages lost?\nWhat does a budget limit?"
 _QUOTES: Final = "none: quotes and cites"
-_SEARXNG: Final = "http://localhost:8888"
 _LINKS: Final = " allow-popups allow-popups-to-escape-sandbox"
 """The links of a report open elsewhere."""
 _RESULT_CHARS: Final = 10_000
@@ -157,9 +156,11 @@ class ResearchTab(Tab):
     def forms(self) -> list[PageForm]:
         """Return the form: objectives, where to search, model and limits."""
         models = [(each, each) for each in usable_models()]
-        catalogues = [
-            Field(name, f"Search {each.label} for {each.finds}", "check", value=False, more=True)
-            for name, each in CATALOGUES.items()
+        on_web = [
+            Field(name, each.field, hint=each.example, more=True)
+            if each.example
+            else Field(name, each.field, "check", value=False, more=True)
+            for name, each in (SEARCH_ENGINES | CATALOGUES).items()
         ]
         fields = [
             Field("objectives", "Objectives, one a line", "text", hint=_OBJECTIVES, wide=True),
@@ -167,8 +168,7 @@ class ResearchTab(Tab):
             Field("search_web", "Search the web", "check", value=False),
             Field("model", "Model: listed, or any by name", "named", options=models, hint=_QUOTES),
             Field("site", "Of the web, only this site", hint="sqlite.org", more=True),
-            Field("searxng", "Search engine: the SearXNG at", hint=_SEARXNG, more=True),
-            *catalogues,
+            *on_web,
             Field("role", "Role of the model", hint="a patient librarian", more=True),
             Field("iterations", "Iterations at most", "whole", value=3, more=True),
             Field("review_plan", "Show me the plan first", "check", value=False),

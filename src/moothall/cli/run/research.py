@@ -36,7 +36,7 @@ from moothall.foundation.text import counted, one_line
 from moothall.journal.entry import call_line
 from moothall.journal.stop_reason import FINAL
 from moothall.research.report import Report, end_in_words
-from moothall.research.web.catalogues import CATALOGUES
+from moothall.research.web.catalogues import CATALOGUES, SEARCH_ENGINES
 from moothall.studio.orders.order import ResearchOrder
 from moothall.studio.orders.research import check, researcher, step_models, write
 
@@ -52,11 +52,12 @@ _AT_WORK: Final = {
 }
 
 
-def _catalogue_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add an option for each catalogue of works."""
-    for name, each in reversed(CATALOGUES.items()):
-        words = f"Search {each.label} for {each.finds}, too."
-        function = click.option(f"--{name}", is_flag=True, help=words)(function)
+def _options(table: dict[str, Any], function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add an option for each row of a table of what is searched."""
+    for name, each in reversed(table.items()):
+        url = "URL" if each.example else None
+        option = click.option(f"--{name}", metavar=url, is_flag=not url, help=each.help)
+        function = option(function)
     return function
 
 
@@ -64,7 +65,7 @@ def _catalogue_options(function: Callable[..., Any]) -> Callable[..., Any]:
 @click.argument("objectives", metavar="OBJECTIVE...", nargs=-1, required=True)
 @click.option("--folder", metavar="DIR", shell_complete=folders, help="Search the files below DIR.")
 @click.option("--search-web", is_flag=True, help="Search the web, and read pages and PDFs.")
-@click.option("--searxng", metavar="URL", help="Search the web through the SearXNG at URL.")
+@partial(_options, SEARCH_ENGINES)
 @click.option(
     "--iterations",
     type=WholeNumberType(min=1),
@@ -102,7 +103,7 @@ def _catalogue_options(function: Callable[..., Any]) -> Callable[..., Any]:
     "--link-base", metavar="URL", help="Where readers find the files of --folder, not file:///."
 )
 @click.option("--review-plan", is_flag=True, help="Show you the plan, to change before it begins.")
-@_catalogue_options
+@partial(_options, CATALOGUES)
 @click.option("--site", metavar="HOST", help="Visit only this host and its subdomains.")
 @click.option(
     "--sites", metavar="HOSTS", multiple=True, help="The same for several: a,b. May be repeated."
@@ -148,7 +149,7 @@ def command(
 ) -> int:
     """Research each OBJECTIVE, and report with sources.
 
-    --folder, --search-web and --searxng say where to search. Each footnote of the report leads to a
+    --folder, --search-web and the like say where to search. Each footnote of the report leads to a
     stored passage. A sentence is marked [unsupported] if its passages lack a number, date, name or
     quotation of it, and [not checked] if nobody has compared the meaning: a model does.
 

@@ -18,39 +18,16 @@ from moothall.research.findings import Section
 from moothall.research.reading import process
 from moothall.research.reading.encodings import declared, decoded, is_binary, plain
 from moothall.research.reading.html import Document, read_html
+from moothall.research.reading.kinds import BY_SUFFIX, PARSERS
 from moothall.research.reading.manual import is_manual
-from moothall.research.reading.parsers import PARSERS
 from moothall.research.reading.tables import by_lines, table
 
-_KINDS: Final = {
-    "text": ".txt .text .log .debian",
-    "markdown": ".md .markdown .mdown .mdx .mkd .qmd .rmd",
-    "rest": ".rst .rest",
-    "html": ".html .htm .xhtml",
-    "pdf": ".pdf",
-    "docx": ".docx",
-    "odt": ".odt",
-    "rtf": ".rtf",
-    "spreadsheet": ".xlsx .xlsm .xlsb .xls .ods",
-    "presentation": ".pptx .odp",
-    "mail": ".eml .mbox",
-    "epub": ".epub",
-    "notebook": ".ipynb",
-    "table": ".csv .tsv",
-    "python": ".py .pyi",
-    "source": ".adoc .asc .asciidoc .bash .bat .bib .c .cc .cfg .clj .cmake .conf .cpp .cs .css "
-    ".cxx .dart .defs .diff .el .erl .ex .exs .f90 .go .gradle .groovy .h .hpp .hs "
-    ".ini .java .jl .js .json .jsonl .jsx .kt .lisp .lua .m .mjs .mk .ml .org .patch "
-    ".php .pl .pm .properties .proto .ps1 .r .rb .rs .scala .service .sh .sql .srt "
-    ".svg .swift .tcl .tex .toml .ts .tsx .vim .vtt .xml .yaml .yml .zig .zsh",
-}
 PACKED: Final = ".gz"
 """How the name of a file ends that holds another one."""
 # After the suffix of a kind: `.rst.txt` of Sphinx, what others include, what is filled in.
 _FILLED: Final = re.compile(
     r"\.(?:txt|inc|in|tmpl|tpl|template|j2|jinja2?|example|sample|dist)", re.IGNORECASE
 )
-_KIND_OF: Final = {suffix: kind for kind, all in _KINDS.items() for suffix in all.split()}
 
 # A page of a manual by its section: `ls.1`, `crypt.3ssl`; else, such as a log's copy, a text.
 _MANUAL_SUFFIX: Final = re.compile(
@@ -129,12 +106,12 @@ def kind_of(name: str) -> str | None:
     if name.lower().endswith(PACKED):
         name = name[: -len(PACKED)]
     suffixes = PurePosixPath(name).suffixes[-2:]
-    if suffixes and _FILLED.fullmatch(suffixes[-1]) and suffixes[0].lower() in _KIND_OF:
+    if suffixes and _FILLED.fullmatch(suffixes[-1]) and suffixes[0].lower() in BY_SUFFIX:
         suffixes = suffixes[:1]
     if not suffixes:
         return "text"
     return (
-        "manual" if _MANUAL_SUFFIX.fullmatch(suffixes[-1]) else _KIND_OF.get(suffixes[-1].lower())
+        "manual" if _MANUAL_SUFFIX.fullmatch(suffixes[-1]) else BY_SUFFIX.get(suffixes[-1].lower())
     )
 
 

@@ -24,14 +24,13 @@ from moothall.foundation.errors import MissingExtra, UnreadableDocument
 from moothall.foundation.threads import guard, in_child
 from moothall.research.findings import Section
 from moothall.research.reading.html import Document
-from moothall.research.reading.parsers import PARSERS
+from moothall.research.reading.kinds import PARSERS, label
 
 MEMORY: Final = 768 * 2**20
 """Bytes of address space that reading a document may take, the interpreter included."""
 WALL_S: Final = 140.0
 _LEAST_CPU_S, _CPU_S_PER_MIB, _MOST_CPU_S = 4, 30, 120
 _LARGEST_ANSWER: Final = 256 * 2**20
-_ACRONYMS: Final = ("pdf", "docx", "epub", "odt", "rtf")
 _ENVIRONMENT: Final = ("PATH", "HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 
 
@@ -170,7 +169,7 @@ class Reading:
 
     def read(self) -> Document:
         """Read the document; UnreadableDocument says which limit it exceeds. It blocks."""
-        what = self._kind.upper() if self._kind in _ACRONYMS else self._kind
+        what = label(self._kind)
         MissingExtra.unless(f"reading {what}", "research", PARSERS[self._kind].package)
         found, code = self._answer()
         if found is None:

@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import Any, BinaryIO, Final
 
 from moothall.foundation.errors import UnreadableDocument
-from moothall.research.reading.parsers import PARSERS
+from moothall.research.reading.kinds import PARSERS, label
 
 _LARGE: Final = 300 * 2**10  # KiB; a process that was as large is not used again
 
@@ -72,11 +72,11 @@ def _answer(kind: str, data: bytes, memory: int) -> dict[str, Any]:
         limit = f"{memory // 2**20} MiB of memory"
         reason = limit if isinstance(error, MemoryError) else "the depth that its parser allows"
         return {
-            "error": f"the {kind.upper()} is not read: it takes more than {reason}",
+            "error": f"the {label(kind)} is not read: it takes more than {reason}",
             "last": True,
         }
     except Exception as error:  # a malicious file can make a parser raise anything
-        return {"error": f"the {kind.upper()} is damaged: {type(error).__name__}: {error}"}
+        return {"error": f"the {label(kind)} is damaged: {type(error).__name__}: {error}"}
 
 
 if __name__ == "__main__":

@@ -7,12 +7,12 @@ import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from moothall.budget.limits import OF_RUNS, RunLimits
 from moothall.foundation.errors import ConfigError, FileError, MissingExtra, PageError
 from moothall.models.named_models import budget_of, check_model, made_model
-from moothall.research.web.catalogues import CATALOGUES, Searched
+from moothall.research.web.catalogues import CATALOGUES, SEARCH_ENGINES, Searched
 
 if TYPE_CHECKING:
     from moothall.actions import Action
@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 
 STEPS: Final = ("plan", "narrate", "evaluate")
 """The steps that may have a model of their own."""
+_ON_WEB: Final = (
+    "--search-web",
+    *(f"--{name}{' URL' * bool(each.example)}" for name, each in SEARCH_ENGINES.items()),
+)
 _FORM: Final = "write plan=MODEL, narrate=MODEL or evaluate=MODEL"
 
 
@@ -47,12 +51,12 @@ class ResearchOrder(RunLimits, Searched):
         *("objectives", "iterations", *OF_RUNS, "out", "html", "sources"),
     )
     paths: ClassVar[tuple[str, ...]] = ("folder", "out", "html", "sources")
-    addresses: ClassVar[tuple[str, ...]] = ("model", "searxng")
+    addresses: ClassVar[tuple[str, ...]] = (
+        *("model", *(name for name, each in SEARCH_ENGINES.items() if each.example)),
+    )
 
     objectives: list[str]
     folder: str | None = None  # the folder to search
-    search_web: bool = False
-    searxng: str | None = None  # the address of the SearXNG that is asked
     iterations: int = 3
     model: str | None = None  # None for the extractive form
     role: str = ""  # who the researcher is, in words for the model
@@ -84,10 +88,8 @@ class ResearchOrder(RunLimits, Searched):
     @property
     def where(self) -> str:
         """Where it searches, in words."""
-        where = [self.folder] if self.folder else []
-        where += [f"the web by {self.searxng}"] if self.searxng else []
-        where += ["the web"] if self.search_web and not self.searxng else []
-        return " and ".join([*where, *(CATALOGUES[name].label for name in self.catalogues)])
+        labels = [CATALOGUES[name].label for name in self.catalogues]
+        return " and ".join(filter(None, [self.folder, self.web, *labels]))
 
     @property
     def in_words(self) -> str:
@@ -114,10 +116,9 @@ def _faults(order: ResearchOrder) -> Iterator[str]:
         yield "an OBJECTIVE is empty"
     if order.link_base and not order.folder:
         yield "--link-base is for the files of a folder: give --folder too"
-    on_web = order.search_web or order.searxng
-    at_all = on_web or order.catalogues
+    at_all = order.web or order.catalogues
     if not order.folder and not at_all:
-        yield "there is nothing to search: give --folder DIR, --search-web or --searxng URL"
+        yield f"there is nothing to search: give {_either('--folder DIR', *_ON_WEB)}"
     if order.folder and not os.path.isdir(order.folder):
         problem = "is not a folder" if os.path.exists(order.folder) else "does not exist"
         yield f"--folder: the root folder {json.dumps(order.folder)} {problem}"
@@ -127,12 +128,12 @@ def _faults(order: ResearchOrder) -> Iterator[str]:
         "--exclude": order.exclude,
         "--allow-host": order.allow_hosts,
     }
-    if which := next((name for name, value in of_web.items() if value and not on_web), None):
-        yield f"{which} is for the web: give --search-web or --searxng URL too"
+    if which := next((name for name, value in of_web.items() if value and not order.web), None):
+        yield f"{which} is for the web: give {_either(*_ON_WEB)} too"
     if order.since and not at_all:
-        *ways, last = "--search-web", "--searxng URL", *(f"--{name}" for name in CATALOGUES)
-        yield f"--since is for the web: give {', '.join(ways)} or {last} too"
-    for each in (_check_web, _check_searxng, _check_model):
+        ways = _either(*_ON_WEB, *(f"--{name}" for name in CATALOGUES))
+        yield f"--since is for the web: give {ways} too"
+    for each in (_check_web, _check_engines, _check_model):
         try:
             each(order)
         except ConfigError as error:
@@ -177,6 +178,11 @@ def _faults(order: ResearchOrder) -> Iterator[str]:
                 yield f"{other} and {name} must be two files, got {first!r} for both"
 
 
+def _either(*options: str) -> str:
+    *most, last = options
+    return f"{', '.join(most)} or {last}"
+
+
 def _form(path: str | None) -> str:
     """Return the end of a file's name, which says what is written there."""
     return Path(path or "").suffix.lower().removeprefix(".")
@@ -189,24 +195,22 @@ def _is_writable(folder: Path) -> bool:
 def _check_web(order: ResearchOrder) -> None:
     from moothall.research.scope import Scope
 
-    Scope(order.sites, order.exclude, order.since, "--")
-    if order.search_web or order.searxng:
+    Scope(order.sites, order.exclude, order.since, "--", order.site)
+    if order.web:
         from moothall.foundation.http.addresses import address_check
-        from moothall.research.scope import checked_site
 
-        if order.site is not None:
-            checked_site(order.site, "--site")
         address_check(order.allow_hosts, "--allow-host")
 
 
-def _check_searxng(order: ResearchOrder) -> None:
-    if order.searxng:
-        from moothall.research.web.fetching import checked
+def _check_engines(order: ResearchOrder) -> None:
+    for name, address in order.engines.items():
+        if address and SEARCH_ENGINES[name].example:
+            from moothall.research.web.fetching import checked
 
-        try:
-            checked(order.searxng)
-        except PageError as error:
-            raise ConfigError(f"--searxng: {error}") from None
+            try:
+                checked(address)
+            except PageError as error:
+                raise ConfigError(f"--{name}: {error}") from None
 
 
 def _check_model(order: ResearchOrder) -> None:
@@ -315,20 +319,17 @@ def _tools(order: ResearchOrder) -> list[Action]:
         # The report files of this order are no sources.
         root, base = os.path.realpath(order.folder), order.link_base
         outputs = [each for each in (order.out, order.html, order.sources) if each]
-        within = [os.path.relpath(os.path.realpath(each), root) for each in outputs]
-        own = [link_to(root, each, base and checked_base(base)) for each in within]
+        paths = [os.path.relpath(os.path.realpath(each), root) for each in outputs]
+        own = [link_to(root, each, base and checked_base(base)) for each in paths]
         results = 8 if order.model else 24  # a model is paid for what it reads
         tools.append(without(search_folder(order.folder, results=results, link_base=base), own))
-    if order.search_web or order.searxng:
-        hosts = order.allow_hosts
-        sites = [*([order.site] if order.site else []), *order.sites]
-        exclude, since = order.exclude, order.since
+    if order.web:
+        names = ("allow_hosts", "site", "sites", "exclude")
+        within: dict[str, Any] = {name: getattr(order, name) for name in names}
         tools += [
-            search_web(
-                searxng=order.searxng, allow_hosts=hosts, sites=sites, exclude=exclude, since=since
-            ),
-            visit_page(allow_hosts=hosts, sites=sites, exclude=exclude, since=since),
-            read_pdf(allow_hosts=hosts, sites=sites, exclude=exclude),
+            search_web(since=order.since, **within, **order.engines),
+            visit_page(since=order.since, **within),
+            read_pdf(**within),
         ]
     makers = (getattr(research, f"search_{name}") for name in order.catalogues)
     return [*tools, *(search(since=order.since) for search in makers)]

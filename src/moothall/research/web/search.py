@@ -1,0 +1,190 @@
+"""The tool that searches the web, by a search engine of the user's or by public ones."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import Iterable
+from contextlib import suppress
+from datetime import date
+from typing import Any
+from urllib.parse import urlencode, urlsplit
+
+from moothall.actions import Action
+from moothall.foundation import tracing
+from moothall.foundation.arguments import check_integer, check_seconds
+from moothall.foundation.errors import (
+    ConfigError,
+    DefinitionError,
+    MissingExtra,
+    PageError,
+    SearchError,
+)
+from moothall.foundation.http import Client, HTTPError
+from moothall.foundation.http.addresses import address_check
+from moothall.foundation.http.network import check_allowed
+from moothall.foundation.text import error_text, one_line
+from moothall.foundation.threads import in_worker
+from moothall.research.findings import Resource
+from moothall.research.reading.encodings import plain
+from moothall.research.scope import Scope
+from moothall.research.web.fetching import checked, status_text
+
+_SEARCH_BYTES = 4 * 2**20
+_LONGEST_QUERY, _LONGEST_TEXT = 1000, 500
+
+
+def search_web(
+    *,
+    searxng: str | None = None,
+    allow_hosts: Iterable[str] = (),
+    results: int = 10,
+    region: str = "us-en",
+    timeout_s: float = 30.0,
+    site: str | None = None,
+    sites: Iterable[str] = (),
+    exclude: Iterable[str] = (),
+    since: date | str | None = None,
+) -> Action:
+    """Return a tool that searches the web; its results become unvisited resources.
+
+    It asks the given SearXNG for JSON, which must be switched on in the settings of SearXNG
+    (`search: formats: [html, json]`). Without one, it asks public search engines, by `ddgs`.
+
+    Args:
+        searxng: the URL of a SearXNG, such as `http://localhost:8888`; any address is allowed
+        allow_hosts: more hosts that may have any address, if the SearXNG redirects to them
+        results: how many results are returned at most
+        region: the country and language that results are for, such as `us-en` or `de-de`
+        timeout_s: seconds that an answer may take
+        site: a host: only results on it and on hosts below it are asked for and returned
+        sites: the same for several hosts
+        exclude: hosts, with those below them, whose results are left out
+        since: a day, month or year, such as `2024-05`: results of about this time and later are
+            asked for
+
+    Raises:
+        ConfigError: `allow_hosts` is not a list of hosts, or a setting is invalid
+        DefinitionError: `searxng` is not an address
+        MissingExtra: aiohttp is not installed, or ddgs if it is needed
+    """
+    check_integer("search_web: results", results)
+    check_seconds("search_web: timeout_s", timeout_s)
+    if not isinstance(region, str) or not re.fullmatch("[A-Za-z]{2}-[A-Za-z]{2,3}", region):
+        raise ConfigError(f"search_web: region must be one such as us-en, got {region!r:.80}")
+    address_check(allow_hosts)
+    scope = Scope(sites, exclude, since, "search_web: ", site)
+    if searxng is not None:
+        ask = _searxng(searxng, allow_hosts, region, timeout_s, scope.range)
+    else:
+        ask = _ddgs(results, region, timeout_s, scope.range)
+
+    @tracing.searches("web")
+    async def search(query: str) -> list[Resource]:
+        """Search the web. Read what it finds with visit_page.
+
+        Args:
+            query: words, as one types them into a search engine
+        """
+        words = " ".join(plain(query).split())[:_LONGEST_QUERY]
+        if not words:
+            raise SearchError("search_web: the query is empty")
+        listed = await ask(scope.query(words))
+        return [each for each in _resources(listed) if scope.takes(each)][:results]
+
+    return Action("search_web", search, outside=True, idempotent=True)
+
+
+def _searxng(
+    searxng: str, allow_hosts: Iterable[str], region: str, timeout_s: float, range: str | None
+) -> Any:
+    try:
+        address = checked(str(searxng)).rstrip("/").removesuffix("/search")
+    except PageError as error:
+        raise DefinitionError(f"search_web: searxng: {error}") from None
+    client = Client(
+        "search_web",
+        timeout_s=timeout_s,
+        max_bytes=_SEARCH_BYTES,
+        max_retries=1,
+        check_address=address_check([urlsplit(address).netloc, *allow_hosts]),
+        extra="research",
+    )
+    country, _, language = region.partition("-")
+    where = f"search_web: the SearXNG at {address}"
+    headers = {"Accept": "application/json"}
+
+    async def ask(query: str) -> list[Any]:
+        params = {"q": query, "format": "json", "language": f"{language}-{country.upper()}"}
+        if range is not None:
+            params["time_range"] = range
+        url = f"{address}/search?{urlencode(params)}"
+        try:
+            response = await client.request("GET", url, headers=headers, redirects=5)
+        except HTTPError as error:
+            raise SearchError(f"{where}: {error}") from None
+        if not 200 <= response.status < 300:
+            hint = ": switch on its JSON format (search: formats)" if response.status == 403 else ""
+            raise SearchError(f"{where} answered {status_text(response.status)}{hint}")
+        try:
+            given = json.loads(response.content)
+        except (ValueError, RecursionError):
+            raise SearchError(
+                f"{where} did not answer in JSON: switch on its JSON format"
+            ) from None
+        listed = given.get("results") if isinstance(given, dict) else None
+        if not isinstance(listed, list):
+            raise SearchError(f"{where} answered without a list of results")
+        failed = given.get("unresponsive_engines")
+        if failed and not listed:
+            raise SearchError(f"{where} found nothing, as its engines failed: {_failures(failed)}")
+        named = ("url", "title", "content")
+        return [[each.get(name) for name in named] for each in listed if isinstance(each, dict)]
+
+    return ask
+
+
+def _failures(failed: Any) -> str:
+    """Return a SearXNG's engines that failed, each with its reason, as text."""
+    pairs = failed if isinstance(failed, list) else [failed]
+    told = (" – ".join(map(str, each)) if isinstance(each, list) else str(each) for each in pairs)
+    return one_line(plain(", ".join(told)), _LONGEST_TEXT)
+
+
+def _ddgs(results: int, region: str, timeout_s: float, range: str | None) -> Any:
+    MissingExtra.unless("search_web", "research", "ddgs")
+
+    def search(query: str) -> list[Any]:
+        from ddgs import DDGS
+        from ddgs.exceptions import DDGSException
+
+        engines = DDGS(timeout=max(1, int(timeout_s)))
+        try:
+            limit = None if range is None else range[0]  # d, w, m or y
+            listed = engines.text(query, region=region, max_results=results, timelimit=limit)
+        except DDGSException as error:
+            if str(error) == "No results found.":
+                return []
+            raise SearchError(f"search_web: {error_text(error)}") from error
+        return [[each.get(name) for name in ("href", "title", "body")] for each in listed]
+
+    async def ask(query: str) -> list[Any]:
+        check_allowed("https://duckduckgo.com/", "search_web")
+        try:
+            async with asyncio.timeout(2 * timeout_s):
+                return await in_worker(lambda: search(query))  # type: ignore[no-any-return]
+        except TimeoutError:
+            raise SearchError(f"search_web: no answer within {2 * timeout_s:g} s") from None
+
+    return ask
+
+
+def _resources(listed: list[Any]) -> list[Resource]:
+    resources: dict[str, Resource] = {}
+    for to, *texts in listed:
+        with suppress(PageError):
+            url = checked(str(to or ""))
+            said = [one_line(plain(str(each or "")), _LONGEST_TEXT) for each in texts]
+            resources.setdefault(url, Resource(url, " – ".join(filter(None, said)) or None))
+    return list(resources.values())
