@@ -138,17 +138,21 @@ class Asker:
     def ask(self, asked: ApprovalRequest | Question) -> tuple[int, Any]:
         """Put up a card; gives its number, and the future answer."""
         if isinstance(asked, ApprovalRequest):
-            return self.put_up(self.cards.approve(asked))
-        return self.put_up(self.cards.answer(asked))
+            return self.put_up(self.cards.approve(asked), "approval")
+        return self.put_up(self.cards.answer(asked), "question")
 
-    def put_up(self, asking: Coroutine[Any, Any, Any]) -> tuple[int, Any]:
-        """Put up a card in the loop; gives its number, and the future answer."""
+    def put_up(self, asking: Coroutine[Any, Any, Any], kind: str) -> tuple[int, Any]:
+        """Put up a card of a kind in the loop; gives its number, and the future answer.
+
+        A run that began before may put up one of another kind meanwhile.
+        """
         before = {card["number"] for card in self.cards.to_json()}
         answer = asyncio.run_coroutine_threadsafe(asking, self.loop)
         # What the loop runs after the first step of `ask` runs after the card is there.
         for _ in range(2):
             asyncio.run_coroutine_threadsafe(asyncio.sleep(0), self.loop).result(10)
-        (number,) = {card["number"] for card in self.cards.to_json()} - before
+        new = (card for card in self.cards.to_json() if card["kind"] == kind)
+        (number,) = {card["number"] for card in new} - before
         return number, answer
 
     def close(self) -> None:

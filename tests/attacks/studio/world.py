@@ -197,7 +197,7 @@ class World:
             "question": lambda: cards.answer(Question("Clerk", "How many?")),
             "plan": lambda: desk.review(plan),
         }
-        self._open[kind], _ = self.asker.put_up(asks[kind]())
+        self._open[kind], _ = self.asker.put_up(asks[kind](), kind)
         return self._open[kind]
 
 
