@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -103,7 +104,8 @@ def test_mcp_door_conforms_in_scenario_of_2026(
     tried(following, "server", scenario, "--url", url, "--spec-version", "2026-07-28")
 
 
-PROGRAM = f"{sys.executable} {Path(__file__).with_name('conformant.py')}"
+# It goes to a shell: the path of the clone may have spaces.
+PROGRAM = shlex.join((sys.executable, str(Path(__file__).with_name("conformant.py"))))
 USES = ("--command", PROGRAM, "--timeout", "100000")
 
 
