@@ -163,6 +163,7 @@ def test_waiting_lists_a_run_that_was_cut_off(tmp_path: Path) -> None:
         agent.reply_sync("Go.", run_id="r")
     waiting = moothall("waiting", "--journal", "crashed.db", cwd=tmp_path).stdout
     assert waiting.startswith("r\n  clerk was cut off")
+    assert "`moothall resume r --journal crashed.db`" in waiting
     needs_me = moothall("runs", "--needs-me", "--journal", "crashed.db", cwd=tmp_path).stdout
     assert "\nr   stopped" in needs_me
     assert needs_me.endswith("\n1 of them needs you: moothall waiting --journal crashed.db\n")

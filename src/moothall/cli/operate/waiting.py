@@ -12,7 +12,14 @@ import click
 
 from moothall.actions.approval import ChangedArgs, Refused
 from moothall.actions.approval.decision import decision_json
-from moothall.cli.shared_options import journal_option, json_data_option, opened, print_json, usage
+from moothall.cli.shared_options import (
+    is_typed,
+    journal_option,
+    json_data_option,
+    opened,
+    print_json,
+    usage,
+)
 from moothall.foundation.errors import ConfigError
 from moothall.foundation.text import escaped, escaped_json
 from moothall.journal import Journal, Wait
@@ -51,27 +58,38 @@ def waiting(journal: str | None, agent: str | None, kind: str | None, as_json: b
     if as_json:
         print_json(waiting=waits, asking=asking, stopped=[each.id for each in stopped])
         return
-    _print_list(waits, asking)
+    _print_list(waits, asking, journal)
     for run in stopped:
         click.echo(
             f"{escaped(run.id)}\n  {escaped(run.agent)} was cut off, since its process ended:"
         )
-        click.echo(f"  its program, or `moothall resume {escaped(run.id)}`, goes on with it")
+        resume = f"moothall resume {escaped(run.id)}{_option(journal)}"
+        click.echo(f"  its program, or `{resume}`, goes on with it")
     if not waits and not asking and not stopped:
         click.echo("Nothing waits.")
 
 
-def _print_list(waits: Sequence[Wait], asking: Sequence[dict[str, str]]) -> None:
+def _option(journal: str | None) -> str:
+    """Return the option by which a shown command names the journal as this one did."""
+    return escaped(f" --journal {shlex.quote(journal)}") if journal and is_typed("journal") else ""
+
+
+def _print_list(
+    waits: Sequence[Wait], asking: Sequence[dict[str, str]], journal: str | None
+) -> None:
     """Print what waits, and how each is answered; last, what a program asks a person itself."""
+    option = _option(journal)
     for each in waits:
         is_approval = each.kind == "approval"
         key = escaped(each.key[:_HASH_CHARS] if is_approval else each.key)
         click.echo(f"{escaped(each.run)}  {key}")
         click.echo(f"  {escaped(each.agent)} waits for {each}")
         if is_approval:
-            click.echo(f"  moothall approvals permit {key}, or refuse {key}")
+            click.echo(f"  moothall approvals permit {key}{option}, or refuse {key}{option}")
         else:
-            click.echo(f"  {shlex.join(('moothall', 'answer', escaped(each.run), key))} VALUE")
+            click.echo(
+                f"  {shlex.join(('moothall', 'answer', escaped(each.run), key))} VALUE{option}"
+            )
     for about in asking:
         run, agent, process = map(escaped, about.values())
         click.echo(f"{run}\n  {agent} asks a person in {process}: answer it there, by its")
@@ -145,7 +163,7 @@ def approvals(ctx: click.Context, journal: str | None, as_json: bool) -> None:
     if as_json:
         print_json(approvals=waits, asking=asking)
         return
-    _print_list(waits, asking)
+    _print_list(waits, asking, journal)
     if not waits and not asking:
         click.echo("Nothing waits for a person.")
 
