@@ -52,7 +52,7 @@ def test_budget_limit_that_is_no_whole_number_is_refused(limit: str, wrong: Any)
     assert untouched(budget)
 
 
-def test_the_largest_count_is_one() -> None:
+def test_budget_limit_may_be_the_largest_count() -> None:
     most = dict.fromkeys(COUNTS, 2**53)
     budget = Budget(**most)  # type: ignore[arg-type]
     budget.reserve(**most).settle(tokens=2**53)
@@ -81,7 +81,7 @@ def test_budget_seconds_that_are_no_number_are_refused(wrong: Any) -> None:
             call(seconds=wrong)
 
 
-def test_an_unknown_limit_is_an_error() -> None:
+def test_budget_limit_of_an_unknown_name_is_an_error() -> None:
     for call in (Budget, Budget().child, Budget().reserve):
         with pytest.raises(TypeError, match="token"):
             call(token=5)  # type: ignore[operator]
@@ -90,13 +90,13 @@ def test_an_unknown_limit_is_an_error() -> None:
 
 
 @pytest.mark.parametrize("wrong", ("", "two\nlines", "\x1b[2J", 5, b"name", ["name"]))
-def test_a_name_is_one_line(wrong: Any) -> None:
+def test_budget_name_must_be_one_line(wrong: Any) -> None:
     for call in (Budget, Budget().child):
         with pytest.raises(DefinitionError, match="name= must be a text of one line"):
             call(name=wrong)
 
 
-def test_a_long_name_does_not_make_long_errors() -> None:
+def test_budget_long_name_does_not_make_long_errors() -> None:
     budget = Budget(tokens=1, name="x" * 10**6)
     with pytest.raises(BudgetExceeded) as caught:
         budget.child().reserve(tokens=2)
@@ -112,7 +112,7 @@ def test_budget_wrong_prices_or_clock_are_refused(field: str) -> None:
 
 @pytest.mark.parametrize("first", ("settle", "release"))
 @pytest.mark.parametrize("second", ("settle", "release"))
-def test_a_reservation_ends_once(first: str, second: str) -> None:
+def test_reservation_ends_once(first: str, second: str) -> None:
     budget = Budget(tokens=100, model_calls=1)
     held = budget.reserve(tokens=60, model_calls=1)
     getattr(held, first)()
@@ -138,7 +138,7 @@ def test_settling_for_what_is_no_amount_leaves_it_open(wrong: Any) -> None:
     assert budget.spent.tokens == 1
 
 
-def test_a_reservation_cannot_be_copied() -> None:
+def test_reservation_cannot_be_copied() -> None:
     budget = Budget(tokens=100)
     with budget.reserve(tokens=60) as held:
         for make in (copy.copy, copy.deepcopy):
@@ -172,7 +172,7 @@ STATE = {
     ),
     ids=lambda change: f"{change}"[:30],
 )
-def test_a_state_that_is_none_changes_nothing(change: dict[str, Any]) -> None:
+def test_budget_malformed_state_changes_nothing(change: dict[str, Any]) -> None:
     budget = Budget(tokens=100)
     budget.load_state_dict(json.loads(json.dumps(STATE)))
     before = budget.state_dict()
@@ -189,7 +189,7 @@ def test_budget_wrong_state_is_refused(wrong: Any) -> None:
         Budget().load_state_dict(wrong)
 
 
-def test_a_state_is_not_taken_over_while_something_is_reserved() -> None:
+def test_budget_state_is_not_loaded_while_something_is_reserved() -> None:
     budget = Budget(tokens=100)
     with budget.reserve(tokens=60), pytest.raises(DefinitionError, match="while something is"):
         budget.load_state_dict(STATE)
@@ -267,7 +267,7 @@ def test_budget_reply_without_usage_counts_the_reservation() -> None:
 
 
 @given(st.integers(-(2**80), 2**80), st.integers(-(2**80), 2**80))
-def test_whatever_usage_says_what_is_spent_is_a_number_that_grows(input: int, output: int) -> None:
+def test_budget_spent_is_a_growing_number_whatever_usage_says(input: int, output: int) -> None:
     budget = limited()
     ask(budget, Usage(input, output))
     assert budget.spent.tokens > 0
@@ -289,6 +289,6 @@ def test_prices_of_a_wrong_form_are_refused(stated: Any) -> None:
         Prices(stated)
 
 
-def test_a_price_is_exact_whatever_its_places() -> None:
+def test_price_is_exact_whatever_its_places() -> None:
     assert Price(Decimal("0.0000001"), 1).cost(10, 0) == Decimal("1E-12")
     assert Price(Decimal("0.10000000"), 1) == Price(0.1, 1)

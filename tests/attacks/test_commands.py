@@ -191,7 +191,7 @@ def test_command_background_processes_end_with_it(
 
 
 @pytest.mark.parametrize("command", LEFT_BEHIND.values(), ids=LEFT_BEHIND.keys())
-def test_in_bubblewrap_what_leaves_its_group_ends_too(
+def test_bubblewrap_ends_what_leaves_its_process_group(
     machine: Machine, bwrap: bool, command: str
 ) -> None:
     def test() -> None:
@@ -236,7 +236,7 @@ def test_command_that_does_not_end_is_killed_at_its_time_limit(
 
 
 @pytest.mark.parametrize("command", ENDLESS_ELSEWHERE.values(), ids=ENDLESS_ELSEWHERE.keys())
-def test_in_bubblewrap_what_left_its_group_is_killed_at_the_time_limit(
+def test_bubblewrap_kills_what_left_its_group_at_the_time_limit(
     machine: Machine, bwrap: bool, command: str
 ) -> None:
     def test() -> None:
@@ -300,7 +300,7 @@ def test_command_background_processes_end_with_the_request(
 
 @pytest.mark.parametrize("count", (30, pytest.param(150, marks=pytest.mark.long)))
 @either
-def test_a_command_that_is_cancelled_while_it_starts_leaves_nothing(
+def test_command_cancelled_while_it_starts_leaves_nothing(
     machine: Machine, sandbox: str, count: int
 ) -> None:
     host = machine.host(sandbox=sandbox)
@@ -361,7 +361,7 @@ def test_command_ends_when_its_program_is_killed(
 
 
 @either
-def test_no_handle_of_the_program_is_passed_on(machine: Machine, sandbox: str) -> None:
+def test_command_inherits_no_handle_of_the_program(machine: Machine, sandbox: str) -> None:
     with (machine.root.parent / "secret").open() as secret:
         os.set_inheritable(secret.fileno(), True)
         opened = machine("for f in /proc/$$/fd/*; do readlink $f; done; true", sandbox=sandbox)
@@ -370,7 +370,7 @@ def test_no_handle_of_the_program_is_passed_on(machine: Machine, sandbox: str) -
 
 
 @either
-def test_the_parents_environment_is_no_more_than_the_commands(
+def test_command_sees_no_more_of_its_parents_environment_than_of_its_own(
     machine: Machine, sandbox: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "a-secret-key")
@@ -434,7 +434,7 @@ def test_command_with_odd_characters_gives_the_shells_output(
 
 
 @either
-def test_a_file_grows_to_its_limit_and_no_further(machine: Machine, sandbox: str) -> None:
+def test_command_file_grows_to_its_limit_and_no_further(machine: Machine, sandbox: str) -> None:
     host = machine.host(sandbox=sandbox, max_file_bytes=2**20)
     assert machine("exec cat /dev/zero >big", host=host) == "[killed by SIGXFSZ]"
     assert (machine.root / "big").stat().st_size == 2**20
@@ -446,7 +446,7 @@ def test_a_file_grows_to_its_limit_and_no_further(machine: Machine, sandbox: str
 
 
 @either
-def test_a_root_that_another_has_replaced(machine: Machine, sandbox: str) -> None:
+def test_command_root_replaced_by_another_folder_is_refused(machine: Machine, sandbox: str) -> None:
     host = machine.host(sandbox=sandbox)
     other = machine.root.parent / "other"
     other.mkdir()
@@ -504,7 +504,7 @@ CONFINED = {
 
 
 @pytest.mark.parametrize(("command", "says"), CONFINED.values(), ids=CONFINED.keys())
-def test_in_bubblewrap_a_command_gets_nowhere(
+def test_bubblewrap_command_gets_nowhere_outside(
     machine: Machine, bwrap: bool, command: str, says: str
 ) -> None:
     def test() -> None:
@@ -518,7 +518,7 @@ def test_in_bubblewrap_a_command_gets_nowhere(
     refused_or(bwrap, test)
 
 
-def test_in_bubblewrap_a_command_works_in_its_folder(machine: Machine, bwrap: bool) -> None:
+def test_bubblewrap_command_works_in_its_folder(machine: Machine, bwrap: bool) -> None:
     def test() -> None:
         host = machine.host(sandbox="bwrap")
         (machine.root / "sub").mkdir()
@@ -534,7 +534,9 @@ def test_in_bubblewrap_a_command_works_in_its_folder(machine: Machine, bwrap: bo
 
 
 @pytest.mark.parametrize("root", ("/", "/tmp", "/dev/shm"))
-def test_a_folder_that_the_sandbox_would_hide(machine: Machine, bwrap: bool, root: str) -> None:
+def test_bubblewrap_root_that_the_sandbox_would_hide_works(
+    machine: Machine, bwrap: bool, root: str
+) -> None:
     def test() -> None:
         machine.space.add(Host("There", root, YES, sandbox="bwrap"))
         with ExitStack() as made:
@@ -577,7 +579,7 @@ print(asyncio.run(Host("Host", sys.argv[1], sandbox="bwrap").shell_command(sys.a
 
 
 @pytest.mark.parametrize("named", ("python", "whole path", "program of PATH", "link to a home"))
-def test_in_bubblewrap_a_command_finds_an_interpreter_below_tmp(
+def test_bubblewrap_command_finds_an_interpreter_below_tmp(
     machine: Machine, bwrap: bool, tmp_path: Path, named: str
 ) -> None:
     home = tmp_path / "a b ü"
@@ -621,7 +623,7 @@ def test_in_bubblewrap_a_command_finds_an_interpreter_below_tmp(
             link.unlink()
 
 
-def test_in_bubblewrap_a_command_that_needs_hidden_files_is_told_so(
+def test_bubblewrap_command_that_needs_hidden_files_is_told_so(
     machine: Machine, bwrap: bool
 ) -> None:
     def test() -> None:
@@ -649,7 +651,7 @@ for _ in range(3):
 """
 
 
-def test_a_sandbox_that_is_not_there(machine: Machine) -> None:
+def test_bubblewrap_that_is_not_installed_is_named(machine: Machine) -> None:
     # In a process of its own: the log is written once in each.
     ended = subprocess.run(
         (sys.executable, "-c", WITHOUT),
@@ -669,7 +671,9 @@ def test_a_sandbox_that_is_not_there(machine: Machine) -> None:
     machine.is_well()
 
 
-def test_a_sandbox_that_does_not_work(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bubblewrap_that_does_not_work_is_named(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     program = machine.root / "bwrap"
     program.write_text(
         "#!/bin/sh\necho 'bwrap: No permissions to create new namespace' >&2; exit 1"

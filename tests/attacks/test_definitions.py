@@ -85,7 +85,7 @@ def test_parameters_that_nobody_can_give_are_refused_at_definition(space, define
     works(space)
 
 
-def test_the_error_names_the_method(space):
+def test_definition_error_names_the_method(space):
     with pytest.raises(DefinitionError) as caught:
 
         class Wrong(Agent):
@@ -96,7 +96,7 @@ def test_the_error_names_the_method(space):
     works(space)
 
 
-def test_an_override_that_nobody_can_call_is_refused_where_it_is_added(space):
+def test_override_that_nobody_can_call_is_refused_by_add(space):
     class Base(Agent):
         @action
         async def go(self, place: str) -> None: ...
@@ -159,7 +159,7 @@ def test_two_methods_of_one_action_name_are_refused(space):
     works(space)
 
 
-def test_a_name_that_takes_the_place_of_another_method_is_refused(space):
+def test_action_name_that_takes_the_place_of_another_method_is_refused(space):
     class Taken(Agent):
         @action
         async def go(self) -> None: ...
@@ -202,7 +202,7 @@ TYPES: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("case", TYPES)
-def test_a_type_without_a_json_form_is_refused_where_it_is_added(space, case):
+def test_parameter_type_without_a_json_form_is_refused_by_add(space, case):
     agent = type("Typed", (Agent,), {"go": action(hinted(TYPES[case]))})("typed")
     with pytest.raises(DefinitionError) as caught:
         space.add(agent)
@@ -212,7 +212,7 @@ def test_a_type_without_a_json_form_is_refused_where_it_is_added(space, case):
     works(space)
 
 
-def test_a_returned_type_without_a_json_form_is_no_fault(space):
+def test_return_type_without_a_json_form_is_no_fault(space):
     class Maker(Agent):
         @action
         async def make(self) -> NoJSON:
@@ -260,7 +260,7 @@ def test_half_a_character_in_what_an_action_says_is_escaped(space):
 
 @pytest.mark.parametrize("kind", (staticmethod, classmethod))
 @pytest.mark.parametrize("order", ("action outside", "action inside"))
-def test_a_static_or_class_method_works_or_is_refused(space, kind, order):
+def test_static_or_class_method_as_an_action_works_or_is_refused(space, kind, order):
     if kind is staticmethod:
 
         def double(n: int) -> int:
@@ -292,7 +292,7 @@ def test_a_static_or_class_method_works_or_is_refused(space, kind, order):
 
 @pytest.mark.parametrize("marked", (True, False), ids=("marked", "unmarked"))
 @pytest.mark.parametrize("name", ("help", "response", "error"))
-def test_an_override_of_a_special_action_that_nobody_can_call_is_refused(space, name, marked):
+def test_override_of_a_special_action_that_nobody_can_call_is_refused(space, name, marked):
     async def override(self, *everything) -> None: ...
 
     def define():
@@ -306,7 +306,7 @@ def test_an_override_of_a_special_action_that_nobody_can_call_is_refused(space, 
     works(space)
 
 
-def test_an_agent_that_is_refused_can_be_mended_and_added(space):
+def test_agent_that_was_refused_can_be_mended_and_added(space):
     class Late(Agent):
         @action
         async def go(self, thing: "Later") -> int:  # noqa: F821 - defined after
@@ -352,9 +352,7 @@ class Unresolved(Block):
     "tool", (unresolved, not_json, with_half_a_description()), ids=("name", "type", "half")
 )
 @pytest.mark.parametrize("takes", ("ReActAgent", "OpenAIFunctionAgent", "Researcher", "registry"))
-def test_a_tool_that_cannot_be_described_is_refused_where_it_is_given(
-    takes: str, tool: Any
-) -> None:
+def test_tool_that_cannot_be_described_is_refused_where_it_is_given(takes: str, tool: Any) -> None:
     model = ScriptedModel(["fine"])
     registry = ActionRegistry()
     registry.register(tool)
@@ -375,7 +373,7 @@ def test_so_is_a_block_whose_action_cannot_be_described() -> None:
     refused(caught, "odd one", "unresolved", "thing")
 
 
-def test_a_tool_that_is_registered_later_and_cannot_be_described_ends_the_reply_by_its_name(
+def test_tool_registered_later_that_cannot_be_described_ends_the_reply_by_its_name(
     caplog: Any,
 ) -> None:
     agent = ReActAgent("odd one", ScriptedModel(["fine"] * 2))
@@ -386,7 +384,7 @@ def test_a_tool_that_is_registered_later_and_cannot_be_described_ends_the_reply_
     assert "the model of" not in caplog.text
 
 
-def test_a_tool_whose_types_are_known_when_it_is_given_is_described() -> None:
+def test_tool_whose_types_are_known_once_it_is_given_is_described() -> None:
     def go(thing: "Later") -> str:  # noqa: F821 - made below
         """Go."""
         return thing.word

@@ -53,7 +53,7 @@ def obedient(messages: list[dict[str, Any]], _: Any) -> str:
 
 @pytest.mark.parametrize("text", HOSTILE)
 @pytest.mark.parametrize("place", ("task", "conclusion", "result", "file name"))
-def test_a_text_that_speaks_as_h_decides_nothing(text: str, place: str) -> None:
+def test_dual_act_text_that_speaks_as_h_decides_nothing(text: str, place: str) -> None:
     def read(name: str) -> str:
         """Read."""
         return text if place == "result" else "nothing"
@@ -76,7 +76,7 @@ def test_a_text_that_speaks_as_h_decides_nothing(text: str, place: str) -> None:
                 assert line.startswith("| "), line
 
 
-def test_a_model_that_obeys_what_it_read_last_ends_as_unreadable() -> None:
+def test_dual_act_reviewer_that_obeys_what_it_read_last_ends_as_unreadable() -> None:
     dual = two([GO, obedient, obedient], ["decision: TERMINATE"])
     reply: Any = dual.reply_sync("Work.")
     assert (reply.stop_reason, len(reply.decisions)) == ("unreadable", 1)
@@ -119,7 +119,7 @@ def recursive() -> dict[str, Any]:
     (Odd(), recursive(), b"\xff", float("nan"), "x" * 20_000_000, {1: 2}, "\ud800", lambda: None),
     ids=("object", "recursive", "bytes", "nan", "huge", "int key", "half a character", "function"),
 )
-def test_any_artifact_is_concluded_with_and_the_state_is_json(artifact: Any) -> None:
+def test_conclusion_with_any_artifact_keeps_the_state_json(artifact: Any) -> None:
     dual = two([GO, DONE], ["done"])
     dual.set_conclusion_extractor(lambda reply: Conclusion("made", artifacts={"it": artifact}))
     reply: Any = dual.reply_sync("Make it.")
@@ -140,7 +140,7 @@ def test_any_artifact_is_concluded_with_and_the_state_is_json(artifact: Any) -> 
         {"suggested_next_action": None},
     ),
 )
-def test_a_wrong_part_of_a_conclusion_is_refused(parts: dict[str, Any]) -> None:
+def test_conclusion_with_a_wrong_part_is_refused(parts: dict[str, Any]) -> None:
     with pytest.raises(DefinitionError, match="a conclusion's"):
         Conclusion(**parts)
 
@@ -148,14 +148,14 @@ def test_a_wrong_part_of_a_conclusion_is_refused(parts: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     "parts", ({"action": "TERMINATE"}, {"new_instruction": 7}, {"reasoning": 7})
 )
-def test_a_wrong_part_of_a_decision_is_refused(parts: dict[str, Any]) -> None:
+def test_decision_with_a_wrong_part_is_refused(parts: dict[str, Any]) -> None:
     with pytest.raises(DefinitionError, match="a decision's"):
         HumanDecision(**{"action": DecisionAction.CONTINUE, **parts})
 
 
 @pytest.mark.parametrize("what", ("decision", "extractor"))
 @pytest.mark.parametrize("fault", ("raises", "wrong type", "exits"))
-def test_a_function_that_fails_ends_it_and_is_named(what: str, fault: str) -> None:
+def test_dual_act_function_that_fails_ends_the_reply_and_is_named(what: str, fault: str) -> None:
     def broken(*_: Any) -> Any:
         if fault == "raises":
             raise ZeroDivisionError("oh")
@@ -183,7 +183,7 @@ def test_a_function_that_fails_ends_it_and_is_named(what: str, fault: str) -> No
 
 
 @pytest.mark.parametrize("form", ("sync", "async"))
-def test_a_function_that_hangs_ends_at_the_deadline(form: str) -> None:
+def test_dual_act_function_that_hangs_ends_at_the_deadline(form: str) -> None:
     release = threading.Event()
 
     async def hang_async(*_: Any) -> Any:
@@ -199,7 +199,7 @@ def test_a_function_that_hangs_ends_at_the_deadline(form: str) -> None:
     assert reply.stop_reason == "deadline"
 
 
-def test_a_huge_conclusion_is_an_answer() -> None:
+def test_conclusion_of_ten_megabytes_is_an_answer() -> None:
     huge = "x" * 10_000_000
     dual = two([GO, DONE], [huge])
     reply = dual.reply_sync("Work.")

@@ -145,7 +145,7 @@ NO_PLAIN_FILE = (
         *((do, *row) for do in OPERATIONS if do is not delete for row in NO_PLAIN_FILE),
     ),
 )
-def test_a_name_that_leads_nowhere_good(
+def test_file_name_that_leads_nowhere_good_is_refused(
     root: Path, do: Operation, name: str, error: type[FileError], text: str
 ) -> None:
     refused(root, do, name, error, text)
@@ -153,13 +153,15 @@ def test_a_name_that_leads_nowhere_good(
 
 @pytest.mark.parametrize("do", (read, search, write, delete))
 @pytest.mark.parametrize("name", (".", "sub", "sub/", "sub/."))
-def test_a_folder_is_no_file(root: Path, do: Operation, name: str) -> None:
+def test_folder_in_the_place_of_a_file_is_refused(root: Path, do: Operation, name: str) -> None:
     refused(root, do, name, NotAFile, f'"{name}" is a folder')
 
 
 @pytest.mark.parametrize("do", (read, search, delete))
 @pytest.mark.parametrize(("name", "close"), (("Good", "good"), ("sub/goods", "good")))
-def test_a_missing_file(root: Path, do: Operation, name: str, close: str) -> None:
+def test_missing_file_is_refused_with_a_close_name(
+    root: Path, do: Operation, name: str, close: str
+) -> None:
     refused(root, do, name, NoSuchFile, f'does not exist; close to it: "{close}"')
 
 
@@ -171,7 +173,9 @@ def test_deleting_a_link_that_leads_out_deletes_the_link(root: Path) -> None:
     assert Folder(root).read("good") == "good\n"
 
 
-def test_a_socket_is_no_file(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_socket_in_the_place_of_a_file_is_refused(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(root)  # the address of a socket is short
     with socket.socket(socket.AF_UNIX) as server:
         server.bind("socket")
@@ -191,13 +195,13 @@ def test_a_socket_is_no_file(root: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     ),
     ids=("png", "nul", "bytes", "utf-16", "cut", "surrogate"),
 )
-def test_a_binary_file(root: Path, do: Operation, data: bytes) -> None:
+def test_binary_file_is_not_read_as_text(root: Path, do: Operation, data: bytes) -> None:
     (root / "data.bin").write_bytes(data)
     text = f'"data.bin" is binary, not UTF-8 text; it has {len(data)} bytes'
     refused(root, do, "data.bin", NotText, text)
 
 
-def test_a_huge_file_is_searched_but_not_read(root: Path) -> None:
+def test_huge_file_is_searched_but_not_read(root: Path) -> None:
     (root / "huge.log").write_bytes(b"nothing here\n" * 400_000 + b"the needle\n")
     refused(
         root, read, "huge.log", FileTooLarge, '"huge.log" has 5 MiB, and at most 1 MiB are read'
@@ -213,14 +217,14 @@ def test_a_huge_file_is_searched_but_not_read(root: Path) -> None:
     assert (root / "good").read_text() == "good\n"
 
 
-def test_a_file_of_a_terabyte_of_nothing(root: Path) -> None:
+def test_sparse_file_of_a_terabyte_is_refused(root: Path) -> None:
     with (root / "sparse").open("wb") as file:
         file.truncate(2**40)
     refused(root, read, "sparse", FileTooLarge, '"sparse" has 1024 GiB')
     refused(root, search, "sparse", NotText, '"sparse" is binary')
 
 
-def test_a_line_without_an_end_takes_no_memory(root: Path) -> None:
+def test_file_search_in_a_line_without_an_end_takes_no_memory(root: Path) -> None:
     (root / "line").write_bytes(b"x" * 2**25 + b"needle" + b"x" * 2**20)
     ((number, line),) = Folder(root).search("line", "needle")
     assert number == 1
@@ -229,19 +233,19 @@ def test_a_line_without_an_end_takes_no_memory(root: Path) -> None:
 
 
 @pytest.mark.parametrize("term", ("", "two\nlines", "x" * 301))
-def test_a_term_that_no_line_can_have(root: Path, term: str) -> None:
+def test_file_search_for_what_no_line_can_have_is_refused(root: Path, term: str) -> None:
     with pytest.raises(FileError, match="what to search for is 1 to 300 characters of one line"):
         Folder(root).search("good", term)
     assert Folder(root).search("good", "oo") == [(1, "good")]
 
 
-def test_a_text_that_no_file_holds(root: Path) -> None:
+def test_file_write_of_half_a_character_is_refused(root: Path) -> None:
     with pytest.raises(FileError, match='"good": the text has half a character'):
         Folder(root).write("good", "\ud800")
     assert Folder(root).read("good") == "good\n"
 
 
-def test_a_name_that_is_not_utf_8_is_shown_and_can_be_used(root: Path) -> None:
+def test_file_name_that_is_not_utf_8_is_shown_and_can_be_used(root: Path) -> None:
     with open(os.fsencode(root) + b"/caf\xe9", "w") as file:
         file.write("bytes")
     folder = Folder(root)
@@ -256,7 +260,7 @@ def test_control_characters_in_a_name_are_not_obeyed(root: Path) -> None:
     refused(root, read, "\x1b[2Jgo\nod", NoSuchFile, '"\\x1b[2Jgo\\nod" does not exist')
 
 
-def test_a_file_that_may_not_be_read(root: Path) -> None:
+def test_file_without_read_permission_is_refused(root: Path) -> None:
     (root / "good").chmod(0)
     try:
         (root / "good").read_text()
@@ -267,12 +271,12 @@ def test_a_file_that_may_not_be_read(root: Path) -> None:
         assert Folder(root).read("good") == "good\n"
 
 
-def test_an_empty_text_is_no_root() -> None:
+def test_root_folder_of_an_empty_text_is_refused() -> None:
     with pytest.raises(FileError, match='the root folder must be a path, got ""'):
         Folder("")
 
 
-def test_a_root_that_is_gone(root: Path) -> None:
+def test_root_folder_that_is_gone_is_said(root: Path) -> None:
     folder = Folder(root / "sub")
     (root / "sub").rename(root / "moved")
     with pytest.raises(FileError, match=r"^the root folder is gone"):
@@ -283,7 +287,7 @@ def test_a_root_that_is_gone(root: Path) -> None:
     assert Folder(root).read("good") == "good\n"
 
 
-def test_a_folder_in_the_place_of_the_root_is_not_the_root(root: Path) -> None:
+def test_root_folder_replaced_by_another_is_not_the_root(root: Path) -> None:
     folder = Folder(root / "sub")
     (root / "sub").rename(root / "moved")
     (root / "sub").mkdir()
@@ -352,7 +356,7 @@ def test_file_swapped_for_a_link_during_use_stays_in_the_folder(
     assert folder.read("good") == "good\n"
 
 
-def test_a_pipe_put_in_a_files_place_keeps_nobody_waiting(root: Path) -> None:
+def test_pipe_swapped_into_a_files_place_keeps_nobody_waiting(root: Path) -> None:
     folder = Folder(root)
     (root / "plain").write_text("inside")
     over = threading.Event()
@@ -380,7 +384,7 @@ def test_a_pipe_put_in_a_files_place_keeps_nobody_waiting(root: Path) -> None:
     assert folder.read("good") == "good\n"
 
 
-def test_a_pipe_that_takes_a_files_place_between_look_and_opening(
+def test_pipe_that_replaces_a_file_between_look_and_opening_is_refused(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = os.open
@@ -398,7 +402,7 @@ def test_a_pipe_that_takes_a_files_place_between_look_and_opening(
             folder.read("good")
 
 
-def test_a_file_that_grows_over_the_limit_while_it_is_read_is_not_cut(
+def test_file_that_outgrows_the_limit_while_it_is_read_is_refused(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = os.read
@@ -414,7 +418,7 @@ def test_a_file_that_grows_over_the_limit_while_it_is_read_is_not_cut(
             Folder(root, max_bytes=10).read("good")
 
 
-def test_a_write_that_fails_leaves_the_folder_as_it_was(
+def test_file_write_that_fails_leaves_the_folder_as_it_was(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(handle: int) -> None:
@@ -447,7 +451,7 @@ def test_file_replacing_a_private_one_is_private_from_the_beginning(
     assert (root / "good").stat().st_mode & 0o777 == 0o600
 
 
-def test_no_handle_is_left_open(root: Path) -> None:
+def test_file_operations_leave_no_handle_open(root: Path) -> None:
     def count() -> int:
         return len(os.listdir("/dev/fd"))
 
@@ -466,7 +470,7 @@ def test_no_handle_is_left_open(root: Path) -> None:
     assert count() == before
 
 
-def test_a_model_or_an_agent_gets_the_same_refusals(root: Path) -> None:
+def test_file_actions_refuse_models_and_agents_alike(root: Path) -> None:
     list_files, read_file, _ = file_actions(root)
     with pytest.raises(OutsideFolder):
         read_file.execute(file_name="../secret")

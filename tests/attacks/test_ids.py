@@ -82,7 +82,7 @@ def works(space):
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_an_agent_is_not_made_with_an_id_that_is_none(space, case):
+def test_agent_with_a_malformed_id_is_not_made(space, case):
     id, text = BAD[case]
     with pytest.raises(InvalidId, match=text) as caught:
         Agent(id)
@@ -93,7 +93,7 @@ def test_an_agent_is_not_made_with_an_id_that_is_none(space, case):
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_an_agent_whose_id_became_none_is_not_added(space, case):
+def test_agent_whose_id_became_malformed_is_not_added(space, case):
     id, text = BAD[case]
     agent = Agent("agent")
     agent.id = id
@@ -118,7 +118,7 @@ def test_space_remove_of_a_wrong_id_is_refused(space, case):
 
 
 @pytest.mark.parametrize("id", HARMLESS, ids=ascii)
-def test_any_other_text_is_an_id_like_others(space, id):
+def test_agent_id_may_be_any_other_text(space, id):
     odd = space.add(Recorder(id))
     me = space.add(Recorder("writer"))
     me.send(message(id, "say", content="hi"))
@@ -139,13 +139,13 @@ def test_text_of_a_class_that_misbehaves_is_judged_by_what_it_is(space, text):
 
 
 @pytest.mark.parametrize("id", ("x" * 255, 10**254), ids=("text", "number"))
-def test_the_longest_ids_are_written_to(space, id):
+def test_agent_ids_of_the_greatest_length_are_written_to(space, id):
     odd, me = space.add(Recorder(id)), space.add(Agent("writer"))
     me.send(message(id, "say", content="hi"))
     assert odd.told() == [("say", {"content": "hi"})]
 
 
-def test_an_id_of_a_subclass_of_text_is_that_text(space):
+def test_agent_id_of_a_subclass_of_text_is_that_text(space):
     class Text(str):
         __slots__ = ()
 
@@ -169,7 +169,7 @@ def test_changing_the_id_of_an_agent_in_a_space_changes_no_address(space):
 
 
 @pytest.mark.parametrize("form", ("the same id", "int and text", "the same agent", "text and int"))
-def test_a_duplicate_leaves_the_first_working(space, form):
+def test_duplicate_id_is_refused_and_the_first_agent_works_on(space, form):
     ids = {"int and text": (7, "7"), "text and int": ("7", 7)}.get(form, ("7", "7"))
     first = space.add(Recorder(ids[0]))
     second = first if form == "the same agent" else Recorder(ids[1])
@@ -205,7 +205,7 @@ def test_space_add_of_what_is_no_agent_is_refused(space, thing):
     works(space)
 
 
-def test_an_agent_that_skipped_its_init_is_refused_with_a_reason(space):
+def test_agent_that_skipped_its_init_is_refused_with_the_reason(space):
     class Forgetful(Agent):
         def __init__(self):
             self.memory = []
@@ -217,20 +217,20 @@ def test_an_agent_that_skipped_its_init_is_refused_with_a_reason(space):
 
 
 @pytest.mark.parametrize("concurrency", (0, -1, 1.5, "2", True))
-def test_a_concurrency_that_is_none_is_refused(space, concurrency):
+def test_concurrency_that_is_no_positive_integer_is_refused(space, concurrency):
     with pytest.raises(DefinitionError, match="concurrency"):
         Agent("agent", concurrency=concurrency)
     works(space)
 
 
-def test_a_concurrency_goes_before_that_of_the_class():
+def test_concurrency_of_an_agent_goes_before_that_of_its_class():
     class Four(Agent):
         concurrency = 4
 
     assert [Four("a", concurrency=n).concurrency for n in (None, 1, 4, 5)] == [4, 1, 4, 5]
 
 
-def test_an_agent_of_another_space_is_refused_and_stays_there(space):
+def test_agent_of_another_space_is_refused_and_stays_there(space):
     with type(space)() as other:
         agent = other.add(Recorder("agent"))
         with pytest.raises(MoothallError, match="another space"):

@@ -108,7 +108,7 @@ def test_text_of_a_journal_is_from_outside(look: Callable[[Journal], Any], tmp_p
         asked_for(desk, lambda: look(journal))
 
 
-def test_the_task_of_a_run_that_came_from_outside_is_from_outside(tmp_path: Path) -> None:
+def test_task_of_a_run_that_came_from_outside_is_from_outside(tmp_path: Path) -> None:
     with Journal(tmp_path / "runs.db") as journal:
         helper = ReActAgent("helper", ScriptedModel(["Noted."]), journal=journal)
         desk = Desk(f"Send it to {EVE}.")

@@ -31,7 +31,7 @@ def test_injections_start_no_effect_without_a_question(place: str) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("place", PLACES)
-def test_no_injection_of_the_sample_starts_an_effect_in_any_place(place: str) -> None:
+def test_injections_of_the_sample_start_no_effect_in_any_place(place: str) -> None:
     for text in TEXTS:
         assert asyncio.run(PLACES[place](text)).reached == [], text
 

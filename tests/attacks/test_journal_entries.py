@@ -192,7 +192,7 @@ def try_out(recorded: Recorded, folder: Path, kind: str, chosen: list[Change]) -
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_made_up_entry_ends_in_a_sentence(
+def test_journal_entry_made_up_ends_in_a_sentence(
     recorded: Recorded, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(recorded.folder)
@@ -203,7 +203,7 @@ def test_a_made_up_entry_ends_in_a_sentence(
 @pytest.mark.long
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_second_made_up_entry_ends_in_a_sentence(
+def test_journal_entries_made_up_every_second_end_in_a_sentence(
     recorded: Recorded, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(recorded.folder)
@@ -230,7 +230,7 @@ def first(entries: list[Entry], kind: str, says: str) -> int:
         ("state", "'tool_calls'", (*CALLED, 0, "id"), []),
     ),
 )
-def test_a_made_up_part_of_a_call_is_resumed_or_ends_in_a_sentence(
+def test_journal_call_with_a_made_up_part_is_resumed_or_ends_in_a_sentence(
     recorded: Recorded,
     tmp_path: Path,
     kind: str,
@@ -244,7 +244,7 @@ def test_a_made_up_part_of_a_call_is_resumed_or_ends_in_a_sentence(
     read_and_resume(recorded, tmp_path / "j", "act", (number, at, value), ended=False)
 
 
-def test_a_turn_without_its_agent_ends_in_a_sentence(
+def test_journal_turn_without_its_agent_ends_in_a_sentence(
     recorded: Recorded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(recorded.folder)
@@ -263,7 +263,7 @@ def test_dual_act_values_without_their_conclusions_end_in_a_sentence(
 
 
 @pytest.mark.parametrize("kind", ("state", "started"))
-def test_an_entry_of_a_kind_that_nobody_writes_is_named_when_its_run_is_resumed(
+def test_journal_entry_of_an_unknown_kind_is_named_when_its_run_is_resumed(
     recorded: Recorded, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(recorded.folder)
@@ -277,7 +277,7 @@ def test_an_entry_of_a_kind_that_nobody_writes_is_named_when_its_run_is_resumed(
     assert f"entry {number + 1} of run 'm' is of the kind 'sung', which this moothall" in said
 
 
-def test_a_damaged_state_is_told_in_one_line_with_its_place(
+def test_journal_state_that_is_damaged_is_named_in_one_line_with_its_place(
     recorded: Recorded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(recorded.folder)
@@ -295,9 +295,7 @@ def test_a_damaged_state_is_told_in_one_line_with_its_place(
     assert "pydantic" not in said
 
 
-def test_the_error_names_the_entry_and_what_is_wrong_with_it(
-    recorded: Recorded, tmp_path: Path
-) -> None:
+def test_journal_error_names_the_entry_and_its_fault(recorded: Recorded, tmp_path: Path) -> None:
     outline, entries = recorded.runs["act"]
     begun = next(each for each in entries if each.kind == "begun")
     data = changed(begun.data, ("agent",), 7)

@@ -27,7 +27,7 @@ def path(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_locked_file_is_waited_for_and_then_named(path: Path) -> None:
+def test_memory_file_that_is_locked_is_waited_for_and_then_named(path: Path) -> None:
     with SQLiteMemory(path, timeout=0.1) as memory:
         db = sqlite3.connect(path, isolation_level=None)
         db.execute("BEGIN IMMEDIATE")
@@ -41,7 +41,7 @@ def test_a_locked_file_is_waited_for_and_then_named(path: Path) -> None:
         assert memory.get_memories(1) == [user("now")]
 
 
-def test_a_file_held_alone_is_named(tmp_path: Path) -> None:
+def test_memory_file_held_alone_is_named(tmp_path: Path) -> None:
     path = tmp_path / "memory.db"
     db = sqlite3.connect(path, isolation_level=None)
     db.execute("BEGIN EXCLUSIVE")
@@ -53,7 +53,7 @@ def test_a_file_held_alone_is_named(tmp_path: Path) -> None:
         assert memory.get_memories() == []
 
 
-def test_a_file_that_is_deleted_is_not_quietly_made_anew(path: Path) -> None:
+def test_memory_file_that_is_deleted_is_not_quietly_made_anew(path: Path) -> None:
     with SQLiteMemory(path) as memory:
         listing = memory.messages()
         next(listing)
@@ -64,7 +64,7 @@ def test_a_file_that_is_deleted_is_not_quietly_made_anew(path: Path) -> None:
         assert not path.exists()
 
 
-def test_a_migration_that_fails_leaves_the_file_as_it_was(
+def test_migration_that_fails_leaves_the_memory_file_as_it_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from moothall.memory import memory_file as file

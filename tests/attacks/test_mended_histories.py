@@ -332,7 +332,7 @@ FROM_OUTSIDE: dict[str, History] = {
 
 @pytest.mark.parametrize("door", DOORS)
 @pytest.mark.parametrize("kind", FROM_OUTSIDE)
-def test_what_was_read_stays_from_outside_in_a_mended_history(
+def test_mended_history_keeps_what_was_read_as_from_outside(
     shop: Shop, url: str, door: str, kind: str
 ) -> None:
     history = FROM_OUTSIDE[kind]
@@ -346,7 +346,7 @@ PAYS = calls(call("pay", json.dumps({"to": MALLORY}), "p"))
 
 
 @pytest.mark.parametrize("restarts", (False, True))
-def test_what_an_action_gave_back_stays_from_outside_in_the_next_response(
+def test_response_of_an_earlier_action_stays_from_outside_in_the_next_response(
     server: OpenAIServer, tmp_path: Path, restarts: bool
 ) -> None:
     one = Shop(server, tmp_path / "runs.db")
@@ -366,7 +366,7 @@ def test_what_an_action_gave_back_stays_from_outside_in_the_next_response(
 
 
 @pytest.mark.parametrize("door", DOORS)
-def test_what_an_own_action_found_by_the_users_words_is_the_programs_in_a_history(
+def test_mended_history_keeps_what_an_own_action_found_by_the_users_words_as_the_programs(
     shop: Shop, url: str, door: str
 ) -> None:
     history = [

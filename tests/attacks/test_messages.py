@@ -186,7 +186,7 @@ ENVELOPES: dict[str, tuple[Any, str]] = {
 
 @pytest.mark.parametrize("way", ("send", "request"))
 @pytest.mark.parametrize("case", ENVELOPES)
-def test_an_envelope_that_breaks_the_schema_is_refused(me, receiver, way, case):
+def test_message_that_breaks_the_schema_is_refused(me, receiver, way, case):
     bad, field = ENVELOPES[case]
     with pytest.raises(InvalidMessage) as caught:
         getattr(me, way)(bad)
@@ -370,7 +370,7 @@ WAYS: dict[str, Any] = {
         ),
     ),
 )
-def test_a_value_that_is_no_json_cannot_be_sent(me, receiver, way, case):
+def test_message_value_that_is_no_json_cannot_be_sent(me, receiver, way, case):
     value = (VALUES | ONLY_RETURNED)[case]()
     with pytest.raises(InvalidMessage) as caught:
         WAYS[way](me, value)
@@ -390,7 +390,7 @@ def test_a_value_that_is_no_json_cannot_be_sent(me, receiver, way, case):
         pytest.param("request meta", "lists that double", marks=pytest.mark.long),
     ),
 )
-def test_a_value_that_is_too_large_cannot_be_sent(me, receiver, way, case):
+def test_message_value_that_is_too_large_cannot_be_sent(me, receiver, way, case):
     with pytest.raises(InvalidMessage, match="larger than 16 MiB") as caught:
         WAYS[way](me, LARGE[case]())
     assert caught.value.field.startswith("meta" if "meta" in way else "action.args")
@@ -400,7 +400,7 @@ def test_a_value_that_is_too_large_cannot_be_sent(me, receiver, way, case):
 
 @pytest.mark.parametrize("way", ("send args", "request meta", "ask"))
 @pytest.mark.parametrize("case", ("NaN", "complex", "object", "set", "int key", "surrogate"))
-def test_the_error_tells_the_way_to_a_value_that_is_no_json(me, receiver, way, case):
+def test_message_error_tells_the_way_to_a_value_that_is_no_json(me, receiver, way, case):
     value = (VALUES | ONLY_RETURNED)[case]()
     with pytest.raises(InvalidMessage) as caught:
         WAYS[way](me, nested(value))
@@ -410,7 +410,7 @@ def test_the_error_tells_the_way_to_a_value_that_is_no_json(me, receiver, way, c
 
 
 @pytest.mark.parametrize("key", (1, None, b"value", ("value",), "\ud800"))
-def test_a_key_of_args_that_is_no_text_is_refused(me, receiver, key):
+def test_message_key_of_args_that_is_no_text_is_refused(me, receiver, key):
     with pytest.raises(InvalidMessage) as caught:
         me.send(with_action(args={"value": 1, key: 1}))
     assert caught.value.field.startswith("action.args")
@@ -427,7 +427,7 @@ def test_a_key_of_args_that_is_no_text_is_refused(me, receiver, key):
         *(("give_plainly", each) for each in ("NaN", "surrogate", "100,000 lists deep", "evil")),
     ),
 )
-def test_a_value_that_is_no_json_cannot_be_returned(me, receiver, name, case):
+def test_returned_value_that_is_no_json_is_an_error(me, receiver, name, case):
     receiver.given = (VALUES | LARGE)[case]()
     with pytest.raises(ActionError) as caught:
         me.ask("receiver", name).result(timeout=10)
@@ -443,7 +443,7 @@ def test_a_value_that_is_no_json_cannot_be_returned(me, receiver, name, case):
 @pytest.mark.parametrize(
     "case", ("NaN", "complex", "100,000 lists deep", "a dict in itself", "evil")
 )
-def test_a_value_that_is_no_json_is_an_error_to_a_send(me, receiver, name, case):
+def test_returned_value_that_is_no_json_is_an_error_to_a_send(me, receiver, name, case):
     receiver.given = VALUES[case]()
     args = {"content": "give"} if name == "say" else {}
     me.send({"id": "one", "to": "receiver", "action": {"name": name, "args": args}})
@@ -457,7 +457,7 @@ def test_a_value_that_is_no_json_is_an_error_to_a_send(me, receiver, name, case)
 
 
 @pytest.mark.parametrize("case", ONLY_RETURNED)
-def test_a_value_with_an_obvious_form_may_be_returned(me, receiver, case):
+def test_returned_value_with_an_obvious_json_form_is_taken(me, receiver, case):
     receiver.given = ONLY_RETURNED[case]()
     wanted = {
         "set": [1, 2],
@@ -474,7 +474,7 @@ def test_a_value_with_an_obvious_form_may_be_returned(me, receiver, case):
     "text", ("\ud800", "a\x00b", "x" * 40_000_000, ""), ids=lambda t: ascii(t[:3])
 )
 @pytest.mark.parametrize("form", ("async def", "def"))
-def test_an_error_of_any_text_comes_back(space, me, receiver, text, form):
+def test_action_error_of_any_text_comes_back(space, me, receiver, text, form):
     class Broken(Agent):
         @action
         async def fail_async(self) -> None:
@@ -501,7 +501,7 @@ def test_an_error_of_any_text_comes_back(space, me, receiver, text, form):
 
 
 @pytest.mark.parametrize("text", ("\ud800", "x" * 40_000_000), ids=lambda t: ascii(t[:3]))
-def test_an_error_of_any_text_does_not_cost_an_observer_its_place(space, me, receiver, text):
+def test_action_error_of_any_text_does_not_cost_an_observer_its_place(space, me, receiver, text):
     class Broken(Agent):
         @action
         async def fail(self) -> None:
@@ -520,7 +520,7 @@ def test_an_error_of_any_text_does_not_cost_an_observer_its_place(space, me, rec
     works(me, receiver)
 
 
-def test_an_error_whose_text_raises_comes_back(space, me, receiver):
+def test_action_error_whose_text_raises_comes_back(space, me, receiver):
     class Broken(Agent):
         @action
         async def fail(self) -> None:
@@ -615,7 +615,7 @@ MESSAGES = ANYTHING | st.fixed_dictionaries(
 )
 
 
-def test_whatever_is_sent_is_refused_as_invalid_or_travels_as_json(me, receiver):
+def test_message_of_any_form_is_refused_as_invalid_or_travels_as_json(me, receiver):
     seen = Kept()
     me.space.observe(seen.add)
 
@@ -666,7 +666,7 @@ def test_unexpected_arguments_are_named_in_short_and_on_one_line(me, receiver, c
 
 
 @pytest.mark.parametrize("name", ("x\n\x1b[31m", "\x00", " ", "*", "a.b", "é" * 255, "__init__"))
-def test_an_action_name_of_any_text_is_just_not_found(me, receiver, name):
+def test_action_name_of_any_text_is_just_not_found(me, receiver, name):
     me.send({"to": "receiver", "action": {"name": name}})
     [(told, args)] = me.told()
     assert told == "error"
@@ -675,7 +675,7 @@ def test_an_action_name_of_any_text_is_just_not_found(me, receiver, name):
     works(me, receiver)
 
 
-def test_a_hostile_argument_does_not_pass_a_person_unseen(space, me, receiver):
+def test_approval_shows_the_person_a_hostile_argument_as_it_is(space, me, receiver):
     shown = []
 
     class Host(Agent):

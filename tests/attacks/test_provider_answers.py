@@ -156,7 +156,9 @@ def changed(path: tuple[Any, ...], change: Callable[[Any, Any], None], good: Any
 
 
 @pytest.mark.parametrize("path", tuple(places(GOOD)), ids=lambda path: ".".join(map(str, path)))
-def test_every_field_wrong_in_turn(asker: Asker, path: tuple[Any, ...]) -> None:
+def test_provider_answer_with_every_field_wrong_in_turn(
+    asker: Asker, path: tuple[Any, ...]
+) -> None:
     for wrong in WRONG:
         asker.check(answer(changed(path, lambda parent, key: parent.__setitem__(key, wrong))))  # noqa: B023
     asker.check(answer(changed(path, lambda parent, key: parent.__delitem__(key))))
@@ -184,7 +186,9 @@ JSON = st.recursive(
 @pytest.mark.parametrize(
     "path", tuple(places(STREAM))[1:], ids=lambda path: ".".join(map(str, path))
 )
-def test_every_field_of_a_stream_wrong_in_turn(asker: Asker, path: tuple[Any, ...]) -> None:
+def test_provider_stream_with_every_field_wrong_in_turn(
+    asker: Asker, path: tuple[Any, ...]
+) -> None:
     for wrong in WRONG:
         chunks = changed(path, lambda parent, key: parent.__setitem__(key, wrong), STREAM)  # noqa: B023
         asker.check(events(*map(json.dumps, chunks), DONE), streamed=True)
@@ -199,20 +203,22 @@ LINES = st.sampled_from((b"data: ", b"data:", b"event: error\n", b": x\n", b"\n"
 
 @settings(max_examples=2 * MOST)
 @given(st.lists(LINES | st.binary(max_size=40) | JSON.map(lambda v: json.dumps(v).encode())))
-def test_any_bytes_as_a_stream(asker: Asker, pieces: list[bytes]) -> None:
+def test_provider_stream_of_any_bytes(asker: Asker, pieces: list[bytes]) -> None:
     asker.check(events(*(piece for piece in pieces if piece)), streamed=True)
     asker.good()
 
 
 @given(st.lists(st.integers(0, len(WHOLE)), max_size=6).map(sorted))
-def test_a_stream_cut_anywhere_into_packets_is_the_same(asker: Asker, cuts: list[int]) -> None:
+def test_provider_stream_cut_anywhere_into_packets_is_the_same(
+    asker: Asker, cuts: list[int]
+) -> None:
     packets = [WHOLE[a:b] for a, b in zip([0, *cuts], [*cuts, len(WHOLE)], strict=True) if a < b]
     came = asker.stream(events(*packets, DONE))
     assert came == asker.ask(answer(GOOD))
 
 
 @given(st.integers(0, len(WHOLE) - 1))
-def test_a_stream_that_ends_anywhere_is_whole_or_an_error(asker: Asker, end: int) -> None:
+def test_provider_stream_that_ends_anywhere_is_whole_or_an_error(asker: Asker, end: int) -> None:
     came = asker.stream(events(WHOLE[:end]) if end else events())
     if isinstance(came, ModelReply):
         assert (came.text, len(came.calls)) == ("Let me see.", 2)
@@ -223,7 +229,7 @@ def test_a_stream_that_ends_anywhere_is_whole_or_an_error(asker: Asker, end: int
 
 @settings(max_examples=2 * MOST)
 @given(st.binary(max_size=200) | JSON.map(lambda value: json.dumps(value).encode()))
-def test_any_body(asker: Asker, body: bytes) -> None:
+def test_provider_answer_with_any_body(asker: Asker, body: bytes) -> None:
     asker.check(http(body))
     asker.good()
 
@@ -236,19 +242,19 @@ def test_any_body(asker: Asker, body: bytes) -> None:
         ("", "0", "-1", "nan", "inf", "1e999", "soon", "Wed, 21 Oct 2015 07:28:00 GMT")
     ),
 )
-def test_any_status(asker: Asker, code: int, body: bytes, wait: str) -> None:
+def test_provider_answer_with_any_status(asker: Asker, code: int, body: bytes, wait: str) -> None:
     asker.check(http(body, code, {"Retry-After": wait, "X-Should-Retry": "true"}))
     asker.good()
 
 
 @given(st.binary(max_size=200) | st.binary(max_size=100).map(b"HTTP/1.1 200 OK\r\n".__add__))
-def test_any_bytes_in_place_of_http(asker: Asker, sent: bytes) -> None:
+def test_provider_answer_of_any_bytes_in_place_of_http(asker: Asker, sent: bytes) -> None:
     asker.check(Answer((sent,), cut=True))
     asker.good()
 
 
 @pytest.mark.parametrize("depth", (1_000, 100_000))
-def test_an_answer_nested_deep(asker: Asker, depth: int) -> None:
+def test_provider_answer_nested_deep(asker: Asker, depth: int) -> None:
     for field in ("content", "tool_calls"):
         start = '{"choices": [{"message": {"' + field + '": '
         deep = start + "[" * depth + "]" * depth + "}}]}"
@@ -256,7 +262,7 @@ def test_an_answer_nested_deep(asker: Asker, depth: int) -> None:
     asker.good()
 
 
-def test_a_bomb_of_zeros_is_not_unpacked(asker: Asker) -> None:
+def test_provider_answer_of_a_gzip_bomb_is_not_unpacked(asker: Asker) -> None:
     import gzip
 
     packed = gzip.compress(b" " * (100 * 2**20), 9)
@@ -266,7 +272,7 @@ def test_a_bomb_of_zeros_is_not_unpacked(asker: Asker) -> None:
     asker.good()
 
 
-def test_a_wrong_answer_ends_a_run_of_an_agent_with_its_reason(asker: Asker) -> None:
+def test_provider_answer_that_is_wrong_ends_a_run_with_its_reason(asker: Asker) -> None:
     asker.next = http(b"nonsense")
     agent = ReActAgent("thinker", asker.model)
     reply = asker.runner.run(agent.reply("Hi"))

@@ -54,19 +54,19 @@ def slow() -> bytes:
     return operators(50_000).replace(b"/Kids [4 0 R] /Count 1 ", kids)
 
 
-def test_a_pdf_that_takes_too_much_memory_is_not_read() -> None:
+def test_pdf_that_takes_too_much_memory_is_not_read() -> None:
     with pytest.raises(UnreadableDocument, match=r"PDF is not read: .* 768 MiB of memory"):
         read("pdf", operators(4_000_000))
     assert read("pdf", pdf("Hello")).text == "Hello"
 
 
-def test_a_pdf_that_takes_too_much_of_the_processor_is_not_read() -> None:
+def test_pdf_that_takes_too_much_processor_time_is_not_read() -> None:
     with pytest.raises(UnreadableDocument, match="it took longer than 1 s of the processor"):
         Reading("pdf", slow(), cpu_s=1).read()
     assert read("pdf", pdf("Hello")).text == "Hello"
 
 
-def test_the_reading_of_a_document_is_stopped_at_once() -> None:
+def test_document_reading_is_stopped_at_once() -> None:
     reading = Reading("pdf", slow(), cpu_s=60)
     timer = Timer(0.2, reading.stop)
     timer.start()
@@ -78,7 +78,7 @@ def test_the_reading_of_a_document_is_stopped_at_once() -> None:
         reading.read()
 
 
-def test_of_a_page_that_is_cancelled_the_document_is_not_read_on() -> None:
+def test_visit_page_cancelled_reads_its_document_no_further() -> None:
     async def main() -> None:
         asked = asyncio.Event()
         loop = asyncio.get_running_loop()
@@ -121,7 +121,7 @@ BROKEN: dict[str, tuple[Data, str]] = {
 
 
 @pytest.mark.parametrize(("data", "why"), BROKEN.values(), ids=BROKEN)
-def test_a_word_document_that_is_broken_or_hostile_is_not_read(data: Data, why: str) -> None:
+def test_docx_that_is_broken_or_hostile_is_not_read(data: Data, why: str) -> None:
     with pytest.raises(UnreadableDocument, match=why):
         read("docx", data if isinstance(data, bytes) else data())
 
@@ -136,7 +136,7 @@ BOOKS: dict[str, tuple[Data, str]] = {
 
 
 @pytest.mark.parametrize(("data", "why"), BOOKS.values(), ids=BOOKS)
-def test_a_book_that_is_broken_or_hostile_is_not_read(data: Data, why: str) -> None:
+def test_epub_that_is_broken_or_hostile_is_not_read(data: Data, why: str) -> None:
     with pytest.raises(UnreadableDocument, match=why):
         read("epub", data if isinstance(data, bytes) else data())
 
@@ -157,7 +157,9 @@ def test_docx_hidden_text_is_left_out(hidden: str) -> None:
     assert read("docx", docx(shown + hidden)).text == "Seen"
 
 
-def test_a_forked_child_and_its_parent_read_on_and_leave_nothing_behind(tmp_path: Path) -> None:
+def test_document_reading_in_a_forked_child_and_its_parent_leaves_nothing_behind(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "a.pdf").write_bytes(pdf("Hello"))
     script = """
 import os, sys

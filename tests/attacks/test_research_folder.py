@@ -55,7 +55,9 @@ def test_links_are_not_followed(root: Path, search: Any, caplog: Any) -> None:
     assert "6 files are not read, or not whole: 6 × links, which are not followed" in caplog.text
 
 
-def test_a_folder_that_becomes_a_link_leads_nowhere(root: Path, search: Any) -> None:
+def test_folder_search_of_a_folder_that_becomes_a_link_leads_nowhere(
+    root: Path, search: Any
+) -> None:
     (root / "sub").mkdir()
     (root / "sub" / "secret.txt").write_text("harmless")
     done = threading.Event()
@@ -139,7 +141,7 @@ def test_folder_search_leaves_out_and_counts_unreadable_files(
     assert found(search, SECRET) == ["binary.txt"]
 
 
-def test_a_table_with_too_large_a_value_is_read_by_lines(root: Path, search: Any) -> None:
+def test_table_with_too_large_a_value_is_read_by_lines(root: Path, search: Any) -> None:
     (root / "field.csv").write_text("a,b\n" + "x" * 200_000 + ",1\namber,2\n")
     assert found(search, "amber") == ["field.csv"]
 
@@ -160,7 +162,9 @@ def test_text_that_is_not_as_it_should_be(root: Path, search: Any) -> None:
     assert resource.sections[0].anchor == "row-1"
 
 
-def test_a_table_whose_names_would_fill_the_disk(root: Path, search: Any) -> None:
+def test_table_whose_column_names_would_fill_the_disk_is_not_indexed(
+    root: Path, search: Any
+) -> None:
     names = ",".join("n" * 80 for _ in range(5000))
     (root / "bomb.csv").write_text(names + "\n" + (",".join("1" * 5000) + "\n") * 100)
     assert found(search, "gravity") == ["good.txt"]
@@ -219,7 +223,9 @@ def test_folders_deeper_than_can_be_opened(root: Path, search: Any) -> None:
     assert found(search, "jade") == ["deep.txt"]
 
 
-def test_a_root_that_is_gone_is_said_and_its_index_kept(root: Path, search: Any) -> None:
+def test_folder_search_without_its_root_says_so_and_keeps_the_index(
+    root: Path, search: Any
+) -> None:
     assert found(search, "gravity") == ["good.txt"]
     root.rename(root.parent / "away")
     with pytest.raises(FileError, match="the root folder is gone"):
@@ -236,14 +242,16 @@ def damage(path: Path) -> None:
     path.write_bytes(data)
 
 
-def test_a_damaged_index_is_said(root: Path, tmp_path: Path) -> None:
+def test_folder_index_that_is_damaged_is_said(root: Path, tmp_path: Path) -> None:
     assert found(search_folder(root, index=tmp_path / "mine.db"), "gravity") == ["good.txt"]
     damage(tmp_path / "mine.db")
     with pytest.raises(FolderIndexError, match=r"mine\.db': it is damaged"):
         search_folder(root, index=tmp_path / "mine.db").execute(query="gravity")
 
 
-def test_a_file_of_another_kind_is_no_index_and_stays(root: Path, tmp_path: Path) -> None:
+def test_folder_index_path_of_another_kind_of_file_is_refused_and_left(
+    root: Path, tmp_path: Path
+) -> None:
     with closing(sqlite3.connect(tmp_path / "theirs.db")) as db:
         db.execute("CREATE TABLE theirs (x)")
         db.commit()

@@ -9,7 +9,7 @@ from benchmarks.hostile import OWN, PLACES, faults, researched
 
 
 @pytest.mark.parametrize("number", range(len(OWN)))
-def test_a_hostile_page_reaches_nothing_whatever_the_model_obeys(number: int) -> None:
+def test_hostile_page_reaches_nothing_whatever_the_model_obeys(number: int) -> None:
     for place in (0, 2, 4):
         at = number + place * len(PLACES) + place
         report, called, read = asyncio.run(researched(at, OWN[number]))

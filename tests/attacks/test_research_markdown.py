@@ -64,7 +64,7 @@ def dangers(markdown: str) -> list[str]:
 
 
 @pytest.mark.parametrize("text", HOSTILE)
-def test_whatever_markdown_is_written_nothing_of_it_is_loaded(text: str) -> None:
+def test_markdown_of_a_report_loads_nothing(text: str) -> None:
     for around in (
         "{}",
         "A sentence. {} [^1^]",
@@ -75,7 +75,7 @@ def test_whatever_markdown_is_written_nothing_of_it_is_loaded(text: str) -> None
         assert dangers(safe_markdown(around.format(text), [SOURCE])) == []
 
 
-def test_no_markdown_takes_long() -> None:
+def test_markdown_of_any_repetition_takes_no_long_time() -> None:
     for each in ("[", "![", "`", "<", "[a](", "((", "[a]: ", "~~~\n", "``` `", "[^"):
         start = time.process_time()
         safe_markdown(each * 20_000, [SOURCE])

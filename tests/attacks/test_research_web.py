@@ -54,7 +54,7 @@ ADDRESSES = {
 
 
 @pytest.mark.parametrize("spelled", ADDRESSES.values(), ids=ADDRESSES)
-def test_no_address_but_public_ones_is_connected_to(spelled: str) -> None:
+def test_web_address_that_is_not_public_is_not_connected_to(spelled: str) -> None:
     with Web({"/": html(PAGE)}) as web:
         for host in spelled.split():
             with pytest.raises(AddressRefused, match=r"pages are read from public addresses only"):
@@ -69,7 +69,7 @@ def test_no_address_but_public_ones_is_connected_to(spelled: str) -> None:
         *("0x7f.1", "127.0.0.1.", "%31%32%37.0.0.1", "localhost.", "localhost%00.test"),
     ),
 )
-def test_an_address_spelled_oddly_is_not_connected_to(host: str) -> None:
+def test_web_address_spelled_oddly_is_not_connected_to(host: str) -> None:
     with Web({"/": html(PAGE)}) as web:
         # Refused for its spelling, for the address that it means, or as a name that is not there.
         with pytest.raises(PageError):
@@ -101,7 +101,7 @@ def test_web_url_that_is_not_plain_http_is_refused(url: str) -> None:
         assert web.connections == 0
 
 
-def test_a_host_is_allowed_by_its_name_and_port_alone() -> None:
+def test_allowed_host_is_allowed_by_its_name_and_port_alone() -> None:
     with Web({"/": html(PAGE)}) as web:
         for allowed in ("127.0.0.1", f"127.0.0.1:{web.port}", "127.0.0.1."):
             assert read(f"{web.base}/", allow_hosts=[allowed]).content
@@ -117,7 +117,7 @@ def test_a_host_is_allowed_by_its_name_and_port_alone() -> None:
 
 
 @pytest.mark.parametrize("path", ("/", "/robots.txt"), ids=("page", "robots"))
-def test_a_redirect_to_an_address_that_is_not_allowed_is_refused(path: str) -> None:
+def test_redirect_to_an_address_that_is_not_allowed_is_refused(path: str) -> None:
     with Web({}) as inner, Web({"/": html(PAGE)}) as web:
         web.pages[path] = redirect(inner.base.replace("127.0.0.1", "localhost"))
         with pytest.raises(AddressRefused, match=r"^localhost is at .*a loopback address"):
@@ -125,7 +125,7 @@ def test_a_redirect_to_an_address_that_is_not_allowed_is_refused(path: str) -> N
         assert inner.connections == 0
 
 
-def test_a_kept_connection_serves_no_other_name() -> None:
+def test_http_connection_that_is_kept_serves_no_other_name() -> None:
     with Web({"/": html(PAGE)}) as web:
         action = visit_page(allow_hosts=["127.0.0.1"])
 
@@ -151,7 +151,7 @@ def test_a_kept_connection_serves_no_other_name() -> None:
         ("//user:word@127.0.0.1/", "does not name a host that can be read"),
     ),
 )
-def test_a_redirect_that_leads_nowhere_is_refused(to: str, why: str) -> None:
+def test_redirect_that_leads_nowhere_is_refused(to: str, why: str) -> None:
     with Web({"/a": redirect(to)}) as web:
         with pytest.raises(PageError, match=why):
             web.visit("/a")
@@ -202,7 +202,7 @@ PACKED = {"Content-Type": "text/html", "Content-Encoding": "gzip"}
     ),
     ids=("bomb", "endless", "silent", "slow", "cut", "bad-gzip", "no-http", "large-head"),
 )
-def test_a_body_that_does_not_end_well_is_no_page(answer: Answer, why: str) -> None:
+def test_web_page_body_that_does_not_end_well_is_no_page(answer: Answer, why: str) -> None:
     with Web({"/a": answer}) as web, pytest.raises(PageError, match=why):
         web.visit("/a", max_bytes=1_000_000, timeout_s=0.5)
 
@@ -216,12 +216,12 @@ def test_a_body_that_does_not_end_well_is_no_page(answer: Answer, why: str) -> N
     ),
     ids=("numbers", "bytes", "many"),
 )
-def test_a_malformed_robots_txt_does_no_harm(rules: bytes) -> None:
+def test_robots_txt_that_is_malformed_does_no_harm(rules: bytes) -> None:
     with Web({"/robots.txt": http(rules, 200, TEXT), "/": html(PAGE)}) as web:
         assert web.visit("/").content
 
 
-def test_a_robots_txt_without_end_is_a_refusal() -> None:
+def test_robots_txt_without_end_is_a_refusal() -> None:
     endless = Answer(
         itertools.chain([CHUNKED], itertools.repeat(b"1000\r\n" + b"#" * 4096 + b"\r\n"))
     )
@@ -255,7 +255,7 @@ def test_web_page_of_another_type_than_stated_is_refused(kind: str, body: bytes)
 
 
 @pytest.mark.parametrize("charset", ("zip", "idna", "punycode", "unicode_escape", "x" * 999, "\\'"))
-def test_a_charset_that_is_none_is_not_used(charset: str) -> None:
+def test_charset_that_is_no_text_encoding_is_not_used(charset: str) -> None:
     page = PAGE.replace("words", "wörds \\u0041")
     with Web(
         {"/a": http(page.encode(), 200, {"Content-Type": f"text/html; charset={charset}"})}
@@ -314,7 +314,7 @@ def test_malformed_html_gives_its_text_or_says_why_not(page: str) -> None:
             assert all(0 <= each.start < len(content) for each in found.sections)
 
 
-def test_of_many_links_some_hundreds_are_taken_those_of_the_main_part_first() -> None:
+def test_links_of_a_page_of_many_are_taken_by_hundreds_those_of_the_main_part_first() -> None:
     many = "".join(
         f'<a href="/{n}?{"x" * 2000 if n % 9 == 0 else ""}">{"t" * 300}</a> ' for n in range(10_000)
     )
@@ -372,18 +372,18 @@ def pdf_bomb() -> bytes:
     ),
     ids=("junk", "cut", "circle", "rootless", "empty", "bomb"),
 )
-def test_a_malformed_pdf_is_no_source(document: bytes | Callable[[], bytes]) -> None:
+def test_pdf_that_is_malformed_is_no_source(document: bytes | Callable[[], bytes]) -> None:
     page = http(document if isinstance(document, bytes) else document(), 200, PDF)
     with Web({"/a": page}) as web, pytest.raises(UnreadableDocument, match="/a: the PDF "):
         web.visit("/a")
 
 
-def test_a_pdf_of_too_many_pages_is_not_read() -> None:
+def test_pdf_of_too_many_pages_is_not_read() -> None:
     page = http(pdf(*["x"] * 2001), 200, PDF)
     with Web({"/a": page}) as web, pytest.raises(UnreadableDocument, match="has 2001 pages"):
         web.visit("/a")
 
 
-def test_a_pdf_whose_text_controls_is_cleaned() -> None:
+def test_pdf_text_of_control_characters_is_cleaned() -> None:
     with Web({"/a.pdf": http(pdf(r"a\033[31m\007b"), 200, PDF)}) as web:
         assert web.visit("/a.pdf").content == "a[31mb"

@@ -100,7 +100,9 @@ def changed(path: Path, *statements: str) -> None:
             db.execute(statement)
 
 
-def test_the_error_is_ours_and_names_the_file(kind: Kind, tmp_path: Path) -> None:
+def test_sqlite_file_in_a_missing_folder_is_an_error_of_ours_that_names_it(
+    kind: Kind, tmp_path: Path
+) -> None:
     name = str(tmp_path / "none" / "file.db")
     with pytest.raises(kind.error) as raised:
         kind.make(name)
@@ -113,7 +115,9 @@ def test_the_error_is_ours_and_names_the_file(kind: Kind, tmp_path: Path) -> Non
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_folder_a_pipe_and_no_name_are_none(kind: Kind, tmp_path: Path) -> None:
+def test_sqlite_file_path_of_a_folder_a_pipe_or_no_name_is_refused(
+    kind: Kind, tmp_path: Path
+) -> None:
     os.mkfifo(tmp_path / "pipe")
     for path in (tmp_path, tmp_path / "pipe"):
         with pytest.raises(kind.error, match="it is not a file: name one"):
@@ -189,7 +193,9 @@ def test_another_version_is_named(kind: Kind, path: Path, version: int) -> None:
 
 
 @pytest.mark.parametrize("part", (0.99, 0.5, 0.1, 0.02))
-def test_a_file_cut_short_is_found_when_it_is_opened(kind: Kind, path: Path, part: float) -> None:
+def test_sqlite_file_cut_short_is_found_when_it_is_opened(
+    kind: Kind, path: Path, part: float
+) -> None:
     kind.fill(path)
     size = int(path.stat().st_size * part)
     os.truncate(path, size)
@@ -299,7 +305,7 @@ def test_sqlite_file_with_wrong_contents_is_named_when_they_are_read(
             read(path)
 
 
-def test_an_empty_file_is_a_new_one(kind: Kind, path: Path) -> None:
+def test_sqlite_file_that_is_empty_is_a_new_one(kind: Kind, path: Path) -> None:
     path.touch()
     kind.make(path).close()
     path.unlink()

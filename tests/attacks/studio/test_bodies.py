@@ -50,7 +50,7 @@ def works(port: Port) -> None:
 # -- too long, too slow ----------------------------------------------------------------------------
 
 
-def test_a_body_of_two_megabytes_is_refused(port: Port, clerk: Clerk) -> None:
+def test_request_body_of_two_megabytes_is_refused(port: Port, clerk: Clerk) -> None:
     """At once where its length is announced, and after a megabyte where it is not."""
     told = port.post(LINE, {"line": "x" * (2 << 20)})
     assert (told.status, "1,048,576 bytes" in told.text) == (413, True)
@@ -69,7 +69,9 @@ def test_a_body_of_two_megabytes_is_refused(port: Port, clerk: Clerk) -> None:
 @pytest.mark.parametrize(
     "length", ("1073741824", "9" * 30, "0" * 30 + "1", "-1", "1e3", "+1", "0x10", "²", "1, 2", "")
 )
-def test_an_announced_length_is_a_small_number(port: Port, length: str) -> None:
+def test_content_length_that_is_no_small_number_is_refused_before_the_body(
+    port: Port, length: str
+) -> None:
     """Nothing is waited for: the answer is there before the body."""
     told = port.send(LINE, KNOWN, ("Content-Length", length), method="POST")
     assert told.status in (400, 413)
@@ -167,7 +169,7 @@ def test_bad_bodies_are_refused_in_words(port: Port, clerk: Clerk, path: str, ca
         "/studio/cards/1%2f..",
     ),
 )
-def test_a_cards_number_is_that_of_a_card(port: Port, path: str) -> None:
+def test_card_number_that_is_no_cards_is_refused(port: Port, path: str) -> None:
     assert port.post(path, {"permit": True}).status in (404, 409, 422)
 
 
@@ -258,7 +260,7 @@ def test_only_an_exact_permission_permits(port: Port, asker: Asker) -> None:
     assert answer.result(10) is True
 
 
-def test_a_card_is_answered_once(port: Port, asker: Asker) -> None:
+def test_card_answered_by_many_pages_takes_one_answer(port: Port, asker: Asker) -> None:
     """Of many pages at once, one is told yes, the rest what it came to; no later word counts."""
     number, answer = asker.ask(Question("Clerk", "How many?"))
     codes: list[int] = []
@@ -277,7 +279,7 @@ def test_a_card_is_answered_once(port: Port, asker: Asker) -> None:
     assert (told.status, "answered" in told.text) == (409, True)
 
 
-def test_a_question_is_answered_in_words(port: Port, asker: Asker) -> None:
+def test_question_card_takes_words_alone(port: Port, asker: Asker) -> None:
     number, answer = asker.ask(Question("Clerk", "\ud800 How many?"))
     assert port.send("/studio/cards", KNOWN).status == 200
     for wrong in ({"text": ""}, {"text": " \n"}, {"text": 3}, {"text": ["a"]}, {"permit": True}):
@@ -286,7 +288,7 @@ def test_a_question_is_answered_in_words(port: Port, asker: Asker) -> None:
     assert answer.result(10) == "three"
 
 
-def test_a_card_whose_asker_has_gone_is_gone(port: Port, asker: Asker) -> None:
+def test_card_whose_asker_has_ended_is_refused_with_that_reason(port: Port, asker: Asker) -> None:
     """It was cancelled, or its loop was closed without a word: the page is told."""
     number, answer = asker.ask(Question("Clerk", "How many?"))
     answer.cancel()

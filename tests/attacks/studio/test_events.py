@@ -63,7 +63,7 @@ def until(page: ClientConnection, last: int) -> list[Any]:
         ("http://127.0.0.1:{port}", [("Sec-WebSocket-Protocol", TOKEN)]),
     ),
 )
-def test_a_socket_needs_the_pages_origin_and_the_token(
+def test_event_socket_of_another_origin_or_without_the_token_is_refused(
     port: Port,
     origin: str | None,
     headers: list[tuple[str, str]],
@@ -79,7 +79,7 @@ def test_a_socket_needs_the_pages_origin_and_the_token(
     assert caplog.text == ""
 
 
-def test_no_other_socket_is_open(port: Port) -> None:
+def test_websockets_at_other_addresses_are_refused(port: Port) -> None:
     for path in ("/", "/runs/x", "/queue/join", "/studio/cards", "/studio/events/"):
         with pytest.raises(InvalidStatus) as refused:
             connect(
@@ -95,7 +95,7 @@ def test_no_other_socket_is_open(port: Port) -> None:
 
 
 @pytest.mark.parametrize("after", ("-1", "999999999", "-99999999999999999999", "9" * 4000))
-def test_a_number_that_is_not_there_is_answered_by_reset(port: Port, after: str) -> None:
+def test_event_stream_after_an_unknown_number_begins_with_reset(port: Port, after: str) -> None:
     """The page loads anew, and hears what comes next."""
     feed = port.studio.feed
     with listen(port, f"?epoch={feed.epoch}&after={after}") as page:
@@ -118,7 +118,7 @@ def test_event_stream_after_that_is_no_number_is_refused(port: Port) -> None:
             listen(port, f"?after={after}")
 
 
-def test_a_page_that_comes_back_has_what_it_missed_at_once(port: Port) -> None:
+def test_event_stream_sends_a_returning_page_what_it_missed_at_once(port: Port) -> None:
     """It need not wait for the next event."""
     feed = port.studio.feed
     before = feed.last
@@ -227,7 +227,7 @@ def test_long_events_are_kept_by_their_length() -> None:
         (10**400, 10**400),
     ),
 )
-def test_any_event_is_json_that_browsers_read(port: Port, data: Any, told: Any) -> None:
+def test_event_of_any_data_is_json_that_browsers_read(port: Port, data: Any, told: Any) -> None:
     """No number that JSON lacks, no half character: one of them would stop every page for good."""
     feed = port.studio.feed
     with listen(port) as page:
@@ -241,7 +241,7 @@ def test_any_event_is_json_that_browsers_read(port: Port, data: Any, told: Any) 
         assert json.loads(text)["events"][0][1:] == ["odd", told]
 
 
-def test_a_studio_that_closes_does_not_wait_for_slow_pages(tmp_path: Any) -> None:
+def test_studio_close_does_not_wait_for_slow_pages(tmp_path: Any) -> None:
     with Studio() as studio:
         port = served(studio, tmp_path / "runs.db", token=TOKEN)
         with listen(port) as page, port.connect() as half:
@@ -253,7 +253,7 @@ def test_a_studio_that_closes_does_not_wait_for_slow_pages(tmp_path: Any) -> Non
                 port.connect()
 
 
-def test_a_studio_closes_while_its_pages_do(tmp_path: Any) -> None:
+def test_studio_closes_while_its_pages_do(tmp_path: Any) -> None:
     """Pages that leave at that moment, with a word or without, are no fault of the server's."""
     with Studio() as studio, ExitStack() as stack:
         port = served(studio, tmp_path / "runs.db", token=TOKEN)

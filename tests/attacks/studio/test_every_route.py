@@ -144,7 +144,7 @@ def works(port: Port) -> None:
     assert port.post("/studio/space/line", {"line": " "}).status == 200
 
 
-def test_every_route_answers_what_is_asked_well(port: Port, asked: list[Asking]) -> None:
+def test_studio_routes_answer_what_is_asked_well(port: Port, asked: list[Asking]) -> None:
     """So that what else is sent to it here goes as far as it can."""
     assert len(asked) > 90
     for each in asked:
@@ -184,7 +184,9 @@ def strangers(port: Port) -> dict[str, dict[str, Any]]:
     return told | {name: {"headers": [KNOWN], "hosts": each} for name, each in hosts.items()}
 
 
-def test_no_route_answers_strangers(port: Port, asked: list[Asking], faults: list[str]) -> None:
+def test_studio_routes_refuse_strangers_whatever_they_forge(
+    port: Port, asked: list[Asking], faults: list[str]
+) -> None:
     """Whatever they forge; nor is done what they ask for.
 
     Who says nothing asks for each; the others for every fourth, in turns.
@@ -200,7 +202,7 @@ def test_no_route_answers_strangers(port: Port, asked: list[Asking], faults: lis
     assert [each.id for each in port.studio.journal.runs()] == [each.id for each in runs]
 
 
-def test_no_route_is_a_socket(port: Port, asked: list[Asking]) -> None:
+def test_studio_routes_are_no_sockets(port: Port, asked: list[Asking]) -> None:
     for address in {each.address for each in asked}:
         with pytest.raises(InvalidStatus) as refused:
             connect(
@@ -212,7 +214,7 @@ def test_no_route_is_a_socket(port: Port, asked: list[Asking]) -> None:
         assert refused.value.response.status_code == 403
 
 
-def test_a_route_has_its_own_method_alone(port: Port, asked: list[Asking]) -> None:
+def test_studio_routes_take_their_own_method_alone(port: Port, asked: list[Asking]) -> None:
     """One that another header names is none."""
     paths = {
         each.address: each.route.method
@@ -258,7 +260,7 @@ PARTS = 16
 @pytest.mark.parametrize(
     "part", (0, *(pytest.param(each, marks=pytest.mark.long) for each in range(1, PARTS)))
 )
-def test_no_value_is_taken_in_bad_faith(
+def test_studio_routes_refuse_malformed_values_in_every_place(
     port: Port, world: World, asked: list[Asking], faults: list[str], part: int
 ) -> None:
     """Paths, signs, types, numbers and lengths that no page sends, in every place that there is."""
@@ -269,7 +271,7 @@ def test_no_value_is_taken_in_bad_faith(
     works(port)
 
 
-def test_no_body_is_taken_in_bad_faith(
+def test_studio_routes_refuse_malformed_bodies(
     port: Port, world: World, asked: list[Asking], faults: list[str]
 ) -> None:
     """No JSON, of another kind, too deep or too long; a length is announced in one way."""
@@ -284,7 +286,9 @@ def test_no_body_is_taken_in_bad_faith(
     works(port)
 
 
-def test_no_route_hears_two_requests_in_one(port: Port, asked: list[Asking]) -> None:
+def test_studio_routes_hear_no_second_request_smuggled_behind_a_first(
+    port: Port, asked: list[Asking]
+) -> None:
     """What is smuggled behind a request of two lengths is not answered, whoever sends it."""
     hidden = f"GET /studio/cards HTTP/1.1\r\nHost: {port.host}\r\n{KNOWN[0]}: {KNOWN[1]}\r\n\r\n"
     for each in asked:
@@ -302,7 +306,7 @@ def test_no_route_hears_two_requests_in_one(port: Port, asked: list[Asking]) -> 
                 assert told.status in (400, 401), (each, lengths)
 
 
-def test_no_route_waits_for_slow_bodies(port: Port, asked: list[Asking]) -> None:
+def test_studio_routes_do_not_wait_for_slow_bodies(port: Port, asked: list[Asking]) -> None:
     """A stopped client of each, at once: others are answered, and nothing is done for it."""
     with ExitStack() as stack:
         takes_body: dict[socket.socket, Asking] = {}

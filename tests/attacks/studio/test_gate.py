@@ -70,13 +70,15 @@ def routes(port: Port) -> list[tuple[str, str]]:
     return found
 
 
-def test_no_route_answers_without_the_token(port: Port, routes: list[tuple[str, str]]) -> None:
+def test_studio_routes_without_the_token_answer_401(
+    port: Port, routes: list[tuple[str, str]]
+) -> None:
     """Nor one that is not there: a stranger learns nothing."""
     for method, path in [*routes, ("GET", "/nothing"), ("DELETE", "/"), ("TRACE", "/")]:
         assert port.send(path, method=method).status == 401, (method, path)
 
 
-def test_with_the_token_only_the_studios_own_is_open(port: Port) -> None:
+def test_studio_with_the_token_opens_its_own_routes_alone(port: Port) -> None:
     """No schema of its routes, no upload, no file, no proxy: nothing that a framework brings."""
     framework = ("/docs", "/redoc", "/openapi.json", "/gradio_api/upload", "/config", "/file=/etc")
     for method in ("GET", "POST", "PUT", "DELETE"):
@@ -93,7 +95,7 @@ def test_with_the_token_only_the_studios_own_is_open(port: Port) -> None:
 
 
 @pytest.mark.parametrize("word", ("", "%2e%2e/", "../", "/", "x/../../"))
-def test_no_spelling_leads_to_a_closed_route(port: Port, word: str) -> None:
+def test_path_spellings_lead_to_no_closed_route(port: Port, word: str) -> None:
     for base in ("/", "/studio/", "/runs/", "/studio/static/"):
         told = port.send(f"{base}{word}file=/etc/passwd", KNOWN)
         assert told.status in (403, 404) or (base == "/runs/" and "data-told" in told.text)
@@ -139,7 +141,7 @@ def test_static_files_are_those_of_their_folder(port: Port) -> None:
         ("/", [("Authorization", "Bearer \udcff\udce9")]),
     ),
 )
-def test_the_token_counts_in_its_places_only(
+def test_token_in_any_other_place_or_form_is_refused(
     port: Port, path: str, headers: list[tuple[str, str]]
 ) -> None:
     """A wrong one nowhere; the right one in the address of the page, or as a bearer's."""
@@ -150,7 +152,7 @@ def test_the_token_counts_in_its_places_only(
     assert port.send(path, *sent).status == 401
 
 
-def test_a_browser_is_asked_for_the_token_and_told_when_it_was_wrong(port: Port) -> None:
+def test_token_is_asked_of_a_browser_which_is_told_when_it_was_wrong(port: Port) -> None:
     """Not before it has given one."""
     html = ("Accept", "text/html")
     asked, wrong = port.send("/", html).text, port.send("/?token=x", html).text
@@ -160,7 +162,7 @@ def test_a_browser_is_asked_for_the_token_and_told_when_it_was_wrong(port: Port)
     assert "This is not the token." in wrong
 
 
-def test_the_cookie_is_a_browsers_own(
+def test_cookie_of_the_login_is_the_browsers_and_this_studios_alone(
     port: Port, cookie: tuple[str, str], key: tuple[str, str], tmp_path: Any
 ) -> None:
     """Scripts cannot read it, other sites cannot have it sent, and it does not tell the token.
@@ -183,7 +185,7 @@ def test_the_cookie_is_a_browsers_own(
         assert theirs.partition("=")[0] != cookie[1].partition("=")[0]
 
 
-def test_a_cookie_without_its_key_opens_the_empty_page_alone(
+def test_cookie_without_its_key_opens_the_empty_page_alone(
     port: Port,
     cookie: tuple[str, str],
     key: tuple[str, str],
@@ -206,7 +208,7 @@ def test_a_cookie_without_its_key_opens_the_empty_page_alone(
     assert port.send(f"/studio/runs/run?run=x&key={key[1]}").status == 401
 
 
-def test_a_mistyped_address_is_missing_and_does_not_ask_for_the_token(
+def test_page_address_that_is_mistyped_is_missing_and_asks_for_no_token(
     port: Port, cookie: tuple[str, str], key: tuple[str, str]
 ) -> None:
     """Of a browser that is in; any other is asked, and learns nothing of what there is."""
@@ -222,7 +224,7 @@ def test_a_mistyped_address_is_missing_and_does_not_ask_for_the_token(
     assert port.send("/studio/cards", cookie, html).status == 401
 
 
-def test_the_token_does_not_stay_in_the_address(port: Port, cookie: tuple[str, str]) -> None:
+def test_token_does_not_stay_in_the_address(port: Port, cookie: tuple[str, str]) -> None:
     """Who has the cookie and opens the printed address, or an old one, is led to the page."""
     for told in (port.send(f"/?token={TOKEN}", cookie), port.send("/?token=old", cookie)):
         assert (told.status, 'content="0; url=/"' in told.text) == (200, True)
@@ -258,7 +260,7 @@ def test_the_token_does_not_stay_in_the_address(port: Port, cookie: tuple[str, s
         "127.0.0.1/evil",
     ),
 )
-def test_a_foreign_host_is_refused(port: Port, host: str) -> None:
+def test_host_header_of_a_foreign_name_is_refused(port: Port, host: str) -> None:
     """So that a name made to point here (DNS rebinding) gives a page nothing, token or not."""
     for path in ("/", "/studio/static/studio.js", "/studio/cards", "/login", "/x"):
         told = port.send(path, KNOWN, hosts=[host.format(port=port.number)])
@@ -267,13 +269,13 @@ def test_a_foreign_host_is_refused(port: Port, host: str) -> None:
         assert "forwarded to it with --public-url" in told.text
 
 
-def test_the_hosts_of_loopback_are_its_own(port: Port) -> None:
+def test_host_header_of_loopback_is_let_in_at_any_port(port: Port) -> None:
     """In any case of letters, at any port: a forwarded port has another number."""
     for host in ("127.0.0.1", "localhost", "LOCALHOST:1", "[::1]", f"[::1]:{port.number}"):
         assert port.send("/studio/cards", KNOWN, hosts=[host]).status == 200, host
 
 
-def test_no_host_and_two_hosts_are_refused(port: Port) -> None:
+def test_host_header_that_is_missing_or_doubled_is_refused(port: Port) -> None:
     for hosts in ((), (port.host, "evil.example"), (port.host, port.host)):
         assert port.send("/studio/cards", KNOWN, hosts=hosts).status in (400, 403)
     with port.connect() as connection:
@@ -301,7 +303,9 @@ FOREIGN = (
 
 
 @pytest.mark.parametrize("origin", FOREIGN)
-def test_a_foreign_origin_is_refused(port: Port, cookie: tuple[str, str], origin: str) -> None:
+def test_origin_of_another_site_is_refused(
+    port: Port, cookie: tuple[str, str], origin: str
+) -> None:
     """By every method, of static files and the login too; no header of CORS is given."""
     sent = ("Origin", origin.format(port=port.number))
     for method in ("GET", "HEAD", "POST", "OPTIONS", "PUT"):
@@ -312,7 +316,7 @@ def test_a_foreign_origin_is_refused(port: Port, cookie: tuple[str, str], origin
             assert not [name for name in told.headers if name.startswith("access-control")]
 
 
-def test_the_pages_own_origin_is_let_in(
+def test_origin_of_the_page_itself_is_let_in(
     port: Port, cookie: tuple[str, str], key: tuple[str, str]
 ) -> None:
     assert port.send("/studio/cards", cookie, key, ("Origin", port.origin)).status == 200
@@ -353,7 +357,7 @@ HEADERS: dict[str, str | tuple[str, ...]] = {
 }
 
 
-def test_every_answer_has_the_headers_that_protect(port: Port) -> None:
+def test_answers_all_have_the_headers_that_protect(port: Port) -> None:
     """Errors, refusals and the login too; what is not a file of the program is not kept."""
     html = ("Accept", "text/html")
     for status, path, method, headers in (
@@ -403,7 +407,7 @@ def test_login_leads_to_the_address_that_was_asked_for(public: Port) -> None:
         assert f'content="0; url={led}"' in public.send("/login", method="POST", body=form).text
 
 
-def test_a_password_opens_and_nothing_else_does(public: Port) -> None:
+def test_password_alone_opens_the_public_studio(public: Port) -> None:
     """As written, in any letters; not in an address, which others read."""
     assert entered(public, PASSWORD).status == 200
     assert public.send("/", ("Authorization", f"Bearer {PASSWORD}")).status == 200
@@ -417,7 +421,7 @@ def test_a_password_opens_and_nothing_else_does(public: Port) -> None:
     assert public.send("/studio/cards", ("Cookie", cookie), key_in(opened)).status == 200
 
 
-def test_any_password_can_be_entered(tmp_path: Any) -> None:
+def test_password_of_any_characters_can_be_entered(tmp_path: Any) -> None:
     password = "  pässwörter 密码 a&b=c+d%20e;  "
     with Studio() as studio:
         port = served(studio, tmp_path / "runs.db", password=password)
@@ -454,7 +458,7 @@ def test_wrong_passwords_of_many_addresses_are_limited_together(public: Port) ->
     assert public.send("/", right).status == 200
 
 
-def test_a_claimed_address_is_not_believed(public: Port) -> None:
+def test_forwarded_for_header_of_a_client_is_not_believed(public: Port) -> None:
     """X-Forwarded-For and its like neither evade the limit nor name a host."""
     for number in range(20):
         entered(public, "guess", ("X-Forwarded-For", f"10.0.0.{number}"))
@@ -498,7 +502,7 @@ def test_behind_a_proxy_its_own_address_and_base_path_count(tmp_path: Any) -> No
             assert told.status == status
 
 
-def test_a_public_studio_has_no_other_names_than_its_own(public: Port) -> None:
+def test_public_studio_answers_to_its_own_names_alone(public: Port) -> None:
     """Names are refused, addresses are not: nobody can make one point here."""
     bearer = ("Authorization", f"Bearer {PASSWORD}")
     named = socket.gethostname()

@@ -42,7 +42,7 @@ def got(port: Port, path: str) -> Answer:
 
 
 @pytest.mark.parametrize("path", ("page", "report.html"))
-def test_a_report_runs_no_script(port: Port, run: str, path: str) -> None:
+def test_research_report_page_runs_no_script(port: Port, run: str, path: str) -> None:
     """Its page is in a sandbox, by its own headers too."""
     told = got(port, f"{path}?run={run}")
     assert told.status == 200
@@ -58,7 +58,7 @@ def test_a_report_runs_no_script(port: Port, run: str, path: str) -> None:
 
 
 @pytest.mark.parametrize("ending", ("md", "html"))
-def test_a_download_is_a_file_of_a_safe_name(port: Port, run: str, ending: str) -> None:
+def test_report_download_has_a_safe_file_name(port: Port, run: str, ending: str) -> None:
     """Whatever the run is called."""
     told = got(port, f"report.{ending}?run={run}")
     assert "\x1b" not in told.text
@@ -68,7 +68,7 @@ def test_a_download_is_a_file_of_a_safe_name(port: Port, run: str, ending: str) 
 
 
 @pytest.mark.parametrize("path", ("entries", "page", "report.md"))
-def test_a_run_that_is_not_there_is_said(port: Port, run: str, path: str) -> None:
+def test_research_run_that_is_missing_is_said(port: Port, run: str, path: str) -> None:
     """With what is there, and without a page."""
     told = got(port, f"{path}?run=%3Cb%3E")
     assert told.status == 404
@@ -76,7 +76,7 @@ def test_a_run_that_is_not_there_is_said(port: Port, run: str, path: str) -> Non
 
 
 @pytest.mark.parametrize("path", ("entries", "page", "report.md", "report.html"))
-def test_a_run_of_another_kind_has_no_report(port: Port, path: str) -> None:
+def test_research_tab_of_another_kind_of_run_has_no_report(port: Port, path: str) -> None:
     ReActAgent("a", model=ScriptedModel(["Yes."]), journal=port.studio.journal).reply_sync(
         "go", run_id="other"
     )
@@ -85,7 +85,7 @@ def test_a_run_of_another_kind_has_no_report(port: Port, path: str) -> None:
 
 
 @pytest.mark.parametrize("more", ({"folder": 1}, {"iterations": -1}, {"iterations": 1e400}))
-def test_a_run_goes_on_with_limits_alone(port: Port, run: str, more: dict[str, float]) -> None:
+def test_research_resume_takes_limits_alone(port: Port, run: str, more: dict[str, float]) -> None:
     """Not with another folder, nor with what is no limit."""
     told = port.post("/studio/act/resume", {"run": RUN, "more": more})
     assert told.status in (400, 422)
