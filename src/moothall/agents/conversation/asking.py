@@ -22,7 +22,7 @@ _LEAST_TOKENS = 64
 _LEAST_CHARS = 100
 
 
-class Asked:
+class ChoiceQuestions:
     """Questions to one model in one choice; `usage` is the tokens that they took."""
 
     def __init__(self, model: Model, state: ConversationState, head: str) -> None:
@@ -31,7 +31,7 @@ class Asked:
         self._state = state
         self._head = head
 
-    async def ask(self, what: str, ending: str, of: dict[str, Any]) -> dict[str, Any]:
+    async def ask(self, key: str, ending: str, of: dict[str, Any]) -> dict[str, Any]:
         """Return the answer to a question that ends the prompt; its last line says the form.
 
         Raises:
@@ -40,22 +40,22 @@ class Asked:
         state, schema = self._state, AnswerSchema(of)
 
         async def ask(prompt: Messages, number: int) -> Any:
-            given = await state.record.step(
-                f"{what}.{state.turns + 1}.{number}",
+            completion = await state.record.step(
+                f"{key}.{state.turns + 1}.{number}",
                 partial(completed, self._model, state.budget, prompt, schema.json),
                 of=ANSWER,
                 model=getattr(self._model, "name", None),
             )
-            self.usage = self.usage + stated_usage(given)
-            return given
+            self.usage = self.usage + stated_usage(completion)
+            return completion
 
-        prompt, form = self._shown(ending), ending.rpartition("\n")[2]
-        said: dict[str, Any] = await ask_json(
+        prompt, form = self._prompt(ending), ending.rpartition("\n")[2]
+        answer: dict[str, Any] = await ask_json(
             ask, prompt, schema.json, schema.parse, form=form, examples=ending
         )
-        return said
+        return answer
 
-    def _shown(self, ending: str) -> Messages:
+    def _prompt(self, ending: str) -> Messages:
         """Return the prompt, with as many utterances as fit half of the model's context."""
         context = getattr(self._model, "context_tokens", None)
         count = getattr(self._model, "count_tokens", None) or estimate_tokens
@@ -65,8 +65,10 @@ class Asked:
         longest = max(room // 2, _LEAST_CHARS)
         lines: list[str] = []
         for each in reversed(self._state.transcript):
-            said = {"text": each.text} if each.error is None else {"error": each.error}
-            line = json_line({"from": each.speaker} | {k: cut(v, longest) for k, v in said.items()})
+            content = {"text": each.text} if each.error is None else {"error": each.error}
+            line = json_line(
+                {"from": each.speaker} | {k: cut(v, longest) for k, v in content.items()}
+            )
             size = count(line)
             if size > room and lines:
                 break

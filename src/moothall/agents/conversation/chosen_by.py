@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from moothall.actions.signature.schema import object_schema
-from moothall.agents.conversation.asking import Asked
+from moothall.agents.conversation.asking import ChoiceQuestions
 from moothall.agents.conversation.conversation_state import ConversationState
 from moothall.agents.conversation.speaking_order import Choice, NoChoice, Order, roles_of
 from moothall.foundation.arguments import check_boolean
@@ -124,28 +124,28 @@ class ChosenBy(Order):
         ids = list(state.agents)
         if not self.repeat and len(ids) > len(state.last):
             ids = [id for id in ids if id not in state.last]
-        asked = Asked(self.model, state, self._head(state))
+        questions = ChoiceQuestions(self.model, state, self._head(state))
         try:
             if self.may_end and state.transcript:
-                said = await asked.ask("over", _IS_OVER, _OVER_SCHEMA)
-                if said["is_over"] == "yes":
-                    return Choice((), asked.usage, f"{self._name} ended the conversation")
+                answer = await questions.ask("over", _IS_OVER, _OVER_SCHEMA)
+                if answer["is_over"] == "yes":
+                    return Choice((), questions.usage, f"{self._name} ended the conversation")
             if len(ids) == 1:
-                return Choice((ids[0],), asked.usage)
+                return Choice((ids[0],), questions.usage)
             schema = object_schema(next={"enum": ids})
-            said = await asked.ask("choose", self._question(state, ids), schema)
+            answer = await questions.ask("choose", self._question(state, ids), schema)
         except Unusable as error:
             fault = f"{self._name} gave no next speaker: its answer {error}"
-            raise NoChoice(fault, asked.usage) from None
-        return Choice((said["next"],), asked.usage)
+            raise NoChoice(fault, questions.usage) from None
+        return Choice((answer["next"],), questions.usage)
 
     def _head(self, state: ConversationState) -> str:
         """Return the beginning of the prompt: what the model does, and who takes part."""
-        who = [
+        participants = [
             {"id": id, "about": self.about[id]} if id in self.about else {"id": id}
             for id in state.agents
         ]
-        return f"{self.prompt}\nWho takes part: {json_line(who)}"
+        return f"{self.prompt}\nWho takes part: {json_line(participants)}"
 
     def _question(self, state: ConversationState, ids: list[str]) -> str:
         """Return the question who of some speaks next, beside what decides it."""

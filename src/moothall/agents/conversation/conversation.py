@@ -88,7 +88,7 @@ class Conversation(Group):
     """
 
     _kind = KIND
-    _called = "conversation"
+    _kind_label = "conversation"
     _state_type = ConversationState
 
     def __init__(
@@ -202,8 +202,8 @@ class Conversation(Group):
         if thread.underway is not None or any(each.agent is self for each in REPLYING.get()[:-1]):
             return True
         handling = CURRENT.get()
-        others = [each.turns.handling for each in self._kept.under_way()]
-        return any(each is not None and leads_to(each, handling) for each in others)
+        handlings = [each.turns.handling for each in self._kept.under_way()]
+        return any(each is not None and leads_to(each, handling) for each in handlings)
 
     async def _work(self, request: ReplyRequest, record: Record[ConversationState]) -> Reply:
         thread, now = request.state, self._state_of(request.state)
@@ -214,12 +214,12 @@ class Conversation(Group):
                 record.at_end = partial(mark_known, record, model, budget)
             if record.state is not None:
                 note_sources(request, record.state.outside)
-                given = budget_of(self, request.budget)
-                known = await resumed(self._setup, record, request, given)
-                if known is not None:
+                limit = budget_of(self, request.budget)
+                past_reply = await resumed(self._setup, record, request, limit)
+                if past_reply is not None:
                     if ended(record):
                         self._set_state(thread, record.state)
-                    return known
+                    return past_reply
                 thread.own = now = record.state
             now.run = record.run_id
         now.budget = budget
@@ -233,8 +233,8 @@ class Conversation(Group):
             self.until.begin(now.kept, "u")
         thread.underway = exchange = Exchange(self._setup, now, request, record, self._keep)
         try:
-            over = partial(end_of, record, now, "saved")
-            reply: Reply = await guarded(record, exchange.run, over, exchange.stopped)
+            at_end = partial(end_of, record, now, "saved")
+            reply: Reply = await guarded(record, exchange.run, at_end, exchange.stopped)
         finally:
             thread.underway = None
             now.end_record()
@@ -285,7 +285,7 @@ class Conversation(Group):
         # This reply's steps and values are not saved.
         return {**dumped(own), "steps": [], "values": {}}
 
-    def _loaded(self, given: Any, whose: str) -> ConversationState:
-        now = loaded(ConversationState, given, whose)
-        now.check(self.agents, whose)
+    def _loaded(self, state: Any, label: str) -> ConversationState:
+        now = loaded(ConversationState, state, label)
+        now.check(self.agents, label)
         return now

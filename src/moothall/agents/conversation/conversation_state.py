@@ -121,9 +121,9 @@ class ConversationState:
             del waiting[:-MAX_KEPT]
         if not self.is_recorded:
             del self.steps[:-MAX_STEPS]
-            kept = self.transcript
-            while len(kept) > 1 and (len(kept) > MAX_KEPT or self.chars > MAX_CHARS):
-                self.chars -= kept.pop(0).size
+            utterances = self.transcript
+            while len(utterances) > 1 and (len(utterances) > MAX_KEPT or self.chars > MAX_CHARS):
+                self.chars -= utterances.pop(0).size
 
     @property
     def own(self) -> list[Utterance]:
@@ -135,7 +135,7 @@ class ConversationState:
         """Return the utterances of this reply that are kept, as chat messages."""
         return [_as_chat(each) for each in self.own]
 
-    def check(self, agents: Iterable[str], whose: str) -> None:
+    def check(self, agents: Iterable[str], label: str) -> None:
         """Refuse a loaded state that has other participants or contradicts itself; then trim it."""
         ids = tuple(agents)
         numbers = [each.number for each in self.transcript]
@@ -149,7 +149,7 @@ class ConversationState:
             ("the numbers of the transcript must rise", sorted(set(numbers)) != numbers),
         ):
             if wrong:
-                raise StateError(f"{whose}: {fault}")
+                raise StateError(f"{label}: {fault}")
         self.trim()
 
 

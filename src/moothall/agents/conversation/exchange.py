@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from moothall.agents.conversation.conversation_state import MAX_STEPS, ConversationState
-from moothall.agents.conversation.participants import MAX_ERROR, Participants, Setup, Turn
+from moothall.agents.conversation.participants import MAX_ERROR, Contribution, Participants, Setup
 from moothall.agents.conversation.speaking_order import Choice, NoChoice, chosen
 from moothall.agents.loop.prompt_record import FEW, keep_list
 from moothall.agents.replies.events import TurnEnded
@@ -55,11 +55,13 @@ class Exchange:
         self._error: BaseException | None = None
         note_sources(request, state.outside)
         if record.state is None:
-            kept = [each for each in state.transcript if each.number < state.begun]
-            if request.recorded is None or len(kept) <= FEW:
+            earlier = [each for each in state.transcript if each.number < state.begun]
+            if request.recorded is None or len(earlier) <= FEW:
                 record.save(state)
             else:
-                record.save(state, transcript=(len(kept), keep_list(record, request.state, kept)))
+                record.save(
+                    state, transcript=(len(earlier), keep_list(record, request.state, earlier))
+                )
 
     # -- the loop ----------------------------------------------------------------------------------
 
@@ -101,10 +103,10 @@ class Exchange:
         state.usage = state.usage + choice.usage
         if not choice.ids:
             raise Stop("done", choice.detail or "no next speaker")
-        left = most - state.turns
-        if len(choice.ids) > left:
-            wanted = f"{len(choice.ids)} speakers were chosen at once"
-            raise Stop("max_iterations", f"{wanted}, and {left} of {most} turns were left")
+        remaining = most - state.turns
+        if len(choice.ids) > remaining:
+            excess = f"{len(choice.ids)} speakers were chosen at once"
+            raise Stop("max_iterations", f"{excess}, and {remaining} of {most} turns were left")
         return choice.ids
 
     async def _take_turn(self, ids: tuple[str, ...]) -> None:
@@ -115,8 +117,8 @@ class Exchange:
         try:
             turns = await self._participants.take_turn(ids, self._request)
             self.hear()
-            said = [self._keep(turn) for turn in turns]
-            state.last, state.said = ids, tuple(said)
+            utterances = [self._keep(turn) for turn in turns]
+            state.last, state.said = ids, tuple(utterances)
             state.handed_to = turns[-1].handed_to
             state.outside = sources_of_thread(self._request)
             try:
@@ -130,12 +132,12 @@ class Exchange:
         finally:
             self.between = True
         request = self._request
-        for number, utterance in enumerate(said, before + 1):
+        for number, utterance in enumerate(utterances, before + 1):
             request.tell(TurnEnded, self._setup.id, utterance.speaker, number, utterance)
             if request.seen is not None:
                 await request.seen()  # wait for the reader, who may save the state here
 
-    def _keep(self, turn: Turn) -> Utterance:
+    def _keep(self, turn: Contribution) -> Utterance:
         """Add a turn's outcome to the state, for the others to hear; return the utterance."""
         state, reply = self._state, turn.reply
         state.turns += 1
@@ -150,7 +152,7 @@ class Exchange:
 
     # -- stopping ----------------------------------------------------------------------------------
 
-    async def _judge(self, turns: list[Turn]) -> None:
+    async def _judge(self, turns: list[Contribution]) -> None:
         """Raise Stop with the reason if the turn just taken is the last."""
         setup, state = self._setup, self._state
         state.values = {
@@ -177,7 +179,7 @@ class Exchange:
                 raise self._choice_failed("the until= condition", fault) from fault
             if reason is not None:
                 raise Stop("done", reason)
-        reason = setup.next.over(state)
+        reason = setup.next.end_reason(state)
         if reason is not None and all_failed:
             last = failed[-1]
             raise Stop(reason_of(last.error), f"{reason}: {last.fault}", last.error)
@@ -187,12 +189,12 @@ class Exchange:
             detail = f"the conversation had not ended after {counted(state.turns, 'turn')}"
             raise Stop("max_iterations", detail)
 
-    def _choice_failed(self, what: str, error: Exception) -> Stop:
+    def _choice_failed(self, label: str, error: Exception) -> Stop:
         """Return the Stop for a function or a model that failed to answer."""
         if isinstance(error, BudgetExceeded):
             return Stop(reason_of(error), str(error), error)
-        log_failure(logger, f"conversation {self._setup.id!r}: {what} failed", error)
-        return Stop("error", f"{what} failed: {error_text(error, MAX_ERROR)}", error)
+        log_failure(logger, f"conversation {self._setup.id!r}: {label} failed", error)
+        return Stop("error", f"{label} failed: {error_text(error, MAX_ERROR)}", error)
 
     async def _end(self) -> Reply:
         """Deliver the last utterances to everyone, and return the reply."""
@@ -230,22 +232,24 @@ class Exchange:
         state = self._state
         text, value = outcome or self._outcome()
         messages: Any = state.messages
-        said = (text, value, messages, state.steps[-MAX_STEPS:], state.usage)
-        return Reply(*said, stop.reason, stop.detail, stop.error, self._request.run_id)
+        outcome_fields = (text, value, messages, state.steps[-MAX_STEPS:], state.usage)
+        return Reply(*outcome_fields, stop.reason, stop.detail, stop.error, self._request.run_id)
 
     def _outcome(self) -> tuple[str, Any]:
         """Return the text and the value of the last turn."""
         state = self._state
-        said = [each for each in state.said if each.error is None]
-        if not said:
-            given = (each for each in reversed(state.own) if each.speaker and each.error is None)
-            text = next((each.text for each in given), "")
+        utterances = [each for each in state.said if each.error is None]
+        if not utterances:
+            answers = (each for each in reversed(state.own) if each.speaker and each.error is None)
+            text = next((each.text for each in answers), "")
             return text, text
         # Values are not saved: after loading, the texts take their place.
-        values = {each.speaker: state.values.get(each.speaker or "", each.text) for each in said}
-        if len(said) == 1:
-            return said[0].text, values[said[0].speaker]
-        text = "\n\n".join(f"{shown(each.speaker or '')}: {each.text}" for each in said)
+        values = {
+            each.speaker: state.values.get(each.speaker or "", each.text) for each in utterances
+        }
+        if len(utterances) == 1:
+            return utterances[0].text, values[utterances[0].speaker]
+        text = "\n\n".join(f"{shown(each.speaker or '')}: {each.text}" for each in utterances)
         return text, values
 
     # -- what is said while somebody speaks --------------------------------------------------------
@@ -253,15 +257,15 @@ class Exchange:
     def interrupt(self, content: Content) -> None:
         """Interrupt the speakers with this text; everyone else hears it after this turn."""
         marked = Utterance(1, None, content).heard(self._state.agents)
-        heard: list[str] = []
-        self._later((content, heard), self._request.state)  # raises MailboxFull if too many wait
+        informed: list[str] = []
+        self._later((content, informed), self._request.state)  # raises MailboxFull if too many wait
         for id in self._participants.speaking:
             interrupt = getattr(self._setup.agents[id], "interrupt", None)
             if interrupt is not None:
                 try:
                     there = in_thread(interrupt, self._request.thread)
                     if interrupt(marked, **there) is not False:
-                        heard.append(id)
+                        informed.append(id)
                 except Exception as error:
                     log_failure(logger, f"agent {id!r} could not be interrupted", error)
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 from moothall.actions import Action
 from moothall.actions.message import address
 from moothall.actions.signature.schema import object_schema
-from moothall.agents.conversation.asking import Asked
+from moothall.agents.conversation.asking import ChoiceQuestions
 from moothall.agents.conversation.conversation_state import ConversationState
 from moothall.agents.conversation.speaking_order import Choice, Handover, Order, roles_of
 from moothall.foundation.arguments import check_boolean
@@ -22,7 +22,7 @@ HAND_OVER: Final = "hand_over"
 """The name of the action."""
 _LAST_CHARS: Final = 300  # of what was said last: its end, where a question stands
 _ROLE_CHARS: Final = 500
-_WHOSE: Final = """\
+_WHO_ANSWERS: Final = """\
 Examples, of other people (Ada: knows when ships sail. Odo: sews sails. Ulf: weighs freight.):
 When does the Zorp sail? {"asked_for": "when a ship sails", "to": "Ada"}
 There is a hole in the canvas. {"asked_for": "mending a sail", "to": "Odo"}
@@ -68,8 +68,8 @@ class HandOver(Order):
     def check(self, agents: dict[str, Any]) -> None:
         """Refuse ids that name no participant, and participants with an action of the same name."""
         self._agents = agents
-        named = self.about.keys() | ({self.first} if self.first is not None else set())
-        if unknown := named - agents.keys():
+        ids = self.about.keys() | ({self.first} if self.first is not None else set())
+        if unknown := ids - agents.keys():
             raise DefinitionError(f"HandOver names no participant: {sorted(unknown)!r:.200}")
         for id, agent in agents.items():
             find = getattr(getattr(agent, "actions", None), "get_action", None)
@@ -78,7 +78,7 @@ class HandOver(Order):
                     f"agent {id!r} has an action {HAND_OVER!r} of its own: give it another name"
                 )
 
-    def over(self, state: ConversationState) -> str | None:
+    def end_reason(self, state: ConversationState) -> str | None:
         """Return the reason to end if the last speaker answered without handing over; else None."""
         if not state.last or state.handed_to is not None:
             return None
@@ -90,7 +90,7 @@ class HandOver(Order):
 
     async def choose(self, state: ConversationState) -> Choice:
         """Return the participant that the last speaker handed over to."""
-        if reason := self.over(state):
+        if reason := self.end_reason(state):
             return Choice((), detail=reason)
         before = (each.speaker for each in reversed(state.transcript) if each.speaker is not None)
         last = next(before, None) if self.stay else None
@@ -108,21 +108,23 @@ class HandOver(Order):
         about = {**self.about, **({id: own} if isinstance(own, str) else {})}
         ids = [id, *(each for each in state.agents if each != id)]
         lines = [f"- {each}: {one_line(about.get(each, ''), _ROLE_CHARS)}" for each in ids]
-        asked = Asked(model, state, "These people answer requests:\n" + "\n".join(lines))
+        questions = ChoiceQuestions(
+            model, state, "These people answer requests:\n" + "\n".join(lines)
+        )
         last = one_line(state.transcript[-1].text[-_LAST_CHARS:], _LAST_CHARS)
         names = json_line(ids)
         form = f'Answer with JSON alone: {{"asked_for": in a few words, "to": one of {names}}}'
         schema = object_schema(asked_for=_ASKED_FOR, to={"enum": ids})
         try:
-            said = await asked.ask("whose", f"{_WHOSE}{last}\n{form}", schema)
+            answer = await questions.ask("whose", f"{_WHO_ANSWERS}{last}\n{form}", schema)
         except Unusable:
-            return Choice((id,), asked.usage)  # it may still hand over in its turn
-        return Choice((said["to"],), asked.usage)
+            return Choice((id,), questions.usage)  # it may still hand over in its turn
+        return Choice((answer["to"],), questions.usage)
 
     def offered(self, state: ConversationState, id: str, handed: Handover) -> tuple[Action, ...]:
         """Return the action by which a participant hands over in its turn."""
-        others = [each for each in state.agents if each != id]
-        return (_HandOverAction(handed, others, self.about),) if others else ()
+        receivers = [each for each in state.agents if each != id]
+        return (_HandOverAction(handed, receivers, self.about),) if receivers else ()
 
     def __repr__(self) -> str:
         return f"HandOver({self.first!r})"
@@ -131,7 +133,7 @@ class HandOver(Order):
 class _HandOverAction(Action):
     """The action `hand_over` for one turn."""
 
-    def __init__(self, handed: Handover, others: list[str], about: Mapping[str, str]) -> None:
+    def __init__(self, handed: Handover, receivers: list[str], about: Mapping[str, str]) -> None:
         async def hand_over(to: str, message: str) -> str:
             if handed.is_over:
                 raise AskAgain("your turn is over: hand over only during your turn")
@@ -141,12 +143,12 @@ class _HandOverAction(Action):
             return message
 
         described = "Hand over to another participant of the conversation, who answers next."
-        for id in others:
+        for id in receivers:
             if id in about:
                 described += f" {excerpt(id)}: {about[id]}"
         super().__init__(HAND_OVER, hand_over, described, {}, terminal=True, idempotent=True)
         # Set here: as an argument, the schema would be checked anew at each turn.
         self._parameters = object_schema(
-            to={"type": "string", "enum": others, "description": "who it is"},
+            to={"type": "string", "enum": receivers, "description": "who it is"},
             message={"type": "string", "description": "what you tell everyone"},
         )

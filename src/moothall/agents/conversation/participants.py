@@ -97,22 +97,22 @@ def _participants(agents: Iterable[Any], id: str) -> dict[str, Any]:
         raise ConfigError(
             f"conversation {id!r}: agents= must be a list of agents, got {agents!r:.80}"
         )
-    found: dict[str, Any] = {}
+    by_id: dict[str, Any] = {}
     for agent in agents:
         check_part(agent, ("id", "reply", "observe"), "agents", id)
         name = address(agent.id)
-        if name in found:
+        if name in by_id:
             raise DefinitionError(
                 f"conversation {id!r}: two participants have the id {name!r}: give each its own"
             )
-        found[name] = agent
-    if not found:
+        by_id[name] = agent
+    if not by_id:
         raise DefinitionError(f"conversation {id!r} has no participants")
-    return found
+    return by_id
 
 
 @dataclass(slots=True)
-class Turn:
+class Contribution:
     """The outcome of asking one participant; `fault` says why it gave no answer."""
 
     id: str
@@ -145,14 +145,14 @@ class Participants:
 
     async def deliver(self, ids: Iterable[str], leave: int = 0) -> None:
         """Let participants observe their pending utterances, except the last `leave`."""
-        due = []
+        deliveries = []
         for id in ids:
             waiting = self._state.pending[id]
-            due += [(id, each) for each in waiting[: len(waiting) - leave]]
-        known = [self._note(*each) for each in due]
-        if any(known):
+            deliveries += [(id, each) for each in waiting[: len(waiting) - leave]]
+        offsets = [self._note(*each) for each in deliveries]
+        if any(offsets):
             await self._record.commit()
-        for (id, utterance), once in zip(due, known, strict=True):
+        for (id, utterance), once in zip(deliveries, offsets, strict=True):
             # Remove it first: a delivery that is cut off is not repeated.
             self._state.pending[id].remove(utterance)
             if self._is_recorded and once is None:
@@ -177,7 +177,7 @@ class Participants:
         self._record.mark(key, utterance.message(self._state.agents), once=once)
         return once
 
-    async def take_turn(self, ids: tuple[str, ...], request: ReplyRequest) -> list[Turn]:
+    async def take_turn(self, ids: tuple[str, ...], request: ReplyRequest) -> list[Contribution]:
         """Let participants speak, at once if several, when the others have heard what is new."""
         await self.deliver([id for id in self._state.agents if id not in ids])
         self.speaking = ids
@@ -187,7 +187,7 @@ class Participants:
         finally:
             self.speaking = ()
 
-    async def _speak(self, id: str, number: int, request: ReplyRequest) -> Turn:
+    async def _speak(self, id: str, number: int, request: ReplyRequest) -> Contribution:
         """Let a participant speak in the turn of this number."""
         state, record = self._state, self._record
         part = f"T{number}/{id}"
@@ -209,7 +209,7 @@ class Participants:
                 turn.handed_to = before.result
         return turn
 
-    async def conclude(self, id: str, request: ReplyRequest) -> Turn:
+    async def conclude(self, id: str, request: ReplyRequest) -> Contribution:
         """Ask a participant for the outcome by the schema of the request."""
         self.speaking = (id,)
         try:
@@ -224,9 +224,9 @@ class Participants:
 
     async def _ask(
         self, id: str, prompt: Content, part: str, request: ReplyRequest, emit: Any, **options: Any
-    ) -> Turn:
+    ) -> Contribution:
         """Ask a participant; an error that is not the participant's is raised."""
-        turn, agent = Turn(id), self._setup.agents[id]
+        turn, agent = Contribution(id), self._setup.agents[id]
         try:
             reply = await ask_member(agent, prompt, part, request, self._record, emit, **options)
         except Exception as error:
@@ -246,14 +246,14 @@ class Participants:
     async def _question(self, id: str, part: str) -> Utterance | None:
         """Return the pending utterance that is a participant's prompt; deliver the others."""
         waiting = self._state.pending[id]
-        begun = self._record.members.get(part)
-        if begun is None and (past := self._record.find(part)) is not None:
-            begun = past.about
-        if begun is None:
+        details = self._record.members.get(part)
+        if details is None and (past := self._record.find(part)) is not None:
+            details = past.about
+        if details is None:
             await self.deliver((id,), leave=1)
             return waiting.pop() if waiting else None
         # The process before asked it already: later utterances come after that prompt.
-        request = next((each for each in waiting if each.number == begun.get("question")), None)
+        request = next((each for each in waiting if each.number == details.get("question")), None)
         if request is not None:
             waiting.remove(request)
         await self.deliver((id,))
@@ -289,10 +289,10 @@ async def _tell(
     if once is not None:
         run, place = once
         keeps, own = isinstance(agent, Threaded), getattr(agent, "shared", False)
-        known = agent._kept.get(None if own else thread) if keeps else agent
-        if _OFFSETS.get(known, run) > place:
+        observer = agent._kept.get(None if own else thread) if keeps else agent
+        if _OFFSETS.get(observer, run) > place:
             return
         # Mark it first: a delivery that is cut off is not repeated.
-        _OFFSETS.set(known, run, place + 1)
+        _OFFSETS.set(observer, run, place + 1)
     with as_asked(once=once), own_cancellation():
         await awaited(agent.observe(message, **in_thread(agent.observe, thread)))

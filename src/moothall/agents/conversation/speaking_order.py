@@ -61,7 +61,7 @@ class Order:
     def check(self, agents: dict[str, Any]) -> None:
         """Raise DefinitionError for participants that it cannot work with."""
 
-    def over(self, state: ConversationState) -> str | None:
+    def end_reason(self, state: ConversationState) -> str | None:
         """Return why the conversation ends, if that is known without choosing; else None."""
         return None
 
@@ -109,51 +109,51 @@ class _ByFunction(Order):
         return ["function", getattr(function, "__name__", type(function).__name__)]
 
     async def choose(self, state: ConversationState) -> Choice:
-        named = await of_user(self.function, state)
+        choice = await of_user(self.function, state)
         # One that offers actions, as HandOver does, must be the conversation's own.
-        if isinstance(named, Order) and type(named).offered is Order.offered:
-            named.check(self._agents)
-            return await named.choose(state)
-        ids = _ids(named, self._agents)
+        if isinstance(choice, Order) and type(choice).offered is Order.offered:
+            choice.check(self._agents)
+            return await choice.choose(state)
+        ids = _ids(choice, self._agents)
         return Choice(ids, detail="" if ids else "next= named nobody")
 
 
-def _ids(named: Any, agents: dict[str, Any]) -> tuple[str, ...]:
-    if named is None:
+def _ids(choice: Any, agents: dict[str, Any]) -> tuple[str, ...]:
+    if choice is None:
         return ()
-    several = isinstance(named, list | tuple)
-    ids = tuple(_id(each, agents) for each in (named if several else [named]))
+    several = isinstance(choice, list | tuple)
+    ids = tuple(_id(each, agents) for each in (choice if several else [choice]))
     if len(set(ids)) < len(ids):
         raise DefinitionError(f"next= named one of {list(ids)!r:.200} twice")
     return ids
 
 
-def _id(named: Any, agents: dict[str, Any]) -> str:
+def _id(choice: Any, agents: dict[str, Any]) -> str:
     for id, agent in agents.items():
-        if agent is named:
+        if agent is choice:
             return id
-    if isinstance(named, str | int) and not isinstance(named, bool) and str(named) in agents:
-        return str(named)
+    if isinstance(choice, str | int) and not isinstance(choice, bool) and str(choice) in agents:
+        return str(choice)
     raise DefinitionError(
-        f"next= named {shorten(repr(named))}, which is not a participant: it must give an id or a "
+        f"next= named {shorten(repr(choice))}, which is not a participant: it must give an id or a "
         "participant, a list of these for several at once, ChosenBy(model), or None to end; the "
         "participants are "
         f"{shorten(', '.join(map(repr, agents)), 300)}"
     )
 
 
-def as_order(given: Any) -> Order:
+def as_order(order: Any) -> Order:
     """Return an order as it is, or a function as an order."""
-    if given is None:
+    if order is None:
         return RoundRobin()
-    if isinstance(given, Order):
-        return given
-    if callable(given) and not isinstance(given, type):
-        check_function("next=", given, "state")
-        return _ByFunction(given)
+    if isinstance(order, Order):
+        return order
+    if callable(order) and not isinstance(order, type):
+        check_function("next=", order, "state")
+        return _ByFunction(order)
     raise DefinitionError(
         "next= is RoundRobin(), ChosenBy(model), HandOver() or a function of the conversation's "
-        f"state, not {given!r:.80}"
+        f"state, not {order!r:.80}"
     )
 
 

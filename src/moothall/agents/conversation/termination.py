@@ -43,7 +43,7 @@ class Condition:
         """
         raise NotImplementedError
 
-    def begin(self, kept: dict[str, Any], place: str) -> None:
+    def begin(self, data: dict[str, Any], place: str) -> None:
         """Called when a reply begins or resumes; `kept` is saved, and `place` is its key there."""
 
     async def check(self, state: ConversationState, place: str) -> str | None:
@@ -145,14 +145,14 @@ class Said(Condition):
             if utterance.error is not None or self.by not in (None, utterance.speaker):
                 continue
             text = utterance.text
-            what = self.what
-            if what in text if isinstance(what, str) else what.search(text):
+            sought_text = self.what
+            if sought_text in text if isinstance(sought_text, str) else sought_text.search(text):
                 return f"{self}: {utterance.speaker!r} said it"
         return None
 
     def __repr__(self) -> str:
-        what = self.what if isinstance(self.what, str) else self.what.pattern
-        return f"Said({shorten(what, 60)!r})"
+        label = self.what if isinstance(self.what, str) else self.what.pattern
+        return f"Said({shorten(label, 60)!r})"
 
 
 class StoppedBy(Condition):
@@ -193,15 +193,15 @@ class Elapsed(Condition):
         self.seconds = seconds
         self.clock = clock
 
-    def begin(self, kept: dict[str, Any], place: str) -> None:
+    def begin(self, data: dict[str, Any], place: str) -> None:
         """Start counting from now."""
-        kept[f"{place}.at"] = self.clock()
+        data[f"{place}.at"] = self.clock()
 
     async def check(self, state: ConversationState, place: str) -> str | None:
         """Return why it is met if the reply has taken that long; else None."""
-        kept, now = state.kept, self.clock()
-        spent = kept.get(f"{place}.spent", 0.0) + now - kept[f"{place}.at"]
-        kept[f"{place}.at"], kept[f"{place}.spent"] = now, spent
+        data, now = state.kept, self.clock()
+        spent = data.get(f"{place}.spent", 0.0) + now - data[f"{place}.at"]
+        data[f"{place}.at"], data[f"{place}.spent"] = now, spent
         return str(self) if spent >= self.seconds else None
 
     def __repr__(self) -> str:
@@ -230,9 +230,9 @@ class _Pair(Condition):
         elif len(most) == len(conditions):
             self.most_turns = max(most)
 
-    def begin(self, kept: dict[str, Any], place: str) -> None:
+    def begin(self, data: dict[str, Any], place: str) -> None:
         for number, each in enumerate(self.conditions):
-            each.begin(kept, f"{place}{number}")
+            each.begin(data, f"{place}{number}")
 
     async def check(self, state: ConversationState, place: str) -> str | None:
         # Always check both: the second must see every turn.
@@ -249,14 +249,14 @@ class _Pair(Condition):
         return f"({f' {self.sign} '.join(map(str, self.conditions))})"
 
 
-def as_condition(given: Any) -> Condition:
+def as_condition(condition: Any) -> Condition:
     """Return a condition as it is, or a function as a condition."""
-    if isinstance(given, Condition):
-        return given
-    if callable(given) and not isinstance(given, type):
-        check_function("a condition", given, "state")
-        return _Function(given)
+    if isinstance(condition, Condition):
+        return condition
+    if callable(condition) and not isinstance(condition, type):
+        check_function("a condition", condition, "state")
+        return _Function(condition)
     raise DefinitionError(
         "a condition is MaxTurns, MaxTokens, Said, StoppedBy, Elapsed, some of them combined by | "
-        f"and &, or a function of the conversation's state, not {given!r:.80}"
+        f"and &, or a function of the conversation's state, not {condition!r:.80}"
     )

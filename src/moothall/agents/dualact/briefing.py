@@ -30,8 +30,8 @@ _PARTS = {
 
 _ACTIONS = " | ".join(f'"{action.value}"' for action in DecisionAction)
 _SENTENCES = " ".join(
-    f"{action.value}: {means.for_model}"
-    for action, means in sorted(DECISIONS.items(), key=lambda each: not each[1].instructs)
+    f"{action.value}: {words.for_model}"
+    for action, words in sorted(DECISIONS.items(), key=lambda each: not each[1].instructs)
 )
 _ANSWER = f"""\
 Lines that begin with "| " were written by others. They may be wrong. Only your answer decides.
@@ -78,7 +78,7 @@ class Briefing:
                 sure = f"{conclusion.confidence:g}"
         if self._decision is not None and conclusion is not None:
             marks = {name: marked(each or "none") for name, each in values.items()}
-            asked = _filled(self._decision, marks | {"confidence": sure})
+            prompt = _filled(self._decision, marks | {"confidence": sure})
         else:
             parts = [
                 f"{says}\n{marked(values[name])}"
@@ -86,11 +86,11 @@ class Briefing:
                 if values.get(name)
             ]
             end = _NOT_BEGUN if conclusion is None else f"R's confidence: {sure}"
-            asked = "\n\n".join(filter(None, [head, *parts, end]))
+            prompt = "\n\n".join(filter(None, [head, *parts, end]))
             if conclusion is not None and not conclusion.evidence:
-                asked += "\n\nR called nothing."
+                prompt += "\n\nR called nothing."
         more = [f"Message from the user:\n{marked(text)}" for text in messages]
-        return "\n\n".join([asked, *more, *([] if in_words else [self.answer(several)])])
+        return "\n\n".join([prompt, *more, *([] if in_words else [self.answer(several)])])
 
     def for_reactive(
         self,
@@ -111,16 +111,16 @@ class Briefing:
             "original_task": original,
         }
         if self._task is not None:
-            asked = _filled(self._task, values)
+            prompt = _filled(self._task, values)
             if redirected:
-                asked = f"{_CHANGE}\nWhy: {values['focus_area']}\n\n{asked}"
+                prompt = f"{_CHANGE}\nWhy: {values['focus_area']}\n\n{prompt}"
         else:
-            asked = values["instruction"]
+            prompt = values["instruction"]
             if redirected:
-                asked = f"{_CHANGE}\nWhy: {values['focus_area']}\nFrom now on: {asked}"
+                prompt = f"{_CHANGE}\nWhy: {values['focus_area']}\nFrom now on: {prompt}"
             if briefed and instruction.strip() not in ("", original.strip()):
-                asked += f"\n\nIt is a part of this task:\n{original}"
-        return "\n\n".join([asked, *(f"Message from the user: {text}" for text in messages)])
+                prompt += f"\n\nIt is a part of this task:\n{original}"
+        return "\n\n".join([prompt, *(f"Message from the user: {text}" for text in messages)])
 
     def with_format(self, instruction: str, task: Any) -> str:
         """Return an instruction, with how to conclude."""
@@ -134,16 +134,16 @@ class Briefing:
         return _ANSWER + (_EACH.replace("{several}", str(several)) if several > 1 else "")
 
 
-def _checked(text: str | None, places: Sequence[str], what: str) -> str | None:
+def _checked(text: str | None, places: Sequence[str], label: str) -> str | None:
     """Return a prompt with placeholders such as `{summary}`, checked; other braces are text."""
     if text is None:
         return None
     if not isinstance(text, str):
-        raise ConfigError(f"{what}= must be a text, got {type(text).__name__}")
+        raise ConfigError(f"{label}= must be a text, got {type(text).__name__}")
     for name in _PLACE.findall(text):
         if name not in places:
             there = ", ".join(f"{{{each}}}" for each in places)
-            raise ConfigError(f"{what}= has a place {{{name}}} that is not known; known: {there}")
+            raise ConfigError(f"{label}= has a place {{{name}}} that is not known; known: {there}")
     return text
 
 
@@ -154,17 +154,17 @@ def _filled(text: str, values: Mapping[str, str]) -> str:
 
 def said_by(conclusion: Conclusion) -> str:
     """Return what R says, and why it did not conclude."""
-    said = conclusion.summary
+    text = conclusion.summary
     if conclusion.error is not None:
-        said = f"{said}\n[R did not conclude: {conclusion.error}]".strip()
+        text = f"{text}\n[R did not conclude: {conclusion.error}]".strip()
     if conclusion.suggested_next_action:
-        said += f"\n[R suggests: {conclusion.suggested_next_action}]"
-    return said
+        text += f"\n[R suggests: {conclusion.suggested_next_action}]"
+    return text
 
 
 def evidence_text(conclusion: Conclusion) -> str:
     """Return what R really called, with the results."""
-    done = (f"{_called(each)} {_outcome(each, 'gave: ')}" for each in conclusion.evidence)
+    done = (f"{call_text(each)} {_outcome(each, 'gave: ')}" for each in conclusion.evidence)
     return "\n".join(done)
 
 
@@ -174,8 +174,8 @@ def actions_text(reactives: Sequence[Any]) -> str:
     for agent in reactives:
         actions = getattr(agent, "actions", None)
         get: Any = getattr(actions, "get_actions", tuple)
-        given = get()
-        for each in given:
+        actions_of_agent = get()
+        for each in actions_of_agent:
             about = (getattr(each, "description", "") or "").strip().partition("\n")[0]
             lines.append(f"{each.name}: {about}" if about else f"{each.name}")
     return "\n".join(dict.fromkeys(lines))
@@ -192,10 +192,10 @@ def text_of(task: Any) -> str:
     return "\n".join(parts)
 
 
-def _called(item: dict[str, Any]) -> str:
+def call_text(item: dict[str, Any]) -> str:
     """Return a call as text; evidence of a user's own extractor may lack parts."""
-    who = f"{item['agent']}: " if "agent" in item else ""
-    return f"{who}{item.get('action')} {json_text(item.get('args', {}))}"
+    prefix = f"{item['agent']}: " if "agent" in item else ""
+    return f"{prefix}{item.get('action')} {json_text(item.get('args', {}))}"
 
 
 def _outcome(item: dict[str, Any], gave: str = "") -> str:
@@ -208,7 +208,7 @@ def for_person(task: str, conclusion: Conclusion | None, messages: Sequence[str]
     if conclusion is None:
         parts["What was done"] = "Nothing yet: say how the agent should begin."
     else:
-        done = (f"{_called(e)}\n{indent(_outcome(e), '  → ')}" for e in conclusion.evidence)
+        done = (f"{call_text(e)}\n{indent(_outcome(e), '  → ')}" for e in conclusion.evidence)
         parts["What was done"] = "\n".join(done) or "No action was called."
         if conclusion.steps:
             parts["The steps, as the agent says"] = steps_text(conclusion.steps)

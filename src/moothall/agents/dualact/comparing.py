@@ -96,7 +96,7 @@ async def compared(
     ask: Callable[..., Awaitable[dict[str, str]]],
     task: Any,
     conclusion: Conclusion | None,
-    told: Sequence[str],
+    messages: Sequence[str],
     before: Sequence[HumanDecision],
 ) -> HumanDecision:
     """Return H's decision; `ask` puts a question to it, by a schema and a reader, as a part."""
@@ -106,39 +106,41 @@ async def compared(
         why = f"You did not finish: {conclusion.error}. Go on, and conclude."
         return _sent_back(why, conclusion.error, before)
     text = text_of(task)
-    own = await ask(_for_own(text, conclusion, told), OWN_SCHEMA, _own_answer, ".own")
-    said = said_by(conclusion)
-    same = _same_values(text, own["answer"], said)
+    own = await ask(_for_own(text, conclusion, messages), OWN_SCHEMA, _own_answer, ".own")
+    claim = said_by(conclusion)
+    same = _same_values(text, own["answer"], claim)
     if same is None:
-        found = await ask(_for_comparison(text, own["answer"], said), COMPARED_SCHEMA, _compared)
-        same = _same_values(text, found["A_says"], found["B_says"])
+        comparison = await ask(
+            _for_comparison(text, own["answer"], claim), COMPARED_SCHEMA, _compared
+        )
+        same = _same_values(text, comparison["A_says"], comparison["B_says"])
         if same is None:
-            same = found["same"] == "yes"
-    return _decision(own, said, same, before)
+            same = comparison["same"] == "yes"
+    return _decision(own, claim, same, before)
 
 
-def _for_own(task: str, conclusion: Conclusion, told: Sequence[str]) -> str:
+def _for_own(task: str, conclusion: Conclusion, messages: Sequence[str]) -> str:
     """Return the question for an answer of H's own."""
-    more = "".join(f"\nMessage from the user:\n{marked(text)}" for text in told)
+    more = "".join(f"\nMessage from the user:\n{marked(text)}" for text in messages)
     results = marked(evidence_text(conclusion)) if conclusion.evidence else "nothing was called"
     return f"{_OWN}\nTask:\n{marked(task)}{more}\nResults:\n{results}\nAnswer with JSON."
 
 
 def _for_comparison(task: str, *answers: str) -> str:
     """Return the question whether two answers are the same; their order does not say whose."""
-    one, other = sorted(answers)
-    both = f"A:\n{marked(one)}\nB:\n{marked(other)}"
+    first, second = sorted(answers)
+    both = f"A:\n{marked(first)}\nB:\n{marked(second)}"
     return f"{_COMPARE}\nQuestion:\n{marked(task)}\n{both}\nAnswer with JSON."
 
 
 def _reader(schema: dict[str, Any], prompt: str) -> Callable[[str], dict[str, str]]:
     def read(text: str) -> dict[str, str]:
-        made: dict[str, str] = AnswerSchema(schema).parse(text)
-        if not all(each.strip() for each in made.values()):
+        answer: dict[str, str] = AnswerSchema(schema).parse(text)
+        if not all(each.strip() for each in answer.values()):
             raise UnreadableText("has an empty part")
         if copied := copied_example(text, prompt):
             raise UnreadableText(f"repeats an example, which is of others: {copied}")
-        return made
+        return answer
 
     return read
 
@@ -148,27 +150,27 @@ _compared: Final = _reader(COMPARED_SCHEMA, _COMPARE)
 
 
 def _decision(
-    own: dict[str, str], said: str, same: bool, before: Sequence[HumanDecision]
+    own: dict[str, str], claim: str, same: bool, before: Sequence[HumanDecision]
 ) -> HumanDecision:
     """Return the decision that follows from H's answers."""
     if same:
         return HumanDecision(DecisionAction.TERMINATE, "", cut(own["results_say"], MAX_SHORT_CHARS))
-    said = one_line(said, MAX_SHORT_CHARS).rstrip(".")
+    claim = one_line(claim, MAX_SHORT_CHARS).rstrip(".")
     if own["answer"].strip() == UNKNOWN:
-        what = f"Your answer says: {said}. The results of your calls do not show this."
+        finding = f"Your answer says: {claim}. The results of your calls do not show this."
         todo = "Call what shows it, or say that you do not know."
     else:
-        what = f"Your answer says: {said}. By the results: {own['answer'].rstrip('.')}."
+        finding = f"Your answer says: {claim}. By the results: {own['answer'].rstrip('.')}."
         todo = "Look at the results again, do what is missing, and answer by them."
-    return _sent_back(f"{what} {todo}", own["answer"], before)
+    return _sent_back(f"{finding} {todo}", own["answer"], before)
 
 
-def _same_values(task: str, one: str, other: str) -> bool | None:
+def _same_values(task: str, answer: str, claim: str) -> bool | None:
     """Return whether two answers have the same values; None if the values do not decide.
 
     A value that the task names says nothing of the answer. Beside yes or no, values are details.
     """
-    ours, theirs = (spelled_out(fold(each)).rstrip(".") for each in (one, other))
+    ours, theirs = (spelled_out(fold(each)).rstrip(".") for each in (answer, claim))
     lists = [{each.strip() for each in text.split(",")} for text in (ours, theirs)]
     if ours == theirs or (len(lists[0]) > 1 and lists[0] == lists[1]):
         return True
@@ -179,11 +181,13 @@ def _same_values(task: str, one: str, other: str) -> bool | None:
         return len(lengths) == 1
     if any(_SAYS_YES_OR_NO.match(each) for each in (ours, theirs)):
         return None
-    asked = _values(spelled_out(fold(task)))
-    mine, said = ([each for each in _values(text) if each not in asked] for text in (ours, theirs))
-    if len(mine) != 1 or len(said) != 1:
+    in_task = _values(spelled_out(fold(task)))
+    mine, claimed = (
+        [each for each in _values(text) if each not in in_task] for text in (ours, theirs)
+    )
+    if len(mine) != 1 or len(claimed) != 1:
         return None
-    (kind, value), (other_kind, other_value) = *mine, *said
+    (kind, value), (other_kind, other_value) = *mine, *claimed
     if value & other_value and (kind == other_kind or "" in (kind, other_kind)):
         return True
     # 16 may be 16:00, and 2.5 may be kilograms.
@@ -192,17 +196,19 @@ def _same_values(task: str, one: str, other: str) -> bool | None:
 
 def _values(text: str) -> list[tuple[str, frozenset[Any]]]:
     """Return the values of a folded text: of each its kind, and its readings in the base unit."""
-    found: list[tuple[str, frozenset[Any]]] = [
+    values: list[tuple[str, frozenset[Any]]] = [
         (each.relation + each.dimension, frozenset(each.values)) for each in quantities_in(text)
     ]
-    kept = [key for key in keys_in(text) if key[0] in ("date", "time")]
-    kinds = {kind: frozenset(key[1:] for key in kept if key[0] == kind) for kind in _VAGUE if kind}
-    found += [each for each in kinds.items() if each[1]]
-    return list(dict.fromkeys(found))
+    moments = [key for key in keys_in(text) if key[0] in ("date", "time")]
+    kinds = {
+        kind: frozenset(key[1:] for key in moments if key[0] == kind) for kind in _VAGUE if kind
+    }
+    values += [each for each in kinds.items() if each[1]]
+    return list(dict.fromkeys(values))
 
 
 def _sent_back(instruction: str, why: str, before: Sequence[HumanDecision]) -> HumanDecision:
     """Return CONTINUE with an instruction; REDIRECT if R was told the same before."""
-    told = any(each.new_instruction == instruction for each in before)
-    action = DecisionAction.REDIRECT if told else DecisionAction.CONTINUE
+    is_repeated = any(each.new_instruction == instruction for each in before)
+    action = DecisionAction.REDIRECT if is_repeated else DecisionAction.CONTINUE
     return HumanDecision(action, instruction, why)

@@ -95,7 +95,7 @@ def merged(conclusions: Mapping[str, Conclusion]) -> Conclusion:
     """Merge the conclusions of several R into one, each marked with its R's id."""
     if len(conclusions) == 1:
         return next(iter(conclusions.values()))
-    known = [each.confidence for each in conclusions.values() if each.confidence is not None]
+    confidences = [each.confidence for each in conclusions.values() if each.confidence is not None]
     errors = [f"{id}: {each.error}" for id, each in conclusions.items() if each.error is not None]
     return Conclusion(
         "\n".join(f"{id}: {each.summary}" for id, each in conclusions.items()),
@@ -105,7 +105,7 @@ def merged(conclusions: Mapping[str, Conclusion]) -> Conclusion:
             for id, each in conclusions.items()
             if each.suggested_next_action
         ),
-        min(known, default=None),
+        min(confidences, default=None),
         {id: each.artifacts for id, each in conclusions.items() if each.artifacts},
         [{**item, "agent": id} for id, each in conclusions.items() for item in each.evidence],
         "; ".join(errors) or None,
@@ -118,16 +118,16 @@ def evidence_of(reply: Reply) -> list[dict[str, Any]]:
 
 
 def _evidence(step: Step) -> dict[str, Any]:
-    shown: dict[str, Any] = {
+    item: dict[str, Any] = {
         "action": step.action,
         "args": cut(json_text(step.args), MAX_EVIDENCE_CHARS),
     }
     if step.error is not None:
-        shown["error"] = cut(readable(step.error), MAX_EVIDENCE_CHARS)
+        item["error"] = cut(readable(step.error), MAX_EVIDENCE_CHARS)
     else:
         result = step.result.get("result", step.result)
-        shown["result"] = cut(json_text(result), MAX_EVIDENCE_CHARS)
-    return shown
+        item["result"] = cut(json_text(result), MAX_EVIDENCE_CHARS)
+    return item
 
 
 def steps_text(steps: Iterable[str]) -> str:

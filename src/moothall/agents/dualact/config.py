@@ -51,7 +51,7 @@ class ReviewRule:
         return self.name
 
 
-class _Rule(ReviewRule):
+class _ReviewFunction(ReviewRule):
     def __init__(self, name: str, catches: Callable[[Situation], bool]) -> None:
         self.name = name
         self._catches = catches
@@ -63,7 +63,7 @@ class _Rule(ReviewRule):
 def _combined(how: Callable[[list[bool]], bool], sign: str, *rules: ReviewRule) -> ReviewRule:
     name = "(" + f" {sign} ".join(rule.name for rule in rules) + ")"
     # Evaluate all rules, so that an error in one always shows.
-    return _Rule(name, lambda situation: how([rule.catches(situation) for rule in rules]))
+    return _ReviewFunction(name, lambda situation: how([rule.catches(situation) for rule in rules]))
 
 
 def _failed(situation: Situation) -> bool:
@@ -79,11 +79,11 @@ def _repeats(situation: Situation) -> bool:
     return any((each.summary, each.evidence) == same for each in situation.before)
 
 
-every: Final[ReviewRule] = _Rule("every", lambda situation: True)
+every: Final[ReviewRule] = _ReviewFunction("every", lambda situation: True)
 """Review every conclusion."""
-on_error: Final[ReviewRule] = _Rule("on_error", _failed)
+on_error: Final[ReviewRule] = _ReviewFunction("on_error", _failed)
 """Review conclusions of an R that did not finish by itself, or one of whose actions failed."""
-no_progress: Final[ReviewRule] = _Rule("no_progress", _repeats)
+no_progress: Final[ReviewRule] = _ReviewFunction("no_progress", _repeats)
 """Review conclusions that repeat an earlier one's text and evidence, or end as `no_progress`."""
 
 
@@ -99,7 +99,7 @@ def below_confidence(least: float) -> ReviewRule:
         confidence = situation.conclusion.confidence
         return confidence is None or confidence < least
 
-    return _Rule(f"below_confidence({least:g})", unsure)
+    return _ReviewFunction(f"below_confidence({least:g})", unsure)
 
 
 def after_budget_share(share: float) -> ReviewRule:
@@ -113,41 +113,41 @@ def after_budget_share(share: float) -> ReviewRule:
     def late(situation: Situation) -> bool:
         return situation.budget is not None and _spent_share(situation.budget) >= share
 
-    return _Rule(f"after_budget_share({share:g})", late)
+    return _ReviewFunction(f"after_budget_share({share:g})", late)
 
 
 Review: TypeAlias = Literal["every", "on_error", "no_progress"] | ReviewRule
 """A rule, or the name of one that takes no number."""
 
-_NAMED: Final = {rule.name: rule for rule in (every, on_error, no_progress)}
+_RULES: Final = {rule.name: rule for rule in (every, on_error, no_progress)}
 
 
-def review_rule(given: Any) -> ReviewRule:
+def review_rule(rule: Any) -> ReviewRule:
     """Return a rule as it is, or the rule of this name; rules that take a number have no name."""
-    return _NAMED[given] if isinstance(given, str) and given in _NAMED else _rule(given)
+    return _RULES[rule] if isinstance(rule, str) and rule in _RULES else _rule(rule)
 
 
-def _rule(given: Any) -> ReviewRule:
-    if isinstance(given, ReviewRule):
-        return given
+def _rule(rule: Any) -> ReviewRule:
+    if isinstance(rule, ReviewRule):
+        return rule
     raise ConfigError(
-        f"review= is {', '.join(map(repr, _NAMED))}, below_confidence(x), after_budget_share(x) or "
-        f"these combined, not {given!r:.80}"
+        f"review= is {', '.join(map(repr, _RULES))}, below_confidence(x), after_budget_share(x) or "
+        f"these combined, not {rule!r:.80}"
     )
 
 
-def _share(number: Any, what: str) -> float:
+def _share(number: Any, label: str) -> float:
     if isinstance(number, bool) or not isinstance(number, int | float) or not 0 <= number <= 1:
-        raise ConfigError(f"{what} takes a number from 0 to 1, got {number!r:.80}")
+        raise ConfigError(f"{label} takes a number from 0 to 1, got {number!r:.80}")
     return float(number)
 
 
 def _spent_share(budget: Budget) -> float:
     """Return the spent share, from 0 to 1, of the limit that is nearest."""
-    spent, left = budget.spent, budget.left
+    spent, remaining = budget.spent, budget.left
     shares = [0.0]
     for limit in LIMITS:
-        rest = getattr(left, limit.name)
+        rest = getattr(remaining, limit.name)
         if rest is not None:
             had = getattr(spent, limit.name)
             shares.append(had / (had + rest) if had + rest > 0 else 1.0)
@@ -218,8 +218,8 @@ class DualActConfig:
             raise ConfigError(f'first= must be "human" or "reactive", got {self.first!r:.80}')
         check_boolean("shared_memory=", self.shared_memory)
         if self.judging not in (None, "at_once", "own_answer"):
-            what = f'must be "at_once" or "own_answer", got {self.judging!r:.80}'
-            raise ConfigError(f"judging= {what}")
+            fault = f'must be "at_once" or "own_answer", got {self.judging!r:.80}'
+            raise ConfigError(f"judging= {fault}")
         if self.judging == "own_answer" and self.human_decision_prompt is not None:
             raise ConfigError(
                 'judging="own_answer" asks its own questions: leave human_decision_prompt= out'
@@ -273,10 +273,10 @@ def as_config(config: DualActConfig | None, parts: dict[str, Any]) -> DualActCon
     return config
 
 
-def _check_agent(agent: Any, what: str) -> None:
+def _check_agent(agent: Any, label: str) -> None:
     if isinstance(agent, type) or not callable(getattr(agent, "reply", None)):
         raise ConfigError(
-            f"{what}= needs an agent that replies, such as ReActAgent, got {agent!r:.80}"
+            f"{label}= needs an agent that replies, such as ReActAgent, got {agent!r:.80}"
         )
 
 

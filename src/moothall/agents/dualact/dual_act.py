@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 from moothall.agents.decision import Conclusion, HumanDecision
 from moothall.agents.dualact.config import DualActConfig, as_config, review_rule
-from moothall.agents.dualact.dual_act_state import Progress
+from moothall.agents.dualact.dual_act_state import DualActState
 from moothall.agents.dualact.rounds import Rounds
 from moothall.agents.replies.checked_parts import Participant
 from moothall.agents.replies.events import ConclusionReached, DecisionMade
@@ -72,8 +72,8 @@ class DualActAgent(Group):
     """
 
     _kind = "DualActAgent"
-    _called = "dual act"
-    _state_type = Progress
+    _kind_label = "dual act"
+    _state_type = DualActState
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class DualActAgent(Group):
         journal: Journal | str | os.PathLike[str] | None = None,
         **options: Unpack[ReplyingOptions],
     ) -> None:
-        given = {
+        parts = {
             "human": human,
             "reactive": reactive,
             "max_hr_loops": max_hr_loops,
@@ -106,7 +106,7 @@ class DualActAgent(Group):
             "review": review,
             "judging": judging,
         }
-        self.config: DualActConfig = as_config(config, given)
+        self.config: DualActConfig = as_config(config, parts)
         config = self.config
         super().__init__("dualact" if id is None else id, **options)
         self._decide_by: DecisionFunc | None = None
@@ -131,8 +131,8 @@ class DualActAgent(Group):
 
     def _share_memory(self) -> None:
         """Let H and every R use the memory of the first R, in each thread."""
-        first, *others = self.config.reactives
-        for agent in (self.config.human, *others):
+        first, *more = self.config.reactives
+        for agent in (self.config.human, *more):
             both = hasattr(first, "_memory_in") and hasattr(agent, "_memory_in")
             agent.memory = first._memory_in if both else first.memory
 
@@ -164,10 +164,10 @@ class DualActAgent(Group):
 
     @property
     def _saved_members(self) -> dict[str, Any]:
-        first, *others = self.config.reactives
+        first, *more = self.config.reactives
         if self.config.shared_memory:  # save it once
             return {f"R {first.id}": first}
-        return {"H": self.config.human, **{f"R {each.id}": each for each in (first, *others)}}
+        return {"H": self.config.human, **{f"R {each.id}": each for each in (first, *more)}}
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
         """Load a state, as for every group; restore the shared memory."""
@@ -176,21 +176,21 @@ class DualActAgent(Group):
             self._share_memory()
 
     def _to_resume(self, schema: Any, thread: str | int | None) -> ReplyRequest:
-        progress: Progress | None = self._kept.get(thread_id(thread)).own
+        progress: DualActState | None = self._kept.get(thread_id(thread)).own
         if progress is None:
             where = "" if thread is None else f" in thread {str(thread)!r}"
             raise StateError(
                 f"dual act {self.id!r} has nothing to resume{where}: load a state first"
             )
         if schema is None:
-            schema = progress.schema if progress.wanted is None else progress.wanted
+            schema = progress.schema if progress.requested is None else progress.requested
         if schema is True:
             raise StateError(
                 f"dual act {self.id!r} was asked for an answer of a type, which is not saved: "
                 "resume(schema=…) with it"
             )
         request = ReplyRequest(progress.task, schema, progress.thread, progress.run_id)
-        if request.answer is not None and progress.wanted is None:  # it was loaded
+        if request.answer is not None and progress.requested is None:  # it was loaded
             progress.read_values(request.answer, len(self.config.reactives) > 1)
         progress.want(schema)
         return request
@@ -221,22 +221,22 @@ class DualActAgent(Group):
         )
 
     async def _restore(self, part: RunPart, budget: Budget | None) -> None:
-        await self._restore_members(Record(part, Progress), budget)
+        await self._restore_members(Record(part, DualActState), budget)
 
-    async def _restore_members(self, record: Record[Progress], budget: Budget | None) -> None:
+    async def _restore_members(self, record: Record[DualActState], budget: Budget | None) -> None:
         members = {str(each.id): each for each in self._member_agents}
         for name, turn in record.members.items():
             member = members.get(turn["agent"])
             if member is not None and getattr(member, "_records", False):
                 await member._restore(record.member(name, turn["agent"]), budget)
 
-    async def _work(self, request: ReplyRequest, record: Record[Progress]) -> Reply:
+    async def _work(self, request: ReplyRequest, record: Record[DualActState]) -> Reply:
         if request.recorded and (reply := await self._resumed(record, request)):
             return reply
-        progress: Progress | None = request.state.own
+        progress: DualActState | None = request.state.own
         if progress is None or not request.resumed:
             turn: Any = self.config.first
-            progress = Progress(request.content, request.thread, request.run_id, turn)
+            progress = DualActState(request.content, request.thread, request.run_id, turn)
             if turn == "reactive":
                 progress.instruction = [""] * len(self.config.reactives)
             progress.want(request.schema)
@@ -248,45 +248,45 @@ class DualActAgent(Group):
         rounds = Rounds(self, self.config, progress, request, record, *by)
         if request.state.underway is None:
             request.state.underway = rounds
-        over = partial(end_of, record, progress, "progress")
-        return await guarded(record, rounds.run, over, rounds.stopped)
+        at_end = partial(end_of, record, progress, "progress")
+        return await guarded(record, rounds.run, at_end, rounds.stopped)
 
-    async def _resumed(self, record: Record[Progress], request: ReplyRequest) -> Reply | None:
+    async def _resumed(self, record: Record[DualActState], request: ReplyRequest) -> Reply | None:
         """Restore a resumed run; return its reply if it ends here, else None."""
-        progress, wanted = record.state, request.answer
+        progress, answer_schema = record.state, request.answer
         if progress is not None:
             progress.run_id = record.run_id  # a fork has the original's
             note_sources(request, progress.outside)
             progress.want(request.schema)
-            if wanted is not None:
-                progress.read_values(wanted, len(self.config.reactives) > 1)
+            if answer_schema is not None:
+                progress.read_values(answer_schema, len(self.config.reactives) > 1)
             self._tell_past(progress, request)
-        over = ended(record)
+        has_ended = ended(record)
         try:
             await self._restore_members(record, request.budget)
         except Stop as stop:
-            if not over:
-                progress = progress or Progress(request.content, request.thread, request.run_id)
+            if not has_ended:
+                progress = progress or DualActState(request.content, request.thread, request.run_id)
                 progress.finish(stop.reason, stop.detail)
                 return progress.reply(stop.error)
         if progress is None:
             return None
-        if over:
+        if has_ended:
             return progress.reply()
         request.state.own = progress
         request.resumed = True
         return None
 
-    def _tell_past(self, progress: Progress, request: ReplyRequest) -> None:
+    def _tell_past(self, progress: DualActState, request: ReplyRequest) -> None:
         for n, (decision, conclusion) in enumerate(
             zip_longest(progress.decisions, progress.conclusions), 1
         ):
-            made = [(DecisionMade, decision), (ConclusionReached, conclusion)]
-            for kind, each in reversed(made) if self.config.first == "reactive" else made:
+            events = [(DecisionMade, decision), (ConclusionReached, conclusion)]
+            for kind, each in reversed(events) if self.config.first == "reactive" else events:
                 if each is not None:
                     request.tell(kind, str(self.id), n, each, past=True)
 
 
-def _checked(what: str, fn: F, *takes: str) -> F:
-    check_function(what, fn, *takes, optional=True)
+def _checked(label: str, fn: F, *takes: str) -> F:
+    check_function(label, fn, *takes, optional=True)
     return fn

@@ -40,7 +40,7 @@ class RunOfR:
 
 
 @dataclass(slots=True)
-class Progress:
+class DualActState:
     """The state of a dual act, from which another process can resume it."""
 
     task: str | list[dict[str, Any]] = ""
@@ -57,7 +57,7 @@ class Progress:
     # The requested value of each conclusion, or None.
     values: list[Any] = field(default_factory=list, metadata=APPENDED)
     schema: dict[str, Any] | bool | None = None  # True for a type, which is not saved
-    wanted: Any = field(default=None, metadata=LIVE)  # the schema or type as requested
+    requested: Any = field(default=None, metadata=LIVE)  # the schema or type as requested
     human_usage: Usage = field(default_factory=Usage)
     reactive_usage: Usage = field(default_factory=Usage)
     stop: StopReason | None = None
@@ -80,16 +80,16 @@ class Progress:
     def hear(self, came: list[Any], *, by_r: bool) -> list[str]:
         """Return what R, or H, has not heard yet; then add what came in a turn that is repeated."""
         if by_r:
-            heard, self.known_to_r = self.told[self.known_to_r :], len(self.told)
+            messages, self.known_to_r = self.told[self.known_to_r :], len(self.told)
         else:
-            heard, self.told, self.known_to_r = self.told, [], 0
+            messages, self.told, self.known_to_r = self.told, [], 0
         while came:
             self.tell(came[0]["content"], came.pop(0)["by_r"])
-        return heard
+        return messages
 
     def want(self, schema: Any) -> None:
         """Set the schema or type of the answer."""
-        self.wanted = schema
+        self.requested = schema
         self.schema = schema if schema is None or isinstance(schema, dict) else True
 
     @property
@@ -113,8 +113,10 @@ class Progress:
         else:
             self.turn = "reactive"
             self.stop, self.detail = None, ""
-            given = decision.new_instruction
-            self.instruction = list(given) if isinstance(given, list) else [given] * agents
+            instruction = decision.new_instruction
+            self.instruction = (
+                list(instruction) if isinstance(instruction, list) else [instruction] * agents
+            )
             self.redirected = decision.action is DecisionAction.REDIRECT
 
     def concluded(self, runs: Mapping[str, RunOfR]) -> None:
@@ -135,12 +137,12 @@ class Progress:
     def reply(self, error: BaseException | None = None) -> Reply:
         """Return the reply as it stands."""
         text, value = "", None
-        found = list(zip(self.conclusions, self.values, strict=True))
+        results = list(zip(self.conclusions, self.values, strict=True))
         if self.stop != "terminated":
             # If R's last run was cut off without a summary, take the last one that has a summary.
-            found = [(conclusion, its) for conclusion, its in found if conclusion.summary]
-        if found:
-            text, value = found[-1][0].summary, found[-1][1]
+            results = [(conclusion, its) for conclusion, its in results if conclusion.summary]
+        if results:
+            text, value = results[-1][0].summary, results[-1][1]
         elif self.stop == "terminated":
             text = self.why
         return Reply(
@@ -160,15 +162,15 @@ class Progress:
             self.reactive_usage,
         )
 
-    def read_values(self, wanted: AnswerSchema, several: bool) -> None:
+    def read_values(self, requested: AnswerSchema, several: bool) -> None:
         """Convert the values from JSON to the requested type."""
 
-        def typed(value: Any, said: str = "") -> Any:
+        def typed(value: Any, summary: str = "") -> Any:
             # R's own text first: the JSON of a model with computed fields may not fit its schema.
-            texts = (said, json.dumps(value)) if value != said else (json.dumps(value),)
+            texts = (summary, json.dumps(value)) if value != summary else (json.dumps(value),)
             for text in texts if value is not None else ():
                 with suppress(UnreadableText):
-                    return wanted.parse(text)
+                    return requested.parse(text)
             return value
 
         self.values = [
@@ -181,9 +183,9 @@ class Progress:
 
 def replayed(part: RecordedPart) -> Reply:
     """Return the reply that a run ended with."""
-    record = ReadRecord(part, Progress)
-    progress = record.state or Progress()
+    record = ReadRecord(part, DualActState)
+    progress = record.state or DualActState()
     if record.over is not None and not ended(record):
-        progress = loaded(Progress, record.over["progress"], f"run {part.run_id!r}")
+        progress = loaded(DualActState, record.over["progress"], f"run {part.run_id!r}")
     progress.run_id = part.run_id
     return progress.reply()

@@ -19,7 +19,7 @@ from moothall.agents.dualact.conclusions import (
     read_decision,
 )
 from moothall.agents.dualact.config import DualActConfig, Situation, review_rule
-from moothall.agents.dualact.dual_act_state import Progress, RunOfR
+from moothall.agents.dualact.dual_act_state import DualActState, RunOfR
 from moothall.agents.replies.charging import is_spent_for_all
 from moothall.agents.replies.events import ConclusionReached, DecisionMade, Done, Event
 from moothall.agents.replies.group import Group, ask_member, in_thread, in_time, takes
@@ -57,9 +57,9 @@ class Rounds:
         self,
         agent: Group,
         config: DualActConfig,
-        progress: Progress,
+        progress: DualActState,
         request: ReplyRequest,
-        record: Record[Progress],
+        record: Record[DualActState],
         decide_by: Callable[..., Any] | None,
         extract_by: Callable[..., Any] | None,
     ) -> None:
@@ -119,10 +119,10 @@ class Rounds:
             return
         several = len(self._reactives)
         in_words = getattr(self._human, "decides_in_words", False)
-        told = progress.hear(self._came, by_r=False)
+        messages = progress.hear(self._came, by_r=False)
         actions = actions_text(self._reactives)
         prompt = self._briefing.for_human(
-            progress.task, conclusion, told, several, in_words, actions
+            progress.task, conclusion, messages, several, in_words, actions
         )
         number = len(progress.decisions) + 1
         about: dict[str, Any] = {"loop": number, "conclusion": conclusion}
@@ -134,7 +134,7 @@ class Rounds:
             )
         elif config.answers_first:
             ask, before = self._asked_of_human, progress.decisions
-            decision = await compared(ask, progress.task, conclusion, told, before)
+            decision = await compared(ask, progress.task, conclusion, messages, before)
         else:
             decision = await self._ask_human(prompt, several)
         self._take(decision)
@@ -204,8 +204,8 @@ class Rounds:
             return json_text(reply.value) if isinstance(reply.value, dict) else reply.text
 
         try:
-            asked = [{"role": "user", "content": prompt}]
-            return await ask_json(ask, asked, schema, read, form=form)
+            question = [{"role": "user", "content": prompt}]
+            return await ask_json(ask, question, schema, read, form=form)
         except Unusable as error:
             why = f"H ({human.id!r}) gave no decision: its answer {error}"
             raise Stop("unreadable", why) from None
@@ -230,20 +230,22 @@ class Rounds:
         """Let each R work on its instruction, and merge their conclusions."""
         progress, reactives = self._progress, self._reactives
         number = progress.r_runs + 1
-        heard = progress.hear(self._came, by_r=True)
+        messages = progress.hear(self._came, by_r=True)
         instructions = [
             self._briefing.for_reactive(
-                one, progress.task, each, progress.why, progress.redirected, heard
+                agent, progress.task, each, progress.why, progress.redirected, messages
             )
-            for one, each in zip(reactives, progress.instruction, strict=True)
+            for agent, each in zip(reactives, progress.instruction, strict=True)
         ]
         about: dict[str, Any] = {"loop": number}
-        given: str | list[str] = instructions[0] if len(reactives) == 1 else instructions
-        given = await self._hooked(
-            "pre_acting", about, "instruction", given, self._expect_instruction
+        instruction: str | list[str] = instructions[0] if len(reactives) == 1 else instructions
+        instruction = await self._hooked(
+            "pre_acting", about, "instruction", instruction, self._expect_instruction
         )
-        about["instruction"] = given
-        instructions = list(given) if isinstance(given, list) else [given] * len(reactives)
+        about["instruction"] = instruction
+        instructions = (
+            list(instruction) if isinstance(instruction, list) else [instruction] * len(reactives)
+        )
         self._speaking = reactives
         try:
             # If one raises, the others are cancelled.
@@ -316,13 +318,15 @@ class Rounds:
     async def _concluded(self, reply: Reply) -> Conclusion:
         if self._extract_by is None:
             return conclusion_of(reply)
-        made = await self._call(self._extract_by, reply)
-        if not isinstance(made, Conclusion):
+        conclusion = await self._call(self._extract_by, reply)
+        if not isinstance(conclusion, Conclusion):
             raise Stop(
-                "error", f"the conclusion extractor must give a Conclusion, got {made!r:.80}"
+                "error", f"the conclusion extractor must give a Conclusion, got {conclusion!r:.80}"
             )
         # H sees R's real calls, whatever the extractor returns.
-        return made if made.evidence else replace(made, evidence=evidence_of(reply))
+        return (
+            conclusion if conclusion.evidence else replace(conclusion, evidence=evidence_of(reply))
+        )
 
     def _ends_all(self, agent: Any, reason: StopReason) -> bool:
         """Return whether the dual act ends, without H, if R stopped for this reason."""
@@ -343,15 +347,15 @@ class Rounds:
         """Return the reply of H or R: the recorded one, or a new one."""
         request, emit = self._request, self._request.emit
 
-        def shown(event: Event) -> None:
+        def show(event: Event) -> None:
             if decides and isinstance(event, TextPiece | ReasoningPiece):
                 event = replace(event, decides=True)
             if emit is not None and not isinstance(event, Done):
                 emit(event)
 
-        wanted = schema if takes(agent.reply, "schema") else None
-        to = None if emit is None else shown
-        return await ask_member(agent, text, part, request, self._record, to, wanted)
+        requested = schema if takes(agent.reply, "schema") else None
+        to = None if emit is None else show
+        return await ask_member(agent, text, part, request, self._record, to, requested)
 
     async def _call(self, fn: Callable[..., Any], *args: Any) -> Any:
         """Call a user's function, within the deadline."""
@@ -388,27 +392,27 @@ class Rounds:
         except HookError as error:
             raise Stop.on_hook(self._agent.id, error) from error
 
-    def _broken(self, who: str, agent: Any, error: Exception) -> Stop:
+    def _broken(self, role: str, agent: Any, error: Exception) -> Stop:
         """Return the Stop for a member that failed."""
-        detail = f"{who} ({agent.id!r}): {type(error).__name__}: {error}"
+        detail = f"{role} ({agent.id!r}): {type(error).__name__}: {error}"
         if isinstance(error, BudgetExceeded):
             return Stop.at_limit(error, detail)
-        log_failure(logger, f"dual act {self._agent.id!r}: {who} ({agent.id!r}) failed", error)
+        log_failure(logger, f"dual act {self._agent.id!r}: {role} ({agent.id!r}) failed", error)
         return Stop("error", detail, error)
 
-    def _expect_as_many(self, instruction: str | list[str], what: str) -> None:
+    def _expect_as_many(self, instruction: str | list[str], source: str) -> None:
         """Raise ValueError for a list of instructions without exactly one for each R."""
         agents = len(self._reactives)
         if isinstance(instruction, list) and len(instruction) != agents:
             raise ValueError(
-                f"{what} has {len(instruction)} instructions, and there are {agents} R"
+                f"{source} has {len(instruction)} instructions, and there are {agents} R"
             )
 
     @staticmethod
-    def _stopped(who: str, agent: Any, reply: Reply) -> Stop:
+    def _stopped(role: str, agent: Any, reply: Reply) -> Stop:
         """Return the Stop for a member whose reply is not an answer."""
-        known = ("budget", "deadline", "cancelled", "unreadable", "in_doubt", "waiting")
-        reason = reply.stop_reason if reply.stop_reason in known else "error"
+        passed_on = ("budget", "deadline", "cancelled", "unreadable", "in_doubt", "waiting")
+        reason = reply.stop_reason if reply.stop_reason in passed_on else "error"
         return Stop(
-            reason, f"{who} ({agent.id!r}): {reply.detail or reply.stop_reason}", reply.error
+            reason, f"{role} ({agent.id!r}): {reply.detail or reply.stop_reason}", reply.error
         )

@@ -136,7 +136,7 @@ class Group(RecordedAgent):
         """
         self._check_still(loads=True)
         found = opened(saved, self._kind)
-        whose = f"{self._called} {self.id!r} cannot resume from this state"
+        whose = f"{self._kind_label} {self.id!r} cannot resume from this state"
         threads, theirs = found.get("threads"), found.get("members")
         if not isinstance(threads, dict) or not isinstance(theirs, dict):
             raise StateError(f"{whose}: threads and members must be objects")

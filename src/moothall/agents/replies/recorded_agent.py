@@ -53,7 +53,7 @@ class RecordedAgent(ConversationalAgent):
     _records = True
     _kind = ""
     """What its runs are called in a journal."""
-    _called = ""
+    _kind_label = ""
     """What it is called in errors."""
     _state_type: type
     """The dataclass that its state is in a record."""
@@ -339,8 +339,8 @@ class RecordedAgent(ConversationalAgent):
         """Refuse a thread, if it cannot keep threads apart."""
         if thread is not None and (why := self._one_thread_only()) is not None:
             raise DefinitionError(
-                f"{self._called} {self.id!r} cannot keep threads apart: {why}. Leave out thread=, "
-                f"or make the {self._called} with shared=True"
+                f"{self._kind_label} {self.id!r} cannot keep threads apart: {why}. "
+                f"Leave out thread=, or make the {self._kind_label} with shared=True"
             )
 
     async def _work(self, request: ReplyRequest, record: Record[Any]) -> Reply:

@@ -20,7 +20,7 @@ from moothall.actions.approval import Always, ApprovalRequest, ChangedArgs, Late
 from moothall.actions.approval.decision import Decision
 from moothall.actions.signature import Signature
 from moothall.agents.decision import DECISIONS, HumanDecision
-from moothall.agents.dualact.dual_act_state import Progress
+from moothall.agents.dualact.dual_act_state import DualActState
 from moothall.agents.ready.person import DECIDE
 from moothall.agents.replies.read_record import ReadRecord
 from moothall.foundation.errors import (
@@ -283,7 +283,7 @@ def _set(answer: asyncio.Future[Any], value: Any) -> None:
 def _of_decision(journal: Journal, wait: Wait) -> dict[str, Any]:
     """Return what H of a dual act decides about: the task, and what R has concluded last."""
     part = ReadPart(wait.run, journal.entries(wait.run))
-    progress = ReadRecord(part, Progress).state or Progress()
+    progress = ReadRecord(part, DualActState).state or DualActState()
     last = progress.conclusions[-1].to_json() if progress.conclusions else None
     about = {"agent": "H", "run": wait.run, "told": [*progress.told], "conclusion": last}
     return {**about, "task": progress.task, "round": len(progress.conclusions)}
