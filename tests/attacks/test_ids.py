@@ -9,7 +9,6 @@ from moothall import Agent
 from moothall.foundation.errors import (
     AgentNotFound,
     DefinitionError,
-    DuplicateAgent,
     InvalidId,
     MoothallError,
 )
@@ -166,24 +165,6 @@ def test_changing_the_id_of_an_agent_in_a_space_changes_no_address(space):
     assert space.ids() == ["writer", "agent"]
     space.remove("agent")
     assert agent.space is None
-
-
-@pytest.mark.parametrize("form", ("the same id", "int and text", "the same agent", "text and int"))
-def test_duplicate_id_is_refused_and_the_first_agent_works_on(space, form):
-    ids = {"int and text": (7, "7"), "text and int": ("7", 7)}.get(form, ("7", "7"))
-    first = space.add(Recorder(ids[0]))
-    second = first if form == "the same agent" else Recorder(ids[1])
-    for _ in range(3):
-        with pytest.raises(DuplicateAgent) as caught:
-            space.add(second)
-        assert isinstance(caught.value, ValueError)
-        assert "7" in str(caught.value)
-    assert space.ids() == ["7"]
-    assert first.space is space
-    me = space.add(Agent("writer"))
-    me.send(message("7", "say", content="hi"))
-    assert first.told() == [("say", {"content": "hi"})]
-    works(space)
 
 
 def test_ids_that_look_alike_are_different(space):

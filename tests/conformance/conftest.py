@@ -27,7 +27,7 @@ WAIT_S = 10
 ABOUT_DEFINITIONS = ("test_actions", "test_help", "test_messages")
 """Cases in which the way of a message matters little; over a broker, `make test-all` has them."""
 
-MANY_MESSAGES = "test_by_default_ten_thousand_messages_may_wait"
+MANY_MESSAGES = "test_mailbox_holds_ten_thousand_messages_by_default"
 """Takes seconds over a broker, where `make test` has the same with a smaller mailbox."""
 
 LIKE_THE_SPACES_OWN = (
@@ -39,8 +39,8 @@ handled before the way of a message matters, and over a broker `make test-all` h
 
 DECIDED_AT_HOME = (
     "test_after_action_exception_of_any_kind_leaves_one_outcome",
-    "test_a_mailbox_without_room_is_refused",
-    "test_a_space_with_what_is_no_approver_is_refused_at_once",
+    "test_mailbox_without_room_is_refused",
+    "test_space_with_a_wrong_approver_is_refused_at_once",
     "test_action_result_that_is_not_json_is_an_error_or_converted",
     "test_anything_but_true_refuses",
     "test_before_action_exception_of_any_kind_is_the_outcome",

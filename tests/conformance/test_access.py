@@ -188,7 +188,7 @@ def test_access_decision_of_a_wrong_type_is_logged_and_refuses(space, me, log, f
 
 
 @FORMS
-def test_an_exception_while_asking_is_logged(space, me, log, form):
+def test_approval_exception_while_asking_is_logged(space, me, log, form):
     host, _ = asked_of(RuntimeError("the asker fails"), form)
     space.add(host)
     with pytest.raises(NotPermitted):
@@ -209,7 +209,7 @@ def test_invalid_arguments_are_refused_without_asking(space, me, form):
 
 
 @FORMS
-def test_a_broadcast_asks_each_and_a_refusal_comes_back(space, me, form):
+def test_broadcast_asks_each_approver_and_a_refusal_comes_back(space, me, form):
     host, asked = asked_of(False, form)
     space.add(host)
     space.add(Host("open", approver=CallbackApprover(lambda request: True)))
@@ -219,7 +219,7 @@ def test_a_broadcast_asks_each_and_a_refusal_comes_back(space, me, form):
     assert len(asked) == 1
 
 
-def test_a_broadcast_asks_about_each_agent_by_its_own_id(make_space):
+def test_broadcast_asks_about_each_agent_by_its_own_id(make_space):
     rules = RuleApprover([Rule("prod", permit=False), Rule(action="delete")])
     with make_space(approver=rules) as space:
         me = space.add(Recorder("me", receive_own_broadcasts=False))
@@ -230,7 +230,7 @@ def test_a_broadcast_asks_about_each_agent_by_its_own_id(make_space):
     assert answers == {"prod": "error", "test": "response"}
 
 
-def test_an_override_states_its_own_policy(space, me):
+def test_override_states_its_own_access_policy(space, me):
     class Open(Host):
         @action
         async def denied(self) -> str:
@@ -249,7 +249,7 @@ def test_an_override_states_its_own_policy(space, me):
 
 
 @DELETES
-def test_without_an_approver_it_is_refused(space, me, name, log):
+def test_approval_without_an_approver_is_refused(space, me, name, log):
     host = space.add(Host())
     with pytest.raises(NotPermitted, match=rf'"Host\.{name}" not permitted'):
         me.ask("Host", name, path="x").result(timeout=10)
@@ -258,7 +258,7 @@ def test_without_an_approver_it_is_refused(space, me, name, log):
 
 
 @pytest.mark.parametrize("where", ("agent", "space"))
-def test_the_approver_of_the_agent_or_of_the_space_is_asked(make_space, where):
+def test_approver_of_the_agent_or_of_the_space_is_asked(make_space, where):
     asked = Kept()
 
     def answer(request):
@@ -273,7 +273,7 @@ def test_the_approver_of_the_agent_or_of_the_space_is_asked(make_space, where):
     assert list(asked) == [("Host", "delete", {"path": "x"}, "me", "me")]
 
 
-def test_the_agents_own_approver_goes_before_the_spaces(make_space):
+def test_approver_of_the_agent_goes_before_the_spaces(make_space):
     space = make_space(approver=CallbackApprover(lambda request: True))
     me = space.add(Recorder("me"))
     host = space.add(Host(approver=RefuseAll()))
@@ -349,7 +349,7 @@ def test_only_true_of_an_approver_permits(make_space, log, form, answer):
         log.wait_for("RuntimeError: the approver fails")
 
 
-def test_a_reason_that_no_text_can_carry_is_told_all_the_same(make_space):
+def test_refusal_with_a_reason_that_no_text_can_carry_is_told_all_the_same(make_space):
     space = make_space(approver=CallbackApprover(lambda request: Refused("no \ud800 today")))
     me = space.add(Recorder("me"))
     space.add(Host())
@@ -357,7 +357,7 @@ def test_a_reason_that_no_text_can_carry_is_told_all_the_same(make_space):
         me.ask("Host", "delete", path="x").result(timeout=10)
 
 
-def test_an_approver_that_blocks_holds_up_nobody_else(make_space, gate):
+def test_approver_that_blocks_holds_up_nobody_else(make_space, gate):
     space = make_space(approver=gate)
     me = space.add(Recorder("me"))
     space.add(Host())
@@ -392,7 +392,7 @@ def test_later_messages_pass_and_an_approved_one_is_handled_as_if_it_came_then(s
     }
 
 
-def test_an_approved_message_waits_for_its_turn(space, me, gate):
+def test_approved_message_waits_for_its_turn(space, me, gate):
     go_on = threading.Event()
     entered = threading.Event()
 
@@ -433,7 +433,7 @@ def test_approvals_come_in_any_order(space, me, gate):
 
 
 @pytest.mark.parametrize("way", ("send", "request"))
-def test_the_arguments_cannot_change_after_the_question(space, me, gate, way):
+def test_approved_arguments_cannot_change_after_the_question(space, me, gate, way):
     got = Kept()
 
     class Keeper(Host):
@@ -478,7 +478,7 @@ def test_access_changes_to_the_proposed_message_have_no_effect(space, me):
 # -- while one waits, the sender may not -----------------------------------------------------------
 
 
-def test_a_deadline_passes_while_permission_is_asked_and_the_action_never_runs(space, me, gate):
+def test_approval_after_the_deadline_never_runs_the_action(space, me, gate):
     host = space.add(Host(approver=gate))
     with pytest.raises(RequestTimeout):
         me.request(message("Host", "delete", path="late"), timeout=LATE_S).result(timeout=10)
@@ -490,7 +490,7 @@ def test_a_deadline_passes_while_permission_is_asked_and_the_action_never_runs(s
 
 
 @FORMS
-def test_a_request_cancelled_while_permission_is_asked_never_runs(space, me, form):
+def test_approval_of_a_cancelled_request_never_runs_the_action(space, me, form):
     entered = threading.Event()
     answered = threading.Event()
 
@@ -519,7 +519,7 @@ def test_a_request_cancelled_while_permission_is_asked_never_runs(space, me, for
     assert list(host.done) == ["after"]
 
 
-def test_a_request_cancelled_before_permission_is_asked_waits_for_none(space, me):
+def test_request_cancelled_before_permission_is_asked_waits_for_none(space, me):
     class Hasty(Agent):
         @action
         async def hurry(self) -> None:

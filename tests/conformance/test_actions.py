@@ -1,6 +1,5 @@
 """Actions: how methods become actions, what their arguments may be, and who may not call what."""
 
-import asyncio
 import functools
 import threading
 from dataclasses import dataclass, field
@@ -14,7 +13,6 @@ from pydantic import BaseModel, Field
 from conformance.conftest import WAIT_S, Recorder, message, settle
 from moothall import Agent, Context, action
 from moothall.foundation.errors import (
-    ActionError,
     ActionNotFound,
     DefinitionError,
     InvalidArguments,
@@ -93,7 +91,7 @@ def me(space):
         (Grandchild, "greet", "hello you!"),
     ),
 )
-def test_a_marked_method_is_an_action_and_is_inherited(space, me, kind, name, value):
+def test_action_of_a_marked_method_is_called_and_inherited(space, me, kind, name, value):
     space.add(kind("agent"))
     assert me.ask("agent", name).result(timeout=10) == value
 
@@ -142,7 +140,7 @@ def test_action_names_that_are_no_actions_are_not_found(space, me, name):
     assert me.ask("agent", "bare").result(timeout=10) == "bare"
 
 
-def test_an_override_may_change_the_arguments(space, me):
+def test_override_may_change_the_arguments(space, me):
     class Wider(Base):
         async def greet(self, name: str, times: int = 2) -> str:
             return f"hello {name}" * times
@@ -153,7 +151,7 @@ def test_an_override_may_change_the_arguments(space, me):
         me.ask("wider", "greet").result(timeout=10)
 
 
-def test_an_override_that_has_no_self_is_refused(space):
+def test_override_without_self_is_refused(space):
     class Static(Base):
         @staticmethod
         async def greet(name: str) -> str:
@@ -163,7 +161,7 @@ def test_an_override_that_has_no_self_is_refused(space):
         space.add(Static("static"))
 
 
-def test_a_function_in_place_of_one_agent_s_action_takes_all_its_arguments(space, me):
+def test_function_in_place_of_one_agents_action_takes_all_its_arguments(space, me):
     agent = Base("agent")
     agent.greet = lambda name, times: f"hi {name}" * times
     space.add(agent)
@@ -185,7 +183,7 @@ def test_actions_of_two_bases_are_both_there(space, me):
     assert me.ask("both", "more").result(timeout=10) == "from the other"
 
 
-def test_a_mixin_that_is_no_agent_brings_its_actions(space, me):
+def test_mixin_that_is_no_agent_brings_its_actions(space, me):
     class Mixin:
         @action
         async def mixed(self) -> str:
@@ -198,7 +196,7 @@ def test_a_mixin_that_is_no_agent_brings_its_actions(space, me):
     assert me.ask("agent", "mixed").result(timeout=10) == "mixed into agent"
 
 
-def test_a_wrapped_method_keeps_its_arguments(space, me):
+def test_wrapped_method_keeps_its_arguments(space, me):
     def shouting(function):
         @functools.wraps(function)
         async def wrapper(*args: Any, **kwargs: Any) -> str:
@@ -218,7 +216,7 @@ def test_a_wrapped_method_keeps_its_arguments(space, me):
         me.ask("agent", "greet").result(timeout=10)
 
 
-def test_a_plain_action_runs_in_a_worker_thread_and_an_async_one_on_the_loop(space, me):
+def test_plain_action_runs_in_a_worker_thread_unlike_an_async_one(space, me):
     class Where(Agent):
         @action
         async def loop(self) -> int:
@@ -236,7 +234,7 @@ def test_a_plain_action_runs_in_a_worker_thread_and_an_async_one_on_the_loop(spa
     assert me.ask("where", "thread").result(timeout=10) not in (loop, threading.get_ident())
 
 
-def test_an_agent_may_call_its_own_methods_as_ever(space):
+def test_action_methods_may_be_called_by_their_agent_as_ever(space):
     class Adder(Agent):
         @action
         def add(self, a: int, b: int) -> int:
@@ -275,37 +273,11 @@ class AnyName(Agent):
         ("plain_message", ("to", "action", "message", "timeout")),
     ),
 )
-def test_an_argument_may_have_any_name(space, me, name, arguments):
+def test_argument_may_have_any_name(space, me, name, arguments):
     space.add(AnyName("agent"))
     args = {argument: number for number, argument in enumerate(arguments)}
     message = {"to": "agent", "action": {"name": name, "args": args}}
     assert me.request(message).result(timeout=10) == [0, 1, 2, 3]
-
-
-@pytest.mark.parametrize("name", ("wait_async", "wait_plainly"))
-def test_an_action_that_takes_longer_than_its_timeout_is_an_error(space, me, name):
-    over = threading.Event()
-
-    class Slow(Agent):
-        @action(timeout=0.02)
-        async def wait_async(self) -> None:
-            await asyncio.Event().wait()
-
-        @action(timeout=0.02)
-        def wait_plainly(self) -> None:
-            over.wait(10)
-
-        @action
-        async def quick(self) -> int:
-            return 1
-
-    space.add(Slow("slow"))
-    with pytest.raises(ActionError) as caught:
-        me.ask("slow", name).result(timeout=10)
-    assert caught.value.type == "TimeoutError"
-    assert f"slow.{name}" in str(caught.value)
-    over.set()
-    assert me.ask("slow", "quick").result(timeout=10) == 1
 
 
 # -- arguments -------------------------------------------------------------------------------------
@@ -352,7 +324,7 @@ def test_arguments_that_do_not_fit_are_named(space, me, args, text):
     assert me.ask("Calculator", "add", a=1, b=2).result(timeout=10) == 3
 
 
-def test_a_default_stands_in_for_what_is_not_given(space, me):
+def test_argument_default_stands_in_for_what_is_not_given(space, me):
     space.add(Calculator("Calculator"))
     assert me.ask("Calculator", "add_plainly", a=1).result(timeout=10) == 11
     assert me.ask("Calculator", "add_plainly", a=1, b=1).result(timeout=10) == 2
@@ -449,7 +421,7 @@ def taker(annotation: Any, form: str) -> Agent:
 
 @pytest.mark.parametrize("form", ("async def", "def"))
 @pytest.mark.parametrize("case", FITTING)
-def test_an_argument_arrives_as_the_python_object_of_its_type(space, me, case, form):
+def test_argument_arrives_as_the_python_object_of_its_type(space, me, case, form):
     annotation, given, wanted = FITTING[case]
     agent = space.add(taker(annotation, form))
     me.ask("taker", "take", value=given).result(timeout=10)
@@ -491,7 +463,7 @@ MISFITS: dict[str, tuple[Any, Any, str]] = {
 
 
 @pytest.mark.parametrize("case", MISFITS)
-def test_an_argument_that_does_not_fit_is_named_to_the_place(space, me, case):
+def test_argument_that_does_not_fit_is_named_to_the_place(space, me, case):
     annotation, given, text = MISFITS[case]
     agent = space.add(taker(annotation, "async def"))
     with pytest.raises(InvalidArguments) as caught:
@@ -500,7 +472,7 @@ def test_an_argument_that_does_not_fit_is_named_to_the_place(space, me, case):
     assert agent.got == []
 
 
-def test_no_annotation_takes_anything(space, me):
+def test_argument_without_annotation_takes_anything(space, me):
     class Loose(Agent):
         @action
         async def take(self, value):
@@ -511,7 +483,7 @@ def test_no_annotation_takes_anything(space, me):
         assert me.ask("loose", "take", value=value).result(timeout=10) == value
 
 
-def test_a_type_in_the_docstring_counts_where_no_annotation_is(space, me):
+def test_argument_type_of_the_docstring_counts_where_no_annotation_is(space, me):
     class Documented(Agent):
         @action
         async def take(self, value, other: str = ""):
@@ -533,7 +505,7 @@ def test_a_type_in_the_docstring_counts_where_no_annotation_is(space, me):
 
 
 @pytest.mark.parametrize("form", ("async def", "def"))
-def test_a_context_is_filled_in(space, me, form):
+def test_context_parameter_is_filled_in(space, me, form):
     got = []
 
     class Async(Agent):
@@ -565,7 +537,7 @@ def test_a_context_is_filled_in(space, me, form):
     ]
 
 
-def test_a_context_cannot_be_given_and_is_not_in_the_help(space, me):
+def test_context_parameter_cannot_be_given_nor_stands_in_the_help(space, me):
     class User(Agent):
         @action
         async def use(self, ctx: Context[dict], other: Context | None = None) -> str:

@@ -12,7 +12,7 @@ from moothall.foundation.errors import RequestTimeout
 
 
 @pytest.mark.parametrize("form", ("hold", "hold_plainly", "hold_stubbornly"))
-def test_an_action_that_never_returns_holds_up_only_its_agent(space: Any, form: str) -> None:
+def test_action_that_never_returns_holds_up_only_its_agent(space: Any, form: str) -> None:
     holder = space.add(Holder("holder"))
     space.add(Doer("other"))
     me = space.add(Recorder("me"))
@@ -80,7 +80,7 @@ def test_def_actions_that_wait_for_def_actions(space: Any) -> None:
         assert request.result(timeout=WAIT_S) == [f"doer {i}" for i in range(5, -1, -1)]
 
 
-def test_a_def_action_that_asks_an_agent_that_asks_back(space: Any) -> None:
+def test_def_action_that_asks_an_agent_that_asks_back_ends(space: Any) -> None:
     def there_and_back(agent: Agent, value: Any) -> Any:
         if value == 3:
             return "end"
@@ -148,7 +148,7 @@ def test_result_with_a_timeout_in_a_def_action_lets_its_chain_in_only_meanwhile(
     assert order == ["late", "waits again", "back"]
 
 
-def test_a_wait_given_up_on_a_loop_of_its_own_lets_its_chain_in_no_more(space: Any) -> None:
+def test_wait_given_up_on_a_loop_of_its_own_lets_its_chain_in_no_more(space: Any) -> None:
     order: Kept[str] = Kept()
     end = Gate()
 

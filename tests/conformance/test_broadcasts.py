@@ -35,7 +35,7 @@ class Member(Recorder):
         raise AssertionError("it ran")
 
 
-def test_a_broadcast_reaches_every_agent_and_by_default_the_sender(space):
+def test_broadcast_reaches_every_agent_by_default_the_sender_too(space):
     members = [space.add(Member(id)) for id in ("one", "two", 3)]
     members[0].send({"id": "b", "meta": {"k": 1}, **message("*", "say", content="hi")})
     for member in members:
@@ -63,13 +63,13 @@ def test_own_broadcasts_can_be_switched_off(space):
     assert sorted(m["from"] for m in loud.messages) == ["loud", "quiet"]
 
 
-def test_a_message_to_oneself_is_no_broadcast(space):
+def test_message_to_oneself_is_no_broadcast(space):
     quiet = space.add(Member("quiet", receive_own_broadcasts=False))
     quiet.send(message("quiet", "say", content="to myself"))
     assert quiet.told() == [("say", {"content": "to myself"})]
 
 
-def test_each_receiver_answers_a_broadcast(space):
+def test_broadcast_is_answered_by_each_receiver(space):
     me = space.add(Listener("me", receive_own_broadcasts=False))
     for id in ("one", "two", "three"):
         space.add(Member(id))
@@ -110,7 +110,7 @@ def test_broadcast_failure_comes_back_from_each_receiver(space, name, args, text
     assert len(me.messages) == 2
 
 
-def test_an_unknown_action_is_ignored_in_a_broadcast(space, log):
+def test_broadcast_of_an_unknown_action_is_ignored(space, log):
     me = space.add(Listener("me"))
     members = [space.add(Member(id)) for id in ("one", "two")]
     seen = Kept()
@@ -134,7 +134,7 @@ def test_broadcast_is_answered_only_by_agents_with_the_action(space):
     assert [(m["from"], m["action"]["name"]) for m in me.messages] == [("one", "response")]
 
 
-def test_a_broadcast_in_a_space_without_others_is_silent(space):
+def test_broadcast_in_a_space_without_others_is_silent(space):
     alone = space.add(Member("alone", receive_own_broadcasts=False))
     alone.send(message("*", "say", content="anybody?"))
     settle(alone)
@@ -178,7 +178,7 @@ def test_broadcasts_stay_in_their_space(make_space):
     assert other.told() == [("say", {"content": "hello"})]
 
 
-def test_an_action_may_broadcast(space):
+def test_broadcast_may_be_sent_by_an_action(space):
     class Caller(Listener):
         @action
         def call(self) -> None:
@@ -190,7 +190,7 @@ def test_an_action_may_broadcast(space):
     assert me.told() == [("say", {"content": "from an action"})]
 
 
-def test_an_agent_that_an_action_adds_hears_what_that_broadcasts_next(space):
+def test_broadcast_of_an_action_reaches_an_agent_that_it_has_added(space):
     class Host(Agent):
         @action
         async def bring(self, new: str) -> None:

@@ -126,7 +126,7 @@ def full(name, /, **args):
 
 
 @pytest.mark.parametrize("name", ("double", "double_plainly"))
-def test_before_action_then_the_action_then_after_action(me, agent, name):
+def test_before_action_comes_first_then_the_action_then_after_action(me, agent, name):
     assert me.ask("agent", name, n=2).result(timeout=10) == 4
     assert agent.steps.wait_for(3) == [
         ("before", full(name, n=2)),
@@ -202,7 +202,7 @@ def test_callbacks_are_not_called_for_a_call_that_is_refused_before(me, agent, c
     assert me.ask("agent", "asked_for", n=1).result(timeout=10) == 2
 
 
-def test_an_exception_in_before_action_is_the_error_returned(me, agent):
+def test_before_action_exception_is_the_error_returned(me, agent):
     agent.refuse_before = PermissionError("not now")
     with pytest.raises(ActionError) as caught:
         me.ask("agent", "double", n=2).result(timeout=10)
@@ -227,13 +227,13 @@ def test_after_action_runs_even_if_the_action_raised(me, agent, name):
     assert str(error) == "division by zero"
 
 
-def test_after_action_is_told_of_none(me, agent):
+def test_after_action_is_told_of_a_value_of_none(me, agent):
     me.send(message("agent", "nothing"))
     assert agent.steps.wait_for(3)[2] == ("after", full("nothing"), None, None)
 
 
 @pytest.mark.parametrize("name", ("double", "fail"))
-def test_an_exception_in_after_action_is_logged_and_changes_no_outcome(me, agent, log, name):
+def test_after_action_exception_is_logged_and_changes_no_outcome(me, agent, log, name):
     agent.fail_after = RuntimeError("after_action fails")
     args = {"n": 2} if name == "double" else {}
     request = me.ask("agent", name, **args)
@@ -382,7 +382,7 @@ class PlainComing(Recorder):
 
 
 @pytest.mark.parametrize("kind", (AsyncComing, PlainComing))
-def test_after_add_may_send_and_request_and_is_over_when_add_returns(space, me, kind):
+def test_after_add_may_send_and_request_before_add_returns(space, me, kind):
     space.add(Steps("helper"))
     coming = space.add(kind("coming"))
     assert coming.doubled == 8
@@ -425,7 +425,7 @@ def test_messages_wait_until_after_add_is_over(space, me, form):
 
 
 @pytest.mark.parametrize("form", ("async def", "def"))
-def test_an_exception_in_after_add_undoes_the_add(space, me, form):
+def test_after_add_exception_undoes_the_add(space, me, form):
     class Async(Recorder):
         fails = True
 
@@ -495,7 +495,7 @@ def test_before_remove_may_still_send_and_request(space, me, kind):
 
 
 @pytest.mark.parametrize("form", ("async def", "def"))
-def test_an_exception_in_before_remove_is_logged_and_the_agent_leaves(space, me, log, form):
+def test_before_remove_exception_is_logged_and_the_agent_leaves(space, me, log, form):
     class Async(Agent):
         async def before_remove(self):
             raise OSError("the file is gone")
@@ -591,7 +591,7 @@ def test_closing_while_an_after_add_waits_is_nothing_to_warn_of(make_space, log)
     assert list(log.lines) == []
 
 
-def test_an_agent_may_come_again_and_its_callbacks_with_it(make_space):
+def test_callbacks_of_an_agent_that_comes_again_are_called_again(make_space):
     calls = []
 
     class Traveller(Agent):
@@ -612,7 +612,7 @@ def test_an_agent_may_come_again_and_its_callbacks_with_it(make_space):
 
 
 @pytest.mark.parametrize("concurrency", (1, 4))
-def test_no_message_is_handled_before_after_add_has_ended(make_space, concurrency):
+def test_messages_are_handled_only_once_after_add_has_ended(make_space, concurrency):
     """Then as many are at once as may be."""
     begun, may_end = threading.Event(), threading.Event()
     together = asyncio.Barrier(concurrency)

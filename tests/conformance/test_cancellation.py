@@ -39,7 +39,7 @@ def end(me: Agent, holder: Holder, name: str, how: str, hold: str = "hold") -> N
 
 
 @pytest.mark.parametrize("how", HOW)
-def test_an_async_action_is_cancelled_at_its_await_and_cleans_up(space: Any, how: str) -> None:
+def test_cancelled_async_action_ends_at_its_await_and_cleans_up(space: Any, how: str) -> None:
     holder = space.add(Holder("holder"))
     me = space.add(Agent("me"))
     end(me, holder, "one", how)
@@ -49,7 +49,7 @@ def test_an_async_action_is_cancelled_at_its_await_and_cleans_up(space: Any, how
 
 
 @pytest.mark.parametrize("how", HOW)
-def test_a_queued_action_never_starts(space: Any, how: str) -> None:
+def test_cancelled_message_in_the_queue_never_starts(space: Any, how: str) -> None:
     holder = space.add(Holder("holder"))
     me = space.add(Agent("me"))
     first = me.ask("holder", "hold", name="first")
@@ -76,7 +76,7 @@ def test_a_queued_action_never_starts(space: Any, how: str) -> None:
 
 
 @pytest.mark.parametrize("how", HOW)
-def test_a_def_action_runs_on_and_its_agent_is_busy_until_it_ends(space: Any, how: str) -> None:
+def test_cancelled_def_action_runs_on_and_keeps_its_agent_busy(space: Any, how: str) -> None:
     holder = space.add(Holder("holder"))
     me = space.add(Agent("me"))
     end(me, holder, "one", how, "hold_plainly")
@@ -91,9 +91,7 @@ def test_a_def_action_runs_on_and_its_agent_is_busy_until_it_ends(space: Any, ho
 
 
 @pytest.mark.parametrize("how", HOW)
-def test_an_action_that_swallows_its_cancellation_cannot_trap_its_caller(
-    space: Any, how: str
-) -> None:
+def test_action_that_swallows_its_cancellation_cannot_trap_its_caller(space: Any, how: str) -> None:
     holder = space.add(Holder("holder"))
     me = space.add(Agent("me"))
     end(me, holder, "one", how, "hold_stubbornly")
@@ -105,7 +103,7 @@ def test_an_action_that_swallows_its_cancellation_cannot_trap_its_caller(
 
 
 @pytest.mark.parametrize("hold", ("hold", "hold_plainly", "hold_stubbornly"))
-def test_a_caller_that_waits_in_an_action_is_let_go_at_its_deadline(space: Any, hold: str) -> None:
+def test_caller_that_waits_in_an_action_is_let_go_at_its_deadline(space: Any, hold: str) -> None:
     holder = space.add(Holder("holder"))
 
     async def ask(agent: Agent, value: Any) -> Any:
@@ -188,7 +186,7 @@ def test_cancelling_the_task_that_awaits_cancels_a_chain_of_three(space: Any) ->
 
 
 @pytest.mark.parametrize("by", ("request", "removal"))
-def test_the_cleanup_of_a_cancelled_action_is_not_cancelled_again(space: Any, by: str) -> None:
+def test_cleanup_of_a_cancelled_action_is_not_cancelled_again(space: Any, by: str) -> None:
     cleaning, cleaned = Gate(), Kept[str]()
 
     async def hold(agent: Agent, value: Any) -> Any:
@@ -244,7 +242,7 @@ def test_cancelling_from_many_threads_gives_one_outcome(space: Any) -> None:
 
 
 @pytest.mark.parametrize("form", ("async", "plain"))
-def test_a_request_cancelled_as_it_ends_has_one_outcome(space: Any, form: str) -> None:
+def test_request_cancelled_as_it_ends_has_one_outcome(space: Any, form: str) -> None:
     space.add(Doer("doer", None, lambda agent, value: value))
     me = space.add(Agent("me"))
     seen = set()
@@ -287,7 +285,7 @@ def test_cancelling_an_own_request_in_an_action(space: Any) -> None:
 
 
 @pytest.mark.parametrize("how", HOW)
-def test_a_cancelled_def_before_action_keeps_its_agent_busy(space: Any, how: str) -> None:
+def test_before_action_of_a_cancelled_message_keeps_its_agent_busy(space: Any, how: str) -> None:
     gate, begun, ended = Gate(), Kept[str](), Kept[str]()
 
     class Careful(Holder):
@@ -322,7 +320,7 @@ def test_a_cancelled_def_before_action_keeps_its_agent_busy(space: Any, how: str
     assert me.ask("holder", "note", name="three").result(timeout=WAIT_S) == "three"
 
 
-def test_a_message_that_awaits_approval_can_be_cancelled(space: Any) -> None:
+def test_request_permission_ends_when_its_message_is_cancelled(space: Any) -> None:
     gate, asked, ended = Gate(), Kept[str](), Kept[str]()
 
     class Careful(Holder):
@@ -374,7 +372,7 @@ class Limited(Holder):
 
 
 @pytest.mark.parametrize("name", ("limited", "limited_plainly", "limited_stubbornly"))
-def test_an_action_over_its_own_limit_is_an_error(space: Any, name: str) -> None:
+def test_action_over_its_own_timeout_is_an_error(space: Any, name: str) -> None:
     limited = space.add(Limited("limited"))
     me = space.add(Agent("me"))
     with pytest.raises(ActionError, match=f'"limited.{name}" took longer than 0.05 s') as late:
@@ -389,7 +387,7 @@ def test_an_action_over_its_own_limit_is_an_error(space: Any, name: str) -> None
     assert after.result(timeout=WAIT_S) == "two"
 
 
-def test_a_timeout_error_that_an_action_raises_is_its_own(space: Any) -> None:
+def test_timeout_error_that_an_action_raises_is_its_own(space: Any) -> None:
     space.add(Limited("limited"))
     me = space.add(Agent("me"))
     with pytest.raises(ActionError) as failed:
@@ -462,7 +460,7 @@ def test_asyncio_timeout_over_a_request_cancels_the_receiver_only(space: Any, fi
     assert holder.ended == ["one cancelled"] * 3
 
 
-def test_an_outer_asyncio_timeout_reaches_the_leaf(space: Any) -> None:
+def test_asyncio_timeout_of_an_outer_action_reaches_the_leaf(space: Any) -> None:
     holder, begun = space.add(Holder("holder")), Gate()
 
     async def middle(agent: Agent, value: Any) -> Any:
@@ -489,7 +487,7 @@ def test_an_outer_asyncio_timeout_reaches_the_leaf(space: Any) -> None:
 
 
 @pytest.mark.parametrize("first", (True, False))
-def test_an_action_that_cancels_its_own_task_ends_itself_only(space: Any, first: bool) -> None:
+def test_action_that_cancels_its_own_task_ends_itself_only(space: Any, first: bool) -> None:
     async def cancel(agent: Agent, value: Any) -> Any:
         if not first:
             await asyncio.sleep(0)
@@ -517,7 +515,7 @@ def test_an_action_that_cancels_its_own_task_ends_itself_only(space: Any, first:
         assert me.ask("canceller", "echo", value=1).result(timeout=WAIT_S) == 1
 
 
-def test_each_handler_has_a_task_of_its_own(space: Any) -> None:
+def test_handler_has_a_task_of_its_own(space: Any) -> None:
     tasks: dict[str, Any] = {}
 
     async def inner(agent: Agent, value: Any) -> Any:
@@ -594,7 +592,7 @@ def test_context_variables_stay_with_the_handler_that_set_them(space: Any, first
     assert set(seen) == {"none"}
 
 
-def test_a_handler_starts_without_what_the_one_before_it_set(space: Any) -> None:
+def test_handler_starts_without_context_variables_of_the_one_before(space: Any) -> None:
     async def mark(agent: Agent, value: Any) -> Any:
         before = MARK.get()
         MARK.set("marked")
@@ -616,7 +614,7 @@ def test_a_handler_starts_without_what_the_one_before_it_set(space: Any) -> None
     assert found == ["none"] * 10
 
 
-def test_a_handler_is_not_taken_for_cancelled_because_one_before_it_was(space: Any) -> None:
+def test_handler_is_not_taken_for_cancelled_after_one_that_was(space: Any) -> None:
     begun: Kept[str] = Kept()
 
     async def hold_or_look(agent: Agent, value: Any) -> Any:
@@ -636,7 +634,7 @@ def test_a_handler_is_not_taken_for_cancelled_because_one_before_it_was(space: A
         assert me.ask("doer", "do", value="look").result(timeout=WAIT_S) == 0
 
 
-def test_an_action_whose_task_asyncio_closes_has_an_outcome(space: Any) -> None:
+def test_action_whose_task_asyncio_closes_has_an_outcome(space: Any) -> None:
     async def await_an_exit(agent: Agent, value: Any) -> Any:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[None] = loop.create_future()

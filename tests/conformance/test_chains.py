@@ -61,7 +61,7 @@ class Chain(Agent):
         *(("along_by_turns", each) for each in ("ABCA", "AAA", "ABABABAB")),
     ),
 )
-def test_a_call_that_comes_back_is_let_in(space: Any, form: str, path: str) -> None:
+def test_chain_that_comes_back_is_let_in(space: Any, form: str, path: str) -> None:
     for id in sorted(set(path)):
         space.add(Chain(id))
     me = space.add(Agent("me"))
@@ -71,7 +71,7 @@ def test_a_call_that_comes_back_is_let_in(space: Any, form: str, path: str) -> N
 
 
 @pytest.mark.parametrize("form", ("along", "along_plainly"))
-def test_a_chain_of_five_agents(space: Any, form: str) -> None:
+def test_chain_of_five_agents_answers(space: Any, form: str) -> None:
     for id in "ABCDE":
         space.add(Chain(id))
     me = space.add(Agent("me"))
@@ -79,7 +79,7 @@ def test_a_chain_of_five_agents(space: Any, form: str) -> None:
 
 
 @pytest.mark.parametrize("form", ("down", "down_plainly"))
-def test_the_32nd_call_of_a_chain_works_and_the_33rd_is_an_error(space: Any, form: str) -> None:
+def test_chain_of_32_calls_works_where_33_are_an_error(space: Any, form: str) -> None:
     space.add(Chain("A"))
     me = space.add(Agent("me"))
     assert me.ask("A", form, n=31).result(timeout=WAIT_S) == 31
@@ -90,7 +90,7 @@ def test_the_32nd_call_of_a_chain_works_and_the_33rd_is_an_error(space: Any, for
     assert handling(space, "A") == []
 
 
-def test_the_33rd_call_ends_as_an_action_error_for_the_one_who_makes_it(space: Any) -> None:
+def test_chain_over_the_limit_is_an_action_error_for_the_last_caller(space: Any) -> None:
     kinds: Kept[Any] = Kept()
 
     async def down(agent: Agent, value: int) -> Any:
@@ -106,7 +106,7 @@ def test_the_33rd_call_ends_as_an_action_error_for_the_one_who_makes_it(space: A
     assert kinds == [[32, "HopLimitExceeded"]]
 
 
-def test_the_limit_holds_across_agents(space: Any) -> None:
+def test_chain_limit_holds_across_agents(space: Any) -> None:
     for id in "ABC":
         space.add(Chain(id))
     me = space.add(Agent("me"))
@@ -136,7 +136,7 @@ def test_chain_task_left_running_starts_a_chain_of_its_own(space: Any) -> None:
     assert done.wait_for(40) == [*range(1, 41)]
 
 
-def test_a_send_starts_a_chain_of_its_own(space: Any) -> None:
+def test_send_starts_a_chain_of_its_own(space: Any) -> None:
     rounds: Kept[int] = Kept()
 
     async def pass_on(agent: Agent, value: int) -> None:
@@ -228,7 +228,7 @@ def test_two_calls_of_one_chain_are_let_in_one_at_a_time(space: Any) -> None:
 
 
 @pytest.mark.parametrize("form", ("do", "do_plainly"))
-def test_while_a_handler_waits_for_something_else_its_chain_is_not_let_in(
+def test_chain_is_not_let_in_while_its_handler_waits_for_something_else(
     space: Any, form: str
 ) -> None:
     order: Kept[str] = Kept()
@@ -352,7 +352,7 @@ def test_chain_reentrant_call_ends_before_the_next_message(space: Any) -> None:
     assert begun == ["back", "back ended", "note"]
 
 
-def test_a_handler_that_waits_by_to_thread_lets_its_chain_in(space: Any) -> None:
+def test_chain_is_let_in_while_its_handler_waits_by_to_thread(space: Any) -> None:
     class Home(Doer):
         @action
         async def back(self) -> str:
@@ -371,7 +371,7 @@ def test_a_handler_that_waits_by_to_thread_lets_its_chain_in(space: Any) -> None
 
 
 @pytest.mark.parametrize("late", (False, True))
-def test_a_def_action_that_awaits_on_a_loop_of_its_own_lets_its_chain_in(
+def test_chain_is_let_in_while_a_def_action_awaits_on_a_loop_of_its_own(
     space: Any, late: bool
 ) -> None:
     asked = Gate()
@@ -403,7 +403,7 @@ def test_a_def_action_that_awaits_on_a_loop_of_its_own_lets_its_chain_in(
 
 @pytest.mark.parametrize("late", (False, True))
 @pytest.mark.parametrize("form", ("do", "do_plainly"))
-def test_a_chain_through_another_space_comes_back(make_space: Any, form: str, late: bool) -> None:
+def test_chain_through_another_space_comes_back(make_space: Any, form: str, late: bool) -> None:
     here, there = make_space(), make_space()
     asked = Gate()
     threads: Kept[int] = Kept()
@@ -447,7 +447,9 @@ def test_a_chain_through_another_space_comes_back(make_space: Any, form: str, la
 
 
 @pytest.mark.parametrize("opened", ("before", "after"))
-def test_with_room_for_two_a_chain_may_take_the_second_place(space: Any, opened: str) -> None:
+def test_chain_may_take_the_second_place_where_there_is_room_for_two(
+    space: Any, opened: str
+) -> None:
     # Its own call is a message like any other where another message would be handled too.
     gate = Gate()
 
@@ -486,7 +488,7 @@ def test_two_chat_agents_that_answer_each_other_stop(space: Any) -> None:
     assert said == ["b heard hi", "a heard hi!"]
 
 
-def test_a_chain_whose_middle_fails_leaves_nobody_waiting(space: Any) -> None:
+def test_chain_whose_middle_fails_leaves_nobody_waiting(space: Any) -> None:
     class Home(Doer):
         @action
         async def back(self) -> str:

@@ -195,7 +195,7 @@ def test_outside_of_handling_there_is_none(space, me):
         assert pool.submit(lambda: me._current_message).result(timeout=10) is None
 
 
-def test_an_agent_that_starts_in_an_action_has_none_of_it(space, me):
+def test_current_message_does_not_reach_an_action_that_another_message_starts(space, me):
     """What a space does for another message happens outside of the one being handled."""
 
     class Sender(Agent):

@@ -87,7 +87,7 @@ def test_help_to_everyone_is_answered_by_each_agent(space, me):
     assert answers == {"one": ["go"], "two": ["stop"]}
 
 
-def test_an_agent_without_actions_of_its_own_has_empty_help(space, me):
+def test_help_of_an_agent_without_actions_of_its_own_is_empty(space, me):
     assert help_of(space, me, Agent("bare")) == {}
 
 
@@ -120,7 +120,7 @@ def test_help_lists_own_actions_and_not_the_special_ones(space, me):
     assert set(help_of(space, me, Child("child"))) == {"inherited", "a name of its own", "own"}
 
 
-def test_an_override_has_its_own_help(space, me):
+def test_help_of_an_override_is_its_own(space, me):
     class Base(Agent):
         @action
         async def go(self, a: int) -> None:
@@ -241,7 +241,7 @@ def test_help_changed_by_its_reader_stays_as_it_was(space, me):
 # -- docstrings ------------------------------------------------------------------------------------
 
 
-def test_without_a_docstring_the_signature_speaks(space, me):
+def test_help_without_a_docstring_is_by_the_signature(space, me):
     class Silent(Agent):
         @action
         async def go(self, far: int, fast: bool = False) -> str:
@@ -254,7 +254,7 @@ def test_without_a_docstring_the_signature_speaks(space, me):
     }
 
 
-def test_without_types_in_the_signature_the_docstring_speaks(space, me):
+def test_help_without_types_in_the_signature_is_by_the_docstring(space, me):
     class Documented(Agent):
         @action
         async def go(self, far, name):
@@ -294,7 +294,7 @@ UNPARSABLE = {
 
 
 @pytest.mark.parametrize("case", UNPARSABLE)
-def test_a_docstring_that_cannot_be_read_does_no_harm(space, me, case):
+def test_help_of_a_docstring_that_cannot_be_read_is_harmless(space, me, case):
     async def go(self, far: int) -> int:
         return far
 
@@ -308,7 +308,7 @@ def test_a_docstring_that_cannot_be_read_does_no_harm(space, me, case):
     assert me.ask("odd", "go", far=2).result(timeout=10) == 2
 
 
-def test_a_description_keeps_both_of_its_parts(space, me):
+def test_help_description_keeps_both_of_its_parts(space, me):
     class Talkative(Agent):
         @action
         async def go(self) -> None:
@@ -459,7 +459,7 @@ def test_help_describes_return_types_like_parameters(space, me, case):
     }
 
 
-def test_a_type_that_contains_itself_ends_somewhere(space, me):
+def test_help_of_a_type_that_contains_itself_ends_somewhere(space, me):
     class Gardener(Agent):
         @action
         async def plant(self, tree: Tree) -> int:
@@ -488,7 +488,7 @@ def test_a_type_that_contains_itself_ends_somewhere(space, me):
     ),
     ids=repr,
 )
-def test_a_default_is_shown_as_json(space, me, default, shown):
+def test_help_shows_a_default_as_json(space, me, default, shown):
     async def go(self, value: Any = default) -> None:
         pass
 
@@ -496,7 +496,7 @@ def test_a_default_is_shown_as_json(space, me, default, shown):
     assert help_of(space, me, agent)["go"]["args"]["value"]["default"] == shown
 
 
-def test_a_default_that_is_no_json_is_left_out(space, me):
+def test_help_leaves_out_a_default_that_is_no_json(space, me):
     missing = object()
 
     class Sentinel(Agent):

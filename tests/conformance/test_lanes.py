@@ -77,7 +77,7 @@ def opened(laned: Holder, names: str) -> None:
 
 
 @pytest.mark.parametrize("form", ("hold", "hold_plainly", "hold_stubbornly"))
-def test_a_lane_is_in_order_and_others_go_on_beside_it(space: Any, form: str) -> None:
+def test_lanes_are_each_in_order_beside_one_another(space: Any, form: str) -> None:
     laned, me = space.add(Laned("laned")), space.add(Agent("me"))
     requests = held(me, "a1 b1 a2 b2 a3", form)
     assert sorted(laned.begun.wait_for(2)) == ["a1", "b1"]
@@ -125,7 +125,7 @@ def test_lanes_messages_without_a_lane_run_one_at_a_time(space: Any) -> None:
 
 
 @pytest.mark.parametrize("n", (1, 3))
-def test_a_stated_concurrency_is_the_number_of_lanes(space: Any, n: int) -> None:
+def test_lanes_are_as_many_as_the_concurrency_that_is_stated(space: Any, n: int) -> None:
     laned, me = space.add(Laned("laned", concurrency=n)), space.add(Agent("me"))
     requests = held(me, "a b c d")
     assert laned.begun.wait_for(n) == ["a", "b", "c", "d"][:n]
@@ -158,7 +158,7 @@ def test_lanes_waiting_message_that_ends_is_never_begun(space: Any, how: str) ->
     assert laned.begun == ["a1", "a3"]
 
 
-def test_a_lane_whose_last_message_has_ended_has_no_turn(space: Any) -> None:
+def test_lane_whose_last_message_has_ended_has_no_turn(space: Any) -> None:
     laned, me = space.add(Laned("laned", concurrency=1)), space.add(Agent("me"))
     first, ended = held(me, "a b")
     assert waits(space, "laned", 1)
@@ -172,7 +172,7 @@ def test_a_lane_whose_last_message_has_ended_has_no_turn(space: Any) -> None:
     assert laned.begun == ["a", "c", "b"]
 
 
-def test_a_lane_goes_on_after_one_that_was_cancelled_under_way(space: Any) -> None:
+def test_lane_goes_on_after_a_message_that_was_cancelled_under_way(space: Any) -> None:
     laned, me = space.add(Laned("laned")), space.add(Agent("me"))
     requests = held(me, "a1 a2")
     laned.begun.wait_for(1)
@@ -183,7 +183,7 @@ def test_a_lane_goes_on_after_one_that_was_cancelled_under_way(space: Any) -> No
     assert laned.ended == ["a1 cancelled", "a2 done"]
 
 
-def test_a_plain_action_that_was_cancelled_keeps_its_lane_busy(space: Any) -> None:
+def test_lane_of_a_cancelled_plain_action_stays_busy(space: Any) -> None:
     laned, me = space.add(Laned("laned")), space.add(Agent("me"))
     first, second = held(me, "a1 a2", "hold_plainly")
     laned.begun.wait_for(1)
@@ -198,7 +198,9 @@ def test_a_plain_action_that_was_cancelled_keeps_its_lane_busy(space: Any) -> No
 
 @pytest.mark.parametrize("concurrency", (1, 4))
 @pytest.mark.parametrize("to", ("a2", "b"))
-def test_its_own_chain_is_let_in_before_its_turn(space: Any, to: str, concurrency: int) -> None:
+def test_lanes_let_their_own_chain_in_before_its_turn(
+    space: Any, to: str, concurrency: int
+) -> None:
     laned = space.add(Laned("laned", concurrency=concurrency))
     me = space.add(Agent("me"))
     for name in ("a9", "b9"):  # others of both lanes come first, but for what is let in
@@ -284,7 +286,7 @@ def test_lanes_message_not_permitted_frees_its_lane(space: Any) -> None:
     assert me.ask("laned", "quick", name="a2").result(timeout=WAIT_S) == "a2"
 
 
-def test_the_mailbox_counts_what_waits_in_every_lane(make_space: Any) -> None:
+def test_mailbox_counts_messages_that_wait_in_every_lane(make_space: Any) -> None:
     space = make_space(mailbox=4)
     laned, me = space.add(Laned("laned")), space.add(Recorder("me", receive_own_broadcasts=False))
     first = held(me, "a1 b1")
@@ -304,7 +306,7 @@ def test_the_mailbox_counts_what_waits_in_every_lane(make_space: Any) -> None:
     assert laned.begun.count("a2") == 0
 
 
-def test_a_broadcast_has_its_lane_too(space: Any) -> None:
+def test_lanes_order_broadcasts_too(space: Any) -> None:
     laned, me = space.add(Laned("laned")), space.add(Agent("me", receive_own_broadcasts=False))
     first = me.ask("laned", "hold", name="a1")
     laned.begun.wait_for(1)
@@ -317,7 +319,7 @@ def test_a_broadcast_has_its_lane_too(space: Any) -> None:
 
 
 @pytest.mark.parametrize("end", ("remove", "close"))
-def test_all_lanes_end_with_the_agent_and_the_space(space: Any, end: str) -> None:
+def test_lanes_all_end_with_the_agent_and_the_space(space: Any, end: str) -> None:
     laned, me = space.add(Laned("laned", concurrency=2)), space.add(Agent("me"))
     requests = held(me, "a1 b1 a2 c1 c2")
     laned.begun.wait_for(2)
@@ -332,7 +334,7 @@ def test_all_lanes_end_with_the_agent_and_the_space(space: Any, end: str) -> Non
     assert sorted(laned.ended.wait_for(2)) == ["a1 cancelled", "b1 cancelled"]
 
 
-def test_no_lane_begins_before_after_add_has_ended(space: Any) -> None:
+def test_lanes_begin_once_after_add_has_ended(space: Any) -> None:
     begun, gate = threading.Event(), Gate()
 
     class Slow(Laned):
@@ -354,7 +356,7 @@ def test_no_lane_begins_before_after_add_has_ended(space: Any) -> None:
     assert laned.begun == ["ready", "a"]
 
 
-def test_a_lane_that_cannot_be_told_is_none(space: Any, log: Log) -> None:
+def test_lane_that_cannot_be_told_is_none(space: Any, log: Log) -> None:
     class Confused(Laned):
         def _lane(self, message: dict[str, Any], handling: Any) -> str | None:
             raise LookupError("no idea")

@@ -61,7 +61,7 @@ def in_threads(*functions: Callable[[], Any]) -> list[Any]:
 # -- agents ----------------------------------------------------------------------------------------
 
 
-def test_an_agent_may_come_again(space: Any) -> None:
+def test_agent_may_come_again(space: Any) -> None:
     doer = space.add(Doer("doer"))
     me = space.add(Agent("me"))
     for n in range(3):
@@ -78,12 +78,12 @@ def test_an_agent_may_come_again(space: Any) -> None:
     assert space.ids() == ["me", "doer"]
 
 
-def test_a_space_takes_agents_and_not_their_classes(make_space: Any) -> None:
+def test_space_add_takes_agents_and_not_their_classes(make_space: Any) -> None:
     with pytest.raises(DefinitionError, match=r"takes an agent, got .* make one, Doer\(id\)"):
         make_space().add(Doer)
 
 
-def test_an_agent_is_in_one_space_at_a_time(make_space: Any) -> None:
+def test_agent_is_in_one_space_at_a_time(make_space: Any) -> None:
     here, there = make_space(), make_space()
     doer = here.add(Doer("doer"))
     me = here.add(Agent("me"))
@@ -101,7 +101,7 @@ def test_an_agent_is_in_one_space_at_a_time(make_space: Any) -> None:
     assert (here.ids(), there.ids()) == (["me"], ["doer"])
 
 
-def test_a_duplicate_id_leaves_the_first_undisturbed_under_load(space: Any) -> None:
+def test_duplicate_id_under_load_leaves_the_first_agent_undisturbed(space: Any) -> None:
     first = space.add(Holder("holder"))
     me = space.add(Agent("me"))
     held = me.ask("holder", "hold")
@@ -125,7 +125,7 @@ def test_a_duplicate_id_leaves_the_first_undisturbed_under_load(space: Any) -> N
     assert space.ids() == ["holder", "me"]
 
 
-def test_of_many_who_add_one_id_at_once_one_is_in(space: Any) -> None:
+def test_add_of_one_id_by_many_at_once_succeeds_once(space: Any) -> None:
     agents = [Doer("doer") for _ in range(8)]
     found = in_threads(*(lambda agent=agent: space.add(agent) for agent in agents))
     added = [each for each in found if isinstance(each, Agent)]
@@ -160,7 +160,7 @@ def test_removing_an_agent_ends_what_it_does_and_what_waits(space: Any, form: st
 
 @pytest.mark.parametrize("form", ("do", "do_plainly"))
 @pytest.mark.parametrize("by_id", (True, False))
-def test_an_action_that_removes_its_own_agent_finishes_and_answers(
+def test_action_that_removes_its_own_agent_finishes_and_answers(
     space: Any, form: str, by_id: bool
 ) -> None:
     async def leave(agent: Agent, value: Any) -> Any:
@@ -188,7 +188,7 @@ def test_an_action_that_removes_its_own_agent_finishes_and_answers(
     assert space.ids() == ["me"]
 
 
-def test_a_def_action_may_remove_its_own_agent_while_others_send(space: Any) -> None:
+def test_def_action_may_remove_its_own_agent_while_others_send(space: Any) -> None:
     stop = threading.Event()
 
     def leave(agent: Agent, value: Any) -> Any:
@@ -222,7 +222,7 @@ def test_a_def_action_may_remove_its_own_agent_while_others_send(space: Any) -> 
     assert found == ["left"] * 100
 
 
-def test_an_action_that_removes_its_own_agent_answers_a_send_too(space: Any) -> None:
+def test_action_that_removes_its_own_agent_answers_a_send_too(space: Any) -> None:
     async def leave(agent: Agent, value: Any) -> Any:
         space.remove(agent)
         return "left"
@@ -234,7 +234,7 @@ def test_an_action_that_removes_its_own_agent_answers_a_send_too(space: Any) -> 
 
 
 @pytest.mark.parametrize("form", ("do", "do_plainly"))
-def test_an_action_that_removes_another_agent_cancels_what_that_does(space: Any, form: str) -> None:
+def test_action_that_removes_another_agent_cancels_what_that_does(space: Any, form: str) -> None:
     holder = space.add(Holder("holder"))
 
     async def remove(agent: Agent, value: Any) -> Any:
@@ -255,7 +255,7 @@ def test_an_action_that_removes_another_agent_cancels_what_that_does(space: Any,
     assert holder.ended.wait_for(1) == ["one cancelled"]
 
 
-def test_an_agent_removed_by_the_one_that_it_asks(space: Any) -> None:
+def test_agent_removed_by_the_agent_that_it_asks_ends_with_agent_stopped(space: Any) -> None:
     async def ask(agent: Agent, value: Any) -> Any:
         try:
             return await agent.ask("remover", "do")
@@ -279,7 +279,7 @@ def test_an_agent_removed_by_the_one_that_it_asks(space: Any) -> None:
 
 
 @pytest.mark.parametrize("form", ("do", "do_plainly"))
-def test_an_action_may_add_an_agent_and_ask_it(space: Any, form: str) -> None:
+def test_action_may_add_an_agent_and_ask_it(space: Any, form: str) -> None:
     class Ready(Doer):
         ready = False
 
@@ -333,7 +333,7 @@ def test_two_who_remove_one_agent_at_once_run_its_before_remove_once(space: Any)
     assert space.ids() == []
 
 
-def test_a_before_remove_that_removes_its_own_agent_does_not_wait_for_itself(space: Any) -> None:
+def test_before_remove_that_removes_its_own_agent_does_not_wait_for_itself(space: Any) -> None:
     class Leaving(Agent):
         def before_remove(self) -> None:
             self.space.remove(self)
@@ -343,7 +343,7 @@ def test_a_before_remove_that_removes_its_own_agent_does_not_wait_for_itself(spa
 
 
 @pytest.mark.parametrize("how", ("remove", "close"))
-def test_an_after_add_that_never_ends_can_be_ended(space: Any, how: str) -> None:
+def test_after_add_that_never_ends_can_be_ended(space: Any, how: str) -> None:
     begun: Kept[str] = Kept()
 
     class Slow(Agent):
@@ -364,7 +364,7 @@ def test_an_after_add_that_never_ends_can_be_ended(space: Any, how: str) -> None
     assert space.ids() == []
 
 
-def test_a_before_remove_that_never_ends_holds_up_neither_close_nor_remove(
+def test_before_remove_that_never_ends_holds_up_neither_close_nor_remove(
     space: Any, log: Log
 ) -> None:
     begun: Kept[str] = Kept()
@@ -417,7 +417,7 @@ def test_close_ends_each_waiting_request(make_space: Any, callback: bool) -> Non
     assert space.ids() == []
 
 
-def test_a_closed_space(make_space: Any) -> None:
+def test_closed_space_refuses_everything_and_its_agents_may_join_another(make_space: Any) -> None:
     space = make_space()
     doer = space.add(Doer("doer"))
     me = space.add(Agent("me"))
@@ -442,7 +442,7 @@ def test_a_closed_space(make_space: Any) -> None:
     assert other.add(me).ask("doer", "echo", value=1).result(timeout=WAIT_S) == 1
 
 
-def test_a_space_that_was_never_used_closes(make_space: Any) -> None:
+def test_space_that_was_never_used_closes(make_space: Any) -> None:
     space = make_space()
     assert space.ids() == []
     assert space.statistics() == {"agents": {}, "deadlines": 0}
@@ -665,7 +665,7 @@ print(f"end {{time.monotonic()}}")
     ),
     ids=["idle", "async", "def", "stubborn", "dropped", "two", "closed", "waited for"],
 )
-def test_a_space_left_open_does_not_hold_up_the_end_of_the_program(
+def test_space_left_open_does_not_hold_up_the_end_of_the_program(
     make_space: Any, body: str
 ) -> None:
     done, exit_s = run(make_space, body)
@@ -727,7 +727,7 @@ assert answered.wait(5)
     assert done == (0, "end", "")
 
 
-def test_an_unserializable_message_changes_nothing(space: Any) -> None:
+def test_message_that_cannot_be_serialized_changes_nothing(space: Any) -> None:
     space.add(Doer("doer"))
     me = space.add(Agent("me"))
     with pytest.raises(InvalidMessage):
@@ -737,7 +737,7 @@ def test_an_unserializable_message_changes_nothing(space: Any) -> None:
 
 
 @pytest.mark.parametrize("wrong", (5, "yes", RuleApprover, print))
-def test_a_space_with_what_is_no_approver_is_refused_at_once(make_space: Any, wrong: Any) -> None:
+def test_space_with_a_wrong_approver_is_refused_at_once(make_space: Any, wrong: Any) -> None:
     with pytest.raises(DefinitionError, match=r"a method approve\(request\)"):
         make_space(approver=wrong)
 

@@ -16,7 +16,7 @@ async def wait(request: Any) -> Any:
     return await request
 
 
-def test_a_request_is_awaited_on_a_loop_of_the_callers_own(space: Any) -> None:
+def test_request_is_awaited_on_a_loop_of_the_callers_own(space: Any) -> None:
     space.add(Doer("doer", None, lambda agent, value: value))
     me = space.add(Agent("me"))
 
@@ -50,7 +50,7 @@ def test_result_works_within_a_running_loop_as_in_a_notebook(space: Any) -> None
     assert space.ids() == ["doer"]
 
 
-def test_an_agent_removed_within_a_running_loop_has_left(space: Any) -> None:
+def test_agent_removed_within_a_running_loop_has_left(space: Any) -> None:
     space.add(Doer("doer"))
 
     async def cell() -> None:
@@ -63,7 +63,7 @@ def test_an_agent_removed_within_a_running_loop_has_left(space: Any) -> None:
     asyncio.run(cell())
 
 
-def test_a_space_lives_within_a_running_loop(make_space: Any) -> None:
+def test_space_lives_within_a_running_loop(make_space: Any) -> None:
     async def main() -> Any:
         with make_space() as space:
             space.add(Doer("doer"))
@@ -140,7 +140,7 @@ def test_wait_for_on_another_loop_cancels_the_action(space: Any) -> None:
     assert me.ask("holder", "note", name="x").result(timeout=WAIT_S) == "x"
 
 
-def test_a_loop_that_ends_while_it_waits_leaves_the_space_alone(space: Any) -> None:
+def test_loop_that_ends_while_it_waits_for_a_request_leaves_the_space_alone(space: Any) -> None:
     holder = space.add(Holder("holder"))
     me = space.add(Agent("me"))
     request = me.ask("holder", "hold")

@@ -22,7 +22,7 @@ def fill(me: Agent, holder: Holder, n: int) -> list[Any]:
     return [first, *(me.ask(holder.id, "note", name=str(i)) for i in range(n))]
 
 
-def test_a_request_to_a_full_mailbox_ends_at_once(make_space: Any) -> None:
+def test_mailbox_that_is_full_ends_a_request_at_once(make_space: Any) -> None:
     space = make_space(mailbox=3)
     holder = space.add(Holder("holder"))
     me = space.add(Agent("me"))
@@ -38,7 +38,7 @@ def test_a_request_to_a_full_mailbox_ends_at_once(make_space: Any) -> None:
     assert holder.begun == ["one", "0", "1", "2", "after"]
 
 
-def test_a_send_to_a_full_mailbox_comes_back_as_an_error(make_space: Any) -> None:
+def test_mailbox_that_is_full_answers_a_send_with_an_error(make_space: Any) -> None:
     space = make_space(mailbox=3)
     holder = space.add(Holder("holder"))
     me = space.add(Recorder("me"))
@@ -51,7 +51,7 @@ def test_a_send_to_a_full_mailbox_comes_back_as_an_error(make_space: Any) -> Non
     assert not any(each.done() for each in waiting)
 
 
-def test_a_broadcast_to_a_full_mailbox_reaches_the_others(make_space: Any) -> None:
+def test_mailbox_that_is_full_does_not_keep_a_broadcast_from_others(make_space: Any) -> None:
     space = make_space(mailbox=3)
     holder = space.add(Holder("holder"))
     other = space.add(Holder("other"))
@@ -104,7 +104,7 @@ def test_mailbox_counts_requests_awaiting_approval(make_space: Any) -> None:
     assert [request.result(timeout=WAIT_S) for request in waiting] == ["paid"] * 2
 
 
-def test_a_full_mailbox_within_an_action(make_space: Any) -> None:
+def test_mailbox_that_is_full_ends_a_request_within_an_action(make_space: Any) -> None:
     space = make_space(mailbox=3)
     holder = space.add(Holder("holder"))
 
@@ -172,7 +172,7 @@ def test_mailbox_limit_is_shared_by_reentrant_and_other_messages(make_space: Any
     assert request.result(timeout=WAIT_S) == ["str"] * 3
 
 
-def test_by_default_ten_thousand_messages_may_wait(space: Any) -> None:
+def test_mailbox_holds_ten_thousand_messages_by_default(space: Any) -> None:
     holder = space.add(Holder("holder"))
     me = space.add(Recorder("me"))
     me.send(message("holder", "hold"))
@@ -188,7 +188,7 @@ def test_by_default_ten_thousand_messages_may_wait(space: Any) -> None:
 
 
 @pytest.mark.parametrize("mailbox", (0, -1, 1.5, "3", True, None))
-def test_a_mailbox_without_room_is_refused(make_space: Any, mailbox: Any) -> None:
+def test_mailbox_without_room_is_refused(make_space: Any, mailbox: Any) -> None:
     with pytest.raises(DefinitionError, match="mailbox"):
         make_space(mailbox=mailbox)
 

@@ -29,7 +29,7 @@ class Keeper(Listener):
 # -- the schema ------------------------------------------------------------------------------------
 
 
-def test_a_minimal_message_arrives_with_its_sender_filled_in(space):
+def test_message_of_the_least_fields_arrives_with_its_sender_filled_in(space):
     me, other = space.add(Recorder("me")), space.add(Recorder("other"))
     me.send({"to": "other", "action": {"name": "say", "args": {"content": "Hello, world!"}}})
     assert other.wait_for(1) == [
@@ -56,7 +56,7 @@ def test_args_may_be_left_out_of_a_request(space):
 
 
 @pytest.mark.parametrize("id", ("a custom message id", "", "*", "ü–漢🙂", "x" * 5000))
-def test_an_id_is_any_string_and_arrives_as_it_was(space, id):
+def test_message_id_of_any_string_arrives_as_it_was(space, id):
     me, other = space.add(Agent("me")), space.add(Keeper("other"))
     me.send({"id": id, **message("other", "ping")})
     assert other.wait_for(1)[0]["id"] == id
@@ -77,7 +77,7 @@ def test_meta_arrives_as_it_was(space, meta):
     assert other.wait_for(1)[0]["meta"] == meta
 
 
-def test_no_id_and_no_meta_are_made_up(space):
+def test_message_without_id_or_meta_gets_none(space):
     me, other = space.add(Agent("me")), space.add(Keeper("other"))
     me.send(message("other", "ping"))
     me.ask("other", "ping").result(timeout=10)
@@ -86,7 +86,7 @@ def test_no_id_and_no_meta_are_made_up(space):
         assert "meta" not in arrived
 
 
-def test_a_chain_of_requests_leaves_id_and_meta_alone(space):
+def test_message_chain_leaves_id_and_meta_alone(space):
     class Middle(Agent):
         @action
         async def pass_on(self) -> None:
@@ -119,7 +119,7 @@ def test_a_chain_of_requests_leaves_id_and_meta_alone(space):
     ),
     ids=lambda value: repr(value)[:20],
 )
-def test_every_json_value_arrives_as_it_was(space, value):
+def test_message_of_every_json_value_arrives_as_it_was(space, value):
     me, other = space.add(Agent("me")), space.add(Keeper("other"))
     me.send(message("other", "take", value=value))
     assert other.wait_for(1)[0]["action"]["args"] == {"value": value}
@@ -175,7 +175,7 @@ def test_message_that_does_not_conform_is_refused_by_ask(space, to, name, field)
     assert caught.value.field == field
 
 
-def test_the_longest_names_are_sent(space):
+def test_names_of_the_greatest_length_are_sent(space):
     class Long(Agent):
         @action(name="n" * 255)
         async def long(self) -> str:
@@ -185,7 +185,7 @@ def test_the_longest_names_are_sent(space):
     assert space.add(Agent("me")).ask("i" * 255, "n" * 255).result(timeout=10) == "done"
 
 
-def test_a_request_to_everyone_is_invalid(space):
+def test_request_to_everyone_is_invalid(space):
     me = space.add(Agent("me"))
     with pytest.raises(InvalidMessage) as caught:
         me.request(message("*", "help"))
@@ -195,7 +195,7 @@ def test_a_request_to_everyone_is_invalid(space):
     assert caught.value.field == "to"
 
 
-def test_the_sender_may_say_who_it_is_but_not_that_it_is_another(space):
+def test_message_from_may_be_its_sender_but_no_other(space):
     me, other = space.add(Agent("me")), space.add(Keeper("other"))
     me.send({"from": "me", **message("other", "ping")})
     assert other.wait_for(1)[0]["from"] == "me"
@@ -217,7 +217,7 @@ WAYS = {
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_an_agent_in_no_space_cannot(space, way):
+def test_agent_in_no_space_cannot_send_or_ask(space, way):
     other = space.add(Keeper("other"))
     stranger = Agent("stranger")
     with pytest.raises(NotInSpace, match="stranger"):
@@ -231,7 +231,7 @@ def test_an_agent_in_no_space_cannot(space, way):
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_an_agent_that_was_removed_cannot(space, way):
+def test_agent_that_was_removed_cannot_send_or_ask(space, way):
     leaver, other = space.add(Agent("leaver")), space.add(Keeper("other"))
     space.remove(leaver)
     with pytest.raises(NotInSpace, match="leaver"):
@@ -243,7 +243,7 @@ def test_an_agent_that_was_removed_cannot(space, way):
 # -- ids and addresses -----------------------------------------------------------------------------
 
 
-def test_an_int_id_is_kept_and_addressed_as_its_decimal_string(space):
+def test_int_id_is_kept_but_addressed_as_its_decimal_string(space):
     me, seven = space.add(Recorder("me")), space.add(Recorder(7))
     assert seven.id == 7
     assert type(seven.id) is int
@@ -258,19 +258,19 @@ def test_an_int_id_is_kept_and_addressed_as_its_decimal_string(space):
     assert me.ask(7, "help").result(timeout=10) == me.ask("7", "help").result(timeout=10)
 
 
-def test_an_int_id_may_be_stated_as_from(space):
+def test_int_id_may_be_stated_as_from(space):
     seven, other = space.add(Agent(7)), space.add(Keeper("other"))
     seven.send({"from": seven.id, **message("other", "ping")})
     assert other.wait_for(1)[0]["from"] == "7"
 
 
-def test_a_negative_int_id_is_addressed_as_its_decimal_string(space):
+def test_int_id_below_zero_is_addressed_as_its_decimal_string(space):
     me, cold = space.add(Agent("me")), space.add(Recorder(-3))
     me.send(message("-3", "say", content="brr"))
     cold.wait_for(1)
 
 
-def test_an_int_and_its_decimal_string_are_one_id(space):
+def test_int_id_equals_its_decimal_string(space):
     seven = space.add(Recorder(7))
     with pytest.raises(ValueError, match="7"):
         space.add(Agent("7"))
@@ -281,7 +281,7 @@ def test_an_int_and_its_decimal_string_are_one_id(space):
 
 
 @pytest.mark.parametrize("second", ("twin", "same object"))
-def test_a_second_agent_with_an_id_leaves_the_first_untouched(space, second):
+def test_duplicate_agent_leaves_the_first_untouched(space, second):
     me, first = space.add(Agent("me")), space.add(Recorder("first"))
     twin = first if second == "same object" else Recorder("first")
     with pytest.raises(ValueError, match="first"):
@@ -298,7 +298,7 @@ def test_a_second_agent_with_an_id_leaves_the_first_untouched(space, second):
 @pytest.mark.parametrize(
     "id", ("a", "x" * 255, "with space", "ü–漢🙂", "a.b", "/", "**", "amq", "0")
 )
-def test_any_other_string_is_an_id(space, id):
+def test_agent_id_may_be_any_other_string(space, id):
     me, other = space.add(Recorder("me")), space.add(Recorder(id))
     me.send(message(id, "say", content="hi"))
     other.send(message("me", "say", content="hi back"))
@@ -449,7 +449,7 @@ def test_receivers_of_a_broadcast_share_no_meta(space):
         assert spoiler.values == [[1]]
 
 
-def test_a_returned_value_is_shared_with_nobody(space):
+def test_returned_value_is_shared_with_nobody(space):
     class Owner(Agent):
         def __init__(self, id):
             super().__init__(id)

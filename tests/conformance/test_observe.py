@@ -32,7 +32,7 @@ def kinds(seen):
     return [(m["from"], m["to"], m["action"]["name"]) for m in seen]
 
 
-def test_an_observer_sees_messages_as_they_are_and_their_answers(space):
+def test_observer_sees_messages_as_they_are_and_their_answers(space):
     seen = Kept()
     space.observe(seen.add)
     me, server = space.add(Listener("me")), space.add(Server("server"))
@@ -72,7 +72,7 @@ def test_an_observer_sees_messages_as_they_are_and_their_answers(space):
     assert server.space is space
 
 
-def test_an_observer_sees_answers_to_requests_too(space):
+def test_observer_sees_answers_to_requests_too(space):
     seen = Kept()
     space.observe(seen.add)
     me = space.add(Listener("me"))
@@ -95,7 +95,7 @@ def test_an_observer_sees_answers_to_requests_too(space):
     assert list(me.messages) == []
 
 
-def test_an_observer_sees_a_broadcast_once(space):
+def test_observer_sees_a_broadcast_once(space):
     seen = Kept()
     space.observe(seen.add)
     members = [space.add(Recorder(f"member {n}")) for n in range(5)]
@@ -107,7 +107,7 @@ def test_an_observer_sees_a_broadcast_once(space):
     assert [kind for kind in kinds(seen) if kind[2] == "say"] == [("member 0", "*", "say")]
 
 
-def test_an_observer_sees_what_goes_to_nobody(space):
+def test_observer_sees_what_goes_to_nobody(space):
     seen = Kept()
     space.observe(seen.add)
     me = space.add(Listener("me"))
@@ -119,7 +119,7 @@ def test_an_observer_sees_what_goes_to_nobody(space):
     assert kinds(seen)[:2] == [("me", "nobody", "add")] * 2
 
 
-def test_an_observer_sees_what_is_said_back(space):
+def test_observer_sees_what_is_said_back(space):
     class Chat(Agent):
         @action
         async def say(self, content: str) -> str:
@@ -134,7 +134,7 @@ def test_an_observer_sees_what_is_said_back(space):
     assert kinds(seen.wait_for(2)) == [("me", "chat", "say"), ("chat", "me", "say")]
 
 
-def test_no_answer_is_seen_where_none_is_sent(space):
+def test_observer_sees_no_answer_where_none_is_sent(space):
     seen = Kept()
     space.observe(seen.add)
     me, server = space.add(Listener("me")), space.add(Server("server"))
@@ -149,7 +149,7 @@ def test_no_answer_is_seen_where_none_is_sent(space):
     assert all(m["action"]["args"]["data"] is not None for m in answered)
 
 
-def test_a_message_that_is_refused_where_it_is_sent_is_not_seen(space):
+def test_observer_does_not_see_a_message_that_is_refused_where_it_is_sent(space):
     seen = Kept()
     space.observe(seen.add)
     me, server = space.add(Listener("me")), space.add(Server("server"))
@@ -192,7 +192,7 @@ def test_observer_sees_arguments_before_an_action_changes_them(space):
     assert seen.wait_for(1)[0]["action"]["args"] == {"value": [1]}
 
 
-def test_an_observer_that_raises_is_logged_and_called_no_more(space, log):
+def test_observer_that_raises_is_logged_and_called_no_more(space, log):
     calls = []
 
     def broken(seen):
@@ -229,7 +229,7 @@ def test_observers_may_come_at_any_time(space):
     assert len(second) == 2
 
 
-def test_an_observer_may_send(space):
+def test_observer_may_send(space):
     me, other = space.add(Recorder("me")), space.add(Recorder("other"))
 
     def warn(seen):
@@ -242,7 +242,7 @@ def test_an_observer_may_send(space):
     assert sorted(said) == ["secret", "somebody told a secret"]
 
 
-def test_a_task_that_an_observer_starts_may_ask(space):
+def test_observer_may_start_a_task_that_asks(space):
     answers, tasks = Kept(), set()
     me, server = space.add(Agent("me")), space.add(Server("server"))
 

@@ -11,7 +11,7 @@ from conformance.conftest import COLLECTED, SPACES
 HERE = Path(__file__).parent
 
 
-def test_the_ids_collected_for_each_space_are_the_same(request: pytest.FixtureRequest) -> None:
+def test_suite_collects_the_same_cases_for_each_space(request: pytest.FixtureRequest) -> None:
     cases: dict[str, list[str]] = {name: [] for name in SPACES}
     without = []
     for item in request.config.stash[COLLECTED]:

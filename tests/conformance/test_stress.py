@@ -126,7 +126,7 @@ class Peer(Agent):
 @pytest.mark.timeout(LONG_S)
 @pytest.mark.usefixtures("switching")
 @pytest.mark.parametrize("whom", (pytest.param("anyone", marks=pytest.mark.long), "those behind"))
-def test_a_thousand_agents_ask_each_other_at_random(
+def test_agents_by_the_thousand_ask_each_other_at_random(
     space: Any, size: tuple[int, int], whom: str
 ) -> None:
     n, rounds = size
@@ -344,7 +344,7 @@ class Leaver(Agent):
 @pytest.mark.timeout(LONG_S)
 @pytest.mark.usefixtures("switching")
 @pytest.mark.parametrize("form", ("leave", "leave_plainly"))
-def test_an_agent_that_leaves_by_itself_answers_first_under_load(
+def test_agent_that_leaves_by_itself_answers_first_under_load(
     space: Any, rounds: int, form: str
 ) -> None:
     stop = threading.Event()

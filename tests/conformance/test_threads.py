@@ -83,7 +83,7 @@ def test_twenty_people_are_answered_while_another_sends_a_hundred_messages(space
     assert [text for text in model.begun if text[0] == "e"] == hundred
 
 
-def test_the_threads_of_one_sender_are_side_by_side_and_each_is_in_order(space: Any) -> None:
+def test_threads_of_one_sender_are_side_by_side_and_each_in_order(space: Any) -> None:
     model = Asked()
     space.add(ReActAgent("it", model))
     me = space.add(Agent("me"))
@@ -100,7 +100,7 @@ def test_the_threads_of_one_sender_are_side_by_side_and_each_is_in_order(space: 
 
 
 @pytest.mark.parametrize("concurrency", (None, 2))
-def test_its_other_actions_are_one_at_a_time_unless_more_are_stated(
+def test_replying_agents_other_actions_run_one_at_a_time_unless_more_are_stated(
     space: Any, concurrency: int | None
 ) -> None:
     class Both(ReActAgent, Holder):
@@ -132,7 +132,7 @@ def conversation(model: Asked) -> Any:
     return Conversation([ReActAgent("Ann", model)], until=MaxTurns(1), id="it")
 
 
-def test_a_conversation_answers_two_people_side_by_side(space: Any) -> None:
+def test_conversation_answers_two_people_side_by_side(space: Any) -> None:
     model = Asked()
     space.add(conversation(model))
     asked = [space.add(Agent(id)).ask("it", "say", content=id) for id in "ab"]
@@ -154,7 +154,7 @@ def test_shared_agent_answers_one_sender_after_the_other(space: Any) -> None:
         assert "go" in each.result(timeout=WAIT_S)
 
 
-def test_a_person_is_asked_one_question_after_the_other(space: Any) -> None:
+def test_person_is_asked_one_question_after_the_other(space: Any) -> None:
     reading, writing = os.pipe()
     shown = io.StringIO()
     with open(reading) as stdin, open(writing, "w") as answers:
@@ -302,7 +302,7 @@ def test_response_to_a_thread_is_heard_in_that_thread(space: Any) -> None:
 
 
 @pytest.mark.parametrize("plain", (False, True))
-def test_a_colleague_asked_by_a_tool_or_sent_to_keeps_the_askers_apart(
+def test_colleague_asked_by_a_tool_or_sent_to_keeps_the_askers_apart(
     space: Any, plain: bool
 ) -> None:
     heard: list[str] = []

@@ -88,7 +88,7 @@ def test_request_with_wait_runs_before_requests_made_during_add(space: Any) -> N
     assert later.begun == ["first", "second"]
 
 
-def test_until_the_space_is_closed(space: Any) -> None:
+def test_request_with_wait_ends_when_the_space_is_closed(space: Any) -> None:
     me = space.add(Agent("me"))
     request = me.request(message("later", "note", name="a"), timeout=None, wait=True)
     space.close()
@@ -116,7 +116,7 @@ def test_request_with_wait_may_be_awaited_in_an_action(space: Any) -> None:
     assert request.result(timeout=WAIT_S) == "a"
 
 
-def test_on_another_loop(space: Any) -> None:
+def test_request_with_wait_may_be_awaited_on_another_loop(space: Any) -> None:
     me = space.add(Agent("me"))
 
     async def both() -> Any:

@@ -51,7 +51,7 @@ class Hog(Agent):
 
 
 @pytest.mark.parametrize("name", ("hog", "hog_that_computes", "hog_later", "hog_in_a_task"))
-def test_the_watchdog_names_the_agent_and_the_action(space: Any, log: Log, name: str) -> None:
+def test_watchdog_names_the_agent_and_the_action(space: Any, log: Log, name: str) -> None:
     hog = space.add(Hog("hog"))
     space.add(Doer("other"))
     me = space.add(Agent("me"))
@@ -88,7 +88,7 @@ def test_watchdog_watches_on_after_an_agent_was_made_slowly_on_the_loop(
     assert request.result(timeout=WAIT_S) is None
 
 
-def test_the_watchdog_names_the_agent_that_handles_a_broadcast(space: Any, log: Log) -> None:
+def test_watchdog_names_the_agent_that_handles_a_broadcast(space: Any, log: Log) -> None:
     hog = space.add(Hog("hog"))
     space.add(Agent("me")).send({"to": "*", "action": {"name": "hog"}})
     line = log.wait_for("has held the loop")
@@ -97,7 +97,7 @@ def test_the_watchdog_names_the_agent_that_handles_a_broadcast(space: Any, log: 
     assert '"hog.hog"' in line
 
 
-def test_the_watchdog_names_a_holder_that_lets_go_by_itself_after_some_seconds(
+def test_watchdog_names_a_holder_that_lets_go_by_itself_after_some_seconds(
     space: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Busy(Agent):
@@ -113,9 +113,7 @@ def test_the_watchdog_names_a_holder_that_lets_go_by_itself_after_some_seconds(
     assert any("agent 'busy'" in text and '"busy.busy"' in text for text in named)
 
 
-def test_the_watchdog_is_silent_of_actions_that_wait_or_block_a_thread(
-    space: Any, log: Log
-) -> None:
+def test_watchdog_is_silent_of_actions_that_wait_or_block_a_thread(space: Any, log: Log) -> None:
     class Busy(Agent):
         @action
         def busy(self) -> None:
