@@ -74,16 +74,11 @@ OPENERS = frozenset(
 CALLBACKS = ("before_action", "after_action", "after_add", "before_remove")
 """Features whose name begins with such a word."""
 OPENINGS = {
-    ".": 89,
     "actions": 133,
     "agents": 500,
-    "faults": 16,
     "models": 236,
-    "release": 5,
     "research": 229,
     "society": 377,
-    "spaces": 38,
-    "stories": 7,
 }
 """How many tests of a folder begin with an article, a pronoun or a preposition."""
 

@@ -26,7 +26,9 @@ def plain(text: str) -> str:
     return " ".join(re.sub('["“”„«»‘’]', "'", text).split())
 
 
-def test_there_are_enough_of_each_kind_in_both_halves(cases: list[dict[str, Any]]) -> None:
+def test_benchmark_citations_are_enough_of_each_kind_in_both_halves(
+    cases: list[dict[str, Any]],
+) -> None:
     assert len({case["id"] for case in cases}) == len(cases)
     assert len({(case["passage"], case["sentence"]) for case in cases}) == len(cases)
     assert sum(case["right"] for case in cases) >= 100 <= sum(not case["right"] for case in cases)

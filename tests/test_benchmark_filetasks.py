@@ -35,13 +35,13 @@ def go(filetasks: Any, task: Any, way: Any, root: Path) -> Reply:
     return ReActAgent("a", model, actions=filetasks.offered(root)).reply_sync(task.text)
 
 
-def test_there_are_sixty_tasks_all_different(filetasks: Any) -> None:
+def test_benchmark_file_tasks_are_sixty_and_all_different(filetasks: Any) -> None:
     assert len({task.text for task in filetasks.TASKS}) == 60
     kinds = Counter(task.kind for task in filetasks.TASKS)
     assert kinds == {"lookup": 15, "count": 15, "misleading": 15, "edit": 15}
 
 
-def test_the_right_way_is_found_right_and_the_wrong_one_wrong(
+def test_benchmark_file_task_tells_the_right_way_from_the_wrong_one(
     filetasks: Any, tmp_path: Path
 ) -> None:
     failed: Counter[bool] = Counter()
@@ -62,7 +62,9 @@ def test_the_right_way_is_found_right_and_the_wrong_one_wrong(
     assert failed == {False: 15, True: 5}
 
 
-def test_the_right_answer_over_a_changed_folder_is_wrong(filetasks: Any, tmp_path: Path) -> None:
+def test_benchmark_file_task_over_a_changed_folder_finds_the_right_answer_wrong(
+    filetasks: Any, tmp_path: Path
+) -> None:
     task = next(task for task in filetasks.TASKS if task.kind == "count")
     task.fill(tmp_path)
     assert task.is_done(tmp_path, task.right.answer)
@@ -70,7 +72,7 @@ def test_the_right_answer_over_a_changed_folder_is_wrong(filetasks: Any, tmp_pat
     assert not task.is_done(tmp_path, task.right.answer)
 
 
-def test_an_edit_is_judged_by_its_test_and_not_by_what_is_said(
+def test_benchmark_edit_is_judged_by_its_test_and_not_by_what_is_said(
     filetasks: Any, tmp_path: Path
 ) -> None:
     task = next(task for task in filetasks.TASKS if task.kind == "edit")
@@ -101,7 +103,7 @@ def test_workers_err_as_often_as_is_stated(filetasks: Any, dualact: Any) -> None
 
 
 @pytest.mark.parametrize("kind", ("lookup", "count", "misleading", "edit"))
-def test_a_reviewer_that_is_always_right_has_an_error_done_again(
+def test_benchmark_reviewer_that_is_always_right_has_an_error_done_again(
     filetasks: Any, dualact: Any, tmp_path: Path, kind: str
 ) -> None:
     class Once(dualact.Fate):  # type: ignore[name-defined, misc]
@@ -128,7 +130,7 @@ def test_a_reviewer_that_is_always_right_has_an_error_done_again(
     assert 0 < alone.tokens < twice.tokens < every.tokens
 
 
-def test_the_majority_of_attempts(dualact: Any) -> None:
+def test_benchmark_majority_of_attempts_is_the_larger_side(dualact: Any) -> None:
     def end(right: bool) -> Any:
         return dualact.Outcome(right, Usage(1, 1), 1, end="right" if right else "wrong")
 

@@ -23,7 +23,7 @@ def plain(text: str) -> str:
     return " ".join(text.split()).casefold()
 
 
-def test_there_are_at_least_100_different_questions_in_two_equal_halves(
+def test_benchmark_questions_are_a_hundred_different_ones_in_two_equal_halves(
     questions: list[dict[str, Any]],
 ) -> None:
     fields = {"id", "split", "question", "answers", "pages"}
@@ -35,7 +35,7 @@ def test_there_are_at_least_100_different_questions_in_two_equal_halves(
     assert Counter(question["split"] for question in questions) == {"tune": half, "published": half}
 
 
-def test_each_question_has_answers_that_it_does_not_give_away(
+def test_benchmark_questions_have_answers_that_they_do_not_give_away(
     questions: list[dict[str, Any]],
 ) -> None:
     for question in questions:
@@ -46,7 +46,7 @@ def test_each_question_has_answers_that_it_does_not_give_away(
         assert [answer for answer in answers if answer in asked] == [], question["id"]
 
 
-def test_each_question_names_pages_below_the_documentation(
+def test_benchmark_questions_name_pages_below_the_documentation(
     questions: list[dict[str, Any]],
 ) -> None:
     for question in questions:
@@ -89,7 +89,9 @@ def test_questions_over_six_corpora_are_split_and_some_have_no_answer(
         assert count >= 30, corpus
 
 
-def test_no_question_over_the_corpora_gives_its_answer_away(answers: list[dict[str, Any]]) -> None:
+def test_benchmark_questions_over_the_corpora_do_not_give_their_answers_away(
+    answers: list[dict[str, Any]],
+) -> None:
     for each in answers:
         for answer in each["answers"]:
             assert not re.search(answer, each["question"], re.IGNORECASE), each["id"]

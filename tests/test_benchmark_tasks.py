@@ -30,7 +30,7 @@ def loop(monkeypatch: pytest.MonkeyPatch) -> Any:
     return importlib.import_module("benchmarks.loop")
 
 
-def test_there_are_sixty_tasks_and_ten_questions_all_different(instructions: Any) -> None:
+def test_benchmark_tasks_are_sixty_with_ten_questions_all_different(instructions: Any) -> None:
     assert len({task.text for task in instructions.TASKS}) == len(instructions.TASKS) == 60
     assert len({question.text for question in instructions.QUESTIONS}) == 10
     assert Counter(task.action for task in instructions.TASKS) == {
@@ -45,7 +45,7 @@ def test_there_are_sixty_tasks_and_ten_questions_all_different(instructions: Any
     }
 
 
-def test_no_task_has_the_wording_of_one_that_the_prompt_was_chosen_by(
+def test_benchmark_tasks_have_no_wording_that_the_prompt_was_chosen_by(
     instructions: Any,
 ) -> None:
     choices = importlib.import_module("benchmarks.choices")
@@ -53,7 +53,7 @@ def test_no_task_has_the_wording_of_one_that_the_prompt_was_chosen_by(
     assert tuned.isdisjoint(task.text for task in instructions.TASKS)
 
 
-def test_the_right_call_of_each_task_is_found_right(instructions: Any, tmp_path: Path) -> None:
+def test_benchmark_tasks_right_call_is_found_right(instructions: Any, tmp_path: Path) -> None:
     for number, task in enumerate(instructions.TASKS):
         root = tmp_path / str(number)
         root.mkdir()
@@ -63,7 +63,7 @@ def test_the_right_call_of_each_task_is_found_right(instructions: Any, tmp_path:
         assert task.is_done(reply, root), (task.text, reply)
 
 
-def test_a_wrong_call_is_found_wrong(instructions: Any, tmp_path: Path) -> None:
+def test_benchmark_tasks_wrong_call_is_found_wrong(instructions: Any, tmp_path: Path) -> None:
     instructions.fill(tmp_path)
     write = next(task for task in instructions.TASKS if task.action == "write_file")
     for args in ({**write.args, "text": "other"}, {**write.args, "file_name": "other.txt"}):
@@ -76,7 +76,7 @@ def test_a_wrong_call_is_found_wrong(instructions: Any, tmp_path: Path) -> None:
     assert not write.is_done(agent.reply_sync(write.text), tmp_path)
 
 
-def test_the_value_of_each_question_follows_its_schema(instructions: Any) -> None:
+def test_benchmark_questions_value_follows_its_schema(instructions: Any) -> None:
     for question in instructions.QUESTIONS:
         validate(question.value, question.schema)
         assert all(name in question.text for name in question.fields)
@@ -90,7 +90,7 @@ def test_forms_take_turns_at_being_first(loop: Any) -> None:
     assert list(loop.in_turns([1, 2, 3], {}, None)) == [], "questions have fewer forms than tasks"
 
 
-def test_the_interval_of_a_proportion(loop: Any) -> None:
+def test_benchmark_interval_of_a_proportion_is_wilsons(loop: Any) -> None:
     assert loop.wilson(5, 10) == [0.237, 0.763]
     assert loop.wilson(0, 60) == [0.0, 0.06]
     assert loop.wilson(60, 60) == [0.94, 1.0]
@@ -106,7 +106,7 @@ def test_free_text_in_one_of_the_forms_is_a_call(instructions: Any, loop: Any) -
     assert (outcome.right, outcome.action, outcome.turns, outcome.re_asks) == (True, True, 1, 0)
 
 
-def test_an_unreadable_text_is_asked_for_once_more_with_the_fault(
+def test_benchmark_free_text_that_is_unreadable_is_asked_for_once_more_with_its_fault(
     instructions: Any, loop: Any
 ) -> None:
     task = next(task for task in instructions.TASKS if task.action == "add")
@@ -128,7 +128,9 @@ def test_two_unreadable_texts_end_the_reply(instructions: Any, loop: Any) -> Non
     assert (outcome.right, outcome.action, outcome.turns, outcome.re_asks) == (False, False, 2, 1)
 
 
-def test_after_a_failed_action_an_answer_is_offered(instructions: Any, loop: Any) -> None:
+def test_benchmark_free_text_offers_an_answer_after_a_failed_action(
+    instructions: Any, loop: Any
+) -> None:
     task = next(task for task in instructions.TASKS if task.action == "read_file")
     scripted = ScriptedModel(
         ['{"action": "read_file", "args": {"file_name": "no"}}', '{"answer": "It is not there."}']
@@ -160,7 +162,9 @@ def test_benchmark_instructions_and_loop_show_the_same_prompt(
             assert held.usage.input_tokens == free.usage.input_tokens > 300
 
 
-def test_an_example_stands_before_the_instruction(instructions: Any, loop: Any) -> None:
+def test_benchmark_free_text_shows_an_example_before_the_instruction(
+    instructions: Any, loop: Any
+) -> None:
     task = instructions.TASKS[0]
     scripted = ScriptedModel(['{"action": "list_files", "args": {}}'])
     outcome = loop.attempt(task, loop.FreeText(scripted), memory=loop.example())

@@ -106,7 +106,7 @@ def fragile() -> Iterator[Broker]:
 
 
 @pytest.mark.long
-def test_a_confirmed_message_outlives_the_kill_of_the_node(fragile: Broker) -> None:
+def test_confirmed_message_outlives_the_kill_of_the_node(fragile: Broker) -> None:
     port = fragile.port
     with pika.BlockingConnection(parameters(port)) as connection:
         connection.channel().queue_declare("kept", durable=True)
@@ -152,7 +152,7 @@ def test_only_loopback_is_listened_on(broker: Broker) -> None:
 
 
 @pytest.mark.long
-def test_a_suspended_node_keeps_its_connections_and_answers_nothing(fragile: Broker) -> None:
+def test_suspended_node_keeps_its_connections_and_answers_nothing(fragile: Broker) -> None:
     with pika.BlockingConnection(parameters(fragile.port)) as connection:
         channel = connection.channel()
         fragile.suspend()
@@ -232,7 +232,7 @@ def test_tls_is_verified_by_the_client_and_a_stopped_broker_leaves_nothing() -> 
 
 
 @pytest.mark.long
-def test_a_node_that_does_not_come_up_is_an_error_with_the_end_of_its_log() -> None:
+def test_node_that_does_not_come_up_is_an_error_with_the_end_of_its_log() -> None:
     with pytest.raises(BrokerError, match=r"(?s)RabbitMQ ended while it started:.*no_such_setting"):
         Broker(settings={"no_such_setting": 1}).__enter__()
 
@@ -261,7 +261,7 @@ def test_proxy_counts_connections_and_bytes(proxy: Proxy) -> None:
     assert proxy.connections == 2
 
 
-def test_a_cut_resets_every_connection_and_lets_new_ones_through(proxy: Proxy) -> None:
+def test_proxy_cut_resets_every_connection_and_lets_new_ones_through(proxy: Proxy) -> None:
     with socket.create_connection(("127.0.0.1", proxy.port)) as link:
         link.sendall(b"AMQP\x00\x00\x09\x01")
         assert link.recv(1) == b"\x01"
@@ -275,7 +275,7 @@ def test_a_cut_resets_every_connection_and_lets_new_ones_through(proxy: Proxy) -
     pika.BlockingConnection(parameters(proxy.port)).close()
 
 
-def test_a_stall_holds_everything_and_resume_lets_it_go(proxy: Proxy) -> None:
+def test_proxy_stall_holds_everything_until_resume(proxy: Proxy) -> None:
     with pika.BlockingConnection(parameters(proxy.port)) as connection:
         channel = connection.channel()
         proxy.stall()
@@ -307,7 +307,7 @@ def test_refusing_leaves_the_connections_that_are_there(proxy: Proxy) -> None:
         assert get(proxy.port, "through") == b"1"
 
 
-def test_a_server_that_is_away_resets_who_comes() -> None:
+def test_proxy_to_a_server_that_is_away_resets_connections() -> None:
     with (
         Proxy(free_port()) as proxy,
         socket.create_connection(("127.0.0.1", proxy.port)) as link,
@@ -316,7 +316,7 @@ def test_a_server_that_is_away_resets_who_comes() -> None:
         link.recv(1)
 
 
-def test_a_closed_proxy_refuses() -> None:
+def test_proxy_that_is_closed_refuses_connections() -> None:
     proxy = Proxy(free_port())
     proxy.close()
     proxy.close()

@@ -63,12 +63,12 @@ def counts(line: str) -> str:
     return text.split(" in ")[0]
 
 
-def test_the_last_line_is_that_of_pytest(tmp_path: Path) -> None:
+def test_ci_ends_with_the_last_line_of_pytest(tmp_path: Path) -> None:
     status, lines = ci(tmp_path, PASSES)
     assert (status, counts(lines[-1])) == (0, "1 passed")
 
 
-def test_a_test_that_passes_alone_is_flaky(tmp_path: Path) -> None:
+def test_ci_failure_that_passes_alone_is_flaky(tmp_path: Path) -> None:
     tests = """\
 @pytest.mark.xdist_group("some")
 @pytest.mark.parametrize("name", ("a b", "c::d@e", "fine"))
@@ -95,7 +95,7 @@ def test_is_not_run(): assert False
     ]
 
 
-def test_a_test_that_fails_again_is_red(tmp_path: Path) -> None:
+def test_ci_failure_that_fails_again_is_red(tmp_path: Path) -> None:
     status, lines = ci(tmp_path, PASSES + FAILS_ONCE + "def test_never(): assert False\n")
     assert (status, counts(lines[-1])) == (2, "2 failed, 1 passed")
     assert not [line for line in lines if line.startswith("flaky")]
@@ -114,7 +114,7 @@ def test_once(name):
 
 
 @pytest.mark.long
-def test_a_test_whose_worker_crashed_is_run_alone(tmp_path: Path) -> None:
+def test_ci_test_whose_worker_crashed_is_run_alone(tmp_path: Path) -> None:
     tests = "def test_crash():\n    if len(runs('crash')) == 1: os._exit(1)\n"
     status, lines = ci(tmp_path, PASSES + tests, "-p xdist -n 1")
     assert (status, counts(lines[-1])) == (0, "2 passed, 1 flaky")
@@ -169,7 +169,7 @@ def test_aloud_is_silent_about_a_short_command() -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "over\n", "")
 
 
-def test_a_run_that_stands_still_is_ended_and_begun_again(tmp_path: Path) -> None:
+def test_ci_run_that_stands_still_is_ended_and_begun_again(tmp_path: Path) -> None:
     tests = """\
 def test_once():
     if len(runs('once')) == 1:
@@ -182,7 +182,7 @@ def test_once():
 
 @pytest.mark.long
 @pytest.mark.long
-def test_a_run_that_stands_still_twice_fails(tmp_path: Path) -> None:
+def test_ci_run_that_stands_still_twice_fails(tmp_path: Path) -> None:
     waits = "def test_never():\n    __import__('threading').Event().wait()\n"
     status, _ = ci(tmp_path, waits, "--silence=4")
     assert status != 0

@@ -197,7 +197,9 @@ LONG = {"unemployment.md"}
         for page in SCRIPTS
     ],
 )
-def test_a_page_runs(page: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+def test_documentation_page_runs(
+    page: Path, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
     text = page.read_text()
     # What a page keeps in the cache, such as the index of a folder, goes with the test.
     environment = {"MOOTHALL_HOME": str(tmp_path / ".moothall")}
@@ -220,13 +222,13 @@ def test_few_blocks_are_not_run() -> None:
     assert len(fragments) <= FRAGMENTS_ALLOWED, fragments
 
 
-def test_the_commands_in_the_documentation_exist() -> None:
+def test_documentation_shows_commands_that_exist() -> None:
     lines = [line for page in PAGES for line in commands(blocks(page.read_text()))]
     assert lines, "the documentation shows no command"
     assert [fault for line in lines if (fault := wrong_command(line))] == []
 
 
-def test_every_command_has_help_and_is_documented() -> None:
+def test_commands_all_have_help_and_are_documented() -> None:
     text = "\n".join(page.read_text() for page in PAGES)
     table = command_table()
     assert table
@@ -243,7 +245,7 @@ def anchors(text: str) -> set[str]:
     return slugs | set(re.findall(r'<a id="([^"]+)"', text))
 
 
-def test_the_links_between_pages_lead_somewhere() -> None:
+def test_links_between_pages_lead_somewhere() -> None:
     broken = []
     for page in PAGES:
         for link in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
@@ -256,7 +258,7 @@ def test_the_links_between_pages_lead_somewhere() -> None:
     assert broken == []
 
 
-def test_each_page_is_in_the_contents_of_the_site() -> None:
+def test_contents_of_the_site_have_each_page() -> None:
     contents = (ROOT / "mkdocs.yml").read_text()
     pages = [
         page.relative_to(ROOT / "docs").as_posix() for page in PAGES if page.name != "README.md"
@@ -312,7 +314,7 @@ connect(to=nothing)
 """
 
 
-def test_a_good_page_passes(tmp_path: Path) -> None:
+def test_page_check_lets_a_good_page_pass(tmp_path: Path) -> None:
     assert run(GOOD, "page", tmp_path) == []
 
 
@@ -326,7 +328,7 @@ def test_a_good_page_passes(tmp_path: Path) -> None:
         ("...", "two", "says\ntwo"),
     ),
 )
-def test_a_wrong_page_is_caught(tmp_path: Path, old: str, new: str, fault: str) -> None:
+def test_page_check_catches_a_wrong_page(tmp_path: Path, old: str, new: str, fault: str) -> None:
     assert GOOD.count(old) == 1
     faults = run(GOOD.replace(old, new), "page", tmp_path)
     assert faults

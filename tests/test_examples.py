@@ -29,7 +29,9 @@ EXAMPLES_BY_NAME = {path.name: path for path in EXAMPLES}
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
-def test_the_example_runs(example: Path, tmp_path: Path, shallow_home: dict[str, str]) -> None:
+def test_example_runs_to_its_end(
+    example: Path, tmp_path: Path, shallow_home: dict[str, str]
+) -> None:
     done = run(
         script=example,
         options=("-W", "error"),
@@ -72,13 +74,13 @@ def test_readme_serves_an_agent_of_the_examples() -> None:
     assert done.stdout.endswith("Calculator: 3\n")
 
 
-def test_the_demo_installs_what_the_readmes_commands_need() -> None:
+def test_demo_installs_what_the_readmes_commands_need() -> None:
     (extras,) = re.findall(r"scripts/install (\S+) \$@\n", (ROOT / "Makefile").read_text())[:1]
     # The commands' screens, the model in the box, serve and chat --amqp, a town.
     assert set(extras.split(",")) == {"cli", "local", "amqp", "society"}
 
 
-def test_the_application_answers_lines_and_ends(
+def test_application_example_answers_lines_and_ends(
     tmp_path: Path, shallow_home: dict[str, str]
 ) -> None:
     (tmp_path / "notes.txt").write_text("Milk\n")
@@ -107,7 +109,7 @@ def test_the_application_answers_lines_and_ends(
     assert sum(line.startswith("Chatty: ") for line in answers) == 1
 
 
-def test_the_application_says_what_is_missing(tmp_path: Path) -> None:
+def test_application_example_says_what_is_missing(tmp_path: Path) -> None:
     env = {k: v for k, v in os.environ.items() if not k.startswith("OPENAI_")}
     done = subprocess.run(
         [sys.executable, EXAMPLES_BY_NAME["application.py"], "gpt-4o-mini"],

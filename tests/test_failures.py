@@ -54,7 +54,7 @@ def told(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 @pytest.mark.parametrize("kind", ("loop", "conversation", "dual act"))
-def test_a_server_that_is_down_is_one_line_and_the_reason_of_the_reply(
+def test_model_server_that_is_down_is_one_line_and_the_reason_of_the_reply(
     kind: str, down: OpenAIModel, caplog: pytest.LogCaptureFixture
 ) -> None:
     agents: dict[str, Any] = {
@@ -97,7 +97,7 @@ def test_chat_agents_failure_is_told_to_the_sender_alone(
     assert line.startswith("agent 'sender' got an error from 'Chatty': ModelError: ")
 
 
-def test_an_exception_without_a_text_is_the_reason_of_the_reply() -> None:
+def test_exception_without_a_text_is_the_reason_of_the_reply() -> None:
     class Mute(Exception):
         def __str__(self) -> str:
             raise RuntimeError("no text")
@@ -132,7 +132,7 @@ class Full(Memory):
 
 @pytest.mark.parametrize("recorded", (False, True))
 @pytest.mark.parametrize("room", (0, 1, 3))
-def test_a_memory_that_fails_is_one_line_and_the_reason_of_the_reply(
+def test_memory_that_fails_is_one_line_and_the_reason_of_the_reply(
     room: int, recorded: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     def add(a: int, b: int) -> int:
@@ -187,7 +187,7 @@ class Gone(Full):
 
 @pytest.mark.parametrize("memory", (Full(0), Gone(9)), ids=lambda memory: type(memory).__name__)
 @pytest.mark.parametrize("kind", ("alone", "dual act", "conversation"))
-def test_a_memory_that_fails_when_a_run_goes_on_is_the_reason_of_the_reply(
+def test_memory_that_fails_when_a_run_goes_on_is_the_reason_of_the_reply(
     memory: Memory, kind: str, tmp_path: Path
 ) -> None:
     """`reply` raised it, and only then: the first process had given it as the reason."""
@@ -234,7 +234,7 @@ async def later(request: Any) -> Refused:
         RuleApprover([], CallbackApprover(lambda request: Refused("at most 100 a day"))),
     ),
 )
-def test_the_reason_of_a_refusal_is_told_to_the_model_and_to_who_asks(approver: Any) -> None:
+def test_refusal_gives_its_reason_to_the_model_and_to_the_asker(approver: Any) -> None:
     costly = Action("pay", pay, access_policy=ACCESS_REQUESTED)
     model = ScriptedModel([{"name": "pay", "args": {"sum": 500}}, "I may not."])
     agent = ReActAgent("a", model, actions=[costly], approver=approver)
@@ -252,7 +252,7 @@ def test_the_reason_of_a_refusal_is_told_to_the_model_and_to_who_asks(approver: 
             space.add(Agent("me")).ask("bank", "pay", sum=500).result(20)
 
 
-def test_an_agents_own_permission_may_refuse_with_a_reason() -> None:
+def test_refusal_by_an_agents_own_permission_may_have_a_reason() -> None:
     class Bank(Agent):
         @action(access_policy=ACCESS_REQUESTED)
         async def pay(self, sum: int) -> str:
@@ -267,11 +267,11 @@ def test_an_agents_own_permission_may_refuse_with_a_reason() -> None:
             space.add(Agent("me")).ask("bank", "pay", sum=5).result(20)
 
 
-def test_a_refusal_is_false() -> None:
+def test_refused_is_false() -> None:
     assert not Refused("no")
 
 
-def test_an_approver_that_fails_is_one_line(caplog: pytest.LogCaptureFixture) -> None:
+def test_approver_that_fails_is_one_line(caplog: pytest.LogCaptureFixture) -> None:
     costly = Action("pay", pay, access_policy=ACCESS_REQUESTED)
     model = ScriptedModel([{"name": "pay", "args": {"sum": 5}}, "I may not."])
     approver = CallbackApprover(lambda request: 1 / 0)  # type: ignore[arg-type, return-value]
@@ -285,7 +285,7 @@ def test_an_approver_that_fails_is_one_line(caplog: pytest.LogCaptureFixture) ->
 # -- what is not there -----------------------------------------------------------------------------
 
 
-def test_a_method_without_the_mark_of_an_action_is_told_of() -> None:
+def test_method_without_the_mark_of_an_action_is_named_in_the_error() -> None:
     class Calculator(Agent):
         def add(self, a: int, b: int) -> int:
             return a + b

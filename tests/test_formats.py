@@ -49,7 +49,7 @@ def pay(coins: int) -> str:
 
 
 @pytest.mark.parametrize("name", JOURNALS)
-def test_a_journal_is_read_found_and_resumed(tmp_path: Path, name: str) -> None:
+def test_journal_of_each_format_is_read_found_and_resumed(tmp_path: Path, name: str) -> None:
     with Journal(copied(name, tmp_path)) as journal:
         bread, apples, copy = journal.runs()[:3]
         assert [bread.id, apples.id, copy.id] == ["bread-1", "apples-1", "bread-2"]
@@ -94,20 +94,20 @@ def test_tags_of_a_run_are_read(tmp_path: Path) -> None:
         assert journal.run("bread-1").tags == {}
 
 
-def test_an_exported_run_is_imported(tmp_path: Path) -> None:
+def test_exported_run_is_imported(tmp_path: Path) -> None:
     with Journal(tmp_path / "new") as journal:
         assert journal.import_run(FORMATS / "run-1.jsonl") == "bread-1"
         assert journal.replay("bread-1").text == "You have bread."
 
 
 @pytest.mark.parametrize("name", ("memory-2.db", "memory-3.db"))
-def test_a_memory_is_read_and_recalled(tmp_path: Path, name: str) -> None:
+def test_memory_of_each_format_is_read_and_recalled(tmp_path: Path, name: str) -> None:
     with SQLiteMemory(copied(name, tmp_path), thread="anna") as memory:
         assert [each["content"] for each in memory.messages()] == ["Buy bread.", "You have bread."]
         assert memory.recall("bread")[0]["content"] in {"Buy bread.", "You have bread."}
 
 
-def test_an_inbox_is_read(tmp_path: Path) -> None:
+def test_inbox_of_each_format_is_read(tmp_path: Path) -> None:
     inbox = Inbox(copied("inbox-1.db", tmp_path))
     (accepted,) = inbox.unfinished("A")
     assert (accepted.key, accepted.message) == ("s.1", b'{"m":1}')
@@ -130,7 +130,7 @@ def test_saved_states_are_loaded() -> None:
 
 
 @pytest.mark.parametrize("name", JOURNALS[2:])
-def test_what_a_run_waits_for_is_read_and_answered(tmp_path: Path, name: str) -> None:
+def test_journal_wait_of_each_format_is_read_and_answered(tmp_path: Path, name: str) -> None:
     with Journal(copied(name, tmp_path)) as journal:
         (wait,) = journal.waiting("pay-1")
         assert (wait.kind, wait.action, wait.args) == ("approval", "pay", {"coins": 3})
@@ -140,7 +140,7 @@ def test_what_a_run_waits_for_is_read_and_answered(tmp_path: Path, name: str) ->
         assert payer.reply_sync("Pay 3.", run_id="pay-1").text == "No."
 
 
-def test_a_call_in_doubt_is_read_and_decided(tmp_path: Path) -> None:
+def test_journal_call_in_doubt_is_read_and_decided(tmp_path: Path) -> None:
     with Journal(copied("journal-8.db", tmp_path)) as journal:
         (wait,) = journal.waiting(kind="doubt")
         assert (wait.run, wait.action, wait.args) == ("pay-2", "pay", {"coins": 4})
@@ -209,7 +209,7 @@ def test_messages_of_the_wire_are_read() -> None:
         ("inbox-1.db", Inbox, InboxError),
     ),
 )
-def test_a_file_of_a_newer_version_is_refused_with_both_versions_and_left(
+def test_file_of_a_newer_version_is_refused_with_both_versions_and_left(
     tmp_path: Path, name: str, opens: Callable[[Path], Any], error: type[Exception]
 ) -> None:
     path = copied(name, tmp_path)
@@ -222,7 +222,7 @@ def test_a_file_of_a_newer_version_is_refused_with_both_versions_and_left(
     assert path.read_bytes() == before
 
 
-def test_the_newest_version_of_each_file_has_a_file_here(tmp_path: Path) -> None:
+def test_newest_version_of_each_file_format_has_a_file_here(tmp_path: Path) -> None:
     from moothall.journal.store.tables import MIGRATIONS as JOURNAL
     from moothall.memory.memory_file import MIGRATIONS as MEMORY
     from moothall.spaces.amqp.inbox import MIGRATIONS as INBOX

@@ -58,7 +58,7 @@ def shown(outputs: list[Any]) -> str:
     return "".join(parts)
 
 
-def test_the_page_is_a_notebook_that_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_notebook_page_runs_cell_by_cell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (page,) = OURS
     cells = [each.text for each in blocks(page.read_text()) if each.language == "python"]
     outputs = executed(cells, tmp_path, monkeypatch)
@@ -85,7 +85,7 @@ def test_the_page_is_a_notebook_that_runs(tmp_path: Path, monkeypatch: pytest.Mo
     assert "Name: value" in frame
 
 
-def test_a_reply_that_show_printed_is_shown_in_the_next_cell(
+def test_notebook_shows_a_reply_that_show_printed_in_the_next_cell(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = (
@@ -120,19 +120,19 @@ def test_notebook_shows_a_models_text_as_text(tmp_path: Path) -> None:
         assert "\u202e" not in html
 
 
-def test_a_report_is_shown_in_a_frame_without_scripts() -> None:
+def test_notebook_shows_a_report_in_a_frame_without_scripts() -> None:
     html = Report(f"# {BAD}\n\n{BAD}", [], "done")._repr_html_()
     assert tags(html) == {"iframe"}
     assert 'sandbox="allow-popups"' in html
 
 
-def test_a_long_reply_is_cut_in_a_notebook() -> None:
+def test_notebook_cuts_a_long_reply() -> None:
     html = Reply("x" * 1_000_000)._repr_html_()
     assert len(html) < 60_000
     assert "of 1000000 characters" in html
 
 
-def test_a_footnote_of_a_report_opens_its_passage_within_the_frame(tmp_path: Path) -> None:
+def test_notebook_report_footnote_opens_its_passage_within_the_frame(tmp_path: Path) -> None:
     (tmp_path / "notes").mkdir()
     (tmp_path / "notes" / "a.md").write_text("The lighthouse of Genoa is 77 metres tall.")
     asked = ["How tall is the lighthouse of Genoa?"]

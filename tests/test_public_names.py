@@ -231,13 +231,13 @@ NAMES = (
 )
 
 
-def test_the_names_are_these() -> None:
+def test_public_names_are_these() -> None:
     assert sorted(moothall.__all__) == sorted(NAMES)
     assert len(set(NAMES)) == len(NAMES)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_name_is_there_and_says_what_it_is(name: str) -> None:
+def test_public_name_is_there_and_says_what_it_is(name: str) -> None:
     thing = getattr(moothall, name)
     assert getattr(moothall, name) is thing
     if inspect.isclass(thing) or inspect.isroutine(thing):
@@ -275,7 +275,7 @@ def test_type_checkers_know_the_same_names(package: str) -> None:
     assert known == {*module.__all__}
 
 
-def test_the_names_are_listed() -> None:
+def test_public_names_are_listed_by_dir() -> None:
     assert set(NAMES) <= set(dir(moothall))
     packages = (
         "agents",
@@ -299,7 +299,7 @@ def test_the_names_are_listed() -> None:
     subprocess.run([sys.executable, "-c", program, *packages], check=True)
 
 
-def test_a_star_import_brings_them_all() -> None:
+def test_star_import_brings_all_public_names() -> None:
     program = "from moothall import *\nprint(*sorted(n for n in dir() if not n.startswith('__')))"
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", program], capture_output=True, text=True, check=True
@@ -307,7 +307,7 @@ def test_a_star_import_brings_them_all() -> None:
     assert done.stdout.split() == sorted(n for n in NAMES if not n.startswith("__"))
 
 
-def test_a_star_import_brings_what_the_installed_extras_have() -> None:
+def test_star_import_brings_what_the_installed_extras_have() -> None:
     program = (
         "import sys\nsys.modules['numpy'] = None\n"
         "from moothall import *\nprint(*sorted(n for n in dir() if not n.startswith('__')))"
@@ -320,7 +320,7 @@ def test_a_star_import_brings_what_the_installed_extras_have() -> None:
     assert [name for name in missing if ".society." not in homes[name]] == []
 
 
-def test_an_unknown_name_is_an_attribute_error() -> None:
+def test_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match=r"module 'moothall' has no attribute 'no_such_name'"):
         moothall.no_such_name  # noqa: B018
 
@@ -339,7 +339,7 @@ def test_action_is_the_decorator_whatever_was_imported_before() -> None:
     assert done.stdout == "Action\n", done.stderr
 
 
-def test_an_agent_and_a_space_need_no_pydantic() -> None:
+def test_agent_and_space_need_no_pydantic() -> None:
     # It takes as long to import as both of them together.
     program = (
         "import sys\nfrom moothall import Agent, NativeSpace\nprint('pydantic' in sys.modules)"

@@ -91,18 +91,20 @@ def asked() -> list[dict[str, Any]]:
     return [part for each in found for part in parts(each)]
 
 
-def test_nobody_must_choose_nothing_among_names(asked: list[dict[str, Any]]) -> None:
+def test_model_schema_has_no_none_among_names(asked: list[dict[str, Any]]) -> None:
     for each in asked:
         assert not {None, "none", "null", ""} & {*each.get("enum", ())}, each
 
 
-def test_every_text_ends_before_a_small_model_is_cut_off(asked: list[dict[str, Any]]) -> None:
+def test_model_schema_bounds_every_text_below_a_small_models_cut(
+    asked: list[dict[str, Any]],
+) -> None:
     for each in asked:
         if each.get("type") == "string" and "enum" not in each:
             assert each.get("maxLength", 0) or "pattern" in each, each
 
 
-def test_every_list_says_what_it_lists(asked: list[dict[str, Any]]) -> None:
+def test_model_schema_list_says_what_it_lists(asked: list[dict[str, Any]]) -> None:
     for each in asked:
         if each.get("type") == "array":
             item = each["items"]

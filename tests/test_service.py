@@ -119,7 +119,7 @@ def test_service_user_without_budget_is_refused_and_others_go_on(tmp_path: Path)
     asyncio.run(use())
 
 
-def test_an_action_knows_who_asks_whatever_the_model_says(
+def test_service_action_knows_the_asker_whatever_the_model_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(ORDERS, "user-3", "a clock")
@@ -136,7 +136,7 @@ def test_an_action_knows_who_asks_whatever_the_model_says(
     asyncio.run(use())
 
 
-def test_a_user_who_goes_away_stops_the_answer(tmp_path: Path) -> None:
+def test_service_stops_the_answer_of_a_user_who_goes_away(tmp_path: Path) -> None:
     stopped = asyncio.Event()
 
     async def endless(messages: list[dict[str, Any]], actions: Any) -> AsyncIterator[str]:
@@ -156,7 +156,7 @@ def test_a_user_who_goes_away_stops_the_answer(tmp_path: Path) -> None:
     asyncio.run(use())
 
 
-def test_after_a_restart_a_question_asked_again_has_its_answer(tmp_path: Path) -> None:
+def test_service_after_a_restart_answers_a_question_asked_again_as_before(tmp_path: Path) -> None:
     async def use() -> None:
         async with served(tmp_path, ScriptedModel(["Hello, Ada."])) as (_, client, url):
             first = await answer(client, url, "user-0", "I am Ada", run_id="q1")
@@ -170,7 +170,7 @@ def test_after_a_restart_a_question_asked_again_has_its_answer(tmp_path: Path) -
     asyncio.run(use())
 
 
-def test_a_run_of_another_question_is_a_conflict(tmp_path: Path) -> None:
+def test_service_run_of_another_question_is_a_conflict(tmp_path: Path) -> None:
     async def use() -> None:
         async with served(tmp_path, ScriptedModel(["Hello."])) as (_, client, url):
             await answer(client, url, "user-0", "Hello", run_id="q1")
@@ -195,7 +195,7 @@ def test_service_users_spending_survives_a_restart(tmp_path: Path) -> None:
     asyncio.run(use())
 
 
-def test_a_killed_service_resumes_by_itself_what_it_was_answering(tmp_path: Path) -> None:
+def test_service_that_was_killed_resumes_what_it_was_answering(tmp_path: Path) -> None:
     asked = threading.Event()
     over = threading.Event()
 

@@ -54,7 +54,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 pytestmark = [pytest.mark.long, pytest.mark.timeout(300), pytest.mark.xdist_group("site")]
 
 
-def test_no_page_asks_another_host(site: Path) -> None:
+def test_site_pages_ask_no_other_host(site: Path) -> None:
     pages = sorted(site.rglob("*.html"))
     assert len(pages) > 40
     for page in pages:
@@ -65,7 +65,7 @@ def test_no_page_asks_another_host(site: Path) -> None:
         assert re.findall(r"(?:url\(|@import)\s*['\"]?(?:\w+:)?//[^)]*", text) == [], style
 
 
-def test_every_public_name_is_in_the_reference(site: Path) -> None:
+def test_site_reference_has_every_public_name(site: Path) -> None:
     ids = set().union(*(Fetched(p.read_text()).ids for p in (site / "reference").glob("*.html")))
     missing = []
     for name in set(moothall.__all__) - {"__version__"}:
@@ -85,7 +85,7 @@ def test_llms_txt_lists_every_page_of_the_table_of_contents(site: Path) -> None:
     assert [each for each in listed if not (site / each).is_file()] == []
 
 
-def test_the_search_knows_the_pages(site: Path) -> None:
+def test_site_search_knows_the_pages(site: Path) -> None:
     index = (site / "search" / "search_index.json").read_text()
     for words in ("In doubt", "ReActAgent", "Come from another framework"):
         assert words in index

@@ -878,7 +878,7 @@ RULES = (
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_the_source_keeps_the_rule(rule: Callable[[Path], list[str]]) -> None:
+def test_source_keeps_the_rules_of_the_tree(rule: Callable[[Path], list[str]]) -> None:
     assert modules(SOURCE), "there is no source"
     assert rule(SOURCE) == []
 
@@ -1001,7 +1001,7 @@ def test_the_source_keeps_the_rule(rule: Callable[[Path], list[str]]) -> None:
         ),
     ),
 )
-def test_a_tree_that_breaks_the_rule_is_caught(
+def test_tree_rule_catches_a_tree_that_breaks_it(
     tmp_path: Path, rule: Callable[[Path], list[str]], path: str, text: str, fault: str
 ) -> None:
     file = tmp_path / path
@@ -1045,7 +1045,9 @@ def test_rooms_that_import_each_other_by_way_of_different_files_are_caught(tmp_p
         ),
     ),
 )
-def test_a_tree_that_keeps_the_rules_is_let_through(tmp_path: Path, path: str, text: str) -> None:
+def test_tree_rules_let_a_tree_that_keeps_them_through(
+    tmp_path: Path, path: str, text: str
+) -> None:
     file = tmp_path / path
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(f'"""A module."""\n{text}')
@@ -1057,7 +1059,7 @@ def test_names_of_tests_say_which_feature_broke(tests: str) -> None:
     assert riddles(ROOT / "tests" / tests) == []
 
 
-def test_a_test_named_by_a_pronoun_is_caught(tmp_path: Path) -> None:
+def test_name_of_a_test_that_is_a_pronoun_is_caught(tmp_path: Path) -> None:
     (tmp_path / "test_a.py").write_text("def test_it_waits(): ...\ndef test_a_wait_ends(): ...")
     assert riddles(tmp_path) == ["test_a.py:1: test_it_waits"]
 
@@ -1080,7 +1082,7 @@ def test_importing_moothall_loads_nothing_else() -> None:
     assert done.stderr == ""
 
 
-def test_the_old_name_is_left_nowhere_but_in_the_changelog() -> None:
+def test_old_name_is_left_nowhere_but_in_the_changelog() -> None:
     """Another project on PyPI has it: whoever typed it would install that."""
     old = "civi" + "tas"
     files = [file for file in ROOT.glob("*") if file.is_file()]

@@ -105,7 +105,7 @@ def newcomer(trial: Trial) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(MANY))
-def test_a_cluster_loses_nothing_and_goes_on_when_a_node_is_killed(
+def test_cluster_goes_on_without_loss_when_a_node_is_killed(
     count: Callable[..., Counts], cluster: Cluster, seed: int
 ) -> None:
     count("each node of three killed in turn", lambda trial: kill_each(trial, cluster), seed)
@@ -113,7 +113,7 @@ def test_a_cluster_loses_nothing_and_goes_on_when_a_node_is_killed(
 
 @pytest.mark.long
 @pytest.mark.parametrize("pair", (*combinations(range(3), 2), (1, 0), (2, 0), (2, 1)))
-def test_a_cluster_loses_nothing_when_two_nodes_are_killed_and_goes_on_when_one_is_back(
+def test_cluster_goes_on_without_loss_when_one_of_two_killed_nodes_is_back(
     count: Callable[..., Counts], cluster: Cluster, pair: tuple[int, int]
 ) -> None:
     nodes = tuple(cluster.nodes[number] for number in pair)
@@ -122,7 +122,7 @@ def test_a_cluster_loses_nothing_when_two_nodes_are_killed_and_goes_on_when_one_
 
 
 @pytest.mark.long
-def test_without_replication_a_lost_node_takes_its_queues_and_nothing_else(
+def test_cluster_without_replication_loses_the_queues_of_a_lost_node_alone(
     cluster: Cluster,
 ) -> None:
     home, other = cluster.nodes[:2]

@@ -62,7 +62,7 @@ def whole(counts: Counts) -> bool:
 
 @seeds
 @pytest.mark.parametrize("kind", ("plain", "detached"))
-def test_a_killed_worker_leaves_in_doubt_what_it_had_begun_and_runs_nothing_again(
+def test_killed_worker_leaves_begun_messages_in_doubt_and_runs_nothing_again(
     count: Callable[..., Counts], kind: str, seed: int
 ) -> None:
     counts = count(f"worker killed, {kind} actions", breaking.kill_worker, seed, kind=kind)
@@ -72,7 +72,7 @@ def test_a_killed_worker_leaves_in_doubt_what_it_had_begun_and_runs_nothing_agai
 
 
 @seeds
-def test_a_killed_worker_runs_idempotent_actions_again(
+def test_killed_worker_runs_idempotent_actions_again(
     count: Callable[..., Counts], seed: int
 ) -> None:
     name = "worker killed, idempotent actions"
@@ -83,7 +83,7 @@ def test_a_killed_worker_runs_idempotent_actions_again(
 
 
 @seeds
-def test_a_killed_worker_without_an_inbox_loses_nothing(
+def test_killed_worker_without_an_inbox_loses_nothing(
     count: Callable[..., Counts], seed: int
 ) -> None:
     counts = count("worker killed, no inbox", breaking.kill_worker, seed, inbox=False)
@@ -106,14 +106,14 @@ def test_a_killed_worker_without_an_inbox_loses_nothing(
         ),
     ),
 )
-def test_every_message_is_handled_once(
+def test_messages_are_each_handled_once_through_a_fault(
     count: Callable[..., Counts], name: str, fault: Callable[[Trial], None], seed: int
 ) -> None:
     assert whole(count(name, fault, seed))
 
 
 @seeds
-def test_every_request_is_handled_once_when_the_agents_queue_is_deleted(
+def test_requests_are_each_handled_once_when_the_agents_queue_is_deleted(
     count: Callable[..., Counts], seed: int
 ) -> None:
     """A message that is no request, and is in the queue then, goes with it."""
@@ -122,7 +122,7 @@ def test_every_request_is_handled_once_when_the_agents_queue_is_deleted(
 
 
 @seeds
-def test_every_message_is_handled_once_when_the_broker_is_killed(
+def test_messages_are_each_handled_once_when_the_broker_is_killed(
     count: Callable[..., Counts], seed: int
 ) -> None:
     assert whole(count("broker killed", breaking.kill_broker, seed))
@@ -148,7 +148,7 @@ def test_every_message_is_handled_once_when_the_broker_is_killed(
         ),
     ),
 )
-def test_every_message_is_handled_once_after_a_long_wait(
+def test_messages_are_each_handled_once_after_a_long_wait(
     count: Callable[..., Counts], name: str, fault: Callable[[Trial], None], moments: range
 ) -> None:
     """A few at a time, each with a network of its own: it is waiting that takes long here."""
@@ -161,7 +161,7 @@ def test_every_message_is_handled_once_after_a_long_wait(
 @pytest.mark.parametrize(
     ("seconds", "seed"), [(0.5, n) for n in range(MANY)] + [(10, n) for n in range(4)]
 )
-def test_every_message_sent_while_the_broker_is_away_is_handled_once(
+def test_messages_sent_while_the_broker_is_away_are_each_handled_once(
     count: Callable[..., Counts], seconds: float, seed: int
 ) -> None:
     fault = partial(breaking.stop_broker, seconds=seconds)

@@ -90,7 +90,7 @@ def channel(fragile: Broker) -> Iterator[Any]:
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_a_connection_that_is_lost_while_it_is_set_up_is_made_again(
+def test_connection_lost_while_it_is_set_up_is_made_again(
     method: str, proxy: Proxy, side: Callable[[int], Side]
 ) -> None:
     one = side(proxy.port)
@@ -101,7 +101,7 @@ def test_a_connection_that_is_lost_while_it_is_set_up_is_made_again(
     assert one.ask() == "there?"
 
 
-def test_a_deleted_exchange_is_made_again(
+def test_exchange_that_was_deleted_is_made_again(
     fragile: Broker, side: Callable[[int], Side], names: Names, channel: Any
 ) -> None:
     one = side(fragile.port)
@@ -110,7 +110,7 @@ def test_a_deleted_exchange_is_made_again(
     assert one.ask() == "there?"
 
 
-def test_an_id_that_comes_back_over_a_shaky_network_is_consumed_once(
+def test_agent_id_that_comes_back_over_a_shaky_network_is_consumed_once(
     proxy: Proxy, fragile: Broker, side: Callable[[int], Side], names: Names, channel: Any
 ) -> None:
     one, other = side(proxy.port), side(fragile.port)
@@ -131,7 +131,7 @@ def test_an_id_that_comes_back_over_a_shaky_network_is_consumed_once(
 
 
 @pytest.mark.timeout(120)  # rabbitmqctl takes long on a busy machine
-def test_a_broker_that_is_short_of_memory_says_so_and_says_when_that_is_over(
+def test_broker_short_of_memory_says_so_until_that_is_over(
     fragile: Broker, side: Callable[[int], Side]
 ) -> None:
     one = side(fragile.port)
@@ -147,7 +147,7 @@ def test_a_broker_that_is_short_of_memory_says_so_and_says_when_that_is_over(
 
 
 @pytest.mark.long
-def test_a_network_that_takes_a_connection_and_passes_nothing_on_is_an_error(
+def test_network_that_takes_a_connection_but_passes_nothing_on_is_an_error(
     proxy: Proxy, side: Callable[[int], Side]
 ) -> None:
     proxy.stall()

@@ -36,13 +36,13 @@ def test_two_builds_of_one_tree_have_the_same_bytes(tmp_path: Path) -> None:
         assert one.read_bytes() == other.read_bytes()
 
 
-def test_the_checkers_of_the_index_find_no_fault(wheel: Path) -> None:
+def test_wheel_and_source_distribution_pass_the_checkers_of_the_index(wheel: Path) -> None:
     files = sorted(wheel.parent.iterdir())
     subprocess.run([sys.executable, "-m", "twine", "check", "--strict", *files], check=True)
     subprocess.run([sys.executable, "-m", "check_wheel_contents", wheel], check=True)
 
 
-def test_the_wheel_holds_every_file_of_the_package_and_its_types(wheel: Path) -> None:
+def test_wheel_holds_every_file_of_the_package_and_its_types(wheel: Path) -> None:
     source = ROOT / "src"
     tracked = subprocess.run(
         ["git", "ls-files", "src"], cwd=ROOT, capture_output=True, text=True, check=True
@@ -53,7 +53,7 @@ def test_the_wheel_holds_every_file_of_the_package_and_its_types(wheel: Path) ->
     assert "moothall/py.typed" in held
 
 
-def test_the_source_distribution_holds_what_its_tests_need(wheel: Path) -> None:
+def test_source_distribution_holds_what_its_tests_need(wheel: Path) -> None:
     with tarfile.open(next(wheel.parent.glob("*.tar.gz"))) as archive:
         held = {name.partition("/")[2] for name in archive.getnames()}
     tracked = subprocess.run(
@@ -62,7 +62,7 @@ def test_the_source_distribution_holds_what_its_tests_need(wheel: Path) -> None:
     assert {each for each in tracked if not each.startswith(".git")} <= held
 
 
-def test_the_description_links_into_the_repository_once_its_address_is_known(
+def test_description_links_into_the_repository_once_its_address_is_known(
     wheel: Path, tmp_path: Path
 ) -> None:
     fields, plain = metadata(wheel)

@@ -296,7 +296,7 @@ def extras() -> dict[str, list[str]]:
     return {"": project["dependencies"], **project["optional-dependencies"]}
 
 
-def test_every_extra_of_users_has_a_program() -> None:
+def test_extras_of_users_each_have_a_program() -> None:
     assert set(ALONE) == set(extras()) - NOT_OF_USERS
 
 

@@ -256,7 +256,7 @@ def test_dead_letters_resend_without_queue_keeps_letter_despite_observer(
         assert till.paid.get(timeout=WAIT_S) == ("Customer", 1)
 
 
-def test_a_letter_to_a_full_mailbox_stays(
+def test_dead_letter_to_a_full_mailbox_stays(
     options: AMQPOptions, exchange: str, post: Callable[..., None]
 ) -> None:
     with AMQPSpace(exchange=exchange, mailbox=1) as space:

@@ -104,7 +104,7 @@ def test_others_are_answered_and_deadlines_kept_while_a_thread_floods(kind: str)
             assert space.statistics()["agents"][busy.id]["waiting"] <= 100
 
 
-def test_a_thread_waits_in_send_while_the_loop_is_held() -> None:
+def test_send_of_a_thread_waits_while_the_loop_is_held() -> None:
     begun, go_on = threading.Event(), threading.Event()
     seen = 0
     ahead: list[int] = []
@@ -146,7 +146,7 @@ def test_a_thread_waits_in_send_while_the_loop_is_held() -> None:
         assert max(ahead) <= LET_THROUGH
 
 
-def test_a_loop_of_a_space_never_waits_in_send() -> None:
+def test_send_on_a_loop_of_a_space_never_waits() -> None:
     begun, go_on = threading.Event(), threading.Event()
 
     class Sender(Agent):

@@ -136,7 +136,7 @@ print("the end", os.waitpid(Forks.child, 0)[1])
 """
 
 
-def test_a_fork_at_any_time_leaves_the_child_able_to_make_a_space() -> None:
+def test_forked_child_can_make_a_space_whenever_it_was_forked() -> None:
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", IN_THE_LOCK],
         capture_output=True,

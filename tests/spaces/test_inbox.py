@@ -140,7 +140,7 @@ def test_inbox_accept_after_start_adds_the_message(inbox: Inbox) -> None:
     assert inbox.unfinished("a") == [Entry("k", STARTED, b"message", None)]
 
 
-def test_an_end_without_a_start_is_kept(inbox: Inbox) -> None:
+def test_inbox_end_without_a_start_is_kept(inbox: Inbox) -> None:
     inbox.end("k", "a", b"answer")
     inbox.flush()
     assert inbox.look_up("k", "a") == Entry("k", ENDED, None, b"answer")
@@ -159,7 +159,7 @@ def test_many_at_once(inbox: Inbox) -> None:
         assert entry.answer == (None if n % 2 else key.encode())
 
 
-def test_a_message_to_two_agents_is_two(inbox: Inbox) -> None:
+def test_inbox_keeps_a_message_to_two_agents_as_two(inbox: Inbox) -> None:
     inbox.accept("k", "a", b"message")
     inbox.start([("k", "b")])
     assert inbox.look_up("k", "c") is None
@@ -173,7 +173,7 @@ def test_a_message_to_two_agents_is_two(inbox: Inbox) -> None:
     assert inbox.look_up("k", "a") == Entry("k", ENDED, None, None)
 
 
-def test_the_unfinished_are_in_the_order_accepted(inbox: Inbox) -> None:
+def test_inbox_unfinished_are_in_the_order_accepted(inbox: Inbox) -> None:
     keys = [f"{n * 7919 % 100:02}" for n in range(100)]
     for key in keys:
         inbox.accept(key, "a", key.encode())
@@ -235,7 +235,7 @@ def test_inbox_forget_removes_entries_ended_under_a_clock_set_ahead(
 
 
 @pytest.mark.parametrize("name", ("", "é\0'; --", "x" * 255, "日本語"))
-def test_a_name_is_only_a_name(inbox: Inbox, name: str) -> None:
+def test_inbox_name_of_any_text_is_only_a_name(inbox: Inbox, name: str) -> None:
     inbox.accept(name, name, b"message")
     inbox.end("k", name, b"answer")
     inbox.flush()
@@ -540,7 +540,7 @@ assert inbox.unfinished('a') == []
         "    Inbox(sys.argv[1])\n    print(n)\n    sys.stdout.flush()\n    die()\n",
     ),
 )
-def test_a_full_disk(path: Path, program: str) -> None:
+def test_inbox_on_a_full_disk_keeps_what_it_reported(path: Path, program: str) -> None:
     done = commands.run(path, code=FULL + program)
     assert done.stderr == ""
     assert done.returncode == -signal.SIGKILL

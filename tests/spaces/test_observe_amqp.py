@@ -19,7 +19,7 @@ class Echo(Agent):
         return text
 
 
-def test_an_answer_from_another_process_is_seen_once_by_each(broker: Broker) -> None:
+def test_observer_sees_an_answer_from_another_process_once(broker: Broker) -> None:
     options, exchange = AMQPOptions(port=broker.port), f"test.{uuid4().hex}"
     with (
         AMQPSpace(amqp_options=options, exchange=exchange) as here,

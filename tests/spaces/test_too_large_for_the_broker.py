@@ -117,7 +117,7 @@ def test_amqp_message_too_large_after_json_escapes_raises(broker: Broker) -> Non
 
 
 @pytest.mark.long
-def test_an_agent_leaves_while_the_broker_ends_the_channel(small_broker: Broker) -> None:
+def test_amqp_remove_while_the_broker_ends_the_channel_frees_the_id(small_broker: Broker) -> None:
     """As it does when it gets the first message that is too large."""
     with (
         Proxy(small_broker.port) as proxy,

@@ -38,7 +38,9 @@ def between(output: str, start: str, end: str) -> str:
     ids=("short", "whole"),
 )
 @pytest.mark.timeout(300)
-def test_the_demo(tmp_path: Path, weights: Path, args: tuple[str, ...], seeds: int) -> None:
+def test_demo_shows_messages_a_dual_act_and_a_town(
+    tmp_path: Path, weights: Path, args: tuple[str, ...], seeds: int
+) -> None:
     done = run(tmp_path, *args)
     output = done.stdout
     assert done.returncode == 0, output + done.stderr
@@ -136,7 +138,7 @@ def test_the_demo(tmp_path: Path, weights: Path, args: tuple[str, ...], seeds: i
     assert "Every message was delivered and every chosen action executed" in end
 
 
-def test_without_the_weights_it_says_what_to_do(tmp_path: Path) -> None:
+def test_demo_without_the_weights_says_what_to_do(tmp_path: Path) -> None:
     done = run(tmp_path, MOOTHALL_HOME=str(tmp_path))
     assert done.returncode == 1
     assert done.stderr == ""
@@ -145,7 +147,7 @@ def test_without_the_weights_it_says_what_to_do(tmp_path: Path) -> None:
     assert line.endswith("run: moothall models fetch")
 
 
-def test_a_model_that_is_not_known(tmp_path: Path) -> None:
+def test_demo_of_an_unknown_model_says_so(tmp_path: Path) -> None:
     done = run(tmp_path, "nobody:nothing")
     assert done.returncode == 1
     assert done.stderr == ""

@@ -111,7 +111,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize("registry", (by_hand(), from_functions()), ids=("by hand", "read"))
-def test_the_agent_lists_searches_and_reads(folder: Path, registry: ActionRegistry) -> None:
+def test_file_agent_lists_searches_and_reads(folder: Path, registry: ActionRegistry) -> None:
     model = ScriptedModel(
         [
             {"name": "list_files"},
@@ -143,7 +143,7 @@ def test_the_agent_lists_searches_and_reads(folder: Path, registry: ActionRegist
 
 
 @pytest.mark.parametrize("registry", (by_hand(), from_functions()), ids=("by hand", "read"))
-def test_a_missing_file_is_told_and_a_wrong_argument_asked_for_again(
+def test_file_agent_is_told_of_a_missing_file_and_asked_again_for_a_wrong_argument(
     folder: Path, registry: ActionRegistry
 ) -> None:
     model = ScriptedModel(
@@ -165,7 +165,7 @@ def test_a_missing_file_is_told_and_a_wrong_argument_asked_for_again(
     assert [step.error is None for step in reply.steps] == [False, True]
 
 
-def test_the_parts_work_by_themselves(folder: Path) -> None:
+def test_file_agent_parts_work_by_themselves(folder: Path) -> None:
     registry = by_hand()
     assert registry.get_action("read_file") is registry.get_actions()[1]
     assert registry.get_action("fly") is None

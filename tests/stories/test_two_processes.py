@@ -46,7 +46,7 @@ def test_host_and_chatty_answer_from_processes_of_their_own(broker: Broker, tmp_
 
 
 @pytest.mark.parametrize("example", ("host.py", "chatty.py"))
-def test_without_a_broker_they_say_what_to_do(tmp_path: Path, example: str) -> None:
+def test_example_processes_without_a_broker_say_what_to_do(tmp_path: Path, example: str) -> None:
     done = subprocess.run(
         [sys.executable, EXAMPLES / example],
         cwd=tmp_path,

@@ -92,13 +92,13 @@ def options(broker: Broker, files: Path, name: str | None, **given: Any) -> AMQP
     )
 
 
-def test_a_client_certificate_logs_in_without_a_password(mutual: Broker, files: Path) -> None:
+def test_amqp_client_certificate_logs_in_without_a_password(mutual: Broker, files: Path) -> None:
     with AMQPSpace(amqp_options=options(mutual, files, "ann"), exchange=uuid4().hex) as space:
         assert space.add(Agent("a")).ask("a", "help").result(timeout=WAIT_S) == {}
         assert mutual.ctl("list_connections", "user", "ssl").split() == [USER, "true"]
 
 
-def test_a_client_certificate_goes_with_a_username(mutual: Broker, files: Path) -> None:
+def test_amqp_client_certificate_goes_with_a_username(mutual: Broker, files: Path) -> None:
     given = options(mutual, files, "ann", username="guest", password="guest")
     with AMQPSpace(amqp_options=given, exchange=uuid4().hex) as space:
         assert space.add(Agent("a")).ask("a", "help").result(timeout=WAIT_S) == {}
@@ -215,7 +215,7 @@ def test_dead_letters_command_names_the_tls_option_to_mend(
     assert text in done.stderr.splitlines()[-1]
 
 
-def test_a_company_logs_in_by_the_certificate_that_its_file_names(
+def test_company_logs_in_by_the_certificate_that_its_file_names(
     mutual: Broker, files: Path
 ) -> None:
     (files / "sums.py").write_text(AGENT)

@@ -201,7 +201,7 @@ def test_amqp_close_lets_running_handlers_ask_another_process(make_space: MakeSp
     closing.join(WAIT_S)
 
 
-def test_before_remove_may_still_say_something(make_space: MakeSpace) -> None:
+def test_before_remove_during_amqp_close_may_still_send(make_space: MakeSpace) -> None:
     me = make_space().add(Recorder("me"))
 
     class Polite(Agent):
@@ -479,7 +479,7 @@ def test_amqp_quorum_queues_deliver_and_keep_messages_through_close(
     here.remove("me")
 
 
-def test_an_agent_without_replication_joins_those_with(make_space: MakeSpace) -> None:
+def test_amqp_agent_without_replication_joins_those_with_it(make_space: MakeSpace) -> None:
     """Whoever made a queue has said what it is; it is used as it is."""
     first = make_space(quorum=True, keep=100)
     first.add(Holder("there"))
@@ -489,7 +489,7 @@ def test_an_agent_without_replication_joins_those_with(make_space: MakeSpace) ->
     assert me.ask("there", "note", name="a").result(timeout=30) == "a"
 
 
-def test_an_inbox_can_be_used_again_after_a_close(make_space: MakeSpace, tmp_path: Path) -> None:
+def test_amqp_inbox_can_be_used_again_after_a_close(make_space: MakeSpace, tmp_path: Path) -> None:
     path = tmp_path / "inbox.db"
     for number in range(3):
         space = make_space(inbox=path)

@@ -140,14 +140,14 @@ def test_amqp_remove_ends_requests_queued_at_the_broker(
     is_free(make_space, me)
 
 
-def test_an_id_is_free_as_soon_as_remove_returns(make_space: MakeSpace, log: Log) -> None:
+def test_amqp_id_is_free_as_soon_as_remove_returns(make_space: MakeSpace, log: Log) -> None:
     for space in [make_space(), make_space()] * 5:
         space.add(Agent("agent"))
         space.remove("agent")
     assert not any("lost with its queue" in line for line in log.lines)
 
 
-def test_the_connection_is_cut_while_an_agent_leaves(
+def test_amqp_remove_while_the_connection_is_cut_ends_requests_and_frees_the_id(
     make_space: MakeSpace, there: AMQPSpace, proxy: Proxy, me: Agent
 ) -> None:
     """Its queue may stay; what waits there ends at its deadline."""

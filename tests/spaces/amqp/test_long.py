@@ -122,7 +122,7 @@ def test_actions_longer_than_the_broker_waits(impatient: Broker, tmp_path: Path,
 @pytest.mark.long
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("inbox", (False, True))
-def test_a_million_messages_leave_no_trace(
+def test_amqp_million_messages_leave_no_trace_in_memory(
     broker: Broker, exchange: str, inbox: bool, tmp_path: Path
 ) -> None:
     """Memory at a million is what it was at two hundred thousand, when all bounds are reached.

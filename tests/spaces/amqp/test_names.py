@@ -58,7 +58,7 @@ class Named(Agent):
         return str(self.id)
 
 
-def test_every_id_is_reached_by_itself_alone(make_space: MakeSpace) -> None:
+def test_amqp_id_of_any_text_is_reached_by_itself_alone(make_space: MakeSpace) -> None:
     """From the same space and from another one."""
     here, there = make_space(), make_space()
     me = here.add(Agent("me"))

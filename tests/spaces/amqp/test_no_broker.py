@@ -130,7 +130,9 @@ def test_amqp_port_of_another_protocol_raises_broker_error(make_space: MakeSpace
     assert "does not speak AMQP 0-9-1 on that port" in text
 
 
-def test_the_password_is_wrong_and_then_right(broker: Broker, make_space: MakeSpace) -> None:
+def test_amqp_wrong_password_is_refused_and_a_corrected_one_works(
+    broker: Broker, make_space: MakeSpace
+) -> None:
     broker.ctl("add_user", "worker", "right")
     broker.ctl("set_permissions", "-p", "/", "worker", ".*", ".*", ".*")
     options = AMQPOptions("127.0.0.1", broker.port, "worker", "wrong")

@@ -80,19 +80,19 @@ def test_amqp_options_refuse_text_that_amqp_cannot_encode(field: str) -> None:
             AMQPOptions(**{field: "ü" * 200})
 
 
-def test_an_authority_is_of_an_encrypted_connection() -> None:
+def test_amqp_ca_file_needs_an_encrypted_connection() -> None:
     for path in ("ca.pem", Path("ca.pem")):
         assert AMQPOptions(use_ssl=True, ca_file=path).ca_file == path
         with pytest.raises(ConfigError, match="ca_file= needs use_ssl=True"):
             AMQPOptions(ca_file=path)
 
 
-def test_the_nodes_of_a_cluster_are_each_named_in_errors() -> None:
+def test_amqp_cluster_nodes_are_each_named_in_errors() -> None:
     options = AMQPOptions("one, two:5673,[::1]:5674", use_ssl=True)
     assert options.address == "one:5671,two:5673,::1:5674"
 
 
-def test_a_client_certificate_belongs_to_an_encrypted_connection_and_needs_no_user() -> None:
+def test_amqp_client_certificate_needs_an_encrypted_connection_but_no_user() -> None:
     assert AMQPOptions(use_ssl=True, cert_file="me.pem").username is None
     for wrong, said in (
         ({"cert_file": "me.pem"}, "cert_file= needs use_ssl=True"),
@@ -164,7 +164,7 @@ def test_amqp_space_reads_environment_unless_options_are_given(
         AMQPSpace(amqp_options="localhost")  # type: ignore[arg-type]
 
 
-def test_the_password_is_shown_nowhere(
+def test_amqp_password_is_shown_nowhere(
     broker: Broker, make_space: MakeSpace, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)

@@ -232,7 +232,7 @@ def test_amqp_action_error_too_long_is_cut(make_space: MakeSpace) -> None:
 
 
 @pytest.mark.parametrize("size", (2**20, 5_000_000))
-def test_as_much_as_a_message_may_have(make_space: MakeSpace, size: int) -> None:
+def test_amqp_message_of_the_largest_size_arrives(make_space: MakeSpace, size: int) -> None:
     make_space().add(Worker("worker", Notes("/dev/null")))
     me = make_space().add(Agent("me"))
     text = "x" * size
@@ -247,7 +247,7 @@ def nested(depth: int) -> Any:
     return value
 
 
-def test_as_deep_as_a_message_may_be(make_space: MakeSpace) -> None:
+def test_amqp_message_of_the_greatest_depth_arrives(make_space: MakeSpace) -> None:
     """What one process may send, another can read: the sender is refused what is deeper."""
     make_space().add(Worker("worker", Notes("/dev/null")))
     me = make_space().add(Agent("me"))

@@ -350,7 +350,7 @@ def test_amqp_dead_letter_queue_full_loses_no_letter(
     # Of those under way, any but the first may have arrived.
     ((b"it is not JSON", 3), (b"\x00\x3c\x00\x50", 1)),
 )
-def test_the_network_is_cut_while_something_is_buried(
+def test_amqp_dead_letter_is_kept_when_the_network_is_cut_meantime(
     cut_at: bytes,
     count: int,
     make_space: MakeSpace,
@@ -376,7 +376,7 @@ def test_the_network_is_cut_while_something_is_buried(
         space.close()
 
 
-def test_a_strangers_notice_of_a_deleted_queue(
+def test_amqp_forged_notice_of_a_deleted_queue_runs_nothing_again(
     make_space: MakeSpace, channel: BlockingChannel, exchange: str, log: Any
 ) -> None:
     """What is open is asked again, and not run again."""
@@ -476,7 +476,7 @@ def quiet() -> Any:
     logging.getLogger("moothall.amqp").setLevel(logging.NOTSET)
 
 
-def test_no_headers_of_any_kind_stop_an_agent(
+def test_amqp_headers_of_any_kind_stop_no_agent(
     quiet: None, make_space: MakeSpace, channel: BlockingChannel, exchange: str, tmp_path: Any
 ) -> None:
     spaces = make_space(), make_space(inbox=tmp_path / "inbox.db")

@@ -92,7 +92,9 @@ def test_amqp_add_refuses_id_of_an_agent_in_another_process(
 
 
 @pytest.mark.parametrize("how", ("remove", "close", "kill", "end"))
-def test_an_id_is_free_at_once(how: str, make_space: MakeSpace, start: StartProcess) -> None:
+def test_amqp_id_of_a_process_that_left_is_free_at_once(
+    how: str, make_space: MakeSpace, start: StartProcess
+) -> None:
     process = start()
     process.add("one")
     space = make_space()
@@ -186,7 +188,7 @@ def test_amqp_action_sending_by_another_exchange_is_answered_by_its_own(
     assert len(far.wait_for(40)) == 40
 
 
-def test_a_broadcast_reaches_each_process_once(make_space: MakeSpace, start: Any) -> None:
+def test_amqp_broadcast_reaches_each_process_once(make_space: MakeSpace, start: Any) -> None:
     processes = [start(), start()]
     for number, process in enumerate(processes):
         process.tell("add", id=f"worker {number}")
@@ -227,7 +229,7 @@ def test_order_holds_for_each_sender(make_space: MakeSpace, start: Any, notes: N
         assert mine == [f"done {sender.id} {number}" for number in range(many)]
 
 
-def test_a_chain_comes_back_through_another_process(make_space: MakeSpace, start: Any) -> None:
+def test_amqp_chain_comes_back_through_another_process(make_space: MakeSpace, start: Any) -> None:
     """A asks B asks A: A waits for B meanwhile, and lets it in."""
     process = start()
     process.add("b")

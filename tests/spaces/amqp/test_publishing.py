@@ -68,7 +68,7 @@ def test_amqp_send_keeps_the_order_of_one_agent(
     assert answer == ("response", {"data": "answer", "original_message_id": "one"})
 
 
-def test_a_thread_waits_in_send_while_the_broker_is_behind(
+def test_amqp_send_of_a_thread_waits_while_the_broker_is_behind(
     make_space: MakeSpace, proxy: Proxy
 ) -> None:
     """So that what the other agents of its space send does not wait behind all of that."""
@@ -118,7 +118,7 @@ def test_amqp_send_without_connection_queues_and_does_not_block(
 
 
 @pytest.mark.long
-def test_a_hundred_thousand_wait_for_the_broker_and_no_more(
+def test_amqp_messages_wait_for_the_broker_up_to_a_hundred_thousand(
     make_space: MakeSpace, proxy: Proxy, events: Kept[str], log: Log
 ) -> None:
     space = make_space(

@@ -91,7 +91,7 @@ def test_amqp_inbox_records_the_end_only_after_publisher_confirms(
     assert me.messages == []
 
 
-def test_the_answer_of_an_acknowledged_message_is_sent_by_the_next_process(
+def test_amqp_unconfirmed_answer_of_an_acknowledged_message_is_sent_by_the_next_process(
     make_space: MakeSpace,
     start: StartProcess,
     notes: Notes,

@@ -161,7 +161,7 @@ def test_wire_read_refuses_invalid_body(body: bytes) -> None:
         wire.read(given(), body)
 
 
-def test_a_body_has_a_bound() -> None:
+def test_wire_body_is_bounded() -> None:
     with pytest.raises(wire.Unreadable, match=f"it has {wire.LARGEST + 1} bytes"):
         wire.read_json(b" " * (wire.LARGEST + 1))
     assert wire.read_json(b" " * (wire.LARGEST - 1) + b"1") == 1
@@ -208,7 +208,7 @@ def test_wire_error_of_unknown_type_is_action_error() -> None:
     assert wire.error_of({}, {"error": "no"}) is None
 
 
-def test_the_headers_of_an_error_fit_a_frame() -> None:
+def test_wire_headers_of_an_error_fit_a_frame() -> None:
     error = ActionError("E" * 200_000, "text", "w" * 200_000)
     assert all(len(value) <= 1000 for value in wire.error_headers(error).values())
 
