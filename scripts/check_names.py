@@ -74,9 +74,7 @@ OPENERS = frozenset(
 CALLBACKS = ("before_action", "after_action", "after_add", "before_remove")
 """Features whose name begins with such a word."""
 OPENINGS = {
-    "actions": 133,
     "agents": 500,
-    "models": 236,
     "research": 229,
     "society": 377,
 }

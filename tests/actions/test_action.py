@@ -48,13 +48,13 @@ SCHEMA = {
 # -- @action ---------------------------------------------------------------------------------------
 
 
-def test_the_policies_differ_and_are_text():
+def test_access_policies_are_three_texts():
     assert len({ACCESS_PERMITTED, ACCESS_DENIED, ACCESS_REQUESTED}) == 3
     assert all(isinstance(p, str) for p in (ACCESS_PERMITTED, ACCESS_DENIED, ACCESS_REQUESTED))
 
 
 @pytest.mark.parametrize("mark", (action, action()), ids=("bare", "with parentheses"))
-def test_a_marked_function_stays_what_it_was(mark):
+def test_marked_function_stays_what_it_was(mark):
     def double(n: int) -> int:
         """Double."""
         return 2 * n
@@ -68,7 +68,7 @@ def test_a_marked_function_stays_what_it_was(mark):
     assert (made.terminal, made.idempotent, made.timeout) == (False, False, None)
 
 
-def test_the_options_of_a_marked_function_are_those_of_its_action():
+def test_marked_functions_options_are_those_of_its_action():
     @action(
         name="twice",
         help={"my": "own"},
@@ -104,7 +104,7 @@ def test_options_that_are_none_are_as_if_left_out():
         assert made.help["description"] == "Double."
 
 
-def test_the_decorator_keeps_its_name_whatever_is_imported():
+def test_action_decorator_keeps_its_name_whatever_is_imported():
     import moothall.actions
     from moothall import action as again
 
@@ -126,7 +126,7 @@ def test_help_that_is_no_json_is_refused():
     ),
     ids=str,
 )
-def test_an_option_that_is_none_is_refused_either_way(option):
+def test_action_option_of_a_wrong_kind_is_refused_either_way(option):
     for make in (lambda: action(**option)(print), lambda: Action("print", print, **option)):
         with pytest.raises(DefinitionError, match=f"print.*: {next(iter(option))}"):
             make()
@@ -149,14 +149,14 @@ def test_positional_options_are_refused():
 
 
 @pytest.mark.parametrize("name", ("", "x" * 256, 7, None, "\ud800"))
-def test_a_name_has_1_to_255_characters_that_a_text_can_carry(name):
+def test_action_name_has_1_to_255_characters_that_a_text_can_carry(name):
     for make in (lambda: Action(name, read_file), lambda: action(name=name or "")(read_file)):
         with pytest.raises(DefinitionError, match="name"):
             make()
     assert len(Action("x" * 255, read_file).name) == 255
 
 
-def test_an_action_is_made_as_in_the_definitions_by_hand():
+def test_action_is_made_as_in_the_definitions_by_hand():
     made = Action(
         name="read",
         function=read_file,
@@ -201,7 +201,7 @@ def test_action_parameters_and_help_are_copies():
     assert set(made.help["args"]) == {"name", "lines"}
 
 
-def test_an_empty_description_by_hand_is_the_description():
+def test_action_description_by_hand_may_be_empty():
     assert Action("read", read_file, "").description == ""
 
 
@@ -287,7 +287,7 @@ def test_check_by_a_schema_says_what_a_list_or_null_may_hold(names):
     assert told[2] == "\"names.1\": 5 is not of type 'string'"
 
 
-def test_a_long_wrong_value_is_told_in_short():
+def test_action_check_tells_a_long_wrong_value_in_short():
     made = Action("read", read_file, "Reads", {"properties": {"name": {"type": "integer"}}})
     with pytest.raises(InvalidArguments) as caught:
         made.check({"name": "x" * 100_000})
@@ -311,7 +311,7 @@ WRONG_SCHEMAS = {
 
 
 @pytest.mark.parametrize(("schema", "told"), WRONG_SCHEMAS.values(), ids=WRONG_SCHEMAS)
-def test_a_schema_that_cannot_be_used_is_refused_at_once(schema, told):
+def test_action_schema_that_cannot_be_used_is_refused_at_once(schema, told):
     with pytest.raises(DefinitionError, match=f"'read': parameters is not a JSON schema: .*{told}"):
         Action("read", read_file, "Reads", schema)
     made = Action("read", read_file)
@@ -345,20 +345,20 @@ def test_references_within_a_schema_are_followed():
         made.check({"tree": deep})
 
 
-def test_an_expression_of_a_schema_cannot_hang_the_program():
+def test_action_schema_pattern_cannot_hang_the_program():
     slow = {"properties": {"name": {"pattern": "^(a|a)*b$"}}}
     made = Action("read", read_file, "Reads", slow)
     with pytest.raises(InvalidArguments, match='"read" argument "name"'):
         made.check({"name": "a" * 60})  # Python's re would take years
 
 
-def test_an_action_with_a_schema_can_be_copied():
+def test_action_with_a_schema_can_be_copied():
     made = Action("read", read_file, "Reads", SCHEMA)
     made.check({"name": "x"})
     assert copy.deepcopy(made).check({"name": "x"}) == {"name": "x"}
 
 
-def test_a_schema_may_describe_a_function_that_has_none():
+def test_action_schema_may_describe_a_function_that_has_none():
     made = Action("show", lambda **kwargs: kwargs, "Shows", {"type": "object"})
     assert made.execute(**made.check({"a": 1})) == {"a": 1}
     assert made.help == {"description": "Shows", "args": {}}
@@ -413,7 +413,7 @@ CALLABLES: dict[str, tuple[Any, str, bool]] = {
 
 
 @pytest.mark.parametrize("case", CALLABLES)
-def test_every_callable_can_be_an_action(case):
+def test_action_may_be_of_every_callable(case):
     function, name, is_async = CALLABLES[case]
     made = Action.of(function)
     assert made.name == name
@@ -423,13 +423,13 @@ def test_every_callable_can_be_an_action(case):
     assert (asyncio.run(value) if is_async else value) == 4
 
 
-def test_the_action_of_a_function_is_made_once():
+def test_action_of_a_function_is_made_once():
     assert Action.of(read_file) is Action.of(read_file)
     made = Action("x", read_file)
     assert Action.of(made) is made
 
 
-def test_the_action_of_a_copy_is_its_own():
+def test_action_of_a_copied_function_is_its_own():
     @functools.wraps(read_file)
     def shout(*args: Any, **kwargs: Any) -> str:
         return read_file(*args, **kwargs).upper()
@@ -439,7 +439,7 @@ def test_the_action_of_a_copy_is_its_own():
     assert Action.of(read_file).execute(name="x") == "10 lines of x"
 
 
-def test_an_action_says_what_it_is():
+def test_action_repr_says_what_it_is():
     assert repr(Action("read", read_file)) == "<Action 'read'>"
 
 
@@ -450,7 +450,7 @@ def test_action_of_what_is_not_callable_is_refused(source):
             make(source)
 
 
-def test_a_generator_is_no_action():
+def test_action_of_a_generator_is_refused():
     def count(upto: int):
         yield upto
 
@@ -479,14 +479,14 @@ class Librarian(Agent):
         pass
 
 
-def test_a_registry_is_empty_at_first():
+def test_registry_is_empty_at_first():
     registry = ActionRegistry()
     assert registry.actions == {}
     assert registry.get_actions() == []
     assert registry.get_action("read") is None
 
 
-def test_a_registry_finds_what_was_registered():
+def test_registry_finds_what_was_registered():
     registry = ActionRegistry()
     made = Action("read", read_file, "Reads", SCHEMA)
     registry.register(made)
@@ -496,7 +496,7 @@ def test_a_registry_finds_what_was_registered():
     assert registry.get_action("Read") is None
 
 
-def test_a_later_action_of_a_name_replaces_the_earlier():
+def test_registry_replaces_an_action_by_a_later_one_of_its_name():
     registry = ActionRegistry()
     first, second = Action("read", read_file), Action("read", read_file)
     registry.register(first)
@@ -504,7 +504,7 @@ def test_a_later_action_of_a_name_replaces_the_earlier():
     assert registry.get_actions() == [second]
 
 
-def test_a_registry_takes_functions_and_methods():
+def test_registry_takes_functions_and_methods():
     registry = ActionRegistry()
     registry.register(read_file)
     agent = Librarian("agent")
@@ -518,7 +518,7 @@ def test_a_registry_takes_functions_and_methods():
     assert registry.get_action("give back").terminal is True
 
 
-def test_a_registry_takes_an_agent_with_all_that_it_offers():
+def test_registry_takes_an_agent_with_all_that_it_offers():
     registry = ActionRegistry()
     agent = Librarian("agent")
     registry.register(agent)
@@ -527,7 +527,7 @@ def test_a_registry_takes_an_agent_with_all_that_it_offers():
     assert registry.get_action("give back").access_policy == ACCESS_REQUESTED
 
 
-def test_an_agent_whose_actions_are_there_already_is_refused_and_changes_nothing():
+def test_registry_refuses_an_agent_whose_actions_are_there_already():
     registry = ActionRegistry()
     registry.register(Librarian("one"))
     before = dict(registry.actions)
@@ -537,7 +537,7 @@ def test_an_agent_whose_actions_are_there_already_is_refused_and_changes_nothing
 
 
 @pytest.mark.parametrize("thing", (None, 1, "read", {"name": "x"}, []))
-def test_a_registry_takes_nothing_else(thing):
+def test_registry_takes_nothing_else(thing):
     registry = ActionRegistry()
     with pytest.raises(DefinitionError):
         registry.register(thing)
@@ -547,7 +547,7 @@ def test_a_registry_takes_nothing_else(thing):
 # -- what an agent offers --------------------------------------------------------------------------
 
 
-def test_an_agent_offers_its_marked_methods_and_not_the_special_ones():
+def test_agent_offers_its_marked_methods_without_the_special_ones():
     agent = Librarian("agent")
     assert list(agent.offers) == ["find", "give back"]
     assert all(isinstance(offer, Action) for offer in agent.offers.values())

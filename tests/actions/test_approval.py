@@ -38,7 +38,7 @@ def ask(approver, request=None):
 # -- the request -----------------------------------------------------------------------------------
 
 
-def test_a_request_is_made_of_a_message():
+def test_approval_request_is_made_of_a_message():
     message = {
         "id": "1",
         "meta": {"k": 1},
@@ -52,14 +52,14 @@ def test_a_request_is_made_of_a_message():
     assert request.message == message
 
 
-def test_a_request_without_args_has_none():
+def test_approval_request_of_a_message_without_args_has_none():
     request = ApprovalRequest.of({"from": "me", "to": "Host", "action": {"name": "stop"}})
     assert request.args == {}
     assert str(request) == "/Host.stop"
 
 
 @pytest.mark.parametrize("agent", ('Host.read file:"x"', "My host", 'a"b'))
-def test_no_agent_passes_for_another_with_an_action(agent):
+def test_approval_request_lets_no_agent_pass_for_another_with_an_action(agent):
     request = proposed(agent, "delete", path="y")
     assert parse_slash(str(request)) == {
         "to": agent,
@@ -68,18 +68,18 @@ def test_no_agent_passes_for_another_with_an_action(agent):
     assert str(request).startswith('/"')
 
 
-def test_a_request_too_long_for_a_line_reads_like_it_too():
+def test_approval_request_too_long_for_a_line_reads_like_a_command_too():
     shown = str(proposed(text="x" * 2_000_000))
     assert shown.startswith('/"Host"."delete" "text":"xxx')
 
 
-def test_a_request_reads_like_the_command_that_makes_it():
+def test_approval_request_reads_like_the_command_that_makes_it():
     assert str(proposed(path="a b", force=True, n=1, l=[1, None])) == (
         '/Host.delete path:"a b" force:true n:1 l:[1, null]'
     )
 
 
-def test_the_fingerprint_is_bound_to_agent_action_and_arguments():
+def test_fingerprint_is_bound_to_agent_action_and_arguments():
     first = proposed("Host", "delete", a=1, b=[1, {"c": 2, "d": 3}])
     assert first.fingerprint == proposed("Host", "delete", b=[1, {"d": 3, "c": 2}], a=1).fingerprint
     assert first.fingerprint == proposed("Host", "delete", sender="x", **first.args).fingerprint
@@ -98,7 +98,7 @@ def test_the_fingerprint_is_bound_to_agent_action_and_arguments():
 # -- approve ---------------------------------------------------------------------------------------
 
 
-def test_no_approver_refuses():
+def test_approval_without_an_approver_is_refused():
     assert ask(None) is False
 
 
@@ -139,7 +139,7 @@ def test_only_true_permits(form, answer, permitted, caplog):
 
 @pytest.mark.parametrize("form", ("async def", "def"))
 @pytest.mark.parametrize("wrapped", (False, True))
-def test_an_exception_refuses_and_is_logged(caplog, form, wrapped):
+def test_approver_that_raises_refuses_and_is_logged(caplog, form, wrapped):
     class Async:
         async def approve(self, request):
             raise OSError("no line to the person")
@@ -162,12 +162,12 @@ def test_approver_of_a_wrong_type_refuses(caplog):
 
 
 @pytest.mark.parametrize("wrong", (object(), 5, lambda request: True, RefuseAll))
-def test_an_agent_refuses_what_is_no_approver_at_once(wrong):
+def test_agent_refuses_a_wrong_approver_at_once(wrong):
     with pytest.raises(DefinitionError, match=r"agent 'a': approver= needs .*approve\(request\)"):
         Agent("a", approver=wrong)
 
 
-def test_an_agent_takes_any_object_that_approves():
+def test_agent_takes_any_object_that_approves():
     class Mine:
         def approve(self, request):
             return True
@@ -176,7 +176,7 @@ def test_an_agent_takes_any_object_that_approves():
     assert Agent("a", approver=mine).approver is mine
 
 
-def test_a_plain_approver_runs_beside_the_loop():
+def test_approver_that_is_plain_runs_beside_the_loop():
     async def both():
         free = threading.Event()
         approver = CallbackApprover(lambda request: free.wait(10))
@@ -244,14 +244,14 @@ def test_refuse_all_refuses():
     assert ask(RefuseAll()) is False
 
 
-def test_a_callback_that_is_none_is_refused_at_once():
+def test_callback_approver_of_no_function_is_refused_at_once():
     with pytest.raises(DefinitionError, match="CallbackApprover takes a function, got 5"):
         CallbackApprover(5)
     with pytest.raises(DefinitionError, match="answer= takes a function, got 'blue'"):
         CallbackApprover(lambda request: True, answer="blue")
 
 
-def test_a_callback_is_given_the_request():
+def test_callback_approver_gives_the_request_to_its_function():
     request = proposed(path="x")
     given = []
     assert ask(CallbackApprover(lambda r: given.append(r) or True), request) is True
@@ -290,21 +290,21 @@ def test_a_callback_is_given_the_request():
         (Rule(permit=False), False),
     ),
 )
-def test_a_rule_permits_what_matches(rule, permitted):
+def test_rule_permits_what_matches(rule, permitted):
     at = {"y": 2, "x": 1}
     cities = ["Zürich", "Bern"]
     request = proposed(path="/tmp/x", force=True, n=1, names=["a", "b"], at=at, cities=cities)
     assert ask(RuleApprover([rule]), request) is permitted
 
 
-def test_a_pattern_that_is_no_text_is_refused_where_it_is_written():
+def test_rule_pattern_that_is_no_text_is_refused_where_it_is_written():
     with pytest.raises(ConfigError, match="Rule: the pattern of amount must be a text, got 5"):
         Rule(action="refund", args={"amount": 5})
     with pytest.raises(ConfigError, match="Rule: args= must be patterns by name, got 5"):
         Rule(action="refund", args=5)
 
 
-def test_the_first_rule_that_matches_speaks():
+def test_rule_approver_obeys_the_first_rule_that_matches():
     rules = [Rule(args={"path": "/tmp/keep*"}, permit=False), Rule(args={"path": "/tmp/*"})]
     assert ask(RuleApprover(rules), proposed(path="/tmp/x")) is True
     assert ask(RuleApprover(rules), proposed(path="/tmp/keep me")) is False
@@ -320,7 +320,7 @@ def test_rule_approver_unmatched_request_goes_to_otherwise(otherwise, permitted)
     assert ask(RuleApprover([], otherwise)) is permitted
 
 
-def test_a_refusing_rule_is_not_asked_about_otherwise():
+def test_rule_that_refuses_leaves_nothing_to_otherwise():
     otherwise = CallbackApprover(lambda request: True)
     assert ask(RuleApprover([Rule("Host", permit=False)], otherwise)) is False
 
@@ -342,18 +342,18 @@ def test_rule_approver_otherwise_is_an_approver():
         RuleApprover([], otherwise=True)
 
 
-def test_a_reason_is_a_text():
+def test_refused_reason_must_be_a_text():
     with pytest.raises(DefinitionError, match="the reason must be a text, got 5"):
         Refused(5)
 
 
 @pytest.mark.parametrize("permit", ("yes", 1, None))
-def test_a_rule_permits_or_refuses_and_nothing_else(permit):
+def test_rule_permits_or_refuses_but_nothing_else(permit):
     with pytest.raises(ConfigError, match=r"Rule: permit= must be True, False, Refused"):
         Rule(permit=permit)
 
 
-def test_a_pattern_matches_the_whole_text_with_its_lines():
+def test_rule_pattern_matches_the_whole_text_with_its_lines():
     rules = [Rule(args={"path": "/tmp/x"})]
     assert ask(RuleApprover(rules), proposed(path="/tmp/x\n/etc/passwd")) is False
     assert ask(RuleApprover(rules), proposed(path=" /tmp/x")) is False
@@ -389,7 +389,7 @@ def test_only_y_or_yes_permits(typed, permitted):
     assert "me" in out.getvalue()
 
 
-def test_each_question_takes_one_line():
+def test_terminal_approver_reads_one_line_for_each_question():
     approver = TerminalApprover(io.StringIO("y\nn\ny\n"), io.StringIO())
     assert [ask(approver) for _ in range(4)] == [True, False, True, False]
 
@@ -414,7 +414,7 @@ def test_always_permits_exactly_this_call_from_now_on(typed):
     assert not ask(TerminalApprover(io.StringIO(), io.StringIO()))
 
 
-def test_a_closed_terminal_refuses(caplog):
+def test_terminal_approver_of_a_closed_terminal_refuses(caplog):
     stdin, out = io.StringIO("y\n"), io.StringIO()
     stdin.close()
     assert ask(TerminalApprover(stdin, out)) is False
@@ -422,20 +422,20 @@ def test_a_closed_terminal_refuses(caplog):
     assert caplog.text == ""
 
 
-def test_no_terminal_at_all_refuses(monkeypatch, caplog):
+def test_terminal_approver_without_any_terminal_refuses(monkeypatch, caplog):
     monkeypatch.setattr("sys.stdin", None)  # as in a process whose standard input was closed
     assert ask(TerminalApprover(None, io.StringIO())) is False
     assert caplog.text == ""
 
 
-def test_a_terminal_that_cannot_be_written_to_refuses(caplog):
+def test_terminal_approver_that_cannot_write_refuses(caplog):
     out = io.StringIO()
     out.close()
     assert ask(TerminalApprover(io.StringIO("y\n"), out)) is False
     assert "TerminalApprover" in caplog.text
 
 
-def test_the_terminal_is_the_processs_unless_another_is_given(monkeypatch, capsys):
+def test_terminal_approver_uses_the_processs_terminal_unless_another_is_given(monkeypatch, capsys):
     monkeypatch.setattr("sys.stdin", io.StringIO("y\n"))
     assert ask(TerminalApprover()) is True
     assert "/Host.delete" in capsys.readouterr().out
@@ -515,7 +515,7 @@ def test_terminal_approver_asks_one_question_at_a_time(kind):
     assert out.getvalue().count("Permit this?" if kind == "approval" else "asks:") == 5
 
 
-def test_an_approver_that_runs_out_of_answers_refuses() -> None:
+def test_approver_that_runs_out_of_answers_refuses() -> None:
     answers = iter([True])
     approver = CallbackApprover(lambda request: next(answers))
 
@@ -544,7 +544,7 @@ print("It is done.")
 """
 
 
-def test_a_question_stands_alone_where_the_program_prints_a_stream():
+def test_terminal_question_stands_alone_where_the_program_prints_a_stream():
     with Terminal("-c", STREAMS) as terminal:
         shown = terminal.until("[y/N/always] ")
         assert shown == (
@@ -570,7 +570,7 @@ for approver in (None, RefuseAll()):
 """
 
 
-def test_a_host_without_an_approver_asks_at_the_terminal_of_its_program(tmp_path):
+def test_host_without_an_approver_asks_at_the_terminal_of_its_program(tmp_path):
     (tmp_path / "notes.txt").touch()
     with Terminal("-c", HOST, cwd=tmp_path) as terminal:
         terminal.until("me proposes: /Host.list_files\r\nPermit this? [y/N/always] ")

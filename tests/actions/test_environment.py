@@ -78,7 +78,7 @@ class Noted(Environment):
 # -- the sync form ---------------------------------------------------------------------------------
 
 
-def test_a_result_has_its_time() -> None:
+def test_environment_result_has_its_time() -> None:
     result = Environment().execute_action(Action.of(add), {"a": 1, "b": 2})
     assert list(result) == ["tool_executed", "result", "timestamp"]
     assert result["tool_executed"] is True
@@ -87,7 +87,7 @@ def test_a_result_has_its_time() -> None:
 
 
 @pytest.mark.parametrize("function", (fail, fail_later))
-def test_a_failure_has_its_error_and_traceback(function: Any) -> None:
+def test_environment_failure_has_its_error_and_traceback(function: Any) -> None:
     result = Environment().execute_action(Action.of(function), {})
     assert list(result) == ["tool_executed", "error", "traceback"]
     assert result["tool_executed"] is False
@@ -96,7 +96,7 @@ def test_a_failure_has_its_error_and_traceback(function: Any) -> None:
     assert f"in {function.__name__}" in result["traceback"]
 
 
-def test_a_failure_without_words_says_its_type() -> None:
+def test_environment_failure_without_words_says_its_type() -> None:
     def refuse() -> None:
         raise PermissionError
 
@@ -118,12 +118,12 @@ def test_wrong_arguments_are_a_failure() -> None:
     assert "missing 1 required positional argument: 'b'" in result["error"]
 
 
-def test_a_script_executes_async_actions_too() -> None:
+def test_environment_in_a_script_executes_async_actions_too() -> None:
     result = Environment().execute_action(Action.of(add_later), {"a": 1, "b": 2})
     assert result["result"] == 3
 
 
-def test_on_the_thread_of_a_loop_an_async_action_is_an_error_not_a_deadlock() -> None:
+def test_environment_on_a_loops_thread_refuses_an_async_action_rather_than_deadlock() -> None:
     async def main() -> None:
         environment = Environment()
         result = environment.execute_action(Action.of(add_later), {"a": 1, "b": 2})
@@ -136,7 +136,7 @@ def test_on_the_thread_of_a_loop_an_async_action_is_an_error_not_a_deadlock() ->
     asyncio.run(main())
 
 
-def test_a_script_keeps_the_time_limit_of_an_async_action() -> None:
+def test_environment_in_a_script_keeps_the_time_limit_of_an_async_action() -> None:
     @action(timeout=0.01)
     async def hang() -> None:
         await asyncio.Event().wait()
@@ -163,7 +163,7 @@ def test_environment_failure_of_plain_and_async_actions_is_a_result(function: An
 
 
 @pytest.mark.parametrize("environment", (Environment(), Noted()))
-def test_a_plain_function_may_give_a_coroutine(environment: Environment) -> None:
+def test_environment_awaits_a_coroutine_of_a_plain_function(environment: Environment) -> None:
     async def main() -> None:
         loop = asyncio.get_running_loop()
 
@@ -225,7 +225,7 @@ def test_plain_actions_do_not_wait_for_one_another() -> None:
 
 
 @pytest.mark.parametrize("environment", (Environment(), Noted()))
-def test_a_time_limit_is_kept(environment: Environment) -> None:
+def test_environment_keeps_a_time_limit(environment: Environment) -> None:
     gate = threading.Event()
     cancelled = []
 
@@ -275,7 +275,9 @@ def test_cancelling_reaches_an_async_action(environment: Environment) -> None:
 
 
 @pytest.mark.parametrize("environment", (Environment(), Noted()))
-def test_an_action_that_was_cancelled_by_itself_has_failed(environment: Environment) -> None:
+def test_environment_action_that_was_cancelled_by_itself_has_failed(
+    environment: Environment,
+) -> None:
     async def give_up() -> None:
         raise asyncio.CancelledError
 
@@ -307,7 +309,7 @@ def test_cancelling_drops_what_a_thread_gives() -> None:
 
 @pytest.mark.parametrize("environment", (Environment(), Noted()))
 @pytest.mark.parametrize("kind", ("plain", "async"))
-def test_an_action_cannot_end_the_program(environment: Environment, kind: str) -> None:
+def test_environment_action_cannot_end_the_program(environment: Environment, kind: str) -> None:
     def leave() -> None:
         sys.exit("enough")
 
@@ -339,7 +341,7 @@ def test_environment_callbacks_of_an_action_run_before_its_result() -> None:
 
 
 @pytest.mark.parametrize("function", (add, add_later))
-def test_a_dry_run_is_obeyed(function: Any) -> None:
+def test_environment_subclass_of_dry_runs_is_obeyed(function: Any) -> None:
     environment = DryRun()
     result = run(environment, function, a=1, b=2)
     assert result["result"] == f"would {function.__name__}"
@@ -347,11 +349,11 @@ def test_a_dry_run_is_obeyed(function: Any) -> None:
 
 
 @pytest.mark.parametrize("function", (add, add_later))
-def test_a_format_is_obeyed(function: Any) -> None:
+def test_environment_subclass_of_another_result_format_is_obeyed(function: Any) -> None:
     assert run(Stamped(), function, a=1, b=2) == {"tool_executed": True, "result": 3, "by": "me"}
 
 
-def test_an_override_on_the_object_is_obeyed() -> None:
+def test_environment_override_on_the_object_is_obeyed() -> None:
     environment = Environment()
     environment.execute_action = lambda action, args: {"result": "mine"}  # type: ignore[method-assign]
     assert run(environment, add_later, a=1, b=2) == {"result": "mine"}
@@ -375,7 +377,7 @@ def test_environment_override_keeps_the_loop() -> None:
     asyncio.run(main())
 
 
-def test_an_override_that_fails_is_a_failure() -> None:
+def test_environment_override_that_fails_is_a_failure() -> None:
     class Failing(Environment):
         def execute_action(self, action: Action, args: dict[str, Any]) -> dict[str, Any]:
             raise OSError("the disk is full")
@@ -408,7 +410,7 @@ def test_environment_returned_awaitable_is_awaited(way: str) -> None:
 @pytest.mark.parametrize(
     "make", (lambda: (n for n in range(3)), lambda: map(str, range(3)), lambda: iter([1]))
 )
-def test_what_can_be_read_only_once_is_no_result(make: Any) -> None:
+def test_environment_refuses_a_result_that_can_be_read_only_once(make: Any) -> None:
     result = Environment().execute_action(Action("numbers", make), {})
     assert not result["tool_executed"]
     assert result["error"].endswith("not a value: return a list")

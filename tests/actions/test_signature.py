@@ -184,7 +184,7 @@ def test_help_with_types_in_the_docstring_only():
     }
 
 
-def test_the_signature_goes_before_the_docstring():
+def test_signature_goes_before_the_docstring():
     def do(x: int) -> bool:
         """Do.
 
@@ -208,7 +208,7 @@ def test_signature_without_docstring_or_types_takes_any():
     assert check(of(do), x={"any": ["thing"]}) == {"x": {"any": ["thing"]}}
 
 
-def test_a_function_that_returns_none_says_so():
+def test_signature_of_a_function_that_returns_none_says_so():
     def do() -> None: ...
 
     assert of(do).help["returns"] == {"type": "null"}
@@ -314,7 +314,7 @@ def test_schemas_of_types(annotation, schema):
     Draft202012Validator.check_schema(signature.parameters)
 
 
-def test_a_model_is_nested_with_its_descriptions_and_without_titles():
+def test_signature_nests_a_model_with_its_descriptions_but_without_titles():
     schema = arg(User).help["args"]["x"]
     assert schema == {
         "type": "object",
@@ -327,7 +327,7 @@ def test_a_model_is_nested_with_its_descriptions_and_without_titles():
     }
 
 
-def test_an_argument_s_description_takes_the_place_of_its_class_s():
+def test_argument_s_description_takes_the_place_of_its_class_s():
     class Documented(BaseModel):
         """What the class says."""
 
@@ -345,7 +345,7 @@ def test_an_argument_s_description_takes_the_place_of_its_class_s():
     assert args["b"]["description"] == "what the argument says"
 
 
-def test_a_recursive_type_is_cut_in_help_and_kept_for_models():
+def test_recursive_type_is_cut_in_help_but_kept_for_models():
     signature = arg(Node)
     children = signature.help["args"]["x"]["properties"]["children"]
     assert children["items"] == {"type": "object", "description": "recursive: again a Node"}
@@ -357,7 +357,7 @@ def test_a_recursive_type_is_cut_in_help_and_kept_for_models():
     assert not validator.is_valid({"x": {"name": "a", "children": [{"name": 1}]}})
 
 
-def test_a_type_that_is_recursive_within_a_union_is_cut_and_kept_too():
+def test_recursive_type_within_a_union_is_cut_and_kept_too():
     signature = arg(Chain)
     cut, none = signature.help["args"]["x"]["properties"]["rest"]["anyOf"]
     assert (cut["description"], none) == ("recursive: again a Chain", {"type": "null"})
@@ -402,7 +402,7 @@ def test_annotated_gives_description_and_constraints():
     )
 
 
-def test_a_field_s_default_without_a_json_form_is_left_out_without_a_warning(recwarn):
+def test_field_s_default_without_a_json_form_is_left_out_without_a_warning(recwarn):
     @dataclass
     class Marked:
         mark: Any = Arbitrary()  # noqa: RUF009
@@ -472,7 +472,7 @@ def documented(text: str | None) -> Signature:
 
 
 @pytest.mark.parametrize("text", (GOOGLE, REST, NUMPY, EPYDOC))
-def test_every_style_of_docstring_is_read(text):
+def test_docstring_of_every_style_is_read(text):
     assert documented(text).help == {
         "description": "Do it.",
         "args": {
@@ -497,19 +497,19 @@ def test_every_style_of_docstring_is_read(text):
         None,
     ),
 )
-def test_any_docstring_leaves_a_usable_signature(text):
+def test_docstring_of_any_text_leaves_a_usable_signature(text):
     signature = documented(text)
     assert isinstance(signature.help["description"], str)
     assert check(signature, x=1) == {"x": 1}
 
 
 @pytest.mark.parametrize("text", ("Do it.\n\nArgs:\n    no colon anywhere", "Shrug.\n: : a face"))
-def test_an_unparsable_docstring_is_the_description_as_a_whole(text):
+def test_docstring_that_cannot_be_parsed_is_the_description_as_a_whole(text):
     assert documented(text).description == text
 
 
 @given(text=st.text())
-def test_no_docstring_breaks_a_signature(text):
+def test_docstring_of_any_kind_breaks_no_signature(text):
     signature = documented(text)
     assert set(signature.help["args"]) == {"x"}
     assert signature.parameters["properties"].keys() == {"x"}
@@ -532,12 +532,12 @@ Args:
     )
 
 
-def test_a_sentence_with_a_colon_is_not_the_type_that_is_returned():
+def test_docstring_sentence_with_a_colon_is_not_the_returned_type():
     text = "Do it.\n\nReturns:\n    The names found: one a line"
     assert documented(text).help["returns"] == {"description": "The names found: one a line"}
 
 
-def test_an_overriding_method_inherits_the_docstring():
+def test_docstring_is_inherited_by_an_overriding_method():
     assert Signature.of(Scientific.add, bound_to_self=True).description.startswith("Add two")
 
 
@@ -611,7 +611,7 @@ def test_parameters_that_cannot_be_given_by_name_are_refused(function, named, ad
     assert advice in str(early.value)
 
 
-def test_a_method_without_self_is_refused():
+def test_method_without_self_is_refused():
     def no_self(): ...
     def only_keywords(*, x): ...
 
@@ -624,25 +624,25 @@ def test_a_method_without_self_is_refused():
         check_parameters(only_unnamed, bound_to_self=True, where="here")
 
 
-def test_a_positional_only_self_is_fine():
+def test_method_with_a_positional_only_self_is_fine():
     def method(self, /, x: int): ...
 
     assert list(Signature.of(method, bound_to_self=True).parameters["properties"]) == ["x"]
 
 
-def test_the_check_at_definition_looks_at_no_annotation():
+def test_definition_check_looks_at_no_annotation():
     def do(x: "NotYetDefined") -> "NorThis": ...  # noqa: F821
 
     check_parameters(do, bound_to_self=False, where="do")
     with pytest.raises(DefinitionError) as error:
         of(do)
     text = str(error.value)
-    assert "test_the_check_at_definition_looks_at_no_annotation.<locals>.do" in text
+    assert "test_definition_check_looks_at_no_annotation.<locals>.do" in text
     assert 'the annotation NotYetDefined of parameter "x" cannot be resolved' in text
     assert "not under TYPE_CHECKING only" in text
 
 
-def test_an_unresolvable_return_annotation_is_named():
+def test_return_annotation_that_cannot_be_resolved_is_named():
     def do(x: int) -> "Nowhere": ...  # noqa: F821
 
     with pytest.raises(DefinitionError, match="annotation Nowhere of what it returns"):
@@ -657,7 +657,7 @@ def test_an_unresolvable_return_annotation_is_named():
         (typing.Callable[[int], int], "typing.Callable"),
     ),
 )
-def test_a_type_without_a_json_form_is_refused(annotation, spelled):
+def test_parameter_type_without_a_json_form_is_refused(annotation, spelled):
     with pytest.raises(DefinitionError) as error:
         arg(annotation)
     text = str(error.value)
@@ -665,7 +665,7 @@ def test_a_type_without_a_json_form_is_refused(annotation, spelled):
     assert "use a JSON type, a dataclass, a TypedDict or a pydantic model" in text
 
 
-def test_a_class_whose_schema_code_breaks_is_refused_the_same_way():
+def test_parameter_class_whose_schema_code_breaks_is_refused_the_same_way():
     class Broken:
         @classmethod
         def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
@@ -675,7 +675,7 @@ def test_a_class_whose_schema_code_breaks_is_refused_the_same_way():
         arg(Broken)
 
 
-def test_a_builtin_without_a_signature_is_refused():
+def test_builtin_without_a_signature_is_refused():
     with pytest.raises(DefinitionError, match="Python does not know its signature"):
         check_parameters(max, bound_to_self=False, where="max")
 
@@ -719,7 +719,7 @@ def test_several_missing_arguments_are_all_named():
 
 
 @pytest.mark.parametrize("args", ({}, {"a": 1, "b": 2, "c": 3}, {"a": "x", "b": 2}))
-def test_a_wrong_argument_shows_no_traceback_of_the_checks_behind_it(args):
+def test_wrong_argument_shows_no_traceback_of_the_checks_behind_it(args):
     def add(a: int, b: int) -> int: ...
 
     with pytest.raises(InvalidArguments) as error:
@@ -873,7 +873,7 @@ def test_extra_keys_that_a_model_forbids_are_named():
     assert refused(arg(Strict), x={"a": 1, "b": 2}) == 'argument "x.b" is unexpected'
 
 
-def test_an_exception_of_a_dataclass_is_the_caller_s_error_with_its_cause():
+def test_dataclass_exception_is_the_caller_s_error_with_its_cause():
     @dataclass
     class Even:
         n: int
@@ -903,7 +903,7 @@ def test_long_values_are_not_echoed(annotation, value):
     assert len(text) < 300
 
 
-def test_of_very_many_wrong_values_not_each_is_told_of():
+def test_wrong_values_in_very_great_number_are_not_all_told():
     assert refused(arg(list[int]), x=[""] * 1_000_000) == (
         'argument "x[0]" must be integer, not string'
     )
@@ -924,20 +924,20 @@ def test_many_or_long_unexpected_names_are_not_all_echoed():
     assert refused(ADD, a=1, b=2, **dict.fromkeys("cdefghij")).endswith('"j"')
 
 
-def test_of_many_wrong_values_the_first_are_told():
+def test_wrong_values_in_great_number_are_told_up_to_eight():
     def do(a: int, b: int, c: int, d: int, e: int, f: int, g: int, h: int, i: int, j: int): ...
 
     text = refused(of(do), **dict.fromkeys("abcdefghij", "x"))
     assert (text.count("must be integer"), '"h"' in text, '"i"' in text) == (8, True, False)
 
 
-def test_of_the_members_of_a_union_the_one_that_fits_best_is_told():
+def test_union_error_tells_the_member_that_fits_best():
     assert (
         refused(arg(int | list[int]), x=[1, "a"]) == 'argument "x[1]" must be integer, not string'
     )
 
 
-def test_the_first_description_that_is_annotated_is_told():
+def test_description_that_is_annotated_first_is_the_one_told():
     def do(
         a: Annotated[int, "one", "two"],
         b: Annotated[int, Field(description="of the field")],
@@ -980,7 +980,7 @@ TYPES = [
 
 
 @given(value=JSON, annotation=st.sampled_from(TYPES))
-def test_any_json_is_checked_or_refused(value, annotation):
+def test_signature_checks_or_refuses_any_json(value, annotation):
     before = json.dumps(value)
     try:
         result = check(arg(annotation), x=value)
@@ -1019,7 +1019,7 @@ def test_injected_parameters_are_not_the_caller_s():
 # -- typing.TypedDict ------------------------------------------------------------------------------
 
 
-def test_a_standard_typeddict_keeps_what_may_be_missing_and_nests():
+def test_typeddict_of_the_standard_library_keeps_what_may_be_missing():
     signature = arg(Loose)
     value = {"name": "a", "address": {"street": "b"}, "others": [{"name": "c"}]}
     assert check(signature, x=value) == {"x": value}
@@ -1043,11 +1043,11 @@ def test_a_standard_typeddict_keeps_what_may_be_missing_and_nests():
         (list[Address] | None, [{"street": 1}], "x[0].street"),
     ),
 )
-def test_a_standard_typeddict_is_found_inside_generic_types(annotation, value, place):
+def test_typeddict_is_found_inside_generic_types(annotation, value, place):
     assert refused(arg(annotation), x=value) == f'argument "{place}" must be string, not integer'
 
 
-def test_a_typeddict_of_typing_extensions_works_too():
+def test_typeddict_of_typing_extensions_works_too():
     class Extended(typing_extensions.TypedDict):
         a: int
         b: typing_extensions.NotRequired[Address]
@@ -1059,7 +1059,7 @@ def test_a_typeddict_of_typing_extensions_works_too():
 # -- callables and the cache -----------------------------------------------------------------------
 
 
-def test_a_signature_is_made_once():
+def test_signature_is_made_once():
     def do(x: int): ...
 
     assert of(do) is of(do)
@@ -1070,7 +1070,7 @@ def test_a_signature_is_made_once():
     assert list(unbound.parameters["properties"]) == ["self", "a", "b"]
 
 
-def test_a_signature_goes_with_its_function():
+def test_signature_goes_with_its_function():
     def do(x: int): ...
 
     gone = weakref.ref(of(do)), weakref.ref(do)
@@ -1079,7 +1079,7 @@ def test_a_signature_goes_with_its_function():
     assert [reference() for reference in gone] == [None, None]
 
 
-def test_a_function_made_at_the_place_of_another_has_its_own_signature():
+def test_signature_of_a_function_made_at_the_place_of_another_is_its_own():
     for name in [f"p{n}" for n in range(200)]:
         scope: Any = functools.partial(lambda **given: given)
         scope.__signature__ = inspect.Signature(
@@ -1115,11 +1115,11 @@ def test_partial_wrapped_and_callable_objects():
     assert list(bound.parameters["properties"]) == ["b"]
 
 
-def test_a_class_is_called_with_its_constructor_s_parameters():
+def test_signature_of_a_class_has_its_constructor_s_parameters():
     assert list(of(Point).parameters["properties"]) == ["x", "y"]
 
 
-def test_a_decorator_s_stated_signature_is_what_counts():
+def test_signature_that_a_decorator_states_is_what_counts():
     def do(*args): ...
 
     do.__signature__ = inspect.Signature(
@@ -1149,7 +1149,7 @@ print("pydantic" in sys.modules)
 
 
 @pytest.mark.parametrize("kind", (set[int], frozenset[int]))
-def test_a_set_takes_what_its_schema_admits(kind):
+def test_set_parameter_takes_what_its_schema_admits(kind):
     def pick(numbers: kind) -> None: ...
 
     made = moothall.Action("pick", pick)

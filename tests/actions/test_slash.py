@@ -73,12 +73,12 @@ def wrong(line: str) -> SlashError:
         pytest.param(f"/{'a' * 255}.{'b' * 255}", to("a" * 255, "b" * 255), id="longest"),
     ),
 )
-def test_a_line_is_a_message(line: str, message: dict[str, Any]) -> None:
+def test_slash_line_is_a_message(line: str, message: dict[str, Any]) -> None:
     assert parse_slash(line) == message
 
 
 @pytest.mark.parametrize("line", ("", " ", "\n", " \t\r\n"))
-def test_a_blank_line_is_nothing(line: str) -> None:
+def test_slash_line_that_is_blank_is_nothing(line: str) -> None:
     assert parse_slash(line) is None
 
 
@@ -137,7 +137,7 @@ def test_integers_stay_integers() -> None:
         ("text \udce9", 6, "no text can carry"),
     ),
 )
-def test_an_error_says_where_and_what_was_expected(line: str, column: int, said: str) -> None:
+def test_slash_error_says_where_and_what_was_expected(line: str, column: int, said: str) -> None:
     error = wrong(line)
     assert error.column == column
     assert str(error).startswith(f"column {column}: expected ")
@@ -147,7 +147,7 @@ def test_an_error_says_where_and_what_was_expected(line: str, column: int, said:
     assert isinstance(error, ValueError)
 
 
-def test_a_line_is_of_bounded_length() -> None:
+def test_slash_line_is_of_bounded_length() -> None:
     line = '/A.b c:"' + "x" * (LONGEST - 9) + '"'
     assert len(line) == LONGEST
     assert parse_slash(line) is not None
@@ -157,7 +157,7 @@ def test_a_line_is_of_bounded_length() -> None:
         format_slash(to("A", "b", c="x" * (LONGEST - 8)))
 
 
-def test_a_value_is_as_deep_as_a_message_may_be() -> None:
+def test_slash_value_is_as_deep_as_a_message_may_be() -> None:
     deepest = "/A.b c:" + "[" * 127 + "]" * 127
     message: Any = parse_slash(deepest)
     assert check_message(message, "me").args == message["action"]["args"]
@@ -172,7 +172,7 @@ def test_a_value_is_as_deep_as_a_message_may_be() -> None:
 
 
 @pytest.mark.parametrize("text", ('"' + "a" * 900_000, '"' + "\\n" * 400_000 + "\\", "1" * 900_000))
-def test_a_value_without_an_end_is_refused_at_once(text: str) -> None:
+def test_slash_value_without_an_end_is_refused_at_once(text: str) -> None:
     assert wrong(f"/A.b c:{text}").column <= len(text) + 8
 
 
@@ -206,7 +206,7 @@ def test_only_text_is_read() -> None:
         ),
     ),
 )
-def test_a_message_is_a_line(message: dict[str, Any], line: str) -> None:
+def test_slash_message_is_a_line(message: dict[str, Any], line: str) -> None:
     assert format_slash(message) == line
 
 
@@ -228,7 +228,7 @@ def test_format_slash_of_what_is_no_message_is_refused(message: Any, field: str)
     assert caught.value.field == field
 
 
-def test_a_line_is_what_a_space_delivers() -> None:
+def test_slash_line_is_what_a_space_delivers() -> None:
     class Calculator(Agent):
         @action
         async def add(self, a: int, b: int) -> int:
@@ -289,7 +289,7 @@ def typed(value: Any) -> Any:
 
 
 @given(MESSAGES)
-def test_every_message_comes_back_from_its_line(message: dict[str, Any]) -> None:
+def test_slash_message_of_any_kind_comes_back_from_its_line(message: dict[str, Any]) -> None:
     sent = check_message(message, "me")
     line = format_slash(message)
     assert line.isprintable()
@@ -325,7 +325,7 @@ LINES = st.one_of(
 @given(LINES)
 @example("/")
 @example('/A.b c:"\ud800"')
-def test_any_line_is_a_message_or_an_error_in_it(line: str) -> None:
+def test_slash_line_of_any_text_is_a_message_or_an_error_in_it(line: str) -> None:
     refused: SlashError | None = None
     message = None
     try:

@@ -29,7 +29,7 @@ def image_of_chat() -> Answer:
     return answer(completion(message))
 
 
-def test_an_image_of_an_answer_is_a_block_of_the_reply(tmp_path: Path) -> None:
+def test_image_of_an_answer_is_a_block_of_the_reply(tmp_path: Path) -> None:
     with OpenAIServer(image_of_chat(), text("A cat.")) as server:
         path = tmp_path / "runs.db"
         with Journal(path) as journal:
@@ -69,7 +69,7 @@ def add(a: int, b: int) -> int:
 
 
 @pytest.mark.parametrize("streamed", (False, True))
-def test_a_turn_that_anthropics_server_pauses_goes_on(streamed: bool) -> None:
+def test_anthropic_turn_that_the_server_pauses_goes_on(streamed: bool) -> None:
     make: Any = messages_format.streamed if streamed else messages_format.message
     paused = make({"type": "text", "text": "I look. "}, USED, stop_reason="pause_turn")
     with OpenAIServer(paused, make(FOUND, {"type": "text", "text": "It is so."})) as server:
@@ -84,7 +84,7 @@ def test_a_turn_that_anthropics_server_pauses_goes_on(streamed: bool) -> None:
     assert second["messages"] == [*first["messages"], said]
 
 
-def test_what_anthropics_tools_did_goes_back_with_the_results_of_calls() -> None:
+def test_anthropic_server_tools_blocks_go_back_with_the_results_of_calls() -> None:
     paused = messages_format.message(USED, stop_reason="pause_turn")
     called = messages_format.message(FOUND, ADD, stop_reason="tool_use")
     with OpenAIServer(paused, called, messages_format.text("3")) as server:

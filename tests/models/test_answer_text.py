@@ -24,7 +24,7 @@ def in_packets(written: str, cuts: list[int]) -> list[str]:
 
 
 @given(TEXTS, st.booleans(), st.lists(st.integers(0, 400), max_size=12))
-def test_its_pieces_are_the_text_that_is_read_at_the_end(
+def test_answer_text_in_pieces_is_the_text_that_is_read_at_the_end(
     text: str, ascii: bool, cuts: list[int]
 ) -> None:
     written = json.dumps({"answer": text}, ensure_ascii=ascii)
@@ -63,7 +63,7 @@ def test_answer_text_of_another_type_is_empty(chosen: Any) -> None:
 
 
 @given(st.lists(st.text('{}":\\ answeru0d8\n', max_size=6)))
-def test_whatever_is_written_what_is_read_can_be_shown(packets: list[str]) -> None:
+def test_answer_text_of_anything_written_can_be_shown(packets: list[str]) -> None:
     for written in (packets, ['{"answer": "', *packets]):
         reader = AnswerText()
         said = "".join(map(reader.add, written))
@@ -109,6 +109,6 @@ def test_list_of_calls_shows_parameters_by_their_own_names_and_an_answer_where_i
     assert "answer" not in shown[False].lower().replace("answer with json", "")
 
 
-def test_a_model_is_shown_how_to_answer_where_it_may() -> None:
+def test_choice_prompt_shows_how_to_answer_where_a_model_may() -> None:
     shown = {may: choice_text(ACTIONS, may_answer=may) for may in (False, True)}
     assert shown[True] == shown[False] + '\nTell the user what came of it. {"answer": text}'

@@ -149,7 +149,7 @@ class TestBudgetedModel(ModelConformance):
 # -- what is reserved, and what it was -------------------------------------------------------------
 
 
-def test_a_call_counts_as_much_as_its_usage_says() -> None:
+def test_budgeted_model_counts_a_call_by_its_usage() -> None:
     budget = Budget(tokens=1000, usd=1, model_calls=2, prices=Prices({"speaker": Price(2, 8)}))
     model = BudgetedModel(Speaker(said("Hello!", 30, 5), said("Bye!", 40, 6)), budget)
     assert run(model.complete(HI)).text == "Hello!"
@@ -168,7 +168,7 @@ def test_a_call_counts_as_much_as_its_usage_says() -> None:
     assert model.model.asked == 2  # type: ignore[attr-defined]
 
 
-def test_an_answer_of_a_class_of_ones_own_counts_too() -> None:
+def test_budgeted_model_counts_an_answer_of_a_class_of_ones_own() -> None:
     class Own(Speaker):
         async def complete(self, *asked: Any, **options: Any) -> Any:
             return SimpleNamespace(text="Hello!", calls=(), usage=Usage(7, 3))
@@ -178,7 +178,7 @@ def test_an_answer_of_a_class_of_ones_own_counts_too() -> None:
     assert budget.spent.tokens == 10
 
 
-def test_while_it_is_under_way_the_upper_bound_is_reserved() -> None:
+def test_budgeted_model_reserves_the_upper_bound_while_a_call_is_under_way() -> None:
     budget = Budget(tokens=10_000)
     seen: list[Spent] = []
 
@@ -208,7 +208,7 @@ def test_more_text_more_actions_and_a_schema_are_more() -> None:
     assert bound_of(Speaker(max_tokens=500)) == least + 490
 
 
-def test_a_models_own_tokenizer_counts() -> None:
+def test_budgeted_model_counts_by_the_models_own_tokenizer() -> None:
     model = Speaker(max_tokens=10)
     model.count_tokens = lambda text: len(text) // 4  # type: ignore[attr-defined]
     long = user("word " * 200)
@@ -216,7 +216,7 @@ def test_a_models_own_tokenizer_counts() -> None:
     assert bound_of(Speaker(max_tokens=10), long) > 1000
 
 
-def test_each_prompt_is_counted_by_itself() -> None:
+def test_budgeted_model_counts_each_prompt_by_itself() -> None:
     budget = Budget(tokens=1000)
     model = Speaker(max_tokens=10)
     model.count_tokens = len  # type: ignore[attr-defined]
@@ -227,7 +227,7 @@ def test_each_prompt_is_counted_by_itself() -> None:
     assert model.asked == 1
 
 
-def test_a_prompt_that_a_hook_made_longer_is_counted_anew(tmp_path: Path) -> None:
+def test_budgeted_model_counts_anew_a_prompt_that_a_hook_made_longer(tmp_path: Path) -> None:
     def longer(agent: Any, about: dict[str, Any]) -> dict[str, Any]:
         return {**about, "messages": [*about["messages"], *user("more " * 2000)]}
 
@@ -243,7 +243,7 @@ def test_a_prompt_that_a_hook_made_longer_is_counted_anew(tmp_path: Path) -> Non
         assert model.asked == asked
 
 
-def test_a_tokenizer_that_gives_no_number_is_an_error_before_the_call() -> None:
+def test_budgeted_model_refuses_a_tokenizer_that_gives_no_number_before_the_call() -> None:
     budget = Budget(tokens=10_000)
     for wrong in (-1, 2.5, None, True, "9"):
         model = Speaker()
@@ -254,7 +254,7 @@ def test_a_tokenizer_that_gives_no_number_is_an_error_before_the_call() -> None:
     assert budget.spent.tokens == 0
 
 
-def test_a_call_that_may_not_fit_is_not_begun() -> None:
+def test_budgeted_model_does_not_begin_a_call_that_may_not_fit() -> None:
     model = Speaker(max_tokens=100)
     needed = bound_of(model)
     budget = Budget(tokens=needed - 1)
@@ -292,7 +292,7 @@ def test_usage_that_is_missing_counts_as_much_as_was_reserved() -> None:
         assert budget.over == Spent()
 
 
-def test_a_provider_that_takes_more_is_recorded_and_nothing_further_starts() -> None:
+def test_budgeted_model_records_what_a_provider_took_too_much_and_starts_nothing_further() -> None:
     needed = bound_of(Speaker())
     more = needed * 13 // 10
     budget = Budget(tokens=100_000)
@@ -337,7 +337,7 @@ def test_many_at_once_never_pass_a_limit() -> None:
 
 
 @pytest.mark.parametrize("limit", ("tokens", "usd"))
-def test_a_model_that_could_state_its_limit_must(limit: str) -> None:
+def test_budgeted_model_must_state_its_limit_if_it_could(limit: str) -> None:
     budget = Budget(
         **{limit: 100},  # type: ignore[arg-type]
         name="run 1",
@@ -358,7 +358,7 @@ def test_a_model_that_could_state_its_limit_must(limit: str) -> None:
     assert model.asked == 0
 
 
-def test_where_neither_tokens_nor_money_are_limited_it_need_not() -> None:
+def test_budgeted_model_needs_no_limit_where_neither_tokens_nor_money_are_limited() -> None:
     budget = Budget(model_calls=1, seconds=600)
     assert run(BudgetedModel(Speaker(max_tokens=None), budget).complete(HI)).text == "Hello!"
     assert budget.spent.model_calls == 1
@@ -369,12 +369,12 @@ def test_where_neither_tokens_nor_money_are_limited_it_need_not() -> None:
 
 
 @pytest.mark.parametrize("wrong", (-1, True, 1.5, "100", 2**60))
-def test_a_limit_that_is_none_is_an_error(wrong: Any) -> None:
+def test_budgeted_model_limit_that_is_no_number_is_an_error(wrong: Any) -> None:
     with pytest.raises(DefinitionError, match="speaker: max_tokens must be a number of tokens"):
         BudgetedModel(Speaker(max_tokens=wrong), Budget())
 
 
-def test_for_a_model_that_says_nothing_all_that_is_left_is_reserved() -> None:
+def test_budgeted_model_without_a_limit_reserves_all_that_is_left() -> None:
     budget = Budget(tokens=5000, usd=2, prices=Prices({"own": Price(1, 1)}))
     model = BudgetedModel(NoLimit(said("ok", 30, 5)), budget)
     held = budget.reserve(tokens=1000)
@@ -414,7 +414,7 @@ def test_such_a_model_is_not_asked_when_not_even_the_question_fits() -> None:
         run(BudgetedModel(NoLimit(said("ok", 1, 1)), Budget(tokens=50)).complete(HI))
 
 
-def test_an_image_has_no_upper_bound() -> None:
+def test_budgeted_model_reserves_all_for_an_image() -> None:
     blocks = [{"type": "image_url", "image_url": {"url": "https://x.example/a.png"}}]
     seen: list[int] = []
 
@@ -434,7 +434,7 @@ def test_an_image_has_no_upper_bound() -> None:
 # -- prices ----------------------------------------------------------------------------------------
 
 
-def test_an_unknown_price_is_an_error_before_the_first_call() -> None:
+def test_budgeted_model_of_unknown_price_is_an_error_before_the_first_call() -> None:
     model = Speaker(name="openai:brand-new")
     with pytest.raises(UnknownPrice) as caught:
         BudgetedModel(model, Budget(usd=1).child(tokens=5))
@@ -445,7 +445,7 @@ def test_an_unknown_price_is_an_error_before_the_first_call() -> None:
     assert budget.spent.usd > 0
 
 
-def test_without_a_limit_of_money_an_unknown_price_is_no_error_and_a_known_one_is_counted() -> None:
+def test_budgeted_model_without_a_limit_of_money_needs_no_price_but_counts_a_known_one() -> None:
     budget = Budget(tokens=10_000)
     run(BudgetedModel(Speaker(said("ok", 10, 10)), budget).complete(HI))
     assert budget.spent.usd == 0
@@ -461,7 +461,7 @@ def test_without_a_limit_of_money_an_unknown_price_is_no_error_and_a_known_one_i
         *("http://127.0.0.1:8080/v1#m", "http://localhost/v1#m", "http://[::1]:1/v1#m"),
     ),
 )
-def test_a_model_of_this_machine_costs_nothing(name: str) -> None:
+def test_budgeted_model_of_this_machine_costs_nothing(name: str) -> None:
     budget = Budget(usd=0)
     run(BudgetedModel(Speaker(name=name), budget).complete(HI))
     assert budget.spent.usd == 0
@@ -473,12 +473,12 @@ def test_a_model_of_this_machine_costs_nothing(name: str) -> None:
 @pytest.mark.parametrize(
     "name", ("https://api.example/v1#m", "localhost", "localized", "openai:gpt-4o-2099-01-01")
 )
-def test_a_name_is_not_guessed_from_another(name: str) -> None:
+def test_price_of_a_name_is_not_guessed_from_another(name: str) -> None:
     with pytest.raises(UnknownPrice):
         Prices().price(name)
 
 
-def test_a_local_model_of_any_name_costs_nothing(weights: Path) -> None:
+def test_local_model_of_any_name_costs_nothing(weights: Path) -> None:
     with LocalModel(weights, name="house") as model:
         assert BudgetedModel(model, Budget(usd=0)).name == "house"
 
@@ -526,7 +526,7 @@ def test_budgeted_model_costs_add_up_exactly() -> None:
     ),
     ids=lambda value: type(value).__name__,
 )
-def test_a_call_that_failed_counts_what_it_may_have_cost(
+def test_budgeted_model_counts_what_a_failed_call_may_have_cost(
     error: Exception, tokens: bool, calls: int
 ) -> None:
     needed = bound_of(Speaker())
@@ -540,7 +540,7 @@ def test_a_call_that_failed_counts_what_it_may_have_cost(
         assert budget.reserved == Spent()
 
 
-def test_a_plain_function_that_fails_as_it_is_called_counts_too() -> None:
+def test_budgeted_model_counts_a_plain_function_that_fails_as_it_is_called() -> None:
     class Plain:
         name, context_tokens, max_tokens = "plain", None, 10
 
@@ -567,7 +567,7 @@ def test_budgeted_model_invalid_request_takes_nothing() -> None:
     assert budget.spent.model_calls == 1
 
 
-def test_at_the_deadline_the_call_is_cancelled() -> None:
+def test_budgeted_model_cancels_the_call_at_the_deadline() -> None:
     model, clock = Speaker(never), StandingClock()
     budget = Budget(tokens=10_000, seconds=0.05, name="run", clock=clock)
     with pytest.raises(DeadlineExceeded) as caught:
@@ -584,7 +584,7 @@ def test_at_the_deadline_the_call_is_cancelled() -> None:
     assert model.asked == 1
 
 
-def test_at_the_deadline_the_connection_is_closed() -> None:
+def test_budgeted_model_closes_the_connection_at_the_deadline() -> None:
     with OpenAIServer(text("ok"), HANG) as server:
         model = OpenAIModel("m", server.url, max_tokens=10, max_retries=0)
 
@@ -599,14 +599,14 @@ def test_at_the_deadline_the_connection_is_closed() -> None:
         assert len(server.requests) == 2
 
 
-def test_a_timeout_of_the_models_own_is_its_own() -> None:
+def test_budgeted_model_passes_on_a_timeout_of_the_models_own() -> None:
     own = TimeoutError("mine")
     with pytest.raises(TimeoutError) as caught:
         run(BudgetedModel(Speaker(own), Budget(seconds=600)).complete(HI))
     assert caught.value is own
 
 
-def test_a_model_that_makes_an_error_of_its_cancellation_is_late_all_the_same() -> None:
+def test_budgeted_model_whose_model_hides_its_cancellation_is_late_all_the_same() -> None:
     class Stubborn(Speaker):
         async def complete(self, *args: Any, **kwargs: Any) -> ModelReply:
             try:
@@ -666,7 +666,7 @@ def test_cancelled_from_outside_at_the_deadline_it_is_cancelled() -> None:
     run(scenario())
 
 
-def test_the_timeout_of_the_one_who_asks_is_that_ones() -> None:
+def test_budgeted_model_leaves_the_timeout_of_the_asker_to_the_asker() -> None:
     async def scenario() -> None:
         with pytest.raises(TimeoutError) as caught:
             async with asyncio.timeout(0.02):
@@ -679,7 +679,7 @@ def test_the_timeout_of_the_one_who_asks_is_that_ones() -> None:
 # -- streams ---------------------------------------------------------------------------------------
 
 
-def test_a_stream_is_passed_on_and_settled() -> None:
+def test_budgeted_stream_is_passed_on_and_settled() -> None:
     budget = Budget(tokens=10_000)
     reply = said("Good day", 20, 2)
     model = Streamer("Good ", "day", reply)
@@ -691,7 +691,7 @@ def test_a_stream_is_passed_on_and_settled() -> None:
     assert model.closed == 1
 
 
-def test_a_stream_with_two_whole_answers_is_settled_once() -> None:
+def test_budgeted_stream_with_two_whole_answers_is_settled_once() -> None:
     budget = Budget(tokens=1000)
     reply = said("Hi", 5, 2)
     parts = run(parts_of(BudgetedModel(Streamer("Hi", reply, reply), budget)))
@@ -699,21 +699,21 @@ def test_a_stream_with_two_whole_answers_is_settled_once() -> None:
     assert budget.spent.tokens == 7
 
 
-def test_a_model_that_cannot_stream_gives_its_answer_whole() -> None:
+def test_budgeted_stream_of_a_model_that_cannot_stream_is_its_whole_answer() -> None:
     budget = Budget(tokens=10_000)
     reply = said("Good day", 20, 2)
     assert run(parts_of(BudgetedModel(Speaker(reply), budget))) == [TextPiece("Good day"), reply]
     assert budget.spent.tokens == 22
 
 
-def test_a_stream_that_may_not_fit_is_not_begun() -> None:
+def test_budgeted_stream_that_may_not_fit_is_not_begun() -> None:
     model = Streamer("Good ")
     with pytest.raises(BudgetExceeded):
         run(parts_of(BudgetedModel(model, Budget(tokens=50))))
     assert model.asked == 0
 
 
-def test_a_stream_that_is_closed_early_counts_in_full() -> None:
+def test_budgeted_stream_that_is_closed_early_counts_in_full() -> None:
     budget = Budget(tokens=10_000)
     model = Streamer("Good ", asyncio.Event(), "day")
 
@@ -733,7 +733,7 @@ def test_a_stream_that_is_closed_early_counts_in_full() -> None:
 @pytest.mark.parametrize(
     "error", (ModelError("broke off"), RemoteForbidden("later"), ContextOverflow("later"))
 )
-def test_a_stream_that_breaks_off_counts_in_full(error: Exception) -> None:
+def test_budgeted_stream_that_breaks_off_counts_in_full(error: Exception) -> None:
     budget = Budget(tokens=10_000)
     model = Streamer("Good ", error)
     with pytest.raises(type(error)):
@@ -742,14 +742,14 @@ def test_a_stream_that_breaks_off_counts_in_full(error: Exception) -> None:
     assert budget.spent.model_calls == 1
 
 
-def test_a_stream_without_an_answer_counts_in_full() -> None:
+def test_budgeted_stream_without_an_answer_counts_in_full() -> None:
     budget = Budget(tokens=10_000)
     model = Streamer("Good ")
     assert run(parts_of(BudgetedModel(model, budget))) == [TextPiece("Good ")]
     assert budget.spent.tokens == bound_of(model)
 
 
-def test_at_the_deadline_a_stream_is_cancelled_and_its_reader_is_not() -> None:
+def test_budgeted_stream_is_cancelled_at_the_deadline_unlike_its_reader() -> None:
     model = Streamer("Good ", asyncio.Event())
     budget = Budget(tokens=10_000, seconds=0.05, clock=StandingClock())
 
@@ -767,7 +767,7 @@ def test_at_the_deadline_a_stream_is_cancelled_and_its_reader_is_not() -> None:
     assert budget.spent.tokens == bound_of(model)
 
 
-def test_a_reader_that_is_busy_at_the_deadline_is_not_disturbed() -> None:
+def test_budgeted_stream_does_not_disturb_a_reader_that_is_busy_at_the_deadline() -> None:
     time = SetTime()
     model = Streamer("Good ", "day")
     budget = Budget(seconds=30, clock=time)
@@ -805,7 +805,7 @@ def test_budgeted_model_has_the_models_name_and_limits() -> None:
     assert not hasattr(model, "asked")
 
 
-def test_a_budget_is_a_budget() -> None:
+def test_budgeted_model_takes_only_a_budget() -> None:
     with pytest.raises(DefinitionError, match="budget= must be a Budget, got dict"):
         BudgetedModel(Speaker(), {"tokens": 5})  # type: ignore[arg-type]
 
@@ -823,7 +823,7 @@ def test_models_share_a_budget_and_draw_from_its_parent() -> None:
 
 
 @pytest.mark.parametrize("inner", ("the same", "the parent", "the child", "another"))
-def test_a_call_counts_once_in_each_budget(inner: str) -> None:
+def test_budgeted_model_in_another_counts_a_call_once_in_each_budget(inner: str) -> None:
     parent = Budget(tokens=10_000)
     child = parent.child(tokens=5_000)
     outer = parent if inner == "the child" else child
@@ -839,7 +839,7 @@ def test_a_call_counts_once_in_each_budget(inner: str) -> None:
     assert (model.name, model.max_tokens) == ("speaker", 100)
 
 
-def test_each_model_of_a_fallback_is_reserved_for_by_itself() -> None:
+def test_fallback_models_are_each_reserved_for() -> None:
     prices = Prices({"dear": Price(10, 10)})
     budget = Budget(tokens=10_000, usd=1, prices=prices)
     dear = Speaker(ModelError("busy"), said("ok", 10, 5), name="dear")
@@ -855,7 +855,7 @@ def test_each_model_of_a_fallback_is_reserved_for_by_itself() -> None:
     assert budget.spent.model_calls == 3
 
 
-def test_a_fallback_does_not_go_on_past_the_budget() -> None:
+def test_fallback_does_not_go_on_past_the_budget() -> None:
     cheap = Speaker(name="cheap")
     model = FallbackModel([Speaker(ModelError("busy")), cheap])
     busy = FallbackModel([Speaker(ModelError("busy"))], name="either")
@@ -866,7 +866,7 @@ def test_a_fallback_does_not_go_on_past_the_budget() -> None:
     assert cheap.asked == 0
 
 
-def test_over_http_the_limit_is_sent_and_the_usage_counted() -> None:
+def test_budgeted_model_over_http_sends_its_limit_and_counts_the_usage() -> None:
     with OpenAIServer(text("ok"), status(500)) as server:
         model = OpenAIModel("m", server.url, max_tokens=40, max_retries=0)
         budget = Budget(tokens=1000, usd=1)

@@ -112,7 +112,7 @@ def test_find_context_of_several_models_is_the_smallest_that_is_known() -> None:
         assert asyncio.run(main(server.url)) == 7000
 
 
-def test_an_answer_is_no_longer_than_a_small_context_has_room_for() -> None:
+def test_answer_length_is_limited_to_what_a_small_context_has_room_for() -> None:
     with OpenAIServer(text("Hi")) as server:
         model = OpenAIModel("m", server.url, context_tokens=2048)
         for prompt in ("Hi", "x " * 2500):

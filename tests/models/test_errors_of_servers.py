@@ -55,7 +55,7 @@ def said(form: str, given: Any, streams: bool = False) -> str:
         (500, "tools param requires --jinja flag", NO_ACTIONS),
     ),
 )
-def test_a_refusal_says_what_to_do(form: str, code: int, told: str, advice: str) -> None:
+def test_server_refusal_says_what_to_do(form: str, code: int, told: str, advice: str) -> None:
     line = said(form, refusal(code, told))
     shown, _, hint = line.rpartition("; ")
     assert shown == f"{code}: {told}".replace(KEY, "…").removesuffix(".")
@@ -63,7 +63,7 @@ def test_a_refusal_says_what_to_do(form: str, code: int, told: str, advice: str)
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_a_web_page_in_place_of_an_answer_is_named_by_its_title(form: str) -> None:
+def test_server_answer_that_is_a_web_page_is_named_by_its_title(form: str) -> None:
     page = {"Content-Type": "text/html"}
     advice = "check the address URL, and any proxy before it"
     assert said(form, http(PAGE, 403, page)) == f"403: a web page, 'Sign in'; {advice}"
@@ -74,13 +74,13 @@ def test_a_web_page_in_place_of_an_answer_is_named_by_its_title(form: str) -> No
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_a_stream_that_is_none_shows_what_came(form: str) -> None:
+def test_server_stream_of_plain_text_shows_what_came(form: str) -> None:
     told = "the answer broke off after 'upstream connect error', before its end"
     assert said(form, events(b"upstream connect error"), streams=True) == told
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_a_redirect_names_where_it_leads(form: str) -> None:
+def test_server_redirect_names_where_it_leads(form: str) -> None:
     line = said(form, http(b"", 307, {"Location": "https://login.example/x"}))
     assert line.endswith("and the address URL (it names https://login.example/x)")
 

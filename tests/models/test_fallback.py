@@ -38,7 +38,9 @@ class TestFallbackModel(ModelConformance):
         return FallbackModel([broken(), ScriptedModel(answers)])
 
 
-def test_the_first_that_answers_answers(caplog: pytest.LogCaptureFixture) -> None:
+def test_fallback_gives_the_answer_of_the_first_that_answers(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     first, second, third = broken(), ScriptedModel(["two"], "second"), ScriptedModel(["three"])
     model = FallbackModel([first, second, third])
     assert run(model.complete(user("Hi"))).text == "two"
@@ -46,7 +48,7 @@ def test_the_first_that_answers_answers(caplog: pytest.LogCaptureFixture) -> Non
     assert [record.getMessage() for record in caplog.records] == ["broken: no; asking second"]
 
 
-def test_when_none_answers_each_reason_is_given() -> None:
+def test_fallback_without_any_answer_gives_each_reason() -> None:
     model = FallbackModel([broken(), broken(ModelError("two\nlines"))], name="either")
     with pytest.raises(ModelError) as caught:
         run(model.complete(user("Hi")))
@@ -59,7 +61,7 @@ def test_when_none_answers_each_reason_is_given() -> None:
     (ContextOverflow("too long"), RemoteForbidden("offline"), MissingExtra("it", "local")),
     ids=lambda error: type(error).__name__,
 )
-def test_whatever_keeps_a_model_from_answering_another_may_answer(error: Exception) -> None:
+def test_fallback_asks_another_model_whatever_keeps_one_from_answering(error: Exception) -> None:
     model = FallbackModel([broken(error), ScriptedModel(["back"])])
     assert run(model.complete(user("Hi"))).text == "back"
 
@@ -122,7 +124,7 @@ def test_too_long_for_all_is_an_overflow_and_for_some_is_not() -> None:
     assert type(caught.value) is ModelError
 
 
-def test_a_fault_of_the_program_is_not_hidden() -> None:
+def test_fallback_does_not_hide_a_fault_of_the_program() -> None:
     second = ScriptedModel(["never"])
     with pytest.raises(ZeroDivisionError):
         run(FallbackModel([broken(ZeroDivisionError()), second]).complete(user("Hi")))
@@ -144,7 +146,7 @@ def test_cancelled_the_next_is_not_asked() -> None:
     assert second.received == []
 
 
-def test_its_context_is_the_smallest_that_is_known() -> None:
+def test_fallback_context_is_the_smallest_that_is_known() -> None:
     sizes = (None, 4000, 2000)
     models = [ScriptedModel(context_tokens=size) for size in sizes]
     assert FallbackModel(models).context_tokens == 2000
@@ -163,7 +165,7 @@ def test_fallback_of_no_list_of_models_is_refused(wrong: Any) -> None:
         FallbackModel(wrong)
 
 
-def test_the_warning_is_of_moothall(caplog: pytest.LogCaptureFixture) -> None:
+def test_fallback_warning_is_of_moothalls_logger(caplog: pytest.LogCaptureFixture) -> None:
     run(FallbackModel([broken(), ScriptedModel(["x"])]).complete(user("Hi")))
     assert [(record.name, record.levelno) for record in caplog.records] == [
         ("moothall.models", logging.WARNING)
@@ -220,7 +222,7 @@ def test_fallback_model_that_cannot_stream_answers_in_one_piece() -> None:
     assert [part.text for part in parts] == ["hm", "all at once", "all at once"]
 
 
-def test_its_longest_answer_is_the_longest_if_each_is_known() -> None:
+def test_fallback_longest_answer_is_the_longest_if_each_is_known() -> None:
     models = [ScriptedModel(max_tokens=size) for size in (10, 30, 20)]
     assert FallbackModel(models).max_tokens == 30
     assert FallbackModel([*models, Whole()]).max_tokens is None

@@ -106,7 +106,9 @@ def signed(name: str, args: dict[str, Any], id: str) -> dict[str, Any]:
     return call(name, json.dumps(args), id) | {"extra_content": extra}
 
 
-def test_an_agent_with_a_schema_works_as_the_form_wants_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gemini_agent_with_a_schema_sends_what_the_form_wants(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     args = {"points": [{"x": 1}], "kind": "a", "level": 1, "sizes": {"b": 2}}
     again = call("mark", json.dumps(args), "c2")  # of calls beside each other one is signed
     gemini = Gemini(

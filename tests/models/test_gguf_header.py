@@ -68,7 +68,7 @@ def path(tmp_path: Path) -> Path:
         (b"GGUF\x00\x00\x00\x03" + b"\0" * 100, None),
     ),
 )
-def test_the_header_says_what_the_model_was_made_for(
+def test_gguf_header_says_the_context_that_the_model_was_made_for(
     path: Path, data: bytes, length: int | None
 ) -> None:
     path.write_bytes(data)
@@ -80,14 +80,14 @@ def test_the_header_says_what_the_model_was_made_for(
     max_examples=3 * settings().max_examples,
 )
 @given(st.integers(0, len(GOOD)), st.binary(max_size=12), st.booleans())
-def test_whatever_is_in_a_header_it_is_read(path: Path, at: int, bytes_: bytes, cut: bool) -> None:
+def test_gguf_header_of_any_bytes_is_read(path: Path, at: int, bytes_: bytes, cut: bool) -> None:
     rest = b"" if cut else GOOD[at + len(bytes_) :]
     path.write_bytes(b"GGUF" + (GOOD[:at] + bytes_ + rest)[4:])
     length = context_length(path)
     assert length is None or (type(length) is int and length > 0)
 
 
-def test_a_context_is_lowered_to_what_the_model_was_made_for(weights: Path) -> None:
+def test_local_model_context_is_lowered_to_what_the_model_was_made_for(weights: Path) -> None:
     with LocalModel(weights, context_tokens=1_000_000) as model:
         assert model.context_tokens == 8192
     with LocalModel(weights, context_tokens=1000) as model:

@@ -75,7 +75,7 @@ def test_fields_of_reasoning_go_back_with_the_results() -> None:
     assert {name: message[name] for name in THOUGHTS} == THOUGHTS
 
 
-def test_each_call_keeps_its_own_signature_over_several_rounds() -> None:
+def test_signature_of_each_call_is_kept_over_several_rounds() -> None:
     signed = ADD | {"extra_content": SIGNED}
     third = call("add", '{"a": 5, "b": 6}', "c3") | {"extra_content": {"google": {"n": 1}}}
     requests = asked(calling(signed, MORE), calling(third))
@@ -138,7 +138,7 @@ def test_reasoning_that_is_marked_in_the_text_goes_back_in_its_place(more: Any) 
     assert message["content"] == content
 
 
-def test_what_the_server_no_longer_takes_is_left_out() -> None:
+def test_signature_that_the_server_no_longer_takes_is_left_out() -> None:
     def refuses(request: Request) -> Any:
         if any("extra_content" in each for each in sent(request).get("tool_calls", ())):
             return http(
@@ -168,7 +168,7 @@ def test_anthropic_server_that_wants_reasoning_with_each_answer_gets_it() -> Non
     assert back[0] == BLOCKS[1]  # its own, from then on
 
 
-def test_a_final_answer_keeps_its_signature_but_not_its_reasoning() -> None:
+def test_final_answer_keeps_its_signature_but_not_its_reasoning() -> None:
     message = {"role": "assistant", "content": "Hello.", **THOUGHTS}
     with OpenAIServer(answer(completion(message)), text("Bye.")) as server:
         agent = agent_of(of(server))
@@ -179,7 +179,7 @@ def test_a_final_answer_keeps_its_signature_but_not_its_reasoning() -> None:
     assert "reasoning_content" not in told
 
 
-def test_a_server_that_keeps_the_thinking_of_all_turns_gets_it_back() -> None:
+def test_reasoning_of_all_turns_goes_back_to_a_server_that_keeps_it() -> None:
     message = {"role": "assistant", "content": "Hello.", **THOUGHTS}
     with OpenAIServer(answer(completion(message)), text("Bye.")) as server:
         options = {"thinking": {"type": "enabled", "clear_thinking": False}}
@@ -285,7 +285,7 @@ def test_anthropic_text_that_was_changed_since_stands_once_in_its_place() -> Non
     assert shown == [{"type": "text", "text": "Other."}, BLOCKS[1], *BLOCKS[3:5]]
 
 
-def test_a_model_of_the_other_form_gets_none_of_it() -> None:
+def test_thinking_blocks_do_not_go_to_a_model_of_the_other_form() -> None:
     kept = {"server": "http://127.0.0.1:1", "content": BLOCKS}
     made = ModelReply("", (Call("c1", "add", {}),), thinking=(kept,))
     with OpenAIServer(text("3")) as server:

@@ -41,7 +41,7 @@ def test_chat_model_is_shown_them_after_the_results() -> None:
         assert [b for b in results[2]["content"] if b["type"] != "text"] == [IMAGE, FILE] * 2
 
 
-def test_one_image_alone_is_shown() -> None:
+def test_image_alone_as_a_result_is_shown_to_the_model() -> None:
     def look() -> dict[str, Any]:
         """Look at it."""
         return IMAGE
@@ -105,7 +105,7 @@ def test_recording_of_a_model_that_sees_replays(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("given", ("https://example.com/a.png", 5, None))
-def test_what_has_no_data_stays_text(given: Any) -> None:
+def test_image_result_without_data_stays_text(given: Any) -> None:
     def look() -> list[dict[str, Any]]:
         """Look at it."""
         return [{"type": "image_url", "image_url": {"url": given}}]

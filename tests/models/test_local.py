@@ -76,26 +76,26 @@ def test_usage_is_the_runtimes_count(brief: LocalModel) -> None:
     assert 0 < short.usage.output_tokens <= BRIEF
 
 
-def test_a_message_of_several_texts_is_read_as_their_lines(brief: LocalModel) -> None:
+def test_local_model_reads_a_message_of_several_texts_as_their_lines(brief: LocalModel) -> None:
     parts = [{"type": "text", "text": each} for each in ("Name a colour.", "Say it in French.")]
     in_parts = run(brief.complete([{"role": "user", "content": parts}]))
     assert in_parts == run(brief.complete(user("Name a colour.\nSay it in French.")))
 
 
-def test_an_answer_cut_at_max_tokens_says_so(brief: LocalModel) -> None:
+def test_local_model_answer_cut_at_max_tokens_says_so(brief: LocalModel) -> None:
     reply = run(brief.complete(user(STORY)))
     assert reply.finish_reason == "length"
     assert reply.usage.output_tokens == BRIEF
 
 
-def test_a_choice_that_is_cut_is_no_text_and_says_so(brief: LocalModel) -> None:
+def test_local_model_choice_that_is_cut_is_no_text_and_says_so(brief: LocalModel) -> None:
     reply = run(brief.complete(user("Read CHANGELOG"), ACTIONS[:1]))
     assert run(parts_of(brief, user("Read CHANGELOG"), ACTIONS[:1])) == [reply]
     assert (reply.text, reply.calls, reply.finish_reason) == ("", (), "length")
     assert reply.usage.output_tokens == BRIEF
 
 
-def test_after_a_result_it_may_answer_and_before_it_may_not(local: LocalModel) -> None:
+def test_local_model_may_answer_only_after_a_result(local: LocalModel) -> None:
     messages = user("Add 2 and 3")
     first = run(local.complete(messages, ACTIONS))
     assert first.finish_reason == "calls"
@@ -129,7 +129,7 @@ def test_given_actions_each_turn_of_the_user_is_marked_and_no_result_is(local: L
     assert with_result == two
 
 
-def test_an_answer_after_a_result_keeps_to_the_schema(local: LocalModel) -> None:
+def test_local_model_answer_after_a_result_keeps_to_the_schema(local: LocalModel) -> None:
     # Whatever it decides, an answer that is given is of the one form that is allowed.
     messages = [*user("Add 2 and 3"), {"role": "tool", "tool_call_id": "c", "content": "5"}]
     reply = run(local.complete(messages, ACTIONS, schema={"enum": [5, 6]}))
@@ -149,7 +149,7 @@ def test_local_model_thinks_before_a_bare_value_and_the_reply_lacks_the_thought(
 
 
 @pytest.mark.parametrize("bound", ({}, {"minimum": 3}, {"maximum": -3}))
-def test_a_whole_number_has_an_end(single: LocalModel, bound: dict[str, int]) -> None:
+def test_local_model_whole_number_has_an_end(single: LocalModel, bound: dict[str, int]) -> None:
     reply = run(single.complete(user("What is 2+3?"), schema={"type": "integer", **bound}))
     assert reply.finish_reason == "stop"
     assert abs(int(reply.text)) < 2**53
@@ -237,7 +237,7 @@ def test_local_model_refuses_what_is_no_setting_of_sampling(options: Any, told: 
         LocalModel(options=options)
 
 
-def test_the_marks_of_the_chat_format_are_text_in_a_message(brief: LocalModel) -> None:
+def test_local_model_reads_the_marks_of_its_chat_format_as_text(brief: LocalModel) -> None:
     plain = run(brief.complete(user("a"))).usage.input_tokens
     marks = run(brief.complete(user("<|im_end|><|im_start|>" * 3))).usage.input_tokens
     # As marks they would be one token each.
@@ -247,7 +247,7 @@ def test_the_marks_of_the_chat_format_are_text_in_a_message(brief: LocalModel) -
 # -- not blocking, slots, cancellation -------------------------------------------------------------
 
 
-def test_the_event_loop_runs_on_while_it_generates(brief: LocalModel) -> None:
+def test_local_model_leaves_the_event_loop_running_while_it_generates(brief: LocalModel) -> None:
     async def turns() -> int:
         await brief.complete(user("Say hello"))
         task = asyncio.create_task(brief.complete(user(STORY)))
@@ -270,7 +270,7 @@ def test_first_callers_at_once_share_one_load(shallow: Path) -> None:
     assert all(reply.usage.output_tokens for reply in replies)
 
 
-def test_a_cancelled_generation_frees_its_slot(single: LocalModel) -> None:
+def test_local_model_cancelled_generation_frees_its_slot(single: LocalModel) -> None:
     async def cancel() -> ModelReply:
         await single.complete(user("Say hello"), schema={"const": "hello"})
         task = asyncio.create_task(single.complete(user(STORY)))
@@ -285,7 +285,7 @@ def test_a_cancelled_generation_frees_its_slot(single: LocalModel) -> None:
     assert run(cancel()).text == '"hello"'
 
 
-def test_a_cancelled_caller_in_the_queue_leaves_it(single: LocalModel) -> None:
+def test_local_model_cancelled_caller_in_the_queue_leaves_it(single: LocalModel) -> None:
     async def cancel() -> ModelReply:
         running = asyncio.create_task(single.complete(user(STORY)))
         queued = [asyncio.create_task(single.complete(user(STORY))) for _ in range(5)]
@@ -301,7 +301,7 @@ def test_a_cancelled_caller_in_the_queue_leaves_it(single: LocalModel) -> None:
 
 
 @pytest.mark.long  # the same of a stream is not
-def test_a_timeout_ends_a_long_prompt(single: LocalModel) -> None:
+def test_local_model_timeout_ends_a_long_prompt(single: LocalModel) -> None:
     async def cancel() -> ModelReply:
         await single.complete(user("Say hello"), schema={"const": "hello"})
         with pytest.raises(TimeoutError):
@@ -331,7 +331,7 @@ def test_pieces_come_while_it_generates_and_closing_frees_the_slot(single: Local
     assert text == '"hello"'
 
 
-def test_a_stream_cancelled_while_it_reads_a_long_prompt_frees_the_slot(
+def test_local_model_stream_cancelled_during_a_long_prompt_frees_the_slot(
     single: LocalModel,
 ) -> None:
     async def cancel() -> str:
@@ -345,7 +345,7 @@ def test_a_stream_cancelled_while_it_reads_a_long_prompt_frees_the_slot(
     assert run(cancel()) == '"hello"'
 
 
-def test_a_stream_nobody_reads_holds_up_nobody(single: LocalModel) -> None:
+def test_local_model_stream_that_is_not_read_holds_up_no_other(single: LocalModel) -> None:
     async def other() -> str:
         slow = single.stream(user("Say hello"), schema={"const": "hello " * 20})
         await anext(slow)
@@ -358,7 +358,7 @@ def test_a_stream_nobody_reads_holds_up_nobody(single: LocalModel) -> None:
     assert run(other()) == '"hi"'
 
 
-def test_an_answer_that_is_chosen_is_streamed_without_its_form(local: LocalModel) -> None:
+def test_local_model_chosen_answer_is_streamed_without_its_form(local: LocalModel) -> None:
     said = ['"quoted"\\ 👋\n', "plain"]
     # Which of these it answers is its own choice, and one is enough.
     for asked in ("Tell me", "Thanks", "Say what came of it", "Answer: plain", "Add 2 and 3"):
@@ -373,7 +373,7 @@ def test_an_answer_that_is_chosen_is_streamed_without_its_form(local: LocalModel
     raise AssertionError("no answer was chosen, so nothing was shown")
 
 
-def test_an_answer_that_is_chosen_and_is_no_text_comes_in_one_piece(local: LocalModel) -> None:
+def test_local_model_chosen_answer_that_is_no_text_comes_in_one_piece(local: LocalModel) -> None:
     # Which of these it answers is its own choice, and one is enough.
     for asked in ("Tell me", "Thanks", "Say what came of it", "Answer: plain", "Add 2 and 3"):
         messages = [*user(asked), {"role": "tool", "tool_call_id": "c", "content": "5"}]
@@ -392,7 +392,7 @@ def test_local_model_goes_on_after_an_answer_with_an_image(brief: LocalModel) ->
     assert run(brief.complete([*user("Draw"), said, *user("Thanks")])).text
 
 
-def test_an_error_comes_before_any_piece(brief: LocalModel) -> None:
+def test_local_model_error_comes_before_any_piece(brief: LocalModel) -> None:
     with pytest.raises(ContextOverflow):
         run(parts_of(brief, user("word " * 6000)))
     with pytest.raises(ModelError, match="reads text only"):
@@ -425,13 +425,13 @@ def test_closed_while_it_streams_its_reader_is_told_and_it_answers_no_more(shall
 # -- bad input -------------------------------------------------------------------------------------
 
 
-def test_a_prompt_too_long_is_an_error_that_counts(brief: LocalModel) -> None:
+def test_local_model_prompt_too_long_is_an_error_that_counts(brief: LocalModel) -> None:
     with pytest.raises(ContextOverflow, match=r"the prompt has 6\d{3} tokens.* holds 2048; noth"):
         run(brief.complete(user("word " * 6000)))
     assert run(brief.complete(user("Say hello"))).text
 
 
-def test_a_result_is_of_the_action_that_was_called(local: LocalModel) -> None:
+def test_local_model_result_is_of_the_action_that_was_called(local: LocalModel) -> None:
     def counted(**name: str) -> str:
         call = {"role": "assistant", "tool_calls": [{"id": "c", "name": "shut_down", "args": {}}]}
         result = {"role": "tool", "tool_call_id": "c", "content": "ok", **name}
@@ -462,7 +462,7 @@ def test_too_many_actions_overflow_and_fewer_fit(local: LocalModel) -> None:
     ),
     ids=("unknown-type", "bad-pattern", "dangling-reference", "impossible", "not-json"),
 )
-def test_a_schema_that_cannot_be_kept_to_is_an_error(
+def test_local_model_schema_that_cannot_be_kept_to_is_an_error(
     brief: LocalModel, schema: dict[str, Any], says: str
 ) -> None:
     with pytest.raises(ModelError, match=says) as caught:
@@ -482,7 +482,7 @@ def test_a_schema_that_cannot_be_kept_to_is_an_error(
         ("hello", r"messages\[0\] is a str"),
     ),
 )
-def test_a_message_that_is_none_is_named(brief: LocalModel, message: Any, says: str) -> None:
+def test_local_model_malformed_message_is_named(brief: LocalModel, message: Any, says: str) -> None:
     with pytest.raises(ModelError, match=says):
         run(brief.complete([message]))
     assert run(brief.complete(user("Say hello"))).text
@@ -530,7 +530,7 @@ def test_files_that_are_no_weights_are_named(shallow: Path, tmp_path: Path) -> N
         run(model.complete(user("Say hello")))
 
 
-def test_without_weights_it_says_what_to_run(
+def test_local_model_without_weights_says_what_to_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MOOTHALL_HOME", str(tmp_path))
@@ -616,7 +616,7 @@ asyncio.run(model.complete(hello, schema={'const': 1}))
 
 @pytest.mark.long
 @pytest.mark.parametrize("end", ENDS.values(), ids=ENDS)
-def test_a_program_can_end_at_any_moment(shallow: Path, end: str) -> None:
+def test_local_model_lets_the_program_end_at_any_moment(shallow: Path, end: str) -> None:
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT + end, str(shallow)],
         capture_output=True,
@@ -666,7 +666,7 @@ def test_local_model_prints_nothing_and_opens_no_port(shallow: Path, tmp_path: P
     assert done.stdout == "1\n[]\nFalse\n"
 
 
-def test_without_the_runtime_it_names_the_extra(shallow: Path) -> None:
+def test_local_model_without_the_runtime_names_the_extra(shallow: Path) -> None:
     program = (
         "import sys\nsys.modules['xllamacpp'] = None\n"
         "from moothall import LocalModel\n"

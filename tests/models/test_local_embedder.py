@@ -58,7 +58,9 @@ def test_local_embedder_name_says_what_its_vectors_depend_on(embedder: LocalEmbe
     assert embedder.embed([]) == []
 
 
-def test_the_same_text_has_the_same_vector_whatever_is_beside_it(embedder: LocalEmbedder) -> None:
+def test_local_embedder_gives_a_text_the_same_vector_whatever_is_beside_it(
+    embedder: LocalEmbedder,
+) -> None:
     alone = embedder.embed(["The cat is sleeping."])[0]
     beside = embedder.embed(["", "Something else altogether", "The cat is sleeping.", "x"])
     assert beside[2] == alone
@@ -80,7 +82,7 @@ def test_local_embedder_finds_paraphrases_better_than_hashes(
 
 
 @pytest.mark.long
-def test_a_text_longer_than_the_context_is_embedded_whole(weights: Path) -> None:
+def test_local_embedder_embeds_a_text_longer_than_the_context_whole(weights: Path) -> None:
     cat, fall = "The cat is sleeping on the couch. ", "Shares fell sharply today. "
     with LocalEmbedder(context_tokens=64) as short:
         cats, shares, beginning, whole = short.embed([cat, fall, cat * 6, cat * 12 + fall * 12])
@@ -90,7 +92,7 @@ def test_a_text_longer_than_the_context_is_embedded_whole(weights: Path) -> None
     assert near(whole, cats) > near(shares, cats)
 
 
-def test_any_text_may_come(embedder: LocalEmbedder) -> None:
+def test_local_embedder_takes_any_text(embedder: LocalEmbedder) -> None:
     for text in ("\udce9", "你好 👋", "\x00", "<|im_end|>", "a" * 100):
         (vector,) = embedder.embed([text])
         assert all(map(math.isfinite, vector))
@@ -111,7 +113,9 @@ def test_threads_take_turns(embedder: LocalEmbedder, vectors: list[list[float]])
     assert [got[n][0] for n in range(len(texts))] == vectors
 
 
-def test_a_memory_recalls_by_meaning(embedder: LocalEmbedder, tmp_path: Path) -> None:
+def test_memory_recalls_by_meaning_with_a_local_embedder(
+    embedder: LocalEmbedder, tmp_path: Path
+) -> None:
     memory = SQLiteMemory(tmp_path / "m.db", embedder=embedder)
     for said, _ in PAIRS:
         memory.add_memory({"role": "user", "content": said})
@@ -146,7 +150,7 @@ def test_weights_that_say_nothing_of_pooling_ask_for_it(weights: Path) -> None:
         LocalEmbedder(weights)
 
 
-def test_a_prefix_and_the_pooling_are_other_vectors_under_another_name(
+def test_local_embedder_prefix_and_pooling_change_vectors_and_name(
     embedder: LocalEmbedder, weights: Path
 ) -> None:
     with LocalEmbedder(weights, pooling="last", prefix="query: ") as other:
@@ -176,7 +180,7 @@ def test_local_embedder_wrong_arguments_are_refused_by_the_constructor(
         LocalEmbedder(**more)  # type: ignore[arg-type]
 
 
-def test_without_weights_it_says_how_to_fetch_them(
+def test_local_embedder_without_weights_says_how_to_fetch_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MOOTHALL_HOME", str(tmp_path))

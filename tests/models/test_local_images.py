@@ -116,14 +116,14 @@ def test_images_of_messages_and_results_are_shown_to_local_weights_that_see(
     "mark",
     ("<|im_end|>", "<|turn>", "<turn|>", "<end_of_turn>", "<\uff5cUser\uff5c>", "[/INST]", "</s>"),
 )
-def test_no_mark_of_any_chat_format_stands_in_a_message_of_local_weights(mark: str) -> None:
+def test_local_weights_read_no_mark_of_any_chat_format_in_a_message(mark: str) -> None:
     messages = [{"role": "user", "content": f"a{mark}b"}, {"role": "tool", "content": mark}]
     written = json.dumps(plain_chat(messages, "m", OneCall()), ensure_ascii=False)
     assert mark not in written
     assert f"a{mark[0]} {mark[1:]}b" in written
 
 
-def test_a_text_with_the_runtimes_mark_of_an_image_is_text(seeing: LocalModel) -> None:
+def test_local_weights_that_see_read_the_runtimes_image_mark_as_text(seeing: LocalModel) -> None:
     text = {"type": "text", "text": "<__media__> and <__image__>"}
     assert _tokens(seeing, {"role": "user", "content": [text, IMAGE]}) > TOKENS
 
@@ -135,12 +135,12 @@ def test_local_weights_that_see_fetch_no_image(seeing: LocalModel, url: str) -> 
         _tokens(seeing, {"role": "user", "content": content})
 
 
-def test_an_image_that_is_none_is_an_error_of_local_weights_that_see(seeing: LocalModel) -> None:
+def test_local_weights_that_see_refuse_a_broken_image(seeing: LocalModel) -> None:
     broken = {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}}
     with pytest.raises(ModelError, match="image"):
         _tokens(seeing, {"role": "user", "content": [broken]})
 
 
-def test_an_mmproj_file_that_is_missing_is_named(weights: Path, tmp_path: Path) -> None:
+def test_mmproj_file_that_is_missing_is_named(weights: Path, tmp_path: Path) -> None:
     with pytest.raises(WeightsError, match=r"none\.gguf: there is no such file"):
         LocalModel(weights, mmproj=tmp_path / "none.gguf")

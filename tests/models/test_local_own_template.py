@@ -78,7 +78,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalModel]:
         yield model
 
 
-def test_an_action_is_called_and_its_result_is_read(model: LocalModel) -> None:
+def test_own_template_model_calls_an_action_and_reads_its_result(model: LocalModel) -> None:
     memory = Memory()
     for each in SHOWN:
         memory.add_memory(each)
@@ -89,7 +89,7 @@ def test_an_action_is_called_and_its_result_is_read(model: LocalModel) -> None:
     assert reply.usage.output_tokens > 20
 
 
-def test_it_may_answer_without_a_call_in_pieces(model: LocalModel) -> None:
+def test_own_template_model_may_answer_without_a_call_in_pieces(model: LocalModel) -> None:
     parts = run(parts_of(model, [*SHOWN, *user("Hello")], [STOCK]))
     assert joined(parts) == parts[-1].text != ""
     assert (parts[-1].calls, parts[-1].finish_reason) == ((), "stop")
@@ -111,7 +111,7 @@ def test_several_actions_are_called_at_once_with_the_same_ids_each_time(model: L
 
 
 @pytest.mark.long
-def test_a_schema_beside_actions_is_met_by_a_call_of_its_own(model: LocalModel) -> None:
+def test_own_template_schema_beside_actions_is_met_by_a_call_of_its_own(model: LocalModel) -> None:
     shown = []
     for item in ("figs", "nuts"):
         final = calling(("final_answer", {"number": 0}))
@@ -122,7 +122,7 @@ def test_a_schema_beside_actions_is_met_by_a_call_of_its_own(model: LocalModel) 
     assert parts[-1].calls == ()
 
 
-def test_a_schema_alone_is_met_by_the_text(model: LocalModel) -> None:
+def test_own_template_schema_alone_is_met_by_the_text(model: LocalModel) -> None:
     reply = run(model.complete(user("2+2?"), None, SCHEMA))
     assert json.loads(reply.text).keys() == {"number"}
 
@@ -135,7 +135,7 @@ def brief(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalModel]:
 
 
 @pytest.mark.long
-def test_no_text_passes_for_the_marks_of_the_template(brief: LocalModel) -> None:
+def test_own_template_marks_in_a_text_are_text(brief: LocalModel) -> None:
     def tokens(mark: str) -> int:
         (call, result) = looked_up("pears")[1:]
         asked = [*user("Hi"), call, {**result, "content": mark * 8}]
@@ -145,7 +145,7 @@ def test_no_text_passes_for_the_marks_of_the_template(brief: LocalModel) -> None
     assert tokens("<|im_end|>") > tokens("0") + 24  # as one mark, each would be one token
 
 
-def test_a_template_that_wants_other_roles_gets_them(brief: LocalModel) -> None:
+def test_own_template_that_wants_other_roles_gets_them(brief: LocalModel) -> None:
     assert run(brief.complete([*user("One."), *user("Two.")])).usage.input_tokens > 5
 
 
@@ -156,6 +156,8 @@ def test_a_template_that_wants_other_roles_gets_them(brief: LocalModel) -> None:
         ({"template": "hermes"}, "template= must be 'own' or None, got 'hermes'"),
     ),
 )
-def test_what_cannot_be_is_refused(shallow: Path, options: Any, fault: str) -> None:
+def test_own_template_option_that_cannot_be_is_refused(
+    shallow: Path, options: Any, fault: str
+) -> None:
     with pytest.raises(ConfigError, match=fault):
         LocalModel(shallow, **options)

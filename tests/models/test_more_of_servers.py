@@ -66,7 +66,7 @@ def vectors(request: Request) -> Any:
     return answer({"data": rows})
 
 
-def test_a_servers_vectors_are_those_of_the_texts() -> None:
+def test_openai_embedder_gives_the_servers_vectors() -> None:
     with OpenAIServer(vectors) as server:
         embedder = OpenAIEmbedder("m", server.url, "k")
         assert embedder.dimensions == 2
@@ -77,7 +77,7 @@ def test_a_servers_vectors_are_those_of_the_texts() -> None:
     assert [len(request.body["input"]) for request in server.requests] == [1, 2, 128, 128, 44]
 
 
-def test_a_memory_recalls_by_a_servers_vectors(tmp_path: Path) -> None:
+def test_memory_recalls_by_a_servers_vectors(tmp_path: Path) -> None:
     with OpenAIServer(vectors) as server:
         embedder = OpenAIEmbedder("m", server.url, dimensions=2)
         with SQLiteMemory(tmp_path / "m.db", embedder=embedder) as memory:
@@ -86,7 +86,7 @@ def test_a_memory_recalls_by_a_servers_vectors(tmp_path: Path) -> None:
             assert memory.recall("dog", limit=1)[0]["content"] == "cat"
 
 
-def test_it_may_be_asked_within_a_loop() -> None:
+def test_openai_embedder_may_be_asked_within_a_loop() -> None:
     async def within() -> Any:
         assert threading.current_thread() is threading.main_thread()
         return embedder.embed(["a"])
@@ -105,7 +105,7 @@ def test_it_may_be_asked_within_a_loop() -> None:
         (status(401, "wrong key"), "401: wrong key; check"),
     ),
 )
-def test_an_embedder_says_what_is_wrong(given: Any, said: str) -> None:
+def test_openai_embedder_says_what_is_wrong(given: Any, said: str) -> None:
     with OpenAIServer(given) as server, pytest.raises(ModelError, match=said):
         OpenAIEmbedder("m", server.url).embed(["a"])
 
@@ -124,7 +124,7 @@ def fallback(first: Any, **more: Any) -> tuple[Any, int]:
 
 
 @pytest.mark.parametrize("code", (400, 422))
-def test_a_wrong_request_is_not_asked_of_the_next_model(code: int) -> None:
+def test_fallback_does_not_ask_the_next_model_a_wrong_request(code: int) -> None:
     error, asked = fallback(status(code, "messages[0].role is wrong"))
     assert (type(error), error.status, asked) == (ModelError, code, 0)
 
@@ -140,11 +140,11 @@ def test_a_wrong_request_is_not_asked_of_the_next_model(code: int) -> None:
         (500, "busy"),
     ),
 )
-def test_what_another_model_may_answer_is_asked_of_it(code: int, said: str) -> None:
+def test_fallback_asks_the_next_model_what_it_may_answer(code: int, said: str) -> None:
     assert fallback(status(code, said)) == ("Hi", 1)
 
 
-def test_the_user_decides_when_the_next_model_is_asked() -> None:
+def test_fallback_when_decides_if_the_next_model_is_asked() -> None:
     assert fallback(status(400, "wrong"), when=lambda error: True) == ("Hi", 1)
     error, asked = fallback(status(500, "busy"), when=lambda error: "busy" not in str(error))
     assert (asked, "busy" in str(error)) == (0, True)
@@ -307,6 +307,6 @@ def test_options_that_cannot_be_are_refused(options: Any, said: str) -> None:
         agent.reply_sync("Hi", options=options)
 
 
-def test_a_model_without_a_server_takes_no_options() -> None:
+def test_model_without_a_server_takes_no_options() -> None:
     with pytest.raises(DefinitionError, match="options= is for a model behind a server"):
         ReActAgent("a", ScriptedModel(["Hi"])).reply_sync("Hi", options={"temperature": 0})

@@ -12,7 +12,7 @@ from moothall.foundation.errors import MissingExtra, ModelError, WeightsError
 from moothall.models import ScriptedModel, model
 
 
-def test_a_model_is_given_back_as_it_is() -> None:
+def test_model_of_a_model_is_that_model() -> None:
     scripted = ScriptedModel()
     assert model(scripted) is scripted
 
@@ -35,7 +35,7 @@ def test_hf_name_is_refused_and_says_what_to_write_instead(name: str) -> None:
         model(name)
 
 
-def test_the_same_name_gives_the_same_model_until_it_is_closed(weights: Path) -> None:
+def test_model_of_a_name_is_the_same_until_it_is_closed(weights: Path) -> None:
     first = model("local")
     assert first.name == "local:smollm2-135m"
     assert model("local:smollm2-135m") is first
@@ -46,7 +46,7 @@ def test_the_same_name_gives_the_same_model_until_it_is_closed(weights: Path) ->
     second.close()  # type: ignore[attr-defined]
 
 
-def test_any_file_by_its_path(weights: Path) -> None:
+def test_gguf_name_takes_any_file_by_its_path(weights: Path) -> None:
     by_path = model(f"gguf:{weights}")
     assert by_path.name == f"gguf:{weights}"
     by_path.close()  # type: ignore[attr-defined]
@@ -79,9 +79,7 @@ def test_importing_models_loads_nothing_heavy() -> None:
 @pytest.mark.parametrize(
     "kind", ("ReActAgent", "ChattyAI", "Researcher", "OpenAIFunctionAgent", "ChosenBy")
 )
-def test_an_agent_is_refused_a_model_that_there_is_not(
-    kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_agent_of_a_missing_model_is_refused(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
 
@@ -108,7 +106,7 @@ def test_an_agent_is_refused_a_model_that_there_is_not(
         ("xllamacpp", "gguf:x.gguf", "local"),
     ),
 )
-def test_an_agent_is_refused_a_model_whose_extra_is_missing(
+def test_agent_of_a_model_whose_extra_is_missing_is_refused(
     package: str, name: str, extra: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, package, None)
@@ -127,7 +125,7 @@ def test_making_an_agent_loads_no_model() -> None:
     assert done.stdout == "[]\n", done.stderr
 
 
-def test_a_society_and_a_toolbox_are_refused_a_model_that_there_is_not() -> None:
+def test_society_or_toolbox_of_a_missing_model_is_refused() -> None:
     for make in (moothall.AgentToolbox, lambda name: moothall.Society(1, model=name)):
         with pytest.raises(ModelError, match="there is no model 'lcoal'"):
             make("lcoal")
@@ -141,7 +139,9 @@ def test_a_society_and_a_toolbox_are_refused_a_model_that_there_is_not() -> None
         ("claude-sonnet-4-5", "anthropic:claude-sonnet-4-5"),
     ),
 )
-def test_a_name_without_its_provider_is_refused_with_the_whole_name(name: str, meant: str) -> None:
+def test_model_name_without_its_provider_is_refused_with_the_whole_name(
+    name: str, meant: str
+) -> None:
     with pytest.raises(ModelError, match=f"there is no model '{name}' \\(did you mean '{meant}'"):
         model(name)
 

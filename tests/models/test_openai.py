@@ -133,7 +133,7 @@ class TestLlamaServer(ModelConformance):
         assert reply.text.strip() or reply.calls
         assert not {"call_1", "call_2"} & {call.id for call in reply.calls}
 
-    def test_a_prompt_too_long_says_so(self) -> None:
+    def test_openai_prompt_too_long_says_so(self) -> None:
         small = OpenAIModel("m", self.url, KEY, max_tokens=4)
         with pytest.raises(ContextOverflow, match="nothing was cut"):
             run(small.complete(user("word " * 6000)))
@@ -141,7 +141,7 @@ class TestLlamaServer(ModelConformance):
             run(parts_of(small, user("word " * 6000)))
         assert run(small.complete(user("Say hello"))).text
 
-    def test_a_wrong_key_is_named_and_not_shown(self) -> None:
+    def test_openai_wrong_key_is_named_and_not_shown(self) -> None:
         with pytest.raises(ModelError, match=r"answered 401: .*check api_key=") as caught:
             run(OpenAIModel("m", self.url, "sk-another-secret").complete(user("Hi")))
         assert "another" not in str(caught.value)
@@ -150,7 +150,7 @@ class TestLlamaServer(ModelConformance):
 # -- what goes out ---------------------------------------------------------------------------------
 
 
-def test_a_conversation_goes_out_as_the_format_has_it() -> None:
+def test_openai_conversation_goes_out_as_the_format_has_it() -> None:
     picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
     messages = [
         {"role": "system", "content": "Be brief."},
@@ -210,7 +210,7 @@ def test_a_conversation_goes_out_as_the_format_has_it() -> None:
     ),
     ids=str,
 )
-def test_the_length_of_answers_is_said_once(
+def test_openai_length_of_answers_is_said_once(
     more: dict[str, Any], sent: dict[str, int], known: int | None
 ) -> None:
     with OpenAIServer(text("ok")) as server:
@@ -263,7 +263,9 @@ def test_the_length_of_answers_is_said_once(
     ),
     ids=("empty", "optional", "open", "const", "max-length", "open-inside", "nested", "open-or"),
 )
-def test_a_schema_is_strict_where_its_form_allows_it(schema: dict[str, Any], strict: bool) -> None:
+def test_openai_schema_is_strict_where_its_form_allows_it(
+    schema: dict[str, Any], strict: bool
+) -> None:
     with OpenAIServer(text("{}")) as server:
         run(OpenAIModel("m", server.url).complete(user("Hi"), schema=schema))
     about = server.requests[0].body["response_format"]["json_schema"]
@@ -284,7 +286,7 @@ def test_a_schema_is_strict_where_its_form_allows_it(schema: dict[str, Any], str
     ),
     ids=str,
 )
-def test_a_part_that_openai_refuses_in_a_strict_schema_is_not_asked_for_strictly(
+def test_openai_schema_with_a_part_that_strict_refuses_is_not_strict(
     part: dict[str, Any],
 ) -> None:
     schema = {
@@ -330,7 +332,7 @@ def test_openai_wrong_message_is_named_before_sending(message: Any, fault: str) 
 # -- failures --------------------------------------------------------------------------------------
 
 
-def test_without_retry_after_it_waits_by_itself() -> None:
+def test_openai_without_retry_after_waits_by_itself() -> None:
     with OpenAIServer(status(429), text("back")) as server:
 
         async def ask() -> tuple[float, str]:
@@ -381,12 +383,12 @@ def test_openai_answer_of_a_great_size_is_a_short_error(given: Any, said: str) -
     ),
     ids=("no-http", "half-a-head", "no-gzip"),
 )
-def test_no_http_at_all(head: bytes, said: str) -> None:
+def test_openai_answer_that_is_no_http_is_named(head: bytes, said: str) -> None:
     line = error(Answer((head,), cut=True), max_retries=0)
     assert line.startswith(f"no answer from URL: {said}")
 
 
-def test_a_server_that_is_down_is_one_plain_line(capfd: pytest.CaptureFixture[str]) -> None:
+def test_openai_server_that_is_down_is_one_plain_line(capfd: pytest.CaptureFixture[str]) -> None:
     with OpenAIServer(text("ok")) as server:
         url = server.url
     with pytest.raises(ModelError) as caught:
@@ -400,7 +402,7 @@ def test_a_server_that_is_down_is_one_plain_line(capfd: pytest.CaptureFixture[st
     assert capfd.readouterr().err == ""
 
 
-def test_an_answer_too_late_closes_the_connection() -> None:
+def test_openai_answer_too_late_closes_the_connection() -> None:
     with OpenAIServer(HANG, text("ok")) as server:
         asked = OpenAIModel("m", server.url, timeout=2, max_retries=0)
         with pytest.raises(
@@ -414,7 +416,7 @@ def test_an_answer_too_late_closes_the_connection() -> None:
 # -- keys and the switch ---------------------------------------------------------------------------
 
 
-def test_a_missing_key_says_which() -> None:
+def test_openai_missing_key_says_which() -> None:
     with pytest.raises(ModelError, match=r"^openai:gpt: .*set OPENAI_API_KEY, or pass api_key="):
         OpenAIModel("gpt")
 
@@ -427,17 +429,19 @@ def test_a_missing_key_says_which() -> None:
         ({"api_key": 5}, "the key must be text, got int"),
     ),
 )
-def test_a_setting_of_a_wrong_type_is_refused(options: dict[str, Any], told: str) -> None:
+def test_openai_setting_of_a_wrong_type_is_refused(options: dict[str, Any], told: str) -> None:
     with pytest.raises(ConfigError, match=told):
         OpenAIModel("m", "http://127.0.0.1:1/v1", **options)
 
 
-def test_a_wrong_address_is_told_without_its_password() -> None:
+def test_openai_wrong_address_is_told_without_its_password() -> None:
     with pytest.raises(ConfigError, match="got 'ftp://…@x/v1'"):
         OpenAIModel("m", "ftp://me:hunter2@x/v1")
 
 
-def test_a_key_from_the_environment_is_not_for_strangers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_openai_key_of_the_environment_is_not_for_strangers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     monkeypatch.setenv("OPENAI_ADMIN_KEY", KEY)
     monkeypatch.setenv("OPENAI_ORG_ID", "org-mine")
@@ -457,7 +461,7 @@ def test_a_key_from_the_environment_is_not_for_strangers(monkeypatch: pytest.Mon
             run(OpenAIModel("m").complete(user("Hi")))
 
 
-def test_the_key_is_in_no_error_log_or_name(caplog: pytest.LogCaptureFixture) -> None:
+def test_openai_key_is_in_no_error_log_or_name(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     line = error(status(401, f"the key {KEY} is wrong"), api_key=KEY)
     assert line == (
@@ -522,7 +526,7 @@ def test_openai_wrong_arguments_are_refused_by_the_constructor(more: dict[str, A
     assert "secret" not in str(caught.value)
 
 
-def test_a_key_with_a_line_break_is_named_and_not_shown() -> None:
+def test_openai_key_with_a_line_break_is_named_and_not_shown() -> None:
     with pytest.raises(ModelError, match="a character that no key has") as caught:
         OpenAIModel("m", "http://127.0.0.1/v1", KEY + "\n")
     assert KEY not in str(caught.value)
@@ -543,7 +547,7 @@ def test_closed_it_opens_anew() -> None:
         assert server.connections == 2
 
 
-def test_no_more_calls_at_once_than_connections_and_the_others_wait() -> None:
+def test_openai_calls_beyond_its_connections_wait() -> None:
     with OpenAIServer(text("ok")) as server:
         asked = OpenAIModel("m", server.url, connections=2)
 
@@ -554,7 +558,7 @@ def test_no_more_calls_at_once_than_connections_and_the_others_wait() -> None:
         assert server.connections == 2
 
 
-def test_a_script_whose_model_ends_with_its_loop_ends_without_a_word() -> None:
+def test_openai_model_that_ends_with_its_loop_lets_the_script_end_silently() -> None:
     with OpenAIServer(text("ok")) as server:
         script = (
             "import asyncio\n"
@@ -576,7 +580,7 @@ def test_a_script_whose_model_ends_with_its_loop_ends_without_a_word() -> None:
 # -- by name ---------------------------------------------------------------------------------------
 
 
-def test_a_server_by_its_address() -> None:
+def test_openai_server_is_named_by_its_address() -> None:
     with OpenAIServer(text("ok")) as server:
         named = model(f"{server.url}#org/name")
         assert named.name == f"{server.url}#org/name"

@@ -66,7 +66,7 @@ def begun(*answers: Any, **more: Any) -> tuple[str, str, int]:
 # -- what goes out ---------------------------------------------------------------------------------
 
 
-def test_a_streamed_request_is_the_same_and_asks_for_the_usage() -> None:
+def test_openai_streamed_request_is_the_same_but_asks_for_the_usage() -> None:
     picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
     sound = {"type": "input_audio", "input_audio": {"data": "AAAA", "format": "wav"}}
     content = [{"type": "text", "text": "What is this?"}, picture, sound]
@@ -89,7 +89,7 @@ def test_a_streamed_request_is_the_same_and_asks_for_the_usage() -> None:
         "body.stream_options.include_usage: Extra inputs are not permitted",
     ),
 )
-def test_a_server_that_refuses_to_count_is_asked_without(refusal: str) -> None:
+def test_openai_server_that_refuses_to_count_is_asked_without(refusal: str) -> None:
     with OpenAIServer(status(422, refusal), streamed("one"), streamed("two")) as server:
         asked = OpenAIModel("m", server.url)
         said = [joined(run(parts_of(asked, user("Hi")))) for _ in range(2)]
@@ -106,7 +106,7 @@ def test_a_server_that_refuses_to_count_is_asked_without(refusal: str) -> None:
         ("the JSON schema has what no grammar has", [{"type": "text", "text": "Be kind."}]),
     ),
 )
-def test_a_server_that_refuses_a_schema_is_asked_in_words(refusal: str, system: Any) -> None:
+def test_openai_server_that_refuses_a_schema_is_asked_in_words(refusal: str, system: Any) -> None:
     before = [{"role": "system", "content": system}] if system else []
     messages = [*before, *user("Who?")]
 
@@ -127,7 +127,7 @@ def test_a_server_that_refuses_a_schema_is_asked_in_words(refusal: str, system: 
     assert ("Be kind." in json.dumps(asked_in_words)) is bool(system)
 
 
-def test_an_answer_that_has_begun_is_not_asked_for_again_in_words() -> None:
+def test_openai_answer_that_has_begun_is_not_asked_for_again_in_words() -> None:
     late = events(delta('{"name": '), {"error": {"message": "json_schema is not supported"}})
     with OpenAIServer(late, streamed("{}")) as server:
         came, error = run(until_error(OpenAIModel("m", server.url), user("Hi"), None, PERSON))
@@ -138,7 +138,7 @@ def test_an_answer_that_has_begun_is_not_asked_for_again_in_words() -> None:
 # -- what comes in ---------------------------------------------------------------------------------
 
 
-def test_a_server_that_does_not_stream_gives_its_answer_whole() -> None:
+def test_openai_server_that_does_not_stream_gives_its_answer_whole() -> None:
     message = {"role": "assistant", "content": "It is 5.", "reasoning": "2 and 3"}
     (sent,) = answer(completion(message)).pieces
     in_two = Answer((sent[:-30], sent[-30:]), pause_s=0.02)
@@ -165,7 +165,7 @@ def test_events_are_read_as_their_format_is_written() -> None:
         assert parts[-1].text == joined(parts) == "abcé!d"
 
 
-def test_the_two_characters_of_a_line_end_may_come_apart() -> None:
+def test_openai_stream_may_cut_a_line_end_in_two() -> None:
     first = json.dumps(delta("a")).encode()
     begins, ends = json.dumps(delta("b", "stop")).encode().split(b" ", 1)
     go_on = threading.Event()
@@ -198,7 +198,7 @@ def test_openai_stream_after_its_end_is_not_read_and_the_connection_is_reused() 
         assert server.connections == 1
 
 
-def test_a_server_that_does_not_close_after_the_end_is_not_waited_for() -> None:
+def test_openai_stream_does_not_wait_for_a_server_that_does_not_close_after_the_end() -> None:
     with OpenAIServer(events(delta("ok"), *END, hang=True)) as server:
 
         async def read() -> float:
@@ -212,7 +212,7 @@ def test_a_server_that_does_not_close_after_the_end_is_not_waited_for() -> None:
         server.wait_for_close()
 
 
-def test_a_stream_settles_its_limit() -> None:
+def test_openai_stream_settles_its_rate_limit() -> None:
     limit = RateLimit(tokens_per_minute=5000)
     with OpenAIServer(streamed("ok")) as server:
         asked = OpenAIModel("m", server.url, rate_limit=limit)
@@ -238,7 +238,7 @@ def test_a_stream_settles_its_limit() -> None:
     ),
     ids=("429", "500", "cut", "reset", "reset-after-head", "cut-after-role", "ended"),
 )
-def test_before_its_first_byte_a_stream_is_tried_again(failure: Any) -> None:
+def test_openai_stream_is_tried_again_before_its_first_byte(failure: Any) -> None:
     with OpenAIServer(failure, streamed("back")) as server:
         assert joined(run(parts_of(OpenAIModel("m", server.url), user("Hi")))) == "back"
         assert len(server.requests) == 2
@@ -266,7 +266,7 @@ def test_half_an_answer_is_none_and_is_not_asked_for_again(given: Any) -> None:
     assert requests == 1
 
 
-def test_an_answer_whose_end_was_said_may_be_cut_after_it() -> None:
+def test_openai_stream_may_be_cut_after_its_end_was_said() -> None:
     assert stream(events(delta("ok", "stop"), cut=True))[-1] == ModelReply("ok")
     assert stream(events(delta("ok"), DONE, cut=True))[-1] == ModelReply("ok")
 
@@ -292,7 +292,7 @@ def test_openai_event_of_a_great_size_ends_a_stream(given: Any, said: str) -> No
     assert requests == 1
 
 
-def test_the_key_is_not_in_what_an_answer_fails_with() -> None:
+def test_openai_key_is_not_in_what_an_answer_fails_with() -> None:
     told = {"error": {"message": f"the key {KEY} is wrong"}}
     assert begun(events(delta("so"), told), api_key=KEY)[1].endswith("the key … is wrong")
     with (
@@ -303,7 +303,7 @@ def test_the_key_is_not_in_what_an_answer_fails_with() -> None:
 
 
 @pytest.mark.parametrize("given", (HANG, events(hang=True)), ids=("no-head", "no-body"))
-def test_a_stream_that_does_not_begin_is_late(given: Any) -> None:
+def test_openai_stream_that_does_not_begin_is_late(given: Any) -> None:
     came, said, requests = begun(given, timeout=0.5, max_retries=1)
     assert (came, requests) == ("", 2)
     assert said == "URL gave no answer within 0.5 s; tried 2 times; timeout= gives it longer"
@@ -318,7 +318,7 @@ def test_a_stream_that_does_not_begin_is_late(given: Any) -> None:
     ),
     ids=("silent", "alive", "endless"),
 )
-def test_a_stream_that_does_not_end_is_late(given: Any) -> None:
+def test_openai_stream_that_does_not_end_is_late(given: Any) -> None:
     came, said, requests = begun(given, timeout=1.5)
     assert came.startswith("so")
     assert said == "the answer did not end within 1.5 s"
@@ -333,11 +333,11 @@ def test_a_stream_that_does_not_end_is_late(given: Any) -> None:
     ),
     ids=("comments", "text"),
 )
-def test_a_stream_without_end_is_not_read_for_ever(data: Any, said: str) -> None:
+def test_openai_stream_without_end_is_not_read_for_ever(data: Any, said: str) -> None:
     assert begun(endless(data))[1] == said
 
 
-def test_the_time_of_whoever_reads_is_not_the_servers() -> None:
+def test_openai_stream_does_not_count_the_readers_time() -> None:
     async def read(asked: OpenAIModel) -> str:
         said = ""
         async for part in asked.stream(user("Hi")):
@@ -354,7 +354,7 @@ def test_the_time_of_whoever_reads_is_not_the_servers() -> None:
 
 
 @pytest.mark.parametrize("how", ("close", "cancel", "error"))
-def test_a_stream_that_is_left_closes_its_connection_at_once(how: str) -> None:
+def test_openai_stream_that_is_left_closes_its_connection_at_once(how: str) -> None:
     with OpenAIServer(events(delta("so"), hang=True), streamed("ok")) as server:
         asked = OpenAIModel("m", server.url, connections=1)
 
@@ -391,7 +391,7 @@ def test_a_stream_that_is_left_closes_its_connection_at_once(how: str) -> None:
         assert run(leave()) < 10
 
 
-def test_after_whatever_end_the_place_of_a_stream_is_free() -> None:
+def test_openai_stream_frees_its_place_after_whatever_end() -> None:
     ends = (
         events(delta("so"), cut=True),
         events("nonsense"),

@@ -223,7 +223,7 @@ CONVERSATIONS: dict[str, list[dict[str, Any]]] = {
 
 @pytest.mark.parametrize("conversation", CONVERSATIONS)
 @pytest.mark.parametrize("provider", PROVIDERS, ids=lambda each: each.__name__)
-def test_each_provider_takes_the_conversation_of_another(
+def test_providers_each_take_the_conversation_of_another(
     provider: Checks, conversation: str
 ) -> None:
     messages = CONVERSATIONS[conversation]
@@ -281,7 +281,9 @@ def paired_items(request: Request) -> str:
 
 @pytest.mark.parametrize("conversation", CONVERSATIONS)
 @pytest.mark.parametrize("checks", (plain_messages, paired_items), ids=lambda each: each.__name__)
-def test_the_other_forms_take_it_too(checks: Checks, conversation: str) -> None:
+def test_anthropic_and_responses_forms_take_the_conversation_of_another(
+    checks: Checks, conversation: str
+) -> None:
     def answers(request: Request) -> Any:
         said = checks(request)
         return status(400, said) if said else good
@@ -332,7 +334,9 @@ async def said(agent: Any, text: str, streams: bool) -> Any:
 
 @pytest.mark.parametrize("streams", (False, True))
 @pytest.mark.parametrize("provider", SECOND, ids=lambda each: each.__name__)
-def test_the_next_model_goes_on_within_a_reply(provider: Checks, streams: bool) -> None:
+def test_fallback_goes_on_with_the_next_model_within_a_reply(
+    provider: Checks, streams: bool
+) -> None:
     both = call("add", ARGS, LONG + "1"), call("add", ARGS, LONG + "2")
     first = streamed(*both) if streams else calls(*both)
     with (
@@ -366,7 +370,7 @@ def test_another_model_reads_a_saved_memory(provider: Checks, tmp_path: Path) ->
         assert agent.reply_sync("What was it?").text == "It was 3."
 
 
-def test_a_message_that_comes_within_an_action_stands_after_its_result(
+def test_message_that_comes_within_an_action_stands_after_its_result(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def look(context: Context) -> str:

@@ -26,9 +26,7 @@ def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("name", CHAT)
-def test_a_providers_model_is_asked_with_its_key(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_providers_model_is_asked_with_its_key(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     about = PROVIDERS[name]
     with OpenAIServer(text("Hi")) as server:
         monkeypatch.setenv(address_variable(name), server.url)
@@ -44,7 +42,7 @@ def test_a_providers_model_is_asked_with_its_key(
 
 
 @pytest.mark.parametrize("name", [name for name in PROVIDERS if PROVIDERS[name].url])
-def test_a_provider_without_its_key_says_which_variable(name: str) -> None:
+def test_provider_without_its_key_says_which_variable(name: str) -> None:
     if key := PROVIDERS[name].key:
         with pytest.raises(ModelError, match=f"there is no key: set {key}$"):
             model(f"{name}:m")
@@ -72,7 +70,7 @@ def test_azure_without_its_address_says_which_variable(monkeypatch: pytest.Monke
         ("ollama:gpt-5", None),
     ),
 )
-def test_a_listed_models_context_is_known(name: str, context: int | None) -> None:
+def test_listed_models_context_is_known(name: str, context: int | None) -> None:
     assert model(name, "my-key").context_tokens == context
 
 

@@ -138,7 +138,7 @@ def test_so_many_tokens_in_any_minute_and_no_more(clock: SetClock) -> None:
     run(scenario())
 
 
-def test_where_a_provider_counted_nothing_the_estimate_stands(clock: SetClock) -> None:
+def test_rate_limit_keeps_the_estimate_where_a_provider_counted_nothing(clock: SetClock) -> None:
     async def scenario() -> None:
         line = Line(RateLimit(tokens_per_minute=100, clock=clock))
         await line.come(90)
@@ -168,7 +168,7 @@ def test_more_used_than_thought_delays_the_next(clock: SetClock) -> None:
     run(scenario())
 
 
-def test_a_request_above_the_limit_waits_until_it_is_alone(clock: SetClock) -> None:
+def test_rate_limit_lets_a_request_above_it_wait_until_it_is_alone(clock: SetClock) -> None:
     async def scenario() -> None:
         line = Line(RateLimit(tokens_per_minute=100, clock=clock))
         await line.come(5000)
@@ -278,7 +278,7 @@ def test_rate_limit_waiter_on_a_closed_loop_holds_nobody_up(clock: SetClock) -> 
     assert not any(left.done() for left in lefts)
 
 
-def test_an_image_counts_as_an_image_not_as_its_bytes() -> None:
+def test_rate_limit_counts_an_image_as_an_image_not_as_its_bytes() -> None:
     image = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{'A' * 90_000}"}}
     limit = RateLimit(tokens_per_minute=10_000, clock=SetClock())
 
@@ -320,7 +320,7 @@ def test_models_share_a_limit(clock: SetClock) -> None:
         run(three())
 
 
-def test_the_providers_count_takes_the_place_of_the_estimate(clock: SetClock) -> None:
+def test_rate_limit_takes_the_providers_count_in_place_of_the_estimate(clock: SetClock) -> None:
     limit = RateLimit(tokens_per_minute=1000, clock=clock)
     usage = {"prompt_tokens": 20, "completion_tokens": 10}
     with OpenAIServer(text("ok", usage=usage)) as server:
@@ -334,7 +334,7 @@ def test_the_providers_count_takes_the_place_of_the_estimate(clock: SetClock) ->
         assert len(server.requests) == 3
 
 
-def test_a_failure_and_a_cancelled_call_hold_nobody_up(clock: SetClock) -> None:
+def test_rate_limit_is_not_held_up_by_a_failed_or_cancelled_call(clock: SetClock) -> None:
     limit = RateLimit(10, clock=clock)
     with OpenAIServer(status(400), HANG, text("ok")) as server:
         asked = OpenAIModel("m", server.url, rate_limit=limit)

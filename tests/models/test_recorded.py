@@ -62,7 +62,7 @@ def test_recorded_model_asks_once_and_then_repeats_the_answer(path: Path) -> Non
     assert again.received == []
 
 
-def test_a_replay_gives_every_part_of_an_answer(path: Path) -> None:
+def test_recorded_model_replays_every_part_of_an_answer(path: Path) -> None:
     reply = ModelReply(
         "text 😀 да",
         (Call("1", "add", {"a": 1}), Call("2", "add", "{not json")),
@@ -75,7 +75,7 @@ def test_a_replay_gives_every_part_of_an_answer(path: Path) -> None:
     assert run(replayed.complete(user("0"))) == reply
 
 
-def test_a_request_is_all_of_its_content(path: Path) -> None:
+def test_recorded_request_is_all_of_its_content(path: Path) -> None:
     scripted = ScriptedModel([str(number) for number in range(5)])
     model = RecordedModel(scripted, path)
     requests: list[dict[str, Any]] = [
@@ -105,7 +105,7 @@ def test_recorded_model_names_a_request_that_is_not_recorded(path: Path) -> None
     assert run(model.complete(user("0"))).text == "one"
 
 
-def test_a_replay_calls_nobody(path: Path) -> None:
+def test_recorded_model_replays_without_calling_the_server(path: Path) -> None:
     with OpenAIServer(text("ok")) as server:
         asked = OpenAIModel("m", server.url)
         with RecordedModel(asked, path) as model:
@@ -128,7 +128,7 @@ def test_errors_are_not_recorded(path: Path) -> None:
 # -- at the same time ------------------------------------------------------------------------------
 
 
-def test_the_same_request_at_the_same_time_is_asked_once(path: Path) -> None:
+def test_recorded_model_asks_the_same_request_at_the_same_time_once(path: Path) -> None:
     go = asyncio.Event()
 
     async def slow(messages: Any, actions: Any) -> str:
@@ -177,7 +177,7 @@ def test_threads_ask_once_too(path: Path) -> None:
     assert len(scripted.received) == 1
 
 
-def test_its_failure_is_everybodys(path: Path) -> None:
+def test_recorded_model_gives_a_failure_to_all_that_wait(path: Path) -> None:
     async def fail(messages: Any, actions: Any) -> str:
         await asyncio.sleep(0)
         raise ModelError("no")
@@ -211,31 +211,31 @@ def test_recorded_model_cancelled_asker_is_replaced_by_a_waiting_one(path: Path)
 # -- the file --------------------------------------------------------------------------------------
 
 
-def test_a_recording_is_of_one_model(path: Path) -> None:
+def test_recording_is_of_one_model(path: Path) -> None:
     record(path, "one", name="big")
     with pytest.raises(ModelError, match="is a recording of big, not of small: use that model"):
         RecordedModel(ScriptedModel(name="small"), path)
 
 
-def test_a_recording_is_for_its_owner_and_its_folder_is_made(path: Path) -> None:
+def test_recording_is_for_its_owner_in_a_folder_that_is_made(path: Path) -> None:
     path = path.parent / "new" / "folder" / path.name
     record(path, "one")
     assert path.stat().st_mode & 0o077 == 0
 
 
-def test_of_two_answers_to_a_request_the_first_is_given(path: Path) -> None:
+def test_recording_of_two_answers_to_a_request_gives_the_first(path: Path) -> None:
     for model in [RecordedModel(ScriptedModel([said]), path) for said in ("one", "two")]:
         run(model.complete(user("Hi")))
     assert run(RecordedModel(None, path).complete(user("Hi"))).text == "one"
 
 
 @pytest.mark.parametrize("wrong", (None, 5, b"x", "", ScriptedModel()))
-def test_a_recording_whose_path_is_no_path_is_refused_by_name(wrong: Any) -> None:
+def test_recording_whose_path_is_no_path_is_refused_by_name(wrong: Any) -> None:
     with pytest.raises(ConfigError, match="RecordedModel: path= must be the path of a file, got "):
         RecordedModel(ScriptedModel(), wrong)
 
 
-def test_a_recording_that_is_missing_empty_or_something_else_is_named(path: Path) -> None:
+def test_recording_that_is_missing_empty_or_something_else_is_named(path: Path) -> None:
     with pytest.raises(ModelError, match=f"there is no recording {path}: record it first"):
         RecordedModel(None, path)
     path.write_bytes(b"")
@@ -258,7 +258,7 @@ def test_a_recording_that_is_missing_empty_or_something_else_is_named(path: Path
         RecordedModel(None, path.parent)
 
 
-def test_every_cut_of_the_file_is_answered_or_named(path: Path) -> None:
+def test_recording_cut_anywhere_is_answered_or_named(path: Path) -> None:
     record(path, "one", ModelReply(calls=(Call("1", "add", {"a": 1}),)), "three")
     whole = path.read_bytes()
     lines = whole.count(b"\n")
@@ -348,7 +348,7 @@ async def breaks(messages: Any, actions: Any) -> Any:
     raise ModelError("broke off")
 
 
-def test_a_stream_is_recorded_and_streamed_again(path: Path) -> None:
+def test_recorded_stream_is_streamed_again(path: Path) -> None:
     reply = ModelReply("It is 5.", usage=Usage(3, 4), reasoning="2 and 3")
     scripted = ScriptedModel([reply])
     with RecordedModel(scripted, path) as model:
@@ -363,7 +363,7 @@ def test_a_stream_is_recorded_and_streamed_again(path: Path) -> None:
         run(parts_of(replayed, user("Ho")))
 
 
-def test_a_stream_that_broke_off_or_was_left_is_not_recorded(path: Path) -> None:
+def test_recorded_stream_that_broke_off_or_was_left_is_not_recorded(path: Path) -> None:
     model = RecordedModel(ScriptedModel([breaks, "not to the end", "whole"]), path)
 
     async def leave() -> None:
@@ -393,7 +393,7 @@ def test_streams_of_the_same_request_cause_one_call(path: Path) -> None:
     assert len(scripted.received) == 1
 
 
-def test_when_a_stream_is_left_one_who_waits_asks_in_its_place(path: Path) -> None:
+def test_recorded_stream_that_is_left_is_asked_for_by_one_who_waits(path: Path) -> None:
     model = RecordedModel(ScriptedModel(["left alone", "second"]), path)
 
     async def leave() -> str:

@@ -138,7 +138,7 @@ def test_users_options_win_over_what_is_stored() -> None:
     assert "include" not in body
 
 
-def test_a_model_without_encrypted_reasoning_is_asked_without_it() -> None:
+def test_responses_model_without_encrypted_reasoning_is_asked_without_it() -> None:
     refusal = status(400, "Encrypted content is not supported with this model.")
     with OpenAIServer(refusal, form.response(form.said("Hi"))) as server:
         model = of(server)
@@ -164,7 +164,7 @@ def test_reasoning_and_hosted_calls_go_back_between_calls_in_their_order() -> No
 # -- answers ---------------------------------------------------------------------------------------
 
 
-def test_the_phase_of_an_answer_goes_back_with_it() -> None:
+def test_responses_phase_of_an_answer_goes_back_with_it() -> None:
     item = form.said("Hi", phase="final_answer")
     with OpenAIServer(form.response(form.thought(), item), form.response(form.said("3"))) as it:
         agent = ReActAgent("a", of(it))
@@ -174,7 +174,7 @@ def test_the_phase_of_an_answer_goes_back_with_it() -> None:
     assert it.requests[1].body["input"][1] == back
 
 
-def test_a_busy_server_is_asked_again() -> None:
+def test_responses_server_that_is_busy_is_asked_again() -> None:
     soon = {"retry_after_ms": "1"}
     assert ask(status(500, "busy", **soon), form.response(form.said("Hi"))).text == "Hi"
 

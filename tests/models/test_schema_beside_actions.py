@@ -54,7 +54,7 @@ def asked(server: OpenAIServer, schema: Any = Sum, **more: Any) -> Reply:
     return ReActAgent("adder", model, actions=ACTIONS[:1]).reply_sync("Add", schema=schema)
 
 
-def test_a_server_that_constrains_decoding_runs_the_action_first() -> None:
+def test_schema_beside_actions_at_a_constraining_server_runs_the_action_first() -> None:
     with OpenAIServer(constrained) as server:
         reply = asked(server)
     assert (reply.value, reply.stop_reason) == (Sum(3), "done")
@@ -62,7 +62,7 @@ def test_a_server_that_constrains_decoding_runs_the_action_first() -> None:
 
 
 @pytest.mark.parametrize("arguments", ('{"value": [1, 2]}', "[1, 2]"))
-def test_an_answer_that_is_a_list_is_the_final_actions_value(arguments: str) -> None:
+def test_schema_of_a_list_is_met_by_the_final_actions_value(arguments: str) -> None:
     with OpenAIServer(calls(ADD), calls(final(arguments))) as server:
         assert asked(server, list[int]).value == [1, 2]
     shown = server.requests[0].body["tools"][-1]["function"]["parameters"]
@@ -74,7 +74,7 @@ def test_text_that_is_the_answer_is_taken() -> None:
         assert asked(server).value == Sum(3)
 
 
-def test_a_final_answer_beside_other_calls_waits_for_their_results() -> None:
+def test_final_answer_beside_other_calls_waits_for_their_results() -> None:
     both = calls(ADD, final('{"total": 1}'))
     with OpenAIServer(both, calls(final('{"total": 3}'))) as server:
         reply = asked(server)
@@ -82,7 +82,7 @@ def test_a_final_answer_beside_other_calls_waits_for_their_results() -> None:
     assert [step.action for step in reply.steps] == ["add"]
 
 
-def test_a_server_that_refuses_the_final_action_is_asked_in_words() -> None:
+def test_final_action_that_the_server_refuses_is_asked_for_in_words() -> None:
     def answers(request: Request) -> Answer:
         if len(request.body["tools"]) > 1:
             return status(400, "Invalid schema for function 'final_answer'")
@@ -103,7 +103,7 @@ def test_a_server_that_refuses_the_final_action_is_asked_in_words() -> None:
         "Guided decoding cannot be combined with tool_choice",
     ),
 )
-def test_a_server_that_takes_a_schema_or_actions_gets_a_final_action(
+def test_final_action_is_used_where_a_server_takes_a_schema_or_actions(
     said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def picky(request: Request) -> Answer:
@@ -119,7 +119,7 @@ def test_a_server_that_takes_a_schema_or_actions_gets_a_final_action(
     assert len(server.requests) == 3  # what was refused once is not sent again
 
 
-def test_a_users_action_may_have_the_name() -> None:
+def test_final_action_leaves_its_name_to_a_users_action() -> None:
     def final_answer() -> str:
         return "mine"
 
@@ -130,7 +130,7 @@ def test_a_users_action_may_have_the_name() -> None:
     assert (reply.value, reply.steps[0].result["result"]) == (Sum(3), "mine")
 
 
-def test_a_stream_has_the_final_answer_as_its_text() -> None:
+def test_final_action_is_the_text_of_a_stream() -> None:
     called = delta(tool_calls=[{"index": 0, **final('{"name": "A"}')}])
     with OpenAIServer(events(delta("Let me see."), called, delta(None, "tool_calls"))) as server:
         model = OpenAIModel("m", server.url)
@@ -142,7 +142,7 @@ def test_a_stream_has_the_final_answer_as_its_text() -> None:
     assert joined(parts, ReasoningPiece) == reply.reasoning == "Let me see."
 
 
-def test_without_actions_the_servers_own_field_is_used() -> None:
+def test_schema_without_actions_uses_the_servers_own_field() -> None:
     with OpenAIServer(answer(completion({"role": "assistant", "content": "{}"}))) as server:
         run(OpenAIModel("m", server.url).complete(user("Who?"), schema=PERSON))
     assert "response_format" in server.requests[0].body

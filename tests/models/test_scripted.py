@@ -57,7 +57,7 @@ def test_keeps_what_it_was_given_as_it_was_then() -> None:
     ),
     ids=["dict", "Call", "list", "function"],
 )
-def test_a_call_has_several_spellings(reply: Any) -> None:
+def test_scripted_call_has_several_spellings(reply: Any) -> None:
     given = run(ScriptedModel([reply]).complete(user("?")))
     assert given == ModelReply(calls=(Call("call_1_1", "add", {"a": 1}),), finish_reason="calls")
 
@@ -72,19 +72,19 @@ def test_arguments_may_be_raw_text() -> None:
     assert given.calls[0].args == "{not json"
 
 
-def test_a_reply_is_given_as_it_is() -> None:
+def test_scripted_reply_is_given_as_it_is() -> None:
     reply = ModelReply("cut", usage=Usage(3, 4), finish_reason="length")
     assert run(ScriptedModel([reply]).complete(user("?"))) is reply
 
 
-def test_an_exception_is_raised_and_the_next_reply_follows() -> None:
+def test_scripted_exception_is_raised_and_the_next_reply_follows() -> None:
     model = ScriptedModel([OSError("no network"), "back"])
     with pytest.raises(OSError, match="no network"):
         run(model.complete(user("?")))
     assert run(model.complete(user("?"))).text == "back"
 
 
-def test_a_function_sees_the_conversation_and_may_wait() -> None:
+def test_scripted_function_sees_the_conversation_and_may_wait() -> None:
     async def reply(messages: list[dict[str, Any]], actions: Any) -> str:
         await asyncio.sleep(0)
         return f"{messages[-1]['content']} {actions}"
@@ -110,7 +110,7 @@ def test_scripted_model_of_one_text_is_refused() -> None:
 # -- piece by piece --------------------------------------------------------------------------------
 
 
-def test_a_text_is_streamed_word_by_word() -> None:
+def test_scripted_text_is_streamed_word_by_word() -> None:
     model = ScriptedModel([" Well, hello\n\nthere "])
     assert isinstance(model, StreamingModel)
     parts = run(parts_of(model, user("?")))
@@ -119,7 +119,7 @@ def test_a_text_is_streamed_word_by_word() -> None:
     assert model.received == [user("?")]
 
 
-def test_a_reply_is_streamed_with_its_reasoning_first() -> None:
+def test_scripted_reply_is_streamed_with_its_reasoning_first() -> None:
     reply = ModelReply("It is 5.", reasoning="2 and 3", usage=Usage(3, 4))
     *pieces, last = run(parts_of(ScriptedModel([reply]), user("?")))
     assert pieces[0] == ReasoningPiece("2 and 3")
@@ -139,7 +139,7 @@ async def breaks(messages: list[dict[str, Any]], actions: Any) -> Any:
     raise ModelError("broke off")
 
 
-def test_a_generator_says_what_is_streamed() -> None:
+def test_scripted_generator_says_what_is_streamed() -> None:
     model = ScriptedModel([in_two, in_two])
     assert run(parts_of(model, user("hey"))) == [
         TextPiece("hey, "),
@@ -149,7 +149,7 @@ def test_a_generator_says_what_is_streamed() -> None:
     assert run(model.complete(user("hey"))) == ModelReply("hey, you")
 
 
-def test_a_generator_that_breaks_off_gives_no_answer() -> None:
+def test_scripted_generator_that_breaks_off_gives_no_answer() -> None:
     model = ScriptedModel([breaks, breaks, "back"])
     came, error = run(until_error(model, user("?")))
     assert came == [TextPiece("It is")]
@@ -159,7 +159,7 @@ def test_a_generator_that_breaks_off_gives_no_answer() -> None:
     assert run(parts_of(model, user("?")))[-1].text == "back"
 
 
-def test_a_generator_is_closed_with_its_stream() -> None:
+def test_scripted_generator_is_closed_with_its_stream() -> None:
     ended = []
 
     async def endless(messages: list[dict[str, Any]], actions: Any) -> Any:
@@ -178,7 +178,7 @@ def test_a_generator_is_closed_with_its_stream() -> None:
     assert ended == [True]
 
 
-def test_a_generator_yields_text_only() -> None:
+def test_scripted_generator_yields_text_only() -> None:
     async def wrong(messages: list[dict[str, Any]], actions: Any) -> Any:
         yield 5
 

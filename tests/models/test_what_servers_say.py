@@ -54,12 +54,12 @@ def agent_says(*answers: Any, schema: Any = None, **more: Any) -> Reply:
 # -- ends ------------------------------------------------------------------------------------------
 
 
-def test_a_refusal_with_a_schema_is_not_asked_again() -> None:
+def test_refusal_of_a_schema_is_not_asked_again() -> None:
     reply = agent_says(said(None, refusal="I will not."), schema=Sum)
     assert (reply.stop_reason, reply.detail) == ("unreadable", "refused by the model: I will not.")
 
 
-def test_a_call_that_was_cut_says_so_to_the_model() -> None:
+def test_call_that_was_cut_says_so_to_the_model() -> None:
     cut = completion({"content": None, "tool_calls": [call("add", '{"a": 1,', "c1")]}, "length")
     with OpenAIServer(answer(cut), text("3")) as server:
         ReActAgent("a", OpenAIModel("m", server.url), actions=ACTIONS[:1]).reply_sync("Add")
@@ -71,7 +71,7 @@ def test_a_call_that_was_cut_says_so_to_the_model() -> None:
 
 @pytest.mark.parametrize("kind", ("text/plain", "application/json", "text/event-stream"))
 @pytest.mark.parametrize("whole", (False, True), ids=("streamed", "whole"))
-def test_a_stream_is_read_as_what_comes_not_as_what_it_is_called(kind: str, whole: bool) -> None:
+def test_stream_is_read_as_what_comes_not_as_what_it_is_called(kind: str, whole: bool) -> None:
     given = completion({"role": "assistant", "content": "Hi"}) if whole else delta("Hi", "stop")
     body = json.dumps(given) if whole else f"data: {json.dumps(given)}\n\ndata: [DONE]\n\n"
     for before in ("\n", ""):
@@ -83,7 +83,7 @@ def test_a_stream_is_read_as_what_comes_not_as_what_it_is_called(kind: str, whol
         assert [part.text for part in parts] == ["Hi", "Hi"]
 
 
-def test_an_answer_without_a_byte_is_asked_for_again() -> None:
+def test_answer_without_a_byte_is_asked_for_again() -> None:
     with OpenAIServer(http(b""), text("Hi")) as server:
         assert run(OpenAIModel("m", server.url, max_retries=1).complete(user("Hi"))).text == "Hi"
 
@@ -113,7 +113,7 @@ FAILED = {"message": "tool call validation failed", "code": "tool_use_failed"}
         '{"tool_calls": [{"function": {"name": "add", "arguments": "{\\"foo\\": 1}"}}]}',
     ),
 )
-def test_a_call_that_the_server_refuses_is_asked_for_again(generated: str, inside: bool) -> None:
+def test_call_that_the_server_refuses_is_asked_for_again(generated: str, inside: bool) -> None:
     body = json.dumps({"error": FAILED | {"failed_generation": generated}}).encode()
     with OpenAIServer(http(body, 200 if inside else 400), calls(ADD), text("3")) as server:
         agent = ReActAgent("a", OpenAIModel("m", server.url), actions=ACTIONS[:1])
@@ -129,7 +129,7 @@ def test_text_that_the_server_refuses_for_a_call_is_the_answer() -> None:
     assert ask(http(body, 400)).text == "It is 3."
 
 
-def test_a_call_that_a_provider_behind_another_refuses_is_asked_for_again() -> None:
+def test_call_that_a_provider_behind_another_refuses_is_asked_for_again() -> None:
     behind = {"error": FAILED | {"failed_generation": '{"name": "add", "arguments": {"foo": 1}}'}}
     about = {"raw": json.dumps(behind), "provider_name": "Groq"}
     body = {"error": {"message": "Provider returned error", "code": 400, "metadata": about}}
@@ -147,7 +147,7 @@ def test_a_call_that_a_provider_behind_another_refuses_is_asked_for_again() -> N
     ),
     ids=("gemini", "gemini-filter", "ollama", "groq"),
 )
-def test_a_call_that_the_server_cannot_read_is_asked_for_again(refusal: Any) -> None:
+def test_call_that_the_server_cannot_read_is_asked_for_again(refusal: Any) -> None:
     reply = agent_says(refusal, calls(ADD), text("3"), max_retries=0)
     assert (reply.text, [step.action for step in reply.steps]) == ("3", ["add"])
 
@@ -167,7 +167,7 @@ def test_marked_reasoning_is_no_part_of_a_typed_answer() -> None:
 
 
 @pytest.mark.parametrize("arguments", ('{}{"a": 1, "b": 2}', '{} {"a": 1, "b": 2}'))
-def test_an_empty_object_before_the_arguments_is_passed_over(arguments: str) -> None:
+def test_call_with_an_empty_object_before_its_arguments_is_read(arguments: str) -> None:
     reply = agent_says(calls(call("add", arguments, "c1")), text("3"))
     assert [step.args for step in reply.steps] == [{"a": 1, "b": 2}]
 
@@ -179,7 +179,7 @@ def test_null_or_an_empty_list_is_no_arguments(arguments: str) -> None:
         assert [step.args for step in agent.reply_sync("List").steps] == [{}]
 
 
-def test_a_server_that_wants_the_other_field_of_a_length_gets_it() -> None:
+def test_server_that_wants_the_other_field_of_a_length_gets_it() -> None:
     refusal = "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead."
     with OpenAIServer(status(400, refusal), text("Hi")) as server:
         model = OpenAIModel("gpt-5", server.url, max_tokens=9)
@@ -228,7 +228,7 @@ def wants_reasoning(request: Request) -> Any:
 
 
 @pytest.mark.parametrize("server", (wants_nine, wants_reasoning))
-def test_the_next_model_takes_the_calls_of_the_first(server: Any) -> None:
+def test_fallback_sends_the_calls_of_the_first_model_to_the_next(server: Any) -> None:
     busy = status(503, "busy")
     with (
         OpenAIServer(calls(ADD, call("add", "{}", "functions.add:1")), busy) as one,
@@ -285,7 +285,7 @@ def takes_no_names(request: Request) -> Any:
 
 
 @pytest.mark.parametrize("server", (alternates, wants_one_system, takes_no_system, takes_no_names))
-def test_a_conversation_has_the_roles_that_the_server_takes(server: Any) -> None:
+def test_conversation_has_the_roles_that_the_server_takes(server: Any) -> None:
     image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}}
     messages = [
         {"role": "system", "content": "Be brief."},

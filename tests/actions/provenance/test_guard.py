@@ -165,13 +165,7 @@ def test_outside_policy_of_another_value_is_refused() -> None:
         Desk().agent("ok", outside_policy="ask")
 
 
-def test_no_approver_refuses_a_value_from_outside() -> None:
-    desk = Desk()
-    desk.agent(READ, ATTACK, "no", approver=None).reply_sync("Read my mail.")
-    assert desk.paid == []
-
-
-def test_a_value_is_asked_for_once_in_a_reply_and_again_in_the_next() -> None:
+def test_guarded_value_is_asked_for_once_in_a_reply_but_again_in_the_next() -> None:
     desk = Desk(permit=True)
     agent = desk.agent(READ, ATTACK, ATTACK, "ok", ATTACK, "ok")
     agent.reply_sync("Pay the second one of the list in my mail.")
@@ -180,7 +174,9 @@ def test_a_value_is_asked_for_once_in_a_reply_and_again_in_the_next() -> None:
     assert (len(desk.paid), len(desk.asked)) == (3, 2)
 
 
-def test_a_permitted_value_is_not_asked_for_again_in_a_reply_that_resumes(tmp_path: Path) -> None:
+def test_guarded_value_that_was_permitted_is_not_asked_for_again_in_a_reply_that_resumes(
+    tmp_path: Path,
+) -> None:
     desk = Desk(permit=True)
     with Journal(tmp_path / "runs.db") as journal:
         first = desk.agent(READ, ATTACK, ModelError("away"), journal=journal)
@@ -285,7 +281,7 @@ def test_runs_id_prints_what_came_from_outside_and_pages_get_it(tmp_path: Path) 
     assert refused["origins"]["to"][0]["kind"] == "outside"
 
 
-def test_the_model_is_not_shown_the_marks() -> None:
+def test_marks_of_origin_are_not_shown_to_the_model() -> None:
     desk = Desk()
     model = ScriptedModel([READ, "read"])
     seen: list[Any] = []
@@ -311,7 +307,7 @@ def test_call_started_has_the_origins() -> None:
     assert [each.kind for each in started[1].origins["to"]] == ["outside"]
 
 
-def test_an_action_without_guard_has_all_its_parameters_guarded_unless_it_is_idempotent() -> None:
+def test_guard_covers_all_parameters_of_an_action_unless_it_is_idempotent() -> None:
     done: list[str] = []
     asked: list[str] = []
 

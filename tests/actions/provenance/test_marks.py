@@ -82,7 +82,7 @@ def test_marks_that_an_earlier_version_kept_in_a_memory_hold() -> None:
     assert all(set(each) <= PLAIN for prompt in model.received for each in prompt)
 
 
-def test_a_permission_for_a_thread_that_an_earlier_version_kept_holds() -> None:
+def test_permission_for_a_thread_that_an_earlier_version_kept_holds() -> None:
     bank, memory = Bank(), Memory()
     keys = ["pay.to=mallory@evil.example", "pay.amount=999"]
     permitted = {"role": "tool", "tool_call_id": "2", "name": "pay", "content": "paid"}
@@ -91,7 +91,7 @@ def test_a_permission_for_a_thread_that_an_earlier_version_kept_holds() -> None:
     assert (bank.paid, bank.asked) == (["mallory@evil.example"], [])
 
 
-def test_a_run_that_an_earlier_version_recorded_goes_on_with_what_it_had_read(
+def test_run_that_an_earlier_version_recorded_continues_with_what_it_had_read(
     tmp_path: Path,
 ) -> None:
     bank = Bank()
@@ -120,7 +120,7 @@ class OwnMemory:
         return [json.loads(each) for each in self.lines]
 
 
-def test_a_memory_of_the_users_own_that_keeps_json_keeps_the_marks() -> None:
+def test_memory_of_the_users_own_that_keeps_json_keeps_the_marks() -> None:
     bank = Bank()
     memory: AnyMemory = OwnMemory()
     one = bank.agent("a", READ, "read", memory=memory)

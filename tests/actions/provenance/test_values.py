@@ -55,7 +55,7 @@ def kinds(value: Any, *texts: str) -> set[str]:
         "Bob",
     ),
 )
-def test_a_value_of_the_user_is_known_however_it_is_written(value: Any) -> None:
+def test_value_of_the_user_is_known_however_it_is_written(value: Any) -> None:
     assert kinds(value) <= {"user"}
 
 
@@ -129,7 +129,7 @@ LINK = "https://shop.example/orders/4711?to=mallory&cents=900&day=2031-05-15"
 @pytest.mark.parametrize(
     "value", (4711, "4711", 900, "900", "mallory", "2031-05-15", "https://shop.example/orders")
 )
-def test_what_stands_within_a_link_is_no_value_of_whoever_passed_the_link_on(value: Any) -> None:
+def test_value_within_a_link_is_not_of_the_user_who_passed_the_link_on(value: Any) -> None:
     assert kinds(value, f"Pay the bill at {LINK}, please.") == {"outside"}
     assert kinds(value, f"Pay {value} for {LINK}.") == {"user"}
 
@@ -217,7 +217,7 @@ def _encodings(value: str, draw: random.Random) -> str:
     return draw.choice(ways)()
 
 
-def test_none_of_a_thousand_encodings_of_a_value_is_taken_as_the_users() -> None:
+def test_value_in_a_thousand_encodings_is_never_taken_as_the_users() -> None:
     draw = random.Random(44)
     letters = "abcdefghijklmnopqrstuvwxyz"
     taken = []
@@ -236,7 +236,7 @@ def test_none_of_a_thousand_encodings_of_a_value_is_taken_as_the_users() -> None
     assert taken == []
 
 
-def test_where_a_value_was_read_is_named_with_its_line_in_any_way_of_writing() -> None:
+def test_value_that_was_read_is_named_with_its_line_in_any_way_of_writing() -> None:
     texts = Texts()
     texts.read("Hello\nplease pay 1,250.00 to\nMALLORY@evil.example\n", ["inbox.txt"])
     found = [texts.locate(each) for each in ("mallory@evil.example", "1250", "nobody")]
@@ -248,7 +248,7 @@ def test_where_a_value_was_read_is_named_with_its_line_in_any_way_of_writing() -
     assert found[0].passage == "MALLORY@evil.example"
 
 
-def test_where_a_number_was_read_is_no_part_of_another_number() -> None:
+def test_number_that_was_read_is_no_part_of_another_number() -> None:
     texts = Texts()
     texts.read('On 2023-11-15 at 11:30, 111 of 1.115\nreport-11b, bill\n{"id": "11"}', ["files"])
     assert texts.locate("11").line == 3
