@@ -261,13 +261,13 @@ async def test_failures_of_one_mistake_are_told_once_with_its_line_and_then_coun
     citizens = [living(misspelt, id=id) for id in range(1, 21)]
     async with Society(citizens) as society:
         await society.run(steps=8)
-        first = society.books.faults.found
+        first = society.books.faults.by_key
     assert len(caplog.messages) == 2
     told, counted = caplog.messages
     assert told.startswith("agent '2' lost its turn in step 0: KeyError: 'moood of 2' (")
     assert re.search(r"test_society\.py, line \d+, in misspelt\)$", told)
     assert counted.startswith("since step 0: 152 times KeyError: 'moood of 2'")
-    assert [(each.step, each.who, each.count) for each in first.values()] == [(0, "2", 152)]
+    assert [(each.step, each.source, each.count) for each in first.values()] == [(0, "2", 152)]
 
 
 async def test_failures_of_all_citizens_in_the_first_step_end_the_run() -> None:

@@ -21,7 +21,7 @@ from moothall.society.clock import DAY_S
 from moothall.society.columns.row import Row
 from moothall.society.columns.rows import Rows
 from moothall.society.kernel.draw import Draws
-from moothall.society.kernel.mind import told
+from moothall.society.kernel.mind import prompt_context
 from moothall.society.kernel.perception import RULES, Perception, item_of
 from moothall.society.kernel.wants import Want
 
@@ -224,7 +224,7 @@ class CitizenBlock(Block):
         if self.llm is None or not getattr(self.params, "by_model", True):
             return None
         task = getattr(self.params, "prompt", None) or task
-        known = await told(self.agent, f"{task} {json.dumps(shown, default=str)}")
+        known = await prompt_context(self.agent, f"{task} {json.dumps(shown, default=str)}")
         rules = getattr(self.agent.params, "decision_prompt", RULES)
         prompt = self.perceived.prompt(task, schema, {**known, **shown}, rules)
         answer = AnswerSchema(schema)

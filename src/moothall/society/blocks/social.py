@@ -25,9 +25,9 @@ from moothall.society.columns.lists import turns
 from moothall.society.columns.register import Register
 from moothall.society.columns.rows import Rows
 from moothall.society.kernel.draw import belows
-from moothall.society.kernel.mind import HEARD, SAID, note_talk, waiting
+from moothall.society.kernel.mind import HEARD_FROM, SAID_TO, note_talk, waiting
 from moothall.society.kernel.perception import Perception
-from moothall.society.kernel.wants import WHO
+from moothall.society.kernel.wants import PARTY
 
 LONGEST: Final = 280  # the characters of a message at most
 _SAME_WORDS: Final = 8  # in a row that were said before make a sentence one that repeats
@@ -133,7 +133,7 @@ class SocialBlock(TalkBlock):
         super().to_status(population, row, status)
         codes, close = (population.arrays[name][row].tolist() for name in ("friends", "friendship"))
         known = {
-            population.decoded(WHO, code - 1 if code > 0 else code): strength
+            population.decoded(PARTY, code - 1 if code > 0 else code): strength
             for code, strength in zip(codes, close, strict=True)
             if code
         }
@@ -258,7 +258,7 @@ class SocialBlock(TalkBlock):
         if self._led and isinstance(content, str):
             content = content[:LONGEST]
             note_talk(self.status, self.perceived.step, sender, content, mine=False)
-            self.note(f"{HEARD}{self.perceived.label(sender)}: {content}")
+            self.note(f"{HEARD_FROM}{self.perceived.label(sender)}: {content}")
 
     @property
     def _waiting(self) -> list[str]:
@@ -374,7 +374,7 @@ class SocialBlock(TalkBlock):
         if self._led:
             note_talk(self.status, self.perceived.step, to, content, mine=True)
             whom = self.perceived.label(to)
-        self.note(f"{SAID}{whom}: {content}")
+        self.note(f"{SAID_TO}{whom}: {content}")
 
     @action
     async def write(self, to: str, content: str) -> None:

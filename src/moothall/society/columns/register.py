@@ -11,7 +11,7 @@ from moothall.society.arrays import np
 from moothall.society.city.network import Network
 from moothall.society.columns.column import MONEY, PLACES, Column
 from moothall.society.columns.layers import Layers
-from moothall.society.kernel.wants import INT, PLACE, WHO, WORD
+from moothall.society.kernel.wants import INT, PARTY, PLACE, WORD
 
 STRANGER: Final = -(1 << 30)
 
@@ -103,7 +103,7 @@ class Register:
                     "rows can want it"
                 )
             return found
-        if what == WHO:
+        if what == PARTY:
             if str(value) in self.services:
                 return -1 - self.services.index(str(value))
             return self.row_of(value)
@@ -115,7 +115,7 @@ class Register:
         """Return the value that a number stands for."""
         if what == INT:
             return number
-        if what == WHO:
+        if what == PARTY:
             if number <= STRANGER:
                 return self.strangers[STRANGER - number]
             return self.services[-1 - number] if number < 0 else self.id_of(number)

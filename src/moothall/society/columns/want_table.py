@@ -10,14 +10,14 @@ from moothall.foundation.errors import ConfigError
 from moothall.society.arrays import np
 from moothall.society.columns.register import Register
 from moothall.society.kernel import wants as kernel
-from moothall.society.kernel.wants import KINDS, WHO, Answer, Want, fields_in_rows
+from moothall.society.kernel.wants import KINDS, PARTY, Answer, Want, fields_in_rows
 
 
 @dataclass(frozen=True, slots=True)
 class Say(Want):
     """A message of rows to a citizen, delivered in the next step without settling."""
 
-    to: Annotated[str, WHO]
+    to: Annotated[str, PARTY]
     text: str
     topic: str = ""
     opinion: int = 0

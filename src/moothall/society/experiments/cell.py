@@ -156,7 +156,7 @@ class _CellRun:
         coming: list[Intervention] = []  # made at the next step, so that no state has them yet
         async with self._make() as society, AsyncExitStack() as stack:
             self._record(society)
-            society.books.faults.told = False
+            society.books.faults.is_logged = False
             where = self._trajectories(society, condition)
             if where is not None:
                 stack.callback(where.close)
@@ -191,7 +191,7 @@ class _CellRun:
                 where.write()
             if self._cell.has_map and not start:
                 write_whole(self._part.with_suffix(".png"), functools.partial(draw_map, society))
-            lines = [str(each) for each in society.books.faults.found.values()]
+            lines = [str(each) for each in society.books.faults.by_key.values()]
             self.totals["first_failures"] = (self.totals["first_failures"] + lines)[:3]
             if society._asking.unused:
                 self.totals["first_fallback"] = [society._asking.unused]

@@ -26,7 +26,7 @@ from moothall.models.protocol import ModelReply, answer_json, answer_of_json
 
 logger: logging.Logger = logging.getLogger("moothall.society")
 
-_KNOWN: Final[WeakKeyDictionary[Any, set[str]]] = WeakKeyDictionary()
+_CHARGED_RUNS: Final[WeakKeyDictionary[Any, set[str]]] = WeakKeyDictionary()
 """For each budget account, the runs whose recorded spending it has already counted."""
 Prompt: TypeAlias = tuple[list[dict[str, Any]], Any, Any]
 """The messages, the actions and the schema that a model receives."""
@@ -62,21 +62,21 @@ class Asking:
         self._keys.clear()
         self._shared.clear()
 
-    async def complete(self, asked: AskedModel, prompt: Prompt) -> ModelReply:
+    async def complete(self, citizen_model: AskedModel, prompt: Prompt) -> ModelReply:
         """Return a model's answer to a citizen. Raises ModelError: the call failed or timed out."""
         messages, actions, schema = prompt
-        id = str(asked.agent.id)
+        id = str(citizen_model.agent.id)
         self.calls += 1
-        text = json.dumps([asked.name, messages, schema], sort_keys=True, default=str)
+        text = json.dumps([citizen_model.name, messages, schema], sort_keys=True, default=str)
         digest = hashlib.sha256(text.encode()).hexdigest()
         self.prompts = (self.prompts + int(digest, 16)) % (1 << 256)
         if self.once and not actions:
             key = self._keys[id] = f"{self.step}/{digest[:32]}"
-            outcome = await self._together(key, asked, prompt)
+            outcome = await self._together(key, citizen_model, prompt)
         else:
             number = self._numbers[id] = self._numbers.get(id, 0) + 1
             key = self._keys[id] = f"{self.step}/{id}/{number}"
-            outcome = await self._ask(key, asked, prompt)
+            outcome = await self._ask(key, citizen_model, prompt)
         if "failed" in outcome:
             raise ModelError(f"the model did not answer agent {id!r}: {outcome['failed']}")
         answer: ModelReply = answer_of_json(outcome["answer"])
@@ -92,36 +92,38 @@ class Asking:
             key = self._keys[id]
             self.record.mark(f"{key}#unused#{id}", why, citizen=id, unused=key)
 
-    async def _together(self, key: str, asked: AskedModel, prompt: Prompt) -> dict[str, Any]:
+    async def _together(
+        self, key: str, citizen_model: AskedModel, prompt: Prompt
+    ) -> dict[str, Any]:
         shared = self._shared.get(key)
         if shared is not None:
-            id = str(asked.agent.id)
+            id = str(citizen_model.agent.id)
             self.record.mark(f"{key}#shared#{id}", citizen=id, shared=key)
             return await asyncio.shield(shared)
         shared = self._shared[key] = asyncio.get_running_loop().create_future()
         try:
-            outcome = await self._ask(key, asked, prompt)
+            outcome = await self._ask(key, citizen_model, prompt)
         except BaseException as error:
             shared.set_result({"failed": error_text(error, 500)})
             raise
         shared.set_result(outcome)
         return outcome
 
-    async def _ask(self, key: str, asked: AskedModel, prompt: Prompt) -> dict[str, Any]:
+    async def _ask(self, key: str, citizen_model: AskedModel, prompt: Prompt) -> dict[str, Any]:
         async def call(step: Step) -> dict[str, Any]:
             try:
-                batch = getattr(asked.model, "batch", False)  # answered within a day
+                batch = getattr(citizen_model.model, "batch", False)  # answered within a day
                 async with asyncio.timeout(None if batch else self.timeout_s):
-                    budget = asked.agent.budget or self.budget
-                    model = budgeted(asked.model, budget)
+                    budget = citizen_model.agent.budget or self.budget
+                    model = budgeted(citizen_model.model, budget)
                     with await begun(step, budget, model, *prompt, args={"messages": prompt[0]}):
                         ask = partial(answer_of, model, prompt[0])
                         work = partial(ask, actions=prompt[1], schema=prompt[2])
                         if self.span is None:
-                            given = await work()
+                            answer = await work()
                         else:
-                            given = await tracing.below(self.span, partial(_keyed, key, work))
-                        return {"answer": answer_json(given)}
+                            answer = await tracing.below(self.span, partial(_keyed, key, work))
+                        return {"answer": answer_json(answer)}
             except JournalError:
                 raise
             except Exception as error:  # only this citizen loses its answer
@@ -129,8 +131,10 @@ class Asking:
                     return {"failed": f"it took longer than {self.timeout_s} s"}
                 return {"failed": error_text(error, 500)}
 
-        who = str(asked.agent.id)
-        outcome = await self.record.step(key, call, beside=True, model=asked.name, citizen=who)
+        citizen = str(citizen_model.agent.id)
+        outcome = await self.record.step(
+            key, call, beside=True, model=citizen_model.name, citizen=citizen
+        )
         await self.record.commit()
         return outcome
 
@@ -140,7 +144,7 @@ class Asking:
         models = {id(model): model} if model is not None else {}
         alone = {} if self.budget is None else dict(self.budget._each())
         shared = set(alone)
-        who = {
+        citizen_by_key = {
             entry.data["key"]: entry.data["about"].get("citizen")
             for entry in entries
             if entry.kind == "started" and "about" in entry.data
@@ -153,12 +157,16 @@ class Asking:
                 alone = {**own[str(agent.id)], **alone}
         dearest = SimpleNamespace(models=list(models.values()))
         for account, budget in alone.items():
-            if record.key in _KNOWN.setdefault(account, set()):
+            if record.key in _CHARGED_RUNS.setdefault(account, set()):
                 continue
-            _KNOWN[account].add(record.key)
-            by = {id for id in who.values() if account in own.get(id, shared)}
+            _CHARGED_RUNS[account].add(record.key)
+            by = {id for id in citizen_by_key.values() if account in own.get(id, shared)}
             keys = (str(each.data.get("key")).partition("#")[0] for each in entries)
-            mine = [each for key, each in zip(keys, entries, strict=True) if who.get(key, "") in by]
+            mine = [
+                each
+                for key, each in zip(keys, entries, strict=True)
+                if citizen_by_key.get(key, "") in by
+            ]
             charge_spent(budget, dearest, spending(mine))
 
 

@@ -23,7 +23,7 @@ from moothall.foundation.errors import (
 from moothall.foundation.text import one_line
 from moothall.memory.memory import Memory, last
 from moothall.society.kernel.draw import Draws
-from moothall.society.kernel.mind import told
+from moothall.society.kernel.mind import prompt_context
 from moothall.society.kernel.perception import RULES, SCALES, Perception, View
 from moothall.society.kernel.wants import Want
 
@@ -97,7 +97,7 @@ class CitizenMemory(Memory):
         if isinstance(stream, str) or not isinstance(stream, Iterable):
             raise ConfigError(f"stream= must be a list of events, got {stream!r:.80}")
         self.status: dict[str, Any] = {} if status is None else status
-        self._given = most is not None
+        self._has_limit = most is not None
         self.most: int = STREAM if most is None else most
         self.stream: list[Any] = _events(stream, self.most)
 
@@ -111,7 +111,7 @@ class CitizenMemory(Memory):
 
     def lead(self) -> None:
         """Keep as many events as a model needs, unless `most` was given."""
-        if not self._given:
+        if not self._has_limit:
             self.most = LED
 
     def note(self, step: int, text: str) -> None:
@@ -147,13 +147,13 @@ class CitizenMemory(Memory):
         """Return the memory as JSON data, which shares its parts with the memory."""
         return {"status": self.status, "stream": self.stream}
 
-    def load_state_dict(self, given: Any) -> None:
+    def load_state_dict(self, state: Any) -> None:
         """Replace the memory by a state of `state_dict`.
 
         Raises:
             StateError: it is not such a state
         """
-        match given:
+        match state:
             case {"status": dict(status), "stream": list(stream) | tuple(stream)}:
                 self.status, self.stream = status, _events(stream, self.most)
             case _:
@@ -212,8 +212,8 @@ class CitizenAgent(Agent):
         super().__init__(id, name, type, toolbox, memory, agent_params, blocks, **options)
         for block in self.blocks:
             if getattr(block, "agent", self) is not self:
-                whose = f"block {named(block)!r} is citizen {block.agent.id!r}'s"
-                raise DefinitionError(f"citizen {id!r}: {whose}: give each citizen its own blocks")
+                reason = f"block {named(block)!r} is citizen {block.agent.id!r}'s"
+                raise DefinitionError(f"citizen {id!r}: {reason}: give each citizen its own blocks")
 
     @property
     def status(self) -> dict[str, Any]:
@@ -262,7 +262,7 @@ class CitizenAgent(Agent):
         """
         dispatcher = self.dispatcher
         if dispatcher.show is None:
-            dispatcher.show = self._shown
+            dispatcher.show = self._dispatch_context
         if dispatcher.llm is None:
             block = dispatcher.by_rule(self.perceived)
         else:
@@ -272,9 +272,9 @@ class CitizenAgent(Agent):
                 self.fell_back(f"its dispatcher: {error}")
                 block = dispatcher.by_rule(self.perceived)
             else:
-                made = dispatcher.decisions[-1] if dispatcher.decisions else None
-                if block is None and made is not None and made.given is not None:
-                    self.fell_back(f"its dispatcher: the answer names no block: {made.given}")
+                decision = dispatcher.decisions[-1] if dispatcher.decisions else None
+                if block is None and decision is not None and decision.given is not None:
+                    self.fell_back(f"its dispatcher: the answer names no block: {decision.given}")
         if block is None:
             return None
         try:
@@ -283,9 +283,9 @@ class CitizenAgent(Agent):
             self._noted(error, "forward", block)
             raise
 
-    async def _shown(self, context: Any) -> dict[str, Any]:
+    async def _dispatch_context(self, context: Any) -> dict[str, Any]:
         """Return what the dispatcher's model is shown of a perception."""
-        return {"now": str(context), **await told(self, str(context))}
+        return {"now": str(context), **await prompt_context(self, str(context))}
 
     @action(idempotent=True)
     async def say(self, content: str, topic: str = "", opinion: int | None = None) -> None:
@@ -311,8 +311,8 @@ class CitizenAgent(Agent):
         In a society, calls are limited in time and recorded.
         """
         own = super().llm
-        asked = getattr(self.space, "asked_model", None)
-        return own if asked is None else asked(self, own)
+        model_for = getattr(self.space, "asked_model", None)
+        return own if model_for is None else model_for(self, own)
 
 
 def number_of(id: str | int) -> int | str:

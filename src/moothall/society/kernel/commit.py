@@ -24,7 +24,7 @@ from moothall.society.kernel.intervention import has_values, set_values, unknown
 from moothall.society.kernel.wants import Answer, Move, Pay, Want, id_order, in_turn
 
 
-class Wanted(NamedTuple):
+class SubmittedWant(NamedTuple):
     """A want in the commit stage; `token` identifies its answer."""
 
     rank: tuple[int, int, str]
@@ -82,7 +82,7 @@ class Service:
         """Return the state to save besides the money, as JSON data."""
         return {}
 
-    def load_state_dict(self, given: dict[str, Any]) -> None:
+    def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore a state of `state_dict`."""
 
 
@@ -168,8 +168,8 @@ class Books:
         if place is not None:
             self.at[place][citizen] = None
         if moving:
-            to, left = moving["to"], moving.get("left", 0)
-            self.moving[citizen] = (to, moving["arrives"], moving.get("from") or to, left)
+            to, departure = moving["to"], moving.get("left", 0)
+            self.moving[citizen] = (to, moving["arrives"], moving.get("from") or to, departure)
             self.coming[to] += 1
 
     def leave(self, citizen: str) -> None:
@@ -185,13 +185,13 @@ class Books:
 
     def restore(self, id: str) -> str:
         """Undo a citizen's own changes of its money or place; return which, or an empty text."""
-        status, right = self._status[id], self._settled(id)
+        status, right = self._status[id], self._settled_status(id)
         changed = [key for key in ("money", "place") if status.get(key) != right[key]]
         if changed:
             status.update(right)
         return " and ".join(changed)
 
-    def _settled(self, id: str) -> dict[str, Any]:
+    def _settled_status(self, id: str) -> dict[str, Any]:
         """Return the part of a citizen's status that the commit stage alone writes."""
         return {"money": self.balances[id], "place": self.where[id]}
 
@@ -229,35 +229,39 @@ class Books:
         """Return a citizen's status, for reading; empty for others."""
         return self._status.get(id, {})
 
-    def set_status(self, values: Mapping[str, Any], whose: Any) -> list[str]:
+    def set_status(self, values: Mapping[str, Any], citizens: Any) -> list[str]:
         """Set values in the status of citizens, for an intervention; return what failed."""
-        failed = unknown(whose, self._status.values())
-        for id in whose if isinstance(whose, list) else sorted(self.where, key=id_order):
+        failed = unknown(citizens, self._status.values())
+        for id in citizens if isinstance(citizens, list) else sorted(self.where, key=id_order):
             status = self._status.get(id)
             if status is None:
                 failed.append(f"status: there is no citizen {id!r}")
-            elif not isinstance(whose, dict) or has_values(status, whose):
+            elif not isinstance(citizens, dict) or has_values(status, citizens):
                 set_values(status, values)
         return failed
 
     # -- wants -------------------------------------------------------------------------------------
 
-    def settle(self, wanted: Iterable[Wanted], tables: Any = None) -> list[tuple[Any, Answer]]:
+    def settle(
+        self, wants: Iterable[SubmittedWant], tables: Any = None
+    ) -> list[tuple[Any, Answer]]:
         """Settle the wants of a step, given in id order; return each token with its answer."""
         self.worked.clear()
-        by_kind: dict[type[Want], list[Wanted]] = defaultdict(list)
-        for each in wanted:
+        by_kind: dict[type[Want], list[SubmittedWant]] = defaultdict(list)
+        for each in wants:
             by_kind[type(each.want)].append(each)
         ordered = [each for kind in in_turn(by_kind) for each in by_kind[kind]]
-        return [(each.token, self._one(each)) for each in ordered]
+        return [(each.token, self._settle_one(each)) for each in ordered]
 
-    def _one(self, wanted: Wanted) -> Answer:
-        _, sender, want, _, service = wanted
+    def _settle_one(self, submitted: SubmittedWant) -> Answer:
+        _, sender, want, _, service = submitted
         kind = type(want)
         if isinstance(want, Pay):
             to: Any = want.to
-            known = isinstance(to, str)
-            reason = self.pay(sender, to, want.cents) if known else f"there is no {to!r:.80} to pay"
+            is_text = isinstance(to, str)
+            reason = (
+                self.pay(sender, to, want.cents) if is_text else f"there is no {to!r:.80} to pay"
+            )
             return Answer(want, not reason, reason)
         if kind is Move:
             return self._move(sender, want)
@@ -273,7 +277,7 @@ class Books:
             missing = f"no service takes {kind.__name__}"
         if service is None:
             return Answer(want, False, missing)
-        return settled(service, self, sender, want)
+        return ask_service(service, self, sender, want)
 
     def end_step(self) -> None:
         """Run the services' `after_step`; let citizens arrive whose way ends by the next step."""
@@ -354,8 +358,8 @@ class Books:
         for place, here in self.at.items() if self._has_capacity else ():
             capacity = self.city.capacity(place)
             if capacity is not None and len(here) > capacity:
-                what = f"{len(here)} are at {place}, which holds {capacity}"
-                raise StateError(f"step {self.step}: {what}")
+                text = f"{len(here)} are at {place}, which holds {capacity}"
+                raise StateError(f"step {self.step}: {text}")
 
     def state_dict(self) -> dict[str, Any]:
         """Return the money and state of the services, which citizens' states do not have."""
@@ -364,17 +368,17 @@ class Books:
             for id, service in self.services.items()
         }
 
-    def load_state_dict(self, given: Any) -> None:
+    def load_state_dict(self, state: Any) -> None:
         """Restore the services' money and state. Raises StateError if other services are given."""
-        if not isinstance(given, dict) or set(given) != set(self.services):
+        if not isinstance(state, dict) or set(state) != set(self.services):
             raise StateError("the state's services are not those of this society")
         for id, service in self.services.items():
-            check_integer(f"the money of service {id!r}, in cents,", given[id]["money"], 0, None)
-            self.balances[id] = given[id]["money"]
-            service.load_state_dict(given[id]["state"])
+            check_integer(f"the money of service {id!r}, in cents,", state[id]["money"], 0, None)
+            self.balances[id] = state[id]["money"]
+            service.load_state_dict(state[id]["state"])
 
 
-def settled(service: Service, books: Books, sender: str, want: Want) -> Answer:
+def ask_service(service: Service, books: Books, sender: str, want: Want) -> Answer:
     """Return a service's answer to a want; if the service fails, only the sender loses it."""
     try:
         answer: Any = service.settle(books, sender, want)

@@ -100,8 +100,8 @@ def integers(
 ) -> NDArray[Any]:
     """Return `Draws.integer` of many citizens, uint64; `draw` is one number, or one for each."""
     rows = np.asarray(citizens)
-    whole = rows.ndim and rows.dtype.kind in "ui"
-    if not whole or (rows.dtype.kind == "i" and rows.size and rows.min() < 0):
+    are_integers = rows.ndim and rows.dtype.kind in "ui"
+    if not are_integers or (rows.dtype.kind == "i" and rows.size and rows.min() < 0):
         raise ConfigError(f"citizens must be an array of whole numbers from 0 up, got {rows.dtype}")
     start = _prefix(_word("seed", seed), _word("step", step), purpose)
     h = rows.astype(np.uint64)
@@ -145,15 +145,15 @@ def choices(
     """Return `Draws.choice` of many citizens: int64, of the shape of `citizens` (uint64)."""
     sums = _cumulative(weights)
     shares: Any
-    found: NDArray[Any]
+    indexes: NDArray[Any]
     if type(sums[-1]) is int:
         shares = belows(sums[-1], seed, citizens, step, purpose, draw)
-        found = np.searchsorted(np.asarray(sums, dtype=np.int64), shares, side="right")
+        indexes = np.searchsorted(np.asarray(sums, dtype=np.int64), shares, side="right")
     else:
         shares = uniforms(seed, citizens, step, purpose, draw) * sums[-1]
-        found = np.searchsorted(np.asarray(sums, dtype=np.float64), shares, side="right")
-    found = np.minimum(found, _last(sums)).astype(np.int64)
-    return found
+        indexes = np.searchsorted(np.asarray(sums, dtype=np.float64), shares, side="right")
+    indexes = np.minimum(indexes, _last(sums)).astype(np.int64)
+    return indexes
 
 
 def choices_by(
@@ -161,8 +161,8 @@ def choices_by(
 ) -> NDArray[Any]:
     """Return an index for each citizen, by whole weights of its own: a row each of their sums."""
     shares = belows(sums[:, -1].copy(), seed, citizens, step, purpose, draw)
-    found: NDArray[Any] = (sums <= shares[:, None]).sum(axis=1)
-    return found
+    indexes: NDArray[Any] = (sums <= shares[:, None]).sum(axis=1)
+    return indexes
 
 
 def words_of(ids: Iterable[Any]) -> NDArray[Any]:
@@ -222,8 +222,8 @@ def _cumulative(weights: Sequence[float]) -> list[Any]:
     values = [value.item() if hasattr(value, "item") else value for value in weights]
     for index, value in enumerate(values):
         if type(value) not in (int, float) or not 0 <= value < math.inf:
-            found = excerpt(value)
-            raise ConfigError(f"weights[{index}] must be a number from 0 up, got {found}")
+            text = excerpt(value)
+            raise ConfigError(f"weights[{index}] must be a number from 0 up, got {text}")
     exact = all(type(value) is int for value in values)
     sums = list(itertools.accumulate(values))
     total = sums[-1] if sums else 0

@@ -26,11 +26,11 @@ class Facts(Mapping[str, Any]):
     __slots__ = ("_values",)
 
     def __init__(self, values: Mapping[str, Any] | None = None, /, **more: Any) -> None:
-        given = {**(values or {}), **more}
-        for name in given:
+        facts = {**(values or {}), **more}
+        for name in facts:
             check_text("facts: a name", name)
         try:
-            self._values = copy_json(dict(sorted(given.items())), "facts")
+            self._values = copy_json(dict(sorted(facts.items())), "facts")
         except NotJSON as error:
             raise ConfigError(str(error)) from None
 

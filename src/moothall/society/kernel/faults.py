@@ -25,13 +25,13 @@ class Fault:
     """A mistake: the first step in which somebody met it, who, what happened, and how often."""
 
     step: int
-    who: str
-    what: str
+    source: str
+    text: str
     count: int = 0
 
     def __str__(self) -> str:
         often = f" ({self.count:,} times)" if self.count > 1 else ""
-        return f"step {self.step}, {self.who}: {self.what}{often}"
+        return f"step {self.step}, {self.source}: {self.text}{often}"
 
 
 class Faults:
@@ -44,40 +44,46 @@ class Faults:
     """
 
     def __init__(self) -> None:
-        self.found: dict[str, Fault] = {}
+        self.by_key: dict[str, Fault] = {}
         self.now: list[tuple[tuple[Any, ...], str, str]] = []
-        self.told: bool = True
-        self._said: int = 0
+        self.is_logged: bool = True
+        self._logged_count: int = 0
 
     def add(
-        self, rank: tuple[Any, ...], who: str, step: int, what: str, how: str = "", place: str = ""
+        self,
+        rank: tuple[Any, ...],
+        source: str,
+        step: int,
+        text: str,
+        how: str = "",
+        place: str = "",
     ) -> None:
         """Count a failure; tell the first of its mistake, if `how` says in which words."""
-        self.now.append((rank, who, what))
+        self.now.append((rank, source, text))
         # Its text may name the citizen: a place is the same for all.
-        key = f"{place}, {what.partition(':')[0]}" if place else what
-        fault = self.found.get(key)
+        key = f"{place}, {text.partition(':')[0]}" if place else text
+        fault = self.by_key.get(key)
         if fault is None:
-            key = key if len(self.found) < _KINDS else "others"
-            fault = self.found.setdefault(key, Fault(step, who, what))
-            if fault.count == 0 and self.told and how:
-                logger.warning("%s in step %d: %s", how, step, what)
+            key = key if len(self.by_key) < _KINDS else "others"
+            fault = self.by_key.setdefault(key, Fault(step, source, text))
+            if fault.count == 0 and self.is_logged and how:
+                logger.warning("%s in step %d: %s", how, step, text)
         fault.count += 1
 
     def add_service(self, id: str, step: int, how: str, error: BaseException) -> None:
         """Count a failure of a service."""
-        (what, place), who = described(error), f"service {id!r}"
-        self.add((2, 0, id), who, step, what, f"{who} {how}", place)
-        logger.debug("%s, step %d", who, step, exc_info=error)
+        (text, place), source = described(error), f"service {id!r}"
+        self.add((2, 0, id), source, step, text, f"{source} {how}", place)
+        logger.debug("%s, step %d", source, step, exc_info=error)
 
     def tell_counts(self) -> None:
         """Tell how often each mistake was met that was met again since this was called last."""
-        many = sum(each.count for each in self.found.values())
-        if self.told and many > self._said:
-            for each in self.found.values():
+        many = sum(each.count for each in self.by_key.values())
+        if self.is_logged and many > self._logged_count:
+            for each in self.by_key.values():
                 if each.count > 1:
-                    logger.warning("since step %d: %d times %s", each.step, each.count, each.what)
-        self._said = many
+                    logger.warning("since step %d: %d times %s", each.step, each.count, each.text)
+        self._logged_count = many
 
 
 def described(error: BaseException) -> tuple[str, str]:
@@ -88,5 +94,7 @@ def described(error: BaseException) -> tuple[str, str]:
     place = ""
     if own:
         place = f"{Path(own[-1].filename).name}, line {own[-1].lineno}, in {own[-1].name}"
-    said = "; ".join([*notes, *([place] if place else [])])
-    return one_line(f"{type(error).__name__}: {error}{f' ({said})' if said else ''}", 1000), place
+    details = "; ".join([*notes, *([place] if place else [])])
+    return one_line(
+        f"{type(error).__name__}: {error}{f' ({details})' if details else ''}", 1000
+    ), place

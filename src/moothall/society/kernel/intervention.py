@@ -15,12 +15,12 @@ from moothall.foundation.jsonvalue import NotJSON, copy_json
 from moothall.foundation.text import excerpt, shorten
 from moothall.society.clock import Clock
 from moothall.society.kernel.facts import Facts
-from moothall.society.kernel.mind import HEARD
+from moothall.society.kernel.mind import HEARD_FROM
 from moothall.society.kernel.variables import variables_of
 from moothall.society.kernel.wants import id_order
 
 _LONGEST: Final = 2_000  # characters of a text that citizens are told
-_SETTLED: Final = ("money", "place", "moving")
+_COMMIT_FIELDS: Final = ("money", "place", "moving")
 """The parts of a citizen's status that only the commit stage writes."""
 
 
@@ -71,33 +71,33 @@ class Intervention:
             raise ConfigError("an intervention must have at_step or when, and not both")
         if self.at_step is not None:
             check_integer("at_step", self.at_step, 0, None)
-        made: dict[str, Any] = {**vars(self), "when": self._moment and self._moment.isoformat()}
+        values: dict[str, Any] = {**vars(self), "when": self._moment and self._moment.isoformat()}
         for name in ("facts", "status"):
-            if not isinstance(given := getattr(self, name) or {}, Mapping):
-                raise ConfigError(f"{name} must be a dict, got {given!r:.80}")
-            made[name] = dict(given)
+            if not isinstance(mapping := getattr(self, name) or {}, Mapping):
+                raise ConfigError(f"{name} must be a dict, got {mapping!r:.80}")
+            values[name] = dict(mapping)
         for name in ("close", "open", "pay", "news", "tell"):
-            made[name] = several(made[name], name)
-        made["pay"] = [_payment(each) for each in made["pay"]]
+            values[name] = several(values[name], name)
+        values["pay"] = [_payment(each) for each in values["pay"]]
         if self.citizens is not None and not isinstance(self.citizens, Mapping):
-            made["citizens"] = [str(id) for id in several(self.citizens, "citizens")]
-        for text in made["tell"]:
+            values["citizens"] = [str(id) for id in several(self.citizens, "citizens")]
+        for text in values["tell"]:
             if not isinstance(text, str) or not 0 < len(text.strip()) <= len(text) <= _LONGEST:
-                what = f"must be texts of 1 to {_LONGEST} characters"
-                raise ConfigError(f"tell {what}, got {excerpt(text)}")
-        if not any(made[name] for name in CHANGES if name != "citizens"):
+                rule = f"must be texts of 1 to {_LONGEST} characters"
+                raise ConfigError(f"tell {rule}, got {excerpt(text)}")
+        if not any(values[name] for name in CHANGES if name != "citizens"):
             raise ConfigError("an intervention must change something: facts, status, close, …")
-        for name in _SETTLED:
-            if name in made["status"]:
+        for name in _COMMIT_FIELDS:
+            if name in values["status"]:
                 hint = "; `pay` moves money" if name == "money" else ""
                 raise ConfigError(f"status: only the commit stage sets {name!r}{hint}")
-        for name in made["status"]:
+        for name in values["status"]:
             outer, dot, inner = str(name).partition(".")
             if dot:
                 raise ConfigError(f"status: write {{{outer!r}: {{{inner!r}: …}}}}, got {name!r}")
-        Facts(made["facts"])  # the names are checked there
+        Facts(values["facts"])  # the names are checked there
         try:
-            for name, value in made.items():
+            for name, value in values.items():
                 object.__setattr__(self, name, copy_json(value, name))
         except NotJSON as error:
             raise ConfigError(f"an intervention must be JSON data: {error}") from None
@@ -111,10 +111,10 @@ class Intervention:
 
     def as_json(self) -> dict[str, Any]:
         """Return the arguments that make it, as JSON data."""
-        made = asdict(self)
+        data = asdict(self)
         if not self.tell:
-            del made["tell"]  # earlier versions have recorded none
-        return made
+            del data["tell"]  # earlier versions have recorded none
+        return data
 
     def falls_in(self, step: int, clock: Clock) -> bool:
         """Return whether it is made at the start of `step`, which begins at the clock's time."""
@@ -148,8 +148,8 @@ class Intervention:
         unmade = [] if some and len(failed) == strangers else [*failed]
         for sender, to, cents in self.pay:
             ids = society.books.where
-            who = (sorted(ids, key=id_order) if e == "everyone" else [e] for e in (sender, to))
-            why = [society.books.pay(*pair, cents) for pair in product(*who)]
+            parties = (sorted(ids, key=id_order) if e == "everyone" else [e] for e in (sender, to))
+            why = [society.books.pay(*pair, cents) for pair in product(*parties)]
             failed += [f"pay: {each}" for each in dict.fromkeys(why) if each]
             if all(why):
                 unmade.append(f"pay: {why[0]}" if why else "pay: there is nobody who could pay")
@@ -163,23 +163,23 @@ class Intervention:
     def _tell(self, society: Any) -> list[str]:
         """Have citizens remember what they are told; return why some cannot."""
         agents = {mailbox.id: mailbox.agent for mailbox in society._citizens}
-        whose, failed = self.citizens, list[str]()
-        if isinstance(whose, list):
-            for id in whose:
+        citizens, failed = self.citizens, list[str]()
+        if isinstance(citizens, list):
+            for id in citizens:
                 if id not in agents:
                     why = "is a row, which remembers no words: promote it"
                     why = why if id in society.books.where else "is not there"
                     failed.append(f"tell: citizen {id!r} {why}")
-            told = [agents[id] for id in whose if id in agents]
+            hearers = [agents[id] for id in citizens if id in agents]
         else:
-            values = whose if isinstance(whose, dict) else {}
+            values = citizens if isinstance(citizens, dict) else {}
             failed = unknown(values, [each.memory.status for each in agents.values()])
-            told = [each for each in agents.values() if has_values(each.memory.status, values)]
-            if not told and not failed:
+            hearers = [each for each in agents.values() if has_values(each.memory.status, values)]
+            if not hearers and not failed:
                 failed = ["tell: there is nobody who could remember it"]
-        for agent in told:
+        for agent in hearers:
             for text in self.tell:
-                agent.memory.note(society.number, f"{HEARD}somebody: {text}")
+                agent.memory.note(society.number, f"{HEARD_FROM}somebody: {text}")
         return failed
 
 
@@ -196,7 +196,7 @@ class Changed:
     """The lasting changes of interventions: facts and closed places."""
 
     def __init__(self, city: Any) -> None:
-        self._city = self._shown = city
+        self._city = self._current = city
         self.facts: dict[str, Any] = {}
         self.closed: set[str] = set()
 
@@ -208,31 +208,31 @@ class Changed:
         """Return the city, with the closed places closed."""
         own, closed = self.own_city(), frozenset(self.closed)
         if not closed:
-            self._shown = own
+            self._current = own
             return own
         hours = getattr(own, "is_open", None)
 
         def is_open(place: str, time: int) -> bool:
             return place not in closed and (hours is None or bool(hours(place, time)))
 
-        made = copy.copy(own)
-        made.is_open = is_open
-        made.closed = closed  # for callers that ask for many places at once
-        self._shown = made
-        return made
+        changed = copy.copy(own)
+        changed.is_open = is_open
+        changed.closed = closed  # for callers that ask for many places at once
+        self._current = changed
+        return changed
 
     def own_city(self) -> Any:
         """Return the city without the changes, with what rules have set on the one they see."""
-        if self._shown is not self._city:
-            more = variables_of(self._shown)
+        if self._current is not self._city:
+            more = variables_of(self._current)
             vars(self._city).update({k: v for k, v in more.items() if k not in _CLOSING})
         return self._city
 
-    def places(self, named: Sequence[str]) -> list[str]:
+    def places(self, names: Sequence[str]) -> list[str]:
         """Return the ids of places that are named by their ids or kinds."""
         kinds = self._city.kinds() if hasattr(self._city, "by_kind") else ()
-        found = (self._city.by_kind(each) if each in kinds else [each] for each in named)
-        return [*chain.from_iterable(found)]
+        ids = (self._city.by_kind(each) if each in kinds else [each] for each in names)
+        return [*chain.from_iterable(ids)]
 
     def check(self, intervention: Intervention) -> None:
         """Check that the places that it closes or opens exist. Raises ConfigError."""
@@ -245,9 +245,9 @@ class Changed:
         """Return the changes as JSON data."""
         return {"facts": self.facts, "closed": sorted(self.closed)}
 
-    def load_state_dict(self, given: dict[str, Any]) -> None:
+    def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore the changes that `state_dict` returned."""
-        self.facts, self.closed = dict(given["facts"]), set(given["closed"])
+        self.facts, self.closed = dict(state["facts"]), set(state["closed"])
 
 
 def has_values(status: Mapping[str, Any], values: Mapping[str, Any]) -> bool:
@@ -288,35 +288,35 @@ def set_values(status: dict[str, Any], values: Mapping[str, Any]) -> None:
 
 def in_words(change: Intervention) -> str:
     """Say what an intervention does."""
-    said = [f"news: {each}" for each in change.news]
-    said += [f"closes {each}" for each in change.close]
-    said += [f"opens {each}" for each in change.open]
-    said += [f"{name} is {value}" for name, value in change.facts.items()]
+    parts = [f"news: {each}" for each in change.news]
+    parts += [f"closes {each}" for each in change.close]
+    parts += [f"opens {each}" for each in change.open]
+    parts += [f"{name} is {value}" for name, value in change.facts.items()]
     if isinstance(change.citizens, Mapping):
         having = ", ".join(f"{k} {excerpt(v)}" for k, v in change.citizens.items())
         whom = f"everyone with {having}"
     else:
         ids = ", ".join(map(str, change.citizens or ()))
         whom = "everyone" if change.citizens is None else f"citizen {shorten(ids, 100)}"
-    said += [f"{whom} has {name} {value}" for name, value in change.status.items()]
-    said += [f"{whom} hears: {each}" for each in change.tell]
+    parts += [f"{whom} has {name} {value}" for name, value in change.status.items()]
+    parts += [f"{whom} hears: {each}" for each in change.tell]
     for sender, to, cents in change.pay:
         whom = to if to == "everyone" else f"citizen {to}"
-        said.append(f"{sender} pays {cents / 100:,.2f} to {whom}")
-    return "; ".join(said)
+        parts.append(f"{sender} pays {cents / 100:,.2f} to {whom}")
+    return "; ".join(parts)
 
 
-def several(given: Any, name: str) -> list[Any]:
+def several(values: Any, name: str) -> list[Any]:
     """Return an iterable as a list. Raises ConfigError for a text, a dict and others."""
-    if isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable):
-        raise ConfigError(f"{name} must be a list, got {given!r:.80}")
-    return list(given)
+    if isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable):
+        raise ConfigError(f"{name} must be a list, got {values!r:.80}")
+    return list(values)
 
 
-def _payment(given: Any) -> list[Any]:
-    if isinstance(given, Mapping) and given.keys() == {"from", "to", "cents"}:
-        given = [given["from"], given["to"], given["cents"]]
-    payment = list(given) if isinstance(given, list | tuple) else []
+def _payment(value: Any) -> list[Any]:
+    if isinstance(value, Mapping) and value.keys() == {"from", "to", "cents"}:
+        value = [value["from"], value["to"], value["cents"]]
+    payment = list(value) if isinstance(value, list | tuple) else []
     if len(payment) != 3 or type(payment[2]) is not int or payment[2] < 1:
-        raise ConfigError(f"a payment must be (from, to, cents), got {given!r:.80}")
+        raise ConfigError(f"a payment must be (from, to, cents), got {value!r:.80}")
     return [str(payment[0]), str(payment[1]), payment[2]]

@@ -14,12 +14,12 @@ from moothall.memory.bounded import estimate_tokens
 from moothall.memory.embedder import Embedder
 from moothall.society.kernel.perception import Perception, planned
 
-SAID: Final = "It said to "
+SAID_TO: Final = "It said to "
 """How the event begins that it has said something."""
-HEARD: Final = "It heard from "
+HEARD_FROM: Final = "It heard from "
 BROKE: Final = "Its plan broke: "
 THOUGHT: Final = "It thought: "
-_IMPORTANCE: Final = ((SAID, 1.0), (HEARD, 1.0), (THOUGHT, 1.0), (BROKE, 0.6))
+_IMPORTANCE: Final = ((SAID_TO, 1.0), (HEARD_FROM, 1.0), (THOUGHT, 1.0), (BROKE, 0.6))
 _OTHER: Final = 0.3  # the importance of any other event
 _HALF_LIFE_S: Final = 12 * 3600  # an event's recency halves in this time
 _PEOPLE: Final = 5  # the people that it knows best are shown
@@ -33,7 +33,7 @@ def closeness(relation: int) -> str:
     return next((words for least, words in _CLOSE if relation >= least), "not at all")
 
 
-async def told(agent: Any, about: str) -> dict[str, Any]:
+async def prompt_context(agent: Any, about: str) -> dict[str, Any]:
     """Return what an agent's model is shown besides the perception; what is `about` comes first."""
     perceived: Perception = agent.perceived
     status = agent.memory.status
@@ -41,7 +41,7 @@ async def told(agent: Any, about: str) -> dict[str, Any]:
         *("profile", "home", "work", "school", "needs", "money", "savings", "opinions"),
         *agent.memory_config,
     )
-    shown: dict[str, Any] = {
+    context: dict[str, Any] = {
         "you": {
             "name": agent.name or f"citizen {agent.id}",
             **{key: status[key] for key in own if status.get(key) is not None},
@@ -50,22 +50,22 @@ async def told(agent: Any, about: str) -> dict[str, Any]:
     }
     relations: dict[str, int] = status.get("relations") or {}
     if people := people_of(perceived, relations, status.get("kin") or {}):
-        shown["people you know"] = people
+        context["people you know"] = people
     if plan := (status.get("plan") or [])[(status.get("now") or 0) + 1 :]:
-        shown["your plan then"] = [planned(item) for item in plan[:_ITEMS]]
+        context["your plan then"] = [planned(item) for item in plan[:_ITEMS]]
     if talk := recent_talks(perceived):
-        shown["conversations"] = talk
+        context["conversations"] = talk
     tokens = getattr(agent.params, "memory_tokens", 0)
     embedder = getattr(agent.toolbox, "embedder", None)
-    given = (agent.memory.stream, perceived, about, tokens)
+    query = (agent.memory.stream, perceived, about, tokens)
     if embedder is None:
-        events = recalled(*given)
+        events = recalled(*query)
     else:  # an embedder may take long
         vectors = vars(agent.memory).setdefault("_vectors", {})
-        events = await asyncio.to_thread(recalled, *given, embedder, vectors)
+        events = await asyncio.to_thread(recalled, *query, embedder, vectors)
     if events:
-        shown["you remember"] = events
-    return shown
+        context["you remember"] = events
+    return context
 
 
 def jobless_of(status: dict[str, Any], perceived: Perception) -> dict[str, str]:
@@ -118,22 +118,22 @@ def recalled(
         important /= times[words]
         weights.append(relevant / most + important + 0.5 ** (age / _HALF_LIFE_S))
     chosen: list[int] = []
-    left = tokens
+    remaining = tokens
     for at in sorted(range(len(events)), key=lambda at: (-weights[at], -at)):
         line = _line(perceived, *events[at])
-        left -= estimate_tokens(line) + 2
-        if left < 0:
+        remaining -= estimate_tokens(line) + 2
+        if remaining < 0:
             break
         chosen.append(at)
     lines = [_line(perceived, *events[at]) for at in sorted(chosen)]
     return list(dict.fromkeys(lines))
 
 
-def _event(given: Any) -> tuple[int, str] | None:
+def _event(entry: Any) -> tuple[int, str] | None:
     """Return an event as its step and text; a chat message is of the first step."""
-    if isinstance(given, tuple | list):
-        return int(given[0]), str(given[1])
-    content = given.get("content") if isinstance(given, dict) else None
+    if isinstance(entry, tuple | list):
+        return int(entry[0]), str(entry[1])
+    content = entry.get("content") if isinstance(entry, dict) else None
     return (0, content) if isinstance(content, str) else None
 
 
@@ -157,29 +157,29 @@ def _words(text: str) -> set[str]:
     return {word.lower() for word in _WORD.findall(text)}
 
 
-def _by_words(texts: Sequence[str], asked: str) -> list[float]:
+def _by_words(texts: Sequence[str], query: str) -> list[float]:
     """Return the words of each text that another has too, summed by their rarity."""
-    wanted = _words(asked)
+    query_words = _words(query)
     words = [_words(text) for text in texts]
-    found = Counter(word for each in words for word in each)
-    rare = {word: math.log(1 + len(texts) / count) for word, count in found.items()}
-    return [sum(rare[word] for word in sorted(each & wanted)) for each in words]
+    counts = Counter(word for each in words for word in each)
+    rare = {word: math.log(1 + len(texts) / count) for word, count in counts.items()}
+    return [sum(rare[word] for word in sorted(each & query_words)) for each in words]
 
 
 def _by_meaning(
-    embedder: Embedder, texts: Sequence[str], asked: str, vectors: dict[str, list[float]]
+    embedder: Embedder, texts: Sequence[str], query: str, vectors: dict[str, list[float]]
 ) -> list[float]:
     """Return the cosine of each text and another, 0 or more."""
     new = [text for text in dict.fromkeys(texts) if text not in vectors]
-    wanted, *made = embedder.embed([asked, *new])
+    query_vector, *new_vectors = embedder.embed([query, *new])
     for text in [*vectors]:
         if text not in texts:
             del vectors[text]
-    vectors.update(zip(new, made, strict=True))
+    vectors.update(zip(new, new_vectors, strict=True))
 
     def cosine(vector: Sequence[float]) -> float:
-        length = math.hypot(*vector) * math.hypot(*wanted)
-        same = math.fsum(a * b for a, b in zip(vector, wanted, strict=True))
+        length = math.hypot(*vector) * math.hypot(*query_vector)
+        same = math.fsum(a * b for a, b in zip(vector, query_vector, strict=True))
         return max(0.0, same / length) if length else 0.0
 
     return [cosine(vectors[text]) for text in texts]
@@ -191,7 +191,7 @@ LINES: Final = 8  # what is kept of a conversation, at most
 PARTNERS: Final = 8  # the conversations that are kept, at most
 _RECENT_S: Final = 4 * 3600  # a conversation is shown for this time after its last line
 _WAITS_S: Final = 3600  # who has said something waits so long for an answer
-_SHOWN: Final = 3  # the conversations that are shown, at most
+_MOST_TALKS: Final = 3  # the conversations that are shown, at most
 
 
 def note_talk(status: dict[str, Any], step: int, other: str, text: str, *, mine: bool) -> None:
@@ -207,14 +207,14 @@ def recent_talks(perceived: Perception) -> dict[str, list[str]]:
     """Return the conversations of the last hours, by partner, with who said what."""
     talks: dict[str, list[list[Any]]] = perceived.status.get("talks") or {}
     since = perceived.step - _RECENT_S // perceived.seconds
-    found = [id for id, lines in talks.items() if lines and lines[-1][0] >= since][-_SHOWN:]
+    partners = [id for id, lines in talks.items() if lines and lines[-1][0] >= since][-_MOST_TALKS:]
     return {
         perceived.label(id): [
             f"{when(perceived, step)} {'you' if mine else perceived.label(id)}: {text}"
             for step, mine, text in talks[id]
             if step >= since
         ]
-        for id in found
+        for id in partners
     }
 
 

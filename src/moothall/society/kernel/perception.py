@@ -57,10 +57,10 @@ class View:
         """Return the ids of all citizens at a place, in id order."""
         if place is None:
             return ()
-        found = self._present.get(place)
-        if found is None:
-            found = self._present[place] = tuple(sorted(self.at.get(place, ()), key=id_order))
-        return found
+        ids = self._present.get(place)
+        if ids is None:
+            ids = self._present[place] = tuple(sorted(self.at.get(place, ()), key=id_order))
+        return ids
 
 
 @dataclass(slots=True, eq=False)
@@ -144,17 +144,17 @@ class Perception:
     @property
     def citizens(self) -> int:
         """The number of citizens of the population; 0 without a population."""
-        others = self.view.others
-        return 0 if others is None else len(others)
+        population_view = self.view.others
+        return 0 if population_view is None else len(population_view)
 
     def citizen(self, row: int) -> str:
         """Return the id of the citizen in a row of the population."""
-        return str(self._others().id_of(row))
+        return str(self._population_view().id_of(row))
 
     @property
     def neighbours(self) -> Sequence[str]:
         """The ids of the citizen's neighbours in the population's network, in order."""
-        return tuple(self._others().neighbours(self.id))
+        return tuple(self._population_view().neighbours(self.id))
 
     def seen(self, name: str, citizen: str | None = None) -> Any:
         """Return a column's value for another citizen, or for all, as the step before left it.
@@ -162,9 +162,9 @@ class Perception:
         Raises:
             ConfigError: there is no population, or the column is not declared with `seen=True`
         """
-        return self._others().seen(name, citizen)
+        return self._population_view().seen(name, citizen)
 
-    def _others(self) -> Any:
+    def _population_view(self) -> Any:
         if self.view.others is None:
             raise ConfigError(f"citizen {self.id} sees others' columns in a Population alone")
         return self.view.others
@@ -197,8 +197,8 @@ class Perception:
             lines.append(f"Your plan now: {self.intention}.")
         for message in self.messages:
             action = message["action"]
-            said = action["args"].get("content", action["args"])
-            lines.append(self._said(message["from"], action["name"], said))
+            content = action["args"].get("content", action["args"])
+            lines.append(self._message_line(message["from"], action["name"], content))
         for answer in self.answers:
             outcome = "done" if answer.done else f"not done: {answer.reason}"
             lines.append(f"{answer.want}: {outcome}")
@@ -207,14 +207,14 @@ class Perception:
 
     __str__ = text
 
-    def _said(self, sender: str, name: str, said: Any) -> str:
-        named = self.name_of is not None and self.name_of(sender)
-        if name == "say" and named:
-            return f"{self.label(sender)} says to you: {said}"
-        return f"{self.label(sender)} ({name}): {said}"
+    def _message_line(self, sender: str, name: str, content: Any) -> str:
+        has_name = self.name_of is not None and self.name_of(sender)
+        if name == "say" and has_name:
+            return f"{self.label(sender)} says to you: {content}"
+        return f"{self.label(sender)} ({name}): {content}"
 
     def prompt(
-        self, task: str, schema: dict[str, Any], shown: Any, rules: str = RULES
+        self, task: str, schema: dict[str, Any], context: Any, rules: str = RULES
     ) -> list[dict[str, Any]]:
         """Return the messages that ask a model for JSON, with this perception and what is shown.
 
@@ -222,7 +222,7 @@ class Perception:
         that it is the same for all who are asked the same; the schema stands in it once, in words.
         """
         system = f"{rules} {task} Answer with JSON alone: {in_short(schema)}\n{SCALES}"
-        user = f"{self.text()}\n{json.dumps(shown, ensure_ascii=False, default=str)}"
+        user = f"{self.text()}\n{json.dumps(context, ensure_ascii=False, default=str)}"
         return [{"role": "system", "content": system}, {"role": "user", "content": user}]
 
 

@@ -101,7 +101,7 @@ _LATER: Final[dict[str, Callable[[Any], Any]]] = {
 
 def _hold(delivery: Delivery, handler: Coroutine[Any, Any, Any]) -> None:
     mailbox: Any = delivery.mailbox
-    mailbox.begun = handler
+    mailbox.next_handler = handler
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -120,7 +120,7 @@ class SocietyMailbox(Mailbox):
     mail: list[Sent] | tuple[()] = ()
     wants: list[Want] | None = None
     answers: list[Answer] | tuple[()] = ()
-    begun: Coroutine[Any, Any, Any] | None = None  # handles the next message
+    next_handler: Coroutine[Any, Any, Any] | None = None  # handles the next message
     unwritten: dict[tuple[str, str], int] = field(init=False)  # as it came
 
     def __post_init__(self) -> None:
@@ -167,11 +167,13 @@ class SocietyMailbox(Mailbox):
 
     def detach(self, error: RequestError, spared: tuple[Delivery | None, ...]) -> int:
         """End all messages, and the agent's turn unless it removes itself."""
-        left = Mailbox.detach(self, error, spared)  # with slots, `super()` knows the class before
+        dropped = Mailbox.detach(
+            self, error, spared
+        )  # with slots, `super()` knows the class before
         for turn in () if any(spared) else [*self.router.turns]:
             if turn.mailbox is self:
                 self.router.tasks.cancel(turn)
-        return left
+        return dropped
 
     async def take_turn(self, turn: Turn, mail: Iterable[Sent]) -> None:
         """Handle the messages, one after the other, then do the agent's own step."""
@@ -191,13 +193,13 @@ class SocietyMailbox(Mailbox):
         delivery.mailbox = self
         self.begin(delivery)
         if delivery.state == ASKING:
-            asked = delivery.task
-            if asked is not None:
-                await asyncio.wait((asked,))
+            approval = delivery.task
+            if approval is not None:
+                await asyncio.wait((approval,))
             if delivery.answered or not delivery.approved:
                 return
             self.begin(delivery)
-        handler, self.begun = self.begun, None
+        handler, self.next_handler = self.next_handler, None
         if handler is None:
             return
         value, failure = None, None
@@ -220,7 +222,7 @@ class SocietyRouter(Router):
         mailbox: int,
         services: dict[str, Any],
         turn_timeout_s: float,
-        over: Callable[[Turn, BaseException | None], None],
+        on_turn_end: Callable[[Turn, BaseException | None], None],
     ) -> None:
         super().__init__(thread, mailbox)
         self.sent: list[Sent] = []
@@ -229,7 +231,7 @@ class SocietyRouter(Router):
         self.wanting: list[SocietyMailbox] = []  # those with wants in this step
         self.turns: set[Turn] = set()  # under way
         self._turn_timeout_s = turn_timeout_s
-        self._over = over
+        self._on_turn_end = on_turn_end
         self._turn_ended = asyncio.Event()
 
     # -- sending -----------------------------------------------------------------------------------
@@ -291,7 +293,7 @@ class SocietyRouter(Router):
         # The sort is stable: messages of one sender keep their order.
         sent.sort(key=lambda each: each.rank)
         if interceptors:
-            sent = [each for one in sent for each in self._intercepted(one, interceptors)]
+            sent = [each for original in sent for each in self._intercepted(original, interceptors)]
         if self.observers:
             for each in sent:
                 self._show(each.envelope)
@@ -309,9 +311,9 @@ class SocietyRouter(Router):
                     return []
                 envelope = check_message(message, sent.envelope.sender)
             except Exception as error:
-                whose = f"a message of {sent.envelope.sender!r}"
-                what = f"interceptor {each!r} failed and is skipped for {whose}"
-                log_failure(logger, what, error)
+                subject = f"a message of {sent.envelope.sender!r}"
+                text = f"interceptor {each!r} failed and is skipped for {subject}"
+                log_failure(logger, text, error)
             else:
                 before = sent.envelope
                 envelope = envelope._replace(thread=before.thread, within=before.within)
@@ -370,7 +372,7 @@ class SocietyRouter(Router):
         self.turns.discard(delivery)
         if delivery.limit is not None:
             delivery.limit.cancel()
-        self._over(delivery, error)
+        self._on_turn_end(delivery, error)
         self._turn_ended.set()
 
     async def wait_turn_end(self) -> None:

@@ -37,7 +37,7 @@ def states_of(owners: Mapping[str, Any], first: Mapping[tuple[str, str], int]) -
             own[key] = owner.state_dict()
             continue
         variables[key] = {
-            name: form for name, value in _variables(owner) if (form := _written(value))
+            name: form for name, value in _variables(owner) if (form := _json_form(value))
         }
     now = unwritten(owners)
     for key, name in now.keys() | first.keys():
@@ -51,17 +51,17 @@ def states_of(owners: Mapping[str, Any], first: Mapping[tuple[str, str], int]) -
     return {"states": own, "variables": variables}
 
 
-def load_states(owners: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+def load_states(owners: Mapping[str, Any], recorded: Mapping[str, Any]) -> None:
     """Restore what `states_of` returned; a variable that came later goes."""
-    for key, state in given.get("states", {}).items():
+    for key, state in recorded.get("states", {}).items():
         owners[key].load_state_dict(state)
-    for key, variables in given.get("variables", {}).items():
+    for key, variables in recorded.get("variables", {}).items():
         owner = owners[key]
         for name, value in [*_variables(owner)]:
-            if name not in variables and _written(value):
+            if name not in variables and _json_form(value):
                 _drop(owner, name)
-        for name, written in variables.items():
-            _put(owner, name, _read(written))
+        for name, form in variables.items():
+            _put(owner, name, _read(form))
 
 
 def unwritten(owners: Mapping[str, Any]) -> dict[tuple[str, str], int]:
@@ -71,7 +71,7 @@ def unwritten(owners: Mapping[str, Any]) -> dict[tuple[str, str], int]:
         for key, owner in owners.items()
         if not says_itself(owner)
         for name, value in _variables(owner)
-        if not _written(value)
+        if not _json_form(value)
     }
 
 
@@ -84,11 +84,11 @@ def of_agent(agent: Any, id: str) -> dict[str, Any]:
     """Return an agent, unless it says itself what it keeps, and its blocks, as owners."""
     if hasattr(agent, "state_dict"):
         return by_number(agent.blocks)
-    made = by_number(agent.blocks) | {f"agent {id!r}": agent}
+    owners = by_number(agent.blocks) | {f"agent {id!r}": agent}
     memory = agent.memory
     if memory is not None and not is_ours(type(memory)) and not says_itself(memory):
-        made[f"the memory of agent {id!r}"] = memory
-    return made
+        owners[f"the memory of agent {id!r}"] = memory
+    return owners
 
 
 def says_itself(owner: Any) -> bool:
@@ -140,8 +140,8 @@ def _variables(owner: Any) -> Iterator[tuple[str, Any]]:
     own = getattr(owner, "__dict__", None)
     if type(own) is dict and not isinstance(owner, type):
         kind: Any = type(owner)
-        known = _known(kind)
-        yield from ((name, value) for name, value in own.items() if name not in known)
+        class_names = _names_of_class(kind)
+        yield from ((name, value) for name, value in own.items() if name not in class_names)
 
 
 def _put(owner: Any, name: str, value: Any) -> None:
@@ -163,7 +163,7 @@ def _drop(owner: Any, name: str) -> None:
 
 
 @functools.cache
-def _known(kind: type) -> frozenset[str]:
+def _names_of_class(kind: type) -> frozenset[str]:
     """Return the names that our classes give an object of a kind: what their methods assign."""
     names = set[str]()
     for each in kind.__mro__:
@@ -195,7 +195,7 @@ def _assigned(code: CodeType) -> Iterator[str]:
 # -- their values ----------------------------------------------------------------------------------
 
 
-def _written(value: Any) -> list[Any]:
+def _json_form(value: Any) -> list[Any]:
     """Return a value's JSON form; empty if it has none that comes back as it was."""
     if isinstance(value, float) and not np.isfinite(value):
         value = np.float64(value)
@@ -217,10 +217,10 @@ def _is_json(value: Any, depth: int = 0) -> bool:
     return value is None or type(value) in (bool, int, str)
 
 
-def _read(written: list[Any]) -> Any:
-    if len(written) == 1:
-        return written[0]
-    kind, shape, data = written
+def _read(form: list[Any]) -> Any:
+    if len(form) == 1:
+        return form[0]
+    kind, shape, data = form
     if np.dtype(kind).kind not in "biuf":
         raise ValueError(f"the type of a variable is {kind!r:.40}")
     values = np.frombuffer(base64.b64decode(data, validate=True), kind).reshape(shape)

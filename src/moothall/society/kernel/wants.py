@@ -13,7 +13,7 @@ from typing import Annotated, Any, ClassVar, Final, get_type_hints
 from moothall.foundation.errors import ConfigError, InvalidArguments
 from moothall.foundation.lazily import is_ours
 
-WHO: Final = "who"  # a citizen's row; −1, −2, … a service, in id order; `STRANGER` down: others
+PARTY: Final = "who"  # a citizen's row; −1, −2, … a service, in id order; `STRANGER` down: others
 PLACE: Final = "place"  # the number of a place, −1 for none
 WORD: Final = "word"  # the number of a text of the population's `words`, −1 for None
 INT: Final = "int"
@@ -59,7 +59,7 @@ class Pay(Want):
     """
 
     turn: ClassVar[int] = 20
-    to: Annotated[str, WHO]
+    to: Annotated[str, PARTY]
     cents: int
     what: str = ""
 
@@ -133,7 +133,7 @@ class Follow(Want):
     """
 
     turn: ClassVar[int] = 60
-    id: Annotated[str, WHO]
+    id: Annotated[str, PARTY]
 
     def __post_init__(self) -> None:
         if isinstance(self.id, int):
@@ -201,24 +201,26 @@ def fields_in_rows(kind: type[Want]) -> Mapping[str, str]:
     """Return what a number in each field of a kind is. ConfigError: a number stands for none."""
     if kind in _IN_ROWS:
         return _IN_ROWS[kind]
-    known = {int: INT, str: WORD, str | None: WORD}
-    made = {}
+    by_type = {int: INT, str: WORD, str | None: WORD}
+    contents = {}
     try:
         hints = get_type_hints(kind, include_extras=True)
     except NameError as error:
         raise ConfigError(f"rows cannot want {kind.__name__}: {error}") from None
     for each in fields(kind):
         hint = hints[each.name]
-        what = PLACE if each.name == "place" else known.get(hint)
-        what = next((w for w in getattr(hint, "__metadata__", ()) if w in (WHO, PLACE)), what)
-        if what is None:
+        content = PLACE if each.name == "place" else by_type.get(hint)
+        content = next(
+            (w for w in getattr(hint, "__metadata__", ()) if w in (PARTY, PLACE)), content
+        )
+        if content is None:
             raise ConfigError(
                 f"rows cannot want {kind.__name__}: its field {each.name!r} must be int or str, "
                 f"got {hint!r:.80}"
             )
-        made[each.name] = what
-    _IN_ROWS[kind] = made
-    return made
+        contents[each.name] = content
+    _IN_ROWS[kind] = contents
+    return contents
 
 
 def answer_json(answer: Answer) -> list[Any]:
@@ -228,9 +230,9 @@ def answer_json(answer: Answer) -> list[Any]:
     return [type(want).__name__, values, answer.done, answer.reason, answer.value]
 
 
-def answer_of_json(given: Any) -> Answer:
+def answer_of_json(data: Any) -> Answer:
     """Return the answer of JSON data."""
-    name, values, done, reason, value = given
+    name, values, done, reason, value = data
     return Answer(kind_named(name)(*values), done, reason, value)
 
 
@@ -238,8 +240,8 @@ def want_of(name: str, args: dict[str, Any]) -> Want:
     """Return the want of a message to a service, named in lower case. Raises InvalidArguments."""
     kind = {key.lower(): kind for key, kind in _kinds().items()}.get(name)
     if kind is None:
-        known = ", ".join(KINDS).lower()
-        raise InvalidArguments(f"action.name must be one of {known}, got {name!r:.80}")
+        names = ", ".join(KINDS).lower()
+        raise InvalidArguments(f"action.name must be one of {names}, got {name!r:.80}")
     try:
         return kind(**args)
     except Exception:

@@ -12,7 +12,7 @@ from moothall.foundation.errors import ConfigError
 from moothall.society.arrays import np
 from moothall.society.columns.lives import Changes
 from moothall.society.columns.register import STRANGER
-from moothall.society.kernel.wants import WHO, fields_in_rows
+from moothall.society.kernel.wants import PARTY, fields_in_rows
 from moothall.society.population.messages import PARTS, Messages
 from moothall.society.population.population import Population
 
@@ -159,7 +159,7 @@ def _close_up(books: Any, population: Population, moved: Any) -> None:
         stays = moved[table.sender] >= 0
         kinds = fields_in_rows(table.kind)
         table.fields = {
-            name: renamed(values[stays]) if kinds[name] == WHO else values[stays]
+            name: renamed(values[stays]) if kinds[name] == PARTY else values[stays]
             for name, values in table.fields.items()
         }
         table.sender = moved[table.sender[stays]]

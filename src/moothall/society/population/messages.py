@@ -13,7 +13,7 @@ from moothall.society.arrays import np
 from moothall.society.columns.lists import turn_of
 from moothall.society.columns.want_table import Say, Table
 from moothall.society.kernel.router import Sent
-from moothall.society.kernel.wants import WHO
+from moothall.society.kernel.wants import PARTY
 from moothall.society.population.population import Population
 from moothall.spaces.delivery import SEND, Delivery
 
@@ -145,7 +145,7 @@ def messages_of(society: Any, row: int) -> list[Sent]:
 def sent_of(population: Population, said: Table, at: int) -> Sent:
     """Return what a row says as a real message."""
     say = said.want(at, population)
-    sender = str(population.decoded(WHO, int(said.sender[at])))
+    sender = str(population.decoded(PARTY, int(said.sender[at])))
     args = {"content": say.text or ""}
     if say.topic:
         args |= {"topic": say.topic, "opinion": say.opinion}

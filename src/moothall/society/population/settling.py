@@ -10,7 +10,7 @@ from moothall.society.arrays import np
 from moothall.society.columns import want_table as wants
 from moothall.society.columns.ledger import in_rows
 from moothall.society.columns.want_table import Table
-from moothall.society.kernel.commit import Service, settled
+from moothall.society.kernel.commit import Service, ask_service
 from moothall.society.kernel.wants import Want, Work
 from moothall.society.services.feed import Feed
 from moothall.society.services.firm import Firm
@@ -86,7 +86,7 @@ def one_by_one(
     for number, at in enumerate(entries.tolist()):
         service = services if isinstance(services, Service) else services[number]
         sender = population.id_of(int(table.sender[at]))
-        answer = settled(service, books, sender, table.want(at, population))
+        answer = ask_service(service, books, sender, table.want(at, population))
         table.reason[at] = 0 if answer.done else wants.BY_SERVICE
         if answer.done and type(answer.value) is int:
             table.value[at] = answer.value

@@ -8,7 +8,7 @@ from typing import Any, Final
 from moothall.society.arrays import np
 from moothall.society.columns.lists import Lists
 from moothall.society.columns.register import STRANGER, Register
-from moothall.society.kernel.wants import WHO, WORD
+from moothall.society.kernel.wants import PARTY, WORD
 from moothall.society.services.posts import (
     AUTHORS,
     HOTTEST,
@@ -85,7 +85,7 @@ class RowFeed:
         return number
 
     def _id(self, number: int) -> str:
-        return str(self.population.decoded(WHO, number))
+        return str(self.population.decoded(PARTY, number))
 
     # -- settling ----------------------------------------------------------------------------------
 
