@@ -59,7 +59,7 @@ CEILINGS = {
     "agents": 658,
     "models": 10,
     "research": 470,
-    "society": 1100,
+    "society": 970,
     "spaces": 130,
 }
 """How many names a package still has; one that is not here has none."""

@@ -15,7 +15,7 @@ from moothall.society.city.grid import Grid
 from moothall.society.clock import Clock
 from moothall.society.columns.ledger import shares, tax_on
 from moothall.society.kernel.citizen import CitizenAgent, CitizenMemory
-from moothall.society.kernel.commit import Books, SubmittedWant
+from moothall.society.kernel.commit import Books, Submission
 from moothall.society.kernel.wants import Answer, Buy, Pay, Save, Want, Work, id_order
 from moothall.society.services.economy import (
     BRACKETS,
@@ -41,9 +41,7 @@ def books(*services: Any, city: Any = None, hour: int = 10, **citizens: dict[str
 def settled(made: Books, *wanted: tuple[str, Want]) -> list[Answer]:
     """The answers in the order of what was wanted."""
     by_token = dict(
-        made.settle(
-            [SubmittedWant(id_order(id), id, want, n) for n, (id, want) in enumerate(wanted)]
-        )
+        made.settle([Submission(id_order(id), id, want, n) for n, (id, want) in enumerate(wanted)])
     )
     return [by_token[number] for number in range(len(wanted))]
 

@@ -14,7 +14,7 @@ from moothall.society.clock import Clock
 from moothall.society.columns.want_table import Say
 from moothall.society.kernel.asking import AskedModel, Asking
 from moothall.society.kernel.citizen import CitizenAgent, CitizenMemory
-from moothall.society.kernel.commit import Books, Service, SubmittedWant
+from moothall.society.kernel.commit import Books, Service, Submission
 from moothall.society.kernel.faults import described
 from moothall.society.kernel.intervention import Changed, Intervention
 from moothall.society.kernel.perception import Perception, View
@@ -262,14 +262,14 @@ class Steps(Space):
         """Settle the wants of agents, of rows (in `tables`) and of messages to services."""
         router = self.router
         wanting, router.wanting = router.wanting, []
-        wants: list[SubmittedWant] = []
+        wants: list[Submission] = []
         for mailbox in wanting:
             mine, mailbox.wants = mailbox.wants or (), None
             if mine and mailbox.open:
                 answers: list[Any] = [None] * len(mine)
                 mailbox.answers = answers
                 wants += [
-                    SubmittedWant(mailbox.rank, mailbox.id, want, (answers, number))
+                    Submission(mailbox.rank, mailbox.id, want, (answers, number))
                     for number, want in enumerate(mine)
                 ]
         for sent in to_services:
@@ -280,7 +280,7 @@ class Steps(Space):
                 continue
             by_books = isinstance(want, Move | Pay) and type(want.to) is str  # not a service
             service = None if by_books else self._reached[sent.envelope.to]
-            wants.append(SubmittedWant(sent.rank, sent.envelope.sender, want, sent, service))
+            wants.append(Submission(sent.rank, sent.envelope.sender, want, sent, service))
         wants.sort(key=lambda each: each.rank)
         for token, answer in self.books.settle(wants, tables):
             if type(token) is Sent:

@@ -24,7 +24,7 @@ from moothall.society.city.grid import Grid
 from moothall.society.clock import Clock
 from moothall.society.columns.column import Column
 from moothall.society.columns.ledger import credited, tax_on
-from moothall.society.kernel.commit import Books, SubmittedWant
+from moothall.society.kernel.commit import Books, Submission
 from moothall.society.kernel.wants import Answer, Buy, Pay, Save, Work, id_order
 from moothall.society.population.books import RowBooks
 from moothall.society.population.population import Population
@@ -170,7 +170,7 @@ def lived(given: dict[str, Any], in_rows: bool) -> list[Any]:
         books.step = 48 if step % 3 < 2 else 95  # the last of the day closes it
         books.clock = Clock(step="15min").at(books.step)
         wanted = [
-            SubmittedWant(
+            Submission(
                 (0, row + 1, ""), str(row + 1), want(kind, place or people[row][1], number), at
             )
             for at, (row, kind, place, number) in enumerate(wants)
@@ -264,7 +264,7 @@ def test_all_that_one_has_is_passed_on_in_turn() -> None:
     population = Population({"money": np.array([100, 0, 0])}, None, [])
     books = RowBooks(None, {}, population)
     pays = enumerate([("1", "2", 100), ("2", "3", 100), ("3", "1", 101)])
-    wanted = [SubmittedWant(id_order(id), id, Pay(to, cents), at) for at, (id, to, cents) in pays]
+    wanted = [Submission(id_order(id), id, Pay(to, cents), at) for at, (id, to, cents) in pays]
     answers = dict(books.settle(wanted))
     assert [answers[at].done for at in range(3)] == [True, True, False]
     assert population.columns["money"].tolist() == [0, 0, 100]

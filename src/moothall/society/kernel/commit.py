@@ -24,7 +24,7 @@ from moothall.society.kernel.intervention import has_values, set_values, unknown
 from moothall.society.kernel.wants import Answer, Move, Pay, Want, id_order, in_turn
 
 
-class SubmittedWant(NamedTuple):
+class Submission(NamedTuple):
     """A want in the commit stage; `token` identifies its answer."""
 
     rank: tuple[int, int, str]
@@ -242,26 +242,22 @@ class Books:
 
     # -- wants -------------------------------------------------------------------------------------
 
-    def settle(
-        self, wants: Iterable[SubmittedWant], tables: Any = None
-    ) -> list[tuple[Any, Answer]]:
+    def settle(self, wants: Iterable[Submission], tables: Any = None) -> list[tuple[Any, Answer]]:
         """Settle the wants of a step, given in id order; return each token with its answer."""
         self.worked.clear()
-        by_kind: dict[type[Want], list[SubmittedWant]] = defaultdict(list)
+        by_kind: dict[type[Want], list[Submission]] = defaultdict(list)
         for each in wants:
             by_kind[type(each.want)].append(each)
         ordered = [each for kind in in_turn(by_kind) for each in by_kind[kind]]
         return [(each.token, self._settle_one(each)) for each in ordered]
 
-    def _settle_one(self, submitted: SubmittedWant) -> Answer:
+    def _settle_one(self, submitted: Submission) -> Answer:
         _, sender, want, _, service = submitted
         kind = type(want)
         if isinstance(want, Pay):
             to: Any = want.to
-            is_text = isinstance(to, str)
-            reason = (
-                self.pay(sender, to, want.cents) if is_text else f"there is no {to!r:.80} to pay"
-            )
+            is_id = isinstance(to, str)
+            reason = self.pay(sender, to, want.cents) if is_id else f"there is no {to!r:.80} to pay"
             return Answer(want, not reason, reason)
         if kind is Move:
             return self._move(sender, want)

@@ -13,7 +13,7 @@ from moothall.society.columns import town
 from moothall.society.columns import want_table as wants
 from moothall.society.columns.views import Balances, Where
 from moothall.society.columns.want_table import Table, encoded, joined
-from moothall.society.kernel.commit import Books, Service, SubmittedWant, end_services
+from moothall.society.kernel.commit import Books, Service, Submission, end_services
 from moothall.society.kernel.intervention import nobody_with, set_values
 from moothall.society.kernel.wants import Answer, Move, Pay, Want, id_order, in_turn
 from moothall.society.population import moves
@@ -97,11 +97,11 @@ class RowBooks(Books):
 
     def settle(
         self,
-        wanted: Iterable[SubmittedWant],
+        wanted: Iterable[Submission],
         tables: Mapping[type[Want], Table] = MappingProxyType({}),
     ) -> list[tuple[Any, Answer]]:
         """Settle `wanted`, of full agents and messages, and `tables`, of rows; answer `wanted`."""
-        by_kind: dict[type[Want], list[SubmittedWant]] = defaultdict(list)
+        by_kind: dict[type[Want], list[Submission]] = defaultdict(list)
         for each in wanted:
             by_kind[type(each.want)].append(each)
         self.answers, answered = {}, list[tuple[Any, Answer]]()
@@ -335,7 +335,7 @@ class RowBooks(Books):
 
 
 def _of_agents(
-    table: Table, single: list[SubmittedWant], population: Population
+    table: Table, single: list[Submission], population: Population
 ) -> Iterator[tuple[Any, Answer]]:
     """The outcomes of full agents' wants, each sender's in its order."""
     given: dict[str, Iterator[Answer]] = {}
