@@ -378,12 +378,6 @@ def test_pdf_that_is_malformed_is_no_source(document: bytes | Callable[[], bytes
         web.visit("/a")
 
 
-def test_pdf_of_too_many_pages_is_not_read() -> None:
-    page = http(pdf(*["x"] * 2001), 200, PDF)
-    with Web({"/a": page}) as web, pytest.raises(UnreadableDocument, match="has 2001 pages"):
-        web.visit("/a")
-
-
 def test_pdf_text_of_control_characters_is_cleaned() -> None:
     with Web({"/a.pdf": http(pdf(r"a\033[31m\007b"), 200, PDF)}) as web:
         assert web.visit("/a.pdf").content == "a[31mb"

@@ -80,7 +80,7 @@ def unmarked(quote: str) -> str:
         ("How do I start the lamp?", "lampctl start"),
     ),
 )
-def test_the_first_quote_answers_what_the_question_asks_for(question: str, first: str) -> None:
+def test_answers_first_quote_is_what_the_question_asks_for(question: str, first: str) -> None:
     assert first in unmarked(report_of(MANUAL, question).citations[0].sentence)
 
 
@@ -99,7 +99,7 @@ def test_question_without_an_answer_is_said_and_nothing_is_cited(question: str) 
     assert f"for “{question}”." in report.markdown or f"to “{question}” was" in report.markdown
 
 
-def test_a_report_says_which_of_its_objectives_it_did_not_answer() -> None:
+def test_report_says_which_of_its_objectives_it_did_not_answer() -> None:
     asked = "When was the lighthouse built?", "Who composed the Moonlight Sonata?"
     report = report_of(MANUAL, *asked)
     assert f"## {asked[0]}\n\n### Manual\n\n- “" in report.markdown
@@ -142,7 +142,7 @@ def test_answers_definition_of_what_is_asked_for_is_quoted(
     assert any(said in unmarked(each.sentence) for each in report.citations)
 
 
-def test_a_question_that_seems_unanswered_names_the_nearest_passages() -> None:
+def test_answers_question_that_seems_unanswered_names_the_nearest_passages() -> None:
     text = "The keeper of the lighthouse has a boat.\n\nHe rows to the town on Mondays."
     report = report_of(
         text, "Which wine and which cheese does the keeper of the lighthouse prefer?"
@@ -152,7 +152,7 @@ def test_a_question_that_seems_unanswered_names_the_nearest_passages() -> None:
     assert "- Manual, `https://manual.test/`" in report.markdown
 
 
-def test_the_same_text_in_two_files_is_quoted_once(tmp_path: Path) -> None:
+def test_answers_same_text_in_two_files_is_quoted_once(tmp_path: Path) -> None:
     said = "The beacon of Arna burns for 14 hours.\n\nThe beacon of Lund burns for 9 hours.\n"
     (tmp_path / "beacons.txt").write_text(said)
     (tmp_path / "beacons.md").write_text(f"# Beacons\n\n{said}")
@@ -163,7 +163,7 @@ def test_the_same_text_in_two_files_is_quoted_once(tmp_path: Path) -> None:
     assert sum("14 hours" in each for each in quoted) == 1
 
 
-def test_a_report_has_eight_quotes_at_most(tmp_path: Path) -> None:
+def test_answers_report_has_eight_quotes_at_most(tmp_path: Path) -> None:
     for number in range(30):
         text = f"Harbour {number} has {number + 2} cranes of kind {chr(65 + number % 26) * 3}."
         (tmp_path / f"{number}.txt").write_text(text)
@@ -172,14 +172,14 @@ def test_a_report_has_eight_quotes_at_most(tmp_path: Path) -> None:
     assert 1 <= len(report.citations) <= 8
 
 
-def test_a_page_and_its_section_share_one_title(tmp_path: Path) -> None:
+def test_answers_page_and_its_section_share_one_title(tmp_path: Path) -> None:
     (tmp_path / "saws.md").write_text("# 6. Saws\n\n## 6.1. Teeth\n\nA saw has 80 teeth.\n")
     tools = [search_folder(tmp_path, index=tmp_path.parent / f"{tmp_path.name}.db")]
     report = Researcher("r", None, "How many teeth has a saw?", tools).report_sync()
     assert report.citations[0].passage.title == "6. Saws – 6.1. Teeth"
 
 
-def test_a_later_search_uses_words_of_what_is_nearest() -> None:
+def test_answers_later_search_uses_words_of_what_is_nearest() -> None:
     asked: list[str] = []
 
     def look(query: str) -> list[Resource]:

@@ -29,7 +29,7 @@ def made(folder: Path, journal: Any = None) -> Report:
     return Researcher("r", None, [TOPIC], tools, journal=journal).report_sync("run-1")
 
 
-def test_an_answer_quotes_the_passages_of_the_report(tmp_path: Path) -> None:
+def test_ask_quotes_the_passages_of_the_report(tmp_path: Path) -> None:
     report = made(tmp_path)
     (tmp_path / "docs" / "alpha.md").unlink()  # nothing is read again
     answer = ask(report, "Which port does alpha use?")
@@ -41,7 +41,7 @@ def test_an_answer_quotes_the_passages_of_the_report(tmp_path: Path) -> None:
     assert {each.passage for each in again.citations} <= {e.passage for e in answer.citations}
 
 
-def test_an_answer_that_the_passages_do_not_have_is_not_given(tmp_path: Path) -> None:
+def test_ask_gives_no_answer_that_the_passages_do_not_have(tmp_path: Path) -> None:
     report = made(tmp_path)
     answer = ask(report, "How are noodles cooked?")
     assert (answer.citations, answer.objectives[0].expertise) == ([], 0.0)
@@ -50,7 +50,7 @@ def test_an_answer_that_the_passages_do_not_have_is_not_given(tmp_path: Path) ->
     assert nothing.citations == []
 
 
-def test_a_models_answer_is_checked_against_the_passages(tmp_path: Path) -> None:
+def test_ask_with_a_model_is_checked_against_the_passages(tmp_path: Path) -> None:
     report = made(tmp_path)
     model = ScriptedModel(["The alpha protocol uses port 4711.[^1^] It uses port 4712.[^1^]"])
     answer = ask(report, "Which port does alpha use?", model=model)
@@ -59,7 +59,7 @@ def test_a_models_answer_is_checked_against_the_passages(tmp_path: Path) -> None
     assert "It uses port 4712. [unsupported]" in answer.markdown
 
 
-def test_a_report_that_a_journal_kept_can_be_asked(tmp_path: Path) -> None:
+def test_ask_takes_a_report_that_a_journal_kept(tmp_path: Path) -> None:
     with Journal(tmp_path / "runs.db") as journal:
         made(tmp_path, journal)
     with Journal(tmp_path / "runs.db") as journal:

@@ -94,7 +94,7 @@ def test_fault_names_what_a_sentence_has_and_its_passage_has_not(
     assert (fault(sentence, passage) or "").startswith(why)
 
 
-def test_a_name_may_stand_in_the_title_and_a_number_may_not() -> None:
+def test_fault_is_found_in_a_number_of_the_title_but_not_in_a_name_of_it() -> None:
     passage = "It returns the next item of the queue."
 
     assert fault("Queue.get() returns the next item.", passage) is not None
@@ -103,7 +103,9 @@ def test_a_name_may_stand_in_the_title_and_a_number_may_not() -> None:
 
 
 @given(st.sampled_from([WAIT, LYON, BAHN, PARC]), st.data())
-def test_every_sentence_of_a_passage_has_no_fault_by_it(passage: str, data: st.DataObject) -> None:
+def test_fault_of_every_sentence_by_its_own_passage_is_none(
+    passage: str, data: st.DataObject
+) -> None:
     start, end = data.draw(st.sampled_from(sentences(passage)))
 
     assert fault(passage[start:end], passage) is None
@@ -117,7 +119,7 @@ DOCTEST = (
 
 
 @given(st.sampled_from([WAIT, DOCTEST]), st.data())
-def test_a_quotation_may_go_on_into_other_sentences_and_code(
+def test_fault_of_a_quotation_over_sentences_and_code_is_none(
     passage: str, data: st.DataObject
 ) -> None:
     start, _ = data.draw(st.sampled_from(sentences(passage)))
@@ -143,7 +145,7 @@ PIECES = (
 
 
 @given(*[st.lists(st.sampled_from(PIECES.split(" "))).map(" ".join)] * 2)
-def test_any_sentence_can_be_judged_and_is_supporting_by_itself(one: str, other: str) -> None:
+def test_fault_of_any_sentence_is_judged_and_none_by_itself(one: str, other: str) -> None:
     assert fault(one, other) is None or isinstance(fault(one, other), str)
     spans = sentences(one)
     if len(spans) == 1 and spans[0] == (0, len(one)):
@@ -151,7 +153,7 @@ def test_any_sentence_can_be_judged_and_is_supporting_by_itself(one: str, other:
 
 
 @given(st.sampled_from([WAIT, LYON, BAHN, PARC]), st.data())
-def test_a_quoted_sentence_keeps_its_footnote(passage: str, data: st.DataObject) -> None:
+def test_footnote_of_a_quoted_sentence_is_kept(passage: str, data: st.DataObject) -> None:
     start, end = data.draw(st.sampled_from(sentences(passage)))
     text = f"- “{passage[start:end]}” [^5^]\n"
 
@@ -195,14 +197,14 @@ def test_footnotes_in_every_form_become_one_form(note: str) -> None:
 
 
 @pytest.mark.parametrize("note", ("[^3^]", "[^x^]", "[^3^][^x^]", "[^ ^]"))
-def test_a_footnote_that_no_passage_has_is_dropped(note: str) -> None:
+def test_footnote_of_an_unknown_source_is_dropped(note: str) -> None:
     done = check(f"The queue holds 10 items.{note}", PASSAGES)
 
     assert done.markdown == "The queue holds 10 items. [unsupported]"
     assert done.unsupported == [("The queue holds 10 items.", "cites an unknown source")]
 
 
-def test_a_footnote_in_a_paragraph_of_its_own_is_for_no_sentence() -> None:
+def test_footnote_in_a_paragraph_of_its_own_is_for_no_sentence() -> None:
     done = check("The queue holds 10 items.\n\n[^1^]\n\nIt has 9. [^1^] [^2^]", PASSAGES)
 
     assert "10 items.\n\n\n\nIt has 9." in done.markdown
@@ -215,13 +217,13 @@ def test_passages_may_bear_a_sentence_out_together_and_only_those_needed_are_kep
     assert checked(f"{both}[^1^][^2^][^8^]") == f"{both}[^1^][^8^] [not checked]"
 
 
-def test_no_quotation_reaches_from_one_passage_into_another() -> None:
+def test_quotation_from_one_passage_into_another_is_unsupported() -> None:
     quoted = "It says “holds 10 items. Then put() waits for a free place”."
 
     assert checked(f"{quoted}[^1^][^8^]") == f"{quoted} [unsupported]"
 
 
-def test_each_block_of_markdown_is_checked_and_code_is_left_alone() -> None:
+def test_markdown_blocks_are_each_checked_and_code_is_left_alone() -> None:
     text = (
         "## The queue holds 10 items [^1^]\n\n- The queue holds 10 items [^1^]\n"
         "- It holds 9 [^1^]\n\n"
@@ -262,7 +264,7 @@ def test_sources_that_the_narrative_lists_itself_are_taken_off(end: str) -> None
     assert checked(text + end).strip() == text
 
 
-def test_a_heading_of_sources_in_the_middle_is_kept() -> None:
+def test_markdown_heading_of_sources_in_the_middle_is_kept() -> None:
     text = "## Sources\n\n- The queue holds 10 items.[^1^]\n\n## More\n\nIt waits."
 
     assert checked(text) == text
@@ -298,7 +300,7 @@ LINES = (
 
 
 @given(st.lists(st.sampled_from([*LINES.split(" "), " ", "The queue holds 10 items"])).map("".join))
-def test_no_footnote_is_left_that_was_not_checked(text: str) -> None:
+def test_footnotes_that_are_left_were_all_checked(text: str) -> None:
     done = check(text, PASSAGES)
     markdown, citations = renumbered(done.markdown, done.citations)
 
@@ -308,7 +310,7 @@ def test_no_footnote_is_left_that_was_not_checked(text: str) -> None:
 
 
 @pytest.mark.parametrize("piece", ("“a b ", "„a ", "'a ", '"a ', "ab", "7 ", "a b. ", "[^1^]"))
-def test_a_long_hostile_text_is_checked_in_time_that_grows_with_it(piece: str) -> None:
+def test_citation_check_of_a_hostile_text_takes_time_that_grows_with_it(piece: str) -> None:
     start = time.process_time()
     check(f"The queue {piece * (20_000 // len(piece))} holds 10 items.[^1^]", PASSAGES)
 

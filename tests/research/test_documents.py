@@ -82,7 +82,7 @@ def test_rest_is_cut_at_underlined_headings() -> None:
     ]
 
 
-def test_a_table_says_the_column_with_each_value() -> None:
+def test_table_says_the_column_with_each_value() -> None:
     rows = "".join(f'"Town, {n}",{n},\n' for n in range(1, 13))
     document = read("a.csv", "\ufeffname,people,note\r\n" + rows + '"Quoted ""x""\nhere",5,"a;b"\n')
     assert parts(document) == [
@@ -140,7 +140,7 @@ UNDECLARED = (
 
 
 @pytest.mark.parametrize(("text", "by"), [(t, by) for t, all in UNDECLARED for by in all])
-def test_a_text_that_declares_no_encoding_is_read_by_what_its_bytes_look_like(
+def test_text_without_a_declared_encoding_is_read_by_what_its_bytes_look_like(
     text: str, by: str
 ) -> None:
     whole = f"{text}\n{text}\n"
@@ -166,7 +166,7 @@ def test_words_that_were_hyphenated_are_whole() -> None:
         ("https://wiki.example/drill 3/4", False),
     ),
 )
-def test_the_foot_of_a_page_that_a_browser_printed_is_left_out(foot: str, is_foot: bool) -> None:
+def test_pdf_foot_that_a_browser_printed_is_left_out(foot: str, is_foot: bool) -> None:
     text = read("a.pdf", pdf(f"The drill is in May.) Tj 0 -14 Td ({foot}")).text
     assert (text == "The drill is in May.") is is_foot
     assert ("3/4" in text) is not is_foot
@@ -176,7 +176,7 @@ def test_the_foot_of_a_page_that_a_browser_printed_is_left_out(foot: str, is_foo
     ("stated", "title"),
     (("(anonymous)", ""), ("untitled", ""), ("Microsoft Word - Plan", "Plan"), ("Plan", "Plan")),
 )
-def test_a_title_that_a_program_wrote_by_itself_is_left_out(stated: str, title: str) -> None:
+def test_pdf_title_that_a_program_wrote_by_itself_is_left_out(stated: str, title: str) -> None:
     writer = pypdf.PdfWriter(clone_from=io.BytesIO(pdf("Hello")))
     writer.add_metadata({"/Title": stated})
     written = io.BytesIO()
@@ -195,12 +195,12 @@ def words_of(text: str, left: int = 72) -> bytes:
     return pdf(" ".join([*made, "Q BT (x"])).replace(b"(x) Tj", b"() Tj")
 
 
-def test_a_pdf_of_google_docs_is_read_in_lines() -> None:
+def test_pdf_of_google_docs_is_read_in_lines() -> None:
     said = "The review of tern took four weeks from June 3 to June 28."
     assert read("a.pdf", words_of(said)).text == said
 
 
-def test_a_damaged_page_of_a_pdf_costs_no_other_page() -> None:
+def test_pdf_with_a_damaged_page_is_read_but_for_that_page() -> None:
     whole = pdf("One", "Two", "Three")
     bad = whole.replace(b"6 0 obj", b"6 0 xbj")  # the second page
     document = read("a.pdf", bad)
@@ -210,13 +210,13 @@ def test_a_damaged_page_of_a_pdf_costs_no_other_page() -> None:
     assert mended.text == "One\n\nTwo\n\nThree"
 
 
-def test_a_page_of_a_pdf_that_is_a_picture_is_missing() -> None:
+def test_pdf_page_that_is_a_picture_is_missing() -> None:
     scanned = pdf("One", "Two").replace(b"(Two) Tj", b"ET BI /W 1 /H 1 /BPC 8 /CS /G ID x EI BT")
     document = read("a.pdf", scanned)
     assert (document.text, document.missing) == ("One", "1 scanned page: 2")
 
 
-def test_a_raised_number_of_a_pdf_is_no_part_of_the_number_before_it() -> None:
+def test_pdf_raised_number_is_no_part_of_the_number_before_it() -> None:
     raised = b"(It is 500) Tj /F1 6 Tf 5 Ts (12) Tj /F1 12 Tf 0 Ts ( euros, 10 of 1000.) Tj"
     text = read("a.pdf", pdf("One").replace(b"(One) Tj", raised)).text
     assert " ".join(text.split()) == "It is 500^12 euros, 10 of 1000."
@@ -258,7 +258,7 @@ def test_digits_of_a_pdf_that_stand_higher_or_lower_but_not_smaller_are_one_numb
     assert text == "12345 and 789"
 
 
-def test_what_nobody_sees_in_a_pdf_is_not_read_and_white_on_a_colour_is() -> None:
+def test_pdf_invisible_text_is_not_read_but_white_on_a_colour_is() -> None:
     parts = (
         b"(Seen ) Tj 1 g (white ) Tj 0 g 3 Tr (unpainted ) Tj ET 0 0 1 rg 70 600 90 20 re f"
         b" BT 1 g 0 Tr /F1 12 Tf 72 605 Td (on blue) Tj"
@@ -267,7 +267,7 @@ def test_what_nobody_sees_in_a_pdf_is_not_read_and_white_on_a_colour_is() -> Non
     assert text.split() == ["Seen", "on", "blue"]
 
 
-def test_what_a_form_of_a_pdf_has_been_filled_in_with_is_read() -> None:
+def test_pdf_form_is_read_as_it_has_been_filled_in() -> None:
     field = (
         b"<< /Type /Annot /Subtype /Widget /FT /Tx /T (name) /V (Ada Stone) /F 4 /DA (/F1 12 Tf)"
         b" /Rect [72 690 300 710] >>"
@@ -278,7 +278,7 @@ def test_what_a_form_of_a_pdf_has_been_filled_in_with_is_read() -> None:
     assert read("a.pdf", filled).text.split() == ["Tenant:", "Ada", "Stone"]
 
 
-def test_a_pdf_that_needs_no_password_is_read_and_another_is_told() -> None:
+def test_pdf_that_needs_no_password_is_read_and_another_is_told() -> None:
     for password, text in (("", "Hello"), ("x", None)):
         writer = pypdf.PdfWriter(clone_from=io.BytesIO(pdf("Hello")))
         writer.add_metadata({"/Title": " On\0 bees"})
@@ -297,13 +297,13 @@ def test_a_pdf_that_needs_no_password_is_read_and_another_is_told() -> None:
     ("<h1> </h1><p>{}</p>", "<article><p>{}</p></article><footer><h2>More</h2></footer>"),
     ids=("empty", "elsewhere"),
 )
-def test_a_page_without_a_heading_in_its_text_has_its_text(page: str) -> None:
+def test_html_page_without_a_heading_in_its_text_has_its_text(page: str) -> None:
     text = " ".join(["Cats sleep sixteen hours a day."] * 20)
     document = read("a.html", f"<html><body>{page.format(text)}</body></html>")
     assert (document.text, document.sections) == (text, [])
 
 
-def test_a_heading_is_linked_by_its_own_id_or_that_of_the_part_that_it_begins() -> None:
+def test_html_heading_is_linked_by_its_own_id_or_that_of_its_part() -> None:
     text = "<p>Cats sleep sixteen hours a day, and they purr.</p>"
     page = (
         f"<main><section id=sleep><h2>How cats sleep</h2>{text}<h2>And where</h2>{text}</section>"
@@ -323,7 +323,7 @@ def test_a_heading_is_linked_by_its_own_id_or_that_of_the_part_that_it_begins() 
     ),
     ids=("DocBook", "Texinfo", "MediaWiki"),
 )
-def test_a_heading_is_linked_by_the_name_that_it_has(heading: str) -> None:
+def test_html_heading_is_linked_by_the_name_that_it_has(heading: str) -> None:
     text = "<p>Cats sleep sixteen hours a day, and they purr.</p>"
     page = f"<html><body><h1>Animals</h1>{text}{heading}{text}</body></html>"
     sections = read("a.html", page).sections
@@ -341,7 +341,7 @@ def test_links_of_the_main_part_are_read_as_text() -> None:
     assert "Menu" not in text
 
 
-def test_of_many_articles_without_a_heading_all_are_read() -> None:
+def test_html_articles_without_a_heading_are_all_read() -> None:
     text = "This is a paragraph about cats, and it says, as paragraphs do, many things about them."
     page = "".join(f"<article><p>{text} It is number {n}.</p></article>" for n in range(9))
     document = read("a.html", f"<html><body>{page}</body></html>")
@@ -353,7 +353,7 @@ def test_document_that_no_encoding_fits_is_read_by_the_first() -> None:
     assert decoded(b"caf\xe9", "utf-8") == "caf\xe9"  # as a server states that knows no better
 
 
-def test_of_a_page_three_hundred_links_to_others_are_taken() -> None:
+def test_html_links_to_others_are_taken_up_to_three_hundred() -> None:
     links = "".join(f'<a href="/{n}">{n}</a>' for n in range(400))
     page = f'<p>Apples are round, and so are pears.</p><a href="#top">up</a>{links}'.encode()
     found = read_html(page, None, "http://web.test/a")[3]
@@ -362,7 +362,7 @@ def test_of_a_page_three_hundred_links_to_others_are_taken() -> None:
         read_html(b"<br>" * 100_020, None, "http://web.test/a")
 
 
-def test_a_pdf_of_too_many_pages_is_not_read() -> None:
+def test_pdf_of_too_many_pages_is_not_read() -> None:
     writer = pypdf.PdfWriter()
     for _ in range(2001):
         writer.add_blank_page(9, 9)
@@ -381,7 +381,7 @@ def test_document_kinds_that_are_not_read() -> None:
     assert read_document("source", "a.js", b"var a=1;" * 1000, "file:///a.js") is None
 
 
-def test_a_page_of_documentation_is_read_without_what_stands_beside_its_text() -> None:
+def test_documentation_page_is_read_without_what_stands_beside_its_text() -> None:
     page = (
         "<body><div class=navheader><a href=a>Prev</a> Chapter 2 <a href=b>Next</a></div>"
         "<div class=sect1 id=wal><h2 class=title>Write Ahead Log</h2>"
@@ -404,7 +404,7 @@ def test_a_page_of_documentation_is_read_without_what_stands_beside_its_text() -
     ]
 
 
-def test_a_page_that_is_nothing_but_links_is_read_all_the_same() -> None:
+def test_html_page_of_nothing_but_links_is_read_all_the_same() -> None:
     items = "".join(f"<li><a href={n}>The chapter of number {n}</a></li>" for n in range(9))
     assert "chapter of number 8" in read("a.html", f"<html><body><ul>{items}</ul>").text
 
@@ -424,7 +424,7 @@ def test_markup_in_two_bytes_a_character_is_read_without_a_mark_of_their_order(o
     ),
     ids=("empty", "asks"),
 )
-def test_a_page_whose_text_scripts_write_is_said_not_to_be_read(page: str) -> None:
+def test_html_page_whose_text_scripts_write_is_said_not_to_be_read(page: str) -> None:
     with pytest.raises(UnreadableDocument, match=r"^it needs JavaScript: .* not read$"):
         read("a.html", f"<html><head><title>Shop</title></head>{page}</html>")
     text = "<p>Cats sleep sixteen hours a day.</p>" * 10
@@ -432,7 +432,7 @@ def test_a_page_whose_text_scripts_write_is_said_not_to_be_read(page: str) -> No
     assert "Cats sleep" in read("a.html", f"<html>{read_all}</html>").text
 
 
-def test_what_a_click_on_a_tab_shows_is_read() -> None:
+def test_html_tab_that_a_click_shows_is_read() -> None:
     page = (
         "<main><ul role=tablist><li role=tab>Linux</li><li role=tab>Windows</li></ul>"
         "<div role=tabpanel><p>Run apt.</p></div><div role=tabpanel hidden><p>Run winget.</p></div>"
@@ -441,7 +441,7 @@ def test_what_a_click_on_a_tab_shows_is_read() -> None:
     assert "Run winget." in read("a.html", page.encode()).text
 
 
-def test_a_word_document_is_cut_at_its_headings() -> None:
+def test_docx_is_cut_at_its_headings() -> None:
     table = "".join(
         f"<w:tr><w:tc>{paragraph(a)}</w:tc><w:tc>{paragraph(b)}{paragraph('!')}</w:tc></w:tr>"
         for a, b in (("sea", "deep"), ("lake", "flat"))
@@ -468,7 +468,7 @@ def test_a_word_document_is_cut_at_its_headings() -> None:
     assert document.text.endswith("- a wave\n\nHow high\n\nsea | deep !\nlake | flat !\n\nTides.")
 
 
-def test_a_book_is_cut_at_its_chapters_and_headings() -> None:
+def test_epub_is_cut_at_its_chapters_and_headings() -> None:
     page = (
         "<html xmlns='http://www.w3.org/1999/xhtml'><head><title>{}</title></head>"
         "<body>{}</body></html>"
@@ -487,7 +487,7 @@ def test_a_book_is_cut_at_its_chapters_and_headings() -> None:
     ]
 
 
-def test_a_notebook_is_read_with_its_code_and_what_that_printed() -> None:
+def test_notebook_file_is_read_with_its_code_and_what_that_printed() -> None:
     cells = [
         {"cell_type": "markdown", "source": ["# Waves\n", "They are *high*."]},
         {
@@ -572,7 +572,7 @@ def test_links_of_markdown_are_their_text_over_lines_around_pictures_and_in_note
     assert read("a.ipynb", json.dumps({"cells": cells, "metadata": {}})).text == shown
 
 
-def test_a_signature_that_a_table_lays_out_is_read_as_one_line() -> None:
+def test_signature_that_a_table_lays_out_is_read_as_one_line() -> None:
     page = (
         "<html><body><h1>Ferry</h1><table><tr><td>int ferry_sail</td><td>(</td><td>struct ferry *"
         "</td><td>one, </td></tr><tr><td></td><td></td><td>int</td><td>knots</td></tr><tr><td></td>"
@@ -585,7 +585,7 @@ def test_a_signature_that_a_table_lays_out_is_read_as_one_line() -> None:
 
 
 @pytest.mark.parametrize("name", ("a.rst.inc", "a.rst.in", "a.rst.txt", "A.RST.J2"))
-def test_a_file_that_others_include_or_that_is_filled_in_is_of_the_kind_of_its_name(
+def test_file_with_a_template_suffix_is_of_the_kind_of_its_name(
     name: str,
 ) -> None:
     assert read(name, "Ferry\n=====\n\nSails.\n").title == "Ferry"

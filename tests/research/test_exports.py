@@ -30,7 +30,7 @@ def relations(written: bytes) -> str:
         return file.read("word/_rels/document.xml.rels").decode()
 
 
-def test_a_report_becomes_a_word_document_with_its_passages(tmp_path: Path) -> None:
+def test_report_becomes_a_word_document_with_its_passages(tmp_path: Path) -> None:
     text = (
         "It uses port 4711. [^1^]\n\n## More\n\n- **one** `f()`\n  - two\n\n1. three\n\n> said\n\n"
         "```sh\nls  -l\n```\n\n| a | b |\n|---|---|\n| *c* [^1^] | d |\n"
@@ -70,7 +70,7 @@ def test_a_report_becomes_a_word_document_with_its_passages(tmp_path: Path) -> N
         made.docx(tmp_path)
 
 
-def test_a_word_document_links_to_its_sources_alone_and_has_no_image() -> None:
+def test_word_document_links_to_its_sources_alone_and_has_no_image() -> None:
     text = "[Click](https://evil.example/x) ![i](https://evil.example/i.png) <img src=x> [^1^]"
     hostile = Passage.of("javascript:alert(1)", HOSTILE, DAY, HOSTILE)
     written = report(text, ALPHA, hostile).docx()

@@ -57,7 +57,7 @@ def names(action: Any, query: str) -> list[str]:
     return [Path(each.url).name for each in found(action, query)]
 
 
-def test_a_question_finds_the_file_the_passage_and_its_heading(docs: Path, index: Path) -> None:
+def test_folder_search_finds_the_file_the_passage_and_its_heading(docs: Path, index: Path) -> None:
     search = search_folder(docs, index=index)
     assert (search.name, search.idempotent) == ("search_folder", True)
     first, second = found(search, "What are cats fed with?")
@@ -76,7 +76,7 @@ def test_a_question_finds_the_file_the_passage_and_its_heading(docs: Path, index
     assert found(search, 'NOT "AND* (text:dogs')  # nothing in a query is syntax
 
 
-def test_a_passage_of_each_kind_of_file_is_cited_where_it_is(docs: Path, index: Path) -> None:
+def test_folder_passage_of_each_kind_of_file_is_cited_where_it_is(docs: Path, index: Path) -> None:
     (docs / "fish.pdf").write_bytes(pdf("Sharks have no bones.", "Eels have."))
     prose = "<p>Snakes shed their skin several times a year, as they grow.</p>" * 3
     (docs / "snakes.html").write_text(
@@ -131,7 +131,7 @@ def test_folder_unchanged_file_is_not_read_again(docs: Path, index: Path) -> Non
     assert names(search_folder(docs, index=index), "sleep") == ["cats.md"]
 
 
-def test_an_index_of_an_older_version_is_filled_again(docs: Path, index: Path) -> None:
+def test_folder_index_of_an_older_version_is_filled_again(docs: Path, index: Path) -> None:
     search = search_folder(docs, index=index)
     before = found(search, "cats")
     with closing(sqlite3.connect(index)) as db, db:
@@ -141,7 +141,7 @@ def test_an_index_of_an_older_version_is_filled_again(docs: Path, index: Path) -
     assert [each.content for each in after] == [each.content for each in before]
 
 
-def test_each_passage_of_a_long_text_names_its_line(docs: Path, index: Path) -> None:
+def test_folder_passages_of_a_long_text_each_name_their_line(docs: Path, index: Path) -> None:
     paragraphs = [f"Whales sing {word * 400}." for word in ("la ", "lo ", "lu ")]
     (docs / "whale.txt").write_text("\n\n".join(paragraphs))
     (docs / "manual.txt").write_text(
@@ -175,7 +175,7 @@ def test_results_are_bounded_and_of_several_files(docs: Path, index: Path) -> No
         )
 
 
-def test_a_pattern_chooses_files(docs: Path, tmp_path: Path) -> None:
+def test_folder_pattern_chooses_files(docs: Path, tmp_path: Path) -> None:
     def of(pattern: str) -> set[str]:
         search = search_folder(docs, index=tmp_path / f"{len(pattern)}.db", pattern=pattern)
         return set(names(search, "cats dogs owls"))
@@ -187,7 +187,7 @@ def test_a_pattern_chooses_files(docs: Path, tmp_path: Path) -> None:
     assert of("a *") == {"a%20%231%3F.rst"}
 
 
-def test_a_heading_weighs_more_than_a_mention(docs: Path, index: Path) -> None:
+def test_folder_heading_weighs_more_than_a_mention(docs: Path, index: Path) -> None:
     (docs / "one.md").write_text("# Misc\n\nA timeout is named here, once, beside other matters.")
     (docs / "two.md").write_text("# Timeout\n\nHow long a call may take is a number of seconds.")
     assert names(search_folder(docs, index=index), "What is the timeout?") == ["two.md", "one.md"]
@@ -229,7 +229,7 @@ def test_folder_file_left_out_is_logged_once(
     assert "3 files are not read" in caplog.messages[1]
 
 
-def test_where_no_file_has_text_the_search_says_why(tmp_path: Path, index: Path) -> None:
+def test_folder_without_text_says_why(tmp_path: Path, index: Path) -> None:
     docs = tmp_path / "docs"
     docs.mkdir()
     search = search_folder(docs, index=index)
@@ -262,7 +262,7 @@ def test_words_that_nearly_all_passages_have(docs: Path, index: Path) -> None:
     assert names(search, "which") == []
 
 
-def test_the_index_is_kept_in_the_cache_folder(
+def test_folder_index_is_kept_in_the_cache_folder(
     docs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MOOTHALL_HOME", str(tmp_path / "home"))
@@ -288,7 +288,7 @@ def test_several_searches_at_once_find_all(docs: Path, index: Path) -> None:
     assert results == [100] * 16
 
 
-def test_a_model_searches(docs: Path, index: Path) -> None:
+def test_folder_search_is_an_action_of_a_model(docs: Path, index: Path) -> None:
     call = {"name": "search_folder", "args": {"query": "Who hunts at night?"}}
     model = ScriptedModel([call, "Owls."])
     agent = ReActAgent("a", model, actions=[search_folder(docs, index=index)])
@@ -310,7 +310,7 @@ def test_folder_wrong_arguments_are_refused(docs: Path, index: Path, tmp_path: P
         search_folder(docs, index=index, pattern="*.md")
 
 
-def test_a_quarter_of_the_passages_may_be_of_one_file(docs: Path, index: Path) -> None:
+def test_folder_passages_of_one_file_are_a_quarter_at_most(docs: Path, index: Path) -> None:
     for name in "abcd":
         said = (f"Bears number {n}{name}. " + f"Snow is on hill {n}. " * 60 for n in range(9))
         (docs / f"{name}.txt").write_text("\n\n".join(said))
@@ -319,9 +319,7 @@ def test_a_quarter_of_the_passages_may_be_of_one_file(docs: Path, index: Path) -
         assert [len(each.sections) for each in found(search, "bears snow hill")] == shares
 
 
-def test_a_file_with_the_size_and_the_time_that_it_had_is_not_read_again(
-    docs: Path, index: Path
-) -> None:
+def test_folder_file_with_its_old_size_and_time_is_not_read_again(docs: Path, index: Path) -> None:
     cats, search = docs / "cats.md", search_folder(docs, index=index)
     os.utime(cats, (10**9, 10**9))
     assert names(search, "sleep") == ["cats.md"]
@@ -335,7 +333,7 @@ def test_a_file_with_the_size_and_the_time_that_it_had_is_not_read_again(
     assert (names(search, "snore"), names(search, "sleep")) == (["cats.md"], [])
 
 
-def test_a_file_that_was_read_as_it_was_written_is_read_again(docs: Path, index: Path) -> None:
+def test_folder_file_that_was_read_as_it_was_written_is_read_again(docs: Path, index: Path) -> None:
     cats, search = docs / "cats.md", search_folder(docs, index=index)
     soon = time.time_ns() + 1_500_000_000
     os.utime(cats, ns=(soon, soon))
@@ -396,7 +394,7 @@ def test_research_does_not_search_for_the_line_where_a_passage_is(
     assert not [query for query in asked if "line" in query]
 
 
-def test_a_report_says_which_files_were_not_read(tmp_path: Path, index: Path) -> None:
+def test_report_says_which_files_were_not_read(tmp_path: Path, index: Path) -> None:
     (tmp_path / "plan.md").write_text("# Plan\n\nThe office moves in May.\n")
     for name in ("talk.key", "notes.one", "old.one", "logo.png"):
         (tmp_path / name).write_bytes(b"\0")
@@ -408,7 +406,7 @@ def test_a_report_says_which_files_were_not_read(tmp_path: Path, index: Path) ->
         assert said in report.markdown.replace("\\", "")
 
 
-def test_a_file_that_could_not_be_read_is_read_once_it_can(tmp_path: Path) -> None:
+def test_folder_file_that_could_not_be_read_is_read_once_it_can(tmp_path: Path) -> None:
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "cats.md").write_text("Cats sleep on the roof.")
     (tmp_path / "docs" / "dogs.md").write_text("Dogs bark.")
@@ -436,9 +434,7 @@ print(len(search.execute(query="Where do cats sleep?")))
     assert names(search, "Where do cats sleep?") == ["cats.md"]
 
 
-def test_a_report_has_its_title_and_links_where_readers_find_the_files(
-    docs: Path, index: Path
-) -> None:
+def test_report_title_and_link_base_are_those_that_were_given(docs: Path, index: Path) -> None:
     base = "https://wiki.example/team"
     tool = search_folder(docs, index=index, link_base=base)
     question = "What are cats fed with?"

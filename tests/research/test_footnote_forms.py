@@ -156,7 +156,7 @@ def test_report_list_of_sources_that_a_model_made_is_dropped(head: str, entries:
     assert len(report.citations) == 1
 
 
-def test_a_sentence_without_a_source_is_marked_and_only_once() -> None:
+def test_report_sentence_without_a_source_is_marked_only_once() -> None:
     said = f"{PORT} [1]. Harbours are old (Müller 2021). The sea is wide. [no source] As follows:"
     report = report_of(f"# Ports\n\n{said}\n\n| port | sea |\n| --- | --- |\n| alpha | north |")
     written = report.markdown.partition("## Sources")[0]
@@ -170,7 +170,7 @@ CUT = f"{PORT} [1]. The gamma part of it is"
 
 
 @pytest.mark.parametrize("again", (True, False), ids=("mended", "cut-again"))
-def test_an_answer_that_was_cut_is_asked_for_once_more_and_never_passes_as_whole(
+def test_report_answer_that_was_cut_is_asked_for_again_and_never_passes_as_whole(
     again: bool,
 ) -> None:
     tasks = plan(("read", {"url": ALPHA}), ("read", {"url": BETA}))

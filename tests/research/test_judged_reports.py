@@ -62,7 +62,7 @@ def test_citation_of_a_sentence_in_the_words_of_its_passage_has_its_window() -> 
         assert each.window in each.passage.text
 
 
-def test_a_page_shows_the_support_and_marks_the_sentences_that_it_rests_on() -> None:
+def test_report_page_shows_the_support_and_marks_the_sentences_that_it_rests_on() -> None:
     said = "says <200>, which is not there"
     found = Support("partly", "at least 100 metres", said, 0.31, judge="model")
     cited = [Citation(1, "It reaches <200> metres.", LAMP, found)]
@@ -74,7 +74,7 @@ def test_a_page_shows_the_support_and_marks_the_sentences_that_it_rests_on() -> 
     )
 
 
-def test_a_judging_model_decides_on_sentences_in_other_words() -> None:
+def test_judge_decides_on_sentences_in_other_words() -> None:
     report, judge = judged_by([verdicts("unsupported", "partly", "supported")])
 
     assert "The alpha protocol uses port 4711. [unsupported]" in report.markdown
@@ -219,7 +219,7 @@ def test_research_expertise_counts_whole_once_the_judge_supports_one_sentence() 
     assert report.stop_reason == "done"
 
 
-def test_a_judging_model_is_not_asked_again_when_a_run_is_resumed(tmp_path: Any) -> None:
+def test_judge_is_not_asked_again_when_a_run_is_resumed(tmp_path: Any) -> None:
     with Journal(tmp_path / "runs.db") as journal:
         first, judge = judged_by([verdicts(*["supported"] * 3)], journal=journal)
         again = Researcher(
@@ -294,7 +294,7 @@ def test_two_sentences_differ_if_they_say_different_things_of_one_matter(
 @pytest.mark.parametrize(
     "piece", ("[^", "[", " ", "[un", "[unsupported", "[^1", "[^1^", "]", "[unsupported]")
 )
-def test_a_check_takes_a_time_that_grows_with_the_text_alone(piece: str) -> None:
+def test_citation_check_takes_a_time_that_grows_with_the_text_alone(piece: str) -> None:
     start = time.process_time()
     check(piece * (60_000 // len(piece)), {1: LAMP})
     assert time.process_time() - start < 2

@@ -93,7 +93,9 @@ def test_killed_as_it_ends_a_run_that_found_nothing_new_gives_the_same_report(
         )
 
 
-def test_a_budget_holds_across_the_death(processes: Processes, tmp_path: Path) -> None:
+def test_budget_of_a_research_holds_across_a_killed_process(
+    processes: Processes, tmp_path: Path
+) -> None:
     assert processes.run(tmp_path, effect="answer 2", calls=4) == KILLED
     assert processes.run(tmp_path, calls=4) == 0
     # Three answers before it died, the third of them unrecorded, which counts all the same.

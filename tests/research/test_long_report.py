@@ -137,7 +137,7 @@ def test_report_without_a_length_gets_sections_once_it_outgrows_the_prompt() -> 
     assert writer.sections[-1] == "Davos"
 
 
-def test_every_result_reaches_a_prompt_also_section_by_section() -> None:
+def test_long_report_shows_every_result_in_a_prompt() -> None:
     writer = Writer([list(CITIES)])
     long_report(writer, outline=["Bridges", "Rivers", "Boats"])
     told = "\n".join(str(each) for each in writer.model.received)
@@ -146,7 +146,7 @@ def test_every_result_reaches_a_prompt_also_section_by_section() -> None:
     )
 
 
-def test_a_context_that_is_smaller_than_stated_halves_the_prompts() -> None:
+def test_long_report_halves_its_prompts_for_a_context_smaller_than_stated() -> None:
     def answer(messages: list[dict[str, Any]], actions: Any) -> str:
         if str(messages).count("Source [^") > 2:
             raise ContextOverflow("too long")
@@ -200,7 +200,7 @@ def test_sections_that_a_limit_cut_off_go_on_and_nothing_is_asked_twice(
 # -- a model for each step, and how it writes ------------------------------------------------------
 
 
-def test_each_step_may_have_a_model_of_its_own_and_the_foot_names_them() -> None:
+def test_report_steps_may_have_models_of_their_own_which_the_foot_names() -> None:
     cheap = ScriptedModel([plan(("read", {"page": "Bern"}))], name="local:cheap")
     judge = ScriptedModel([evaluation({TOPIC: 0.95})], name="local:judge")
     main = ScriptedModel([f"{FACTS['Bern']}[^1^]"], name="local:main")
@@ -211,7 +211,7 @@ def test_each_step_may_have_a_model_of_its_own_and_the_foot_names_them() -> None
     assert report.cost == 0
 
 
-def test_a_run_with_a_model_for_each_step_goes_on_with_the_answers_that_are_left(
+def test_run_with_a_model_for_each_step_continues_with_the_answers_that_are_left(
     tmp_path: Path,
 ) -> None:
     for limit in (3, 9):
@@ -231,7 +231,7 @@ def test_a_run_with_a_model_for_each_step_goes_on_with_the_answers_that_are_left
     assert {each.passage.title for each in report.citations} == {"Chur"}
 
 
-def test_a_step_without_a_model_is_by_rules() -> None:
+def test_research_step_without_a_model_is_by_rules() -> None:
     async def search(query: str) -> Resource:
         """Search the pages."""
         return await read("Bern")
@@ -278,7 +278,9 @@ def test_money_of_a_model_whose_price_is_not_known_is_said_not_to_be() -> None:
         *(("review_plan", each) for each in (5, "yes")),
     ),
 )
-def test_an_option_that_is_wrong_is_refused_with_what_it_must_be(option: str, given: Any) -> None:
+def test_researcher_option_that_is_wrong_is_refused_with_what_it_must_be(
+    option: str, given: Any
+) -> None:
     with pytest.raises(DefinitionError, match=r"(must be|must have|whole number|model)"):
         Researcher("r", None, TOPIC, [read], **{option: given})
 

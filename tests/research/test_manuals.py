@@ -155,7 +155,7 @@ def test_manual_page_without_mandoc_is_read_as_text(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("text", ("a.1 was here\n.hidden\n", "10:00 started\n10:01 ended\n"))
-def test_a_file_named_like_a_manual_page_that_is_none_is_read_as_text(text: str) -> None:
+def test_manual_page_name_on_another_file_reads_as_text(text: str) -> None:
     assert read("app.log.1", text).text == text
 
 

@@ -254,7 +254,7 @@ class Small(ScriptedModel):
     in_process = True
 
 
-def test_a_small_model_answers_above_what_rules_quote_and_they_plan_and_evaluate() -> None:
+def test_small_models_answer_stands_above_what_rules_quote() -> None:
     pages = {f"page {n}": f"Alpha has the number {n}. " + "It is blue. " * 150 for n in range(3)}
 
     async def search(query: str) -> list[Resource]:
@@ -292,7 +292,7 @@ def test_a_small_model_answers_above_what_rules_quote_and_they_plan_and_evaluate
 
 @pytest.mark.parametrize("said", ("The sources do not say.", "", "Status 7 [1].", "Status 124."))
 @pytest.mark.parametrize("has_it", (True, False))
-def test_where_a_small_model_has_no_answer_that_stands_its_report_quotes_as_one_without(
+def test_small_model_without_an_answer_that_stands_reports_as_rules_do(
     said: str, has_it: bool
 ) -> None:
     async def search(query: str) -> list[Resource]:

@@ -135,7 +135,7 @@ def read(name: str, data: bytes) -> Document:
     return document
 
 
-def test_a_spreadsheet_says_the_column_with_each_value_and_hides_what_is_hidden() -> None:
+def test_spreadsheet_says_the_column_with_each_value_but_nothing_hidden() -> None:
     book = xlsx(
         Prices=[("plan", "euros"), ("Team", 29), ("Firm", 99.5)],
         hidden=[("secret",), ("Zebra",)],
@@ -170,7 +170,7 @@ def test_a_spreadsheet_says_the_column_with_each_value_and_hides_what_is_hidden(
         ([("name",), ("Ann",), ("Bo",)], "", "name: Ann"),
     ),
 )
-def test_a_title_above_the_names_of_the_columns_is_not_the_name_of_a_column(
+def test_table_title_above_the_names_of_the_columns_names_no_column(
     rows: list[tuple[object, ...]], title: str, first: str
 ) -> None:
     (sheet, csv) = (
@@ -182,7 +182,7 @@ def test_a_title_above_the_names_of_the_columns_is_not_the_name_of_a_column(
         assert document.sections[0].title.removesuffix("row 1").removesuffix(" – ") == title
 
 
-def test_a_presentation_is_read_by_its_slides_with_their_notes() -> None:
+def test_presentation_is_read_by_its_slides_with_their_notes() -> None:
     document = read("a.pptx", pptx(("Plan", "We move in May.", "Say why."), ("", "Zebra", "no")))
     assert document.text == "Plan\nWe move in May.\nTeam | 29 euros\n\nSay why."
     assert [(each.anchor, each.title) for each in document.sections] == [("slide=1", "Plan")]
@@ -215,7 +215,7 @@ def test_document_is_read_from_the_web_as_from_a_file(
     assert (page.content, page.sections) == (document.text, document.sections)
 
 
-def test_an_open_document_text_is_cut_at_its_headings() -> None:
+def test_open_document_text_is_cut_at_its_headings() -> None:
     document = read(
         "a.odt",
         odt(
@@ -249,7 +249,7 @@ def test_spreadsheet_formula_without_a_stored_value_is_missing(formula: str, mis
     assert document.missing == (said if missing else "")
 
 
-def test_a_spreadsheet_says_percentages_units_and_errors_as_it_shows_them() -> None:
+def test_spreadsheet_says_percentages_units_and_errors_as_it_shows_them() -> None:
     formats = {164: "0.0%", 165: "#,##0.00\\ [$€-407]", 166: '0.0,"k"', 167: "yyyy-mm"}
     made = "".join(f"<numFmt numFmtId='{n}' formatCode='{code}'/>" for n, code in formats.items())
     used = "".join(f'<xf numFmtId="{n}"/>' for n in (0, 9, *formats))
@@ -373,7 +373,7 @@ def test_mail_attachments_are_read_as_files_of_their_kind() -> None:
     assert document.missing == "1 attachment not read: logo.png"
 
 
-def test_the_mails_of_a_mailbox_are_its_sections() -> None:
+def test_mailbox_has_its_mails_as_sections() -> None:
     both = b"".join(b"From a@b Mon\n" + mail(s, f"Of {s}.") + b"\n" for s in ("Rent", "Tea"))
     document = read("a.mbox", both)
     assert [(e.anchor, e.title) for e in document.sections] == [
@@ -391,7 +391,7 @@ def test_the_mails_of_a_mailbox_are_its_sections() -> None:
         ("a.xls", b"junk"),
     ),
 )
-def test_an_office_file_that_is_damaged_says_so(name: str, data: bytes) -> None:
+def test_office_file_that_is_damaged_says_so(name: str, data: bytes) -> None:
     with pytest.raises(UnreadableDocument, match=r"damaged|no text"):
         read(name, data)
 
@@ -506,16 +506,16 @@ LOOKS = (
         ),
     ),
 )
-def test_a_word_document_has_the_text_that_a_reader_sees(body: str, text: str) -> None:
+def test_docx_has_the_text_that_a_reader_sees(body: str, text: str) -> None:
     assert read("a.docx", docx(body, styles=LOOKS)).text == text
 
 
-def test_a_word_document_is_read_whatever_its_parts_are_named_and_if_it_is_strict() -> None:
+def test_docx_is_read_whatever_its_parts_are_named_and_if_it_is_strict() -> None:
     assert read("a.docx", docx(p("Hello"), name="document2.xml")).text == "Hello"
     assert read("a.docx", docx(p("Hello"), words=STRICT)).text == "Hello"
 
 
-def test_the_chart_of_a_slide_is_read() -> None:
+def test_presentation_chart_is_read() -> None:
     chart = (
         '<c:chart xmlns:c="urn:c"><c:ser><c:tx><c:v>Q1</c:v></c:tx><c:cat><c:pt idx="0">'
         '<c:v>East</c:v></c:pt><c:pt idx="1"><c:v>West</c:v></c:pt></c:cat><c:val><c:pt idx="0">'
@@ -550,7 +550,7 @@ def test_notes_and_boxes_of_an_open_document_stand_below_and_lines_of_a_cell_apa
     assert text == "It is 500 euros.\n\nCold.\n\nNow here.\n\nBox\n\n29 euros a month"
 
 
-def test_a_sum_that_a_program_has_not_computed_is_missing_and_not_zero() -> None:
+def test_spreadsheet_sum_that_was_not_computed_is_missing_rather_than_zero() -> None:
     rows: list[tuple[object, ...]] = [("item", "euros"), ("All", "<c><f>SUM(B2)</f><v>0</v></c>")]
     book = xlsx(Costs=rows)
     assert read("a.xlsx", book).text.strip() == "item: All; euros: 0"
@@ -564,7 +564,7 @@ def test_a_sum_that_a_program_has_not_computed_is_missing_and_not_zero() -> None
     assert document.missing.startswith("1 formula without a stored value")
 
 
-def test_a_cell_over_several_rows_is_said_in_each_and_numbers_as_programs_show_them() -> None:
+def test_spreadsheet_cell_over_several_rows_is_said_in_each() -> None:
     book = xlsx(Shops=[("region", "shop", "sum"), ("North", "a", 0.1 + 0.2), ("", "b", 2.5)])
     with zipfile.ZipFile(io.BytesIO(book)) as file:
         files = {name: file.read(name).decode() for name in file.namelist()}
@@ -579,20 +579,20 @@ def test_a_cell_over_several_rows_is_said_in_each_and_numbers_as_programs_show_t
     ]
 
 
-def test_a_mail_is_whole_whatever_a_paragraph_begins_with() -> None:
+def test_mail_is_whole_whatever_a_paragraph_begins_with() -> None:
     text = read("a.eml", mail("Hours", "Dear all,\n\nFrom Monday we open at 9.\n\nAnn\n")).text
     assert text.startswith("Subject: Hours")
     assert "From Monday we open at 9.\n\nAnn" in text
 
 
 @pytest.mark.parametrize("charset", ("", "; charset=x-unknown", "; charset=utf-8"))
-def test_the_letters_of_a_mail_are_read_whatever_it_says_of_them(charset: str) -> None:
+def test_mail_letters_are_read_whatever_it_says_of_them(charset: str) -> None:
     by = "utf-8" if "utf" in charset else "latin-1"
     data = f"Subject: x\nContent-Type: text/plain{charset}\n\nGrüße aus Köln".encode(by)
     assert read("a.eml", data).text == "Subject: x\n\nGrüße aus Köln"
 
 
-def test_what_a_mail_forwards_and_its_further_texts_are_read() -> None:
+def test_mail_has_what_it_forwards_and_its_further_texts() -> None:
     made = EmailMessage()
     made["Subject"] = "Outer"
     made.set_content("See below.")
@@ -640,7 +640,5 @@ def test_what_a_mail_forwards_and_its_further_texts_are_read() -> None:
         ),
     ),
 )
-def test_a_table_or_data_file_is_read_as_the_program_meant_it(
-    name: str, data: str, first: str
-) -> None:
+def test_data_file_is_read_as_the_program_meant_it(name: str, data: str, first: str) -> None:
     assert read(name, data.encode()).text.startswith(first)

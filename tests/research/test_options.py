@@ -94,7 +94,7 @@ COMMANDS = """\
         ("Which option of tern replaces letters?", "“--over … Replace other letters when"),
     ),
 )
-def test_which_option_of_a_manual_page_is_answered_by_its_own_line(
+def test_option_of_a_manual_page_is_answered_by_its_own_line(
     tmp_path: Path, question: str, first: str
 ) -> None:
     pages = tmp_path / "man1"
@@ -118,7 +118,7 @@ def test_which_option_of_a_manual_page_is_answered_by_its_own_line(
         (COMMANDS, "Which command verifies the boxes?", "check: Verify the boxes"),
     ),
 )
-def test_which_option_of_a_list_is_answered_by_the_one_whose_description_fits(
+def test_option_of_a_list_is_answered_by_the_description_that_fits(
     text: str, question: str, first: str
 ) -> None:
     report = report_of(text, question)
@@ -126,7 +126,7 @@ def test_which_option_of_a_list_is_answered_by_the_one_whose_description_fits(
 
 
 @pytest.mark.parametrize("question", ("Which option of gull follows a ship?", "Who founded Tern?"))
-def test_what_names_the_thing_but_says_nothing_that_is_asked_is_no_answer(question: str) -> None:
+def test_option_question_is_not_answered_by_what_only_names_the_thing(question: str) -> None:
     text = (
         "# Birds\n\nShow what is installed by `gull -V`, and what it was built with.\n\n"
         "2002-10-02 Niels Moller <nisse@birds.example>: Comment on the tern in the file.\n"

@@ -49,7 +49,7 @@ class _Page(HTMLParser):
         return [attrs["id"] or "" for _, attrs in self.elements if "id" in attrs]
 
 
-def test_a_footnote_opens_the_stored_passage_which_leads_back() -> None:
+def test_report_page_footnote_opens_the_stored_passage_which_leads_back() -> None:
     page = _Page(report("It uses port 4711. [^1^] **Always** [^1^].", ALPHA).html())
     assert page.links == [
         "#passage-1",
@@ -76,7 +76,7 @@ def test_markdown_is_shown_and_code_is_left_as_it_is() -> None:
     assert "<title>A title</title>" in html
 
 
-def test_a_footnote_without_a_source_and_a_report_of_ones_own_are_shown() -> None:
+def test_report_page_shows_a_footnote_without_a_source() -> None:
     page = _Page(report("Who knows? [^7^]").html())
     assert page.links == []
     assert "Who knows? [^7^]" in page.text
@@ -90,14 +90,16 @@ def test_a_footnote_without_a_source_and_a_report_of_ones_own_are_shown() -> Non
         ("“It uses <4711>.”", "“It uses &lt;4711&gt;.”</p>"),
     ),
 )
-def test_a_sentence_that_quotes_has_one_pair_of_quotation_marks(sentence: str, shown: str) -> None:
+def test_report_page_shows_a_quoting_sentence_in_one_pair_of_quotation_marks(
+    sentence: str, shown: str
+) -> None:
     cited = Citation(1, sentence, ALPHA, support(sentence, ALPHA.text))
     html = Report("# A title\n\nIt does. [^1^]\n", [cited], "done").html()
     assert shown in html
     assert html.count("<q>") == (sentence[0] != "“")
 
 
-def test_the_page_needs_nothing_else() -> None:
+def test_report_page_needs_nothing_else() -> None:
     page = _Page(report("![picture](https://example.org/a.png) x [^1^]", ALPHA).html())
     assert {tag for tag, _ in page.elements} & {
         "script",
@@ -153,27 +155,27 @@ def test_only_pages_and_files_are_linked(url: str) -> None:
     assert "Title" in page.text
 
 
-def test_a_file_is_linked_as_a_source_and_not_in_the_text() -> None:
+def test_report_page_links_a_file_as_a_source_but_not_in_the_text() -> None:
     passage = Passage.of("file:///docs/a.md#page=3", "Text.", DAY, "A – page 3")
     page = _Page(report("x [^1^] [a](file:///etc/passwd)", passage).html())
     assert [each for each in page.links if not each.startswith("#")] == [passage.url]
 
 
-def test_a_page_that_is_served_names_files_and_links_none() -> None:
+def test_report_page_that_is_served_names_files_but_links_none() -> None:
     passage = Passage.of("file:///docs/a.md#page=3", "Text.", DAY, "A – page 3")
     shown = _Page(page_of(report("x [^1^]", passage, ALPHA), files=False))
     assert [each for each in shown.links if not each.startswith("#")] == [ALPHA.url]
     assert passage.url in shown.text
 
 
-def test_a_page_is_light_or_dark_as_it_is_served() -> None:
+def test_report_page_is_light_or_dark_as_it_is_served() -> None:
     light, dark = (page_of(report("x"), scheme=each) for each in ("light", "dark"))
     assert "color-scheme: light;" in light
     assert "color-scheme: dark;" in dark
     assert "prefers-color-scheme" not in light + dark
 
 
-def test_a_link_opens_elsewhere_and_shows_where_it_goes() -> None:
+def test_report_page_link_opens_elsewhere_and_shows_where_it_leads() -> None:
     url = "https://example.org/?a=1&b=2"
     shown = _Page(report(f"See [your bank]({url}) or <{url}>.").html())
     assert f"See your bank ({url}) or {url}." in shown.text
@@ -182,7 +184,9 @@ def test_a_link_opens_elsewhere_and_shows_where_it_goes() -> None:
     assert all(each["target"] == "_blank" and "noopener" in str(each["rel"]) for each in links)
 
 
-def test_without_markdown_it_says_which_extra_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_report_page_without_markdown_names_the_missing_extra(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setitem(sys.modules, "markdown_it", None)
     with pytest.raises(MissingExtra, match=r"moothall\[research\]"):
         report("x").html()

@@ -80,7 +80,7 @@ def test_pool_visited_resource_is_marked_and_keeps_its_description() -> None:
     assert found.fetched_at == "2026-01-01"  # its text is of that day
 
 
-def test_a_pool_finds_what_is_beyond_it_and_keeps_its_own_changes() -> None:
+def test_pool_finds_what_is_beyond_it_but_keeps_its_own_changes() -> None:
     beyond = ResourcePool([Resource("http://web.test/a", "about a"), Resource("http://web.test/b")])
     pool = ResourcePool(beyond=beyond)
     found = pool.find("http://web.test/a#part")
@@ -150,7 +150,7 @@ def test_short_paragraphs_stand_together_and_long_ones_are_cut_after_a_sentence(
     assert lengths("a" * 4100) == [2000, 2000, 100]
 
 
-def test_a_tool_of_research_works_for_any_agent() -> None:
+def test_research_tool_works_for_any_agent() -> None:
     def note(url: str, pool: ResourcePool) -> int:
         """Note a page.
 
@@ -170,7 +170,7 @@ def test_a_tool_of_research_works_for_any_agent() -> None:
     assert agent.reply_sync("Note it.").steps[0].result["result"] == 1
 
 
-def test_a_long_block_of_code_hides_nothing_that_follows_it() -> None:
+def test_passages_after_a_long_block_of_code_are_not_hidden() -> None:
     code = "\n\n".join(f"value = {n}" for n in range(400))
     text = f"Before.\n\n```python\n{code}\n```\n\nAfter."
     passages = [each.text for each in passages_of(Resource("http://a.test/", content=text))]

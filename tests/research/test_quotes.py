@@ -198,7 +198,7 @@ def test_quote_of_what_leads_to_code_has_the_code_with_its_numbers() -> None:
     )
 
 
-def test_a_sentence_over_two_lines_of_a_block_quote_is_quoted_without_its_marks() -> None:
+def test_quote_of_a_block_quote_over_two_lines_is_without_its_marks() -> None:
     text = (
         "# Quay\n\n> [!NOTE]\n> The quay needs at least three cranes, as a rule keeps ships\n"
         "> apart. Additionally, barges alone are not let in.\n"

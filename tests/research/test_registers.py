@@ -46,7 +46,7 @@ def test_facts_of_files_that_differ_in_a_name_a_date_or_a_number_are_each_quoted
         assert each in report.markdown
 
 
-def test_the_same_fact_of_two_files_is_quoted_once(tmp_path: Path) -> None:
+def test_registers_same_fact_of_two_files_is_quoted_once(tmp_path: Path) -> None:
     said = "The contract with Vega ends on 25 July 2026."
     files = {"a.md": f"# Vega\n\n{said}\n", "b.txt": f"Vega\n\n{said}\n"}
     report = report_on(tmp_path, files, "When does the contract with Vega end?")

@@ -73,7 +73,7 @@ def research(script: list[Any] | None = None, **options: Any) -> tuple[Researche
 # -- with a model ----------------------------------------------------------------------------------
 
 
-def test_a_report_has_what_its_sources_bear_out_and_marks_the_rest() -> None:
+def test_report_has_what_its_sources_bear_out_and_marks_the_rest() -> None:
     researcher, _ = research()
     report = researcher.report_sync()
     assert report.stop_reason == "done"
@@ -98,7 +98,7 @@ def test_half_a_character_of_a_model_does_not_keep_a_report_from_being_written()
     assert "So it is" in report.markdown.encode().decode()
 
 
-def test_the_title_of_a_source_writes_no_markdown() -> None:
+def test_report_source_title_writes_no_markdown() -> None:
     @action(idempotent=True)
     async def look(url: str) -> Resource:
         """Look at a page.
@@ -115,7 +115,7 @@ def test_the_title_of_a_source_writes_no_markdown() -> None:
 
 
 @pytest.mark.parametrize("permits", (True, False))
-def test_a_tool_that_is_to_be_asked_about_is_called_with_its_approvers_leave(permits: bool) -> None:
+def test_research_tool_to_be_asked_about_is_called_with_its_approvers_leave(permits: bool) -> None:
     @action(access_policy=ACCESS_REQUESTED)
     async def look(url: str) -> Resource:
         """Look at a page.
@@ -137,7 +137,7 @@ def test_a_tool_that_is_to_be_asked_about_is_called_with_its_approvers_leave(per
     assert len(researcher.report_sync().citations) == permits
 
 
-def test_a_tool_may_ask_for_the_same_research(tmp_path: Path) -> None:
+def test_research_tool_may_ask_for_the_same_research(tmp_path: Path) -> None:
     asked = []
 
     @action(idempotent=True)
@@ -161,7 +161,7 @@ def test_a_tool_may_ask_for_the_same_research(tmp_path: Path) -> None:
     assert report.citations
 
 
-def test_each_step_is_told_what_the_one_before_found() -> None:
+def test_research_step_is_told_what_the_one_before_found() -> None:
     researcher, model = research()
     researcher.report_sync()
     first, second, planned, narrated, evaluated = (told(model, at) for at in range(5))
@@ -178,7 +178,7 @@ def test_each_step_is_told_what_the_one_before_found() -> None:
     assert "It uses port" not in second
 
 
-def test_the_steps_are_events_of_the_one_stream() -> None:
+def test_research_steps_are_events_of_the_one_stream() -> None:
     researcher, _ = research()
 
     async def main() -> list[Any]:
@@ -201,7 +201,7 @@ def test_the_steps_are_events_of_the_one_stream() -> None:
     assert not any(each.kind == "text" for each in events)
 
 
-def test_a_task_that_was_done_is_never_done_again() -> None:
+def test_research_task_that_was_done_is_never_done_again() -> None:
     seen: list[str] = []
     again = plan(("search", {"query": "alpha"}), ("read", {"url": ALPHA}))
     researcher, _ = research(
@@ -216,7 +216,7 @@ def test_a_task_that_was_done_is_never_done_again() -> None:
     assert (report.stop_reason, report.iterations) == ("no_progress", 3)
 
 
-def test_a_tool_that_fails_is_a_result_that_says_why() -> None:
+def test_research_tool_that_fails_is_a_result_that_says_why() -> None:
     researcher, model = research(
         [
             plan(("read", {"url": "http://web.test/gone"}), ("search", {"query": "alpha"})),
@@ -235,7 +235,7 @@ def test_a_tool_that_fails_is_a_result_that_says_why() -> None:
     assert report.citations == []
 
 
-def test_a_tool_that_hangs_ends_with_its_own_time_and_the_others_are_read() -> None:
+def test_research_tool_that_hangs_ends_with_its_own_time_and_the_others_are_read() -> None:
     @action(idempotent=True, timeout=0.05)
     async def hang(query: str) -> str:
         await asyncio.Event().wait()
@@ -251,7 +251,7 @@ def test_a_tool_that_hangs_ends_with_its_own_time_and_the_others_are_read() -> N
     assert "0.05" in str(researcher.results[0].error)
 
 
-def test_a_tool_whose_resource_is_none_has_failed() -> None:
+def test_research_tool_whose_resource_is_malformed_has_failed() -> None:
     async def look(query: str) -> Resource:
         return Resource("http://web.test/", "Alpha", True, {"port": 1})  # type: ignore[arg-type]
 
@@ -295,7 +295,7 @@ class Flaky:
 
 
 @pytest.mark.parametrize(("down", "iterations"), (("search", 3), ("read", 2), ("read", 3)))
-def test_where_nothing_could_be_read_it_has_failed_and_the_same_run_tries_again(
+def test_research_that_could_read_nothing_has_failed_and_the_same_run_tries_again(
     down: str, iterations: int, tmp_path: Path
 ) -> None:
     web = Flaky(down)
@@ -319,7 +319,7 @@ def test_where_nothing_could_be_read_it_has_failed_and_the_same_run_tries_again(
     assert "It uses port 4711." in again().citations[0].sentence
 
 
-def test_where_nothing_of_what_the_last_iteration_found_can_be_read_it_has_failed() -> None:
+def test_research_whose_last_findings_cannot_be_read_has_failed() -> None:
     tasks = plan(("search", {"query": "alpha"}), ("read", {"url": ALPHA, "part": "all"}))
     script = [tasks, evaluation({"alpha": 0.0})]
     report = research(script, tools=Flaky("read").tools(), iterations=1)[0].report_sync()
@@ -327,7 +327,7 @@ def test_where_nothing_of_what_the_last_iteration_found_can_be_read_it_has_faile
     assert report.detail.startswith("nothing of what was found could be read: ")
 
 
-def test_where_a_search_merely_finds_nothing_the_research_has_not_failed() -> None:
+def test_research_whose_search_merely_finds_nothing_has_not_failed() -> None:
     async def search(query: str) -> list[Resource]:
         """Search.
 
@@ -354,7 +354,7 @@ def test_where_a_search_merely_finds_nothing_the_research_has_not_failed() -> No
         (plan(("search", {"query": ["a", "b"]})), '"query"'),
     ),
 )
-def test_a_plan_that_cannot_be_used_is_asked_for_once_more(answer: str, fault: str) -> None:
+def test_research_plan_that_cannot_be_used_is_asked_for_once_more(answer: str, fault: str) -> None:
     researcher, model = research([answer, *SCRIPT])
     assert researcher.report_sync().stop_reason == "done"
     assert fault in told(model, 1)
@@ -422,7 +422,7 @@ def test_marked_sentence_repeated_with_the_right_source_is_not_marked() -> None:
     assert report.unsupported == []
 
 
-def test_a_sentence_with_two_sources_is_one_sentence() -> None:
+def test_report_sentence_with_two_sources_is_one_sentence() -> None:
     both = "Alpha was written in 1998, and beta replaced alpha in 2004."
     read = plan(("read", {"url": ALPHA}), ("read", {"url": BETA}))
     script = [SCRIPT[0], evaluation({"alpha": 0.1}), read, f"{both}[^1^][^2^]"]
@@ -469,7 +469,7 @@ def test_narrate_results_beyond_one_prompt_are_narrated_in_as_many_as_it_takes()
     assert "Gamma 6" in told(model, 1) + told(model, 2)  # the best for each objective come first
 
 
-def test_an_iteration_that_reads_what_was_read_before_found_nothing_new() -> None:
+def test_research_iteration_that_reads_what_was_read_before_found_nothing_new() -> None:
     @action(idempotent=True)
     async def read_again(page: str) -> Resource:
         """Read a page once more.
@@ -487,7 +487,7 @@ def test_an_iteration_that_reads_what_was_read_before_found_nothing_new() -> Non
     assert report.detail == "the last iteration found nothing new"
 
 
-def test_where_each_task_fails_after_something_was_read_that_is_told() -> None:
+def test_research_iteration_whose_tasks_all_fail_after_reading_says_so() -> None:
     gone = plan(("read", {"url": "http://web.test/gone"}))
     reached = evaluation({"alpha": 0.5})
     read = plan(("search", {"query": "alpha"}), ("read", {"url": ALPHA}))
@@ -499,7 +499,7 @@ def test_where_each_task_fails_after_something_was_read_that_is_told() -> None:
 
 
 @pytest.mark.parametrize("expertise", (1.5, -0.1, "high"))
-def test_an_expertise_that_is_none_is_refused(expertise: Any) -> None:
+def test_expertise_of_a_model_that_is_no_number_from_0_to_1_is_refused(expertise: Any) -> None:
     wrong = json.dumps(
         {
             "objectives": [{"topic": "alpha", "expertise": expertise}],
@@ -516,7 +516,7 @@ def test_an_expertise_that_is_none_is_refused(expertise: Any) -> None:
         Objective("alpha", expertise)
 
 
-def test_a_model_that_fails_ends_it_with_the_report_so_far() -> None:
+def test_research_model_that_fails_ends_it_with_the_report_so_far() -> None:
     researcher, _ = research([*SCRIPT[:4]])  # nothing is left for Evaluate
     report = researcher.report_sync()
     assert report.stop_reason == "error"
@@ -524,7 +524,7 @@ def test_a_model_that_fails_ends_it_with_the_report_so_far() -> None:
     assert len(report.citations) == 2
 
 
-def test_a_step_that_fails_ends_it_with_the_report_so_far(
+def test_research_step_that_fails_ends_it_with_the_report_so_far(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     class Broken(Block):
@@ -573,7 +573,7 @@ class Gives(Block):
         ("evaluate", Findings("", "", None), "must be texts or objectives"),  # type: ignore[arg-type]
     ),
 )
-def test_a_step_that_gives_something_else_is_told_what_it_must(
+def test_research_step_that_gives_something_else_is_told_what_it_must(
     step: str, given: Any, told: str
 ) -> None:
     steps: dict[str, Any] = {step: Gives(given)}
@@ -583,7 +583,7 @@ def test_a_step_that_gives_something_else_is_told_what_it_must(
     assert "block 'Gives'" in report.detail
 
 
-def test_an_expertise_that_a_step_sets_is_refused_outside_of_0_to_1() -> None:
+def test_expertise_that_a_step_sets_is_refused_outside_of_0_to_1() -> None:
     class Sure(Block):
         async def forward(self, researcher: Researcher) -> None:
             researcher.objectives[0].expertise = 2
@@ -594,7 +594,7 @@ def test_an_expertise_that_a_step_sets_is_refused_outside_of_0_to_1() -> None:
     assert report.objectives[0].expertise == 0.0
 
 
-def test_a_research_of_ones_own_gives_results_that_are_cited() -> None:
+def test_research_step_of_ones_own_gives_results_that_are_cited() -> None:
     found = ResearchResult("ask", {}, "", "Alpha uses port 9.", citation="https://a.example/x")
     report = Researcher(
         "r", None, "alpha port", tools(), iterations=1, research=Gives([found])
@@ -618,7 +618,7 @@ def test_a_research_of_ones_own_gives_results_that_are_cited() -> None:
     assert "– <https://a.example/y>, read on an unknown day" in report.markdown
 
 
-def test_a_plan_of_ones_own_is_cut_to_so_many_tasks_each_once() -> None:
+def test_plan_step_of_ones_own_is_cut_to_max_tasks_each_once() -> None:
     tasks = [ResearchTask("read", {"url": each}, "") for each in (ALPHA, ALPHA, BETA, "x")]
     researcher = Researcher(
         "r", None, "alpha", tools(), max_tasks=2, iterations=1, plan=Gives(tasks)
@@ -629,7 +629,7 @@ def test_a_plan_of_ones_own_is_cut_to_so_many_tasks_each_once() -> None:
     assert [each.args["url"] for each in researcher.done] == [ALPHA, BETA]
 
 
-def test_a_task_for_a_tool_that_is_not_there_fails_and_the_others_are_done() -> None:
+def test_research_task_for_a_missing_tool_fails_alone() -> None:
     tasks = [ResearchTask("fly", {}, ""), ResearchTask("read", {"url": ALPHA}, "")]
     researcher = Researcher("r", None, "alpha port", tools(), iterations=1, plan=Gives(tasks))
     researcher.resources.add(ALPHA)
@@ -639,7 +639,7 @@ def test_a_task_for_a_tool_that_is_not_there_fails_and_the_others_are_done() -> 
     ]
 
 
-def test_a_tool_gets_its_arguments_as_it_declares_them_or_is_not_called() -> None:
+def test_research_tool_gets_its_arguments_as_it_declares_them_or_is_not_called() -> None:
     seen: list[Any] = []
 
     async def search(query: str, since: date) -> list[Resource]:
@@ -692,7 +692,7 @@ def test_researcher_asks_no_model_where_nothing_was_read() -> None:
 # -- limits ----------------------------------------------------------------------------------------
 
 
-def test_a_budget_holds_and_the_report_so_far_is_given() -> None:
+def test_budget_holds_and_the_report_so_far_is_given() -> None:
     script = [ModelReply(each, usage=Usage(100, 20)) for each in SCRIPT]
     researcher, model = research(script, budget=Budget(model_calls=4))
     report = researcher.report_sync()
@@ -713,7 +713,7 @@ def test_tools_count_as_actions_and_spend_of_the_same_budget() -> None:
     assert [each.passage.url for each in report.citations] == [ALPHA]
 
 
-def test_a_model_that_a_tool_asks_on_the_budget_of_its_context_counts() -> None:
+def test_budget_counts_a_model_that_a_tool_asks_by_its_context() -> None:
     @action
     async def ask(query: str, context: Context) -> str:
         """Ask the model."""
@@ -728,7 +728,7 @@ def test_a_model_that_a_tool_asks_on_the_budget_of_its_context_counts() -> None:
     assert (budget.spent.model_calls, budget.spent.actions) == (5, 2)
 
 
-def test_a_plan_that_the_budget_cut_ends_by_the_budget_though_nothing_was_found() -> None:
+def test_budget_that_cut_a_plan_ends_the_research_though_nothing_was_found() -> None:
     def look(query: str) -> list[Resource]:
         return []
 
@@ -737,7 +737,7 @@ def test_a_plan_that_the_budget_cut_ends_by_the_budget_though_nothing_was_found(
     assert report.report_sync().stop_reason == "budget"
 
 
-def test_without_objectives_or_tools_it_says_what_to_give() -> None:
+def test_researcher_without_objectives_or_tools_says_what_to_give() -> None:
     with pytest.raises(DefinitionError, match="no objectives"):
         Researcher("r", None, tools=tools()).report_sync()
     with pytest.raises(DefinitionError, match="no objectives"):
@@ -772,7 +772,7 @@ def test_without_objectives_or_tools_it_says_what_to_give() -> None:
 # -- steps of one's own ----------------------------------------------------------------------------
 
 
-def test_a_narrative_of_ones_own_stays_when_a_later_step_fails() -> None:
+def test_narrate_step_of_ones_own_stays_when_a_later_step_fails() -> None:
     class Broken(Block):
         async def forward(self, researcher: Researcher) -> None:
             raise ZeroDivisionError("by nothing")
@@ -786,7 +786,7 @@ def test_a_narrative_of_ones_own_stays_when_a_later_step_fails() -> None:
     assert "extractive" not in report.markdown
 
 
-def test_a_plan_and_a_research_of_ones_own_need_no_tools() -> None:
+def test_plan_and_research_steps_of_ones_own_need_no_tools() -> None:
     tasks = Gives([ResearchTask("ask", {}, "")])
     result = ResearchResult("ask", {}, "", "The alpha protocol uses port 9.")
     report = Researcher(
@@ -795,7 +795,7 @@ def test_a_plan_and_a_research_of_ones_own_need_no_tools() -> None:
     assert report.citations[0].sentence == "“The alpha protocol uses port 9.”"
 
 
-def test_a_report_so_far_changes_nothing() -> None:
+def test_report_so_far_changes_nothing() -> None:
     researcher, _ = research()
     asyncio.run(researcher.run())
     before = researcher.state_dict()
@@ -815,7 +815,7 @@ def test_run_is_one_iteration() -> None:
     assert researcher.progress.iteration == 2
 
 
-def test_each_step_can_be_replaced() -> None:
+def test_research_steps_can_each_be_replaced() -> None:
     order: list[str] = []
 
     class OwnPlan(Plan):
@@ -858,7 +858,7 @@ def test_each_step_can_be_replaced() -> None:
     assert order == ["before plan", "plan", "after evaluate"]
 
 
-def test_any_action_is_a_tool_and_its_result_can_be_cited() -> None:
+def test_research_tool_may_be_any_action_and_its_result_can_be_cited() -> None:
     def harbour_level(place: str) -> str:
         """The water level of a harbour.
 
@@ -883,7 +883,7 @@ def test_any_action_is_a_tool_and_its_result_can_be_cited() -> None:
 # -- without a model -------------------------------------------------------------------------------
 
 
-def test_the_extractive_form_quotes_and_cites_and_says_that_it_is_one() -> None:
+def test_extractive_report_quotes_cites_and_says_that_it_is_one() -> None:
     topics = ["Which port does the alpha protocol use?", "How are noodles cooked?"]
     report = Researcher("r", None, topics, tools()).report_sync()
     first = report.citations[0]
@@ -897,7 +897,7 @@ def test_the_extractive_form_quotes_and_cites_and_says_that_it_is_one() -> None:
     assert [each.expertise > 0.5 for each in report.objectives] == [True, False]
 
 
-def test_a_quote_is_of_one_paragraph_and_no_heading_comment_or_code() -> None:
+def test_extractive_quote_is_of_one_paragraph_without_heading_comment_or_code() -> None:
     page = (
         "## The port of alpha\n\nThe port that alpha uses is 4711. Nobody knows why.\n\n"
         "```python\nport = alpha()\n```\n\n| alpha port | 4711 |\n| --- | --- |\n| beta | 1 |\n"
@@ -1010,7 +1010,7 @@ def test_extractive_report_quotes_answers_rather_than_headings_or_code(
     assert shows(found(text, objective).citations[0].sentence, quoted)
 
 
-def test_of_text_without_marks_the_words_that_answer_are_quoted() -> None:
+def test_extractive_report_quotes_the_words_that_answer_in_text_without_marks() -> None:
     spoken = f"{'so we said ' * 99}the mast is 9 m high {'and so on ' * 99}"
     (citation,) = found(spoken, "How high is the mast?").citations
     assert "the mast is 9 m high" in citation.sentence
@@ -1020,7 +1020,7 @@ def test_of_text_without_marks_the_words_that_answer_are_quoted() -> None:
     assert shows(citation.sentence, f"then {'very ' * 9}slowly came a mast")
 
 
-def test_a_quote_and_a_topic_are_shown_as_they_stand() -> None:
+def test_extractive_report_shows_quote_and_topic_as_they_stand() -> None:
     text = "The method __init__ takes *args and a_b, `__str__` and 2 * 3 &amp; more of C:\\*."
     report = found(text, ["What does __init__ take?", "Which *args?", "What is &lt; in 2 * 3?"])
     assert report.citations[0].sentence == f"“{text}”"
@@ -1061,12 +1061,12 @@ def test_another_run_of_a_researcher_begins_at_the_beginning() -> None:
     assert begun == ["search: alpha port"] * 2
 
 
-def test_an_objective_that_was_understood_before_is_done() -> None:
+def test_objective_that_was_understood_before_is_done() -> None:
     report = Researcher("r", None, Objective("alpha", 0.95), tools()).report_sync()
     assert report.stop_reason == "done"
 
 
-def test_a_page_without_a_title_is_called_what_the_search_called_it() -> None:
+def test_page_without_a_title_is_called_what_the_search_called_it() -> None:
     search, _ = tools()
 
     @action
@@ -1080,7 +1080,7 @@ def test_a_page_without_a_title_is_called_what_the_search_called_it() -> None:
     assert citation.passage.title == "The alpha protocol"
 
 
-def test_a_report_has_one_title() -> None:
+def test_report_has_one_title() -> None:
     own = "# Of alpha\n\nAlpha uses port 4711.[^1^]"
     report = research([*SCRIPT[:3], own, evaluation({"alpha": 1.0})])[0].report_sync()
     assert report.markdown.startswith("# Of alpha\n\nAlpha uses port 4711.[^1^]")
@@ -1140,7 +1140,7 @@ def test_extractive_report_says_what_cannot_be_quoted() -> None:
 
 
 @pytest.mark.parametrize("step", ("plan", "evaluate"))
-def test_a_step_that_hangs_ends_with_the_time_of_the_run(step: str) -> None:
+def test_research_step_that_hangs_ends_with_the_time_of_the_run(step: str) -> None:
     class Hanging(Block):
         async def forward(self, researcher: Researcher) -> None:
             await asyncio.Event().wait()
@@ -1167,7 +1167,7 @@ def test_extractive_report_quotes_what_was_found_before_the_time_limit() -> None
     assert [each.sentence for each in report.citations] == ["“Alpha uses port 4711.”"]
 
 
-def test_the_extractive_form_searches_first_and_reads_what_it_found() -> None:
+def test_extractive_research_searches_first_and_reads_what_it_found() -> None:
     seen: list[str] = []
     Researcher("r", None, ["alpha protocol port"], tools(seen.append), iterations=2).report_sync()
     assert seen[0] == "search alpha protocol port"[:20]
@@ -1189,7 +1189,7 @@ def test_pages_that_fail_keep_no_other_from_being_read() -> None:
     assert [each.sentence for each in report.citations] == ["“Bees dance an eight in the dark.”"]
 
 
-def test_the_extractive_form_plans_reads_quotes_and_judges_as_it_did() -> None:
+def test_extractive_research_plans_reads_quotes_and_judges_as_it_did() -> None:
     texts = {
         "http://web.test/a": "Bees dance to tell where flowers are. They dance an eight.",
         "http://web.test/b.pdf?v=2": "A dance of bees was described by Karl von Frisch in 1923.",
@@ -1255,7 +1255,7 @@ def extractive(objectives: str | list[str], text: str) -> Researcher:
 
 
 @pytest.mark.parametrize("named", ("References", "Sources", "Literatur"))
-def test_an_objective_may_be_called_as_lists_of_sources_are(named: str) -> None:
+def test_objective_may_be_called_as_lists_of_sources_are(named: str) -> None:
     text = f"A pointer is an address.\n\n{named} are names of what exists already."
     report = extractive(["What is a pointer?", named], text).report_so_far()
     told = report.markdown.partition(f"## {named}\n\n### A text\n\n- “")[2].partition("\n")[0]
@@ -1305,14 +1305,14 @@ def test_words_without_spaces_or_with_endings_of_other_scripts_are_found(
     assert shows(researcher.report_so_far().citations[0].sentence, answer)
 
 
-def test_where_nothing_that_was_read_fits_no_search_for_all_words_follows() -> None:
+def test_extractive_research_without_a_fit_searches_for_fewer_words() -> None:
     asked: list[str] = []
     Researcher("r", objectives=["Do owls eat figs?"], tools=tools(asked.append)).report_sync()
     assert asked.index("search owls eat") < asked.index("read alpha")
     assert "search owls eat figs" not in asked
 
 
-def test_the_extractive_form_searches_twice_for_each_reading_where_little_is_known() -> None:
+def test_extractive_research_searches_twice_for_each_reading_where_little_is_known() -> None:
     researcher = Researcher("r", None, "the port of alpha protocol", tools(), max_tasks=9)
     for url in PAGES:
         researcher.resources.add(url)
@@ -1330,7 +1330,7 @@ def test_the_extractive_form_searches_twice_for_each_reading_where_little_is_kno
     assert rules.plan(researcher.workbench) == []
 
 
-def test_an_objective_is_answered_from_four_passages_of_one_page_at_most() -> None:
+def test_objective_is_answered_from_four_passages_of_one_page_at_most() -> None:
     kinds = ["north", "south", "east", "west", "upper", "lower"]
     ends = [
         "at noon",
@@ -1357,7 +1357,7 @@ def test_an_objective_is_answered_from_four_passages_of_one_page_at_most() -> No
     assert (cited.count("a"), cited.count("b")) == (4, 1)
 
 
-def test_a_tool_that_reads_a_page_is_cited_by_that_page_alone() -> None:
+def test_research_tool_that_reads_a_page_is_cited_by_that_page_alone() -> None:
     @action
     def ask(query: str, pool: ResourcePool) -> str:
         """Read what is asked about, and name a page."""
@@ -1381,7 +1381,7 @@ def test_a_tool_that_reads_a_page_is_cited_by_that_page_alone() -> None:
     assert results["search"].citation is None
 
 
-def test_a_model_is_told_the_last_fifty_tasks() -> None:
+def test_research_model_is_told_the_last_fifty_tasks() -> None:
     tasks = [("search", {"query": f"q{number}"}) for number in range(60)]
     researcher, model = research([plan(*tasks), evaluation({"alpha": 0.1}), plan()], max_tasks=60)
     researcher.report_sync()
@@ -1389,7 +1389,7 @@ def test_a_model_is_told_the_last_fifty_tasks() -> None:
     assert [n for n in range(60) if f'"q{n}"' in prompt] == [*range(10, 60)]
 
 
-def test_a_plan_is_asked_for_within_the_context_of_the_model() -> None:
+def test_research_plan_is_asked_for_within_the_context_of_the_model() -> None:
     @action(idempotent=True)
     def search(query: str) -> list[Resource]:
         """Search.
@@ -1440,7 +1440,7 @@ def test_citation_of_a_later_part_of_a_page_has_its_own_day() -> None:
     assert read.get("The tower leans by 4 degrees.", "2026-01-01") == "2026-01-01"
 
 
-def test_each_of_many_objectives_is_searched_for_even_in_one_file(tmp_path: Path) -> None:
+def test_objectives_in_great_number_are_each_searched_for_even_in_one_file(tmp_path: Path) -> None:
     trees = ["alder", "birch", "cedar", "elm", "fir", "hazel", "larch", "oak"]
     planted = [f"## {each}\n\nThe {each} was planted by Ada.\n\n" for each in trees[4:]]
     (tmp_path / "trees.md").write_text("# Trees\n\n" + "".join(planted))
@@ -1460,7 +1460,7 @@ def test_researcher_reads_resources_about_the_topic_first() -> None:
     assert [each.url[-1] for each in researcher.workbench.unread(1, "noodles")] == ["x"]
 
 
-def test_for_each_objective_what_seems_to_be_about_it_is_read() -> None:
+def test_objectives_each_have_read_what_seems_to_be_about_them() -> None:
     objectives = [Objective("port of alpha", 0.6), Objective("dance of bees", 0.6)]
     researcher = Researcher("r", None, objectives, tools(), max_tasks=2)
     for name, about in (("a", "alpha port"), ("b", "alpha, its port"), ("c", "bees dance")):
@@ -1471,7 +1471,7 @@ def test_for_each_objective_what_seems_to_be_about_it_is_read() -> None:
     assert made == [("a", "alpha"), ("c", " bees")]
 
 
-def test_a_word_of_a_title_counts_twice() -> None:
+def test_ranking_counts_a_word_of_a_title_twice() -> None:
     title, text = "port of call", "four other words here"
     passages = [Passage.of("http://b", title, "", text), Passage.of("http://a", text, "", title)]
     assert [each.passage.url for each in QuestionWords("port call", passages).best()] == [
@@ -1479,7 +1479,7 @@ def test_a_word_of_a_title_counts_twice() -> None:
     ]
 
 
-def test_a_word_said_once_in_a_passage_of_mean_length_scores_its_weight() -> None:
+def test_ranking_scores_a_word_said_once_in_a_passage_of_mean_length_by_its_weight() -> None:
     """As BM25 defines it."""
     texts = ("Bees dance.", "Cats sleep.")
     passages = [Passage.of(f"http://web.test/{text[0]}", text, "") for text in texts]
@@ -1488,7 +1488,7 @@ def test_a_word_said_once_in_a_passage_of_mean_length_scores_its_weight() -> Non
     assert found.score == pytest.approx(sum(asked.weights.values()))
 
 
-def test_a_query_says_each_word_once() -> None:
+def test_extractive_query_says_each_word_once() -> None:
     topic = "port of alpha.beta.gamma protocol server"
     researcher = Researcher("r", None, topic, tools(), iterations=1)
     researcher.report_sync()
@@ -1497,7 +1497,7 @@ def test_a_query_says_each_word_once() -> None:
     assert all(len(set(query)) == len(query) for query in queries)
 
 
-def test_a_passage_with_one_word_of_an_objective_says_nothing_about_it() -> None:
+def test_passage_with_one_word_of_an_objective_says_nothing_about_it() -> None:
     texts = ["The zone of Australia is AEST."] + [f"Capital letter {n}." for n in "BCDEFG"]
 
     def search(query: str) -> list[Resource]:
@@ -1514,7 +1514,7 @@ def test_a_passage_with_one_word_of_an_objective_says_nothing_about_it() -> None
 # -- a conversational agent ------------------------------------------------------------------------
 
 
-def test_a_fork_of_an_ended_run_is_over_when_its_program_has_called_it(tmp_path: Path) -> None:
+def test_fork_of_an_ended_run_is_over_when_its_program_has_called_it(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "runs.db")
     researcher = Researcher("r", None, tools=tools(), iterations=1, journal=journal)
     ended = researcher.reply_sync("the port of alpha", run_id="run")
@@ -1526,7 +1526,7 @@ def test_a_fork_of_an_ended_run_is_over_when_its_program_has_called_it(tmp_path:
     assert journal.replay(fork).text == ended.text
 
 
-def test_a_second_question_of_a_thread_reads_addresses_that_its_sources_name() -> None:
+def test_thread_of_a_researcher_reads_addresses_that_its_sources_name() -> None:
     pages = {f"https://wiki.example/{n}": f"The {n} protocol uses port 47." for n in ("mu", "nu")}
 
     @action(outside=True, idempotent=True)
@@ -1543,7 +1543,7 @@ def test_a_second_question_of_a_thread_reads_addresses_that_its_sources_name() -
         assert report.citations[0].passage.url == f"https://wiki.example/{name}"
 
 
-def test_a_reply_takes_its_text_as_the_objective_each_thread_its_own() -> None:
+def test_reply_takes_its_text_as_the_objective_each_thread_its_own() -> None:
     researcher = Researcher("r", None, tools=tools())
 
     async def main() -> list[Any]:
@@ -1565,7 +1565,7 @@ def test_a_reply_takes_its_text_as_the_objective_each_thread_its_own() -> None:
     assert researcher.objectives == []
 
 
-def test_a_space_may_ask_it_and_a_dual_act_review_it() -> None:
+def test_researcher_is_asked_by_a_space_and_reviewed_by_a_dual_act() -> None:
     with NativeSpace() as space:
         space.add(Researcher("r", None, tools=tools()))
         me = space.add(Agent("me"))
@@ -1608,7 +1608,7 @@ def test_researcher_interruption_is_told_to_the_next_step() -> None:
 # -- recorded --------------------------------------------------------------------------------------
 
 
-def test_a_run_that_ended_gives_its_report_again_and_is_replayed(tmp_path: Path) -> None:
+def test_run_that_ended_gives_its_report_again_and_is_replayed(tmp_path: Path) -> None:
     path = tmp_path / "runs"
     report = research(journal=path)[0].report_sync("R")
     seen: list[str] = []
@@ -1630,7 +1630,7 @@ def test_researcher_repeated_iteration_counts_its_spending_once(tmp_path: Path) 
         assert len(researcher.done) == 1
 
 
-def test_a_run_in_which_something_was_said_goes_on(tmp_path: Path) -> None:
+def test_run_in_which_something_was_said_continues(tmp_path: Path) -> None:
     def warn(what: str) -> None:
         first.interrupt("Mind the year.")
 
@@ -1644,7 +1644,7 @@ def test_a_run_in_which_something_was_said_goes_on(tmp_path: Path) -> None:
     assert "Mind the year." in told(model, 0)
 
 
-def test_a_call_in_doubt_stops_it_until_somebody_decides(tmp_path: Path) -> None:
+def test_run_with_a_call_in_doubt_stops_until_it_is_decided(tmp_path: Path) -> None:
     path, copy = tmp_path / "runs", tmp_path / "copy"
     called: list[str] = []
 
@@ -1673,7 +1673,7 @@ def test_a_call_in_doubt_stops_it_until_somebody_decides(tmp_path: Path) -> None
     assert (ended.stop_reason, called) == ("done", ["alpha", "alpha"])
 
 
-def test_a_run_is_taken_further_with_more_iterations_and_objectives(tmp_path: Path) -> None:
+def test_run_is_taken_further_with_more_iterations_and_objectives(tmp_path: Path) -> None:
     path = tmp_path / "runs"
     first, _ = research(SCRIPT[:2], journal=path, iterations=1)
     assert first.report_sync("R").stop_reason == "max_iterations"
@@ -1693,7 +1693,7 @@ def test_a_run_is_taken_further_with_more_iterations_and_objectives(tmp_path: Pa
     assert '{"topic": "alpha", "expertise": 0.1}' in told(model, 0)
 
 
-def test_a_run_that_the_budget_stopped_does_the_rest_of_its_tasks_with_more(tmp_path: Path) -> None:
+def test_run_that_the_budget_stopped_does_the_rest_of_its_tasks_with_more(tmp_path: Path) -> None:
     seen: list[str] = []
     for actions, stop in ((2, "budget"), (3, "budget"), (20, "done")):
         own = {"journal": tmp_path / "runs", "budget": Budget(actions=actions)}
@@ -1705,7 +1705,7 @@ def test_a_run_that_the_budget_stopped_does_the_rest_of_its_tasks_with_more(tmp_
     assert {each.passage.url for each in report.citations} == {ALPHA, BETA}
 
 
-def test_a_run_that_had_no_task_left_is_taken_further(tmp_path: Path) -> None:
+def test_run_that_had_no_task_left_is_taken_further(tmp_path: Path) -> None:
     script: list[Any] = []  # a model that goes on is told how far the run has come
     tasks = (("search", {"query": "alpha"}), ("read", {"url": ALPHA}), ("read", {"url": BETA}))
     for count, task in enumerate(tasks, 1):
@@ -1729,14 +1729,14 @@ def test_another_program_does_not_go_on_with_a_run(tmp_path: Path) -> None:
         research(journal=path, role="A poet.")[0].report_sync("R")
 
 
-def test_a_run_of_one_text_is_not_gone_on_with_by_another(tmp_path: Path) -> None:
+def test_run_of_one_text_is_not_continued_by_another(tmp_path: Path) -> None:
     researcher = Researcher("r", None, tools=tools(), journal=tmp_path / "runs")
     assert researcher.reply_sync("the port of alpha", run_id="R").stop_reason == "done"
     with pytest.raises(RunMismatch, match="task"):
         researcher.reply_sync("the key of beta", run_id="R")
 
 
-def test_its_state_goes_on_elsewhere() -> None:
+def test_state_of_a_researcher_continues_elsewhere() -> None:
     first, _ = research(SCRIPT[:2])
     asyncio.run(first.run())
     saved = json.loads(json.dumps(first.state_dict()))

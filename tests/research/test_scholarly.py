@@ -171,12 +171,14 @@ def test_crossref_gives_abstracts_to_cite_and_other_works_to_visit() -> None:
         (search_crossref, works([]), "answered without a list of works"),
     ),
 )
-def test_an_answer_that_is_none_is_an_error(tool: Any, answer: Answer, why: str) -> None:
+def test_scholarly_answer_that_is_no_feed_or_list_is_an_error(
+    tool: Any, answer: Answer, why: str
+) -> None:
     with pytest.raises(SearchError, match=why):
         found(tool, answer)
 
 
-def test_a_feed_expands_no_entity() -> None:
+def test_arxiv_feed_expands_no_entity() -> None:
     entities = '<?xml version="1.0"?><!DOCTYPE f [<!ENTITY a SYSTEM "file:///etc/passwd">]>'
     entry = ENTRY.replace("Multi-electron", "&a; Multi-electron")
     text = FEED.partition("\n")[2].replace("ENTRIES", entry)
@@ -196,7 +198,7 @@ def test_wrong_settings_of_searchers_are_said_at_once() -> None:
             run(tool().execute(query=" … "))
 
 
-def test_a_researcher_with_searchers_cites_an_abstract_with_its_authors() -> None:
+def test_researcher_with_searchers_cites_an_abstract_with_its_authors() -> None:
     with Web({}) as web:
         web.answers[:] = [lambda _: works()] * 9
         report = Researcher(

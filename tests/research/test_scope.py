@@ -30,7 +30,7 @@ TODAY = datetime.now(UTC).date()
         ({"since": "1999"}, "apples", None),
     ),
 )
-def test_a_search_asks_for_what_is_wanted(more: Any, query: str, range: str | None) -> None:
+def test_scope_of_a_search_is_asked_for(more: Any, query: str, range: str | None) -> None:
     asked: list[dict[str, list[str]]] = []
 
     def answered(request: Request) -> Any:
@@ -68,7 +68,7 @@ def test_pages_outside_are_not_read_and_links_to_them_left_out() -> None:
         assert web.visit("/old", since="2019-03").publication == Publication((), "2019-03-01")
 
 
-def test_a_researcher_keeps_to_its_sites_whatever_its_tools_find() -> None:
+def test_researcher_keeps_to_its_sites_whatever_its_tools_find() -> None:
     read: list[str] = []
     works = {"docs.example": "2024", "evil.example": "", "a.docs.example": "2001"}
 
@@ -119,7 +119,7 @@ def test_a_researcher_keeps_to_its_sites_whatever_its_tools_find() -> None:
         *({"since": "yesterday"}, {"since": "2024-13"}, {"since": 2024}, {"since": "2023-02-30"}),
     ),
 )
-def test_a_wrong_scope_is_said_at_once(wrong: dict[str, Any]) -> None:
+def test_scope_that_is_wrong_is_said_at_once(wrong: dict[str, Any]) -> None:
     name = next(iter(wrong))
     with pytest.raises(ConfigError, match=f"search_web: {name}"):
         search_web(searxng="http://localhost", **wrong)

@@ -46,7 +46,7 @@ def test_results_become_resources_that_were_not_visited() -> None:
     ]
 
 
-def test_a_searxng_is_asked_in_its_json_format() -> None:
+def test_searxng_is_asked_in_its_json_format() -> None:
     def results(request: Request) -> Answer:
         asked = urlsplit(request.path)
         assert asked.path == "/at/search"
@@ -61,7 +61,7 @@ def test_a_searxng_is_asked_in_its_json_format() -> None:
         assert len(run(action.execute(query=query))) == 1
 
 
-def test_a_search_asks_for_the_site_and_leaves_others_out() -> None:
+def test_search_asks_for_the_site_and_leaves_others_out() -> None:
     asked: list[str] = []
 
     def answered(request: Request) -> Answer:
@@ -81,7 +81,7 @@ def test_search_result_does_not_allow_its_host() -> None:
         assert web.requests == []
 
 
-def test_a_searxng_may_not_send_elsewhere_on_this_machine() -> None:
+def test_searxng_may_not_send_elsewhere_on_this_machine() -> None:
     with Web({"/search": answer(FOUND)}) as web:
         with pytest.raises(Exception, match="localhost is at"):
             search(redirect(f"http://localhost:{web.port}/search"))
@@ -106,25 +106,25 @@ def test_a_searxng_may_not_send_elsewhere_on_this_machine() -> None:
     ),
     ids=("html", "deep", "bytes", "list", "object", "engines", "403", "404", "large"),
 )
-def test_an_answer_that_cannot_be_used_says_why(given: Answer, why: str) -> None:
+def test_searxng_answer_that_cannot_be_used_says_why(given: Answer, why: str) -> None:
     with pytest.raises(SearchError, match=rf"search_web: the SearXNG at http://127[^ ]+:? {why}"):
         search(given)
 
 
-def test_a_searxng_that_was_busy_is_asked_once_more() -> None:
+def test_searxng_that_was_busy_is_asked_once_more() -> None:
     with Web({}) as web:
         web.answers[:] = [http(b"", 503, {"Retry-After": "0"}), answer(FOUND)]
         assert len(run(search_web(searxng=web.base).execute(query="x"))) == 2
 
 
-def test_a_searxng_that_is_not_there_is_named() -> None:
+def test_searxng_that_is_not_there_is_named() -> None:
     with Web({}) as web:
         at = web.base
     with pytest.raises(SearchError, match=f"the SearXNG at {at}: no answer from .*refused"):
         run(search_web(searxng=at).execute(query="x"))
 
 
-def test_without_a_searxng_other_machines_are_asked_which_offline_forbids() -> None:
+def test_search_without_a_searxng_asks_other_machines_which_offline_forbids() -> None:
     with pytest.raises(RemoteForbidden, match="search_web: MOOTHALL_OFFLINE=1"):
         run(search_web().execute(query="apples"))
 
@@ -154,7 +154,7 @@ def test_wrong_settings_are_said_at_once(wrong: dict[str, Any], why: str) -> Non
         search_web(**wrong)
 
 
-def test_a_query_is_cut_to_a_thousand_characters() -> None:
+def test_search_query_is_cut_to_a_thousand_characters() -> None:
     asked: list[str] = []
 
     def answered(request: Request) -> Answer:
@@ -165,6 +165,6 @@ def test_a_query_is_cut_to_a_thousand_characters() -> None:
     assert asked == ["x" * 1000]
 
 
-def test_an_empty_query_is_refused() -> None:
+def test_search_query_that_is_empty_is_refused() -> None:
     with pytest.raises(SearchError, match="the query is empty"):
         search(answer(FOUND), " \0\n")

@@ -43,7 +43,7 @@ def test_sentence_does_not_end_at_abbreviations_and_numbers(text: str) -> None:
         ("(A is.) “B is.” C", ["(A is.)", "“B is.”", "C"]),
     ),
 )
-def test_a_sentence_ends_at_its_full_stop_and_has_its_footnotes(
+def test_sentence_ends_at_its_full_stop_and_has_its_footnotes(
     text: str, expected: list[str]
 ) -> None:
     assert cut(text) == expected
@@ -104,7 +104,7 @@ def test_content_words_are_the_same_in_other_forms(one: str, other: str) -> None
     assert sorted(terms(one)) == sorted(terms(other))
 
 
-def test_a_word_of_several_parts_is_there_whole_and_in_parts() -> None:
+def test_word_of_several_parts_is_there_whole_and_in_parts() -> None:
     assert terms("asyncio.wait_for()") == ["asyncio.wait_for", "asyncio", "wait"]
     assert terms("情報源") == ["情報", "報源"]
     assert terms("FTS5情報源1998情報") == ["fts5", "情報", "報源", "1998", "情報"]
@@ -123,6 +123,6 @@ def test_names_of_commands_files_and_settings_are_not_stemmed(name: str) -> None
     assert not {"mke2f", "mode2", "l", "dn"} & {*terms(name)}
 
 
-def test_a_name_is_found_by_how_others_write_it() -> None:
+def test_name_is_found_by_how_others_write_it() -> None:
     assert terms("servername") == terms("ServerName")
     assert {*terms("extract")} < {*terms("--extract")}

@@ -64,7 +64,7 @@ def test_question_about_a_setting_is_answered_by_its_line(
     assert any(shows(each.sentence, first) for each in report.citations[:3])
 
 
-def test_an_option_that_no_setting_is_about_is_not_found(tmp_path: Path) -> None:
+def test_settings_question_that_no_setting_is_about_is_not_answered(tmp_path: Path) -> None:
     (tmp_path / "etc").mkdir()
     for name, text in FILES.items():
         (tmp_path / "etc" / name).write_text(text)

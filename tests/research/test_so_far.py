@@ -35,12 +35,14 @@ def upto(entries: list[Entry], key: str) -> list[Entry]:
     return entries[: keys.index(key) + 1]
 
 
-def test_of_a_run_that_ended_it_is_its_report(recorded: tuple[Report, list[Entry]]) -> None:
+def test_report_so_far_of_a_run_that_ended_is_its_report(
+    recorded: tuple[Report, list[Entry]],
+) -> None:
     report, entries = recorded
     assert report_so_far("R", entries) == report
 
 
-def test_of_a_run_that_used_up_its_iterations_it_is_its_report(tmp_path: Path) -> None:
+def test_report_so_far_of_a_run_that_used_up_its_iterations_is_its_report(tmp_path: Path) -> None:
     with Journal(tmp_path / "runs.db") as journal:
         researcher = Researcher("r", None, "alpha port", tools(), iterations=1, journal=journal)
         report = researcher.report_sync("R")
@@ -51,7 +53,7 @@ def test_of_a_run_that_used_up_its_iterations_it_is_its_report(tmp_path: Path) -
         assert len(journal.entries("R")) == len(entries)  # which are not written once more
 
 
-def test_a_step_that_ended_is_in_it_before_the_iteration_has(
+def test_report_so_far_has_a_step_that_ended_before_its_iteration(
     recorded: tuple[Report, list[Entry]],
 ) -> None:
     report, entries = recorded
@@ -67,7 +69,7 @@ def test_a_step_that_ended_is_in_it_before_the_iteration_has(
     assert judged.usage == report.usage
 
 
-def test_of_a_run_whose_process_died_it_says_that_it_was_interrupted(
+def test_report_so_far_of_a_run_whose_process_died_says_that_it_was_interrupted(
     recorded: tuple[Report, list[Entry]],
 ) -> None:
     _, entries = recorded
@@ -77,14 +79,14 @@ def test_of_a_run_whose_process_died_it_says_that_it_was_interrupted(
     assert "It ended after 0 iterations: it was interrupted." in report.markdown
 
 
-def test_before_the_model_has_answered_it_is_not_extractive(
+def test_report_so_far_before_the_model_has_answered_is_not_extractive(
     recorded: tuple[Report, list[Entry]],
 ) -> None:
     _, entries = recorded
     assert "extractive" not in report_so_far("R", entries[:1], under_way=True).markdown
 
 
-def test_a_narrative_of_ones_own_is_not_extractive(tmp_path: Path) -> None:
+def test_report_so_far_with_a_narrate_step_of_ones_own_is_not_extractive(tmp_path: Path) -> None:
     class Own(Block):
         async def forward(self, researcher: Researcher) -> Narrative:
             return Narrative("Said by *my own* step.")

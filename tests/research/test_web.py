@@ -54,7 +54,7 @@ def refused(web: Web, path: str, **more: Any) -> str:
 # -- what a page says ------------------------------------------------------------------------------
 
 
-def test_a_page_becomes_a_resource_with_its_text_and_sections() -> None:
+def test_web_page_becomes_a_resource_with_its_text_and_sections() -> None:
     pool = ResourcePool()
     with Web({"/a": html(PAGE)}) as web:
         page = web.visit("/a#core", pool)
@@ -121,7 +121,7 @@ def test_mail_of_the_web_is_read_with_what_is_attached_and_names_the_rest() -> N
     ]
 
 
-def test_a_page_says_who_wrote_it_and_when() -> None:
+def test_web_page_says_its_authors_and_date() -> None:
     about = (
         '<meta name=citation_author content="Stone, Ada"><meta name=author content="B  C">'
         '<meta property="article:published_time" content="2024-05-01T10:00:00Z">'
@@ -137,7 +137,7 @@ def test_a_page_says_who_wrote_it_and_when() -> None:
         assert web.visit("/b").publication is None
 
 
-def test_a_page_that_marks_no_main_part_keeps_its_headings() -> None:
+def test_web_page_that_marks_no_main_part_keeps_its_headings() -> None:
     parts = "".join(
         f"<h2 id=n{n}>Part {n}</h2><p>This is what part {n} says.</p>" for n in range(20)
     )
@@ -157,7 +157,7 @@ def test_code_in_colours_keeps_its_lines() -> None:
         assert "So:\n\nwith open(name):\n    pass" in (web.visit("/a").content or "")
 
 
-def test_the_links_of_a_page_become_resources_to_visit() -> None:
+def test_web_page_links_become_resources_to_visit() -> None:
     more = '<a href="x" rel="nofollow">X</a><a href="mailto:a@b.c">Mail</a><a href="#top">Up</a>'
     pool = ResourcePool()
     with Web({"/a/b": html(PAGE.replace("</main>", f"{more}</main>"))}) as web:
@@ -169,7 +169,7 @@ def test_the_links_of_a_page_become_resources_to_visit() -> None:
 @pytest.mark.parametrize(
     ("rule", "links"), (("noindex, NOFOLLOW", 0), ("None", 0), ("noindex, follow", 2))
 )
-def test_a_page_may_forbid_following_its_links(rule: str, links: int) -> None:
+def test_web_page_may_forbid_following_its_links(rule: str, links: int) -> None:
     page = PAGE.replace("<head>", f'<head><meta name="Robots" content="{rule}">')
     pool = ResourcePool()
     with Web({"/a": html(page)}) as web:
@@ -204,7 +204,7 @@ def test_text_in_two_bytes_a_character_is_read_as_the_server_declares_it() -> No
             assert web.visit("/a").content == "naïve €"
 
 
-def test_a_page_that_needs_javascript_is_no_source() -> None:
+def test_web_page_that_needs_javascript_is_no_source() -> None:
     page = "<html><body><div id=app></div><script src=a.js></script></body></html>"
     with Web({"/a": html(page)}) as web:
         assert refused(web, "/a") == (
@@ -221,7 +221,7 @@ def test_latin_1_is_read_as_browsers_do_unless_the_text_is_utf_8() -> None:
         assert web.visit("/a").content == "5 €"
 
 
-def test_a_document_without_a_type_is_known_by_its_beginning() -> None:
+def test_web_document_without_a_type_is_known_by_its_beginning() -> None:
     unsaid = {"Content-Type": "application/octet-stream"}
     pages = {"/a": http(pdf("Hello"), 200, unsaid), "/b": http(PAGE.encode(), 200, unsaid)}
     with Web(pages) as web:
@@ -282,7 +282,7 @@ def test_web_page_that_cannot_be_read_is_no_source(page: Answer, why: str) -> No
         assert refused(web, "/a", max_bytes=100) == why
 
 
-def test_a_page_whose_server_was_busy_is_asked_for_once_more() -> None:
+def test_web_page_whose_server_was_busy_is_asked_for_once_more() -> None:
     answers = [html(PAGE), http(b"", 503, {"Retry-After": "0"})]
     with Web({"/a": lambda _: answers.pop()}) as web:
         assert web.visit("/a").description == "All about apples"
@@ -299,7 +299,7 @@ def test_visit_page_timeout_bounds_the_call_with_redirects_and_a_second_try() ->
     assert '/to" was not read within 0.5 s (timeout_s)' in why
 
 
-def test_of_a_site_only_its_pages_and_links_are_taken() -> None:
+def test_site_option_takes_only_pages_and_links_of_the_site() -> None:
     links = "".join(
         f"<a href=https://{host}/>x</a>" for host in ("a.127.0.0.1.", "evil127.0.0.1", "away.test")
     )
@@ -312,7 +312,7 @@ def test_of_a_site_only_its_pages_and_links_are_taken() -> None:
         assert "BASE/a is not on example.org" in refused(web, "/a", site="example.org")
 
 
-def test_a_redirect_leads_to_the_resource_that_was_read() -> None:
+def test_redirect_leads_to_the_resource_that_was_read() -> None:
     pool = ResourcePool()
     with Web({"/a": redirect("/b"), "/b": redirect("c"), "/c": html(PAGE)}) as web:
         page = web.visit("/a", pool)
@@ -364,9 +364,7 @@ def test_robots_txt_is_obeyed_and_asked_for_once() -> None:
         ("User-agent: Moothall\nDisallow:\n\nUser-agent: *\nDisallow: /", "/a", True),
     ),
 )
-def test_the_rules_of_a_robots_txt_are_read_as_its_standard_says(
-    rules: str, path: str, may: bool
-) -> None:
+def test_robots_txt_is_read_as_its_standard_says(rules: str, path: str, may: bool) -> None:
     with Web({"/robots.txt": robots(rules), path: html(PAGE)}) as web:
         if may:
             assert web.visit(path).visited
@@ -374,7 +372,7 @@ def test_the_rules_of_a_robots_txt_are_read_as_its_standard_says(
             assert refused(web, path).endswith("forbids it")
 
 
-def test_a_redirect_does_not_lead_around_robots_txt() -> None:
+def test_robots_txt_is_not_evaded_by_a_redirect() -> None:
     rules = robots("User-agent: *\nDisallow: /private")
     with Web({"/robots.txt": rules, "/a": redirect("/private"), "/private": html(PAGE)}) as web:
         assert refused(web, "/a").endswith("forbids it")
@@ -382,7 +380,7 @@ def test_a_redirect_does_not_lead_around_robots_txt() -> None:
 
 
 @pytest.mark.parametrize("status", ("500 (Internal Server Error)", "503 (Service Unavailable)"))
-def test_where_robots_txt_fails_nothing_is_read(status: str) -> None:
+def test_robots_txt_that_fails_lets_nothing_be_read(status: str) -> None:
     with Web({"/robots.txt": http(b"", int(status[:3])), "/a": html(PAGE)}) as web:
         assert refused(web, "/a") == (
             f"BASE/a is not read: BASE/robots.txt answered {status}; try again in a minute"
@@ -390,14 +388,14 @@ def test_where_robots_txt_fails_nothing_is_read(status: str) -> None:
         assert web.asked == []
 
 
-def test_where_there_is_no_robots_txt_all_may_be_read_by_whoever_says_its_name() -> None:
+def test_robots_txt_that_is_missing_lets_all_be_read_under_the_user_agent() -> None:
     missing = http(b"User-agent: *\nDisallow: /", 404)
     with Web({"/robots.txt": missing, "/a": html(PAGE)}) as web:
         assert web.visit("/a", user_agent="cat/1.0").visited
         assert [each.headers["user-agent"] for each in web.requests] == ["cat/1.0"] * 2
 
 
-def test_a_host_is_asked_for_only_so_many_pages_at_once() -> None:
+def test_visit_page_asks_a_host_for_only_so_many_pages_at_once() -> None:
     open_now, most = 0, 0
     go_on, lock = threading.Event(), threading.Lock()
 
@@ -447,7 +445,7 @@ def test_requests_to_a_host_begin_one_delay_after_the_other(delay_s: float, rule
         assert run(read(web)) >= (delay_s or 1)
 
 
-def test_a_page_that_has_not_changed_is_not_sent_again() -> None:
+def test_web_page_that_has_not_changed_is_not_sent_again() -> None:
     def page(request: Request) -> Answer:
         if request.headers.get("if-none-match") == '"1"':
             return Answer((b"HTTP/1.1 304 Not Modified\r\n\r\n",))
@@ -488,7 +486,7 @@ def test_how_long_a_url_may_be() -> None:
 PAGES = [Section(0, "page=1", "page 1"), Section(11, "page=3", "page 3")]
 
 
-def test_a_pdf_has_a_section_for_each_page_with_text() -> None:
+def test_pdf_has_a_section_for_each_page_with_text() -> None:
     with Web({"/a.pdf": http(pdf("Hello one", "", "Page three"), 200, PDF)}) as web:
         action = read_pdf(allow_hosts=["127.0.0.1"])
         url = f"{web.base}/a.pdf"
@@ -503,7 +501,7 @@ def test_read_pdf_of_another_type_is_refused() -> None:
             run(action.execute(url=f"{web.base}/a", pool=ResourcePool()))
 
 
-def test_no_file_of_this_machine_is_read() -> None:
+def test_read_pdf_reads_no_file_of_this_machine() -> None:
     for url in ("deep/a.pdf", "/etc/hosts", "file:///etc/passwd"):
         with pytest.raises(PageError, match="only http and https are read"):
             run(read_pdf().execute(url=url, pool=ResourcePool()))
@@ -531,7 +529,7 @@ def test_web_tools_are_idempotent() -> None:
         assert tool.idempotent
 
 
-def test_a_package_that_is_missing_is_named_by_its_extra() -> None:
+def test_package_that_is_missing_is_named_by_its_extra() -> None:
     script = """
 import sys
 from moothall.foundation.errors import MissingExtra
