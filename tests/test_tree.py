@@ -89,6 +89,7 @@ FLOORS = {
         "message",
         "slash",
         "acting",
+        "facts",
         "provenance",
         "signature",
         "retry",

@@ -42,7 +42,8 @@ def clerk(journal: Journal) -> ReActAgent:
         """Send a batch."""
         return Later("batch-1")
 
-    asked = Action("pay", pay, "Pay.", access_policy=ACCESS_REQUESTED)
+    facts = {"danger": "low"}
+    asked = Action("pay", pay, "Pay.", access_policy=ACCESS_REQUESTED, facts=facts)
     calls: list[Any] = [{"name": "pay", "args": {"coins": each}} for each in (3, 4)]
     script = [[*calls, {"name": "batch"}], "Done."]
     return ReActAgent(
@@ -61,7 +62,7 @@ def folder(tmp_path: Path) -> Path:
 
 def test_approvals_are_listed_shown_permitted_and_refused_with_a_name(folder: Path) -> None:
     listed = moothall("approvals", cwd=folder).stdout
-    assert "the approval of pay(coins=3), since" in listed
+    assert "the approval of pay(coins=3) (danger: low), since" in listed
     found = json.loads(moothall("approvals", "--json", cwd=folder).stdout)["approvals"]
     three, four = sorted(found, key=lambda each: each["args"]["coins"])
     shown = moothall("approvals", "show", three["key"][:12], cwd=folder).stdout

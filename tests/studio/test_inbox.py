@@ -32,7 +32,7 @@ def delete(path: str) -> list[list[object]]:
     return [[3, f"{path} is gone"], [4, "<b>and</b> all"]]
 
 
-@action(access_policy=ACCESS_REQUESTED)
+@action(access_policy=ACCESS_REQUESTED, facts={"undone": False})
 def keep(days: int) -> str:
     """Keep it for some days."""
     return "kept"
@@ -69,6 +69,7 @@ def test_two_cards_that_want_the_same_name_their_tasks(
             card = page.get_by_role("article", name="approval")
             expect(card.filter(has_text="for Keep the letters.")).to_have_count(1)
             bills = card.filter(has_text="for Keep the bills.")
+            expect(bills.get_by_text("undone: false")).to_be_visible()
             bills.get_by_role("button", name="Edit arguments").click()
             bills.get_by_role("textbox", name="Argument days").fill("soon")
             bills.get_by_role("button", name="Permit as edited").click()

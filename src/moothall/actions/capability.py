@@ -223,8 +223,11 @@ class Action(Options):
         if self._parameters is None:
             more = {"examples": [copy_json({**each}) for each in self.examples]}
             said = {} if self._description is None else {"description": self._description}
-            return self.signature.help | said | (more if self.examples else {})
-        return {"description": self.description, "args": self._parameters.get("properties", {})}
+            shown = self.signature.help | said | (more if self.examples else {})
+        else:
+            args = self._parameters.get("properties", {})
+            shown = {"description": self.description, "args": args}
+        return shown | ({"facts": {**self.facts}} if self.facts else {})
 
     @functools.cached_property
     def is_async(self) -> bool:

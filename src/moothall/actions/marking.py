@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Literal, TypeAlias, TypedDict, TypeVar, Unpack, overload
 
+from moothall.actions.facts import NO_FACTS, Fact, check_facts
 from moothall.actions.retry import Retry
 from moothall.actions.signature import check_parameters, check_returns
 from moothall.foundation.arguments import check_boolean, check_seconds, unknown_argument
@@ -39,6 +40,7 @@ class ActionOptions(TypedDict, total=False):
     addresses: Sequence[str] | None
     examples: Sequence[Mapping[str, Any]]
     deferred: bool | None
+    facts: Mapping[str, Fact]
     help: Any
 
 
@@ -65,6 +67,7 @@ class Options:
     addresses: Sequence[str] | None = None
     examples: Sequence[Mapping[str, Any]] = ()
     deferred: bool | None = None
+    facts: Mapping[str, Fact] = NO_FACTS
 
 
 _BOOLEANS: Final = {name for name, hint in Options.__annotations__.items() if hint == "bool"}
@@ -108,6 +111,8 @@ def action(function: Callable[..., Any] | None = None, /, **options: Unpack[Mark
             write them, such as `[{"day": "2026-05-01", "seats": 2}]`
         deferred: whether a model is shown the action only once it has found it by `find_actions`;
             if left out, as its agent decides (docs/many-actions.md)
+        facts: what whoever approves a call reads beside it, by name, such as
+            `{"danger": "high", "cost_usd": 0.2}`; a `Rule` may match it
 
     Raises:
         DefinitionError: an option is not one of its values, a parameter cannot be given by name,
@@ -158,6 +163,7 @@ def check_options(where: str, options: Mapping[str, Any]) -> None:
     ):
         wanted = 'own= must be True, False or a list of fields, such as ("sender",)'
         raise ConfigError(f"{where}: {wanted}, got {own!r:.80}")
+    check_facts(f"{where}: facts=", options.get("facts", NO_FACTS))
     examples = options.get("examples", ())
     if isinstance(examples, str) or not isinstance(examples, Sequence):
         raise ConfigError(f"{where}: examples= must be a list of arguments, got {examples!r:.80}")

@@ -17,7 +17,7 @@ from moothall.actions.approval.approval import Decision
 from moothall.actions.message import address
 from moothall.agents.dispatch import AgentToolbox
 from moothall.agents.messaging import Messaging
-from moothall.agents.workflow import block_actions, not_found, note_on, own_actions
+from moothall.agents.workflow import block_actions, not_found, own_actions, proposed_actions
 from moothall.foundation.arguments import check_boolean, check_integer, unknown_argument
 from moothall.foundation.errors import ConfigError
 from moothall.foundation.threads import plain_or_async
@@ -298,7 +298,9 @@ class Agent(Messaging):
         Without an approver it is refused. Only `True` permits; `Refused("…")` states a reason.
         """
         approver = self._approver()
-        note = note_on(self, proposed_message)
+        meant = proposed_actions(self, proposed_message)
+        note = "; ".join(dict.fromkeys(each._note for each in meant if each._note))
+        facts = {name: fact for each in meant for name, fact in each.facts.items()}
         asked = ApprovalRequest.of(proposed_message, *self._asked_by(proposed_message), note)
         if approver is None:
             locked = ": the definition of the action is new or has changed (`moothall mcp lock`)"
@@ -306,7 +308,7 @@ class Agent(Messaging):
             text = "agent %r has no approver, so it refuses%s; give it or its space an approver="
             logger.warning(text, self.id, why)
         # A broadcast is to *: it is this agent whose action is called.
-        return await approve(approver, replace(asked, agent=str(self.id)))
+        return await approve(approver, replace(asked, agent=str(self.id), facts=facts))
 
     def _asked_by(self, message: dict[str, Any]) -> tuple[str | None, str | None]:
         """Return a proposed message's run and thread; default: no run, and the sender's thread."""

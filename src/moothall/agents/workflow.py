@@ -286,12 +286,12 @@ def not_found(agent: Any, name: str) -> ActionNotFound:
     return ActionNotFound(text)
 
 
-def note_on(agent: Any, proposed: Mapping[str, Any]) -> str:
-    """Return the note for the approver of a proposed message."""
+def proposed_actions(agent: Any, proposed: Mapping[str, Any]) -> list[Action]:
+    """Return the actions that a proposed message may mean."""
     name = proposed["action"]["name"]
     # Its model may call the action, or other agents.
     found = (agent._callable(name), agent._offered().get(name))
-    return "; ".join({note for each in found if (note := getattr(each, "_note", ""))})
+    return [each for each in found if each is not None]
 
 
 def own_actions(owner: Any, within: str = "") -> dict[str, Action]:

@@ -10,6 +10,8 @@ from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
+from moothall.actions.approval import ApprovalRequest, Question
+from moothall.actions.facts import NO_FACTS, Facts, facts_in_words
 from moothall.foundation.arguments import none_of
 from moothall.foundation.errors import JournalError
 from moothall.foundation.text import cut, display, escaped, escaped_json
@@ -231,6 +233,7 @@ class Wait:
         asks_caller: whether a door also asks the caller who began the run
         remind: how often somebody is reminded, in seconds; None for never
         name: the key that the action gave its `Later`; empty for what is no result
+        facts: what the action's program says of it, by name: `@action(facts=…)`
     """
 
     run: str
@@ -254,6 +257,7 @@ class Wait:
     asks_caller: bool = False
     remind: float | None = None
     name: str = ""
+    facts: Facts = field(default_factory=dict)
 
     @property
     def ahead(self) -> bool:
@@ -271,6 +275,18 @@ class Wait:
         return f"{waits_for(self)}{askees}, since {stamp(self.since)}{ahead}{deadline}"
 
 
+def request_of(wait: Wait) -> ApprovalRequest | Question:
+    """Return what an approver would be asked: a call that waits for approval, or a question."""
+    agent = wait.path.rpartition("/")[2] or wait.agent  # a member of a group asks in its part
+    if wait.kind != "approval":
+        return Question(agent, wait.text, wait.run)
+    return ApprovalRequest(
+        *(agent, wait.action, wait.args, agent, {}, wait.run, wait.thread, wait.text),
+        check=lambda args: None,  # the run checks them
+        facts=wait.facts,
+    )
+
+
 def stamp(at: float) -> str:
     """Return a moment as people read it, in local time."""
     return datetime.fromtimestamp(at).isoformat(" ", "seconds")
@@ -278,12 +294,20 @@ def stamp(at: float) -> str:
 
 def waits_for(wait: Wait) -> str:
     """Return what is waited for, in words."""
-    return in_words(wait.kind, wait.action, wait.args, wait.text, wait.name or wait.key)
+    about = (wait.action, wait.args, wait.text, wait.name or wait.key, wait.facts)
+    return in_words(wait.kind, *about)
 
 
-def in_words(kind: str, action: str = "", args: Any = None, text: str = "", key: str = "") -> str:
+def in_words(
+    kind: str,
+    action: str = "",
+    args: Any = None,
+    text: str = "",
+    key: str = "",
+    facts: Facts = NO_FACTS,
+) -> str:
     """Return what a wait of this kind is for, in words."""
-    call = escaped(cut(call_line(action, args), _EXCERPT_CHARS))
+    call = escaped(cut(call_line(action, args), _EXCERPT_CHARS)) + facts_in_words(facts)
     more = f" [{escaped(cut(text, _EXCERPT_CHARS))}]" if text else ""
     match kind:
         case "approval":
@@ -314,6 +338,7 @@ def wait_of(data: dict[str, Any], **about: Any) -> Wait:
         asks_caller=data.get("of_caller", False),
         remind=data.get("remind"),
         name=data.get("name", data["wait"] if data["kind"] == "result" else ""),
+        facts=data.get("facts", {}),
         **about,
     )
 

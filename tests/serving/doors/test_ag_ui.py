@@ -57,7 +57,7 @@ def its(id: str) -> str:
 
 
 def buyer(bought: list[str]) -> ReActAgent:
-    @action(access_policy=ACCESS_REQUESTED)
+    @action(access_policy=ACCESS_REQUESTED, facts={"cost_usd": 3})
     def buy(item: str) -> str:
         """Buy an item."""
         bought.append(item)
@@ -117,7 +117,8 @@ def test_ag_ui_approval_is_an_interrupt_that_a_resume_answers(serve: Serve) -> N
         events = run(url, user("buy"))
         assert "TOOL_CALL_END" in kinds(events)
         asked = events[-1]["outcome"]["interrupts"][0]
-        assert asked["metadata"] == {"agent": "bot", "action": "buy", "args": {"item": "lamp"}}
+        call = {"agent": "bot", "action": "buy", "args": {"item": "lamp"}}
+        assert asked["metadata"] == {**call, "facts": {"cost_usd": 3}}
         assert its(asked["toolCallId"]) == "c"
         assert bought == []
         answer = {

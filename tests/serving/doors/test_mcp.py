@@ -50,7 +50,7 @@ class Shop(Agent):
         self.begun = threading.Event()
         self.cancelled = threading.Event()
 
-    @action(idempotent=True)
+    @action(idempotent=True, facts={"unit": "EUR"})
     async def price(self, item: str, pieces: int = 1) -> dict[str, Any]:
         """Tell the price of an item.
 
@@ -125,6 +125,7 @@ def test_mcp_door_offers_actions_as_tools_with_their_schemas(serve: Serve, mode:
             assert tools["price"].description == "Tell the price of an item."
             assert tools["price"].annotations is not None
             assert tools["price"].annotations.idempotent_hint is True
+            assert tools["price"].meta == {"moothall/facts": {"unit": "EUR"}}
             result = await client.call_tool("price", {"item": "lamp", "pieces": 2})
             assert result.structured_content == {"item": "lamp", "price": 6}
             assert json.loads(text(result)) == {"item": "lamp", "price": 6}

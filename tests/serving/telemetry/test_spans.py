@@ -29,12 +29,14 @@ from moothall import (
     ScriptedModel,
     Society,
     Usage,
+    action,
 )
 from moothall.serving.telemetry import instrument, uninstrument
 from serving.telemetry.conftest import Traced
 from society.life import living
 
 
+@action(facts={"cost_usd": 0.2})
 def add(a: int, b: int) -> int:
     """Add two integers."""
     return a + b
@@ -87,6 +89,7 @@ def test_reply_with_a_call_has_the_spans_of_the_conventions(traced: Traced) -> N
         "gen_ai.tool.type": "function",
         "gen_ai.agent.name": "adder",
         "gen_ai.conversation.id": "t1",
+        "moothall.action.facts.cost_usd": 0.2,
     }
     assert dict(traced.spans[0].attributes or {}) == {
         "gen_ai.operation.name": "chat",

@@ -24,6 +24,7 @@ from moothall.actions.approval.decision import Decision as Decision
 from moothall.actions.approval.decision import Refused as Refused
 from moothall.actions.approval.decision import not_permitted as not_permitted
 from moothall.actions.approval.later import Later, names_of, seconds_of
+from moothall.actions.facts import Facts, facts_in_words
 from moothall.actions.slash import format_slash
 from moothall.foundation.arguments import check_function
 from moothall.foundation.errors import DefinitionError, InvalidMessage, NobodyToAsk, SlashError
@@ -65,6 +66,7 @@ class ApprovalRequest:
         check: checks arguments for `ChangedArgs`; None where the arguments cannot be changed
         waits_in: the id of the run, in a journal, that can wait for the decision: there an approver
             may return `Later()`; None where nothing can wait
+        facts: what the action's program says of it, by name: `@action(facts=…)`
     """
 
     agent: str
@@ -78,6 +80,7 @@ class ApprovalRequest:
     outside: tuple[str, ...] = ()
     check: Check | None = field(default=None, repr=False, compare=False)
     waits_in: str | None = field(default=None, repr=False, compare=False)
+    facts: Facts = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -108,7 +111,7 @@ class ApprovalRequest:
         return hashlib.sha256(exact.encode()).hexdigest()
 
     def __str__(self) -> str:
-        line = self._line()
+        line = f"{self._line()}{facts_in_words(self.facts)}"
         return f"{line} [{escaped(self.note)}]" if self.note else line
 
     def _line(self) -> str:

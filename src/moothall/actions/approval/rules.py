@@ -30,6 +30,7 @@ class Rule:
         agent: pattern of the agent's id
         action: pattern of the action's name
         args: patterns by argument name; all these arguments must exist and match
+        facts: patterns by the name of a fact of the action, likewise
         permit: the decision for a match; `Refused("…")` refuses with a reason
 
     Raises:
@@ -40,12 +41,15 @@ class Rule:
     action: str = "*"
     args: Mapping[str, str] | None = None
     permit: Decision = True
+    facts: Mapping[str, str] | None = None
 
     def __post_init__(self) -> None:
-        if self.args is not None and not isinstance(self.args, Mapping):
-            raise ConfigError(f"Rule: args= must be patterns by name, got {self.args!r:.80}")
-        given = (("agent", self.agent), ("action", self.action), *(self.args or {}).items())
-        for name, pattern in given:
+        patterns: list[tuple[str, object]] = [("agent", self.agent), ("action", self.action)]
+        for option, by_name in (("args", self.args), ("facts", self.facts)):
+            if by_name is not None and not isinstance(by_name, Mapping):
+                raise ConfigError(f"Rule: {option}= must be patterns by name, got {by_name!r:.80}")
+            patterns += (by_name or {}).items()
+        for name, pattern in patterns:
             if not isinstance(pattern, str):
                 raise ConfigError(f"Rule: the pattern of {name} must be a text, got {pattern!r}")
         if not isinstance(self.permit, Decision):
@@ -54,13 +58,14 @@ class Rule:
     def matches(self, request: ApprovalRequest) -> bool:
         """Return whether the rule matches this request."""
         texts = [(request.agent, self.agent), (request.action, self.action)]
-        for name, pattern in (self.args or {}).items():
-            if name not in request.args:
-                return False
-            value = request.args[name]
-            if not isinstance(value, str):
-                value = json.dumps(value, sort_keys=True, ensure_ascii=False)
-            texts.append((value, pattern))
+        for patterns, values in ((self.args, request.args), (self.facts, request.facts)):
+            for name, pattern in (patterns or {}).items():
+                if name not in values:
+                    return False
+                value = values[name]
+                if not isinstance(value, str):
+                    value = json.dumps(value, sort_keys=True, ensure_ascii=False)
+                texts.append((value, pattern))
         return all(fnmatch.fnmatchcase(text, pattern) for text, pattern in texts)
 
 

@@ -211,6 +211,7 @@ def _action(
     options: dict[str, Any] = {"guard": () if name == "say" else None}
     if offer is not None:
         options = {"outside": offer.outside, "own": offer.own, "guard": offer.guarded}
+        options["facts"] = offer.facts
         options["addresses"] = offer.addressed
     elif id not in getattr(agent, "trusted", ()):
         options["outside"] = not is_here

@@ -93,6 +93,8 @@ def about_call(call: RequestedCall) -> dict[str, Any]:
     about: dict[str, Any] = {"action": call.name, "args": call.args, "call": call.id}
     if call.origins:
         about["origins"] = as_json(call.origins)
+    if call.action is not None and call.action.facts:
+        about["facts"] = {**call.action.facts}
     if call.read:
         about["read"] = [*call.read]
     return about

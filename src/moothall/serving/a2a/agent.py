@@ -324,6 +324,8 @@ class A2AAgent(ConversationalAgent):
             },
         }
         note = f"asked by agent {json_text(approval.get('agent'))} at {self.url}"
+        if approval.get("facts"):  # as its server says: no fact of ours
+            note += f" ({json_text(approval['facts'])})"
         if approval.get("note"):
             note += f": {json_text(approval['note'])}"
         return ApprovalRequest.of(message, request.run_id, request.thread, note)

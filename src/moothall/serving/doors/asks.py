@@ -15,7 +15,7 @@ from moothall.agents.replies.events import Event
 from moothall.foundation.errors import NobodyToAsk
 from moothall.foundation.jsonvalue import json_text
 from moothall.foundation.text import escaped, shown_lines
-from moothall.journal.entry import Wait
+from moothall.journal.entry import Wait, request_of
 from moothall.serving.doors.callers import LOCAL
 
 WAITS_S: Final = 600.0
@@ -57,6 +57,8 @@ def ask_of(request: ApprovalRequest | Question, key: str, call: str = "") -> Ask
     details = {"agent": request.agent, "action": request.action, "args": request.args}
     if request.note:
         details["note"] = request.note
+    if request.facts:
+        details["facts"] = {**request.facts}
     return Ask(key, f"Permit {request}", details, True, call)
 
 
@@ -71,12 +73,7 @@ def asks_of(waits: Iterable[Wait], permits: bool) -> dict[str, Ask]:
     for each in waits:
         if not each.asks_caller or (each.kind == "approval" and not permits):
             continue
-        agent = each.path.rpartition("/")[2] or each.agent  # a member of a group asks in its part
-        if each.kind == "approval":
-            about: Any = ApprovalRequest(agent, each.action, each.args, agent, {}, note=each.text)
-        else:
-            about = Question(agent, each.text)
-        asks[each.key] = ask_of(about, each.key, each.call)
+        asks[each.key] = ask_of(request_of(each), each.key, each.call)
     return asks
 
 

@@ -125,6 +125,7 @@ class MCPDoor:
                 input_schema={"type": "object", **action.parameters},
                 output_schema=None if (its := gives(action)) is None else its.schema,
                 annotations=hint if action.idempotent else None,
+                _meta={"moothall/facts": {**action.facts}} if action.facts else None,
             )
             for name, (_, action) in self._tools().items()
         ]

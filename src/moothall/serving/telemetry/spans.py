@@ -214,6 +214,8 @@ class Telemetry(MessageSpans):
             names.AGENT_NAME: str(agent.id),
         }
         own = {key: about[key] for key in (names.TOOL_NAME, names.TOOL_TYPE, names.AGENT_NAME)}
+        if call.action is not None:
+            about |= {f"{names.OF_ACTION}.{name}": fact for name, fact in call.action.facts.items()}
 
         def end(span: OpenSpan, result: Any, error: str | None) -> None:
             if self._content:

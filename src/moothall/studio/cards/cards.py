@@ -32,7 +32,7 @@ from moothall.foundation.errors import (
 )
 from moothall.foundation.jsonvalue import json_text
 from moothall.foundation.threads import guard
-from moothall.journal.entry import Wait, call_line
+from moothall.journal.entry import Wait, call_line, request_of
 from moothall.journal.journal import Journal
 from moothall.journal.run_parts import ReadPart
 from moothall.journal.waits import OF_A_PERSON
@@ -40,7 +40,7 @@ from moothall.studio.feed import EventFeed
 
 _ALWAYS: Final = "always"
 _REASON: Final = 2_000
-_REQUEST_FIELDS: Final = ("agent", "action", "args", "sender", "fingerprint", "note")
+_REQUEST_FIELDS: Final = ("agent", "action", "args", "sender", "fingerprint", "note", "facts")
 """What is told of a call, as it is in the request."""
 _MOST_STORED: Final = 500
 """How many waits of a journal are cards at a time: the oldest."""
@@ -97,14 +97,8 @@ class Cards:
         """
         if self.permits(request):
             return True
-        about = {
-            **more,
-            **{name: getattr(request, name) for name in _REQUEST_FIELDS},
-            "run": request.run_id,
-            "outside": list(request.outside),
-            "editable": request.check is not None,
-        }
-        return self._decision(request, await self.ask("approval", about, _Approval(request).read))
+        about, read = _of_approval(request)
+        return self._decision(request, await self.ask("approval", {**more, **about}, read))
 
     def permits(self, request: ApprovalRequest) -> bool:
         """Return whether a person has permitted this action always in this run."""
@@ -199,30 +193,24 @@ class Cards:
 
     def _stored(self, wait: Wait, journal: Journal, by: str) -> Card:
         """Return the card of what a run waits for in the journal."""
-        agent = wait.path.rpartition("/")[2] or wait.agent  # a member of a group asks in its part
-        about: dict[str, Any] = {"agent": agent, "run": wait.run}
-        request: ApprovalRequest | None = None
-        read: _Reader = _question
-        kind = wait.kind
+        request, kind = request_of(wait), wait.kind
+        about: dict[str, Any]
+        read: _Reader
         if wait.action == DECIDE and not wait.path:
             kind, about, read = "decision", _of_decision(journal, wait), _decision
-        elif kind == "question":
-            about["text"] = wait.text
-        elif kind == "doubt":
-            about["text"], read = call_line(wait.action, wait.args), _doubt
+        elif isinstance(request, ApprovalRequest):
+            about, read = _of_approval(request)
         else:
-            request = ApprovalRequest(
-                *(agent, wait.action, wait.args, agent, {}, wait.run, wait.thread, wait.text),
-                check=lambda args: None,  # the run checks them
-            )
-            about |= {name: getattr(request, name) for name in _REQUEST_FIELDS}
-            about |= {"outside": [], "editable": True}
-            read = _Approval(request).read
+            about = {"agent": request.agent, "run": wait.run, "text": request.text}
+            read = _question
+            if kind == "doubt":
+                about["text"], read = call_line(wait.action, wait.args), _doubt
 
         def give(value: Any) -> None:
-            decision = value if request is None else self._decision(request, value)
+            if isinstance(request, ApprovalRequest):
+                value = self._decision(request, value)
             try:
-                journal.answer(wait.run, wait.key, decision, by=by)
+                journal.answer(wait.run, wait.key, value, by=by)
             except StateError as late:
                 raise CardGone(str(late)) from late
 
@@ -287,6 +275,13 @@ def _of_decision(journal: Journal, wait: Wait) -> dict[str, Any]:
     last = progress.conclusions[-1].to_json() if progress.conclusions else None
     about = {"agent": "H", "run": wait.run, "told": [*progress.told], "conclusion": last}
     return {**about, "task": progress.task, "round": len(progress.conclusions)}
+
+
+def _of_approval(request: ApprovalRequest) -> tuple[dict[str, Any], _Reader]:
+    """Return what a card says of a call, and how its answer is read."""
+    about = {name: getattr(request, name) for name in _REQUEST_FIELDS}
+    about |= {"run": request.run_id, "outside": [*request.outside]}
+    return {**about, "editable": request.check is not None}, _Approval(request).read
 
 
 class _Approval:

@@ -250,6 +250,7 @@ cardKind("approval", (card, decide) => {
       h("time", {}, clock(card.asked)), h("b", {}, OF_ACT[card.sender] || card.sender || card.run || "A run"), " wants ", h("b", {}, name)),
     args,
     Object.keys(card.args).length ? null : empty("without arguments"),
+    Object.keys(card.facts || {}).length ? h("div", { class: "s-row" }, Object.entries(card.facts).map(([name, fact]) => h("span", { class: "s-badge" }, `${name}: ${fact}`))) : null,
     card.note ? h("p", { class: "s-fault" }, card.note) : null,
     card.outside?.length ? h("div", { class: "s-outside" }, h("span", { class: "s-badge warn" }, "from outside"), h("ul", {}, card.outside.map((each) => h("li", {}, each)))) : null,
     h("div", { class: "s-answer" }, h("div", { class: "s-row" }, first, edits, more), h("div", { class: "s-row" },
