@@ -75,7 +75,6 @@ CALLBACKS = ("before_action", "after_action", "after_add", "before_remove")
 """Features whose name begins with such a word."""
 OPENINGS = {
     "agents": 500,
-    "society": 377,
 }
 """How many tests of a folder begin with an article, a pronoun or a preposition."""
 

@@ -24,7 +24,7 @@ from moothall.society import (
 from society.life import Noting, said
 
 
-def test_a_memory_keeps_the_last_events_and_messages() -> None:
+def test_citizen_memory_keeps_the_last_events_and_messages() -> None:
     memory = CitizenMemory({"money": 1}, most=3)
     for step in range(3):
         memory.note(step, f"event {step}")
@@ -51,7 +51,7 @@ def test_a_memory_keeps_the_last_events_and_messages() -> None:
         other.load_state_dict({"status": {}})
 
 
-def test_a_block_that_is_not_enabled_is_left_out() -> None:
+def test_block_that_is_not_enabled_is_left_out() -> None:
     class Walks(Block):
         enabled_by = "enable_mobility"
 
@@ -86,7 +86,7 @@ def test_a_block_that_is_not_enabled_is_left_out() -> None:
     assert CitizenAgent("bank", type=AgentType.Bank).type == "bank"
 
 
-def test_a_block_of_another_citizen_is_refused() -> None:
+def test_block_of_another_citizen_is_refused() -> None:
     class Walks(Block):
         pass
 
@@ -123,7 +123,7 @@ def test_outside_of_a_society_a_citizen_has_its_own_state_and_wants_nothing() ->
     assert [each.block for each in citizen.dispatcher.decisions] == [*["Looks"] * 9, None]
 
 
-async def test_an_agent_with_threads_has_one_memory_in_a_society() -> None:
+async def test_agent_with_threads_has_one_memory_in_a_society() -> None:
     model = ScriptedModel(["Hello.", "Hello again."])
     clerk = ReActAgent("clerk", model)
     one, two = Noting("one"), Noting("two")

@@ -28,7 +28,7 @@ def town(**changes: Any) -> City:
     return City(**{**given, **changes})
 
 
-def test_a_way_goes_over_the_roads_and_its_time_is_rounded_up_once() -> None:
+def test_route_follows_the_roads_and_its_time_is_rounded_up_once() -> None:
     city = town()
     route = city.route("home", "office")
     assert route is not None
@@ -67,7 +67,7 @@ def test_roads_may_be_for_one_way_and_for_some_modes() -> None:
     assert city.metres("home", "office", "cycle") is None
 
 
-def test_of_parallel_roads_the_shortest_is_taken() -> None:
+def test_route_takes_the_shortest_of_parallel_roads() -> None:
     city = town(roads=[*ROADS, ("n1", "home", 300), ("home", "n1", 400)])
     assert city.metres("home", "bar") == 330
 
@@ -119,7 +119,7 @@ def test_distances_are_the_shortest_and_ways_add_up_to_them(data: st.DataObject)
         assert sum(length[step] for step in itertools.pairwise(route.nodes)) == metres
 
 
-def test_the_places_of_a_city_are_a_sequence_in_order_of_id() -> None:
+def test_city_places_are_a_sequence_in_order_of_id() -> None:
     places = town().places
     assert list(places) == [BAR, HOME, ISLAND, OFFICE]
     assert (places[-1], places[1:3], len(places)) == (OFFICE, (HOME, ISLAND), 4)
@@ -150,14 +150,14 @@ def test_json_brings_the_same_city_back() -> None:
     assert walked == same
 
 
-def test_of_ways_that_are_equally_short_the_first_in_the_order_of_ids_is_taken() -> None:
+def test_route_takes_the_first_in_the_order_of_ids_of_equally_short_ways() -> None:
     ways = [("a", "b", 5), ("a", "c", 5), ("b", "d", 5), ("c", "d", 5)]
     route = City([Place(id, "spot", 0, 0) for id in "dcba"], ways).route("a", "d")
     assert route is not None
     assert route.nodes == ("a", "b", "d")
 
 
-def test_the_ends_of_what_a_place_may_be() -> None:
+def test_place_takes_values_up_to_its_limits() -> None:
     place = Place("a", "home", -10_000_000, 10_000_000, 0, 86_399, 86_400)
     always, night = Place("b", "home", 0, 0), Place("c", "home", 0, 0, 10**9, 86_000, 5)
     assert (place.capacity, place.name, always.capacity) == (0, "a", 1)

@@ -160,7 +160,7 @@ async def test_citizens_live_in_a_city_of_geojson_and_an_experiment_names_its_fi
     assert (await made.run(jobs=0)).values("home") == {0: 40.0}
 
 
-def test_an_extract_of_openstreetmap_is_the_same_city(tmp_path: Path) -> None:
+def test_map_of_openstreetmap_is_the_same_city(tmp_path: Path) -> None:
     numbers: dict[tuple[float, float], int] = {}
     nodes, ways = [], []
 
@@ -230,12 +230,12 @@ WRONG: list[tuple[Any, str]] = [
 
 
 @pytest.mark.parametrize(("data", "said"), WRONG)
-def test_a_wrong_map_is_refused_with_its_feature(data: Any, said: str) -> None:
+def test_map_that_is_wrong_is_refused_with_its_feature(data: Any, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         City.from_geojson(data, citizens=5)
 
 
-def test_a_feature_of_geojson_without_a_place_is_left_out() -> None:
+def test_map_feature_of_geojson_without_a_place_is_left_out() -> None:
     nowhere = {"type": "Feature", "geometry": None, "properties": {"building": "house"}}
     empty = [
         nowhere | {"geometry": {"type": f"{many}{kind}", "coordinates": at}}
@@ -250,7 +250,7 @@ def test_a_feature_of_geojson_without_a_place_is_left_out() -> None:
     assert city.ids() == ("home-1",)
 
 
-def test_a_network_is_read_from_a_table_of_edges(tmp_path: Path) -> None:
+def test_network_is_read_from_a_table_of_edges(tmp_path: Path) -> None:
     file = tmp_path / "edges.csv"
     file.write_text("weight,source,target\n3,1,2\n1,2,10\n1,7,7\n1,2,1\n")
     network = read_network(file)

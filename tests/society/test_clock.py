@@ -17,7 +17,7 @@ from moothall.society.clock import Clock, seconds_of
     st.integers(1, 200_000),
     st.integers(0, 10_000),
 )
-def test_the_time_is_the_calendars(start: datetime, step: int, index: int) -> None:
+def test_clock_time_is_the_calendars(start: datetime, step: int, index: int) -> None:
     start = start.replace(microsecond=0)
     now = Clock(start, step).at(index)
     moment = start + timedelta(seconds=step * index)
@@ -30,13 +30,13 @@ def test_the_time_is_the_calendars(start: datetime, step: int, index: int) -> No
     assert now.after() == Clock(start, step, index + 1)
 
 
-def test_a_clock_goes_on_from_steps_of_another_length() -> None:
+def test_clock_continues_from_steps_of_another_length() -> None:
     clock = Clock("2026-01-05T06:00", "2d", 1, before=30 * 3600).after()
     assert (clock.day, clock.time, clock.elapsed) == (5, 12 * 3600, 126 * 3600)
     assert str(clock) == "Saturday 2026-01-10 12:00:00"
 
 
-def test_a_clock_begins_on_a_monday_and_never_changes() -> None:
+def test_clock_begins_on_a_monday_and_never_changes() -> None:
     clock = Clock()
     assert str(clock.after(5)) == "Monday 2026-01-05 01:15:00"
     assert (clock.time, clock.day, clock.elapsed, clock.index) == (0, 0, 0, 0)
@@ -101,7 +101,7 @@ def test_time_ends_with_the_calendar() -> None:
         Clock(step="1d").at(10**40)
 
 
-def test_a_length_has_a_whole_number_of_steps() -> None:
+def test_clock_length_is_a_whole_number_of_steps() -> None:
     clock = Clock(step="15min")
     assert clock.steps_in("1d") == 96
     with pytest.raises(ConfigError, match="100 s are not a whole number of steps of 900 s"):

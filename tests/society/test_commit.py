@@ -56,7 +56,7 @@ async def after(steps: int, *citizens: CitizenAgent, **options: Any) -> Society:
     return society
 
 
-async def test_an_answer_comes_once_in_the_next_step() -> None:
+async def test_commit_answer_comes_once_in_the_next_step() -> None:
     ann = wanting(Pay("2", 4), Pay("3", 1), money=9)
     await after(4, ann, wanting(id=2))
     assert ann.status["told"] == [None, "there is no 3 who could be paid"]
@@ -99,7 +99,7 @@ async def test_commit_citizen_without_a_place_arrives_in_the_next_step() -> None
     assert ann.status["place"] == "b"
 
 
-async def test_of_services_at_one_place_the_first_settles() -> None:
+async def test_commit_of_services_at_one_place_lets_the_first_settle() -> None:
     class Stall(Service):
         takes = (Buy,)
 
@@ -111,7 +111,7 @@ async def test_of_services_at_one_place_the_first_settles() -> None:
     assert ann.status["told"] == ["9"]
 
 
-async def test_the_last_place_goes_to_who_is_there_first_then_by_id() -> None:
+async def test_commit_gives_the_last_place_by_presence_then_by_id() -> None:
     city = Places(a=None, b=2)
     there = wanting(id=30, home="b")
     ten, nine = (wanting(Move("b"), id=id, home="a") for id in (10, 9))
@@ -197,7 +197,7 @@ class Saves(RowBlock):
         rows.want(Save, rows["money"] > 0, cents=1)
 
 
-async def test_a_want_of_ones_own_is_settled_and_goes_on_from_a_state() -> None:
+async def test_commit_settles_a_want_of_ones_own_and_continues_from_a_state() -> None:
     told: dict[Any, list[Any]] = {}
 
     def borrow(me: CitizenAgent) -> None:
@@ -222,7 +222,7 @@ async def test_a_want_of_ones_own_is_settled_and_goes_on_from_a_state() -> None:
     assert told[2][0]["data"]["value"] == "Emma to 2"
 
 
-async def test_a_message_with_wrong_arguments_is_answered_by_an_error() -> None:
+async def test_commit_message_with_wrong_arguments_is_answered_by_an_error() -> None:
     reader = Noting("reader")
     async with Society([reader], services=[Library("library")]) as society:
         for args in ({"book": ""}, {"title": "Emma"}):
@@ -241,7 +241,7 @@ async def test_commit_wrong_want_fails_the_turn() -> None:
     assert society.failures[0][2].startswith("DefinitionError: want must be a Want such as Move")
 
 
-async def test_without_a_city_nobody_moves_and_an_unknown_place_is_named() -> None:
+async def test_commit_without_a_city_or_to_an_unknown_place_moves_nobody() -> None:
     citizen = wanting(Move("b"))
     await after(2, citizen)
     assert citizen.status["told"] == ["there is no city"]
@@ -290,7 +290,7 @@ async def test_wages_come_before_payments_and_payments_go_by_id() -> None:
     assert [row["money"] for row in society.metrics] == [100, 100]
 
 
-async def test_a_service_that_makes_money_ends_the_run() -> None:
+async def test_commit_service_that_makes_money_ends_the_run() -> None:
     class Mint(Bank):
         def after_step(self, books: Books) -> None:
             books.balances[self.id] += 1
@@ -329,7 +329,7 @@ async def test_books_that_do_not_agree_end_the_run(spoil: Any, told: str) -> Non
 
 
 @pytest.mark.parametrize(("id", "told"), (("1", "step 0: 1 has -5 cents"), ("bank", "bank has -8")))
-async def test_no_account_of_a_population_is_below_0(id: str, told: str) -> None:
+async def test_commit_leaves_no_account_of_a_population_below_0(id: str, told: str) -> None:
     class Spoils(Bank):
         def after_step(self, books: Books) -> None:
             cents = 104 if id == "1" else 15
@@ -343,7 +343,7 @@ async def test_no_account_of_a_population_is_below_0(id: str, told: str) -> None
             await society.run(steps=1)
 
 
-async def test_a_service_that_fails_refuses_that_want_alone(
+async def test_commit_service_that_fails_refuses_that_want_alone(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     class Torn(Bank):
@@ -364,7 +364,7 @@ async def test_a_service_that_fails_refuses_that_want_alone(
     assert fine.status["told"] == [5]
 
 
-async def test_a_service_that_gives_no_answer_or_cannot_end_a_step_is_named() -> None:
+async def test_commit_service_that_gives_no_answer_or_cannot_end_a_step_is_named() -> None:
     class Silent(Bank):
         def settle(self, books: Books, sender: str, want: Want) -> Answer:
             return None  # type: ignore[return-value]

@@ -19,7 +19,7 @@ from moothall.society.kernel.draw import belows, choices, integers, uniforms
 words = st.integers(0, 2**64 - 1) | st.sampled_from([0, 1, 2**32, 2**63, 2**64 - 1])
 
 
-def test_the_values_are_those_of_every_platform() -> None:
+def test_draws_are_those_of_every_platform() -> None:
     draws = Draws(seed=7, citizen=3, step=11)
     assert draws.integer("mobility.place") == 338586139748919883
     assert draws.integer("mobility.place", 1) == 538090866395146773
@@ -43,7 +43,7 @@ def test_rows_draw_what_each_citizen_draws(
 
 
 @given(words, st.integers(1, 2**32) | st.sampled_from([1, 2, 2**31, 2**32 - 1, 2**32]))
-def test_below_is_in_range_and_the_same_for_rows(seed: int, n: int) -> None:
+def test_draws_below_are_in_range_and_the_same_for_rows(seed: int, n: int) -> None:
     rows = np.arange(20, dtype=np.uint64)
     found = belows(n, seed, rows, 1, "p").tolist()
     assert found == [Draws(seed, citizen, 1).below(n, "p") for citizen in range(20)]
@@ -84,7 +84,7 @@ def test_numbers_are_spread_as_chance_would_spread_them() -> None:
         assert abs(np.bitwise_count(one ^ other).mean() - 32) < 5 * math.sqrt(16 / n) + 0.01
 
 
-def test_a_text_names_a_citizen_too() -> None:
+def test_draws_of_a_citizen_may_name_it_by_a_text() -> None:
     assert Draws(1, "bank", 0).integer("p") != Draws(1, "firm-1", 0).integer("p")
     assert Draws(1, np.int64(4), 0).integer("p") == Draws(1, 4, 0).integer("p")
 
@@ -102,7 +102,7 @@ def test_words_out_of_range_are_refused(wrong: object) -> None:
 
 
 @pytest.mark.parametrize("wrong", (0, -1, 2**32 + 1, 2.0, True))
-def test_below_needs_a_count(wrong: int) -> None:
+def test_draws_below_need_a_count(wrong: int) -> None:
     with pytest.raises(ConfigError, match="n must be a whole number from 1 to"):
         Draws(0, 0, 0).below(wrong, "p")
     with pytest.raises(ConfigError, match="n must be a whole number from 1 to"):
@@ -141,7 +141,7 @@ def test_counts_of_rows_are_whole_numbers_one_for_each(wrong: list[float]) -> No
         Draws(0, 0, 0).integer(3)  # type: ignore[arg-type]
 
 
-def test_a_society_without_numpy_names_the_extra() -> None:
+def test_society_without_numpy_names_the_extra() -> None:
     program = (
         "import sys; sys.modules['numpy'] = None\n"
         "import moothall.society, moothall.cli.main\n"

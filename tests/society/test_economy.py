@@ -92,7 +92,7 @@ def test_prices_rise_with_demand_fall_without_it_and_never_jump() -> None:
     assert (adapted(999, 100, 0, 50, 500), adapted(999, 0, 100, 50, 500)) == (1023, 975)
 
 
-def test_a_wage_is_for_seconds_and_skill() -> None:
+def test_wage_is_for_seconds_and_skill() -> None:
     assert wage_for(2500, 1000, 3600) == 2500
     assert wage_for(2500, 1550, 900) == 968
 
@@ -100,7 +100,7 @@ def test_a_wage_is_for_seconds_and_skill() -> None:
 # -- the services ----------------------------------------------------------------------------------
 
 
-def test_a_wage_is_taxed_at_its_source_by_the_income_of_the_day() -> None:
+def test_wage_is_taxed_at_its_source_by_the_income_of_the_day() -> None:
     firm, state = Firm("firm-1", "work-1", 100_000, wage=20_000), Government()
     made = books(firm, state, c1={"work": "work-1", "place": "work-1"})
     net = [settled(made, ("c1", Work("work-1", 900)))[0].value for _ in range(4)]
@@ -181,7 +181,7 @@ def test_economy_work_and_purchases_need_an_open_place_and_presence() -> None:
 
 
 @pytest.mark.parametrize("skill", ("high", -5, True, None))
-def test_a_skill_that_is_none_is_the_common_one(skill: Any) -> None:
+def test_wage_of_an_unusable_skill_is_that_of_the_common_one(skill: Any) -> None:
     firm = Firm("firm-1", "work-1", 1000, wage=4000)
     made = books(firm, c1={"work": "work-1", "profile": {"skill": skill}})
     assert settled(made, ("c1", Work("work-1", 900)))[0].value == 1000
@@ -198,7 +198,7 @@ def test_public_wages_come_from_the_government() -> None:
     assert made.balances["firm-1"] == 5000 - answer.value  # there is no government
 
 
-def test_the_bank_keeps_gives_back_and_pays_interest_out_of_its_own() -> None:
+def test_bank_keeps_gives_back_and_pays_interest_out_of_its_own() -> None:
     bank = Bank(money=30, interest=1000)
     made = books(bank, c1={"money": 50_000}, c2={"money": 50_000})
     settled(made, ("c2", Save(50_000)))
@@ -227,7 +227,7 @@ def test_interest_is_credited_in_the_order_of_ids_while_the_bank_has_some() -> N
     assert bank.deposits["3"] == 10_010
 
 
-def test_the_day_ends_with_inputs_profits_transfers_and_new_prices() -> None:
+def test_economy_day_ends_with_inputs_profits_transfers_and_new_prices() -> None:
     shop = Firm("firm-1", "shop-1", 10_000, price=100, stock=50, sells=True)
     works = Firm("firm-2", "work-1", 100_000, wage=4000)
     state = Government(most_price=1000, month=1, daily=0)
@@ -283,7 +283,7 @@ def test_only_private_firms_make_goods_and_change_wages_and_a_seller_keeps_its_b
     assert works.wage > wage  # by what is asked of all firms
 
 
-def test_a_month_counts_what_each_of_its_days_sold() -> None:
+def test_economy_month_counts_what_each_of_its_days_sold() -> None:
     shop = Firm("firm-1", "shop-1", sells=True)
     for asked, sold in ((5, 4), (3, 1)):
         shop.asked, shop.sold = asked, sold
@@ -291,9 +291,7 @@ def test_a_month_counts_what_each_of_its_days_sold() -> None:
     assert (shop.month_asked, shop.month_sold, shop.asked, shop.sold) == (8, 5, 0, 0)
 
 
-def test_each_step_but_the_last_of_a_day_leaves_it_open_and_the_government_keeps_its_reserve() -> (
-    None
-):
+def test_economy_day_ends_in_its_last_step_and_the_government_keeps_its_reserve() -> None:
     state, bank = Government(money=1000, reserve=400), Bank(money=100)
     made = books(state, bank, c1={"money": 2_000_000}, c2={})
     settled(made, ("c1", Save(1_000_000)))
@@ -325,7 +323,7 @@ def test_services_go_on_from_their_state() -> None:
     assert again.state_dict() != made.state_dict()
 
 
-def test_an_economy_is_made_for_a_city() -> None:
+def test_economy_is_made_for_a_city() -> None:
     city = City.generate(seed=1, citizens=200)
     services = make_economy(city)
     firms = [each for each in services if isinstance(each, Firm)]
@@ -384,13 +382,13 @@ def test_wrong_numbers_are_refused(make: Any) -> None:
 
 
 @pytest.mark.parametrize("wrong", ({"seed": "x"}, {"days": -1}, {"wage": "x"}, {"labour": 5}))
-def test_an_economy_of_wrong_arguments_is_refused(wrong: Any) -> None:
+def test_economy_of_wrong_arguments_is_refused(wrong: Any) -> None:
     (name,) = wrong
     with pytest.raises(ConfigError, match=f"^{name}=? must be .*, got"):
         make_economy(City.generate(seed=1, citizens=20), **wrong)
 
 
-def test_a_service_is_asked_by_messages_too() -> None:
+def test_service_is_asked_by_messages_too() -> None:
     heard: list[Any] = []
 
     class Saver(CitizenAgent):

@@ -42,7 +42,7 @@ def test_facts_are_json_by_name(values: dict[Any, Any], text: str) -> None:
     assert text in str(caught.value)
 
 
-def test_the_weather_of_a_day_is_the_same_whenever_it_is_asked_for() -> None:
+def test_weather_of_a_day_is_the_same_whenever_it_is_asked_for() -> None:
     clock = Clock(step="1h")
     late = Weather(3).day(clock.at(24 * 200))
     weather = Weather(3)
@@ -51,7 +51,7 @@ def test_the_weather_of_a_day_is_the_same_whenever_it_is_asked_for() -> None:
     assert days != [Weather(4).day(clock.at(24 * day)) for day in range(201)]
 
 
-def test_the_weather_of_a_seed_is_that_of_every_platform() -> None:
+def test_weather_of_a_seed_is_that_of_every_platform() -> None:
     weather, clock = Weather(3), Clock("2023-12-30", "1d")
     days = [weather.day(clock.at(day)) for day in (0, 1, 2, 3, 366, 367, 368)]
     assert [(day.rain, day.low, day.high) for day in days] == [
@@ -60,7 +60,7 @@ def test_the_weather_of_a_seed_is_that_of_every_platform() -> None:
     ]
 
 
-def test_the_temperature_goes_from_the_low_to_the_high() -> None:
+def test_weather_temperature_rises_from_the_low_to_the_high() -> None:
     weather, clock = Weather(3), Clock(step="1h")
     day = weather.day(clock)
     hours = [weather.temperature(clock.at(hour)) for hour in range(24)]
@@ -70,7 +70,7 @@ def test_the_temperature_goes_from_the_low_to_the_high() -> None:
     assert weather.facts(clock)["weather"] == {"rain": day.rain, "temperature": hours[0]}
 
 
-def test_over_the_years_it_is_the_stated_climate() -> None:
+def test_weather_over_the_years_is_the_stated_climate() -> None:
     weather, clock = Weather(11), Clock("2001-01-01", "1d")
     years = 20
     days = [(clock.at(n).moment.month, weather.day(clock.at(n))) for n in range(365 * years)]
@@ -90,6 +90,6 @@ def test_over_the_years_it_is_the_stated_climate() -> None:
     assert min(dry) > max(rainy)
 
 
-def test_a_seed_that_is_none_is_refused() -> None:
+def test_weather_of_a_wrong_seed_is_refused() -> None:
     with pytest.raises(ConfigError, match="seed must be a whole number"):
         Weather(-1)

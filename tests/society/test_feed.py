@@ -38,7 +38,7 @@ def test_ten_times_the_likes_weigh_as_much_as_12_and_a_half_hours() -> None:
     assert [heat(likes, 100) for likes in (2, 3, 5, 7)] == [13_646, 21_570, 31_554, 38_129]
 
 
-def test_of_many_whom_one_follows_the_last_fifty_are_read() -> None:
+def test_feed_reads_the_last_fifty_of_many_who_are_followed() -> None:
     feed = Feed()
     made = town(feed, citizens=60)
     for number in range(2, 54):
@@ -63,7 +63,7 @@ def test_interest_and_following_move_a_post_up() -> None:
     assert str(Posted(4, "2", "Hello.", "", 0)) == "post 4 of 2 (0 likes): Hello."
 
 
-def test_the_newest_comes_first_and_likes_outweigh_age() -> None:
+def test_feed_shows_the_newest_first_and_likes_outweigh_age() -> None:
     feed = Feed()
     made = town(feed)
     for number in range(3):
@@ -82,7 +82,7 @@ def test_the_newest_comes_first_and_likes_outweigh_age() -> None:
     assert shown(feed, "3", limit=2) == [4, 2]
 
 
-def test_a_feed_is_ones_own_by_interest_and_by_whom_one_follows() -> None:
+def test_feed_is_ones_own_by_interest_and_by_whom_one_follows() -> None:
     feed = Feed()
     made = town(feed)
     do(made, "1", Post("a song", "music"))
@@ -93,7 +93,7 @@ def test_a_feed_is_ones_own_by_interest_and_by_whom_one_follows() -> None:
     assert shown(feed, "4")[0] == 1
 
 
-def test_a_post_of_whom_one_follows_is_found_among_very_many() -> None:
+def test_feed_finds_a_post_of_a_followed_author_among_very_many() -> None:
     feed = Feed()
     made = town(feed)
     do(made, "1", Post("quiet"))
@@ -134,7 +134,7 @@ def test_feed_senseless_want_is_refused(want: Want, reason: str) -> None:
     assert reason in answer.reason
 
 
-def test_a_post_is_liked_once_by_each() -> None:
+def test_feed_post_is_liked_once_by_each() -> None:
     feed = Feed()
     made = town(feed)
     do(made, "1", Post("hello"))

@@ -20,7 +20,7 @@ def town() -> City:
 
 @pytest.mark.parametrize("citizens", (10, 11, 73, 1000))
 @pytest.mark.parametrize("seed", (0, 2**64 - 1))
-def test_every_town_has_all_kinds_and_room_for_everybody(citizens: int, seed: int) -> None:
+def test_town_of_any_seed_has_all_kinds_and_room_for_everybody(citizens: int, seed: int) -> None:
     city = City.generate(seed=seed, citizens=citizens)
     assert city.kinds() == KINDS
     assert sum(city.capacity(home) for home in city.by_kind("home")) == citizens
@@ -30,7 +30,7 @@ def test_every_town_has_all_kinds_and_room_for_everybody(citizens: int, seed: in
     assert None not in [city.seconds(start, place) for place in city.ids()]
 
 
-def test_the_same_seed_gives_the_same_bytes(town: City) -> None:
+def test_town_of_the_same_seed_has_the_same_bytes(town: City) -> None:
     assert town.sha256 == City.generate(seed=7, citizens=20_000).sha256
     assert town.sha256 == "75148807b41a78b560f85a0ac3e07d9986526611eb01313cb8408b70ae262d31"
     assert (
@@ -38,7 +38,7 @@ def test_the_same_seed_gives_the_same_bytes(town: City) -> None:
     )
 
 
-def test_the_bytes_are_those_of_every_platform() -> None:
+def test_town_bytes_are_those_of_every_platform() -> None:
     assert (
         City.generate(seed=1, citizens=1000).sha256
         == "4c03342584e281d1a592a7562f74b80db8ee3b48d51d8ff227fc16be154855c5"
@@ -50,7 +50,7 @@ def test_people_travel_as_it_is_said() -> None:
     assert City.generate(seed=1, citizens=10, modes=[boat]).modes == (boat,)
 
 
-def test_the_counts_are_as_stated(town: City) -> None:
+def test_town_counts_are_as_stated(town: City) -> None:
     found = {kind: len(town.by_kind(kind)) for kind in KINDS}
     assert {kind: found[kind] for kind in ("school", "shop", "restaurant", "park", "hospital")} == {
         "school": 8,
@@ -77,7 +77,7 @@ def test_firms_follow_zipfs_law(town: City) -> None:
         assert abs(found - share * n) < 5 * math.sqrt(n * share * (1 - share))
 
 
-def test_the_centre_is_denser_than_the_suburbs(town: City) -> None:
+def test_town_centre_is_denser_than_the_suburbs(town: City) -> None:
     side = max(x for x, _ in town.nodes.values()) / 2
 
     def inner(kind: str) -> float:

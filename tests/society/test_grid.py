@@ -21,7 +21,7 @@ def test_neighbours_and_sides() -> None:
 
 @pytest.mark.parametrize("around", (4, 8))
 @pytest.mark.parametrize("torus", (False, True))
-def test_the_seconds_are_those_from_neighbour_to_neighbour(around: int, torus: bool) -> None:
+def test_grid_seconds_are_those_from_neighbour_to_neighbour(around: int, torus: bool) -> None:
     grid = Grid(5, 4, around=around, torus=torus, cell_seconds=10)
     for start in grid.ids():
         steps = {start: 0}

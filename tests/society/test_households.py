@@ -79,7 +79,7 @@ def test_work_has_an_occupation_and_an_income(people: dict[str, dict[str, Any]])
 
 
 @pytest.mark.parametrize("given", ("", "age", "gender"))
-def test_a_household_is_the_same_in_columns(given: str) -> None:
+def test_household_is_the_same_in_columns(given: str) -> None:
     city = City.generate(seed=4, citizens=300)
     numbers = np.random.default_rng(1).permutation(
         np.repeat([city.ids().index(home) for home in city.by_kind("home")], 3)[:300]

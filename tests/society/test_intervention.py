@@ -30,7 +30,7 @@ def shops() -> City:
     return City([Place("shop-1", "shop", 0, 0), Place("shop-2", "shop", 10, 0)])
 
 
-async def test_each_change_holds_from_the_start_of_its_step() -> None:
+async def test_intervention_changes_hold_from_the_start_of_their_step() -> None:
     citizen, seen = told(home="shop-1", money=50)
     async with Society([citizen], shops(), services=[Bank(money=9)], facts={"tax": 1}) as society:
         society.intervene(
@@ -67,7 +67,7 @@ async def test_facts_add_up_and_what_stays_open_keeps_its_own_hours() -> None:
     assert seen[-1][0] == {"tax": 2, "rain": True}
 
 
-async def test_a_firm_at_a_closed_place_has_no_work() -> None:
+async def test_intervention_that_closes_a_firms_place_leaves_it_no_work() -> None:
     said: list[str] = []
 
     def works(me: Any) -> None:
@@ -85,7 +85,9 @@ async def test_a_firm_at_a_closed_place_has_no_work() -> None:
 @pytest.mark.parametrize(
     ("whose", "changed"), ((["2", "4"], "24"), ({"home": "a"}, "03"), (None, "01234"))
 )
-async def test_a_status_is_set_for_those_named_or_found(whose: Any, changed: str) -> None:
+async def test_intervention_status_is_set_for_those_named_or_found(
+    whose: Any, changed: str
+) -> None:
     async with Society(busy(5), town()) as society:
         society.intervene(Intervention(0, status={"mood": "low"}, citizens=whose))
         await society.step()
@@ -114,7 +116,7 @@ async def test_intervention_part_that_cannot_apply_fails_alone() -> None:
     assert seen == [({}, ["all the same"], 5, "low", True)]
 
 
-async def test_a_value_that_no_citizens_status_has_is_a_failure() -> None:
+async def test_intervention_for_a_value_that_no_status_has_is_a_failure() -> None:
     async with Society(busy(3), town()) as society:
         society.intervene(Intervention(0, status={"mood": 1}, citizens={"gender": "female"}))
         society.intervene(Intervention(0, status={"mood": 1}, citizens={"home": "nowhere"}))
@@ -123,7 +125,7 @@ async def test_a_value_that_no_citizens_status_has_is_a_failure() -> None:
         assert society.failures[1][2] == 'citizens: nobody has home "nowhere"'
 
 
-async def test_a_payment_that_nobody_can_make_for_one_reason_is_one_failure(
+async def test_intervention_payment_that_nobody_can_make_for_one_reason_is_one_failure(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     citizens = [living(lambda me: None, id=id, money=id) for id in range(1, 31)]
@@ -183,7 +185,7 @@ async def test_intervention_changes_are_part_of_the_state() -> None:
     assert seen == [({"tax": 2}, [], 50, None, False)]
 
 
-async def test_a_run_that_goes_on_makes_each_once(tmp_path: Path) -> None:
+async def test_interventions_of_a_resumed_run_are_each_made_once(tmp_path: Path) -> None:
     def stop(row: Any) -> None:
         if row["step"] == 3:
             raise Stop
@@ -315,7 +317,7 @@ def test_intervention_is_plain_data() -> None:
         ({"when": 40, "news": ["x"]}, "when must be a date and time .* got 40"),
     ),
 )
-def test_a_wrong_one_is_refused(given: dict[str, Any], said: str) -> None:
+def test_intervention_of_wrong_arguments_is_refused(given: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         Intervention(**given)
 

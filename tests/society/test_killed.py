@@ -68,7 +68,7 @@ def test_killed_at_every_commit_it_comes_to_the_same_bytes(
 
 
 @pytest.mark.long
-def test_a_run_that_has_ended_is_not_lived_again(
+def test_killed_run_that_has_ended_is_not_lived_again(
     processes: Processes, tmp_path: Path, whole: dict[str, Any]
 ) -> None:
     assert processes.run(tmp_path, out=True) == 0

@@ -75,7 +75,7 @@ def experiment(**society: Any) -> Experiment:
     )
 
 
-def test_an_experiment_sets_the_rates_of_the_labour_market() -> None:
+def test_labour_rates_are_set_by_an_experiment() -> None:
     results = experiment(labour={"layoff_day": 1, "finds": 0}).run_sync(jobs=0)
     (calm,) = results.values("unemployment", "calm").values()
     assert calm < 0.3
@@ -90,7 +90,9 @@ def test_an_experiment_sets_the_rates_of_the_labour_market() -> None:
         ({"layoffs": 2000}, "layoffs must be a whole number from 0 to 1000"),
     ),
 )
-def test_an_experiment_refuses_wrong_rates(labour: dict[str, int], why: str) -> None:
+def test_labour_rates_that_are_wrong_are_refused_by_an_experiment(
+    labour: dict[str, int], why: str
+) -> None:
     with pytest.raises(ConfigError, match=why):
         experiment(labour=labour).run_sync(jobs=0)
 

@@ -52,7 +52,7 @@ class Paused:
             )
 
 
-async def test_a_run_pauses_between_two_steps_and_is_asked_then(tmp_path: Path) -> None:
+async def test_live_run_pauses_between_two_steps_and_is_asked_then(tmp_path: Path) -> None:
     survey = Survey("mood", [Question("money", "How much?", "number", by=lambda r: 1)])
 
     def made(journal: Journal | None = None) -> Society:
@@ -84,7 +84,7 @@ class Thinks(Busy):
     model_asked = True
 
 
-async def test_a_survey_waits_for_the_step_and_the_step_for_the_survey() -> None:
+async def test_live_survey_waits_for_the_step_and_the_step_for_the_survey() -> None:
     order: list[str] = []
 
     class Slow(ScriptedModel):
@@ -180,7 +180,7 @@ async def test_positions_and_metrics_name_an_act_of_ones_own_as_other(rows: bool
         assert "mood" not in told  # a text is no number
 
 
-def test_the_curves_of_any_days_are_drawn_without_a_warning(tmp_path: Path) -> None:
+def test_curves_of_any_days_are_drawn_without_a_warning(tmp_path: Path) -> None:
     for hours in (1, 24, 96, 24 * 30):
         row = {"home": 1, "work": 1, "moving": 0, "owned": 500}
         moments = (datetime(2026, 1, 5) + timedelta(hours=n) for n in range(hours))
@@ -190,7 +190,7 @@ def test_the_curves_of_any_days_are_drawn_without_a_warning(tmp_path: Path) -> N
         draw_day([{}], tmp_path / "day.png")
 
 
-async def test_a_map_says_what_is_where(tmp_path: Path) -> None:
+async def test_map_says_what_is_where(tmp_path: Path) -> None:
     def walks(me: Any) -> None:
         me.want(Move("b"))
 
@@ -289,7 +289,7 @@ async def test_map_by_a_need_colours_agents(tmp_path: Path) -> None:
     assert {"needs.hunger", "metres to the east"} <= texts_of(tmp_path / "map.svg")
 
 
-async def test_a_citizen_is_looked_at_while_a_run_is_under_way() -> None:
+async def test_live_citizen_is_looked_at_while_a_run_is_under_way() -> None:
     seen = []
     async with Society(busy(3), town(), services=[Bank()]) as society:
         await society.run(steps=2, progress=lambda _: seen.append(society.respondent(2)))
@@ -300,7 +300,7 @@ async def test_a_citizen_is_looked_at_while_a_run_is_under_way() -> None:
             society.respondent(4)
 
 
-async def test_a_society_without_positions_has_none() -> None:
+async def test_map_of_a_society_without_positions_is_refused() -> None:
     for city in (None, town()):
         async with Society(busy(2), city) as society:
             assert society.positions() is None

@@ -61,7 +61,7 @@ def test_margins_of_a_table_may_be_of_several_attributes_together(
     }
 
 
-def test_what_rows_have_is_kept_and_counts_for_the_margins(city: City) -> None:
+def test_margins_count_what_rows_have(city: City) -> None:
     rows = [{"id": n, "profile": {"gender": "male"} if n < 50 else {}} for n in range(CITIZENS)]
     people = completed(rows, city, seed=8, margins={"gender": {"female": 1, "male": 1}})
     genders = [each["profile"]["gender"] for each in people]

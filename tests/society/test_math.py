@@ -23,7 +23,7 @@ def bits(value: float) -> bytes:
 
 @pytest.mark.parametrize("name", ONE)
 @given(st.lists(numbers, max_size=40))
-def test_a_scalar_is_a_row_of_one(name: str, values: list[float]) -> None:
+def test_math_of_a_scalar_is_that_of_a_row_of_one(name: str, values: list[float]) -> None:
     function = getattr(rules, name)
     rows = function(np.array(values, dtype=float))
     assert [bits(value) for value in rows.tolist()] == [bits(function(v)) for v in values]

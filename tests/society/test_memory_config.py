@@ -45,7 +45,7 @@ class Diarist(CitizenAgent):
     }
 
 
-def test_a_citizens_status_begins_with_what_its_class_states() -> None:
+def test_memory_config_is_what_a_citizens_status_begins_with() -> None:
     ann, ben = Dreamer(1), Dreamer(2, memory=CitizenMemory({"trust": 9}))
     assert ann.status == {"happiness": 0.5, "trust": 7, "met": 0, "awake": True}
     assert ben.status["trust"] == 9  # what it has stays
@@ -59,12 +59,12 @@ def test_a_citizens_status_begins_with_what_its_class_states() -> None:
     assert other.status["habits"] == {"tea": ["at 5"]}
 
 
-async def test_a_society_of_such_citizens_keeps_it_in_its_state() -> None:
+async def test_memory_config_is_kept_in_the_state_of_a_society() -> None:
     async with Society([Dreamer(1, blocks=[])]) as town:
         assert '"happiness": 0.5' in json.dumps(town.state_dict())
 
 
-async def test_a_population_has_a_column_for_each_number_and_its_full_agents_the_value() -> None:
+async def test_memory_config_gives_a_population_columns_and_its_full_agents_the_values() -> None:
     people = Population(5, blocks=[], seed=1, citizen=Dreamer)
     assert people.columns["happiness"].tolist() == [0.5] * 5
     assert people.columns["trust"].dtype == np.int64
@@ -118,7 +118,7 @@ def test_memory_config_of_a_wrong_type_is_refused_by_name() -> None:
         Population(2, citizen=Agent)  # type: ignore[type-abstract, arg-type]
 
 
-def test_a_blocks_actions_belong_to_it_alone() -> None:
+def test_block_actions_belong_to_it_alone() -> None:
     one, other = SocialBlock(), SocialBlock()
     one.actions["late"] = "Stay up late"
     assert "late" not in other.actions
@@ -130,7 +130,7 @@ def test_a_blocks_actions_belong_to_it_alone() -> None:
     assert Own().actions == {"walk": "Walk"}
 
 
-async def test_a_promoted_citizens_blocks_have_actions_of_their_own() -> None:
+async def test_promoted_citizens_blocks_have_actions_of_their_own() -> None:
     people = Population(10, City.generate(seed=7, citizens=10), seed=7)
     one, other = people.promote(1), people.promote(2)
     one.blocks[0].actions["late"] = "Stay up late"
@@ -138,7 +138,7 @@ async def test_a_promoted_citizens_blocks_have_actions_of_their_own() -> None:
     assert "late" not in people.blocks[0].actions
 
 
-async def test_a_population_without_blocks_lives_as_a_society_of_so_many_does() -> None:
+async def test_population_without_blocks_lives_as_a_society_of_as_many() -> None:
     days = []
     for rows in (True, False):
         city = City.generate(seed=7, citizens=30)
@@ -153,6 +153,6 @@ async def test_a_population_without_blocks_lives_as_a_society_of_so_many_does() 
     assert [type(each) for each in people.blocks] == blocks
 
 
-def test_the_package_has_the_blocks_of_the_seeds_example() -> None:
+def test_package_has_the_blocks_of_the_first_example() -> None:
     assert MobilityBlock(block_params=MobilityBlockParams(rho=500)).params.rho == 500
     assert SocialBlock(block_params=SocialBlockParams(friends=20)).params.friends == 20

@@ -68,7 +68,7 @@ async def test_answers_and_errors_come_a_step_later() -> None:
         assert errors[1][2]["error"] == '"burn" not found on "other"'
 
 
-async def test_an_agent_handles_one_message_at_a_time() -> None:
+async def test_society_agent_handles_one_message_at_a_time() -> None:
     class Slow(Agent):
         concurrency = 5
         log: list[str] = []  # noqa: RUF012
@@ -107,7 +107,7 @@ async def test_society_citizen_that_leaves_handles_nothing_more() -> None:
         assert [name for _, name, _ in each.heard] == ["stays", "say"]
 
 
-async def test_a_plain_action_runs_in_a_thread_and_holds_up_nobody() -> None:
+async def test_society_plain_action_runs_in_a_thread_and_holds_up_no_other() -> None:
     class Plain(Agent):
         @action
         def add(self, a: int, b: int) -> int:
@@ -120,7 +120,7 @@ async def test_a_plain_action_runs_in_a_thread_and_holds_up_nobody() -> None:
         assert me.heard[0][2]["data"] == 3
 
 
-async def test_a_broadcast_reaches_all_who_are_there_when_it_is_delivered() -> None:
+async def test_society_broadcast_reaches_all_who_are_there_when_it_is_delivered() -> None:
     one, two = Noting(1), Noting(2, receive_own_broadcasts=False)
     async with Society([one, two]) as society:
         one.send(said("*", content="all"))
@@ -133,7 +133,7 @@ async def test_a_broadcast_reaches_all_who_are_there_when_it_is_delivered() -> N
         assert [name for _, name, _ in one.heard] == ["say", "say"]
 
 
-async def test_a_request_to_an_agent_is_refused_and_one_to_a_service_is_settled() -> None:
+async def test_society_request_is_settled_by_a_service_but_refused_to_an_agent() -> None:
     held: list[Any] = []
 
     async def ask(me: CitizenAgent) -> None:
@@ -172,7 +172,7 @@ async def test_a_request_to_an_agent_is_refused_and_one_to_a_service_is_settled(
         assert other.heard[3][2]["data"]["reason"] == "bank does not take Follow"
 
 
-async def test_the_city_is_asked_by_message_as_services_are() -> None:
+async def test_society_city_is_asked_by_message_as_services_are() -> None:
     me, other = living(lambda me: None, home="a"), Noting(2)
     async with Society([me, other], city=town()) as society:
         me.send(said("city", "move", to="b"))
@@ -182,7 +182,7 @@ async def test_the_city_is_asked_by_message_as_services_are() -> None:
         assert other.heard[0][2]["data"]["reason"] == "2 is not a citizen"
 
 
-async def test_a_full_agent_of_a_population_asks_the_city_and_pays_by_message() -> None:
+async def test_society_full_agent_of_a_population_asks_the_city_and_pays_by_message() -> None:
     city = City.generate(seed=1, citizens=20)
     told: list[Any] = []
     async with Society(Population(20, city, all_blocks(), seed=1)) as society:
@@ -197,7 +197,7 @@ async def test_a_full_agent_of_a_population_asks_the_city_and_pays_by_message() 
         assert answers[0]["reason"] == "there is no ['2'] to pay"
 
 
-async def test_an_interceptor_stops_and_changes_messages_in_their_order() -> None:
+async def test_interceptor_stops_and_changes_messages_in_their_order() -> None:
     seen: list[str] = []
 
     def censor(message: dict[str, Any]) -> dict[str, Any] | None:
@@ -230,7 +230,7 @@ async def test_an_interceptor_stops_and_changes_messages_in_their_order() -> Non
                 society.intercept(wrong)  # type: ignore[arg-type]
 
 
-async def test_a_request_that_an_interceptor_stops_has_ended() -> None:
+async def test_interceptor_that_stops_a_request_ends_it() -> None:
     me = living(lambda one: None, id=1, money=9)
     async with Society([me], services=[Bank()]) as society:
         society.intercept(lambda message: None)
@@ -241,7 +241,7 @@ async def test_a_request_that_an_interceptor_stops_has_ended() -> None:
         assert me.status["money"] == 9
 
 
-async def test_a_storm_of_messages_fills_a_mailbox_and_no_more() -> None:
+async def test_society_mailbox_takes_a_storm_of_messages_up_to_its_limit() -> None:
     def storm(me: CitizenAgent) -> None:
         if me.perceived.step == 0:
             for _ in range(50):
@@ -257,7 +257,7 @@ async def test_a_storm_of_messages_fills_a_mailbox_and_no_more() -> None:
 
 
 @pytest.mark.parametrize("permits", (True, False))
-async def test_an_approval_is_waited_for_in_the_turn(permits: bool) -> None:
+async def test_society_approval_is_waited_for_in_the_turn(permits: bool) -> None:
     class Guarded(Noting):
         @action(access_policy=ACCESS_REQUESTED)
         async def open(self) -> str:

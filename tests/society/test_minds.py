@@ -112,11 +112,11 @@ def remembers(sent: Sent, asked: Any, names: Any) -> int:
     return good
 
 
-async def test_a_citizen_tells_in_the_evening_what_it_was_told_in_the_morning() -> None:
+async def test_mind_tells_in_the_evening_what_it_was_told_in_the_morning() -> None:
     assert remembers(*await evening(12, [])) == 12
 
 
-async def test_a_citizen_remembers_it_after_its_process_was_stopped(tmp_path: Path) -> None:
+async def test_mind_remembers_after_its_process_was_stopped(tmp_path: Path) -> None:
     sent: Sent = []
     with Journal(tmp_path / "journal") as journal:
         with pytest.raises(Stop):
@@ -126,7 +126,7 @@ async def test_a_citizen_remembers_it_after_its_process_was_stopped(tmp_path: Pa
 
 @pytest.mark.long
 @pytest.mark.parametrize("stop", (False, True))
-async def test_a_hundred_citizens_remember(tmp_path: Path, stop: bool) -> None:
+async def test_minds_of_a_hundred_citizens_remember(tmp_path: Path, stop: bool) -> None:
     sent: Sent = []
     with Journal(tmp_path / "journal") as journal:
         if stop:
@@ -135,7 +135,7 @@ async def test_a_hundred_citizens_remember(tmp_path: Path, stop: bool) -> None:
         assert remembers(*await evening(100, sent, journal)) == 100
 
 
-async def test_a_day_of_a_citizen_led_by_a_model_costs_few_tokens() -> None:
+async def test_mind_costs_few_tokens_a_day() -> None:
     model, count = Mind(BUSY), 12
     city = City.generate(seed=7, citizens=1000)  # which has several shops
     people = citizens(make_people(city, count, seed=7))
@@ -149,7 +149,7 @@ async def test_a_day_of_a_citizen_led_by_a_model_costs_few_tokens() -> None:
     assert min(model.offered) >= 2  # one thing to do is no choice
 
 
-async def test_a_conversation_goes_on_over_several_steps_and_ends() -> None:
+async def test_mind_holds_a_conversation_over_several_steps_which_ends() -> None:
     model = Scribe()
     plan = [{"do": "leisure", "where": "home-1", "from": 0, "until": 86_400}]
 
@@ -182,7 +182,7 @@ async def test_a_conversation_goes_on_over_several_steps_and_ends() -> None:
     assert "Ann (1) says to you: line 1 of Ann" in model.talks[1]
 
 
-async def test_a_citizen_leaves_out_of_a_message_what_was_said_before() -> None:
+async def test_mind_leaves_out_of_a_message_what_was_said_before() -> None:
     greeting = "Good morning! Have you seen the new mill?"
     lines = [greeting, f"{greeting} It has four white sails.", greeting]
     status = {
@@ -219,7 +219,7 @@ class Scribe(ScriptedModel):
         return ModelReply(json.dumps({"to": to, "content": f"line {len(self.talks)} of {who}"}))
 
 
-async def test_a_run_asks_its_citizens_from_its_progress(tmp_path: Path) -> None:
+async def test_mind_is_asked_from_the_progress_of_its_run(tmp_path: Path) -> None:
     said: list[str] = []
 
     async def progress(row: dict[str, Any]) -> None:
@@ -236,7 +236,7 @@ async def test_a_run_asks_its_citizens_from_its_progress(tmp_path: Path) -> None
     assert said[1:] == ["model"] * 3
 
 
-async def test_an_agent_of_a_society_cannot_ask_the_others_in_its_step() -> None:
+async def test_society_agent_cannot_ask_the_others_in_its_step() -> None:
     class Asks(CitizenAgent):
         async def forward(self) -> None:
             await self.space.interview(1, "How are you?")
@@ -247,7 +247,7 @@ async def test_an_agent_of_a_society_cannot_ask_the_others_in_its_step() -> None
         assert "an agent cannot await a step" in society.failures[0][2]
 
 
-async def test_a_reflection_sums_up_the_day_before_and_is_remembered() -> None:
+async def test_reflection_sums_up_the_day_before_and_is_remembered() -> None:
     class Thinks(Mind):
         def _thoughts(self, shown: Any, names: Any) -> Any:
             (event,) = (each for each in shown["day_before"] if "bridge" in each)
@@ -288,7 +288,7 @@ def test_mind_shows_what_matters_within_its_tokens() -> None:
     assert recalled([], perceived(150), "bridge", 100) == []
 
 
-def test_an_embedder_finds_by_meaning_what_words_do_not() -> None:
+def test_embedder_finds_by_meaning_what_words_do_not() -> None:
     stream = [(step, f"It bought {step} loaves.") for step in range(40)]
     stream[2] = (2, "Bridges were painted.")
     words = recalled(stream, perceived(50), "a bridge", 40)
@@ -297,7 +297,7 @@ def test_an_embedder_finds_by_meaning_what_words_do_not() -> None:
     assert any("painted" in each for each in meant)
 
 
-async def test_a_citizen_of_a_society_uses_the_embedder_of_its_toolbox() -> None:
+async def test_embedder_of_a_toolbox_is_used_in_a_society() -> None:
     class Counting(HashEmbedder):
         asked = 0
 
@@ -313,7 +313,7 @@ async def test_a_citizen_of_a_society_uses_the_embedder_of_its_toolbox() -> None
     assert Counting.asked == 1
 
 
-async def test_a_citizen_led_by_a_model_keeps_more_events_unless_told_how_many() -> None:
+async def test_mind_keeps_more_events_unless_told_how_many() -> None:
     led, told = (CitizenAgent(id, memory=CitizenMemory(), blocks=[]) for id in (1, 2))
     told.memory = CitizenMemory(most=60)
     async with Society([led, told], model=Mind()):
@@ -339,7 +339,7 @@ class Heads(Mind):
         return await super().complete(messages, actions, schema)
 
 
-async def test_a_prompt_begins_with_the_same_for_all_and_says_what_numbers_mean() -> None:
+async def test_mind_prompt_begins_with_the_same_for_all_and_says_what_numbers_mean() -> None:
     model, count = Heads(), 12
     city = City.generate(seed=7, citizens=1000)
     services = [*make_economy(city, seed=7), Feed()]

@@ -79,7 +79,7 @@ async def test_citizens_ask_side_by_side_up_to_the_bound() -> None:
     assert citizens[7].memory.stream == [(0, "you said 7")]
 
 
-async def test_a_survey_asks_side_by_side_up_to_the_bound() -> None:
+async def test_survey_asks_side_by_side_up_to_the_bound() -> None:
     model = Counting()
     survey = Survey("mood", [Question("mood", "How do you feel?")])
     citizens = [asking(id=number) for number in range(20)]
@@ -88,7 +88,7 @@ async def test_a_survey_asks_side_by_side_up_to_the_bound() -> None:
     assert model.most == 5
 
 
-async def test_a_model_that_hangs_or_fails_costs_that_citizen_its_answer(
+async def test_model_that_hangs_or_fails_costs_that_citizen_its_answer(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     model = Counting(hangs="2", fails="3")
@@ -134,7 +134,7 @@ async def test_model_outage_is_recorded_and_repeated_on_resume(tmp_path: Path) -
         assert [row["fallbacks"] for row in rows] == [2, 2, 0]
 
 
-async def test_the_manifest_tells_by_a_hash_whether_the_prompts_were_the_same(
+async def test_manifest_tells_by_a_hash_whether_the_prompts_were_the_same(
     tmp_path: Path,
 ) -> None:
     class Stop(Exception):
@@ -160,7 +160,7 @@ async def test_the_manifest_tells_by_a_hash_whether_the_prompts_were_the_same(
     assert await live("other", "hello") != whole
 
 
-async def test_the_same_prompt_is_asked_once_a_step_where_that_is_allowed() -> None:
+async def test_model_is_asked_the_same_prompt_once_a_step_where_that_is_allowed() -> None:
     may_call = (CitizenAgent.say,)  # who may call actions is asked by itself
     for once, calls, actions in ((True, 2, ()), (False, 8, ()), (True, 8, may_call)):
         model = Counting()
@@ -175,7 +175,9 @@ async def test_the_same_prompt_is_asked_once_a_step_where_that_is_allowed() -> N
         Society(ask_once="x")  # type: ignore[arg-type]
 
 
-async def test_a_model_that_exits_costs_the_turn_of_one_and_the_answer_of_who_shares_it() -> None:
+async def test_model_that_exits_costs_the_turn_of_one_and_the_answer_of_those_who_share_it() -> (
+    None
+):
     class Exiting(Counting):
         async def complete(self, messages: list[Any], *_: Any, **__: Any) -> ModelReply:
             await super().complete(messages)
@@ -187,7 +189,9 @@ async def test_a_model_that_exits_costs_the_turn_of_one_and_the_answer_of_who_sh
     assert (model.calls, row["fallbacks"], row["failures"]) == (1, 2, 1)
 
 
-async def test_a_budget_holds_for_all_together_and_across_processes(tmp_path: Path) -> None:
+async def test_budget_of_a_society_holds_for_all_together_and_across_processes(
+    tmp_path: Path,
+) -> None:
     with Journal(tmp_path / "journal") as journal:
         for _ in range(2):
             model, budget = Counting(), Budget(model_calls=5)
@@ -223,7 +227,7 @@ async def test_models_and_budgets_of_citizens_are_recalled_too(tmp_path: Path, s
     assert [each.spent.model_calls for each in budgets] == [6, 2, 3]
 
 
-async def test_a_citizen_may_have_a_budget_of_its_own() -> None:
+async def test_budget_may_be_a_citizens_own() -> None:
     model, budget = Counting(), Budget(model_calls=10)
     rich, poor = asking(id=1), asking(id=2)
     poor.budget = budget.child(model_calls=1)
@@ -233,7 +237,7 @@ async def test_a_citizen_may_have_a_budget_of_its_own() -> None:
     assert budget.spent.model_calls == 4
 
 
-async def test_the_dispatcher_asks_the_model_and_falls_back_to_the_rule() -> None:
+async def test_dispatcher_asks_the_model_and_falls_back_to_the_rule() -> None:
     done: list[str] = []
 
     class Walk(Block):
@@ -260,7 +264,7 @@ async def test_the_dispatcher_asks_the_model_and_falls_back_to_the_rule() -> Non
     assert "You are at" not in model.received[0][1]["content"]  # there is no city
 
 
-async def test_in_another_society_a_citizen_asks_through_that_one() -> None:
+async def test_citizen_in_another_society_asks_through_that_one() -> None:
     none = '{"block": null, "reason": "rest"}'
 
     def blocks() -> list[Block]:
@@ -278,7 +282,7 @@ async def test_in_another_society_a_citizen_asks_through_that_one() -> None:
     assert len(own.received) == 2
 
 
-async def test_a_model_of_a_block_is_limited_and_recorded_too() -> None:
+async def test_model_of_a_block_is_limited_and_recorded_too() -> None:
     class Ask(Block):
         def fits(self, context: Any) -> float:
             return 1.0
@@ -302,7 +306,7 @@ async def test_answers_that_name_no_block_are_counted_and_a_choice_of_none_is_no
     assert [each.status.get("did") for each in citizens] == ["Sing", None, None, "Sing"]
 
 
-async def test_the_model_chooses_among_what_can_be_done_now_and_one_thing_needs_no_call() -> None:
+async def test_dispatcher_asks_the_model_only_where_several_things_can_be_done() -> None:
     model = ScriptedModel(['{"block": "Dance", "reason": "why not"}', '{"block": "Rest"}'])
     sing, dance, rest = Named("Sing"), Named("Dance"), Named("Rest", fits=0.0)
     citizen = CitizenAgent(1, blocks=[sing, rest, dance])

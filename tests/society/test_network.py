@@ -24,7 +24,7 @@ def test_ways_take_the_fewest_edges() -> None:
     assert [near.id for near in star.near("m")] == ["k", "z", "a", "b"]  # of equal ones by id
 
 
-def test_a_network_of_numbers_has_each_edge_once_and_numbers_in_their_order() -> None:
+def test_network_of_numbers_has_each_edge_once_and_numbers_in_their_order() -> None:
     network = Network.from_numbers(12, [0, 10, 0, 2], [10, 0, 11, 10], edge_seconds=30)
     assert network.neighbours("10") == ("0", "2")
     assert network.edges == (("0", "10"), ("0", "11"), ("10", "2"))
@@ -54,7 +54,7 @@ def test_a_network_of_numbers_has_each_edge_once_and_numbers_in_their_order() ->
 
 
 @pytest.mark.parametrize("make", (Network.random, Network.spatial))
-def test_a_random_or_spatial_network_has_its_degree(make: Any) -> None:
+def test_network_at_random_or_in_space_has_its_degree(make: Any) -> None:
     n = 2000
     network = make(n, degree=6, seed=4)
     degrees = [len(network.neighbours(node)) for node in network.ids()]
@@ -65,7 +65,7 @@ def test_a_random_or_spatial_network_has_its_degree(make: Any) -> None:
     assert network.edges != make(n, degree=6, seed=5).edges
 
 
-def test_a_ring_without_rewiring_is_regular() -> None:
+def test_network_of_a_ring_without_rewiring_is_regular() -> None:
     ring = Network.small_world(12, neighbours=4, rewired=0, seed=1)
     assert ring.neighbours("0") == ("1", "10", "11", "2")
     assert len(ring.edges) == 24
@@ -169,7 +169,7 @@ def test_wrong_networks_are_refused(make: Any, text: str) -> None:
         ("person,friend\nann,bo\nbo,cy\n", 2),
     ),
 )
-def test_an_edge_list_with_or_without_names_of_columns_loses_no_edge(
+def test_network_edge_list_with_or_without_names_of_columns_loses_no_edge(
     tmp_path: Path, text: str, edges: int
 ) -> None:
     (tmp_path / "e.csv").write_text(text)

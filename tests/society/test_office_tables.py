@@ -94,7 +94,7 @@ def test_texts_that_are_no_numbers_together_stay_texts(tmp_path: Path) -> None:
         ("OCCP", "nurse", "row 1, column 'OCCP' must be a code of the 2018 Census Occupation"),
     ),
 )
-def test_a_known_name_without_a_meaning_is_refused_with_row_and_column(
+def test_office_table_cell_without_a_meaning_is_refused_with_row_and_column(
     tmp_path: Path, head: str, cell: str, fault: str
 ) -> None:
     with pytest.raises(ConfigError) as raised:
@@ -132,7 +132,7 @@ def test_persons_have_what_a_table_says_of_their_households(tmp_path: Path, city
             read_people(persons, city, households=homes)
 
 
-def test_a_town_of_a_sample_has_whole_households_by_their_weights(tmp_path: Path) -> None:
+def test_office_sample_gives_a_town_whole_households_by_their_weights(tmp_path: Path) -> None:
     (tmp_path / "p.csv").write_text(
         "id,age,household_id,weight,relations\n1,41,a,3,2:900;3:5\n2,12,a,3,1:900\n3,70,b,1,\n"
     )

@@ -294,7 +294,7 @@ REFUSED: dict[str, Callable[[], Society]] = {
 
 
 @pytest.mark.parametrize("owner", REFUSED)
-async def test_what_an_owner_has_changed_and_has_no_json_form_is_refused_by_name(
+async def test_state_of_an_owner_that_has_no_json_form_is_refused_by_name(
     owner: str,
 ) -> None:
     async with REFUSED[owner]() as society:
@@ -303,7 +303,7 @@ async def test_what_an_owner_has_changed_and_has_no_json_form_is_refused_by_name
             society.state_dict()
 
 
-async def test_a_service_with_a_state_of_its_own_says_itself_what_it_keeps() -> None:
+async def test_state_of_a_service_is_what_its_own_state_dict_says() -> None:
     class Says(QueueService):
         def state_dict(self) -> dict[str, Any]:
             return {"n": len(self.waiting)}
@@ -319,13 +319,13 @@ async def test_a_service_with_a_state_of_its_own_says_itself_what_it_keeps() -> 
         assert len(services[1].waiting) == 3
 
 
-async def test_a_shipped_town_with_shipped_parts_keeps_no_variables() -> None:
+async def test_state_of_a_shipped_town_with_shipped_parts_keeps_no_variables() -> None:
     async with rows(Counts()) as society:
         await society.run(steps=2)
         assert not any(society.state_dict()["variables"].values())
 
 
-def test_a_layer_has_a_value_for_each_place_and_a_name_of_its_own() -> None:
+def test_layer_has_a_value_for_each_place_and_a_name_of_its_own() -> None:
     made = Population(3, Grid(4, 2), [Counts()], layers={"sugar": Column("int8", 3)})
     assert made.layers["sugar"].tolist() == [3] * 8
     for layers in ({"n": Column()}, {"sugar": "int8"}, ["sugar"], {"sugar": Column(slots=True)}):
@@ -335,7 +335,7 @@ def test_a_layer_has_a_value_for_each_place_and_a_name_of_its_own() -> None:
         Population(3, None, [Counts()], layers={"sugar": Column()})
 
 
-async def test_a_layer_is_read_by_metrics_and_written_by_a_rule_of_all_rows_alone() -> None:
+async def test_layer_is_read_by_metrics_but_written_by_a_rule_of_all_rows_alone() -> None:
     class Writes(RowBlock):
         columns: ClassVar[dict[str, Column]] = {"n": Column("float64")}
 
@@ -351,7 +351,7 @@ async def test_a_layer_is_read_by_metrics_and_written_by_a_rule_of_all_rows_alon
             await society.step()
 
 
-async def test_a_rule_that_does_not_see_all_rows_cannot_change_the_network() -> None:
+async def test_network_is_not_changed_by_a_rule_that_does_not_see_all_rows() -> None:
     class Cuts(RowBlock):
         columns: ClassVar[dict[str, Column]] = {"n": Column("float64")}
 

@@ -35,12 +35,14 @@ def people(city: City) -> list[dict[str, Any]]:
     return make_people(city, 400, seed=5)
 
 
-def test_the_same_seed_gives_the_same_bytes(city: City, people: list[dict[str, Any]]) -> None:
+def test_people_of_the_same_seed_have_the_same_bytes(
+    city: City, people: list[dict[str, Any]]
+) -> None:
     assert json.dumps(make_people(city, 400, seed=5)) == json.dumps(people)
     assert make_people(city, 400, seed=6) != people
 
 
-def test_the_people_of_a_seed_are_those_of_every_platform(people: list[dict[str, Any]]) -> None:
+def test_people_of_a_seed_are_those_of_every_platform(people: list[dict[str, Any]]) -> None:
     """Who changes a draw changes these bytes, and tells users that results differ."""
     whole = [{**person, "money": person["money"] > 0} for person in people]
     made = hashlib.sha256(json.dumps(whole).encode()).hexdigest()
@@ -193,7 +195,7 @@ x,,,,,0,,,,
 """
 
 
-def test_a_csv_table_is_read(tmp_path: Path, city: City) -> None:
+def test_people_table_of_csv_is_read(tmp_path: Path, city: City) -> None:
     file = tmp_path / "people.csv"
     file.write_text("\ufeff" + TABLE, encoding="utf-8")
     ada, ben, x = read_people(file, city)
@@ -259,7 +261,7 @@ async def test_attributes_are_shown_to_the_model_and_written_again(tmp_path: Pat
     ]
 
 
-def test_a_parquet_table_is_read(tmp_path: Path, city: City) -> None:
+def test_people_table_of_parquet_is_read(tmp_path: Path, city: City) -> None:
     file = tmp_path / "people.parquet"
     columns = {"id": [1, 2], "money": [5, None], "home": ["home-1", None]}
     pyarrow.parquet.write_table(pyarrow.table(columns), file)
@@ -402,7 +404,7 @@ def test_other_files_and_other_values_are_refused(tmp_path: Path) -> None:
     (("utf-8-sig", ";"), ("utf-16", "\t"), ("utf-8", ","), ("utf-16-le", "")),
 )
 @pytest.mark.parametrize("stated", (True, False))
-def test_a_table_is_read_as_a_spreadsheet_of_any_country_saves_it(
+def test_people_table_is_read_as_a_spreadsheet_of_any_country_saves_it(
     tmp_path: Path, encoding: str, between: str, stated: bool
 ) -> None:
     file = tmp_path / "people.csv"
@@ -415,7 +417,7 @@ def test_a_table_is_read_as_a_spreadsheet_of_any_country_saves_it(
     assert first["profile"]["interests"] == {"music": 800, "sport": 5}
 
 
-def test_a_table_in_another_encoding_is_refused_with_what_to_do(tmp_path: Path) -> None:
+def test_people_table_in_another_encoding_is_refused_with_what_to_do(tmp_path: Path) -> None:
     (tmp_path / "people.csv").write_text("id,name\n1,Jürgen\n", encoding="cp1252")
     with pytest.raises(ConfigError, match=r"people.csv is not in UTF-8: .* 'CSV UTF-8'"):
         read_people(tmp_path / "people.csv")

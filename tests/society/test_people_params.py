@@ -64,7 +64,7 @@ def test_columns_have_the_same_persons_as_objects(city: City) -> None:
 
 
 @pytest.mark.parametrize("citizens", (60, 1_000))
-def test_a_society_draws_its_citizens_from_them(citizens: int) -> None:
+def test_people_params_are_what_a_society_draws_its_citizens_from(citizens: int) -> None:
     city = City.generate(seed=2, citizens=citizens)
     none = PeopleParams(employed=0, jobless=0)
     with Society(citizens, city, seed=2, people=none) as society:
@@ -94,12 +94,12 @@ def test_people_of_a_table_or_agents_are_not_drawn() -> None:
         ({"salary": 3}, "Extra inputs"),
     ),
 )
-def test_a_constant_that_cannot_be_is_refused(given: dict[str, Any], told: str) -> None:
+def test_people_params_that_cannot_be_are_refused(given: dict[str, Any], told: str) -> None:
     with pytest.raises(ValidationError, match=told):
         PeopleParams(**given)
 
 
-async def test_an_experiment_sweeps_them(tmp_path: Path) -> None:
+async def test_people_params_are_swept_by_an_experiment(tmp_path: Path) -> None:
     (tmp_path / "work.yaml").write_text(
         """
 name: work

@@ -77,7 +77,7 @@ class Gathers(RowBlock):
         rows["x"], rows["y"] = plane.moved(rows["x"], rows["y"], along, across)
 
 
-async def test_a_population_lives_on_a_plane_alike_on_threads() -> None:
+async def test_plane_holds_a_population_alike_on_threads() -> None:
     ends = []
     for threads in (1, 3):
         random = np.random.default_rng(5)

@@ -64,7 +64,7 @@ async def lived(engine: Any = None, steps: int = 6, seed: int = 3) -> tuple[byte
         return state_of(society), shown
 
 
-async def test_the_order_of_turns_changes_nothing() -> None:
+async def test_society_is_the_same_in_any_order_of_turns() -> None:
     state, shown = await lived()
     assert len(shown) > 100
     for seed in range(3):
@@ -74,7 +74,7 @@ async def test_the_order_of_turns_changes_nothing() -> None:
     assert (await lived(seed=4))[0] != state
 
 
-async def test_a_state_goes_on_as_the_society_that_it_is_of() -> None:
+async def test_society_state_continues_as_the_society_that_it_is_of() -> None:
     whole, _ = await lived(steps=6)
     async with Society(busy(20), town(), seed=3, services=[Bank()]) as society:
         await society.run(steps=3)
@@ -107,7 +107,7 @@ async def test_a_state_goes_on_as_the_society_that_it_is_of() -> None:
         ),
     ),
 )
-async def test_a_state_of_another_or_a_damaged_one_is_refused(change: Any, told: str) -> None:
+async def test_society_state_of_another_or_a_damaged_one_is_refused(change: Any, told: str) -> None:
     async with Society(busy(3), town(), seed=3, services=[Bank()]) as society:
         state = society.state_dict()
         change(state)
@@ -115,7 +115,7 @@ async def test_a_state_of_another_or_a_damaged_one_is_refused(change: Any, told:
             society.load_state_dict(state)
 
 
-async def test_a_state_that_is_no_json_is_refused_with_its_agent() -> None:
+async def test_society_state_that_is_no_json_is_refused_with_its_agent() -> None:
     citizens = busy(3)
     async with Society(citizens, town(), seed=3, services=[Bank()]) as society:
         for what in ({"a set"}, float("nan")):
@@ -191,7 +191,7 @@ async def test_society_exceptions_of_citizens_do_not_end_the_run(
         assert len(calm.memory.stream) == 2
 
 
-async def test_a_citizen_may_leave_and_others_may_come_in_a_step() -> None:
+async def test_society_citizens_may_leave_and_come_in_a_step() -> None:
     seen: list[tuple[int, Any, tuple[str, ...]]] = []
 
     def look(me: CitizenAgent) -> None:
@@ -282,7 +282,7 @@ async def test_failures_of_all_citizens_in_the_first_step_end_the_run() -> None:
         assert len(await society.run(steps=1)) == 1  # whoever wants to goes on
 
 
-async def test_a_citizen_that_writes_its_own_money_or_place_is_put_right() -> None:
+async def test_society_citizen_that_writes_its_own_money_or_place_is_put_right() -> None:
     def cheat(me: CitizenAgent) -> None:
         me.status["money"] = 1_000_000
         me.status["place"] = "c"
@@ -302,7 +302,7 @@ async def test_a_citizen_that_writes_its_own_money_or_place_is_put_right() -> No
         assert [row["failures"] for row in await society.run(steps=2)] == [0, 1]
 
 
-async def test_a_citizen_that_replaces_its_status_keeps_the_old_one() -> None:
+async def test_society_citizen_that_replaces_its_status_keeps_the_old_one() -> None:
     replacer = living(lambda me: setattr(me.memory, "status", {}), home="a", money=5)
     async with Society([replacer, living(print, id=2)], town()) as society:
         row = await society.step()
@@ -382,7 +382,7 @@ async def test_facts_are_perceived_as_they_are_at_each_step() -> None:
     assert (night.step, night.place, night.messages) == (0, None, ())
 
 
-async def test_a_run_has_the_steps_of_its_days_and_tells_of_each() -> None:
+async def test_society_run_has_the_steps_of_its_days_and_tells_of_each() -> None:
     told: list[Any] = []
     async with Society([living(lambda _: None, home="a")], town()) as society:
         assert await society.run(days=0) == []
@@ -418,7 +418,7 @@ async def test_society_activity_counts_for_the_length_of_its_step() -> None:
     assert both[1].status["relations"] == {"1": 32}  # of four hours
 
 
-async def test_a_post_keeps_its_time_if_steps_change_their_length() -> None:
+async def test_society_post_keeps_its_time_if_steps_change_their_length() -> None:
     feed, ann = Feed(), living(lambda me: me.want(Post(str(me.perceived.step))))
     async with Society([ann], services=[feed]) as society:
         for step in ("15min", "15min", "1h", "15min"):
@@ -428,13 +428,13 @@ async def test_a_post_keeps_its_time_if_steps_change_their_length() -> None:
     assert [each.text for each in feed.shown("2")] == ["3", "2", "1", "0"]
 
 
-async def test_a_town_without_citizens_has_its_days() -> None:
+async def test_society_without_citizens_has_its_days() -> None:
     city = City.generate(seed=1, citizens=10)
     async with Society([], city, services=make_economy(city)) as society:
         assert len(await society.run(days=2, step="6h")) == 8
 
 
-async def test_a_recorded_run_has_its_length_of_a_step(tmp_path: Path) -> None:
+async def test_society_recorded_run_has_its_length_of_a_step(tmp_path: Path) -> None:
     async with Society([], journal=tmp_path / "journal") as society:
         for until in ("06:00:00", "12:00:00"):
             await society.run(steps=1, step="6h")
@@ -459,7 +459,7 @@ async def test_a_recorded_run_has_its_length_of_a_step(tmp_path: Path) -> None:
         ({"steps": 1, "run_id": ""}, 'run_id must be 1–255 printable characters, got ""'),
     ),
 )
-async def test_a_wrong_argument_of_run_is_named(arguments: dict[str, Any], told: str) -> None:
+async def test_society_run_names_a_wrong_argument(arguments: dict[str, Any], told: str) -> None:
     async with Society([]) as society:
         with pytest.raises(ConfigError, match=told):
             await society.run(**arguments)
@@ -515,7 +515,7 @@ def sharing(status: dict[str, Any]) -> list[CitizenAgent]:
         ({"citizens": sharing({"money": 5})}, "'2' has the status of '1': give each its own"),
     ),
 )
-def test_a_wrong_argument_of_a_society_is_named(arguments: dict[str, Any], told: str) -> None:
+def test_society_names_a_wrong_argument(arguments: dict[str, Any], told: str) -> None:
     before = set(threading.enumerate())
     with pytest.raises((ConfigError, DuplicateAgent, DefinitionError), match=told):
         Society(**{"city": town(), **arguments})
@@ -554,7 +554,7 @@ async def test_many_citizens_who_take_their_turns_are_not_named(
     assert "held the loop" not in caplog.text
 
 
-async def test_a_rule_that_does_not_end_is_named(caplog: pytest.LogCaptureFixture) -> None:
+async def test_society_rule_that_does_not_end_is_named(caplog: pytest.LogCaptureFixture) -> None:
     named = asyncio.Event()
     loop = asyncio.get_running_loop()
 
@@ -582,7 +582,7 @@ async def test_a_rule_that_does_not_end_is_named(caplog: pytest.LogCaptureFixtur
     assert "agent '17' in \"17.step\"" in handler.text  # type: ignore[attr-defined]
 
 
-async def test_a_run_that_is_cancelled_is_broken_off_and_goes_on_from_a_state() -> None:
+async def test_society_run_that_is_cancelled_is_broken_off_and_continues_from_a_state() -> None:
     began = asyncio.Event()
     loop = asyncio.get_running_loop()
     waits = True
@@ -612,7 +612,7 @@ async def test_a_run_that_is_cancelled_is_broken_off_and_goes_on_from_a_state() 
         await society.step()
 
 
-async def test_a_turn_that_waits_for_ever_is_ended() -> None:
+async def test_society_turn_that_waits_for_ever_is_ended() -> None:
     async def wait(me: CitizenAgent) -> None:
         await asyncio.Event().wait()
 
@@ -686,7 +686,7 @@ def test_perception_in_words_names_ten_others_and_what_is_closed() -> None:
         away.seen("money")
 
 
-async def test_an_agent_cannot_have_its_society_take_a_step() -> None:
+async def test_society_agent_cannot_have_its_society_take_a_step() -> None:
     async def step(me: CitizenAgent) -> None:
         await me.space.step()
 
@@ -740,7 +740,7 @@ async def test_society_citizen_that_left_stays_gone_on_resume(tmp_path: Path) ->
         assert [row["step"] for row in found["state"]["rows"]] == [0, 1, 2, 3]
 
 
-async def test_a_run_in_which_an_agent_joined_goes_on_in_a_fork(tmp_path: Path) -> None:
+async def test_society_run_in_which_an_agent_joined_continues_in_a_fork(tmp_path: Path) -> None:
     class Stop(Exception):
         pass
 
@@ -770,7 +770,7 @@ async def test_a_run_in_which_an_agent_joined_goes_on_in_a_fork(tmp_path: Path) 
             assert society.state_dict() == whole
 
 
-async def test_a_run_of_another_society_is_refused(tmp_path: Path) -> None:
+async def test_society_run_of_another_society_is_refused(tmp_path: Path) -> None:
     with Journal(tmp_path / "journal") as journal:
         async with Society(busy(3), town(), services=[Bank()], journal=journal) as society:
             rows = await society.run(steps=2, run_id="R")
@@ -792,7 +792,9 @@ async def test_a_run_of_another_society_is_refused(tmp_path: Path) -> None:
                 await other.run(steps=2, run_id="R")
 
 
-async def test_a_run_with_other_parameters_or_another_network_is_refused(tmp_path: Path) -> None:
+async def test_society_run_with_other_parameters_or_another_network_is_refused(
+    tmp_path: Path,
+) -> None:
     def made(bound: int = 350, rewired: float = 0.1, in_rows: bool = False) -> Society:
         network = Network.small_world(5, rewired=rewired, neighbours=2, seed=1)
         options: Any = {"seed": 1, "journal": tmp_path / "journal"}

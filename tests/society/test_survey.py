@@ -73,7 +73,7 @@ async def test_rules_answer_in_id_order_and_say_so() -> None:
         assert [each.citizen for each in answers[::2]] == ["9", "10", "100"]
 
 
-async def test_a_model_is_asked_once_a_citizen_through_the_schema() -> None:
+async def test_survey_asks_a_model_once_a_citizen_through_the_schema() -> None:
     model = Fixed({"mood": 4, "away": True})
     async with Society(people(a={"money": 1}, b={"money": 2}), model=model) as society:
         answers = await society.survey(SURVEY)
@@ -127,7 +127,7 @@ async def test_survey_asks_a_citizen_once_more_and_tells_it_the_fault(tmp_path: 
     assert silent.received == []
 
 
-async def test_a_rule_that_fails_or_gives_another_type_leaves_no_answer() -> None:
+async def test_survey_rule_that_fails_or_gives_another_type_leaves_no_answer() -> None:
     survey = Survey(
         "wrong",
         [
@@ -168,7 +168,7 @@ async def test_answering_changes_nothing() -> None:
         assert state_of(society) == after
 
 
-async def test_the_societys_limits_of_time_and_budget_hold() -> None:
+async def test_survey_keeps_the_societys_limits_of_time_and_budget() -> None:
     budget = Budget(model_calls=1)
     model = Fixed({"mood": 4, "away": True})
     citizens = people(a={"money": 1}, b={"money": 1})
@@ -178,7 +178,7 @@ async def test_the_societys_limits_of_time_and_budget_hold() -> None:
     assert sorted(each.source for each in answers) == ["model", "model", "rule", "rule"]
 
 
-async def test_a_recorded_survey_is_not_asked_again(tmp_path: Path) -> None:
+async def test_survey_that_was_recorded_is_not_asked_again(tmp_path: Path) -> None:
     model = Fixed({"mood": 4, "away": True})
     with Journal(tmp_path / "journal") as journal:
         told = []
@@ -197,7 +197,7 @@ async def test_a_recorded_survey_is_not_asked_again(tmp_path: Path) -> None:
                     await society.survey(other, who, run_id="T")
 
 
-async def test_a_survey_that_was_broken_off_goes_on(tmp_path: Path) -> None:
+async def test_survey_that_was_broken_off_continues(tmp_path: Path) -> None:
     begun = asyncio.Event()
     here = asyncio.get_running_loop()
 
@@ -224,7 +224,7 @@ async def test_a_survey_that_was_broken_off_goes_on(tmp_path: Path) -> None:
     assert {each.source for each in answers} == {"model"}
 
 
-async def test_an_interview_by_rule_says_how_a_citizen_is_and_what_it_plans() -> None:
+async def test_interview_by_rule_says_how_a_citizen_is_and_what_it_plans() -> None:
     plan = [
         {"do": "sleep", "where": "a", "from": 0, "until": 32_400},
         {"do": "work", "where": "office-1", "from": 32_400, "until": 63_000},
@@ -251,7 +251,7 @@ async def test_survey_traveller_says_so_and_remembers_messages() -> None:
     assert said.endswith(" I am 7. I am on the way to b. I remember: Hello. My plan: none.")
 
 
-async def test_a_model_is_shown_how_the_citizen_is_and_the_last_it_remembers() -> None:
+async def test_survey_shows_a_model_how_the_citizen_is_and_the_last_it_remembers() -> None:
     model = Fixed({"mood": 5, "away": False})
     plan = [{"do": "sleep", "from": 0, "until": 86_400}]
     status = {
@@ -277,7 +277,7 @@ async def test_a_model_is_shown_how_the_citizen_is_and_the_last_it_remembers() -
 
 
 @pytest.mark.parametrize("citizens", (20, 1000))
-async def test_one_citizen_of_a_town_by_rules_is_interviewed_by_a_model(citizens: int) -> None:
+async def test_interview_of_one_citizen_of_a_town_by_rules_may_be_by_a_model(citizens: int) -> None:
     model = Fixed({"answer": "Work is hard."})
     async with Society(citizens, City.generate(seed=7, citizens=citizens), seed=7) as society:
         before = society.state_dict()
@@ -290,7 +290,7 @@ async def test_one_citizen_of_a_town_by_rules_is_interviewed_by_a_model(citizens
             await society.interview(3, "How are you?", model="nosuch")
 
 
-async def test_an_interview_by_a_model_says_what_the_model_says() -> None:
+async def test_interview_by_a_model_says_what_the_model_says() -> None:
     model = Fixed({"answer": "Working, as ever."})
     async with Society(people(a={}), model=model) as society:
         said = await society.interview("a", "What are you doing?")
@@ -318,12 +318,12 @@ async def test_an_interview_by_a_model_says_what_the_model_says() -> None:
         ({"by": 3}, "plain function"),
     ),
 )
-def test_a_wrong_question_is_refused(given: dict[str, Any], said: str) -> None:
+def test_survey_question_that_is_wrong_is_refused(given: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         Question(**{"id": "q", "text": "Why?", **given})
 
 
-def test_a_survey_has_questions_each_once() -> None:
+def test_survey_has_questions_each_once() -> None:
     for wrong in ([], [MOOD, MOOD], ["How are you?"]):
         with pytest.raises(ConfigError, match="survey 'x'"):
             Survey("x", wrong)  # type: ignore[arg-type]

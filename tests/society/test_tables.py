@@ -53,7 +53,7 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-def test_a_run_writes_its_rows_messages_and_citizens(tmp_path: Path) -> None:
+def test_tables_of_a_run_have_its_rows_messages_and_citizens(tmp_path: Path) -> None:
     told: list[dict[str, Any]] = []
     sent: list[tuple[Any, ...]] = []
     with made() as society:
@@ -68,9 +68,7 @@ def test_a_run_writes_its_rows_messages_and_citizens(tmp_path: Path) -> None:
     assert len(read_people(tmp_path / "out" / "citizens.parquet")) == 5
 
 
-def test_without_pyarrow_the_tables_are_csv(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_tables_without_pyarrow_are_csv(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with made() as society:
         asyncio.run(society.run(steps=6, out=tmp_path / "parquet"))
     options: Any = {"steps": 6, "run_id": "r", "out": tmp_path / "csv"}
@@ -94,7 +92,7 @@ def test_without_pyarrow_the_tables_are_csv(
         assert shown == [{k: "" if v is None else str(v) for k, v in r.items()} for r in whole]
 
 
-def test_whatever_is_said_is_read_back(tmp_path: Path) -> None:
+def test_tables_give_back_whatever_is_said(tmp_path: Path) -> None:
     said = 'half a "word",\nand a line'
 
     class Says(Agent):
@@ -170,7 +168,7 @@ def test_messages_of_steps_that_another_folder_has_are_none_of_this_one(tmp_path
     assert [row["step"] for row in rows(tmp_path / "a", "metrics")] == list(range(12))
 
 
-def test_a_folder_with_the_tables_of_another_run_is_refused(tmp_path: Path) -> None:
+def test_tables_folder_of_another_run_is_refused(tmp_path: Path) -> None:
     out = tmp_path / "out"
     refused = pytest.raises(ConfigError, match=r"out/\S+ is of another run, whose tables would be")
     with made() as society:
@@ -236,7 +234,7 @@ async def test_memory_stays_flat_over_time(tmp_path: Path, is_recorded: bool) ->
     assert found[1] - found[0] < 1_000_000, found  # 40 rows would take 4 million
 
 
-def test_a_full_disk_is_told_and_leaves_whole_rows(tmp_path: Path) -> None:
+def test_tables_on_a_full_disk_have_whole_rows(tmp_path: Path) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     with made() as society:
         resource.setrlimit(resource.RLIMIT_FSIZE, (2_000, hard))

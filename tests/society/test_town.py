@@ -42,7 +42,7 @@ async def lived(city: City, **options: Any) -> tuple[bytes, str, list[dict[str, 
         return state_of(society), json.dumps(shown), rows
 
 
-async def test_a_day_is_the_same_in_whatever_order_citizens_have_their_turns(city: City) -> None:
+async def test_town_day_is_the_same_in_whatever_order_citizens_have_their_turns(city: City) -> None:
     state, shown, rows = await lived(city)
     assert [row["failures"] for row in rows] == [0] * 96
     assert len({row["money"] for row in rows}) == 1
@@ -53,7 +53,7 @@ async def test_a_day_is_the_same_in_whatever_order_citizens_have_their_turns(cit
     assert (state, shown) == (await lived(city, engine=Shuffled(1)))[:2]
 
 
-async def test_a_day_that_stops_at_noon_goes_on_to_the_same_evening(
+async def test_town_day_that_stops_at_noon_continues_to_the_same_evening(
     city: City, tmp_path: Path
 ) -> None:
     class Stop(Exception):

@@ -34,7 +34,7 @@ def test_run_sync_until_a_condition_ends_likewise() -> None:
 
 
 @pytest.mark.parametrize("wrong", (3, lambda: True))
-async def test_until_that_is_no_function_of_a_row_is_refused(wrong: Any) -> None:
+async def test_run_until_that_is_no_function_of_a_row_is_refused(wrong: Any) -> None:
     async with Society(busy(2), town()) as society:
         with pytest.raises(ConfigError, match="until= must be a function"):
             await society.run(steps=2, until=wrong)

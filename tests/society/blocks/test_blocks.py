@@ -31,7 +31,7 @@ from moothall.society.services.feed import Feed
 from moothall.society.society import Society
 
 
-def test_the_example_of_seed_000_runs_as_printed() -> None:
+def test_citizen_agent_of_the_first_example_runs_as_printed() -> None:
     llm = ScriptedModel(['{"block": "MobilityBlock", "reason": "to the park"}'])
     env = town()
     toolbox = AgentToolbox(llm, env)
@@ -60,14 +60,14 @@ def test_the_example_of_seed_000_runs_as_printed() -> None:
     assert agent.wants == [Move("park-1")]
 
 
-def test_a_citizen_with_nothing_but_blocks_lives_a_step() -> None:
+def test_citizen_with_nothing_but_blocks_lives_a_step() -> None:
     agent = CitizenAgent(1, blocks=all_blocks())
     asyncio.run(agent.run())
     assert agent.status["needs"]["hunger"] == 1000
     assert agent.status["act"] == "sleep"
 
 
-def test_a_step_returns_what_the_chosen_block_did() -> None:
+def test_citizen_step_returns_what_the_chosen_block_did() -> None:
     for block, do, where, did in (
         (SocialBlock(), "social", None, "2"),
         (MobilityBlock(), "leisure", "park-1", "park-1"),
@@ -81,7 +81,7 @@ def test_a_step_returns_what_the_chosen_block_did() -> None:
         assert asyncio.run(agent.run()) == did
 
 
-def test_a_block_of_ones_own_in_twenty_lines() -> None:
+def test_block_of_ones_own_takes_twenty_lines() -> None:
     class PrayParams(CitizenBlockParams):
         minutes: int = 10
 
@@ -180,7 +180,7 @@ def test_numbers_of_blocks_have_their_defaults_and_limits() -> None:
     assert len(every["FeedBlock"].topics) == len(every["SocialBlock"].topics) == 8
 
 
-def test_a_model_may_be_left_out_of_a_block() -> None:
+def test_block_may_leave_out_the_model() -> None:
     llm = ScriptedModel([])
     block = PlanBlock(llm=llm, block_params=PlanBlock.ParamsType(by_model=False))
     agent = citizen([block])
@@ -190,7 +190,7 @@ def test_a_model_may_be_left_out_of_a_block() -> None:
     assert block.fallbacks == 0
 
 
-def test_a_model_is_told_for_whom_it_decides_and_how_that_one_is() -> None:
+def test_block_tells_its_model_for_whom_it_decides() -> None:
     model = ScriptedModel([json.dumps({"place": "shop-2"})] * 2)
     for name, told in (("Ada", "Ada"), (None, "citizen 1")):
         plan = [{"do": "shop", "where": "shop", "from": 0, "until": 24 * HOUR}]
@@ -250,7 +250,7 @@ def day() -> Day:
     return Day()
 
 
-def test_a_day_has_sleep_meals_and_work(day: Day) -> None:
+def test_day_of_a_town_has_sleep_meals_and_work(day: Day) -> None:
     for acts in day.acts:
         spent = Counter(acts)
         assert 18 <= spent["sleep"] <= 52  # 4.5 to 13 hours
@@ -281,14 +281,14 @@ def test_money_only_moved_and_somebody_earned_bought_and_was_taxed(day: Day) -> 
     assert day.after["government"] != day.society.services["government"].money
 
 
-def test_no_need_stays_unmet_all_day(day: Day) -> None:
+def test_needs_are_met_over_a_day(day: Day) -> None:
     for need in ("hunger", "energy", "safety", "social"):
         levels = [status["needs"][need] for status in day.status]
         assert sum(levels) / len(levels) > 300
     assert day.failures == []
 
 
-def test_the_day_of_a_seed_is_that_of_every_platform(day: Day) -> None:
+def test_day_of_a_seed_is_that_of_every_platform(day: Day) -> None:
     """Who changes a rule changes these numbers, and tells users that results differ."""
     spent = Counter(act for acts in day.acts for act in acts)
     sums = {name: sum(s["needs"][name] for s in day.status) for name in day.status[0]["needs"]}
@@ -322,14 +322,14 @@ def test_the_day_of_a_seed_is_that_of_every_platform(day: Day) -> None:
 
 
 @pytest.mark.long
-def test_the_same_seed_is_the_same_day_and_another_is_not(day: Day) -> None:
+def test_day_of_a_seed_is_the_same_again_unlike_that_of_another(day: Day) -> None:
     again = Day()
     assert again.status == day.status
     assert again.acts == day.acts
     assert Day(seed=4).acts != day.acts
 
 
-def test_a_model_that_talks_nonsense_costs_no_step_and_is_counted() -> None:
+def test_model_that_talks_nonsense_costs_no_step_but_is_counted() -> None:
     city = City.generate(seed=3, citizens=10)
     model = ScriptedModel(["I am a teapot."] * 1000)
     people = citizens(make_people(city, 10, seed=3))
@@ -342,7 +342,7 @@ def test_a_model_that_talks_nonsense_costs_no_step_and_is_counted() -> None:
     society.close()
 
 
-def test_a_day_goes_on_from_its_state_as_json() -> None:
+def test_day_continues_from_its_state_as_json() -> None:
     def town_of_20() -> Society:
         city = City.generate(seed=3, citizens=20)
         people = citizens(make_people(city, 20, seed=3))

@@ -28,7 +28,7 @@ def plan(do: str, where: str, until: float = 24) -> list[dict[str, object]]:
     return [{"do": do, "where": where, "from": 0, "until": int(until * HOUR)}]
 
 
-def test_the_budget_is_a_share_of_income_and_wealth_and_never_more_than_there_is() -> None:
+def test_economy_block_budget_is_a_share_of_income_and_wealth_up_to_what_there_is() -> None:
     assert budget_of(20_000, 1_000_000, 900, 2000) == 20_000
     assert budget_of(20_000, 5_000, 900, 2000) == 5_000
     assert budget_of(0, 0, 900, 2000) == 0
@@ -55,7 +55,7 @@ def test_work_is_wanted_for_the_time_that_is_left() -> None:
     assert live(anywhere, 8, place=None) == [Work("work-1", 900)]
 
 
-def test_in_a_shop_it_spends_what_the_budget_has_and_only_once() -> None:
+def test_economy_block_spends_its_budget_in_a_shop_once() -> None:
     agent = citizen([spender()], plan=plan("shop", "shop-1"), income=10_000)
     (buy,) = live(agent, 10, city=town(), place="shop-1")
     assert buy == Buy("shop-1", "goods", 9200)
@@ -66,7 +66,7 @@ def test_in_a_shop_it_spends_what_the_budget_has_and_only_once() -> None:
     assert agent.status["purse"] == 0
 
 
-def test_a_meal_out_costs_a_quarter_and_who_cannot_pay_it_goes_home() -> None:
+def test_economy_block_pays_a_quarter_for_a_meal_out_or_goes_home() -> None:
     agent = citizen([spender()], plan=plan("eat", "restaurant-1"), income=10_000)
     (buy,) = live(agent, 12, city=town(), place="restaurant-1")
     assert buy == Buy("restaurant-1", "food", 2300)
@@ -148,7 +148,7 @@ def test_economy_block_fits_work_purchases_and_restaurant_meals() -> None:
         assert agent.dispatcher.decisions[-1].reason == reason
 
 
-def test_its_actions_are_wants() -> None:
+def test_economy_block_actions_are_wants() -> None:
     agent = citizen([spender()])
     live(agent, 12, city=town(), place="shop-1")
     (block,) = agent.blocks
@@ -159,7 +159,7 @@ def test_its_actions_are_wants() -> None:
     assert agent.wants == [Buy("shop-1", "food", 300), Save(-200)]
 
 
-def test_a_model_says_how_much_it_spends() -> None:
+def test_economy_block_model_says_how_much_it_spends() -> None:
     spends = EconomyBlockParams(of_wealth=2000)
     half = EconomyBlock(llm=ScriptedModel([json.dumps({"thousandths": 500})]), block_params=spends)
     agent = citizen([half], plan=plan("shop", "shop-1"), income=10_000)
@@ -177,7 +177,7 @@ def test_a_model_says_how_much_it_spends() -> None:
 
 
 @pytest.mark.parametrize("field", ("of_income", "meal"))
-def test_a_share_is_from_0_to_1000(field: str) -> None:
+def test_economy_block_share_is_from_0_to_1000(field: str) -> None:
     with pytest.raises(ValueError, match=field):
         EconomyBlockParams(**{field: 1001})
     with pytest.raises(ValueError, match=field):

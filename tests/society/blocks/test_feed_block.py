@@ -41,7 +41,7 @@ def test_feed_block_is_for_those_who_are_old_enough() -> None:
         assert agent.status["act"] == act
 
 
-def test_its_actions_are_wants() -> None:
+def test_feed_block_actions_are_wants() -> None:
     agent = citizen([FeedBlock()])
     (block,) = agent.blocks
     for each in (block.post("Hello.", "music"), block.like(3), block.follow("2"), block.post("Hi")):
@@ -64,7 +64,7 @@ def test_feed_block_posts_about_interests() -> None:
     assert "music" in post.text
 
 
-def test_a_model_reads_and_writes_and_its_nonsense_falls_back() -> None:
+def test_feed_block_model_reads_and_writes_and_its_nonsense_falls_back() -> None:
     answer = {"like": [2], "follow": ["3"], "post": "What a match!", "topic": "sport"}
     block = FeedBlock(llm=ScriptedModel([json.dumps(answer), json.dumps({**answer, "like": [7]})]))
     agent = citizen([block], plan=BROWSE)
@@ -74,7 +74,7 @@ def test_a_model_reads_and_writes_and_its_nonsense_falls_back() -> None:
     assert block.fallbacks == 1
 
 
-def test_a_model_is_shown_the_name_of_who_posted() -> None:
+def test_feed_block_model_is_shown_the_name_of_an_author() -> None:
     answer = {"like": [], "follow": [], "post": "", "topic": ""}
     block = FeedBlock(llm=ScriptedModel([json.dumps(answer)]))
     agent = citizen([block], plan=BROWSE)
@@ -85,7 +85,7 @@ def test_a_model_is_shown_the_name_of_who_posted() -> None:
     ]
 
 
-def test_a_model_that_is_shown_nothing_likes_and_follows_nobody() -> None:
+def test_feed_block_model_that_is_shown_nothing_likes_and_follows_nobody() -> None:
     answer = {"like": [0], "follow": [""], "post": "", "topic": "sport"}
     block = FeedBlock(llm=ScriptedModel([json.dumps(answer)]))
     assert live(citizen([block], plan=BROWSE)) == []

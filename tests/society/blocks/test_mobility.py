@@ -25,7 +25,7 @@ def going(where: str, block: MobilityBlock | None = None, **status: Any) -> Any:
     return citizen([PlanBlock(), block or MobilityBlock()], plan=plan, day=0, **status)
 
 
-def test_the_near_and_the_large_are_chosen_more_often() -> None:
+def test_mobility_chooses_near_and_large_places_more_often() -> None:
     assert gravity(10, 300) > gravity(10, 600) > gravity(10, 6000)
     assert gravity(20, 600) > gravity(10, 600)
     assert (gravity(10, 300), gravity(10, 300, 700)) == (10**10 // 600**2, 10**10 // 1000**2)
@@ -60,7 +60,7 @@ def test_mobility_explores_less_with_more_known_places() -> None:
         assert live(agent, 10, city=town())[0].to == to
 
 
-def test_of_nine_places_the_least_visited_is_forgotten_unless_it_is_the_new_one() -> None:
+def test_mobility_forgets_the_least_visited_of_nine_places_unless_it_is_new() -> None:
     known = {f"shop-{number}": number for number in range(3, 11)}
     agent = going("shop", visits={"shop": dict(known)}, place="home-1")
     (move,) = live(agent, 10, city=town())
@@ -121,7 +121,7 @@ def test_mobility_avoids_places_closed_on_arrival() -> None:
     assert live(going("shop"), 17.75, city=city) == []
 
 
-def test_the_fastest_mode_is_taken_and_children_do_not_drive() -> None:
+def test_mobility_takes_the_fastest_mode_but_lets_no_child_drive() -> None:
     far = City(
         [Place("home-1", "home", 0, 0), Place("park-1", "park", 20_000, 0, 99)],
         [("home-1", "park-1", 20_000)],
@@ -141,13 +141,13 @@ def test_mobility_citizen_at_its_place_stays_and_a_traveller_goes_on() -> None:
     assert agent.status["act"] == "travel"
 
 
-def test_a_model_chooses_among_the_places() -> None:
+def test_mobility_model_chooses_among_the_places() -> None:
     block = MobilityBlock(llm=ScriptedModel([json.dumps({"place": "shop-2"})]))
     assert live(going("shop", block), 10, city=town())[0].to == "shop-2"
     assert block.fallbacks == 0
 
 
-def test_a_model_is_not_asked_where_there_is_one_place() -> None:
+def test_mobility_model_is_not_asked_where_there_is_one_place() -> None:
     block = MobilityBlock(llm=ScriptedModel([]))
     assert live(going("restaurant", block), 12, city=town())[0].to == "restaurant-1"
     assert (block.fallbacks, block.llm.received) == (0, [])
@@ -160,13 +160,13 @@ def test_nonsense_of_a_model_falls_back_to_the_rule_and_is_counted(answer: Any) 
     assert block.fallbacks == 1
 
 
-def test_a_network_has_no_hours_and_will_do() -> None:
+def test_mobility_works_in_a_network_without_hours() -> None:
     city: Any = Network({"home-1": "home", "a": "club", "b": "club"}, [("home-1", "a"), ("a", "b")])
     (move,) = live(going("club"), 3, city=city)
     assert move.to in ("a", "b")
 
 
-def test_its_actions_need_a_city_and_say_so() -> None:
+def test_mobility_actions_need_a_city_and_say_so() -> None:
     bare: Any = SimpleNamespace(by_kind=lambda kind: ())
     plan = [{"do": "leisure", "where": "park-1", "from": 0, "until": 24 * HOUR}]
     with pytest.raises(ConfigError, match="MobilityBlock needs places, travel times to places"):

@@ -29,13 +29,13 @@ def test_many_short_steps_change_a_need_as_one_long_one(
 
 
 @pytest.mark.parametrize(("act", "before", "after"), (("work", 10, 0), ("eat", 990, 1000)))
-def test_a_need_stays_from_0_to_1000(act: str, before: int, after: int) -> None:
+def test_need_stays_from_0_to_1000(act: str, before: int, after: int) -> None:
     agent = citizen([NeedsBlock()], needs=dict.fromkeys(NEEDS, before), act=act)
     live(agent)
     assert agent.status["needs"]["hunger"] == after
 
 
-def test_the_first_need_at_its_threshold_is_urgent() -> None:
+def test_need_that_is_first_at_its_threshold_is_urgent() -> None:
     for levels, urgent in (
         ([200, 200, 200, 300], "hunger"),
         ([201, 200, 200, 300], "energy"),
@@ -73,7 +73,7 @@ REFUSED = (Answer(Work("work-1", 900), False, "not here"),)
         ("idle", (), 0, (300, 300, 300, 300)),
     ),
 )
-def test_an_hour_of_each_act_changes_the_needs_as_stated(
+def test_needs_change_by_an_hour_of_each_act_as_stated(
     act: str, answers: tuple[Answer, ...], speed: int, after: tuple[int, ...]
 ) -> None:
     block = NeedsBlock(block_params=NeedsBlockParams(speed=speed))
@@ -83,7 +83,7 @@ def test_an_hour_of_each_act_changes_the_needs_as_stated(
     assert agent.status["act"] == "idle"
 
 
-def test_a_meal_of_half_an_hour_is_most_of_a_days_hunger() -> None:
+def test_needs_meal_of_half_an_hour_is_most_of_a_days_hunger() -> None:
     agent = citizen([NeedsBlock()], needs=dict.fromkeys(NEEDS, 100), act="eat")
     live(agent, step_s=1800)
     assert agent.status["needs"] == {"hunger": 1000, "energy": 75, "safety": 100, "social": 100}
@@ -95,7 +95,7 @@ def test_needs_activity_before_the_first_step_changes_nothing() -> None:
     assert agent.status["needs"]["hunger"] == 900
 
 
-def test_a_meal_that_was_refused_feeds_nobody() -> None:
+def test_needs_meal_that_was_refused_feeds_nobody() -> None:
     agent = citizen([NeedsBlock()], act="eat")
     refused = Answer(Buy("restaurant-1", "food", 500), False, "sold out")
     before = agent.status["needs"]["hunger"]
@@ -106,7 +106,7 @@ def test_a_meal_that_was_refused_feeds_nobody() -> None:
     assert agent.status["needs"]["social"] >= 900
 
 
-def test_a_message_is_company() -> None:
+def test_needs_message_is_company() -> None:
     needs = dict.fromkeys(("hunger", "energy", "safety", "social"), 500)
     alone, told = (citizen([NeedsBlock()], needs=dict(needs), act="leisure") for _ in range(2))
     live(alone)
@@ -127,7 +127,7 @@ class CultureParams(NeedsBlockParams):
 CULTURE = Need("culture", "cinema", 7200, {"idle": -20, "cinema": 400})
 
 
-def test_a_need_of_ones_own_rises_by_an_act_of_ones_own() -> None:
+def test_need_of_ones_own_rises_by_an_act_of_ones_own() -> None:
     class Culture(NeedsBlock):
         ParamsType: ClassVar[Any] = CultureParams
         kinds: ClassVar = NEEDS | {"culture": CULTURE}
@@ -147,7 +147,7 @@ def test_a_need_of_ones_own_rises_by_an_act_of_ones_own() -> None:
         (CultureParams, NEEDS | {"culture": "cinema"}, "must be the Need of that name"),
     ),
 )
-def test_a_block_of_needs_says_what_it_lacks(params: Any, kinds: Any, told: str) -> None:
+def test_needs_block_says_what_it_lacks(params: Any, kinds: Any, told: str) -> None:
     with pytest.raises(DefinitionError) as refused:
         type("Own", (NeedsBlock,), {"ParamsType": params, "kinds": kinds})
     assert told in str(refused.value)
@@ -161,7 +161,7 @@ def test_a_block_of_needs_says_what_it_lacks(params: Any, kinds: Any, told: str)
         (0, {"idle": -20}, "need 'culture': seconds must be"),
     ),
 )
-def test_a_need_says_what_is_wrong(seconds: Any, rates: Any, told: str) -> None:
+def test_need_says_what_is_wrong(seconds: Any, rates: Any, told: str) -> None:
     with pytest.raises(ConfigError) as refused:
         Need("culture", "leisure", seconds, rates)
     assert told in str(refused.value)

@@ -36,7 +36,7 @@ def test_free_time_without_anything_at_home_is_refused() -> None:
 
 
 @pytest.mark.parametrize("id", range(1, 21))
-def test_a_day_has_sleep_three_meals_and_work_without_a_gap(id: int) -> None:
+def test_plan_of_a_day_has_sleep_three_meals_and_work_without_a_gap(id: int) -> None:
     block = PlanBlock(block_params=PlanBlockParams(weekday=1000, hours=8 * HOUR + 1800))
     agent = citizen([block], id=id, work="work-1")
     live(agent, 0, city=town(work_1=(7, 19)))
@@ -167,7 +167,7 @@ def test_plan_is_made_anew_after_a_change_of_home_or_work() -> None:
     st.integers(0, DAY_S),
     st.integers(0, 95),
 )
-def test_any_parameters_give_a_day_without_gap_or_overlap(
+def test_plan_of_any_parameters_has_no_gap_or_overlap(
     wake: int, bed: int, spread: int, begins: int, hours: int, step: int
 ) -> None:
     params = PlanBlockParams(wake=wake, bed=bed, spread=spread, begins=begins, hours=hours)
@@ -196,7 +196,7 @@ def test_work_is_within_the_hours_of_its_place_and_not_at_weekends() -> None:
     assert "work" in {each["do"] for each in agent.status["plan"]}
 
 
-def test_an_item_that_is_put_in_cuts_what_was_planned() -> None:
+def test_plan_item_that_is_put_in_cuts_what_was_planned() -> None:
     plan = [item("sleep", None, 0, 8), item("work", "work-1", 8, 16), item("leisure", None, 16, 24)]
     made = with_item(plan, item("eat", None, 12, 12.5))
     assert [each["do"] for each in made] == ["sleep", "work", "eat", "work", "leisure"]
@@ -205,7 +205,7 @@ def test_an_item_that_is_put_in_cuts_what_was_planned() -> None:
     assert with_item(plan, item("eat", None, 12, 12)) == plan
 
 
-def test_a_closed_place_breaks_the_plan_and_the_citizen_stays_at_home() -> None:
+def test_plan_breaks_at_a_closed_place_and_the_citizen_stays_at_home() -> None:
     plan = [item("work", "work-1", 0, 24)]
     agent = citizen(blocks(), plan=plan, day=0, work="work-1")
     wants = live(agent, 8, city=town(work_1=(10, 18)))
@@ -215,7 +215,7 @@ def test_a_closed_place_breaks_the_plan_and_the_citizen_stays_at_home() -> None:
     assert "work-1 is closed" in agent.memory.stream[-1][1]
 
 
-def test_a_place_that_does_not_exist_breaks_the_plan_and_not_the_run() -> None:
+def test_plan_breaks_at_an_unknown_place_but_not_the_run() -> None:
     agent = citizen(blocks(), plan=[item("leisure", "atlantis", 0, 24)], day=0)
     assert live(agent, 8, city=town()) == []
     live(agent, 8.25, city=town())
@@ -223,7 +223,7 @@ def test_a_place_that_does_not_exist_breaks_the_plan_and_not_the_run() -> None:
     assert agent.status["plan"][agent.status["now"]]["where"] == "home-1"
 
 
-def test_a_full_place_is_replaced_by_another_of_its_kind() -> None:
+def test_plan_replaces_a_full_place_by_another_of_its_kind() -> None:
     city = town()
     agent = citizen(blocks(), plan=[item("leisure", "shop", 0, 24)], day=0)
     (first,) = live(agent, 8, city=city)
@@ -236,7 +236,7 @@ def test_a_full_place_is_replaced_by_another_of_its_kind() -> None:
     assert agent.status["plan"][agent.status["now"]]["where"] == "home-1"
 
 
-def test_a_full_place_at_the_end_of_an_item_breaks_nothing_of_the_next() -> None:
+def test_plan_item_after_a_full_place_is_not_broken() -> None:
     plan = [item("leisure", "shop", 0, 9), item("work", "work-1", 9, 24)]
     agent = citizen(blocks(), plan=plan, day=0, work="work-1", plan_duty="work-1")
     (move,) = live(agent, 8.75, city=town(work_1=(0, 24)))
@@ -254,7 +254,7 @@ def test_a_full_place_at_the_end_of_an_item_breaks_nothing_of_the_next() -> None
     assert agent.status.get("mended", 0) == 0
 
 
-def test_after_four_full_places_it_stays_at_home() -> None:
+def test_plan_stays_at_home_after_four_full_places() -> None:
     shops = [Place(f"shop-{number}", "shop", 10 * number, 0) for number in range(6)]
     ways = [("home-1", shop.id, shop.x + 1) for shop in shops]
     city = City([Place("home-1", "home", 0, 0), *shops], ways)
@@ -278,7 +278,7 @@ def test_after_four_full_places_it_stays_at_home() -> None:
         ("social", "social", None, 1),
     ),
 )
-def test_a_need_that_is_too_low_breaks_the_plan(
+def test_plan_breaks_for_a_need_that_is_too_low(
     need: str, do: str, where: str | None, hours: float
 ) -> None:
     needs = dict.fromkeys(("hunger", "energy", "safety", "social"), 900) | {need: 100}
@@ -319,7 +319,7 @@ def test_plan_breaks_for_safety_but_not_for_company() -> None:
         assert ("mended" in agent.status) is breaks
 
 
-def test_a_plan_before_the_needs_has_none_that_is_too_low() -> None:
+def test_plan_before_the_needs_has_none_that_is_too_low() -> None:
     agent = citizen([PlanBlock(), NeedsBlock()], plan=[item("browse", None, 0, 24)], day=0)
     del agent.status["needs"]
     live(agent, 15)
@@ -342,7 +342,7 @@ def test_company_waits_until_work_is_over_and_nothing_breaks_sleep() -> None:
     assert "mended" not in agent.status
 
 
-def test_a_model_plans_the_day_by_starts_and_what_is_out_of_order_is_put_in_order() -> None:
+def test_plan_of_a_model_is_by_starts_and_put_in_order() -> None:
     answer = {
         "plan": [
             {"from": "09:00", "do": "work", "where": "work"},
@@ -366,7 +366,7 @@ def test_a_model_plans_the_day_by_starts_and_what_is_out_of_order_is_put_in_orde
     assert '"an example": [{"from": "00:00", "do": "sleep"' in model.received[0][-1]["content"]
 
 
-def test_a_citizen_led_by_a_model_remembers_what_it_did() -> None:
+def test_plan_of_a_model_is_remembered_as_what_the_citizen_did() -> None:
     pieces = [("00:00", "sleep", "home"), ("00:30", "leisure", "home"), ("08:00", "work", "work")]
     answer = {"plan": [{"from": at, "do": do, "where": where} for at, do, where in pieces]}
     agent = citizen([PlanBlock(llm=ScriptedModel([json.dumps(answer)]))], work="work-1")
@@ -407,7 +407,7 @@ def test_plan_block_tells_its_model_the_fault_and_asks_once_more() -> None:
     assert block.fallbacks == 0
 
 
-def test_a_way_that_is_refused_home_leaves_the_citizen_where_it_is() -> None:
+def test_plan_without_a_way_home_leaves_the_citizen_where_it_is() -> None:
     agent = citizen(blocks(), plan=[item("leisure", "home-1", 0, 24)], day=0)
     (move,) = live(agent, 8, city=town(), place="park-1")
     assert move == Move("home-1", move.mode)

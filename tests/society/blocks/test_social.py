@@ -44,7 +44,7 @@ def test_relations_grow_with_contact_and_less_the_closer_they_are() -> None:
         assert agent.status["relations"] == {"2": after}
 
 
-def test_a_relation_without_contact_fades_by_the_day() -> None:
+def test_relation_without_contact_fades_by_the_day() -> None:
     agent = citizen([SocialBlock()], relations={"2": 800, "3": 800})
     live(agent, step=95)
     assert agent.status["relations"] == {"2": 800, "3": 800}
@@ -69,7 +69,7 @@ def test_relations_fade_unless_met_and_kin_do_not() -> None:
     assert agent.status["relations"] == {"4": 3, "9": 2}
 
 
-def test_of_too_many_relations_the_weakest_goes() -> None:
+def test_relations_beyond_the_limit_lose_the_weakest() -> None:
     few = SocialBlock(block_params=SocialBlockParams(friends=2))
     agent = citizen([few], relations={"2": 30, "3": 500})
     live(agent, messages=[said("4")])
@@ -143,7 +143,7 @@ def test_social_message_text_states_the_opinion() -> None:
     assert "something in music" in agent.memory.stream[-1][1]
 
 
-def test_a_model_says_it_in_its_own_words() -> None:
+def test_social_model_says_it_in_its_own_words() -> None:
     answer = {"to": "2", "content": "Shall we dance?"}
     block = SocialBlock(llm=ScriptedModel([json.dumps(answer)]))
     agent = citizen([block], plan=MEET)
@@ -151,7 +151,7 @@ def test_a_model_says_it_in_its_own_words() -> None:
     assert "It said to 2: Shall we dance?" in agent.memory.stream[-1][1]
 
 
-def test_a_model_chooses_among_those_who_are_closest_and_those_who_are_there() -> None:
+def test_social_model_chooses_among_the_closest_and_those_present() -> None:
     model = ScriptedModel([json.dumps({"to": "99", "content": "Hello."})])
     relations = {str(number): number for number in range(2, 22)}
     agent = citizen([SocialBlock(llm=model)], plan=MEET, relations=relations)
@@ -167,7 +167,7 @@ def test_a_model_chooses_among_those_who_are_closest_and_those_who_are_there() -
     assert (alone.status["act"], block.fallbacks, len(model.received)) == ("leisure", 0, 1)
 
 
-def test_a_message_by_the_action_is_cut_to_its_length() -> None:
+def test_social_message_by_the_action_is_cut_to_its_length() -> None:
     block = SocialBlock()
     agent = citizen([block])
     asyncio.run(block.write("2", "x" * 300))
@@ -203,7 +203,7 @@ def test_social_message_of_an_unknown_form_changes_nothing() -> None:
     assert agent.status["opinions"] == {"music": 1000}
 
 
-def test_a_message_that_repeats_a_line_of_the_talk_is_asked_for_again() -> None:
+def test_social_message_that_repeats_a_line_of_the_talk_is_asked_for_again() -> None:
     line = "I am going to work at the hospital now, how are you?"
     model = ScriptedModel(
         [json.dumps({"to": "2", "content": each}) for each in (f"Hey Bo! {line}", "I am well.")]

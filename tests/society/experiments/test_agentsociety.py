@@ -96,7 +96,7 @@ def of(results: Results, claim: Claim, effect: Effect, *, ablated: bool) -> Inte
     ("claim", "effects"),
     ((POLARISATION, 2), pytest.param(INFLAMMATORY, 3, marks=pytest.mark.long)),
 )
-def test_the_effect_comes_from_its_mechanism(claim: Claim, effects: int) -> None:
+def test_experiment_effect_comes_from_its_mechanism(claim: Claim, effects: int) -> None:
     results = lived(claim, 5, small=True, jobs=0)
     for effect in claim.effects[:effects]:
         assert of(results, claim, effect, ablated=False).low > 0, effect
@@ -104,7 +104,7 @@ def test_the_effect_comes_from_its_mechanism(claim: Claim, effects: int) -> None
 
 
 @pytest.mark.long
-def test_a_platform_that_finds_nothing_stops_nothing() -> None:
+def test_experiment_whose_platform_finds_nothing_stops_nothing() -> None:
     path = EXAMPLES / "inflammatory.yaml"
     swept = {"citizens": [40], "found": [0]}
     results = asyncio.run(Experiment.from_yaml(path, seeds=5, parameters=swept).run(jobs=0))
@@ -117,7 +117,7 @@ def test_a_platform_that_finds_nothing_stops_nothing() -> None:
 @pytest.mark.parametrize(
     "claim", (POLARISATION, INFLAMMATORY, INCOME, HURRICANE), ids=lambda each: each.name
 )
-def test_at_twenty_seeds_each_effect_is_there_and_comes_from_its_mechanism(claim: Claim) -> None:
+def test_experiment_at_twenty_seeds_has_each_effect_from_its_mechanism(claim: Claim) -> None:
     results = lived(claim, 20, small=False, jobs=2)
     for effect in claim.effects:
         assert of(results, claim, effect, ablated=False).low > 0, effect

@@ -35,7 +35,7 @@ async def cancelled(experiment: Experiment, out: Path, turns: int, ended: int) -
 @pytest.mark.parametrize(
     ("ended", "moments"), ((0, 10), pytest.param(1, 1, marks=pytest.mark.long))
 )
-def test_a_sweep_that_is_cancelled_again_and_again_leaves_no_process(
+def test_sweep_that_is_cancelled_again_and_again_leaves_no_process(
     tmp_path: Path, ended: int, moments: int
 ) -> None:
     before = children()

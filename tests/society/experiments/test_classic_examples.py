@@ -13,7 +13,7 @@ EXAMPLES = Path(__file__).parents[3] / "examples"
 
 
 @pytest.mark.parametrize("name", ("wealth", "segregation", "epidemic", "opinions"))
-def test_a_classic_experiment_can_be_read(name: str) -> None:
+def test_classic_experiment_can_be_read(name: str) -> None:
     assert Experiment.from_yaml(EXAMPLES / f"{name}.yaml").name == name
 
 
@@ -36,7 +36,9 @@ async def test_wealth_is_as_unequal_as_its_law(tmp_path: Path) -> None:
 
 @pytest.mark.long
 @pytest.mark.timeout(600)
-async def test_a_wish_for_some_neighbours_separates_all(tmp_path: Path) -> None:
+async def test_segregation_experiment_separates_all_by_a_wish_for_some_neighbours(
+    tmp_path: Path,
+) -> None:
     results = await Experiment.from_yaml(EXAMPLES / "segregation.yaml").run(jobs=0, out=tmp_path)
     assert results.interval("alike", "none").mean == pytest.approx(500, abs=10)
     assert results.interval("alike", "third").low > 650
@@ -45,7 +47,7 @@ async def test_a_wish_for_some_neighbours_separates_all(tmp_path: Path) -> None:
 
 @pytest.mark.long
 @pytest.mark.timeout(900)
-async def test_an_epidemic_reaches_its_final_size(tmp_path: Path) -> None:
+async def test_epidemic_experiment_reaches_its_final_size(tmp_path: Path) -> None:
     results = await Experiment.from_yaml(EXAMPLES / "epidemic.yaml").run(jobs=0, out=tmp_path)
     # Newman 2002; the fifty who are ill at the start add at most their own share and offspring.
     assert results.interval("recovered", "random").mean == pytest.approx(0.504, abs=0.03)

@@ -43,7 +43,7 @@ def test_yaml_and_python_say_the_same(tmp_path: Path) -> None:
     assert said.size() == {"cells": 1, "agent_steps": 40, "model_calls": 0}
 
 
-def test_a_date_of_yaml_is_a_text(tmp_path: Path) -> None:
+def test_experiment_date_of_yaml_is_a_text(tmp_path: Path) -> None:
     made = of_yaml(tmp_path, GOOD.replace("step: 6h", "step: 6h\n  start: 2026-03-01"))
     assert made.cells()[0].parameters == {"citizens": 10, "start": "2026-03-01"}
 
@@ -83,7 +83,7 @@ def test_cells_are_conditions_with_values_and_seeds() -> None:
     assert cells[0].workflow[0].intervene["facts"] == {"x": 1, "y": "!much"}
 
 
-def test_a_value_inside_of_what_a_condition_sets_is_of_its_cell_alone() -> None:
+def test_experiment_value_inside_of_a_condition_is_of_its_cell_alone() -> None:
     made = Experiment(
         name="e",
         conditions={"wet": {"parameters": {"facts": {"rain": 1}}}},
@@ -101,7 +101,9 @@ def test_a_value_inside_of_what_a_condition_sets_is_of_its_cell_alone() -> None:
         assert cell.parameters["facts"] == {"rain": 1, "wind": 2}
 
 
-def test_a_model_is_asked_for_each_step_of_each_citizen_and_some_more(tmp_path: Path) -> None:
+def test_experiment_counts_a_model_call_for_each_step_of_each_citizen_and_some_more(
+    tmp_path: Path,
+) -> None:
     society = {"citizens": 10, "llm": "openrouter:a/b"}
     made = Experiment(name="e", society=society, workflow=[{"step": 5}], seeds=2)
     assert made.size() == {"cells": 2, "agent_steps": 100, "model_calls": 120}
@@ -135,7 +137,7 @@ def test_experiments_calls_of_a_model_are_those_of_surveys_and_interviews_too() 
     assert by_rule.size()["model_calls"] == 0
 
 
-def test_a_function_of_ones_own_has_whatever_parameters_it_names() -> None:
+def test_experiment_function_of_ones_own_has_whatever_parameters_it_names() -> None:
     def make(seed: int, budget: int = 1, journal: str = "") -> None:
         pass
 
@@ -144,7 +146,7 @@ def test_a_function_of_ones_own_has_whatever_parameters_it_names() -> None:
     assert [each.parameters for each in made.cells()] == made.grid()
 
 
-def test_a_cell_has_the_steps_of_its_whole_workflow() -> None:
+def test_experiment_cell_has_the_steps_of_its_whole_workflow() -> None:
     branch = {"branch": {"of": "a", "name": "b", "workflow": [{"run": {"steps": 4}}, {"step": 3}]}}
     workflow = [{"run": "6h"}, {"save": "a"}, branch, {"run": {"days": 1}}, {"step": 2}]
     made = Experiment(name="e", society={"step": "1h", "citizens": 20}, workflow=workflow)
@@ -152,14 +154,14 @@ def test_a_cell_has_the_steps_of_its_whole_workflow() -> None:
     assert made.size() == {"cells": 1, "agent_steps": 39 * 20, "model_calls": 0}
 
 
-def test_a_survey_of_a_branch_can_be_measured() -> None:
+def test_experiment_survey_of_a_branch_can_be_measured() -> None:
     questions = [{"id": "q", "text": "?", "by": "status.money"}]
     branch = [{"survey": {"name": "mood", "questions": questions}}, {"step": 1}]
     workflow = [{"save": "a"}, {"branch": {"of": "a", "name": "b", "workflow": branch}}]
     assert Experiment(name="e", metrics=["mood.q"], workflow=workflow).cells()[0].steps == 1
 
 
-def test_all_that_is_wrong_is_told_up_to_five() -> None:
+def test_experiment_faults_are_told_up_to_five() -> None:
     with pytest.raises(ConfigError) as raised:
         Experiment(name="", every=0, maps="so", notes=1, source=2, question=3, workflow=[])
     told = [line.partition(":")[0] for line in str(raised.value).splitlines()]
@@ -347,12 +349,12 @@ WRONG: tuple[tuple[str, str, str], ...] = (
 )
 
 
-def test_a_character_that_json_writes_as_two_escapes_is_one(tmp_path: Path) -> None:
+def test_experiment_character_of_two_json_escapes_is_one(tmp_path: Path) -> None:
     read = of_yaml(tmp_path, f'{GOOD}notes: "late \\ud83d\\ude00"\n')
     assert read.notes == "late \U0001f600"
 
 
-def test_a_function_that_takes_no_seed_is_told() -> None:
+def test_experiment_function_that_takes_no_seed_is_told() -> None:
     with pytest.raises(ConfigError, match=r"society\.make: .* must take the seed"):
         Experiment(name="e", society={"make": lambda: None}, workflow=[{"step": 1}])
 
@@ -387,12 +389,14 @@ def bomb() -> str:
     ),
     ids=("aliases", "itself", "deep", "large", "list", "empty", "bytes"),
 )
-def test_a_file_that_is_no_experiment_is_told(tmp_path: Path, text: str, told: str) -> None:
+def test_experiment_file_that_is_no_experiment_is_told(
+    tmp_path: Path, text: str, told: str
+) -> None:
     with pytest.raises(ConfigError, match=told):
         of_yaml(tmp_path, text)
 
 
-def test_no_file_is_told(tmp_path: Path) -> None:
+def test_experiment_file_that_is_missing_is_told(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot be read: No such file"):
         Experiment.from_yaml(tmp_path / "none.yaml")
 
@@ -426,7 +430,7 @@ def hungry(society: Any) -> int:
     return sum(each.status["needs"]["hunger"] < 300 for each in society.agents)
 
 
-def test_a_metric_may_be_a_function_which_gives_it_its_name() -> None:
+def test_experiment_metric_may_be_a_function_which_gives_it_its_name() -> None:
     made = Experiment(name="e", metrics=["home", hungry], **RUN)
     assert [(each.name, each.by) for each in made.metrics] == [("home", None), ("hungry", hungry)]
     with pytest.raises(ConfigError, match="a lambda has no name"):

@@ -67,7 +67,7 @@ def test_morris_tells_the_effects_and_whole_bounds_have_whole_values() -> None:
     assert flat.of("total")["z"]["mu_star"] is None
 
 
-def test_a_fit_comes_near_its_targets_and_goes_on_where_it_stopped(tmp_path: Path) -> None:
+def test_fit_comes_near_its_targets_and_continues_where_it_stopped(tmp_path: Path) -> None:
     import scipy.stats  # here, as it takes a second, and each worker collects all tests
 
     targets: dict[str, Any] = {"total": 2.0, "product": {"value": 0.5, "scale": 0.2, "step": 1}}
@@ -114,6 +114,6 @@ WRONG: list[tuple[Any, str]] = [
 
 
 @pytest.mark.parametrize(("wrong", "said"), WRONG)
-def test_a_wrong_argument_is_named(wrong: Any, said: str) -> None:
+def test_fit_names_a_wrong_argument(wrong: Any, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         wrong()

@@ -65,7 +65,7 @@ async def test_trust_pays_where_it_is_returned_and_not_where_nothing_is() -> Non
     assert all(task.startswith("You take part in an experiment") for task in model.tasks)
 
 
-async def test_a_model_plays_each_game_and_an_answer_out_of_bounds_is_the_rules() -> None:
+async def test_game_of_a_model_takes_an_answer_out_of_bounds_by_rule() -> None:
     async with made("ultimatum", Chooses(lambda _: 1), citizens=8) as society:
         await society.run(steps=2)
         assert measured("ultimatum", "offered", society) == 0.01
@@ -87,7 +87,7 @@ async def test_a_model_plays_each_game_and_an_answer_out_of_bounds_is_the_rules(
         assert all(0 <= each.status["gave"] <= 20 for each in society.agents)
 
 
-def test_a_model_of_a_file_beside_the_game_plays_it(tmp_path: Path) -> None:
+def test_game_is_played_by_a_model_of_a_file_beside_it(tmp_path: Path) -> None:
     folder = shutil.copytree(GAMES, tmp_path / "games")
     (folder / "mind.py").write_text(
         "from moothall import ScriptedModel\n\n\n"
@@ -99,7 +99,7 @@ def test_a_model_of_a_file_beside_the_game_plays_it(tmp_path: Path) -> None:
         assert set(results.values(metric, results.conditions[0]).values()) == {value}
 
 
-def test_the_documentation_has_our_figures_beside_those_of_people() -> None:
+def test_game_figures_in_the_documentation_stand_beside_those_of_people() -> None:
     page = (Path(__file__).parents[3] / "docs" / "experiments-figures.md").read_text()
     table = page.partition("## Games")[2].partition("\n## ")[0]
     for name in ("ultimatum", "trust", "dilemma"):

@@ -91,7 +91,9 @@ def test_own_blocks_metrics_and_charts_of_yaml_are_run_and_shown(folder: Path) -
     assert (folder / "out" / "chart-Rumour and homes.png").stat().st_size > 1000
 
 
-def test_a_changed_file_or_import_of_it_is_not_mixed_with_earlier_results(folder: Path) -> None:
+def test_experiment_with_a_changed_file_or_import_is_not_mixed_with_earlier_results(
+    folder: Path,
+) -> None:
     made = Experiment.from_yaml(folder / "e.yaml", parameters={})
     made.run_sync(jobs=0, out=folder / "out", report=False)
     for name in ("words.py", "rumour.py"):
@@ -115,7 +117,7 @@ async def test_prompts_of_yaml_are_what_a_model_is_told(folder: Path) -> None:
     assert first.startswith("You are a citizen. Plan well. Answer with JSON alone:")
 
 
-def test_a_study_is_described_by_the_odd_protocol_from_itself(folder: Path) -> None:
+def test_odd_protocol_describes_a_study_from_itself(folder: Path) -> None:
     (folder / "rumour.py").write_text(
         CODE.replace(
             "class Rumour(CitizenBlock):", 'class Rumour(CitizenBlock):\n    """Whispers."""\n'
@@ -135,7 +137,7 @@ def test_a_study_is_described_by_the_odd_protocol_from_itself(folder: Path) -> N
         Experiment.from_yaml(folder / "e.yaml", about={"emergance": "?"})
 
 
-def test_a_rumour_that_two_are_told_is_passed_on_in_talk_and_known_of_nobody_else() -> None:
+def test_rumour_that_two_are_told_is_passed_on_in_talk_alone() -> None:
     examples = Path(__file__).parents[3] / "examples"
     made = Experiment.from_yaml(examples / "rumour.yaml", maps=False)
     assert made.cells()[0].parameters["llm"] == "experiments/rumour.py:mind"
@@ -178,7 +180,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("good", "bad", "said"), WRONG)
-def test_a_wrong_name_in_yaml_is_refused_with_its_line_and_the_nearest(
+def test_experiment_name_of_yaml_that_is_wrong_is_refused_with_its_line_and_the_nearest(
     folder: Path, good: str, bad: str, said: str
 ) -> None:
     text = YAML.replace("parameters:\n  blocks.rumour.py:Rumour.chance: [0, 1000]\n", "")
@@ -251,7 +253,7 @@ def nobody(citizen):
 """
 
 
-def test_a_survey_of_some_keeps_what_each_has_answered(tmp_path: Path) -> None:
+def test_experiment_survey_of_some_keeps_what_each_has_answered(tmp_path: Path) -> None:
     (tmp_path / "asks.py").write_text(ASKS)
     path = tmp_path / "asked.yaml"
     path.write_text(SURVEYED)
@@ -282,7 +284,7 @@ def test_a_survey_of_some_keeps_what_each_has_answered(tmp_path: Path) -> None:
         (("{gender: female}", "{gender: f}"), "nobody has profile"),
     ),
 )
-def test_a_survey_of_an_experiment_that_cannot_be_asked_says_why(
+def test_experiment_survey_that_cannot_be_asked_says_why(
     change: tuple[str, str], said: str, tmp_path: Path
 ) -> None:
     (tmp_path / "asks.py").write_text(ASKS)
@@ -333,7 +335,7 @@ def test_packages_installed_below_the_folder_of_an_experiment_are_imported_once(
     assert package in sys.modules
 
 
-def test_a_package_that_is_installed_and_broken_is_not_called_a_missing_extra(
+def test_package_that_is_installed_but_broken_is_not_called_a_missing_extra(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "broken_one.py").write_text("raise ImportError('cannot load twice')")
@@ -347,7 +349,7 @@ def test_a_package_that_is_installed_and_broken_is_not_called_a_missing_extra(
         package("not_there_at_all.part")
 
 
-def test_a_town_of_many_lives_in_columns_by_itself_to_the_same_values(tmp_path: Path) -> None:
+def test_experiment_town_of_many_lives_in_columns_to_the_same_values(tmp_path: Path) -> None:
     def lives_in_columns(society: Any) -> int:
         return int(society.population is not None)
 

@@ -66,7 +66,7 @@ def run(made: Experiment, **options: Any) -> Results:
     return asyncio.run(made.run(jobs=0, **options))
 
 
-def test_an_interval_is_students(tmp_path: Path) -> None:
+def test_interval_is_students(tmp_path: Path) -> None:
     values = [3.0, 5.0, 4.0, 9.0]
     found = Interval.of(values)
     from scipy import stats
@@ -131,7 +131,7 @@ def test_results_wrong_parameters_are_told_with_those_that_there_are(wrong: Any)
         results.values("two", parameters=wrong)
 
 
-def test_the_report_is_one_page_that_asks_for_nothing(tmp_path: Path) -> None:
+def test_report_of_an_experiment_is_one_page_that_loads_nothing(tmp_path: Path) -> None:
     run(experiment(), out=tmp_path)
     page = (tmp_path / "report.html").read_text()
     assert "<script" not in page
@@ -151,7 +151,7 @@ def test_the_report_is_one_page_that_asks_for_nothing(tmp_path: Path) -> None:
         assert min(struct.unpack(">II", png[16:24])) >= 500
 
 
-def test_the_report_tells_how_often_a_model_was_asked_and_shows_some_interviews(
+def test_report_tells_how_often_a_model_was_asked_and_shows_some_interviews(
     tmp_path: Path,
 ) -> None:
     def asking(seed: int) -> Society:
@@ -168,7 +168,7 @@ def test_the_report_tells_how_often_a_model_was_asked_and_shows_some_interviews(
     assert page.count("interview 1: How are you? (by rule)") == 12
 
 
-def test_a_condition_has_a_map_of_its_first_seed_at_the_end(tmp_path: Path) -> None:
+def test_report_has_a_map_of_each_conditions_first_seed_at_the_end(tmp_path: Path) -> None:
     named = {"late shift": {"label": "late"}}
     fields = {"workflow": [{"step": 1}], "conditions": named, "metrics": [], "published": []}
     town = {"citizens": 5, "step": "6h"}
@@ -184,7 +184,7 @@ def test_a_condition_has_a_map_of_its_first_seed_at_the_end(tmp_path: Path) -> N
     assert shown.read_bytes() == first
 
 
-def test_the_report_says_of_which_values_maps_and_figures_beside_published_ones_are(
+def test_report_says_of_which_values_its_maps_and_published_figures_are(
     tmp_path: Path,
 ) -> None:
     fields: dict[str, Any] = {"workflow": [{"step": 1}], "conditions": {"base": {}}, "seeds": 1}
@@ -206,7 +206,7 @@ def test_the_report_says_of_which_values_maps_and_figures_beside_published_ones_
     assert maps[1] == (tmp_path / "alone" / "map-base.png").read_bytes() != maps[0]
 
 
-def test_a_report_tells_failures_and_no_difference_without_a_common_seed(tmp_path: Path) -> None:
+def test_report_tells_failures_and_no_difference_without_a_common_seed(tmp_path: Path) -> None:
     def sometimes(town: Any) -> float | None:
         return 3.5 if town.seed == len(town.ids()) else None
 
@@ -261,7 +261,7 @@ def test_results_metric_measured_once_has_a_picture(tmp_path: Path) -> None:
         assert "<!-- (share of answers) -->" in (tmp_path / "a.svg").read_text()
 
 
-def test_the_report_names_file_options_labels_and_the_first_condition(tmp_path: Path) -> None:
+def test_report_names_file_options_labels_and_the_first_condition(tmp_path: Path) -> None:
     code = "from moothall.society import Society\n\ndef made(seed, more='x', size=2):\n"
     (tmp_path / "m.py").write_text(
         code + "    return Society(size, seed=seed)\n\ndef one(society):\n    return 1\n"
@@ -284,7 +284,7 @@ conditions: {plain: {label: as it was}, large: {parameters: {size: 3}}}
     assert page.index("<figcaption>all messages: mean and") < page.index("<figcaption>one: mean")
 
 
-def test_the_command_repeats_a_file_as_it_is(tmp_path: Path) -> None:
+def test_experiment_command_repeats_a_file_as_it_is(tmp_path: Path) -> None:
     path = tmp_path / "my e.yaml"
     path.write_text("name: e\nworkflow: [step: 1]\n")
     assert Experiment.from_yaml(path).command == f"moothall simulate '{path}'"
@@ -297,7 +297,7 @@ def drawn(experiment: Experiment, path: Path, metric: str = "chance", **options:
     return re.findall("<!-- (.*?) -->", path.read_text())
 
 
-def test_a_picture_shows_all_of_two_conditions_with_six_values(tmp_path: Path) -> None:
+def test_picture_shows_all_of_two_conditions_with_six_values(tmp_path: Path) -> None:
     conditions: dict[str, Any] = {"base": {}, "other": {"label": "else"}}
     sweep = experiment(parameters={"more": [1, 2, 3, 4, 5, 6]}, conditions=conditions, seeds=1)
     texts = drawn(sweep, tmp_path / "a.svg")
@@ -328,7 +328,7 @@ def test_curves_differ_by_line_and_shape_where_print_has_no_colours(
     assert len({colour for _, colour, _ in found}) == (values if conditions == 1 else conditions)
 
 
-def test_a_picture_and_the_report_say_what_is_left_out(tmp_path: Path) -> None:
+def test_picture_and_report_say_what_is_left_out(tmp_path: Path) -> None:
     many = experiment(parameters={"more": [*range(7)]}, workflow=[{"step": 1}], seeds=2)
     texts = drawn(many, tmp_path / "a.svg", out=tmp_path / "out")
     said = "over 2 seeds (wide because there are few seeds); first 12 of 14 shown"
@@ -366,7 +366,7 @@ def test_three_days_of_one_seed_are_told_in_days_and_without_an_interval(tmp_pat
     assert "(points)" in texts
 
 
-def test_the_band_of_a_share_stays_within_0_and_1(tmp_path: Path) -> None:
+def test_picture_band_of_a_share_stays_within_0_and_1(tmp_path: Path) -> None:
     def share(society: Any) -> float:
         return float(society.seed % 2)
 
@@ -377,7 +377,7 @@ def test_the_band_of_a_share_stays_within_0_and_1(tmp_path: Path) -> None:
     assert (ticks[0], ticks[-1]) == ("0.0", "1.0")
 
 
-def test_a_report_that_cannot_be_drawn_is_refused_before_a_cell_runs(
+def test_report_that_cannot_be_drawn_is_refused_before_a_cell_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)

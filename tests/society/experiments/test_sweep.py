@@ -165,7 +165,7 @@ def test_ended_cells_are_not_lived_again_and_more_seeds_go_on(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("jobs", (0, pytest.param(1, marks=pytest.mark.long)))
-def test_a_file_imports_the_files_beside_it(tmp_path: Path, jobs: int) -> None:
+def test_experiment_file_imports_the_files_beside_it(tmp_path: Path, jobs: int) -> None:
     code = """\
 from beside import SIZE
 from moothall.society import Society
@@ -218,14 +218,14 @@ def made(seed, answers, folder):
     assert set(results.values("messages")) == {0, 1, 2}  # none has found the file in use
 
 
-def test_a_branch_has_the_recording_of_its_trunk(tmp_path: Path, monkeypatch: Any) -> None:
+def test_branch_has_the_recording_of_its_trunk(tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "none")
     trunk, branch = (model_of("openai:m", tmp_path / "a.jsonl") for _ in range(2))
     assert trunk is branch
 
 
 @pytest.mark.parametrize(("limits", "asked"), (({}, 6), ({"max_calls": 4}, 4)))
-def test_a_towns_cell_asks_its_model_within_its_limits(limits: Any, asked: int) -> None:
+def test_cell_of_a_town_asks_its_model_within_its_limits(limits: Any, asked: int) -> None:
     model = ScriptedModel(["no"] * 6)  # the plan, asked twice; asleep there is nothing to choose
     without = {"economy": False, "feed": False}
 
@@ -264,7 +264,7 @@ def test_results_of_others_are_refused(tmp_path: Path) -> None:
     refused(of(tmp_path), "is not a manifest of an experiment")
 
 
-def test_an_attempt_that_left_nothing_does_not_block_the_corrected_one(tmp_path: Path) -> None:
+def test_sweep_that_left_nothing_does_not_block_the_corrected_one(tmp_path: Path) -> None:
     wrong = of(tmp_path, TEXT.replace("messages,", "mesages,"))
     with pytest.raises(ConfigError, match="no column 'mesages'"):
         run(wrong, jobs=0, out=tmp_path / "out")
@@ -305,7 +305,9 @@ def test_another_function_of_the_same_name_is_other_code(tmp_path: Path) -> None
         run(of_size(size), jobs=0, out=tmp_path)
 
 
-def test_a_changed_rule_is_other_code_and_a_changed_table_runs_again(tmp_path: Path) -> None:
+def test_sweep_takes_a_changed_rule_as_other_code_and_runs_a_changed_table_again(
+    tmp_path: Path,
+) -> None:
     question = "{id: q, text: '?', by: rule.py:rule}"
     text = (
         "name: table\nsociety: {citizens: people.csv, step: 6h}\nmetrics: [owned]\nworkflow:\n"
@@ -353,7 +355,7 @@ def test_sweep_failure_is_named_with_its_cell(tmp_path: Path, text: str, told: s
 
 
 @pytest.mark.parametrize("jobs", (0, pytest.param(1, marks=pytest.mark.long)))
-def test_a_model_without_a_key_is_told_with_the_cell(jobs: int, monkeypatch: Any) -> None:
+def test_cell_whose_model_has_no_key_is_told(jobs: int, monkeypatch: Any) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     society = {"citizens": 2, "llm": "openai:m"}
     with pytest.raises(StateError, match="condition 'base', seed 0: openai:m: there is no key"):
@@ -370,7 +372,7 @@ def test_code_that_fails_in_a_cell_is_told_with_its_line(tmp_path: Path) -> None
 
 
 @pytest.mark.long
-def test_a_killed_process_is_replaced_once(tmp_path: Path) -> None:
+def test_sweep_replaces_a_killed_process_once(tmp_path: Path) -> None:
     once = TEXT.replace("size: 2", "size: 2, dies: 1")
     results = run(of(tmp_path / "once", once), jobs=1, out=tmp_path / "out")
     assert set(results.values("owned")) == {0, 1}
@@ -380,7 +382,7 @@ def test_a_killed_process_is_replaced_once(tmp_path: Path) -> None:
     assert names(tmp_path / "other") == {"experiment.json"}
 
 
-def test_a_killed_starter_of_cells_ends_its_cell_and_both_are_replaced_once(tmp_path: Path) -> None:
+def test_sweep_replaces_a_killed_starter_with_its_cell_once(tmp_path: Path) -> None:
     forks = str(sys.platform == "linux").lower()  # elsewhere a cell has no starter
     once = TEXT.replace("size: 2", f"size: 2, dies: 1, starter: {forks}")
     results = run(of(tmp_path, once), jobs=1, out=tmp_path / "out")
@@ -424,7 +426,7 @@ def gone(pid: int) -> None:
 @pytest.mark.parametrize(
     "how", (pytest.param(signal.SIGINT, marks=pytest.mark.long), signal.SIGKILL)
 )
-def test_a_stopped_sweep_leaves_no_process_and_goes_on(tmp_path: Path, how: int) -> None:
+def test_sweep_that_was_stopped_leaves_no_process_and_continues(tmp_path: Path, how: int) -> None:
     process = begun(tmp_path)
     seed, pid = made(tmp_path)[-1]
     assert seed == 1
@@ -446,7 +448,7 @@ def test_a_stopped_sweep_leaves_no_process_and_goes_on(tmp_path: Path, how: int)
     assert len(list(part.parent.iterdir())) == 2
 
 
-def test_a_full_disk_leaves_nothing_half_written(tmp_path: Path) -> None:
+def test_sweep_on_a_full_disk_leaves_nothing_half_written(tmp_path: Path) -> None:
     experiment = of(tmp_path)
     run(experiment, jobs=0, out=tmp_path / "out")
     whole = (tmp_path / "out" / "results.parquet").read_bytes()
@@ -465,7 +467,7 @@ def test_a_full_disk_leaves_nothing_half_written(tmp_path: Path) -> None:
         assert (left / "results.parquet").read_bytes() == whole
 
 
-def test_a_folder_that_cannot_be_one_is_told(tmp_path: Path) -> None:
+def test_sweep_folder_that_cannot_be_one_is_told(tmp_path: Path) -> None:
     (tmp_path / "out").write_text("")
     with pytest.raises(FileError, match="out cannot be used"):
         run(of(tmp_path), jobs=0, out=tmp_path / "out")
@@ -477,7 +479,7 @@ def of_functions(make: Any, *workflow: Any, **fields: Any) -> Experiment:
     return Experiment(**{"name": "e", "society": society, "workflow": [*workflow], **fields})
 
 
-def test_a_survey_is_taken_down_as_means_by_choice_and_by_what_answered() -> None:
+def test_survey_is_taken_down_as_means_by_choice_and_by_what_answered() -> None:
     def four(seed: int) -> Society:
         model = ScriptedModel(['{"colour": "red", "pets": 3}', *["I would rather not."] * 3])
         owners = [CitizenMemory({"has": {"pets": id}}) for id in range(1, 5)]
@@ -542,7 +544,7 @@ def test_citizens_without_an_answer_are_failures_and_not_in_the_mean(tmp_path: P
     assert told.startswith("survey 's', 1: pets: the rule failed: ZeroDivisionError: ")
 
 
-def test_a_part_that_is_damaged_is_told(tmp_path: Path) -> None:
+def test_sweep_part_that_is_damaged_is_told(tmp_path: Path) -> None:
     run(of(tmp_path), jobs=0, out=tmp_path / "out")
     part = sorted((tmp_path / "out" / "parts").iterdir())[0]
     part.write_bytes(part.read_bytes()[:-9])
@@ -552,7 +554,7 @@ def test_a_part_that_is_damaged_is_told(tmp_path: Path) -> None:
     assert set(run(of(tmp_path), jobs=0, out=tmp_path / "out").values("owned")) == {0, 1}
 
 
-def test_a_saved_state_has_the_intervention_of_the_step_that_comes_next() -> None:
+def test_saved_state_has_the_intervention_of_the_step_that_comes_next() -> None:
     branch = {"of": "taxed", "name": "on", "workflow": [{"step": 1}]}
     results = run(
         Experiment(
@@ -572,7 +574,7 @@ def test_a_saved_state_has_the_intervention_of_the_step_that_comes_next() -> Non
     assert results.values("tax", "base") == results.values("tax", "base/on") == {0: 2}
 
 
-def test_an_intervention_names_everyone_and_kinds_of_places() -> None:
+def test_intervention_names_everyone_and_kinds_of_places() -> None:
     def closed(society: Any) -> int:
         kinds = [society.city.kind(place) for place in sorted(society.changed.closed)]
         return kinds.count("shop") * 100 + len(kinds)
@@ -608,7 +610,7 @@ def test_an_intervention_names_everyone_and_kinds_of_places() -> None:
     ),
 )
 @pytest.mark.parametrize("columns", (False, True))
-def test_an_intervention_that_cannot_be_made_ends_its_cell(
+def test_intervention_that_cannot_be_made_ends_its_cell(
     changes: Any, why: str, columns: bool
 ) -> None:
     if columns and "tail" in why:
@@ -620,7 +622,7 @@ def test_an_intervention_that_cannot_be_made_ends_its_cell(
         run(experiment, jobs=0)
 
 
-def test_a_payment_that_some_cannot_make_is_a_failure_and_the_cell_goes_on() -> None:
+def test_intervention_payment_that_some_cannot_make_is_a_failure_of_a_cell_that_continues() -> None:
     changes = {"pay": [{"from": "everyone", "to": "bank", "cents": 100_000}]}
     results = run(
         Experiment(
@@ -676,7 +678,7 @@ def test_functions_of_a_program_are_lived_in_it_alone(tmp_path: Path) -> None:
         run(experiment, jobs=1)
 
 
-def test_a_cell_keeps_the_rows_since_it_was_measured_last() -> None:
+def test_cell_keeps_the_rows_since_it_was_measured_last() -> None:
     experiment = Experiment(
         name="e",
         society={"citizens": 10, "step": "12h"},
@@ -700,7 +702,7 @@ def test_results_that_are_none_are_told(tmp_path: Path) -> None:
             Results(tmp_path / name)
 
 
-def test_a_metric_is_one_number_also_of_numpy() -> None:
+def test_metric_is_one_number_also_of_numpy() -> None:
     def lone(seed: int) -> Society:
         return Society(1, seed=seed)
 

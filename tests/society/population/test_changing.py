@@ -95,7 +95,7 @@ async def test_births_are_the_same_on_threads_and_after_a_saved_state() -> None:
         start.close()
 
 
-def test_a_killed_run_goes_on_with_those_that_were_there(tmp_path: Path) -> None:
+def test_killed_run_with_births_continues_with_those_that_were_there(tmp_path: Path) -> None:
     def stop(row: dict[str, Any]) -> None:
         if row["step"] == 6:
             raise RuntimeError

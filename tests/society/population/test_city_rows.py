@@ -94,7 +94,7 @@ def as_one_by_one(city: City, draw: Any, pairs: int) -> None:
         pytest.param(53, 1200, False, marks=pytest.mark.long),
     ),
 )
-def test_a_city_says_the_same_of_many_places_at_once(side: int, shops: int, oneway: bool) -> None:
+def test_city_says_the_same_of_many_places_at_once(side: int, shops: int, oneway: bool) -> None:
     """Beyond 2,500 nodes ways come from labels, and what is near is searched from the places."""
     as_one_by_one(grid_of_streets(side, shops, oneway), np.random.default_rng(2), 60)
 
@@ -159,7 +159,7 @@ def test_rows_without_a_home_are_no_household() -> None:
     assert close.tolist() == [1, 1, *[0] * 28]
 
 
-def test_a_table_keeps_what_it_gives_and_a_town_that_is_too_small_says_so() -> None:
+def test_population_table_keeps_what_it_gives_and_a_too_small_town_says_so() -> None:
     city = City.generate(seed=2, citizens=50)
     homes = np.full(5, city.ids().index(city.by_kind("home")[0]), np.int32)
     given = Population({"home": homes, "age": np.full(5, 30, np.uint8)}, city, all_blocks(), 1)
@@ -177,7 +177,7 @@ def test_a_table_keeps_what_it_gives_and_a_town_that_is_too_small_says_so() -> N
         Population(51, city, all_blocks(), 1)
 
 
-def test_a_table_takes_whole_numbers_of_any_type_and_empty_cells_of_texts() -> None:
+def test_population_table_takes_whole_numbers_of_any_type_and_empty_cells_of_texts() -> None:
     city = City.generate(seed=2, citizens=10)
     gender = pa.array(["male", None, "female"]).dictionary_encode()
     table = pa.table({"age": [30, 40, 50], "skill": [1000.0, 900.0, 800.0], "gender": gender})
@@ -213,7 +213,7 @@ class Walks(RowBlock):
         rows.want(Move, to="b", mode="walk")
 
 
-def test_a_row_that_moves_by_a_mode_of_no_network_is_refused_and_the_step_goes_on() -> None:
+def test_row_that_moves_by_a_mode_of_no_network_is_refused_alone() -> None:
     at = {"id": np.array([1, 2]), "place": np.array(["a", "a"])}
     population = Population(at, Network(["a", "b"], [("a", "b")]), [Walks()])
     with Society(population) as society:

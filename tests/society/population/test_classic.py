@@ -46,7 +46,7 @@ def test_segregation_is_the_same_in_rows(
 
 @settings(max_examples=8, deadline=None)
 @given(SEEDS, st.floats(0, 1), st.floats(0, 1), st.integers(0, 4), st.integers(0, 30))
-def test_an_epidemic_is_the_same_in_rows(
+def test_epidemic_is_the_same_in_rows(
     seed: int, infects: float, recovers: float, meets: int, ill: int
 ) -> None:
     block = EpidemicBlock(
@@ -84,7 +84,7 @@ async def test_money_comes_to_the_law_of_all_giving_at_once() -> None:
     assert found == pytest.approx(law[:12], abs=4 * np.sqrt(0.25 / citizens))
 
 
-async def test_the_gini_is_half_the_mean_difference_in_parts_of_the_mean() -> None:
+async def test_gini_metric_is_half_the_mean_difference_in_parts_of_the_mean() -> None:
     population = wealth(1, citizens=20, mean=4)
     async with Society(population) as society:
         *_, row = await society.run(steps=20)
@@ -93,7 +93,7 @@ async def test_the_gini_is_half_the_mean_difference_in_parts_of_the_mean() -> No
     assert row["gini"] == pytest.approx(apart / 2 / money.mean())
 
 
-async def test_the_models_measure_what_they_say() -> None:
+async def test_classic_models_measure_what_they_say() -> None:
     async def lasts(population: Population) -> tuple[Any, dict[str, Any]]:
         async with Society(population) as society:
             return population.columns, (await society.run(steps=3))[-1]
@@ -161,7 +161,7 @@ async def test_neighbours_become_alike() -> None:
     assert rows[-1]["moving"] < rows[0]["moving"] / 10
 
 
-async def test_an_epidemic_ends_at_its_final_size() -> None:
+async def test_epidemic_ends_at_its_final_size() -> None:
     """Newman 2002, Physical Review E 66: the part ever infected solves S = 1 − exp(−z T S)."""
     degree, infects, recovers = 8.0, 0.06, 0.25
     network = Network.random(40_000, degree=degree, seed=2)
@@ -208,6 +208,6 @@ async def test_opinions_gather_in_groups(bound: float, groups: int) -> None:
         ),
     ),
 )
-def test_a_wrong_number_is_told(made: Callable[[], Any], why: str) -> None:
+def test_classic_model_tells_a_wrong_number(made: Callable[[], Any], why: str) -> None:
     with pytest.raises(ConfigError, match=why):
         made()

@@ -65,7 +65,7 @@ def drawn(citizens: int, seed: int, **params: Any) -> Make:
 
 
 @pytest.mark.long
-async def test_a_drawn_town_lives_the_same_for_200_steps() -> None:
+async def test_rows_of_a_drawn_town_live_the_same_for_200_steps() -> None:
     seen = await all_equal(drawn(24, 3), 200)
     assert seen[-1]["mended"].sum() > 100
     assert {int(act) for row in seen for act in np.unique(row["act"])} >= {1, 2, 4, 7, 9, 10}
@@ -143,7 +143,7 @@ PARAMS = st.fixed_dictionaries(
 
 @settings(max_examples=5, deadline=None, derandomize=True, phases=(Phase.generate,))
 @given(data=st.data(), params=PARAMS)
-def test_any_states_and_parameters_live_the_same(data: Any, params: Any) -> None:
+def test_rows_of_any_states_and_parameters_live_the_same(data: Any, params: Any) -> None:
     """Needs of 0 and 1000, no home, no work, no money, at work in a restaurant or abroad."""
     city = village()
     count = 8
@@ -174,7 +174,7 @@ def test_any_states_and_parameters_live_the_same(data: Any, params: Any) -> None
     asyncio.run(all_equal(make, 60, promoted=(), step=step, start=start))
 
 
-async def test_where_places_say_nothing_at_once_it_is_asked_place_by_place() -> None:
+async def test_rows_ask_place_by_place_where_places_say_nothing_at_once() -> None:
     """A grid has no hours, no kinds but one, and no modes of travel."""
     grid = Grid(6, 5)
     kind = grid.kinds()[0]
@@ -208,7 +208,7 @@ def workers(city: Any) -> Population:
     return population
 
 
-async def test_any_city_is_asked_place_by_place_with_the_same_outcome() -> None:
+async def test_rows_in_any_city_asked_place_by_place_have_the_same_outcome() -> None:
     city = village()
     at_once = await all_equal(lambda: (workers(city), ()), 96)
     same(at_once, await lived(lambda: (workers(Plain(city)), ()), 96))
@@ -240,7 +240,7 @@ async def test_citizens_may_be_promoted_and_made_rows_again_at_any_time() -> Non
         same([{name: mine[name] for name in theirs}], [theirs])
 
 
-async def test_of_a_kind_whose_places_are_full_four_are_tried() -> None:
+async def test_rows_try_four_places_of_a_kind_whose_places_are_full() -> None:
     places = [Place("home", "home", 0, 0), *(Place(f"park-{n}", "park", n, 0, 0) for n in range(6))]
     city = City(places, [Road(a.id, b.id, 10) for a, b in itertools.pairwise(places)])
     item = {"do": "leisure", "where": "park", "from": 0, "until": 24 * HOUR}
@@ -258,7 +258,7 @@ async def test_of_a_kind_whose_places_are_full_four_are_tried() -> None:
         assert population.columns["mended"][0] == 4
 
 
-async def test_a_home_or_work_named_as_its_kind_is_that_place() -> None:
+async def test_rows_home_or_work_named_as_its_kind_is_that_place() -> None:
     others = (f"{kind}-{number}" for kind in ("home", "work") for number in range(9))
     kinds = {each: each.partition("-")[0] for each in ("home", "work", *others)}
     network = Network(kinds, itertools.combinations(kinds, 2))
@@ -282,7 +282,7 @@ async def test_threads_change_nothing() -> None:
     same(await lived(make, 40), await lived(make, 40, threads=2))
 
 
-async def test_a_promoted_citizen_goes_on_with_its_plan() -> None:
+async def test_promoted_citizen_continues_with_its_plan() -> None:
     population, _ = drawn(30, 6)()
     async with Society(population) as society:
         await society.run(steps=50)
@@ -325,7 +325,7 @@ def test_rows_value_that_columns_cannot_hold_is_refused(changes: dict[str, Any],
     assert population.promote(1).status["profile"] == profile
 
 
-def test_a_plan_with_gaps_is_none_for_columns() -> None:
+def test_demoted_citizen_with_gaps_in_its_plan_is_refused() -> None:
     population, _ = drawn(10, 1)()
     agent = population.promote(2)
     agent.status["plan"] = [{"do": "sleep", "where": None, "from": 100, "until": 86_400}]

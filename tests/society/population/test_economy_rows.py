@@ -230,7 +230,7 @@ def test_services_settle_columns_as_they_settle_one_by_one(given: dict[str, Any]
             assert found == expected
 
 
-async def test_a_firm_with_a_rule_of_its_own_keeps_it_beside_others() -> None:
+async def test_firm_with_a_rule_of_its_own_keeps_it_beside_others() -> None:
     class Strict(Firm):
         """Sells nothing to one."""
 
@@ -260,7 +260,7 @@ async def test_a_firm_with_a_rule_of_its_own_keeps_it_beside_others() -> None:
     assert population.columns["money"].tolist() == [0, 200, 0]
 
 
-def test_all_that_one_has_is_passed_on_in_turn() -> None:
+def test_row_books_pass_on_all_that_one_has_in_turn() -> None:
     population = Population({"money": np.array([100, 0, 0])}, None, [])
     books = RowBooks(None, {}, population)
     pays = enumerate([("1", "2", 100), ("2", "3", 100), ("3", "1", 101)])
@@ -358,7 +358,7 @@ days = (
 
 @given(*days)
 @settings(max_examples=1, deadline=None, phases=[Phase.explicit, Phase.generate])
-def test_a_day_of_a_town_is_the_same(
+def test_rows_of_a_town_have_the_same_day(
     seed: int, rich: int, params: EconomyBlockParams, broke: str
 ) -> None:
     asyncio.run(all_equal(day(seed, rich, params, broke), 50, step="30min"))

@@ -47,7 +47,7 @@ async def test_many_chunks_come_to_the_same_as_few() -> None:
 
 @pytest.mark.long
 @pytest.mark.timeout(120)
-async def test_a_killed_worker_of_ray_is_replaced() -> None:
+async def test_ray_replaces_a_killed_worker() -> None:
     expected = (await lived(town(), 14, LocalEngine()))[-1]
     population, engine = town(), RayEngine(workers=2)
     engine.close()  # as the society does that had it before
@@ -69,7 +69,7 @@ async def test_a_killed_worker_of_ray_is_replaced() -> None:
 
 @pytest.mark.long
 @pytest.mark.timeout(180)
-async def test_a_population_has_its_columns_when_ray_is_gone() -> None:
+async def test_population_has_its_columns_when_ray_is_gone() -> None:
     city = City.generate(seed=1, citizens=130_000)  # too large for a table of all ways
     others, population, expected = (Population(50, city, all_blocks(), n) for n in (2, 1, 1))
     engines = LocalEngine(), RayEngine(workers=1), LocalEngine()
@@ -81,7 +81,7 @@ async def test_a_population_has_its_columns_when_ray_is_gone() -> None:
 
 
 @pytest.mark.timeout(60)
-async def test_no_ray_at_an_address_is_said() -> None:
+async def test_ray_engine_says_that_there_is_no_ray_at_an_address() -> None:
     engine = RayEngine(workers=1, address="127.0.0.1:1")
     async with Society(wealth(citizens=10), engine=engine) as society:
         with pytest.raises(ConfigError, match=r"there is no Ray at '127\.0\.0\.1:1'"):
@@ -96,12 +96,12 @@ async def test_ray_refuses_a_block_that_needs_all_rows_in_one_process() -> None:
 
 
 @pytest.mark.parametrize("wrong", ({"threads": 0}, {"threads": 1.5}, {"rows": 1}))
-def test_an_engine_checks_its_arguments(wrong: dict[str, int]) -> None:
+def test_local_engine_checks_its_arguments(wrong: dict[str, int]) -> None:
     with pytest.raises(ConfigError, match=f"{next(iter(wrong))} must be"):
         LocalEngine(**wrong)  # type: ignore[arg-type]
 
 
-async def test_a_recorded_population_goes_on_from_its_last_checkpoint(tmp_path: Path) -> None:
+async def test_recorded_population_continues_from_its_last_checkpoint(tmp_path: Path) -> None:
     expected = (await lived(wealth(9, citizens=3_000, mean=2), 12, LocalEngine()))[-1]
 
     def stop(row: dict[str, object]) -> None:
@@ -120,7 +120,7 @@ async def test_a_recorded_population_goes_on_from_its_last_checkpoint(tmp_path: 
     assert differing([expected], [dict(population.columns)]) == []
 
 
-async def test_a_state_branches() -> None:
+async def test_population_state_branches() -> None:
     first = opinions(1, citizens=200, network=Network.small_world(200, seed=1))
     async with Society(first) as society:
         await society.run(steps=5)
@@ -134,7 +134,7 @@ async def test_a_state_branches() -> None:
     assert np.array_equal(first.columns["opinion"], second.columns["opinion"])
 
 
-async def test_a_state_has_all_of_very_many_in_their_order() -> None:
+async def test_population_state_has_all_of_very_many_in_their_order() -> None:
     many = 300_000  # more than are stored under one hash
     rich, poor = (Population({"money": np.arange(many) * way}, None, []) for way in (1, 0))
     async with Society(rich) as society, Society(poor) as other:

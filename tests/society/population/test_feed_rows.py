@@ -119,7 +119,7 @@ STRANGERS = [(f"s{number}", Follow("1")) for number in range(20)]
 @example([STRANGERS, [("1", Post(WORDS[8])), ("s3", Follow("2")), ("s19", Like(1))]], 100, 0, 40)
 @given(steps, st.sampled_from([1, 3, 100]), st.sampled_from([0, 55]), st.sampled_from([40, 40_000]))
 @settings(QUICK, max_examples=10)
-def test_a_feed_keeps_the_same_in_arrays(given: list[Any], most: int, bulk: int, gap: int) -> None:
+def test_feed_keeps_the_same_in_arrays(given: list[Any], most: int, bulk: int, gap: int) -> None:
     both = (fed(given, most, bulk, gap, in_rows) for in_rows in (True, False))
     for rows, one_by_one in zip(*both, strict=True):
         for found, expected in zip(rows, one_by_one, strict=True):
@@ -207,7 +207,7 @@ def test_reading_liking_following_and_posting_are_the_same(
     asyncio.run(all_equal(feed(people, params, make_feed), 20))
 
 
-async def test_a_feed_with_a_rule_of_its_own_is_told_what_interests() -> None:
+async def test_feed_with_a_rule_of_its_own_is_told_what_interests() -> None:
     told: list[Any] = []
 
     class Own(Feed):

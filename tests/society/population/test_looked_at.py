@@ -54,7 +54,7 @@ def alike(town: Society, agents: Society, exactly: bool = True) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("before", (0, 3))
-async def test_a_citizen_that_is_looked_at_lives_as_in_a_town_of_agents(before: int) -> None:
+async def test_taken_citizen_lives_as_in_a_town_of_agents(before: int) -> None:
     async with made() as town, made() as agents:
         for each in (town, agents):
             if before:
@@ -148,7 +148,7 @@ def shouting(town: Society) -> None:
     town.agents[8].send({"to": "*", "action": {"name": "say", "args": args}})
 
 
-async def test_what_a_program_does_with_one_citizen_has_the_effect_it_has_among_agents() -> None:
+async def test_taken_citizen_changed_by_a_program_has_the_effect_it_has_among_agents() -> None:
     async with made() as town, made() as agents:
         every = [*agents.agents]
         for each in (town, agents):
@@ -174,7 +174,7 @@ async def test_what_a_program_does_with_one_citizen_has_the_effect_it_has_among_
 
 
 @pytest.mark.parametrize("write", (pytest.param(homeless, marks=pytest.mark.long), shouting))
-async def test_what_no_row_can_show_or_hear_makes_all_agents(
+async def test_town_in_columns_becomes_all_agents_by_what_no_row_can_show_or_hear(
     write: Callable[[Society], None],
 ) -> None:
     async with made() as town, made() as agents:
@@ -204,7 +204,7 @@ class Emigrates(OtherBlock):
 
 
 @pytest.mark.long
-async def test_a_citizen_with_a_block_of_ones_own_lives_among_rows_until_it_leaves() -> None:
+async def test_taken_citizen_with_a_block_of_ones_own_lives_among_rows_until_it_leaves() -> None:
     async with made() as town, made() as agents:
         every = [*agents.agents]
         for each in (town, agents):
@@ -231,7 +231,7 @@ async def test_a_citizen_with_a_block_of_ones_own_lives_among_rows_until_it_leav
         alike(town, agents)
 
 
-async def test_an_intervention_changes_rows_and_makes_agents_of_those_who_could_not_be() -> None:
+async def test_intervention_changes_rows_and_makes_agents_of_those_who_could_not_be() -> None:
     changes: list[tuple[dict[str, Any], int]] = [
         ({"status": {"needs": {"hunger": 50}}, "citizens": [3, 4]}, 0),
         ({"status": {"needs": {"hunger": 450}}}, 0),
@@ -264,7 +264,7 @@ async def test_an_intervention_changes_rows_and_makes_agents_of_those_who_could_
         {"status": {"needs": {"hunger": 50}}, "citizens": {"work": "the moon"}},
     ),
 )
-async def test_an_intervention_that_concerns_all_makes_all_agents(changes: dict[str, Any]) -> None:
+async def test_intervention_that_concerns_all_makes_all_agents(changes: dict[str, Any]) -> None:
     async with made() as town, made() as agents:
         assert len([*agents.agents]) == COUNT
         for each in (town, agents):
@@ -275,7 +275,7 @@ async def test_an_intervention_that_concerns_all_makes_all_agents(changes: dict[
 
 
 @pytest.mark.long
-async def test_a_state_is_that_of_agents_and_leaves_rows_as_they_are() -> None:
+async def test_town_in_columns_has_the_state_of_agents_and_leaves_rows_as_they_are() -> None:
     async with made() as town, made() as agents, made() as fork:
         for each in (town, agents):
             assert each.agents[8].id == 9
@@ -293,7 +293,7 @@ async def test_a_state_is_that_of_agents_and_leaves_rows_as_they_are() -> None:
         assert json.dumps(fork.state_dict()) == json.dumps(agents.state_dict())
 
 
-async def test_a_town_that_was_killed_and_goes_on_is_as_one_whose_citizens_were_looked_at(
+async def test_town_in_columns_that_was_killed_and_resumed_is_as_one_that_was_looked_at(
     tmp_path: Path,
 ) -> None:
     services = [*make_economy(CITY, seed=5), Feed()], [*make_economy(CITY, seed=5), Feed()]
@@ -318,7 +318,7 @@ async def test_a_town_that_was_killed_and_goes_on_is_as_one_whose_citizens_were_
 
 
 @pytest.mark.long  # one that was killed is looked at so too
-async def test_a_progress_may_look_at_another_citizen_in_each_step() -> None:
+async def test_progress_may_look_at_another_citizen_in_each_step() -> None:
     async with made() as town, made() as agents:
         assert len([*agents.agents]) == COUNT
         seen: dict[str, list[Any]] = {"town": [], "agents": []}

@@ -67,7 +67,7 @@ async def test_rows_hear_in_the_order_of_senders_whoever_is_a_full_agent() -> No
     assert found == [found[0]] * 4
 
 
-async def test_a_full_agent_gets_real_messages_of_rows_and_is_heard_by_them() -> None:
+async def test_full_agent_gets_real_messages_of_rows_and_is_heard_by_them() -> None:
     population = talking([1, -1, 1])
     agent = population.promote(2)
     async with Society(population) as society:
@@ -119,7 +119,7 @@ async def test_agents_that_are_no_citizens_talk_with_rows() -> None:
         assert columns(society) == [[0, 3, 0], [0, 1 * 31**2 + 2 * 31 + 3, 0]]
 
 
-async def test_a_row_has_friends_that_are_no_citizens() -> None:
+async def test_row_has_friends_that_are_no_citizens() -> None:
     one = {"opinions": {}, "profile": {"interests": {}}, "place": 0}
     population, _ = social([{**one, "relations": {}}] * 2, SocialBlockParams(here=0, friends=3))()
     async with Society(population) as society:
@@ -137,7 +137,7 @@ async def test_a_row_has_friends_that_are_no_citizens() -> None:
         assert population.columns["friends"][0].tolist()[0] < 0
 
 
-async def test_a_mailbox_of_a_row_is_as_large_as_anybodys() -> None:
+async def test_mailbox_of_a_row_is_as_large_as_an_agents() -> None:
     population = talking([4] * 4 + [-1])
     population.promote(4)
     async with Society(population, mailbox=3) as society:

@@ -37,7 +37,7 @@ MODELS: dict[str, Callable[[int], Population]] = {
 
 
 @pytest.mark.parametrize("make", MODELS.values(), ids=MODELS)
-async def test_a_model_is_the_same_by_its_seed_on_any_threads(
+async def test_mesa_model_is_the_same_by_its_seed_on_any_threads(
     make: Callable[[int], Population],
 ) -> None:
     one = await lived(make(3), 4, LocalEngine())
@@ -57,7 +57,7 @@ async def test_life_is_the_same_in_rows() -> None:
     await same(lambda: life(2, width=6, height=5, alive=0.4), 6)
 
 
-async def test_a_glider_of_life_is_a_cell_further_after_four_steps() -> None:
+async def test_life_glider_is_a_cell_further_after_four_steps() -> None:
     start = np.zeros((6, 6), bool)
     start[[1, 2, 0, 1, 2], [0, 1, 2, 2, 2]] = True
     population = life(width=6, height=6, start=start)
@@ -77,7 +77,7 @@ async def test_rebels_without_police_are_all_whose_grievance_is_above_the_thresh
     assert (after[0]["place"] != after[1]["place"]).mean() > 0.8
 
 
-async def test_the_police_jail_rebels_who_stay_where_they_are() -> None:
+async def test_civil_violence_jails_rebels_who_stay_where_they_are() -> None:
     population = civil_violence(1, width=12, height=12, police=0.05, legitimacy=0.2, arrests=0)
     after = await lived(population, 5, LocalEngine())
     jailed = [each["state"] == 3 for each in after]
@@ -150,7 +150,7 @@ async def test_boids_that_are_too_near_fly_apart() -> None:
     assert apart(after[-1]) > 1
 
 
-async def test_a_virus_that_always_spreads_reaches_who_is_linked_to_its_first() -> None:
+async def test_virus_that_always_spreads_reaches_all_linked_to_its_first() -> None:
     network = Network.from_numbers(8, [0, 1, 2, 5], [1, 2, 3, 6])
     population = virus(1, citizens=8, spreads=1, checks=0, network=network)
     first = int(np.flatnonzero(population.columns["health"] == 1)[0])
@@ -160,7 +160,7 @@ async def test_a_virus_that_always_spreads_reaches_who_is_linked_to_its_first() 
     assert reached == next(each for each in groups if first in each)
 
 
-async def test_a_virus_ends_in_immunity_where_all_notice_it() -> None:
+async def test_virus_ends_in_immunity_where_all_notice_it() -> None:
     population = virus(1, citizens=30, first=5, spreads=0, checks=1, recovers=1, immune=1)
     carries = population.columns["health"] == 1
     after = await lived(population, 1, LocalEngine())
@@ -177,7 +177,7 @@ async def test_prisoners_without_temptation_come_to_cooperate(turns: str) -> Non
     assert after[-1]["cooperates"].all()
 
 
-async def test_a_simultaneous_prisoner_does_as_the_best_neighbour_did() -> None:
+async def test_prisoner_in_simultaneous_turns_does_as_the_best_neighbour_did() -> None:
     start = np.random.default_rng(1).random((6, 5)) < 0.5
     population = prisoners(1, width=6, height=5, turns="simultaneous", start=start)
     cells = population.city.cells
@@ -226,12 +226,12 @@ async def test_actors_ally_with_whom_both_gain_and_alliances_ally_with_alliances
     assert after[2]["alliance"].tolist() == after[1]["alliance"].tolist()
 
 
-async def test_nobody_allies_without_a_gain() -> None:
+async def test_alliance_is_not_made_without_a_gain() -> None:
     after = await lived(alliances(1, actors=20, gain=1), 2, LocalEngine())
     assert after[-1]["alliance"].tolist() == [-1] * 20
 
 
-async def test_by_turns_who_is_not_content_moves_to_a_free_cell_and_nobody_else_moves() -> None:
+async def test_segregation_by_turns_moves_only_the_discontent_to_free_cells() -> None:
     population = schelling(1, width=20, alike=400, turns="random", torus=False)
     grid = population.city
     before = {name: population.columns[name].copy() for name in ("place", "kind")}

@@ -66,7 +66,7 @@ def thrifty(count: int = 30) -> Population:
     return Population({"money": np.arange(count) % 3}, None, [Thrift()], 11)
 
 
-def test_a_block_of_ones_own_is_the_same_in_rows() -> None:
+def test_block_of_ones_own_is_the_same_in_rows() -> None:
     """Some have too little when it is their turn, and some only then enough."""
     asyncio.run(same(thrifty, 40))
 
@@ -128,7 +128,7 @@ async def test_intervention_payment_reaches_a_promoted_agent_in_its_step() -> No
 
 
 @pytest.mark.parametrize("form", ("dict", "arrow", "parquet"))
-def test_a_table_makes_a_population(form: str, tmp_path: Path) -> None:
+def test_population_is_made_of_a_table(form: str, tmp_path: Path) -> None:
     table: Any = {"id": np.array([7, 3]), "money": np.array([70, 30]), "age": np.array([40, 20])}
     if form != "dict":
         table = pa.table(table)
@@ -143,7 +143,7 @@ def test_a_table_makes_a_population(form: str, tmp_path: Path) -> None:
     assert population.to_arrow().to_pydict()["id"] == [3, 7]
 
 
-def test_a_table_of_a_population_names_places_and_has_lists_of_several_values() -> None:
+def test_population_table_names_places_and_has_lists_of_several_values() -> None:
     class Kept(RowBlock):
         columns: ClassVar = {
             "two": Column("int8", width=2),
@@ -196,13 +196,13 @@ def test_a_table_of_a_population_names_places_and_has_lists_of_several_values() 
         ([1, 2], "citizens must be how many"),
     ),
 )
-def test_a_wrong_table_is_refused(table: Any, why: str) -> None:
+def test_population_refuses_a_wrong_table(table: Any, why: str) -> None:
     with pytest.raises(ConfigError, match=why):
         Population(table, None, [Thrift()])
 
 
 @pytest.mark.parametrize("rows", (True, False))
-async def test_an_empty_cell_of_a_table_is_none_in_a_status(rows: bool) -> None:
+async def test_population_tables_empty_cell_is_none_in_a_status(rows: bool) -> None:
     population = Population({"income": [np.nan, 2.5]}, None, [Thrift()])
     question = Question("income", "?", "number", by=lambda one: one.status["income"])
     async with Society(population, engine=LocalEngine(rows=rows)) as society:
@@ -217,7 +217,7 @@ async def test_an_empty_cell_of_a_table_is_none_in_a_status(rows: bool) -> None:
 
 
 @pytest.mark.parametrize("wrong", ("x", 1.5, None, 1 << 40, [1, 2]))
-async def test_a_value_that_does_not_fit_its_column_changes_nothing(wrong: Any) -> None:
+async def test_intervention_value_that_does_not_fit_its_column_changes_nothing(wrong: Any) -> None:
     population = thrifty()
     ada, values = population.promote(1), {"given": wrong}
     async with Society(population) as society:
@@ -233,7 +233,7 @@ async def test_a_value_that_does_not_fit_its_column_changes_nothing(wrong: Any) 
                 population.demote(1)
 
 
-async def test_a_want_that_names_nobody_and_nowhere_costs_its_answer_alone() -> None:
+async def test_want_that_names_nobody_and_nowhere_costs_its_answer_alone() -> None:
     class Odd(WealthBlock):
         """Wants what cannot be."""
 
@@ -285,7 +285,7 @@ async def test_very_few_citizens_live_as_a_million_do(count: int) -> None:
     assert rows[0]["home"] == count
 
 
-def test_a_network_has_as_many_nodes_as_citizens() -> None:
+def test_population_network_has_as_many_nodes_as_citizens() -> None:
     with pytest.raises(ConfigError, match="4 nodes, and there are 5 citizens"):
         Population(5, network=Network.small_world(4, neighbours=2, seed=0))
 
@@ -388,7 +388,9 @@ async def test_promote_within_a_step_is_refused() -> None:
 
 
 @pytest.mark.parametrize(("to", "money"), ((2, (9, 9)), (-1, (9, 9)), (-1, (0, 9))))
-async def test_a_payment_to_no_row_and_no_service_is_said(to: int, money: tuple[int, int]) -> None:
+async def test_row_payment_to_no_row_and_no_service_is_said(
+    to: int, money: tuple[int, int]
+) -> None:
     Wrong.what = staticmethod(lambda rows: rows.want(Pay, to=[1, to], cents=1))
     async with Society(Population({"money": money}, None, [Wrong()])) as society:
         with pytest.raises(ConfigError, match=f"citizen 2 wants Pay to={to}, which is no row"):
@@ -426,7 +428,7 @@ def test_column_default_that_its_type_does_not_hold_is_refused(wrong: dict[str, 
         Column(**wrong)
 
 
-async def test_a_block_without_a_rule_for_rows_lives_in_full_agents_alone() -> None:
+async def test_block_without_a_rule_for_rows_lives_in_full_agents_alone() -> None:
     class Alone(CitizenBlock):
         """Has a rule for one citizen."""
 
@@ -440,7 +442,7 @@ async def test_a_block_without_a_rule_for_rows_lives_in_full_agents_alone() -> N
         assert (await society.step())["failures"] == 0
 
 
-async def test_a_block_with_no_rule_at_all_says_what_it_must_define() -> None:
+async def test_row_block_with_no_rule_at_all_says_what_it_must_define() -> None:
     class Empty(RowBlock):
         """Has no rule."""
 
@@ -515,7 +517,7 @@ def test_rule_for_rows_says_that_it_needs_a_population() -> None:
         asyncio.run(agent.run())
 
 
-async def test_a_full_agent_sees_what_is_declared_and_leaves_what_fits() -> None:
+async def test_full_agent_sees_what_is_declared_and_leaves_what_fits() -> None:
     population = thrifty()
     async with Society(population) as society:
         agent = population.promote(3)
@@ -538,7 +540,7 @@ async def test_a_full_agent_sees_what_is_declared_and_leaves_what_fits() -> None
                 population.demote(3)
 
 
-async def test_a_service_knows_a_citizen_as_it_is_now_whether_agent_or_row() -> None:
+async def test_service_knows_a_citizen_as_it_is_now_whether_agent_or_row() -> None:
     class Asks(Service):
         takes = (Save,)
 
@@ -567,7 +569,7 @@ async def test_a_service_knows_a_citizen_as_it_is_now_whether_agent_or_row() -> 
     assert asked == [(id, step) for step in (1, 2) for id in "123"]
 
 
-async def test_a_citizen_that_wants_several_ways_takes_the_first_that_is_free() -> None:
+async def test_row_that_wants_several_ways_takes_the_first_that_is_free() -> None:
     class Tries(RowBlock):
         """Tries two cells."""
 
@@ -622,7 +624,7 @@ async def test_services_at_several_places_settle_many_at_a_time_each_its_own() -
     assert population.columns["got"].tolist() == [10, 0, 30, 40, 0, 60, 70]
 
 
-async def test_a_block_is_given_rows_or_is_not_called() -> None:
+async def test_row_block_is_given_rows_or_is_not_called() -> None:
     class Most(RowBlock):
         """Needs somebody to take the most of."""
 
@@ -640,7 +642,7 @@ async def test_a_block_is_given_rows_or_is_not_called() -> None:
     assert population.columns["most"].tolist() == [0, 1, 3, 3]
 
 
-async def test_a_state_of_another_population_is_refused() -> None:
+async def test_population_refuses_the_state_of_another() -> None:
     async with Society(thrifty()) as society:
         await society.step()
         state = society.state_dict()
@@ -719,7 +721,7 @@ async def test_rows_move_through_a_city_and_are_on_its_map() -> None:
         assert None not in here.x
 
 
-async def test_a_column_of_slots_keeps_what_is_written_for_all() -> None:
+async def test_column_of_slots_keeps_what_is_written_for_all() -> None:
     class Notes(RowBlock):
         """Counts in each of six places."""
 
@@ -739,7 +741,7 @@ async def test_a_column_of_slots_keeps_what_is_written_for_all() -> None:
     assert again.columns["notes"].tolist() == [[2] * 6] * 3
 
 
-async def test_an_intervention_reaches_rows_with_all_of_its_values() -> None:
+async def test_intervention_reaches_rows_with_all_of_its_values() -> None:
     class Marked(RowBlock):
         """Does nothing."""
 
@@ -834,7 +836,7 @@ async def test_rows_on_the_way_keep_their_reservation() -> None:
     assert second.columns["place"].tolist() == [middle, 4]
 
 
-def test_a_place_holds_its_number_at_the_start_and_one_without_a_number_any() -> None:
+def test_place_holds_its_number_at_the_start_or_any_without_a_number() -> None:
     many = {"place": np.full(9, 1)}
     with pytest.raises(ConfigError, match="9 citizens start at '0,1', which holds 8"):
         Society(Population(many, Grid(2, 2, capacity=8)))
@@ -865,7 +867,7 @@ async def test_metrics_are_functions_of_the_columns() -> None:
         (lambda c: c["purse"], "'purse'"),
     ),
 )
-async def test_a_metric_that_measures_nothing_is_named(metric: Any, why: str) -> None:
+async def test_population_metric_that_measures_nothing_is_named(metric: Any, why: str) -> None:
     population = Population({"money": np.array([1, 5])}, blocks=(), metrics={"own": metric})
     async with Society(population) as society:
         with pytest.raises((ConfigError, KeyError), match=why) as raised:
@@ -873,7 +875,7 @@ async def test_a_metric_that_measures_nothing_is_named(metric: Any, why: str) ->
     assert "'own'" in f"{raised.value} {getattr(raised.value, '__notes__', '')}"
 
 
-async def test_a_metric_replaces_no_column_of_the_row() -> None:
+async def test_population_metric_replaces_no_column_of_the_row() -> None:
     async with Society(Population(2)) as society:
         measured = await society.step()
     for name in measured:
@@ -890,13 +892,13 @@ async def test_a_metric_replaces_no_column_of_the_row() -> None:
         ({"blocks": Thrift()}, "blocks must be a list of citizens' blocks, got <"),
     ),
 )
-def test_a_wrong_argument_is_refused(given: dict[str, Any], why: str) -> None:
+def test_population_refuses_a_wrong_argument(given: dict[str, Any], why: str) -> None:
     with pytest.raises(ConfigError, match=why):
         Population(3, **given)
 
 
 @pytest.mark.parametrize("kind", ("rows", "agents", "full agents among the rows"))
-async def test_an_intervention_says_the_same_to_rows_and_to_agents(kind: str) -> None:
+async def test_intervention_says_the_same_to_rows_and_to_agents(kind: str) -> None:
     async def lived_with(*interventions: Intervention) -> tuple[list[Any], list[str]]:
         city = City.generate(seed=1, citizens=20)
         population = Population(20, city, all_blocks(), seed=1)
@@ -935,7 +937,7 @@ async def test_an_intervention_says_the_same_to_rows_and_to_agents(kind: str) ->
         assert (now["relations"].get("9", 0) >= 990) == (id in (3, 5))
 
 
-async def test_an_intervention_for_those_whom_no_column_can_tell_is_a_failure() -> None:
+async def test_intervention_for_those_that_no_column_can_tell_is_a_failure() -> None:
     async with Society(thrifty()) as society:
         society.intervene(Intervention(0, status={"given": 1}, citizens={"mood": "low"}))
         assert (await society.step())["failures"] == 1

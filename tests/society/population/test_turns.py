@@ -52,7 +52,7 @@ async def test_turns_come_to_what_one_after_the_other_comes_to(purpose: str | No
     assert (drawn[0] == drawn[1]) is (purpose is None)  # another order in each step
 
 
-async def test_an_order_is_any_order_equally_often() -> None:
+async def test_rows_order_is_any_order_equally_often() -> None:
     class Orders(RowBlock):
         columns: ClassVar[dict[str, Column]] = {"place_in_line": Column("int32", width=400)}
         whole: ClassVar[bool] = True
@@ -70,7 +70,7 @@ async def test_an_order_is_any_order_equally_often() -> None:
 
 
 @pytest.mark.parametrize("method", ("order", "turns"))
-async def test_an_order_of_a_block_without_whole_is_refused(method: str) -> None:
+async def test_rows_order_of_a_block_without_whole_is_refused(method: str) -> None:
     class Parts(RowBlock):
         def step_rows(self, rows: Rows) -> None:
             getattr(rows, method)("parts")

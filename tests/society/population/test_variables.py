@@ -124,14 +124,14 @@ class Bank:
 
 
 @pytest.mark.parametrize("name", ("orders", "names", "bank", "chance", "table", "rule", "texts"))
-async def test_a_variable_that_has_changed_and_has_no_json_form_is_refused(name: str) -> None:
+async def test_variable_of_a_block_that_changed_and_has_no_json_form_is_refused(name: str) -> None:
     async with Society(Population(3, None, [Book(name)], 1)) as society:
         await society.run(steps=2)
         with pytest.raises(StateError, match=f"'Book' has changed its variable '{name}'"):
             society.state_dict()
 
 
-async def test_a_variable_without_a_json_form_that_nobody_changes_is_let_be() -> None:
+async def test_variable_of_a_block_without_a_json_form_that_is_unchanged_is_left_alone() -> None:
     async with Society(Population(3, None, [Book()], 1)) as society:
         await society.run(steps=2)
         assert "variables" in society.state_dict()
