@@ -9,10 +9,15 @@ Comments before a block, which a reader does not see, say more about it:
     <!-- a notebook -->      the page is run by tests/test_notebook.py, in which cells await
     <!-- needs a broker -->    the page is run with one: AMQP_PORT says where
     <!-- needs PostgreSQL -->  the page is run with one: DATABASE_URL says where
+    <!-- goes on from PAGE -->  the files of that page are there, too
+
+A block with `title="FILE.py"` is a part of that file, which the reader saves: it is not run by
+itself, and what follows imports from the file.
 """
 
 from __future__ import annotations
 
+import ast
 import doctest
 import importlib
 import os
@@ -42,7 +47,10 @@ SCRIPTS = tuple(page for page in PAGES if NOTEBOOK not in page.read_text())
 # Programs of others, and two of ours. A block that does not run is a block nobody has checked.
 FRAGMENTS_ALLOWED = 5
 
-FENCE = re.compile(r"^(?P<indent> *)(?P<ticks>`{3,})(?P<language>[\w-]*)[^`]*$")
+FENCE = re.compile(
+    r'^(?P<indent> *)(?P<ticks>`{3,})(?P<language>[\w-]*)(?: title="(?P<file>[^"]+)")?[^`]*$'
+)
+EARLIER = re.compile(r"<!-- goes on from (\S+) -->")
 COMMENT = re.compile(r"^\s*<!--\s*(.*?)\s*-->\s*$")
 # Printed between the blocks of a page, so that each block's own output can be told.
 MARK = "\x1e"
@@ -56,6 +64,7 @@ class Block:
     comments: tuple[str, ...]
     lines: tuple[str, ...]
     start: int
+    file: str | None = None
 
     @property
     def text(self) -> str:
@@ -82,7 +91,8 @@ def blocks(text: str) -> list[Block]:
                 body.append(inner.removeprefix(fence["indent"]))
             else:
                 raise AssertionError(f"the block that starts in line {number} has no end")
-            found.append(Block(fence["language"], tuple(comments), tuple(body), number + 1))
+            at = number + 1
+            found.append(Block(fence["language"], tuple(comments), tuple(body), at, fence["file"]))
             comments = []
         elif line.strip():
             comments = []
@@ -95,8 +105,21 @@ def program(found: list[Block]) -> str:
     for block in found:
         if block.language == "python" and not block.fragment:
             lines += [""] * (block.start - 1 - len(lines))
-            lines += [*block.lines, f"print({MARK!r}, end='', flush=True)"]
+            saved = block.file and f"from {block.file.removesuffix('.py')} import *"
+            lines += [saved] if saved else block.lines
+            lines += [f"print({MARK!r}, end='', flush=True)"]
     return "\n".join(lines) + "\n"
+
+
+def save(page: Path, folder: Path) -> None:
+    """Write the files that a page tells its reader to save, with those of the pages before it."""
+    text = page.read_text()
+    if earlier := EARLIER.search(text):
+        save(page.parent / earlier[1], folder)
+    for block in blocks(text):
+        if block.file:
+            with (folder / block.file).open("a") as file:
+                file.write(block.text + "\n\n")
 
 
 def run(text: str, name: str, folder: Path, **environment: str) -> list[str]:
@@ -186,17 +209,7 @@ def command_table() -> dict[str, click.Command]:
     return dict(walk(main, "moothall"))
 
 
-# What lives for weeks in each of several towns, which takes as long as ten other pages.
-LONG = {"unemployment.md"}
-
-
-@pytest.mark.parametrize(
-    "page",
-    [
-        pytest.param(page, marks=pytest.mark.long if page.name in LONG else (), id=page.name)
-        for page in SCRIPTS
-    ],
-)
+@pytest.mark.parametrize("page", SCRIPTS, ids=lambda page: page.name)
 def test_documentation_page_runs(
     page: Path, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
@@ -209,6 +222,7 @@ def test_documentation_page_runs(
         environment["AMQP_PORT"] = str(request.getfixturevalue("broker").port)
     if "<!-- needs PostgreSQL -->" in text:
         environment["DATABASE_URL"] = request.getfixturevalue("postgresql").url("docs")
+    save(page, tmp_path)
     assert run(text, page.stem, tmp_path, **environment) == []
 
 
@@ -362,3 +376,33 @@ def test_install_page_names_each_extra() -> None:
     named = {name for row in rows for name in re.findall(r"`([a-z]+)`", row)}
     # The rest is for those who work on moothall itself.
     assert extras.keys() - named == {"bench", "dev", "docs", "release"}
+
+
+def error_texts() -> set[str]:
+    """The texts in the source, with `…` for each value that is put in."""
+    found = set()
+    for path in Path(moothall.__path__[0]).rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.JoinedStr):
+                parts = [
+                    each.value if isinstance(each, ast.Constant) else "…" for each in node.values
+                ]
+                found.add("".join(map(str, parts)))
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                found.add(node.value)
+            elif isinstance(node, ast.ClassDef):
+                found.add(node.name)
+    return found
+
+
+def test_documentation_quotes_errors_of_the_source() -> None:
+    page = (ROOT / "docs" / "howto" / "errors.md").read_text().partition("## What raises")[0]
+    quoted = re.findall(r"^\| `(.+?)` \|", page, re.MULTILINE)
+    source = error_texts()
+    python = {"No module named 'moothall'"}  # an interpreter's own
+    assert len(quoted) > 30
+    unknown = []
+    for text in set(quoted) - python:
+        parts = re.compile(".*".join(map(re.escape, text.split("…"))), re.DOTALL)
+        unknown += [] if any(parts.search(each) for each in source) else [text]
+    assert unknown == []

@@ -1,4 +1,4 @@
-"""A service for many users and a desk of agents: docs/howto/service.md, support-desk.md."""
+"""A service for many users and a desk of agents: docs/tutorials/desk-4.md, conversations.md."""
 
 import asyncio
 from dataclasses import dataclass

@@ -40,7 +40,7 @@ class TokenBoundedMemory(Memory):
     """Remembers the last messages that together fit a number of tokens; drops older ones.
 
     Before messages are dropped, old results of calls are cleared: each becomes one line with the
-    number by which an agent's model reads it again (docs/long-results.md). So much is cleared at a
+    number by which an agent's model reads it again (docs/many-actions.md). So much is cleared at a
     time that prompts grow at their end for a while.
 
     The oldest message is dropped first, but never, even if these alone are too large,

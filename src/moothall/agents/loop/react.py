@@ -112,7 +112,7 @@ class ReActAgent(RecordedAgent):
         journal: a `Journal`, or the path of one, that records its replies, so that they can be
             resumed after a crash
         blocks: plugins for its loop: each brings actions and a part of the prompt, and may stand
-            around each step (docs/loop-blocks.md)
+            around each step (docs/blocks.md)
         **options: the options of `Agent`, and `shared=`: one conversation with all senders,
             required in a space if the memory has no `thread(id)`
 
