@@ -45,6 +45,9 @@ class _Meaning(NamedTuple):
     why: str
     is_final: bool  # whether the run is over; if not, the next call resumes it
     answered: bool = False  # whether the reply's text is an answer
+    # What it means for a group whose member stopped for it: the member has `failed`, the group
+    # `passes` the reason on where it needs that member's answer, or it holds for `all` members.
+    in_group: Literal["failed", "passes", "all"] = "failed"
 
 
 REASONS: Final[dict[StopReason, _Meaning]] = {
@@ -56,12 +59,18 @@ REASONS: Final[dict[StopReason, _Meaning]] = {
         "stopped", "the iterations were used up without an answer", is_final=True
     ),
     "no_progress": _Meaning("stopped", "the model repeated the same calls", is_final=True),
-    "unreadable": _Meaning("stopped", "the model's answer could not be used", is_final=True),
-    "budget": _Meaning("stopped", "budget limit reached", is_final=False),
-    "deadline": _Meaning("stopped", "time limit reached", is_final=False),
-    "in_doubt": _Meaning("in doubt", "the outcome of an action is unknown", is_final=False),
-    "waiting": _Meaning("waiting", "for an answer, a result or a moment", is_final=False),
-    "cancelled": _Meaning("cancelled", "it was interrupted", is_final=False),
+    "unreadable": _Meaning(
+        "stopped", "the model's answer could not be used", is_final=True, in_group="passes"
+    ),
+    "budget": _Meaning("stopped", "budget limit reached", is_final=False, in_group="all"),
+    "deadline": _Meaning("stopped", "time limit reached", is_final=False, in_group="all"),
+    "in_doubt": _Meaning(
+        "in doubt", "the outcome of an action is unknown", is_final=False, in_group="all"
+    ),
+    "waiting": _Meaning(
+        "waiting", "for an answer, a result or a moment", is_final=False, in_group="all"
+    ),
+    "cancelled": _Meaning("cancelled", "it was interrupted", is_final=False, in_group="passes"),
     "error": _Meaning("failed", "", is_final=False),
 }
 
@@ -70,6 +79,12 @@ FINAL: Final = frozenset(reason for reason, meaning in REASONS.items() if meanin
 
 ANSWERED: Final = frozenset(reason for reason, meaning in REASONS.items() if meaning.answered)
 """The reasons for which a reply's text is an answer."""
+
+FOR_ALL: Final = frozenset(reason for reason, its in REASONS.items() if its.in_group == "all")
+"""The reasons that hold for all members of a group: no other is asked after one of them."""
+
+PASSED_ON: Final = frozenset(reason for reason, its in REASONS.items() if its.in_group != "failed")
+"""The reasons for which a group stops, too, if it needs the answer of the member that stopped."""
 
 OPEN: Final = (None, "in_doubt")
 """The states in the table of a run that a process works on, or that was cut off."""

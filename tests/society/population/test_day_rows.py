@@ -14,7 +14,14 @@ from tests.society.population.pairs import Make, Plain, all_equal, lived, same
 
 from moothall.foundation.errors import ConfigError
 from moothall.society import Grid, Intervention, LocalEngine, Network, Society
-from moothall.society.blocks import MobilityBlock, NeedsBlock, OtherBlock, PlanBlock, all_blocks
+from moothall.society.blocks import (
+    MobilityBlock,
+    NeedsBlock,
+    OtherBlock,
+    PlanBlock,
+    all_blocks,
+    columns,
+)
 from moothall.society.blocks.mobility import MobilityBlockParams
 from moothall.society.blocks.needs import NeedsBlockParams
 from moothall.society.blocks.plan import PlanBlockParams
@@ -331,3 +338,13 @@ def test_demoted_citizen_with_gaps_in_its_plan_is_refused() -> None:
     agent.status["plan"] = [{"do": "sleep", "where": None, "from": 100, "until": 86_400}]
     with pytest.raises(ConfigError, match="follow one another"):
         population.demote(2)
+
+
+def test_plan_item_in_columns_has_bits_for_eight_activities_and_refuses_a_ninth() -> None:
+    """A ninth would be read as the first: `sleep`."""
+    words = columns.word(np.arange(1, 9), np.full(8, 0xFF), np.full(8, 86_400))
+    flags = columns.BOUGHT | columns.AVOIDS
+    assert columns.does_of(words | np.uint32(flags)).tolist() == [*range(1, 9)]
+    assert columns.fitting(columns.DOES) == columns.DOES
+    with pytest.raises(ConfigError, match=r"at most 8 activities, .* got 9"):
+        columns.fitting((*columns.DOES, "pray"))

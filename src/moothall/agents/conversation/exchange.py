@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from moothall.agents.conversation.conversation_state import MAX_STEPS, ConversationState
 from moothall.agents.conversation.participants import MAX_ERROR, Contribution, Participants, Setup
@@ -20,7 +20,7 @@ from moothall.agents.replies.reply_context import note_sources, sources_of_threa
 from moothall.foundation.errors import BudgetExceeded, ModelError
 from moothall.foundation.jsonvalue import readable
 from moothall.foundation.text import counted, error_text, log_failure
-from moothall.journal.stop_reason import FINAL, StopReason
+from moothall.journal.stop_reason import FINAL, FOR_ALL, StopReason
 from moothall.models.protocol import Usage
 
 if TYPE_CHECKING:
@@ -28,9 +28,6 @@ if TYPE_CHECKING:
     from moothall.agents.replies.thread import Thread
 
 logger: logging.Logger = logging.getLogger("moothall.reasoning")
-
-# Reasons that hold for all participants: no other is asked after one of them.
-_FINAL: Final = frozenset(("budget", "deadline", "in_doubt", "waiting"))
 
 
 class Exchange:
@@ -161,7 +158,7 @@ class Exchange:
         failed = [turn for turn in turns if turn.fault is not None]
         for turn in failed:
             met = reason_of(turn.error) if turn.reply is None else turn.reply.stop_reason
-            if met in _FINAL:
+            if met in FOR_ALL:
                 raise Stop(met, f"agent {turn.id!r}: {turn.fault}", turn.error)
         all_failed = len(failed) == len(turns)
         if failed and (

@@ -38,7 +38,7 @@ from moothall.foundation.errors import (
 from moothall.foundation.jsonvalue import UnreadableText, json_text
 from moothall.foundation.text import log_failure
 from moothall.foundation.threads import call_user, side_by_side
-from moothall.journal.stop_reason import ANSWERED, StopReason
+from moothall.journal.stop_reason import ANSWERED, FOR_ALL, PASSED_ON, StopReason
 from moothall.models.ask import Messages, Unusable, ask_json
 from moothall.models.protocol import ReasoningPiece, TextPiece
 
@@ -332,7 +332,7 @@ class Rounds:
         """Return whether the dual act ends, without H, if R stopped for this reason."""
         if reason in ("budget", "deadline"):
             return is_spent_for_all(self._budget, agent, late=reason == "deadline")
-        return reason in ("cancelled", "in_doubt", "waiting")
+        return reason in FOR_ALL or reason == "cancelled"
 
     def _expect_instruction(self, instruction: Any) -> None:
         for each in instruction if isinstance(instruction, list) else [instruction]:
@@ -411,8 +411,7 @@ class Rounds:
     @staticmethod
     def _stopped(role: str, agent: Any, reply: Reply) -> Stop:
         """Return the Stop for a member whose reply is not an answer."""
-        passed_on = ("budget", "deadline", "cancelled", "unreadable", "in_doubt", "waiting")
-        reason = reply.stop_reason if reply.stop_reason in passed_on else "error"
+        reason = reply.stop_reason if reply.stop_reason in PASSED_ON else "error"
         return Stop(
             reason, f"{role} ({agent.id!r}): {reply.detail or reply.stop_reason}", reply.error
         )

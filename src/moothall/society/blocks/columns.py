@@ -11,7 +11,22 @@ from moothall.society.columns.column import Column
 from moothall.society.columns.register import Register
 from moothall.society.columns.rows import Rows
 
-DOES: Final = ("sleep", "eat", "work", "study", "shop", "social", "leisure", "browse")
+DO_BITS: Final = 3
+"""The bits of an activity in a plan item. With one more, states of societies in columns that were
+saved before are read wrongly."""
+
+
+def fitting(does: tuple[str, ...]) -> tuple[str, ...]:
+    """Return activities; raise ConfigError if a plan item has no bits for so many."""
+    if len(does) > 1 << DO_BITS:
+        raise ConfigError(
+            f"there must be at most {1 << DO_BITS} activities, since a plan item in columns has "
+            f"{DO_BITS} bits for one, got {len(does)}: raise DO_BITS"
+        )
+    return does
+
+
+DOES: Final = fitting(("sleep", "eat", "work", "study", "shop", "social", "leisure", "browse"))
 """The activities of plan items; a code is 1 + the index here, so `sleep` is 1."""
 ACTS: Final = (None, *DOES, "travel", "idle")
 """The acts of a citizen, by code: those of `DOES`, `travel`, `idle`; 0 before its first step."""
@@ -19,9 +34,10 @@ SLOTS: Final = 100  # the slots of a plan in columns; slots that no plan uses ta
 NONE, HOME, DUTY, CHOSEN, KINDS = range(5)
 """Codes of an item's place: no place, home, work (or school), a chosen place (`plan_chosen`);
 from 4 up, a kind of place: 4 + its index in `city.kinds()`."""
-WHERE, WHAT, BOUGHT, AVOIDS, UNTIL = 0xFF, 8, 1 << 11, 1 << 12, 13
+WHERE, WHAT, BOUGHT = 0xFF, 8, 1 << 8 + DO_BITS
+AVOIDS, UNTIL = BOUGHT << 1, 8 + DO_BITS + 2
 """The bits of a plan item in one number: the place code; from bit 8, the index in `DOES`; the flags
-`bought` and `avoid`; from bit 13, the end in seconds after midnight. 0 follows the last item."""
+`bought` and `avoid`; then the end in seconds after midnight. 0 follows the last item."""
 _OWN: Final = {HOME: "plan_home", DUTY: "plan_duty"}
 
 ACT: Final = {"act": Column("uint8", words=ACTS)}
@@ -54,6 +70,11 @@ def word(do: Any, where: Any, until: Any) -> Any:
     made |= (np.asarray(do).astype(np.uint32) - np.uint32(1)) << np.uint32(WHAT)
     made |= np.asarray(where).astype(np.uint32)
     return made
+
+
+def does_of(words: Any) -> Any:
+    """Return the codes of the activities of items."""
+    return (words >> WHAT & (1 << DO_BITS) - 1) + 1
 
 
 def _items(arrays: Any, rows: Any, slots: Any) -> Any:
@@ -143,7 +164,7 @@ class Plans:
             items = _items(self.arrays, rows[left], slot[left])
             fit = (items > 0) & fits(begins[left], _ends(items))
             begins[left] = _ends(items)
-            is_ = fit & np.isin((items >> WHAT & 7) + 1, does)
+            is_ = fit & np.isin(does_of(items), does)
             is_ &= (items & WHERE >= KINDS) & (items & AVOIDS == 0)
             found[left[is_]] = slot[left[is_]]
             left = left[fit & (last | ~is_) & (slot[left] < SLOTS - 1)]
@@ -160,7 +181,7 @@ class Plans:
         """Write current items into the columns of `ITEM`."""
         arrays = self.arrays
         where = (items & WHERE).astype(np.int32)
-        arrays["item_do"][rows] = (items >> WHAT & 7) + 1
+        arrays["item_do"][rows] = does_of(items)
         arrays["item_until"][rows] = _ends(items)
         place = np.where(where >= KINDS, KINDS - 2 - where, -1)
         for meant, name in ((HOME, "plan_home"), (DUTY, "plan_duty"), (CHOSEN, "plan_chosen")):
@@ -282,7 +303,7 @@ def plan_to_status(self: Any, population: Register, row: int, status: dict[str, 
         packed = int(arrays["plan"][row, slot])
         if not packed:
             break
-        where, until, do = packed & WHERE, packed >> UNTIL, DOES[packed >> WHAT & 7]
+        where, until, do = packed & WHERE, packed >> UNTIL, ACTS[does_of(packed)]
         item: dict[str, Any] = {"do": do, "where": None, "from": begins, "until": until}
         begins = until
         if where >= KINDS:

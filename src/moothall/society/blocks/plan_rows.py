@@ -12,10 +12,10 @@ from moothall.society.blocks.columns import (
     CHOSEN,
     KINDS,
     NONE,
-    WHAT,
     WHERE,
     Plans,
     code,
+    does_of,
     without,
 )
 from moothall.society.blocks.economy import buys_after
@@ -93,7 +93,7 @@ def _advance(rows: Rows, plans: Plans, at: Any, new: Any, time: int) -> None:
     if len(some):
         what = plans.taken(some, slot[some], code("leisure"))
         ends = np.full(len(some), min(until, DAY_S))
-        plans.put(some, (what >> WHAT & 7) + 1, what & WHERE, time, ends)
+        plans.put(some, does_of(what), what & WHERE, time, ends)
 
 
 # -- mending ---------------------------------------------------------------------------------------
