@@ -73,9 +73,7 @@ OPENERS = frozenset(
 )
 CALLBACKS = ("before_action", "after_action", "after_add", "before_remove")
 """Features whose name begins with such a word."""
-OPENINGS = {
-    "agents": 500,
-}
+OPENINGS = {}
 """How many tests of a folder begin with an article, a pronoun or a preposition."""
 
 

@@ -75,7 +75,7 @@ class Stepping(Agent):
             raise KeyError(step)
 
 
-def test_a_step_prepares_acts_and_cleans_up_in_order() -> None:
+def test_step_prepares_acts_and_cleans_up_in_order() -> None:
     log: list[str] = []
     blocks = [Noted("one", log), Noted("two", log)]
     assert asyncio.run(Stepping(log, list(blocks)).run()) == "done"
@@ -102,7 +102,7 @@ def test_cleanup_runs_whatever_failed_and_the_failure_is_raised(fails: str) -> N
     assert raised.value.__notes__ == [f"in agent 'a': {fails}"]
 
 
-def test_a_block_that_cannot_prepare_is_named_and_nothing_but_cleanup_follows() -> None:
+def test_block_that_cannot_prepare_is_named_and_only_cleanup_follows() -> None:
     log: list[str] = []
     blocks: list[Block] = [Noted("one", log, "before_forward"), Noted("two", log, "after_forward")]
     with pytest.raises(ValueError, match="one broke") as raised:
@@ -120,7 +120,7 @@ def test_a_block_that_cannot_prepare_is_named_and_nothing_but_cleanup_follows() 
     ]
 
 
-def test_a_block_that_fails_is_named_and_keeps_no_other_from_cleaning_up() -> None:
+def test_block_that_fails_is_named_and_keeps_no_other_from_cleaning_up() -> None:
     log: list[str] = []
     blocks: list[Block] = [Noted("one", log, "after_forward"), Noted("two", log, "after_forward")]
     with pytest.raises(ValueError, match="one broke") as raised:
@@ -130,7 +130,7 @@ def test_a_block_that_fails_is_named_and_keeps_no_other_from_cleaning_up() -> No
     assert "two broke" in raised.value.__notes__[1]
 
 
-def test_the_first_failure_is_raised_and_later_ones_are_its_notes() -> None:
+def test_failure_that_came_first_is_raised_and_later_ones_are_its_notes() -> None:
     log: list[str] = []
     agent = Stepping(log, [Noted("one", log, "after_forward")], "forward")
     with pytest.raises(KeyError) as raised:
@@ -142,7 +142,7 @@ def test_the_first_failure_is_raised_and_later_ones_are_its_notes() -> None:
     assert raised.value.__notes__ == ["in agent 'a': after_forward"]
 
 
-def test_a_cancelled_step_cleans_up() -> None:
+def test_step_that_is_cancelled_cleans_up() -> None:
     log: list[str] = []
 
     class Waiting(Stepping):
@@ -168,14 +168,14 @@ async def _noted() -> None:
     raise ValueError("assigned")
 
 
-def test_a_step_assigned_to_one_block_is_called_too() -> None:
+def test_step_assigned_to_one_block_is_called_too() -> None:
     block = Block()
     block.after_forward = _noted  # type: ignore[method-assign]
     with pytest.raises(ValueError, match="assigned"):
         asyncio.run(Stepping([], [block]).after_blocks())
 
 
-def test_a_step_that_is_no_coroutine_function_is_told_so() -> None:
+def test_step_that_is_no_coroutine_function_is_told_so() -> None:
     class Plain(Agent):
         def forward(self) -> Any:
             return None
@@ -191,7 +191,7 @@ def test_agent_wrong_blocks_are_refused(blocks: Any) -> None:
         Agent("a", blocks=blocks)
 
 
-def test_a_model_is_no_toolbox() -> None:
+def test_toolbox_that_is_a_model_is_refused() -> None:
     with pytest.raises(DefinitionError, match="agent 'a': toolbox= must be an AgentToolbox, got"):
         Agent("a", toolbox=ScriptedModel(["x"]))  # type: ignore[arg-type]
 
@@ -216,7 +216,7 @@ def test_dispatcher_wrong_prompt_and_wrong_blocks_are_refused() -> None:
             BlockDispatcher().register_blocks(wrong)  # type: ignore[arg-type]
 
 
-def test_a_block_class_of_wrong_actions_or_name_is_refused_where_it_is_defined() -> None:
+def test_block_class_of_wrong_actions_or_name_is_refused_where_it_is_defined() -> None:
     for wrong in (["walk"], {"walk": 3}, {1: "walks"}):
         with pytest.raises(DefinitionError, match=r"Legs\.actions must be texts by name, got"):
             type("Legs", (Block,), {"actions": wrong})
@@ -224,14 +224,14 @@ def test_a_block_class_of_wrong_actions_or_name_is_refused_where_it_is_defined()
         type("Legs", (Block,), {"name": 3})
 
 
-def test_an_agent_or_block_without_forward_says_so() -> None:
+def test_agent_or_block_without_forward_says_so() -> None:
     with pytest.raises(NotImplementedError, match="agent 'a': Agent must define"):
         asyncio.run(Agent("a").run())
     with pytest.raises(NotImplementedError, match="Block must define"):
         asyncio.run(Block().forward())
 
 
-def test_a_block_describes_its_actions_and_what_is_stated_by_hand() -> None:
+def test_block_describes_its_actions_and_what_is_stated_by_hand() -> None:
     class Walking(Block):
         actions = {"dream": "only forward does this"}  # noqa: RUF012 - as users write it
 
@@ -263,7 +263,7 @@ def test_a_block_describes_its_actions_and_what_is_stated_by_hand() -> None:
     assert Block.actions == {}
 
 
-def test_a_block_has_parameters_of_its_type() -> None:
+def test_block_has_parameters_of_its_type() -> None:
     class SpeedParams(BlockParams):
         speed: float = 1.4
 
@@ -308,7 +308,7 @@ class Legs(Block):
         return "waved"
 
 
-def test_a_blocks_actions_are_its_agents_and_offered_where_a_policy_is_stated() -> None:
+def test_block_actions_are_its_agents_and_offered_where_a_policy_is_stated() -> None:
     walker = ReActAgent(
         "walker",
         ScriptedModel([ModelReply(calls=(Call("1", "legs_walk", {"to": "school"}),)), "Done."]),
@@ -353,7 +353,7 @@ def test_two_blocks_with_one_action_name_are_refused_rather_than_one_be_lost() -
     assert [each.name for each in actions] == ["Till.pay", "Second.pay"]
 
 
-def test_without_a_model_the_block_with_most_words_in_common_is_chosen() -> None:
+def test_dispatcher_without_a_model_chooses_the_block_with_most_words_in_common() -> None:
     async def main() -> None:
         dispatcher = BlockDispatcher()
         dispatcher.register_blocks([Legs(), Talk()])
@@ -366,7 +366,7 @@ def test_without_a_model_the_block_with_most_words_in_common_is_chosen() -> None
     asyncio.run(main())
 
 
-def test_a_name_of_several_words_is_read_as_words_and_of_equal_scores_the_first_wins() -> None:
+def test_dispatcher_reads_a_name_as_words_and_the_first_of_equal_scores_wins() -> None:
     class FarTravelBlock(Block):
         pass
 
@@ -381,7 +381,7 @@ def test_a_name_of_several_words_is_read_as_words_and_of_equal_scores_the_first_
         assert [each.reason for each in dispatcher.decisions] == ["by rule, 2", "by rule, 1"]
 
 
-def test_a_block_may_say_itself_how_well_it_fits() -> None:
+def test_dispatcher_lets_a_block_say_how_well_it_fits() -> None:
     class Always(Block):
         name = "always"
 
@@ -411,7 +411,7 @@ def test_a_block_may_say_itself_how_well_it_fits() -> None:
     asyncio.run(main())
 
 
-def test_a_dispatcher_keeps_a_thousand_decisions_and_one_block_of_each_name(
+def test_dispatcher_keeps_a_thousand_decisions_and_one_block_of_each_name(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     fly = '{"block": "fly", "reason": "%s"}' % ("x" * 600)
@@ -463,7 +463,7 @@ def test_a_dispatcher_keeps_a_thousand_decisions_and_one_block_of_each_name(
         ('{"name": "talk"}', None, "the model's answer names no block: {", '{"name": "talk"}'),
     ),
 )
-def test_a_model_chooses_among_the_names_or_none(
+def test_dispatcher_model_chooses_among_the_names_or_none(
     answer: str, block: str | None, reason: str, given: str | None
 ) -> None:
     model = ScriptedModel([answer] * 2)
@@ -493,7 +493,7 @@ class Small(ScriptedModel):
     in_process = True
 
 
-def test_a_model_that_repeats_an_example_of_its_prompt_is_asked_again() -> None:
+def test_dispatcher_model_that_repeats_an_example_of_its_prompt_is_asked_again() -> None:
     model = Small(
         [
             '{"to_do": "load the crates", "blocks": {"legs": "yes", "talk": "no"}}',
@@ -506,7 +506,7 @@ def test_a_model_that_repeats_an_example_of_its_prompt_is_asked_again() -> None:
     assert agent.dispatcher.decisions[0].reason == "chat"
 
 
-def test_a_reason_has_an_end_so_that_a_small_model_answers_in_whole() -> None:
+def test_dispatcher_reason_has_an_end_so_that_a_small_model_answers_in_whole() -> None:
     class Rambling:
         async def complete(
             self, messages: Any, actions: Any = (), schema: Any = None
@@ -522,7 +522,7 @@ def test_a_reason_has_an_end_so_that_a_small_model_answers_in_whole() -> None:
     assert chosen.name == "legs"
 
 
-def test_an_agent_has_what_it_was_given_and_defaults_else() -> None:
+def test_agent_has_what_it_was_given_and_defaults_else() -> None:
     class OwnParams(AgentParams):
         speed: float = 1.0
 

@@ -160,7 +160,7 @@ def test_killed_while_several_work_it_goes_on(
 
 
 @pytest.mark.parametrize("order", some(("round", "hand-over", "nested", "as R", "of dual acts")))
-def test_a_durable_memory_holds_nothing_twice(
+def test_conversation_run_holds_nothing_twice_in_a_durable_memory(
     order: str, whole: Callable[[str], Any], tmp_path: Path
 ) -> None:
     unbroken = whole(order)
@@ -242,7 +242,7 @@ DOUBTED = {
 
 
 @pytest.mark.parametrize("order", some(DOUBTED))
-def test_an_action_in_doubt_stops_it_until_it_is_decided(
+def test_conversation_action_in_doubt_stops_the_run_until_it_is_decided(
     order: str, whole: Callable[[str], Any], tmp_path: Path
 ) -> None:
     unbroken = whole(order)
@@ -264,7 +264,7 @@ def test_an_action_in_doubt_stops_it_until_it_is_decided(
 
 
 @pytest.mark.parametrize("order", some(DOUBTED))
-def test_an_action_that_is_skipped_is_not_executed(order: str, tmp_path: Path) -> None:
+def test_conversation_action_that_is_skipped_is_not_executed(order: str, tmp_path: Path) -> None:
     action = DOUBTED[order]
     desk = Desk(tmp_path / "desk")
     assert desk.run(order, action, idempotent=False) is None
@@ -343,7 +343,7 @@ def pair(*answers: str) -> list[ReActAgent]:
 
 
 @on_a_loop
-async def test_a_run_that_is_over_gives_its_reply_again(tmp_path: Path) -> None:
+async def test_conversation_run_that_is_over_gives_its_reply_again(tmp_path: Path) -> None:
     talk = Conversation(pair("one", "two"), until=MaxTurns(2), journal=tmp_path / "j.db")
     first = await talk.reply("go", run_id=RUN)
     await talk.reply("more", run_id="second")
@@ -357,7 +357,7 @@ async def test_a_run_that_is_over_gives_its_reply_again(tmp_path: Path) -> None:
 
 
 @on_a_loop
-async def test_a_run_that_is_over_is_known_in_another_process(tmp_path: Path) -> None:
+async def test_conversation_run_that_is_over_is_known_in_another_process(tmp_path: Path) -> None:
     def make_it() -> Conversation:
         return Conversation(pair("one", "two"), until=MaxTurns(2), journal=tmp_path / "j.db")
 
@@ -371,7 +371,7 @@ async def test_a_run_that_is_over_is_known_in_another_process(tmp_path: Path) ->
 
 
 @on_a_loop
-async def test_a_participant_whose_failure_is_recorded_is_not_asked_again(tmp_path: Path) -> None:
+async def test_participant_whose_failure_is_recorded_is_not_asked_again(tmp_path: Path) -> None:
     class Weary(Talker):
         async def reply(self, text: Any, **wanted: Any) -> Any:
             self.asked += 1
@@ -393,7 +393,9 @@ async def test_a_participant_whose_failure_is_recorded_is_not_asked_again(tmp_pa
 
 
 @on_a_loop
-async def test_a_person_who_gave_no_answer_is_asked_again(tmp_path: Path) -> None:
+async def test_person_without_an_answer_is_asked_again_by_a_resumed_conversation(
+    tmp_path: Path,
+) -> None:
     class Desk:
         lines: tuple[str | None, ...] = (None, "Yes.")
 
@@ -409,7 +411,7 @@ async def test_a_person_who_gave_no_answer_is_asked_again(tmp_path: Path) -> Non
 
 
 @on_a_loop
-async def test_its_turns_are_told_again_when_it_goes_on(tmp_path: Path) -> None:
+async def test_conversation_turns_are_told_again_on_resume(tmp_path: Path) -> None:
     def make_it() -> Conversation:
         return Conversation(pair("one", "two"), until=MaxTurns(3), journal=tmp_path / "j.db")
 
@@ -437,7 +439,7 @@ async def test_its_turns_are_told_again_when_it_goes_on(tmp_path: Path) -> None:
 
 
 @on_a_loop
-async def test_an_interruption_is_recorded(tmp_path: Path) -> None:
+async def test_conversation_interruption_is_recorded(tmp_path: Path) -> None:
     def make_it(first: bool) -> Conversation:
         def until(state: Any) -> None:
             if first and state.turns == 1:
@@ -529,7 +531,9 @@ async def test_conversation_long_thread_is_recorded_once_and_restored(
 
 
 @on_a_loop
-async def test_a_state_that_was_loaded_is_gone_on_with_in_a_run_of_its_own(tmp_path: Path) -> None:
+async def test_conversation_state_that_was_loaded_continues_in_a_run_of_its_own(
+    tmp_path: Path,
+) -> None:
     talk = Conversation(pair("one", "two"), until=MaxTurns(2))
     saved: dict[str, Any] = {}
     async for event in talk.stream("go"):
@@ -598,7 +602,7 @@ def chosen_by(chooser: Chooser, journal: Journal, budget: Budget) -> Conversatio
     return Conversation(agents, ChosenBy(chooser), until, journal=journal, budget=budget)
 
 
-def test_a_choice_that_was_cut_off_is_charged(tmp_path: Path) -> None:
+def test_chosen_by_call_that_was_cut_off_is_charged(tmp_path: Path) -> None:
     for number in range(4):
         budget = Budget(model_calls=4)
         with Journal(tmp_path / f"{number}") as journal:
@@ -622,7 +626,7 @@ def test_conversation_chooser_calls_are_recorded(tmp_path: Path) -> None:
     assert asked["schema"]["properties"]["next"]["enum"] == ["a", "b"]
 
 
-def test_an_answer_of_the_chooser_that_was_had_is_not_asked_for_again(tmp_path: Path) -> None:
+def test_chosen_by_answer_that_was_recorded_is_not_asked_for_again(tmp_path: Path) -> None:
     script = ("nobody", '{"next": "b"}')
     for number, (fatal, asked, calls) in enumerate(((2, 2, 3), (1, 1, 4))):
         budget = Budget(model_calls=9)
@@ -675,7 +679,7 @@ async def test_another_program_does_not_go_on_with_it(tmp_path: Path) -> None:
 
 
 @on_a_loop
-async def test_a_participant_that_is_another_stops_it(tmp_path: Path) -> None:
+async def test_participant_that_has_changed_stops_the_resumed_run(tmp_path: Path) -> None:
     def make_it(name: str) -> Conversation:
         def until(state: Any) -> None:
             if name == "m":
@@ -691,7 +695,7 @@ async def test_a_participant_that_is_another_stops_it(tmp_path: Path) -> None:
 
 
 @on_a_loop
-async def test_a_run_that_has_not_ended_cannot_be_replayed(tmp_path: Path) -> None:
+async def test_run_that_has_not_ended_cannot_be_replayed(tmp_path: Path) -> None:
     with Journal(tmp_path / "j.db") as journal:
         record = await journal.begin(RUN, "Conversation", "talk", "go")
         record.close()
@@ -705,7 +709,7 @@ def test_conversation_wrong_journal_is_refused() -> None:
 
 
 @on_a_loop
-async def test_a_copy_tells_durable_memories_nothing_twice(tmp_path: Path) -> None:
+async def test_fork_of_a_conversation_tells_durable_memories_nothing_twice(tmp_path: Path) -> None:
     def make_it(cut: bool) -> Conversation:
         def until(state: Any) -> None:
             if cut and state.turns == 2:
@@ -751,7 +755,7 @@ def test_conversation_in_a_space_resumes(tmp_path: Path) -> None:
     assert contents == ["go", "a: one", "one", "a: two"]
 
 
-def test_the_reply_of_a_participant_without_a_record_is_kept_whole(tmp_path: Path) -> None:
+def test_participant_without_a_record_has_its_reply_kept_whole(tmp_path: Path) -> None:
     class Worker(Talker):
         async def reply(self, text: Any, **wanted: Any) -> Any:
             step = Step(1, "look", {"at": 1}, {"result": [2]}, None)

@@ -20,7 +20,7 @@ def noted(folder: Path, journal: Journal, thread: str, **options: Any) -> None:
 
 
 @pytest.mark.parametrize("by", ("thread", "shared", lambda context: "all"))
-def test_the_notes_of_a_thread_go_with_its_runs_and_others_stay(tmp_path: Path, by: Any) -> None:
+def test_notes_of_a_thread_go_with_its_runs_unlike_those_of_others(tmp_path: Path, by: Any) -> None:
     notes, file = tmp_path / "notes", str(tmp_path / "runs.db")
     with Journal(file) as journal:
         for thread in ("anna", "anna/work", "bob", "annabel"):
@@ -38,7 +38,7 @@ def test_the_notes_of_a_thread_go_with_its_runs_and_others_stay(tmp_path: Path, 
     assert not (notes / "anna").exists()
 
 
-def test_a_sub_agents_notes_go_with_its_callers_thread(tmp_path: Path) -> None:
+def test_notes_of_a_sub_agent_go_with_its_callers_thread(tmp_path: Path) -> None:
     bank = Bank(tmp_path / "notes")
     helper = bank.agent(call("note", name="x", text="Anna likes pears"), "Noted.", id="helper")
     with Journal(tmp_path / "runs.db") as journal:
@@ -52,7 +52,9 @@ def test_a_sub_agents_notes_go_with_its_callers_thread(tmp_path: Path) -> None:
     assert list((tmp_path / "notes").rglob("*.md")) == []
 
 
-def test_a_record_that_names_another_folder_deletes_nothing_there(tmp_path: Path) -> None:
+def test_notes_folder_of_another_kind_loses_nothing_by_a_record_that_names_it(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "docs" / "anna").mkdir(parents=True)
     page = tmp_path / "docs" / "anna" / "page.md"
     page.write_text("a page")
@@ -61,7 +63,7 @@ def test_a_record_that_names_another_folder_deletes_nothing_there(tmp_path: Path
     assert page.exists()
 
 
-def test_a_link_in_a_folder_of_notes_is_neither_followed_nor_its_target_deleted(
+def test_notes_deletion_does_not_follow_a_link(
     tmp_path: Path,
 ) -> None:
     with Journal(tmp_path / "runs.db") as journal:

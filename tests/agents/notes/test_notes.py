@@ -27,7 +27,7 @@ def note(name: str, text: str) -> Any:
     return call("note", name=name, text=text)
 
 
-def test_a_note_is_read_in_a_later_conversation_and_listed_in_its_prompt(tmp_path: Path) -> None:
+def test_note_is_read_in_a_later_conversation_and_listed_in_its_prompt(tmp_path: Path) -> None:
     first = keeper(Notes(tmp_path), note("annas-size", "# Anna\nShe wears 38."))
     assert results(first.reply_sync("Go.", thread="ada")) == ["noted: annas-size"]
     later = keeper(
@@ -41,7 +41,7 @@ def test_a_note_is_read_in_a_later_conversation_and_listed_in_its_prompt(tmp_pat
     ]
 
 
-def test_a_note_is_a_markdown_file_with_the_origin_of_its_text(tmp_path: Path) -> None:
+def test_note_is_a_markdown_file_with_the_origin_of_its_text(tmp_path: Path) -> None:
     keeper(Notes(tmp_path), note("size", "Anna wears 38.")).reply_sync("Go.", thread="ada")
     (file,) = tmp_path.rglob("*.md")
     assert file == tmp_path / "ada" / "size.md"
@@ -50,7 +50,7 @@ def test_a_note_is_a_markdown_file_with_the_origin_of_its_text(tmp_path: Path) -
     assert 'from: "own"\nthread: "ada"\nwritten: "20' in head
 
 
-def test_a_note_is_replaced_and_forgotten(tmp_path: Path) -> None:
+def test_note_is_replaced_and_forgotten(tmp_path: Path) -> None:
     agent = keeper(
         Notes(tmp_path),
         note("size", "38"),
@@ -83,7 +83,7 @@ def test_note_repeated_after_a_kill_says_the_same_and_changes_nothing(tmp_path: 
     assert file.read_text() == before
 
 
-def test_each_conversation_has_notes_of_its_own_unless_they_are_shared(tmp_path: Path) -> None:
+def test_notes_are_each_conversations_own_unless_they_are_shared(tmp_path: Path) -> None:
     def by_user(context: Any) -> str:
         return f"user {context.deps}"
 
@@ -142,7 +142,7 @@ def test_two_threads_never_share_a_folder_and_none_leads_out(
         "😀",
     ),
 )
-def test_a_model_cannot_name_a_file_elsewhere(tmp_path: Path, name: str) -> None:
+def test_note_name_cannot_lead_to_a_file_elsewhere(tmp_path: Path, name: str) -> None:
     agent = keeper(
         Notes(tmp_path / "notes"),
         note(name, "x"),
@@ -155,7 +155,7 @@ def test_a_model_cannot_name_a_file_elsewhere(tmp_path: Path, name: str) -> None
 
 
 @pytest.mark.parametrize("name", ("पता-अन्ना", "ที่อยู่", "முகவரி", "Übung 2"))
-def test_a_note_may_have_a_name_of_any_script(tmp_path: Path, name: str) -> None:
+def test_note_name_may_be_of_any_script(tmp_path: Path, name: str) -> None:
     agent = keeper(Notes(tmp_path), note(name, "x"), call("read_note", name=name))
     assert results(agent.reply_sync("Go."))[1] == "x"
     assert len(list(tmp_path.rglob("*.md"))) == 1
@@ -190,7 +190,7 @@ def test_texts_that_are_no_notes_are_refused(tmp_path: Path) -> None:
     assert "20,000" in second
 
 
-def test_a_thousand_notes_cost_under_five_hundred_tokens(tmp_path: Path) -> None:
+def test_notes_by_the_thousand_cost_under_five_hundred_tokens(tmp_path: Path) -> None:
     notes = Notes(tmp_path, by="shared")
     keeper(notes, note("first", "The first one.")).reply_sync("Go.")
     for number in range(999):

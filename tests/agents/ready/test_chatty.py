@@ -49,7 +49,7 @@ class Listener(Agent):
             self.all_heard.set()
 
 
-def test_a_request_gets_the_answer_as_its_value() -> None:
+def test_chatty_answers_a_request_by_its_value() -> None:
     model = ScriptedModel([" Hello! \n"])
     with NativeSpace() as space:
         space.add(ChattyAI("Chatty", model=model))
@@ -61,7 +61,7 @@ def test_a_request_gets_the_answer_as_its_value() -> None:
     assert user == ("user", "Hi")
 
 
-def test_a_model_needs_no_more_than_complete() -> None:
+def test_chatty_model_needs_no_more_than_complete() -> None:
     class Bare:
         async def complete(self, messages: Any, actions: Any = None, schema: Any = None) -> Any:
             return ModelReply(f"{messages[-1]['content']}!")
@@ -74,7 +74,7 @@ def test_a_model_needs_no_more_than_complete() -> None:
             assert me.ask("Chatty", "say", content="Hi").result(timeout=10) == "Hi!"
 
 
-def test_a_message_gets_the_answer_as_a_say() -> None:
+def test_chatty_answers_a_message_by_a_say() -> None:
     with NativeSpace() as space:
         space.add(ChattyAI("Chatty", ScriptedModel(["Hello!", "To all"])))
         me = space.add(Listener("me", expected=1))
@@ -83,7 +83,7 @@ def test_a_message_gets_the_answer_as_a_say() -> None:
         assert me.heard == [("Chatty", "Hello!")]
 
 
-def test_each_sender_has_a_conversation() -> None:
+def test_chatty_has_a_conversation_with_each_sender() -> None:
     model = ScriptedModel(["one", "two", "three"])
     with NativeSpace() as space:
         space.add(ChattyAI("Chatty", model, system_prompt="Be brief."))
@@ -99,7 +99,7 @@ def test_each_sender_has_a_conversation() -> None:
     ]
 
 
-def test_a_conversation_is_kept_within_half_the_context() -> None:
+def test_chatty_keeps_a_conversation_within_half_the_context() -> None:
     model = ScriptedModel(["a" * 100] * 50, context_tokens=1000)
 
     async def talk() -> None:
@@ -154,7 +154,7 @@ def test_very_many_senders_are_forgotten_again() -> None:
     assert len(model.received[-1]) == 1
 
 
-def test_a_models_failure_is_the_senders_error_and_is_not_remembered() -> None:
+def test_chatty_models_failure_is_the_senders_error_and_is_not_remembered() -> None:
     model = ScriptedModel([ModelError("the model has no weights"), "Hello!"])
     with NativeSpace() as space:
         space.add(ChattyAI("Chatty", model, system_prompt=""))
@@ -184,7 +184,7 @@ def test_chatty_says_nothing_for_a_model_that_gives_no_answer(watched: bool) -> 
             asked.result(10)
 
 
-def test_a_failure_comes_to_a_mere_sender_as_an_error_message() -> None:
+def test_chatty_models_failure_comes_to_a_mere_sender_as_an_error_message() -> None:
     with NativeSpace() as space:
         space.add(ChattyAI("Chatty", ScriptedModel([])))
         me = space.add(Listener("me", expected=1))
@@ -216,7 +216,7 @@ def test_two_chat_agents_stop_after_one_exchange() -> None:
 
 
 @pytest.mark.parametrize("make", (SQLiteMemory, str, Path))
-def test_a_conversation_goes_on_after_a_restart_with_a_memory_in_a_file(
+def test_chatty_continues_a_conversation_after_a_restart_with_a_memory_in_a_file(
     tmp_path: Path, make: Any
 ) -> None:
     for number, heard in enumerate(([], [("user", "I am Ada"), ("assistant", "Hello.")])):
@@ -233,7 +233,7 @@ def test_a_conversation_goes_on_after_a_restart_with_a_memory_in_a_file(
             assert ("user", "I am Ada") not in said(model, 1)
 
 
-def test_a_function_makes_the_memory_of_each_conversation() -> None:
+def test_chatty_memory_function_makes_the_memory_of_each_conversation() -> None:
     made: dict[str | None, Memory] = {}
 
     def memory(thread: str | None) -> Memory:
@@ -260,6 +260,6 @@ class OneThread(Memory):
         (OneThread(), r"agent 'Chatty' has a .*OneThread has no thread\(id\)"),
     ),
 )
-def test_a_wrong_memory_is_refused_when_the_agent_is_made(wrong: Any, told: str) -> None:
+def test_chatty_wrong_memory_is_refused_when_the_agent_is_made(wrong: Any, told: str) -> None:
     with pytest.raises(DefinitionError, match=told):
         ChattyAI("Chatty", ScriptedModel([]), memory=wrong)

@@ -86,9 +86,7 @@ async def served(folder: Path, model: Model) -> AsyncIterator[Client]:
 
 @pytest.mark.parametrize("permit", (True, False))
 @awaited
-async def test_a_refund_waits_for_the_staff_and_for_nobody_else(
-    tmp_path: Path, permit: bool
-) -> None:
+async def test_desk_refund_waits_for_the_staff_alone(tmp_path: Path, permit: bool) -> None:
     script = [*REFUND[:1], "I shall see.", REFUND[1]]
     async with served(tmp_path, ScriptedModel(script)) as client:
         events = await client.asks("ada", "Refund A1.", run_id="r")
@@ -110,7 +108,7 @@ async def test_a_refund_waits_for_the_staff_and_for_nobody_else(
 
 
 @awaited
-async def test_a_refund_that_waits_outlives_its_customers_tab_and_the_process(
+async def test_desk_refund_that_waits_outlives_its_customers_tab_and_the_process(
     tmp_path: Path,
 ) -> None:
     async with served(tmp_path, ScriptedModel(REFUND)) as client:

@@ -39,11 +39,11 @@ def root(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_the_names_are_listed_the_hidden_ones_last(root: Path) -> None:
+def test_file_actions_list_names_the_hidden_ones_last(root: Path) -> None:
     assert actions(root)["list_files"].execute() == ["README.md", "src/", ".hidden"]
 
 
-def test_a_file_is_read_as_it_is(root: Path) -> None:
+def test_file_actions_read_a_file_as_it_is(root: Path) -> None:
     (root / "text").write_bytes("é\r\n\tend".encode())
     read = actions(root)["read_file"]
     assert read.execute(file_name="README.md") == "# Widgets\n\nRETRY_LIMIT is 3.\n"
@@ -60,7 +60,7 @@ def test_lines_are_found_with_their_numbers(root: Path) -> None:
     assert search.execute(file_name="src/widget.py", search_term="retry_limit") == []
 
 
-def test_a_model_is_told_what_each_action_takes(root: Path) -> None:
+def test_file_actions_tell_a_model_what_each_takes(root: Path) -> None:
     by_name = actions(root)
     assert list(by_name) == ["list_files", "read_file", "search_in_file"]
     assert by_name["list_files"].parameters["properties"] == {}
@@ -85,7 +85,7 @@ def test_file_actions_with_terminal_true_are_terminal(root: Path) -> None:
         "to/widget.py",
     ),
 )
-def test_a_name_may_go_any_way_inside_the_folder(root: Path, name: str) -> None:
+def test_file_name_may_go_any_way_inside_the_folder(root: Path, name: str) -> None:
     (root / "link").symlink_to("src/widget.py")
     (root / "to").symlink_to("src")
     (root / "src" / "up").symlink_to("../src/../README.md")
@@ -102,14 +102,14 @@ def test_a_name_may_go_any_way_inside_the_folder(root: Path, name: str) -> None:
         ("s", '"s.configuration"'),
     ),
 )
-def test_an_error_names_what_is_close(root: Path, wanted: str, suggested: str) -> None:
+def test_file_error_names_what_is_close(root: Path, wanted: str, suggested: str) -> None:
     (root / "s.configuration").write_text("")
     with pytest.raises(NoSuchFile, match="does not exist; close to it: ") as caught:
         actions(root)["read_file"].execute(file_name=wanted)
     assert str(caught.value).endswith(suggested)
 
 
-def test_the_folder_is_looked_at_anew_each_time(root: Path) -> None:
+def test_file_actions_look_at_the_folder_anew_each_time(root: Path) -> None:
     by_name = actions(root)
     assert "new" not in by_name["list_files"].execute()
     (root / "new").write_text("fresh")
@@ -117,7 +117,7 @@ def test_the_folder_is_looked_at_anew_each_time(root: Path) -> None:
     assert by_name["read_file"].execute(file_name="new") == "fresh"
 
 
-def test_the_root_must_be_a_folder(root: Path) -> None:
+def test_root_folder_must_be_a_folder(root: Path) -> None:
     with pytest.raises(NotAFile, match=r"the root folder .*README\.md. is not a folder"):
         file_actions(root / "README.md")
     with pytest.raises(NoSuchFile, match=r"the root folder .*nowhere. does not exist"):
@@ -126,7 +126,9 @@ def test_the_root_must_be_a_folder(root: Path) -> None:
         file_actions(3)  # type: ignore[arg-type]
 
 
-def test_a_root_may_be_a_link_and_relative(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_root_folder_may_be_a_link_and_relative(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (root / "to").symlink_to("src")
     monkeypatch.chdir(root)
     folder = Folder("to")
@@ -134,7 +136,7 @@ def test_a_root_may_be_a_link_and_relative(root: Path, monkeypatch: pytest.Monke
     assert folder.names() == ["widget.py"]
 
 
-def test_a_search_finds_a_term_on_the_border_of_what_is_read_at_once(root: Path) -> None:
+def test_file_search_finds_a_term_on_the_border_of_what_is_read_at_once(root: Path) -> None:
     term = "needle"
     for at in range(2**16 - len(term) - 1, 2**16 + 2):
         (root / "long").write_text("é" + "x" * (at - 2) + term + "y" * 500 + "\nneedle")
@@ -149,7 +151,7 @@ def test_a_search_finds_a_term_on_the_border_of_what_is_read_at_once(root: Path)
         assert last == (2, "needle")
 
 
-def test_a_search_says_that_there_is_more(root: Path) -> None:
+def test_file_search_says_that_there_is_more(root: Path) -> None:
     (root / "many").write_text("term\n" * 101)
     found = actions(root)["search_in_file"].execute(file_name="many", search_term="term")
     assert found[99] == (100, "term")
@@ -158,7 +160,7 @@ def test_a_search_says_that_there_is_more(root: Path) -> None:
     assert len(actions(root)["search_in_file"].execute(file_name="many", search_term="term")) == 100
 
 
-def test_a_long_list_says_how_much_is_left_out(root: Path) -> None:
+def test_file_list_that_is_long_says_how_much_is_left_out(root: Path) -> None:
     (root / "many").mkdir()
     for number in range(1003):
         (root / "many" / f"{number:04}").touch()
@@ -175,7 +177,7 @@ def test_a_long_list_says_how_much_is_left_out(root: Path) -> None:
 # -- writing and deleting, which the host offers ---------------------------------------------------
 
 
-def test_a_file_is_written_as_a_whole(root: Path) -> None:
+def test_folder_write_replaces_a_file_as_a_whole(root: Path) -> None:
     folder = Folder(root)
     folder.write("src/new.py", "x = 'é'\n")
     assert (root / "src" / "new.py").read_text() == "x = 'é'\n"
@@ -234,7 +236,7 @@ def named(root: Path) -> list[list[str] | None]:
     return found
 
 
-def test_a_schema_may_name_the_files_that_are_there(root: Path) -> None:
+def test_file_schema_may_name_the_files_that_are_there(root: Path) -> None:
     assert named(root) == [["README.md", ".hidden"]] * 2
     by_name = actions(root, only_listed=True)
     (root / "new").write_text("fresh")
@@ -244,13 +246,13 @@ def test_a_schema_may_name_the_files_that_are_there(root: Path) -> None:
     assert list(by_name) == ["list_files", "read_file", "search_in_file"]
 
 
-def test_a_call_may_name_others_all_the_same(root: Path) -> None:
+def test_file_schema_that_names_files_lets_a_call_name_others(root: Path) -> None:
     read = actions(root, only_listed=True)["read_file"]
     args = read.check({"file_name": "src/widget.py"})
     assert "RETRY_LIMIT" in read.execute(**args)
 
 
-def test_a_schema_names_no_files_where_that_would_not_do(root: Path) -> None:
+def test_file_schema_names_no_files_where_there_are_none_or_too_many(root: Path) -> None:
     assert named(root / "src") == [["widget.py"]] * 2
     (root / "empty").mkdir()
     assert named(root / "empty") == [None, None]
@@ -290,13 +292,13 @@ def test_file_actions_that_change_something_ask_for_approval(root: Path) -> None
     assert all(action.description for action in by_name.values())
 
 
-def test_a_file_is_written(root: Path) -> None:
+def test_write_file_action_writes_a_file(root: Path) -> None:
     write = changing(root)["write_file"]
     assert write.execute(file_name="src/new.txt", content="é\r\n") == "wrote 4 bytes"
     assert (root / "src" / "new.txt").read_bytes() == "é\r\n".encode()
 
 
-def test_a_text_that_is_there_once_is_edited(root: Path) -> None:
+def test_edit_file_edits_a_text_that_is_there_once(root: Path) -> None:
     (root / "a.txt").write_bytes(b"one\r\ntwo\r\nthree")
     edit = changing(root)["edit_file"]
     assert edit.execute(file_name="a.txt", old="two\r\n", new="") == "edited from line 2"
@@ -314,7 +316,7 @@ def test_a_text_that_is_there_once_is_edited(root: Path) -> None:
         ("\x1b]0;t\x07", r'has "\x1b]0;t\x07" 0 times'),
     ),
 )
-def test_an_edit_that_is_not_clear_changes_nothing(root: Path, old: str, said: str) -> None:
+def test_edit_file_that_is_not_clear_changes_nothing(root: Path, old: str, said: str) -> None:
     text = "two two aaa\n"
     (root / "a.txt").write_text(text)
     with pytest.raises(FileError) as caught:
@@ -335,7 +337,7 @@ def test_changes_stay_in_the_folder_and_below_the_size(root: Path) -> None:
     assert (root.parent / "outside.txt").read_text() == "old"
 
 
-def test_of_edits_at_once_none_is_lost(root: Path) -> None:
+def test_edit_file_calls_at_once_lose_none(root: Path) -> None:
     names = [f"<{n}>" for n in range(30)]
     (root / "a.txt").write_text("".join(names))
     calls = [
@@ -351,7 +353,7 @@ def test_of_edits_at_once_none_is_lost(root: Path) -> None:
     assert (root / "a.txt").read_text() == ""
 
 
-def test_a_command_runs_in_the_folder_once_it_is_permitted(root: Path) -> None:
+def test_run_command_runs_in_the_folder_once_it_is_permitted(root: Path) -> None:
     asked: list[ApprovalRequest] = []
     call = {"name": "run_command", "args": {"command": "pwd; exit 3"}}
     agent = ReActAgent(
@@ -365,7 +367,7 @@ def test_a_command_runs_in_the_folder_once_it_is_permitted(root: Path) -> None:
     assert [(r.action, r.args) for r in asked] == [("run_command", call["args"])]
 
 
-def test_a_command_has_a_time_limit(root: Path) -> None:
+def test_run_command_has_a_time_limit(root: Path) -> None:
     run = changing(root, command_timeout=0.2)["run_command"]
     with pytest.raises(CommandTimeout):
         asyncio.run(run.execute(command="sleep 60"))

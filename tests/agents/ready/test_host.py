@@ -82,7 +82,7 @@ def test_everything_is_refused_that_nobody_permits(
 
 
 @pytest.mark.parametrize(("action", "args"), CALLS)
-def test_the_approver_sees_exactly_what_is_asked(
+def test_host_shows_its_approver_exactly_what_is_asked(
     space: NativeSpace, root: Path, action: str, args: dict[str, str]
 ) -> None:
     seen: list[ApprovalRequest] = []
@@ -97,7 +97,7 @@ def test_the_approver_sees_exactly_what_is_asked(
     assert [(r.sender, r.agent, r.action, r.args) for r in seen] == [("me", "Host", action, args)]
 
 
-def test_the_space_may_approve_for_the_host(root: Path) -> None:
+def test_host_may_be_approved_for_by_the_space(root: Path) -> None:
     rules = RuleApprover([Rule(action="read_file", args={"file_name": "*.md"})])
     with NativeSpace(approver=rules) as space:
         space.add(Host("Host", root))
@@ -124,7 +124,7 @@ def test_files_are_listed_read_written_and_deleted(me: Agent, root: Path) -> Non
 # -- commands --------------------------------------------------------------------------------------
 
 
-def test_a_command_runs_in_the_root(me: Agent, root: Path) -> None:
+def test_shell_command_runs_in_the_root(me: Agent, root: Path) -> None:
     assert ask(me, "shell_command", command="pwd; cat file") == f"{root}\ntext\n"
 
 
@@ -150,7 +150,7 @@ def test_shell_command_returns_output_errors_and_exit_code(
     assert ask(me, "shell_command", command=command) == output
 
 
-def test_a_command_sees_little_of_the_environment(
+def test_shell_command_sees_little_of_the_environment(
     me: Agent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "a secret")
@@ -173,7 +173,7 @@ def test_shell_command_without_sandbox_returns_while_its_background_process_runs
     assert ask(me, "shell_command", command=command) == "started\n"
 
 
-def test_of_a_long_output_the_two_ends_are_kept(me: Agent) -> None:
+def test_shell_command_keeps_the_two_ends_of_a_long_output(me: Agent) -> None:
     output = ask(me, "shell_command", command="seq 1 100000")
     assert output.startswith("1\n2\n3\n")
     assert output.endswith("\n99999\n100000\n")
@@ -189,7 +189,7 @@ def test_of_a_long_output_the_two_ends_are_kept(me: Agent) -> None:
     (("echo \0", "null byte"), ("x" * 5_000_000, "argument list too long")),
     ids=("nul", "long"),
 )
-def test_a_command_that_cannot_start(me: Agent, command: str, reason: str) -> None:
+def test_shell_command_that_cannot_start_says_why(me: Agent, command: str, reason: str) -> None:
     with pytest.raises(ActionError, match="the command could not be started: ") as caught:
         ask(me, "shell_command", command=command)
     assert caught.value.type == "CommandError"
@@ -197,7 +197,7 @@ def test_a_command_that_cannot_start(me: Agent, command: str, reason: str) -> No
     assert ask(me, "shell_command", command="echo good") == "good\n"
 
 
-def test_the_errors_are_public(root: Path) -> None:
+def test_command_errors_are_public(root: Path) -> None:
     with pytest.raises(CommandError):
         asyncio.run(run("echo", str(root / "nowhere"), 30))
     with pytest.raises(CommandTimeout, match=r"killed after 0\.1 s; it had printed nothing"):

@@ -38,7 +38,7 @@ def person(*lines: str) -> tuple[Person, io.StringIO]:
     return made, shown
 
 
-def test_a_person_is_asked_and_answers() -> None:
+def test_person_is_asked_and_answers() -> None:
     ann, shown = person("It is 3.")
     reply = ann.reply_sync("How many?")
     assert (reply.text, reply.stop_reason) == ("It is 3.", "done")
@@ -53,20 +53,20 @@ def test_person_interruptions_are_shown_with_the_next_question() -> None:
     assert shown.getvalue() == "How many?\nThe red ones.\nAnn> And now?\nAnn> "
 
 
-def test_an_answer_by_a_schema_is_asked_for_until_it_follows() -> None:
+def test_person_is_asked_by_a_schema_until_the_answer_follows_it() -> None:
     ann, shown = person("three", "3")
     assert ann.reply_sync("How many?", schema=int).value == 3
     assert "is not JSON" in shown.getvalue()
 
 
-def test_a_closed_terminal_ends_the_reply() -> None:
+def test_person_at_a_closed_terminal_ends_the_reply() -> None:
     ann, _ = person()
     reply = ann.reply_sync("How many?")
     assert reply.stop_reason == "error"
     assert isinstance(reply.error, NobodyToAsk)
 
 
-def test_no_terminal_at_all_ends_the_reply(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_person_without_any_terminal_ends_the_reply(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", None)  # as in a process whose standard input was closed
     reply = Person("Ann", stdout=io.StringIO()).reply_sync("How many?")
     assert isinstance(reply.error, NobodyToAsk)
@@ -93,7 +93,7 @@ class Prompts(io.StringIO):
         return super().write(text)
 
 
-def test_a_question_that_was_cancelled_leaves_its_line_to_the_next() -> None:
+def test_person_question_that_was_cancelled_leaves_its_line_to_the_next() -> None:
     async def main() -> str:
         read, write = os.pipe()
         prompts = Prompts()
@@ -114,7 +114,7 @@ def test_a_question_that_was_cancelled_leaves_its_line_to_the_next() -> None:
 
 
 @pytest.mark.parametrize("line", ("a", "accept", "ACCEPT it is right", "Terminate"))
-def test_a_person_accepts_in_one_word(line: str) -> None:
+def test_person_as_h_accepts_in_one_word(line: str) -> None:
     ann, _ = person("c Count them.", line)
     reply: Any = dual(ann, "3").reply_sync("How many?")
     assert (reply.text, reply.stop_reason, reply.r_runs) == ("3", "terminated", 1)
@@ -125,7 +125,7 @@ def dual(ann: Person, *works: Any) -> DualActAgent:
     return DualActAgent(DualActConfig(ann, ReActAgent("R", ScriptedModel(works))))
 
 
-def test_a_person_decides_in_words() -> None:
+def test_person_as_h_decides_in_words() -> None:
     ann, shown = person(
         "what?", "c Count them.", "redirect Use your fingers.", "continue", "a fine"
     )
@@ -144,7 +144,7 @@ def test_a_person_decides_in_words() -> None:
     assert "The agent's answer:\n  many\n" in said
 
 
-def test_a_person_decides_in_words_for_several_at_once() -> None:
+def test_person_as_h_decides_in_words_for_several_at_once() -> None:
     ann, shown = person("c Go on.", "a")
     models = [ScriptedModel(["one"]) for _ in range(2)]
     workers = [ReActAgent(f"R{n}", model) for n, model in enumerate(models)]
@@ -154,7 +154,7 @@ def test_a_person_decides_in_words_for_several_at_once() -> None:
     assert "JSON" not in shown.getvalue()
 
 
-def test_a_person_reads_what_was_done_and_may_stop() -> None:
+def test_person_as_h_reads_what_was_done_and_may_stop() -> None:
     async def count(folder: str) -> str:
         """Count files."""
         return "2 files\nand a link\x1b[2J"
@@ -185,7 +185,7 @@ def test_a_person_reads_what_was_done_and_may_stop() -> None:
     )
 
 
-def test_a_person_reads_all_that_a_conclusion_says_or_a_prompt_of_the_programs_own() -> None:
+def test_person_as_h_reads_all_of_a_conclusion_or_a_prompt_of_the_programs_own() -> None:
     parts = {"steps": ["looked", "counted"], "suggested_next_action": "Look.", "confidence": 0.5}
     ann, shown = person("c Count.", "a")
     worker = ReActAgent("R", ScriptedModel([json.dumps({"summary": "3.", **parts})] * 2))
@@ -202,7 +202,7 @@ def test_a_person_reads_all_that_a_conclusion_says_or_a_prompt_of_the_programs_o
     assert "Is this right?\n| - looked\n| - counted\n" in shown.getvalue()
 
 
-def test_a_person_may_be_r() -> None:
+def test_person_may_be_r() -> None:
     ann, _ = person("There are 3.")
     go = json.dumps({"action": "CONTINUE", "new_instruction": "Count.", "reasoning": ""})
     done = json.dumps({"action": "TERMINATE", "new_instruction": "", "reasoning": ""})
@@ -210,14 +210,14 @@ def test_a_person_may_be_r() -> None:
     assert DualActAgent(DualActConfig(human, ann)).reply_sync("How many?").text == "There are 3."
 
 
-def test_a_person_who_closes_the_terminal_ends_it_with_the_last_conclusion() -> None:
+def test_person_as_h_who_closes_the_terminal_ends_the_reply_with_the_last_conclusion() -> None:
     ann, _ = person("c Count.")
     reply = dual(ann, "3").reply_sync("How many?")
     assert (reply.text, reply.stop_reason) == ("3", "error")
     assert "the terminal" in reply.detail or "closed" in reply.detail
 
 
-def test_a_person_in_a_space_is_asked_by_say() -> None:
+def test_person_in_a_space_is_asked_by_say() -> None:
     ann, _ = person("Hello!")
     with NativeSpace() as space:
         space.add(ann)
@@ -233,7 +233,7 @@ print("END", reply.stop_reason, reply.r_runs, reply.text)
 """
 
 
-def test_a_person_is_h_at_a_pseudo_terminal() -> None:
+def test_person_is_h_at_a_pseudo_terminal() -> None:
     with Terminal("-c", PROGRAM) as terminal:
         terminal.until("you> ")
         assert "The task:\r\n  How many files?" in terminal.seen
@@ -248,7 +248,7 @@ def test_a_person_is_h_at_a_pseudo_terminal() -> None:
         assert terminal.end() == 0
 
 
-def test_a_person_who_closes_the_pseudo_terminal_ends_the_program_in_order() -> None:
+def test_person_who_closes_the_pseudo_terminal_ends_the_program_in_order() -> None:
     with Terminal("-c", PROGRAM) as terminal:
         terminal.until("you> ")
         terminal.type("c Count the files.\n")
@@ -278,7 +278,7 @@ def reviewed(*answers: Any) -> tuple[Page, Any]:
     return page, pair.reply_sync("How many?")
 
 
-def test_a_person_at_a_desk_of_ones_own_decides_by_a_line_or_a_decision() -> None:
+def test_person_at_a_desk_of_ones_own_decides_by_a_line_or_a_decision() -> None:
     redirect = HumanDecision(DecisionAction.REDIRECT, "Look again.")
     page, reply = reviewed(redirect, "what?", "a")
     assert (reply.stop_reason, reply.text, reply.decisions[0]) == ("terminated", "Two.", redirect)
@@ -293,14 +293,16 @@ def test_a_person_at_a_desk_of_ones_own_decides_by_a_line_or_a_decision() -> Non
         (True, "ask of its desk, a Page, must return a text, a HumanDecision or None, got True"),
     ),
 )
-def test_a_desk_that_gives_no_answer_ends_the_reply_with_the_reason(answer: Any, told: str) -> None:
+def test_person_at_a_desk_without_an_answer_ends_the_reply_with_the_reason(
+    answer: Any, told: str
+) -> None:
     _, reply = reviewed(answer)
     assert reply.stop_reason == "error"
     assert told in reply.detail
 
 
 @pytest.mark.parametrize("desk", (object(), io.StringIO(), type("D", (), {"ask": len})()))
-def test_a_desk_that_cannot_ask_is_refused(desk: Any) -> None:
+def test_person_desk_that_cannot_ask_is_refused(desk: Any) -> None:
     with pytest.raises(
         ConfigError, match=r"desk= must have a method `async def ask\(request, told"
     ):
@@ -314,7 +316,7 @@ def reviewing(journal: Journal, you: Person | None = None) -> DualActAgent:
     return DualActAgent(human=you or Person("you"), reactive=clerk, **about)
 
 
-def test_a_person_who_answers_later_has_the_run_wait_until_the_work_is_accepted(
+def test_person_who_answers_later_has_the_run_wait_until_the_work_is_accepted(
     tmp_path: Path,
 ) -> None:
     journal = Journal(tmp_path / "runs.db")
@@ -336,7 +338,7 @@ def test_a_person_who_answers_later_has_the_run_wait_until_the_work_is_accepted(
     assert ["Two." in each for each in asked] == [False, False, True, True]
 
 
-def test_a_person_at_a_terminal_answers_what_waits_in_the_journal(tmp_path: Path) -> None:
+def test_person_at_a_terminal_answers_what_waits_in_the_journal(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "runs.db")
     asyncio.run(reviewing(journal).reply("How many?", run_id="r"))
     you = Person("you", stdin=io.StringIO("a\n"), stdout=io.StringIO())

@@ -59,7 +59,7 @@ def of_terminal(*lines: str) -> tuple[TerminalApprover, io.StringIO]:
 
 @pytest.mark.parametrize("name", ("choose", "choose_plainly"))
 @pytest.mark.parametrize("form", ("sync", "async", "sync that gives an awaitable"))
-def test_an_action_of_a_model_asks_the_person(name: str, form: str) -> None:
+def test_ask_person_in_an_action_of_a_model_asks_the_person(name: str, form: str) -> None:
     questions: list[Question] = []
 
     def plain(question: Question) -> str:
@@ -79,7 +79,7 @@ def test_an_action_of_a_model_asks_the_person(name: str, form: str) -> None:
     assert questions == [Question("painter", "Which colour?", "r1")]
 
 
-def test_a_model_may_ask_by_itself() -> None:
+def test_ask_person_may_be_called_by_a_model_itself() -> None:
     approver, shown = of_terminal("  blue ")
     model = ScriptedModel([{"name": "ask_person", "args": {"question": "Which colour?"}}, "Blue."])
     agent = ReActAgent("painter", model, actions=[ask_person], approver=approver)
@@ -90,7 +90,7 @@ def test_a_model_may_ask_by_itself() -> None:
 
 
 @pytest.mark.parametrize("name", ("paint", "paint_plainly"))
-def test_an_action_in_a_space_asks_the_person_of_the_space(name: str) -> None:
+def test_ask_person_in_a_space_asks_the_person_of_the_space(name: str) -> None:
     approver, _ = of_terminal("red")
     with NativeSpace(approver=approver) as space:
         space.add(Painter("Painter"))
@@ -116,7 +116,7 @@ class Thinking:
 
 @pytest.mark.parametrize("name", ("choose", "choose_plainly"))
 @pytest.mark.parametrize("limit", (None, 0.1))
-def test_a_question_of_an_action_that_is_cut_off_is_withdrawn(
+def test_ask_person_in_an_action_that_is_cut_off_is_withdrawn(
     name: str, limit: float | None
 ) -> None:
     async def main() -> None:
@@ -135,7 +135,7 @@ def test_a_question_of_an_action_that_is_cut_off_is_withdrawn(
 
 
 @pytest.mark.parametrize("name", ("paint", "paint_plainly"))
-def test_a_question_of_a_cancelled_request_is_withdrawn(name: str) -> None:
+def test_ask_person_in_a_cancelled_request_is_withdrawn(name: str) -> None:
     person = Thinking(threading.Event(), threading.Event())
     with NativeSpace(approver=person.approver) as space:
         space.add(Painter("Painter"))
@@ -155,7 +155,7 @@ def test_a_question_of_a_cancelled_request_is_withdrawn(name: str) -> None:
         (TerminalApprover(io.StringIO(""), io.StringIO()), "at the terminal, which is closed"),
     ),
 )
-def test_with_nobody_to_ask_the_action_is_told(approver: Approver | None, told: str) -> None:
+def test_ask_person_without_a_person_tells_the_action(approver: Approver | None, told: str) -> None:
     model = ScriptedModel([{"name": "choose"}, "Nobody knows."])
     agent = ReActAgent("painter", model, actions=[choose], approver=approver)
     reply = agent.reply_sync("Paint it.")
@@ -177,7 +177,7 @@ def test_rules_pass_questions_on() -> None:
     assert agent.reply_sync("go").steps[0].result["result"] == "painted green"
 
 
-def test_an_answer_that_is_no_text_and_one_that_raises_are_failures_of_the_action() -> None:
+def test_ask_person_whose_answer_is_no_text_or_raises_fails_the_action() -> None:
     def broken(_: Question) -> Any:
         raise ZeroDivisionError("oh")
 
@@ -218,7 +218,7 @@ def test_waiting_on_a_running_loop_is_an_error_and_a_question_is_a_text() -> Non
         asyncio.run(_asked(Context(Agent("alone"))))
 
 
-def test_a_program_without_a_loop_may_ask() -> None:
+def test_ask_person_works_in_a_program_without_a_loop() -> None:
     agent = Agent("alone", approver=CallbackApprover(lambda request: True, lambda asked: "red"))
     context = Context(agent, message={"from": "me"})
     assert (context.sender, context.ask_person("Which colour?").result()) == ("me", "red")

@@ -98,7 +98,7 @@ def test_remote_agent_forwards_the_last_hundred_observations_and_the_thread() ->
     ("answers", "value", "reason"),
     ((["[1, 2]"], [1, 2], "done"), (["two", "[2]"], [2], "done"), (["1", "2"], None, "unreadable")),
 )
-def test_an_answer_is_read_by_the_schema_and_asked_for_once_more(
+def test_remote_agent_answer_is_read_by_the_schema_and_asked_for_once_more(
     answers: list[str], value: Any, reason: str
 ) -> None:
     model = ScriptedModel(answers)
@@ -191,7 +191,7 @@ def test_remote_agent_failed_request_raises_its_error(spaces: tuple[Any, Any]) -
         RemoteAgent(Agent("alone"), "worker").reply_sync("Hi")
 
 
-def test_an_r_that_is_not_there_is_for_h_to_judge() -> None:
+def test_remote_agent_as_r_that_is_not_there_is_for_h_to_judge() -> None:
     model = ScriptedModel([decide("CONTINUE", "Count."), decide("TERMINATE")])
     with NativeSpace() as space:
         me = space.add(Agent("me"))

@@ -24,7 +24,7 @@ class Shown:
         return ModelReply("Done.")
 
 
-def test_a_model_reads_the_examples_behind_the_description() -> None:
+def test_action_examples_stand_behind_the_description_for_the_model() -> None:
     class Desk(Agent):
         @marked(examples=[{"day": "Müsli"}, {"day": "2026-05-01", "seats": 2}])
         def book(self, day: str, seats: int = 1, *, context: Context[Any]) -> str:
@@ -48,7 +48,7 @@ def test_a_model_reads_the_examples_behind_the_description() -> None:
 
 
 @pytest.mark.parametrize("example", ({"seats": "many"}, {"day": "x"}, {"seats": 1, "on": "x"}))
-def test_an_example_that_does_not_fit_is_refused_when_the_agent_is_made(
+def test_action_example_that_does_not_fit_is_refused_when_the_agent_is_made(
     example: dict[str, Any],
 ) -> None:
     @marked(examples=[{"seats": 1}, example])

@@ -56,7 +56,7 @@ async def give(value: Any) -> Any:
 
 @settings(max_examples=3 * settings().max_examples)  # more with the long tests
 @given(st.lists(an_answer | anything, min_size=1, max_size=6), st.sampled_from([60, 8192]))
-def test_any_model_answer_ends_in_a_reply(answers: list[Any], bound: int) -> None:
+def test_model_answer_of_any_kind_ends_in_a_reply(answers: list[Any], bound: int) -> None:
     # Exceptions and functions are what `Answers` acts on; all else it gives as it is.
     model = Answers(*answers)
     memory = TokenBoundedMemory(bound)
@@ -86,7 +86,9 @@ def test_any_model_answer_ends_in_a_reply(answers: list[Any], bound: int) -> Non
 @example([ModelReply("2", usage=None)])  # type: ignore[arg-type]
 @example([ModelReply("2", usage=Usage(3, None))])  # type: ignore[arg-type]
 @example([None, [Call("1", "add", None)], say("2")])  # type: ignore[arg-type]
-def test_any_model_answer_is_recorded_so_that_the_run_can_be_read(answers: list[Any]) -> None:
+def test_model_answer_of_any_kind_is_recorded_so_that_the_run_can_be_read(
+    answers: list[Any],
+) -> None:
     with TemporaryDirectory() as folder, Journal(f"{folder}/runs.db") as journal:
         thinker = ReActAgent("thinker", Answers(*answers), actions=[add], journal=journal)
         thinker.max_iterations = 3
@@ -118,7 +120,7 @@ def test_safe_names_are_safe_and_different(public: list[str]) -> None:
     assert safe_names(public[::-1]) == found
 
 
-def test_a_name_made_to_look_like_another_ones_safe_name_is_told_apart() -> None:
+def test_action_name_made_to_look_like_another_ones_safe_name_is_told_apart() -> None:
     public = ["a b", "a.b"]
     taken = list(safe_names(public).values())
     found = safe_names([*public, *taken, "a b.", f"{taken[0]}."])

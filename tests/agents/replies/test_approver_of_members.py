@@ -127,13 +127,13 @@ def test_nested_members_calls_ask_the_outer_groups_approver(
     assert (near.asked, far.asked) == (["R"], [])
 
 
-def test_a_member_keeps_its_own() -> None:
+def test_member_keeps_its_own_approver() -> None:
     own, around = Person(), Person()
     assert not refused(dual(worker(approver=own), approver=around))
     assert (own.asked, around.asked) == (["R"], [])
 
 
-def test_a_member_keeps_that_of_its_space() -> None:
+def test_member_keeps_the_approver_of_its_space() -> None:
     of_space, around = Person(), Person()
     member = worker()
     with NativeSpace(approver=of_space) as space:
@@ -142,7 +142,7 @@ def test_a_member_keeps_that_of_its_space() -> None:
     assert (of_space.asked, around.asked) == (["R"], [])
 
 
-def test_a_member_in_a_space_without_one_asks_that_of_the_whole() -> None:
+def test_member_in_a_space_without_an_approver_asks_that_of_the_group() -> None:
     person = Person()
     member = worker()
     with NativeSpace() as space:
@@ -169,7 +169,7 @@ def test_agent_called_by_a_tool_does_not_inherit_the_approver() -> None:
     assert person.asked == []
 
 
-def test_a_member_that_is_asked_by_itself_has_none_of_it() -> None:
+def test_member_asked_by_itself_does_not_use_the_groups_approver() -> None:
     member = worker()
     dual(member, approver=Person())
     assert refused(member)

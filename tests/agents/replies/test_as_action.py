@@ -99,7 +99,7 @@ async def test_agent_as_action_is_cancelled_with_its_callers_reply() -> None:
 
 
 @on_a_loop
-async def test_its_failure_is_told_to_the_model() -> None:
+async def test_agent_as_action_tells_the_model_its_failure() -> None:
     inner = ReActAgent("inner", ScriptedModel([]))
     model = ScriptedModel([ask("inner", "?"), "It does not work."])
     reply = await ReActAgent("boss", model, actions=[inner.as_action()]).reply("Go.")
@@ -108,7 +108,7 @@ async def test_its_failure_is_told_to_the_model() -> None:
 
 
 @on_a_loop
-async def test_a_run_that_has_ended_does_not_ask_it_again(tmp_path: Path) -> None:
+async def test_agent_as_action_is_not_asked_again_by_a_run_that_has_ended(tmp_path: Path) -> None:
     inner = ScriptedModel(["42"])
     with Journal(tmp_path / "runs.db") as journal, SQLiteMemory(tmp_path / "m.db") as memory:
         tool = ReActAgent("maths", inner, memory=memory).as_action()

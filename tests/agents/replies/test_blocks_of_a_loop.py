@@ -65,7 +65,7 @@ class Noting(Block):
         return result
 
 
-def test_the_first_block_stands_outermost_and_hooks_outside_of_all() -> None:
+def test_loop_blocks_stand_first_outermost_and_hooks_outside_of_all() -> None:
     seen: list[str] = []
     one = agent(ADD, "3", blocks=[Noting("A", seen), Noting("B", seen)])
     for type in ("pre_reasoning", "post_reasoning", "pre_acting", "post_acting"):
@@ -89,7 +89,7 @@ class Wiki(Block):
         return f"{word} is a word"
 
 
-def test_a_block_brings_its_actions_and_its_guidance() -> None:
+def test_loop_block_brings_its_actions_and_its_guidance() -> None:
     call = {"name": "Wiki_look_up", "args": {"word": "Zorp"}}
     one = agent(call, "done", blocks=[Wiki()], system_prompt="You are brief.")
     reply = one.reply_sync("Zorp?")
@@ -139,7 +139,7 @@ class Changing(Block):
         return {**result, "result": result["result"] * 10}
 
 
-def test_a_block_changes_what_the_model_is_shown_and_what_is_called() -> None:
+def test_loop_block_changes_what_the_model_is_shown_and_what_is_called() -> None:
     shown: list[list[str]] = []
 
     def answer(messages: Any, actions: Any) -> Any:
@@ -156,13 +156,13 @@ def test_a_block_changes_what_the_model_is_shown_and_what_is_called() -> None:
     assert "Be brief." not in kept
 
 
-def test_an_action_that_a_block_hides_is_called_by_its_name_all_the_same() -> None:
+def test_loop_block_may_hide_an_action_that_is_still_called_by_its_name() -> None:
     hidden = Action("hidden", lambda: "found", description="Not shown.")
     one = agent({"name": "hidden", "args": {}}, "x", actions=[hidden], blocks=[Noting("A", [])])
     assert one.reply_sync("?").steps[0].result["result"] == "found"
 
 
-def test_a_permission_is_asked_for_what_a_block_made_of_the_call() -> None:
+def test_loop_block_changes_a_call_before_its_permission_is_asked() -> None:
     asked: list[Any] = []
 
     def approve(request: Any) -> bool:
@@ -200,7 +200,7 @@ class Failing(Block):
 
 @pytest.mark.parametrize("when", ("before", "after", "nothing of"))
 @pytest.mark.parametrize("what", ("model", "action"))
-def test_a_block_that_fails_ends_the_reply_with_its_name(what: str, when: str) -> None:
+def test_loop_block_that_fails_ends_the_reply_with_its_name(what: str, when: str) -> None:
     one = agent(ADD, "3", blocks=[Failing(f"{when} {what}")])
     reply = one.reply_sync("?")
     assert reply.stop_reason == "error"
@@ -210,7 +210,7 @@ def test_a_block_that_fails_ends_the_reply_with_its_name(what: str, when: str) -
     assert ("no such shelf" in reply.detail) is (when != "nothing of")
 
 
-def test_what_a_failing_block_let_happen_happens_once(tmp_path: Path) -> None:
+def test_loop_block_that_fails_lets_an_action_happen_once(tmp_path: Path) -> None:
     done: list[int] = []
 
     def pay(euros: int) -> str:
@@ -227,13 +227,13 @@ def test_what_a_failing_block_let_happen_happens_once(tmp_path: Path) -> None:
     assert reply.steps[0].result["result"] == "paid"
 
 
-def test_what_the_model_raises_is_not_the_fault_of_a_block() -> None:
+def test_loop_block_is_not_blamed_for_what_the_model_raises() -> None:
     one = agent(KeyError("no model"), blocks=[Noting("A", [])])
     reply = one.reply_sync("?")
     assert isinstance(reply.error, KeyError)
 
 
-def test_a_cancelled_step_is_cancelled_in_its_blocks() -> None:
+def test_loop_block_is_cancelled_with_its_step() -> None:
     async def run() -> list[str]:
         ends: list[str] = []
         began = asyncio.Event()
@@ -272,7 +272,9 @@ class Shorter(Block):
             return await call()
 
 
-def test_a_second_try_of_a_step_is_recorded_as_one_and_charged_as_two(tmp_path: Path) -> None:
+def test_loop_block_that_tries_a_step_twice_is_recorded_once_and_charged_twice(
+    tmp_path: Path,
+) -> None:
     path = str(tmp_path / "runs.db")
 
     def answer(messages: Any, actions: Any) -> Any:
@@ -314,7 +316,7 @@ def test_second_try_of_a_call_is_one_call_in_the_stream() -> None:
     assert len(tried) == 2
 
 
-def test_a_block_cannot_show_what_its_agent_does_not_have() -> None:
+def test_loop_block_cannot_show_an_action_that_its_agent_does_not_have() -> None:
     class Inventing(Block):
         async def around_model(self, step: Any, call: Any) -> Any:
             step.actions = [*step.actions, Action("fly", lambda: None, description="Fly.")]

@@ -138,7 +138,7 @@ def test_only_actions_that_are_executed_count(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("where", ("model", "action"))
-def test_at_the_deadline_what_is_under_way_is_cancelled(where: str) -> None:
+def test_budget_deadline_cancels_what_is_under_way(where: str) -> None:
     cancelled: list[str] = []
 
     async def hang(what: str) -> None:
@@ -167,7 +167,7 @@ def test_at_the_deadline_what_is_under_way_is_cancelled(where: str) -> None:
     assert thinker.reply_sync("again").stop_reason == "deadline"
 
 
-def test_a_streamed_reply_keeps_to_it_too() -> None:
+def test_budget_holds_for_a_streamed_reply() -> None:
     async def main() -> Any:
         return [event async for event in agent(Budget(model_calls=2)).stream("go")][-1].reply
 
@@ -253,7 +253,7 @@ def test_actions_find_it_and_give_parts_of_it_away() -> None:
     assert (reply.stop_reason, budget.spent.model_calls) == ("budget", 4)
 
 
-def test_in_a_space_an_action_finds_its_agents_budget() -> None:
+def test_budget_of_an_agent_in_a_space_is_found_by_its_action() -> None:
     class Worker(ReActAgent):
         @action
         async def left(self, context: Context[Any]) -> int | None:
@@ -268,7 +268,7 @@ def test_in_a_space_an_action_finds_its_agents_budget() -> None:
         assert me.ask("free", "left").result(20) is None
 
 
-def test_a_price_that_nobody_stated_is_an_error_before_the_first_call() -> None:
+def test_budget_of_an_unknown_price_is_an_error_before_the_first_call() -> None:
     class Unknown(Spender):
         name = "openai:a-model-of-next-year"
 
@@ -295,7 +295,7 @@ def test_agent_wrong_budget_is_refused() -> None:
     assert free.budget is None
 
 
-def test_a_scripted_model_states_what_its_replies_take() -> None:
+def test_scripted_model_states_the_tokens_that_its_replies_take() -> None:
     usage = Usage(0, 40)
     answer = ModelReply("", (Call("c", "work", {"n": 1}),), usage, "calls")
     assert ScriptedModel([answer, "short"]).max_tokens == 40
@@ -309,7 +309,7 @@ def test_a_scripted_model_states_what_its_replies_take() -> None:
     assert 0 < budget.spent.tokens <= 2000
 
 
-def test_a_budget_that_r_has_overrun_ends_a_dual_act() -> None:
+def test_budget_that_r_has_overrun_ends_a_dual_act() -> None:
     budget = Budget(tokens=100_000)
     worker = agent(budget.child(), Spender(usage=Usage(100, 200), max_tokens=50))
     dual = DualActAgent(human=agent(budget), reactive=worker, budget=budget)

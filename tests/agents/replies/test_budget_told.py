@@ -25,7 +25,7 @@ def lines_of(model: Any) -> list[str]:
 
 
 @on_a_loop
-async def test_the_last_message_of_each_prompt_says_what_is_left() -> None:
+async def test_budget_line_says_in_the_last_message_of_each_prompt_what_is_left() -> None:
     model = ScriptedModel(looks(2))
     budget = Budget(model_calls=10, actions=3)
     agent = ReActAgent("clerk", model, actions=[look], budget=budget, budget_line=True)
@@ -41,7 +41,7 @@ async def test_the_last_message_of_each_prompt_says_what_is_left() -> None:
 
 
 @on_a_loop
-async def test_of_a_budget_within_another_the_model_reads_what_both_leave() -> None:
+async def test_budget_line_of_a_budget_within_another_says_what_both_leave() -> None:
     whole = Budget(model_calls=5, tokens=1_000_000, usd=2, seconds=3600)
     model = ScriptedModel(["Done."])
     agent = ReActAgent("clerk", model, budget=whole, budget_line=True)
@@ -52,7 +52,7 @@ async def test_of_a_budget_within_another_the_model_reads_what_both_leave() -> N
 
 
 @on_a_loop
-async def test_without_a_budget_or_a_limit_nothing_is_said() -> None:
+async def test_budget_line_is_absent_without_a_budget_or_a_limit() -> None:
     for budget in (None, Budget()):
         model = ScriptedModel(["Done."])
         agent = ReActAgent("clerk", model, budget=budget, budget_line=True, warn_at=0.5)
@@ -62,7 +62,7 @@ async def test_without_a_budget_or_a_limit_nothing_is_said() -> None:
 
 
 @on_a_loop
-async def test_a_warning_comes_once_for_each_limit_in_a_reply() -> None:
+async def test_budget_warning_comes_once_for_each_limit_in_a_reply() -> None:
     budget = Budget(model_calls=20, actions=5)
     model = ScriptedModel([*looks(5), *looks(0)])
     agent = ReActAgent("clerk", model, actions=[look], budget=budget, warn_at=0.8)
@@ -79,7 +79,7 @@ async def test_a_warning_comes_once_for_each_limit_in_a_reply() -> None:
 
 
 @on_a_loop
-async def test_a_parents_limit_warns_too() -> None:
+async def test_budget_warning_comes_for_a_parents_limit_too() -> None:
     whole = Budget(model_calls=4)
     whole.charge(model_calls=3)
     agent = ReActAgent("clerk", ScriptedModel(["Done."]), budget=whole.child(), warn_at=0.9)
@@ -92,7 +92,7 @@ async def test_a_parents_limit_warns_too() -> None:
 
 
 @on_a_loop
-async def test_a_resumed_run_reads_the_line_it_had(tmp_path: Path) -> None:
+async def test_budget_line_of_a_resumed_run_is_the_one_it_had(tmp_path: Path) -> None:
     def agent(journal: Journal, *answers: Any) -> ReActAgent:
         model = ScriptedModel(answers)
         budget = Budget(model_calls=10)

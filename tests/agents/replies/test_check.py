@@ -35,7 +35,7 @@ async def within(flight: Flight, context: Context[int]) -> Flight:
 
 @pytest.mark.parametrize("check", (affordable, within))
 @on_a_loop
-async def test_a_value_that_is_refused_is_asked_for_again(check: Any) -> None:
+async def test_check_that_refuses_a_value_asks_for_it_again(check: Any) -> None:
     model = ScriptedModel([DEAR, CHEAP])
     agent = ReActAgent("a", model, check=check)
     reply = await agent.reply("Find a flight.", Flight, deps=100)
@@ -45,7 +45,7 @@ async def test_a_value_that_is_refused_is_asked_for_again(check: Any) -> None:
 
 
 @on_a_loop
-async def test_without_a_schema_the_text_is_checked() -> None:
+async def test_check_without_a_schema_reads_the_text() -> None:
     def polite(text: str) -> None:
         if "please" not in text:
             raise AskAgain("Say please.")
@@ -57,7 +57,9 @@ async def test_without_a_schema_the_text_is_checked() -> None:
 @pytest.mark.parametrize(("tries", "asked"), ((0, 1), (1, 2), (3, 4)))
 @pytest.mark.parametrize("answer", (DEAR, "no JSON"))
 @on_a_loop
-async def test_after_so_many_tries_it_is_unreadable(answer: str, tries: int, asked: int) -> None:
+async def test_check_that_refuses_after_all_tries_is_unreadable(
+    answer: str, tries: int, asked: int
+) -> None:
     model = ScriptedModel([answer] * 6)
     agent = ReActAgent("a", model, check=affordable, tries=tries)
     reply = await agent.reply("Find a flight.", Flight)
@@ -66,7 +68,7 @@ async def test_after_so_many_tries_it_is_unreadable(answer: str, tries: int, ask
 
 
 @on_a_loop
-async def test_a_usable_answer_begins_the_count_anew() -> None:
+async def test_check_counts_tries_anew_after_a_usable_answer() -> None:
     def look() -> str:
         """Look."""
         return "seen"
@@ -81,7 +83,7 @@ async def test_a_usable_answer_begins_the_count_anew() -> None:
     ((LookupError("no fares"), "LookupError: no fares"), (False, "must return None or the value")),
 )
 @on_a_loop
-async def test_a_check_that_fails_ends_the_reply_and_says_so(result: Any, said: str) -> None:
+async def test_check_that_fails_ends_the_reply_and_says_so(result: Any, said: str) -> None:
     def check(value: Any) -> Any:
         if isinstance(result, Exception):
             raise result
@@ -94,7 +96,7 @@ async def test_a_check_that_fails_ends_the_reply_and_says_so(result: Any, said: 
 
 
 @on_a_loop
-async def test_a_resumed_run_does_not_check_again_what_was_checked(tmp_path: Path) -> None:
+async def test_check_is_not_repeated_by_a_resumed_run(tmp_path: Path) -> None:
     checked: list[int] = []
 
     def check(flight: Flight) -> None:

@@ -88,7 +88,7 @@ def test_everyone_hears_everyone_else_once_and_knows_who_said_it() -> None:
     assert ann.memory.get_memories()[2]["name"] == "Bob"
 
 
-def test_the_next_reply_starts_with_the_first_and_knows_what_went_before() -> None:
+def test_conversation_next_reply_starts_with_the_first_and_knows_what_went_before() -> None:
     ann, bob = agent("Ann", "a1", "a2"), agent("Bob", "b1", "b2")
     talk = Conversation([ann, bob], RoundRobin(), MaxTurns(1))
     assert talk.reply_sync("one").text == "a1"
@@ -97,7 +97,7 @@ def test_the_next_reply_starts_with_the_first_and_knows_what_went_before() -> No
     assert [m["content"] for m in talk.reply_sync("three").messages][:1] == ["three"]
 
 
-def test_a_conversation_that_nothing_ends_stops_at_max_turns() -> None:
+def test_conversation_that_nothing_ends_stops_at_max_turns() -> None:
     talk = Conversation([Talker("Ann"), Talker("Bob")])
     reply = talk.reply_sync("go")
     assert (reply.stop_reason, reply.text) == ("max_iterations", "Bob 10")
@@ -105,7 +105,7 @@ def test_a_conversation_that_nothing_ends_stops_at_max_turns() -> None:
     assert Conversation([Talker("Ann")], max_turns=3).reply_sync("go").text == "Ann 3"
 
 
-def test_as_many_turns_as_the_condition_admits() -> None:
+def test_conversation_has_as_many_turns_as_the_condition_admits() -> None:
     for until, turns in (
         (MaxTurns(50), 50),
         (Said("never") | MaxTurns(30), 30),
@@ -158,7 +158,7 @@ def test_blocks_of_content_are_passed_on() -> None:
 
 
 @pytest.mark.parametrize("form", ("id", "participant", "async"))
-def test_a_function_says_who_is_next(form: str) -> None:
+def test_speaking_order_function_names_the_next_speaker(form: str) -> None:
     ann, bob = Talker("Ann"), Talker("Bob")
 
     def by_id(state: ConversationState) -> str | None:
@@ -179,7 +179,7 @@ def test_a_function_says_who_is_next(form: str) -> None:
     assert [who for who, _ in said(talk)] == [None, "Bob", "Bob", "Ann"]
 
 
-def test_a_function_may_leave_the_choice_to_a_model() -> None:
+def test_speaking_order_function_may_leave_the_choice_to_a_model() -> None:
     chooser = ScriptedModel(['{"next": "Cleo"}'])
     turns: list[Any] = ["Ann", ChosenBy(chooser), "Bob", None]
     talk = Conversation(map(Talker, ("Ann", "Bob", "Cleo")), lambda state: turns[state.turns])
@@ -187,7 +187,7 @@ def test_a_function_may_leave_the_choice_to_a_model() -> None:
     assert [who for who, _ in said(talk)] == [None, "Ann", "Cleo", "Bob"]
 
 
-def test_at_the_deadline_nobody_speaks_any_more() -> None:
+def test_conversation_gives_no_turn_after_the_deadline() -> None:
     clock = StandingClock()
 
     class Slow(Talker):
@@ -208,19 +208,19 @@ def test_handover_first_that_is_no_participant_is_refused(first: Any) -> None:
 
 
 @pytest.mark.parametrize("order", (HandOver(), ChosenBy("local", about={"Dora": "is not here"})))
-def test_a_function_cannot_name_an_order_that_does_not_fit(order: Any) -> None:
+def test_speaking_order_function_cannot_name_an_order_that_does_not_fit(order: Any) -> None:
     reply = Conversation([Talker("Ann"), Talker("Bob")], lambda state: order).reply_sync("go")
     assert reply.stop_reason == "error"
     assert "participant" in reply.detail
 
 
-def test_a_function_names_each_of_several_once() -> None:
+def test_speaking_order_function_names_each_of_several_once() -> None:
     reply = Conversation([Talker("Ann"), Talker("Bob")], lambda s: ["Ann", "Ann"]).reply_sync("go")
     assert reply.stop_reason == "error"
     assert "['Ann', 'Ann'] twice" in reply.detail
 
 
-def test_a_participant_of_ones_own_needs_a_text_alone() -> None:
+def test_participant_of_ones_own_needs_a_text_alone() -> None:
     class Voter:
         def __init__(self, id: str) -> None:
             self.id = id
@@ -237,13 +237,13 @@ def test_a_participant_of_ones_own_needs_a_text_alone() -> None:
     assert reply.value == {"Ann": "Ann heard it", "Bob": "Bob heard it"}
 
 
-def test_an_id_may_be_a_number() -> None:
+def test_participant_id_may_be_a_number() -> None:
     talk = Conversation([Talker(7), Talker("8")], lambda state: [7, 8, None][state.turns])
     talk.reply_sync("go")
     assert said(talk)[1:] == [("7", "7 1"), ("8", "8 1")]
 
 
-def test_the_state_tells_what_was_said() -> None:
+def test_conversation_state_tells_what_was_said() -> None:
     seen = []
 
     def watch(state: ConversationState) -> str | None:
@@ -279,7 +279,7 @@ def test_several_speak_at_once_and_are_gathered_in_the_order_of_the_list() -> No
     asyncio.run(asyncio.wait_for(main(), WAIT))
 
 
-def test_a_reply_of_several_has_what_each_said() -> None:
+def test_conversation_reply_of_several_has_what_each_said() -> None:
     talk = Conversation(
         [agent("Ann", say("yes")), agent("Bob", say("no"))],
         lambda state: None if state.turns else ["Ann", "Bob"],
@@ -304,7 +304,7 @@ def three() -> list[Talker]:
     return [Talker("Ann"), Talker("Bob"), Talker("Cleo")]
 
 
-def test_a_model_chooses_who_is_next() -> None:
+def test_chosen_by_lets_a_model_choose_who_is_next() -> None:
     goes_on, over = (f'{{"last_said": "so", "is_over": "{each}"}}' for each in ("no", "yes"))
     model = ScriptedModel([goes_on, '{"next": "Bob"}', goes_on, '{"next": "Cleo"}', over])
     order = ChosenBy(model, about={"Cleo": "knows plants"}, may_end=True)
@@ -320,7 +320,7 @@ def test_a_model_chooses_who_is_next() -> None:
     assert "Is the conversation over?" in model.received[4][1]["content"]
 
 
-def test_the_choice_is_asked_for_under_a_schema_and_paid_for() -> None:
+def test_chosen_by_asks_under_a_schema_and_is_paid_for() -> None:
     schemas = []
 
     class Chooser(ScriptedModel):
@@ -348,7 +348,9 @@ def test_the_choice_is_asked_for_under_a_schema_and_paid_for() -> None:
         ({"name": "Bob", "args": {}}, "calls an action"),
     ),
 )
-def test_a_choice_that_cannot_be_used_is_asked_for_once_more(answer: Any, fault: str) -> None:
+def test_chosen_by_answer_that_cannot_be_used_is_asked_for_once_more(
+    answer: Any, fault: str
+) -> None:
     model = ScriptedModel([answer, '{"next": "Bob"}'])
     talk = Conversation(three(), ChosenBy(model), MaxTurns(1))
     assert talk.reply_sync("go").text == "Bob 1"
@@ -361,12 +363,12 @@ def test_a_choice_that_cannot_be_used_is_asked_for_once_more(answer: Any, fault:
     assert len(model.received) == 2
 
 
-def test_a_choice_that_could_not_be_read_was_paid_for() -> None:
+def test_chosen_by_answer_that_could_not_be_read_was_paid_for() -> None:
     talk = Conversation(three(), ChosenBy(ScriptedModel([say("Bob"), say("Bob")])))
     assert talk.reply_sync("go").usage == Usage(20, 4)
 
 
-def test_the_last_speaker_is_not_chosen_again_unless_that_is_said() -> None:
+def test_chosen_by_repeats_the_last_speaker_only_where_that_is_said() -> None:
     answers = ['{"next": "Ann"}'] * 3
     talk = Conversation(three(), ChosenBy(ScriptedModel(answers)))
     assert talk.reply_sync("go").stop_reason == "unreadable"
@@ -374,13 +376,13 @@ def test_the_last_speaker_is_not_chosen_again_unless_that_is_said() -> None:
     assert talk.reply_sync("go").text == "Ann 3"
 
 
-def test_where_there_is_one_only_no_model_is_asked() -> None:
+def test_chosen_by_asks_no_model_where_there_is_one_participant() -> None:
     model = ScriptedModel()
     assert Conversation([Talker("Ann")], ChosenBy(model), MaxTurns(2)).reply_sync("go").text
     assert model.received == []
 
 
-def test_a_model_that_fails_ends_it_with_its_error() -> None:
+def test_chosen_by_model_that_fails_ends_the_conversation_with_its_error() -> None:
     talk = Conversation(three(), ChosenBy(ScriptedModel([ModelError("no power")])))
     reply = talk.reply_sync("go")
     assert reply.stop_reason == "error"
@@ -409,7 +411,7 @@ def test_chosen_by_asks_beside_examples_unless_a_prompt_is_given() -> None:
 
 
 @pytest.mark.long
-def test_the_model_in_the_box_names_a_participant_whatever_they_are_called(weights: Path) -> None:
+def test_chosen_by_local_model_names_a_participant_whatever_they_are_called(weights: Path) -> None:
     ids = ['Ann: "x"', "Bob\nline", "Cleo", "日本", "{0}"]
     with LocalModel(weights, deterministic=True, context_tokens=2048) as model:
         order = ChosenBy(model, about={"Cleo": "knows plants"}, repeat=True)
@@ -467,7 +469,7 @@ def test_handing_over_is_offered_for_the_turn_alone() -> None:
     assert offered == [["say", "hand_over"], ["say"]]
 
 
-def test_the_action_says_to_whom_one_may_hand_over() -> None:
+def test_handover_action_says_to_whom_one_may_hand_over() -> None:
     seen: list[Any] = []
 
     def look(messages: Any, actions: Any) -> Any:
@@ -495,14 +497,14 @@ def test_handing_over_to_nobody_there_is_told_to_the_model(to: str) -> None:
     assert any("is not one of" in m["content"] for m in ann.memory.get_memories())
 
 
-def test_of_two_hand_overs_at_once_the_first_counts() -> None:
+def test_handover_of_two_at_once_is_to_the_first() -> None:
     both = [handing("Bob", "to Bob"), handing("Cleo", "to Cleo")]
     talk = Conversation([agent("Ann", both), Talker("Bob"), Talker("Cleo")], HandOver())
     assert talk.reply_sync("go").text == "Bob 1"
     assert said(talk)[1] == ("Ann", "to Bob")
 
 
-def test_an_answer_in_the_last_turn_there_is_is_an_answer() -> None:
+def test_handover_answer_in_the_last_possible_turn_is_an_answer() -> None:
     desk = agent("desk", handing("bills", "May?"))
     reply = Conversation([desk, Talker("bills")], HandOver(), max_turns=2).reply_sync("go")
     assert reply.stop_reason == "done"
@@ -598,7 +600,7 @@ def test_conversation_speaker_out_of_budget_ends_it(form: str, reason: str) -> N
 
 @pytest.mark.parametrize("form", ("async", "plain"))
 @pytest.mark.parametrize("place", ("next", "until"))
-def test_a_function_does_not_outlive_the_deadline(place: str, form: str) -> None:
+def test_conversation_function_does_not_outlive_the_deadline(place: str, form: str) -> None:
     let_go = threading.Event()
     cancelled: list[str] = []
 
@@ -655,7 +657,7 @@ def test_functions_in_time_have_their_say_and_their_failures_are_their_own(form:
 # -- itself an agent -------------------------------------------------------------------------------
 
 
-def test_a_conversation_takes_part_in_a_conversation() -> None:
+def test_conversation_takes_part_in_a_conversation() -> None:
     inner = Conversation([Talker("Ann"), Talker("Bob")], until=MaxTurns(2), id="pair")
     chair = Talker("chair")
     outer = Conversation([chair, inner], until=MaxTurns(4))
@@ -712,7 +714,7 @@ def test_events_are_of_each_turn_in_order_and_then_its_own() -> None:
     assert events[-1].reply.value == {"Bob": "b1", "Cleo": "Cleo 1"}
 
 
-def test_the_events_of_one_that_streams_are_passed_on() -> None:
+def test_conversation_passes_on_the_events_of_a_participant_that_streams() -> None:
     class Streams(Talker):
         async def stream(self, text: Any) -> Any:
             yield f"{self.id} thinks"
@@ -751,7 +753,7 @@ def test_closing_the_stream_cancels_who_speaks() -> None:
     asyncio.run(asyncio.wait_for(main(), WAIT))
 
 
-def test_an_interruption_goes_to_who_speaks_and_later_to_all() -> None:
+def test_interruption_goes_to_the_speaker_and_later_to_all() -> None:
     async def main() -> None:
         ann, bob = Gated("Ann"), Talker("Bob")
         talk = Conversation([ann, bob], until=MaxTurns(2))
@@ -770,7 +772,7 @@ def test_an_interruption_goes_to_who_speaks_and_later_to_all() -> None:
     asyncio.run(asyncio.wait_for(main(), WAIT))
 
 
-def test_an_interruption_reaches_all_who_speak_and_whoever_gives_the_outcome() -> None:
+def test_interruption_reaches_all_who_speak_and_whoever_gives_the_outcome() -> None:
     class Concluding(Gated):
         async def reply(self, text: Any, **wanted: Any) -> Any:
             if "schema" in wanted:
@@ -797,7 +799,7 @@ def test_an_interruption_reaches_all_who_speak_and_whoever_gives_the_outcome() -
     asyncio.run(asyncio.wait_for(main(), WAIT))
 
 
-def test_an_interruption_that_the_speaker_does_not_take_is_heard_after_its_turn() -> None:
+def test_interruption_that_the_speaker_does_not_take_is_heard_after_its_turn() -> None:
     class Busy(Gated):
         def interrupt(self, text: Any) -> bool:
             return False
@@ -850,7 +852,7 @@ def test_cancelling_reaches_everyone_who_speaks_and_it_can_be_gone_on_with() -> 
     asyncio.run(asyncio.wait_for(main(), WAIT))
 
 
-def test_a_reply_that_is_gone_on_with_has_the_steps_from_then_on() -> None:
+def test_conversation_reply_that_is_resumed_has_the_steps_from_then_on() -> None:
     def look() -> str:
         """Look."""
         return "seen"
@@ -876,7 +878,9 @@ def test_a_reply_that_is_gone_on_with_has_the_steps_from_then_on() -> None:
     asyncio.run(asyncio.wait_for(main(), WAIT))
 
 
-def test_a_participant_that_swallows_its_cancellation_does_not_keep_it_going() -> None:
+def test_participant_that_swallows_its_cancellation_does_not_keep_the_conversation_running() -> (
+    None
+):
     class Stubborn(Gated):
         async def reply(self, text: Any, **wanted: Any) -> Any:
             try:
@@ -928,7 +932,7 @@ def test_conversation_value_is_given_after_hearing_simultaneous_speakers() -> No
     assert len(heard(bob)) == 3
 
 
-def test_the_outcome_is_given_by_a_schema_by_the_last_speaker() -> None:
+def test_conversation_outcome_is_given_by_a_schema_by_the_last_speaker() -> None:
     schema = {"type": "object"}
 
     class Clerk(Talker):
@@ -945,7 +949,7 @@ def test_the_outcome_is_given_by_a_schema_by_the_last_speaker() -> None:
     assert ann.heard[-1] == 'Bob: {"sum": 3}'
 
 
-def test_a_participant_without_threads_has_one_conversation_only() -> None:
+def test_participant_without_threads_has_one_conversation_only() -> None:
     talk = Conversation([Talker("Ann")])
     with pytest.raises(DefinitionError, match="reply and observe of 'Ann' take no thread="):
         asyncio.run(talk.reply("go", thread="other"))
@@ -959,7 +963,7 @@ def test_a_participant_without_threads_has_one_conversation_only() -> None:
     asyncio.run(inside())
 
 
-def test_an_outcome_is_asked_for_only_where_the_conversation_came_to_its_end() -> None:
+def test_conversation_outcome_is_asked_for_only_where_the_conversation_came_to_its_end() -> None:
     ann, bob = agent("Ann", "a1"), agent("Bob", "b1", "7")
     talk = Conversation([ann, bob], max_turns=2)
     reply = talk.reply_sync("go", schema=int)
@@ -968,7 +972,9 @@ def test_an_outcome_is_asked_for_only_where_the_conversation_came_to_its_end() -
 
 
 @pytest.mark.parametrize("raises", (False, True))
-def test_an_outcome_that_is_not_given_ends_the_conversation_without_one(raises: bool) -> None:
+def test_conversation_outcome_that_is_not_given_ends_the_conversation_without_one(
+    raises: bool,
+) -> None:
     class Lost(Talker):
         async def reply(self, text: Any, schema: Any = None, **wanted: Any) -> Any:
             if schema is not None:
@@ -997,7 +1003,7 @@ def space() -> Iterator[NativeSpace]:
         yield space
 
 
-def test_in_a_space_it_answers_say(space: NativeSpace) -> None:
+def test_conversation_in_a_space_answers_say(space: NativeSpace) -> None:
     ann = space.add(agent("Ann", say("hello"), say("again")))
     bob = agent("Bob", say("Goodbye."))  # in no space
     space.add(Conversation([ann, bob], until=MaxTurns(2)))
@@ -1068,7 +1074,7 @@ def test_cancelling_reaches_a_participant_in_a_space(space: NativeSpace) -> None
     asyncio.run(asyncio.wait_for(main(), WAIT))
 
 
-def test_in_a_space_it_is_interrupted_from_any_thread(space: NativeSpace) -> None:
+def test_conversation_in_a_space_is_interrupted_from_any_thread(space: NativeSpace) -> None:
     begun = threading.Event()
 
     class Waits(Talker):
@@ -1099,7 +1105,7 @@ def test_participants_hand_over_in_a_space(space: NativeSpace) -> None:
     assert me.ask("shop", "say", content="Is it paid?").result(WAIT) == "It is paid."
 
 
-def test_a_participant_that_asks_its_own_conversation_is_refused(space: NativeSpace) -> None:
+def test_participant_that_asks_its_own_conversation_is_refused(space: NativeSpace) -> None:
     async def ask_again() -> str:
         return str(await ann.ask("conversation", "say", content="What?"))
 
@@ -1121,7 +1127,7 @@ def test_a_participant_that_asks_its_own_conversation_is_refused(space: NativeSp
     assert "would wait for itself" in str(reply.steps[0].error)
 
 
-def test_a_participant_that_is_cancelled_from_elsewhere_has_failed() -> None:
+def test_participant_that_is_cancelled_from_elsewhere_has_failed() -> None:
     class Cancelled(Talker):
         async def reply(self, text: Any, **wanted: Any) -> Any:
             raise asyncio.CancelledError
@@ -1161,7 +1167,7 @@ def test_conversation_note_is_observed_at_once() -> None:
 
 
 @pytest.mark.parametrize("in_space", (False, True))
-def test_a_participant_may_note_something_in_another_thread_of_its_conversation(
+def test_participant_may_note_something_in_another_thread_of_its_conversation(
     in_space: bool, space: NativeSpace
 ) -> None:
     async def note() -> str:
@@ -1196,7 +1202,9 @@ TESTS = Path(__file__).parents[2]
         pytest.param("together", marks=pytest.mark.long),
     ),
 )
-def test_a_paused_conversation_goes_on_in_another_process(order: str, tmp_path: Path) -> None:
+def test_conversation_that_was_paused_continues_in_another_process(
+    order: str, tmp_path: Path
+) -> None:
     def run(*args: str) -> dict[str, Any]:
         module, options = "agents.replies.paused_conversation", ("-W", "error")
         done = run_program(order, *args, module=module, options=options, cwd=TESTS)
@@ -1213,7 +1221,7 @@ def test_a_paused_conversation_goes_on_in_another_process(order: str, tmp_path: 
         assert run("resume", str(state)) == whole
 
 
-def test_a_state_is_of_the_time_between_two_turns() -> None:
+def test_conversation_state_is_of_the_time_between_two_turns() -> None:
     async def main() -> None:
         ann = Gated("Ann")
         talk = Conversation([ann], until=MaxTurns(1))
@@ -1230,7 +1238,7 @@ def test_a_state_is_of_the_time_between_two_turns() -> None:
     asyncio.run(asyncio.wait_for(main(), WAIT))
 
 
-def test_a_loaded_conversation_remembers() -> None:
+def test_conversation_that_was_loaded_remembers() -> None:
     talk = Conversation([Talker("Ann"), Talker("Bob")], until=MaxTurns(2))
     talk.reply_sync("go")
     other = Conversation([Talker("Ann"), Talker("Bob")], until=MaxTurns(2))
@@ -1253,7 +1261,9 @@ def test_a_loaded_conversation_remembers() -> None:
         ({"transcript": [1, 1]}, "the numbers of the transcript must rise"),
     ),
 )
-def test_a_state_that_contradicts_itself_is_refused(changed: dict[str, Any], fault: str) -> None:
+def test_conversation_state_that_contradicts_itself_is_refused(
+    changed: dict[str, Any], fault: str
+) -> None:
     talk = Conversation([Talker("Ann"), Talker("Bob")], until=MaxTurns(2))
     talk.reply_sync("go")
     state = json.loads(json.dumps(talk.state_dict()))
@@ -1265,7 +1275,7 @@ def test_a_state_that_contradicts_itself_is_refused(changed: dict[str, Any], fau
         talk.load_state_dict(state)
 
 
-def test_a_transcript_keeps_a_million_characters_and_its_last_utterance() -> None:
+def test_transcript_keeps_a_million_characters_and_its_last_utterance() -> None:
     state = ConversationState(("Ann",))
     for size in (400_000, 300_000, 300_000):
         state.add("Ann", "x" * size)
@@ -1330,7 +1340,7 @@ def test_events_of_a_fan_out_interleave_and_name_their_speaker() -> None:
     assert events[-1].reply.text == "Ann: a1\n\nBob: b1"
 
 
-def test_an_interruption_stops_what_the_speaker_is_doing() -> None:
+def test_interruption_stops_what_the_speaker_is_doing() -> None:
     async def main() -> None:
         begun = asyncio.Event()
 
@@ -1355,7 +1365,7 @@ def test_an_interruption_stops_what_the_speaker_is_doing() -> None:
     asyncio.run(asyncio.wait_for(main(), WAIT))
 
 
-def test_a_state_between_two_turns_goes_on_with_the_same_memories() -> None:
+def test_conversation_state_between_two_turns_continues_with_the_same_memories() -> None:
     def talk(*left: int) -> Conversation:
         texts = {"Ann": ["a1", "a2"], "Bob": ["b1", "b2"]}
         return Conversation(
@@ -1385,7 +1395,7 @@ def test_a_state_between_two_turns_goes_on_with_the_same_memories() -> None:
     assert memories(later) == memories(whole)
 
 
-def test_the_outcome_by_a_schema_and_the_id_of_the_run() -> None:
+def test_conversation_outcome_by_a_schema_comes_with_the_id_of_the_run() -> None:
     ann = ReActAgent("Ann", ScriptedModel(["1 and 2"]))
     bob = ReActAgent("Bob", ScriptedModel(["that is 3", '{"sum": 3}']))
     schema = {"type": "object", "properties": {"sum": {"type": "integer"}}, "required": ["sum"]}
@@ -1408,7 +1418,7 @@ def test_participants_and_the_model_that_chooses_spend_of_one_budget() -> None:
         Conversation([ann], budget=Budget(model_calls=1))
 
 
-def test_a_dual_act_takes_part() -> None:
+def test_dual_act_takes_part_in_a_conversation() -> None:
     done = json.dumps({"action": "TERMINATE", "new_instruction": "", "reasoning": "I agree"})
     human = ReActAgent("H", ScriptedModel([done]))
     dual = DualActAgent(DualActConfig(human, ReActAgent("R", ScriptedModel([]))), id="pair")
@@ -1437,7 +1447,7 @@ class Small(ScriptedModel):
     in_process = True
 
 
-def test_a_small_model_says_whose_it_is_to_answer_itself_among_them() -> None:
+def test_handover_of_a_small_model_says_whose_it_is_to_answer_itself_among_them() -> None:
     mine, other = (f'{{"asked_for": "so", "to": "{each}"}}' for each in ("desk", "bills"))
     model = Small([mine, "At ten.", other])
     desk = ReActAgent("desk", model, system_prompt="You open at ten.")
@@ -1451,7 +1461,7 @@ def test_a_small_model_says_whose_it_is_to_answer_itself_among_them() -> None:
     assert "- bills: knows all bills" in model.received[2][0]["content"]
 
 
-def test_a_small_model_that_names_nobody_has_its_turn() -> None:
+def test_handover_of_a_small_model_that_names_none_leaves_it_the_turn() -> None:
     model = Small(["?", "?", "Good morning!"])
     talk = Conversation([ReActAgent("desk", model), Talker("tech")], HandOver())
     assert talk.reply_sync("Good morning.").text == "Good morning!"

@@ -138,19 +138,19 @@ def test_r_is_told_the_instruction_and_a_change_of_approach() -> None:
     assert "From now on: Use list_files." in second
 
 
-def test_a_change_of_approach_is_said_once() -> None:
+def test_dualact_change_of_approach_is_said_once() -> None:
     dual, _, r = two([GO, decide("REDIRECT", "Use list_files."), GO, DONE], ["7", "3", "3"])
     dual.reply_sync("How many files are there?")
     assert ["Change your approach" in each for each in asked(r)] == [False, True, False]
 
 
-def test_without_an_instruction_r_is_given_the_task() -> None:
+def test_dualact_without_an_instruction_gives_r_the_task() -> None:
     dual, _, r = two([decide("CONTINUE"), DONE], ["3"])
     dual.reply_sync("How many files are there?")
     assert asked(r) == ["How many files are there?"]
 
 
-def test_an_h_of_ones_own_may_give_its_decision_as_the_value() -> None:
+def test_dualact_h_of_ones_own_may_give_its_decision_as_the_value() -> None:
     class Clerk:
         id = "clerk"
 
@@ -245,7 +245,7 @@ def test_usage_of_both_is_kept_apart() -> None:
         '{"action": "TERMINATE", "action": "CONTINUE", "new_instruction": "", "reasoning": ""}',
     ),
 )
-def test_an_unreadable_decision_is_never_taken_for_one(said: str) -> None:
+def test_dualact_unreadable_decision_is_never_taken_for_one(said: str) -> None:
     dual, h, _ = two([GO, said, said, DONE], ["done something"])
     reply = dual.reply_sync("Count.")
     assert (reply.stop_reason, reply.text, reply.r_runs) == ("unreadable", "done something", 1)
@@ -266,14 +266,14 @@ def test_an_unreadable_decision_is_never_taken_for_one(said: str) -> None:
         '{"action": "TERMINATE", "new_instruction": ""}',
     ),
 )
-def test_a_fence_around_a_decision_or_no_reasoning_does_no_harm(said: str) -> None:
+def test_dualact_decision_in_a_fence_or_without_reasoning_is_read(said: str) -> None:
     dual, h, _ = two([GO, said], ["done something"])
     assert dual.reply_sync("Count.").stop_reason == "terminated"
     assert len(h.received) == 2
 
 
 @pytest.mark.parametrize("form", ("sync", "async"))
-def test_a_function_may_decide(form: str) -> None:
+def test_dualact_function_may_decide(form: str) -> None:
     seen: list[tuple[Conclusion | None, Any]] = []
 
     def plain(conclusion: Conclusion | None, original: Any) -> HumanDecision:
@@ -300,7 +300,7 @@ def test_a_function_may_decide(form: str) -> None:
 # -- conclusions -----------------------------------------------------------------------------------
 
 
-def test_a_conclusion_in_its_parts_is_read() -> None:
+def test_dualact_conclusion_in_its_parts_is_read() -> None:
     said = {
         "summary": "Counted.",
         "steps": ["listed", "counted"],
@@ -318,7 +318,7 @@ def test_a_conclusion_in_its_parts_is_read() -> None:
 
 
 @pytest.mark.parametrize("text", ("3 files", '{"count": 3}', "[1]", '{"summary": "x", "other": 1}'))
-def test_any_other_text_is_a_summary_without_confidence(text: str) -> None:
+def test_dualact_conclusion_of_any_other_text_is_a_summary_without_confidence(text: str) -> None:
     dual, h, _ = two([GO, DONE], [text])
     (conclusion,) = dual.reply_sync("Count.").conclusions
     assert conclusion == Conclusion(text)
@@ -327,7 +327,9 @@ def test_any_other_text_is_a_summary_without_confidence(text: str) -> None:
 
 
 @pytest.mark.parametrize("confidence", (1.5, -0.1, "high", True))
-def test_a_confidence_outside_is_refused_and_asked_for_again(confidence: Any) -> None:
+def test_dualact_confidence_outside_of_0_to_1_is_refused_and_asked_for_again(
+    confidence: Any,
+) -> None:
     wrong = json.dumps({"summary": "Counted.", "confidence": confidence})
     right = json.dumps({"summary": "Counted.", "confidence": 1})
     look = {"name": "same"}
@@ -348,7 +350,7 @@ def test_a_confidence_outside_is_refused_and_asked_for_again(confidence: Any) ->
 
 
 @pytest.mark.parametrize("form", ("sync", "async"))
-def test_a_function_may_extract_the_conclusion(form: str) -> None:
+def test_dualact_function_may_extract_the_conclusion(form: str) -> None:
     def plain(reply: Reply) -> Conclusion:
         return Conclusion(reply.text.upper(), confidence=0.5)
 
@@ -388,7 +390,7 @@ def test_errors_of_r_go_to_h() -> None:
     assert "did not conclude: unreadable" in asked(h)[1]
 
 
-def test_an_h_that_fails_ends_it_with_the_last_conclusion() -> None:
+def test_dualact_h_that_fails_ends_the_reply_with_the_last_conclusion() -> None:
     for decisions, text in (([], ""), ([GO], "3")):
         dual, _, _ = two(decisions, ["3"])
         reply = dual.reply_sync("Count.")
@@ -438,7 +440,7 @@ def test_prompts_of_ones_own() -> None:
         ({"review": "sometimes"}, "review= is 'every', 'on_error', 'no_progress'"),
     ),
 )
-def test_a_wrong_setting_is_named(wrong: dict[str, Any], told: str) -> None:
+def test_dualact_wrong_setting_is_named(wrong: dict[str, Any], told: str) -> None:
     config = {"human": ReActAgent("H", "local"), "reactive": ReActAgent("R", "local"), **wrong}
     with pytest.raises(ConfigError, match=told) as raised:
         DualActConfig(**config)
@@ -453,7 +455,7 @@ def test_two_r_of_one_id_are_refused(ids: tuple[Any, Any]) -> None:
         DualActConfig(ReActAgent("H", "local"), workers)
 
 
-def test_its_parts() -> None:
+def test_dualact_parts_can_be_read() -> None:
     human, reactive = ReActAgent("H", "local"), ReActAgent("R", "local")
     dual = DualActAgent(DualActConfig(human=human, reactive=reactive))
     assert dual.human_agent is human
@@ -561,7 +563,7 @@ def test_several_r_work_side_by_side_and_are_concluded_in_their_order() -> None:
 
 
 @pytest.mark.parametrize("texts", (["one"], ["one", "two", "three"], []))
-def test_there_are_as_many_instructions_as_there_are_r(texts: list[str]) -> None:
+def test_dualact_instructions_are_as_many_as_there_are_r(texts: list[str]) -> None:
     said = json.dumps({"action": "CONTINUE", "new_instruction": texts, "reasoning": ""})
     h = ScriptedModel([said, GO, DONE])
     workers = [ReActAgent(f"R{n}", ScriptedModel(["done"])) for n in range(2)]
@@ -625,7 +627,7 @@ def test_hooks_may_change_decisions_instructions_and_conclusions() -> None:
 
 @pytest.mark.parametrize("type", ("pre_reasoning", "post_reasoning", "pre_acting", "post_acting"))
 @pytest.mark.parametrize("fault", ("raises", "wrong"))
-def test_a_hook_that_fails_ends_it_and_says_which(type: str, fault: str) -> None:
+def test_dualact_hook_that_fails_ends_the_reply_and_says_which(type: str, fault: str) -> None:
     wrong: dict[str, Any] = {
         "decision": 7,
         "conclusion": 7,
@@ -664,7 +666,7 @@ def test_a_hook_that_fails_ends_it_and_says_which(type: str, fault: str) -> None
         ("post_reply", {"reply": 5}, "it gave no Reply but 5"),
     ),
 )
-def test_a_hook_that_gives_what_will_not_do_is_named(
+def test_dualact_hook_that_gives_what_will_not_do_is_named(
     type: str, given: dict[str, Any], told: str
 ) -> None:
     dual, _, _ = two([GO, DONE], ["three"])
@@ -762,7 +764,7 @@ def test_rules(rule: str, works: list[Any], reviewed: bool) -> None:
     assert (len(h.received) == 2) == reviewed
 
 
-def test_a_budget_that_allows_no_action_is_spent_from_the_start() -> None:
+def test_dualact_review_by_a_budget_without_actions_counts_it_spent_from_the_start() -> None:
     from moothall import after_budget_share
 
     rule = after_budget_share(1)
@@ -771,7 +773,7 @@ def test_a_budget_that_allows_no_action_is_spent_from_the_start() -> None:
     assert len(h.received) == 2
 
 
-def test_no_progress_is_the_same_conclusion_again() -> None:
+def test_dualact_review_by_no_progress_is_the_same_conclusion_again() -> None:
     from moothall import no_progress
 
     dual, h, _ = two([GO], ["3"], review=no_progress)
@@ -801,7 +803,7 @@ def test_dualact_h_and_r_spend_one_budget() -> None:
     assert (reply.stop_reason, reply.text, reply.r_runs) == ("budget", "", 1)
 
 
-def test_a_part_of_the_budget_may_be_ones_own() -> None:
+def test_dualact_budget_may_have_a_part_of_ones_own() -> None:
     budget = Budget(model_calls=10)
     own = budget.child(model_calls=1)
     human = ReActAgent("H", ScriptedModel([GO, DONE]))
@@ -822,7 +824,7 @@ def limited(kind: str, shared: Budget | None) -> Budget:
 
 @pytest.mark.parametrize("kind", ("budget", "deadline"))
 @pytest.mark.parametrize("part_of", ("nothing", "the pair's", "H's", "one that H has a part of"))
-def test_an_r_whose_own_budget_is_spent_is_hs_to_judge(kind: str, part_of: str) -> None:
+def test_dualact_r_whose_own_budget_is_spent_is_hs_to_judge(kind: str, part_of: str) -> None:
     shared = Budget(model_calls=10, seconds=600)
     of_h = {"H's": shared, "one that H has a part of": shared.child()}.get(part_of)
     h = ScriptedModel([GO, GO, DONE])
@@ -839,7 +841,7 @@ def test_an_r_whose_own_budget_is_spent_is_hs_to_judge(kind: str, part_of: str) 
 
 @pytest.mark.parametrize("kind", ("budget", "deadline"))
 @pytest.mark.parametrize("given_to", ("the pair", "both"))
-def test_a_budget_that_both_share_ends_the_work(kind: str, given_to: str) -> None:
+def test_dualact_budget_that_both_share_ends_the_work(kind: str, given_to: str) -> None:
     shared = limited(kind, None)
     each = shared if given_to == "both" else None
     h = ScriptedModel([])
@@ -853,7 +855,7 @@ def test_a_budget_that_both_share_ends_the_work(kind: str, given_to: str) -> Non
     assert reply.detail.startswith("R ('R'): " if given_to == "the pair" else "H ('H'): ")
 
 
-def test_the_shared_budget_may_be_spent_by_an_r_that_has_a_part_of_it() -> None:
+def test_dualact_shared_budget_may_be_spent_by_an_r_with_a_part_of_it() -> None:
     shared = Budget(model_calls=1)
     human = ReActAgent("H", ScriptedModel([]))
     works = ScriptedModel([{"name": "same"}, "3"])
@@ -863,7 +865,7 @@ def test_the_shared_budget_may_be_spent_by_an_r_that_has_a_part_of_it() -> None:
     assert (reply.stop_reason, reply.r_runs, len(reply.steps)) == ("budget", 1, 1)
 
 
-def test_an_r_that_raises_what_its_own_budget_said_is_hs_to_judge() -> None:
+def test_dualact_r_that_raises_that_its_own_budget_is_spent_is_hs_to_judge() -> None:
     class Spent:
         id = "R"
 
@@ -879,7 +881,7 @@ def test_an_r_that_raises_what_its_own_budget_said_is_hs_to_judge() -> None:
 
 
 @pytest.mark.parametrize("kind", ("budget", "deadline"))
-def test_an_h_whose_own_budget_is_spent_ends_the_work(kind: str) -> None:
+def test_dualact_h_whose_own_budget_is_spent_ends_the_work(kind: str) -> None:
     human = ReActAgent("H", ScriptedModel([]), budget=limited(kind, None))
     reactive = ReActAgent("R", ScriptedModel(["three"]))
     dual = DualActAgent(DualActConfig(human, reactive, first="reactive"))
@@ -983,7 +985,7 @@ def test_say_gets_the_conclusion_also_one_that_nobody_accepted(
     ),
     ids=("H fails", "R has no budget", "R fails until it may no more"),
 )
-def test_a_say_is_an_error_where_there_is_no_conclusion(
+def test_dualact_say_without_a_conclusion_is_an_error(
     decisions: list[Any], works: list[Any], options: dict[str, Any], told: str
 ) -> None:
     dual, _, _ = two(decisions, works, **options)
@@ -995,7 +997,7 @@ def test_a_say_is_an_error_where_there_is_no_conclusion(
 
 
 @pytest.mark.parametrize("place", ("human", "reactive"))
-def test_a_dual_act_within_another(place: str) -> None:
+def test_dualact_works_within_another(place: str) -> None:
     inner, _, _ = two([GO, DONE], [DONE if place == "human" else "3"], id="inner")
     plain = ReActAgent("R", ScriptedModel(["3"]))
     boss = ReActAgent("boss", ScriptedModel([GO, DONE]))
@@ -1009,13 +1011,13 @@ def test_a_dual_act_within_another(place: str) -> None:
         assert outer.reply_sync("How many?").stop_reason == "terminated"
 
 
-def test_an_answer_by_a_schema_is_rs() -> None:
+def test_dualact_answer_by_a_schema_is_rs() -> None:
     dual, _, _ = two([GO, DONE], ["There are three.", "3"])
     reply = dual.reply_sync("How many?", schema=int)
     assert (reply.value, reply.text) == (3, "3")
 
 
-def test_the_value_is_that_of_the_conclusion_and_of_none_before() -> None:
+def test_dualact_value_is_that_of_the_conclusion_rather_than_one_before() -> None:
     class Worker(Speaker):
         runs = 0
 
@@ -1033,7 +1035,7 @@ def test_the_value_is_that_of_the_conclusion_and_of_none_before() -> None:
 
 
 @pytest.mark.parametrize("first", ("R0", "R1"))
-def test_the_values_of_several_r_are_by_their_ids(first: str) -> None:
+def test_dualact_values_of_several_r_are_by_their_ids(first: str) -> None:
     async def main() -> None:
         ended = asyncio.Event()
 
@@ -1059,7 +1061,7 @@ def test_the_values_of_several_r_are_by_their_ids(first: str) -> None:
     asyncio.run(main())
 
 
-def test_a_conclusion_that_a_hook_replaced_has_no_value_by_a_schema() -> None:
+def test_dualact_conclusion_that_a_hook_replaced_has_no_value_by_a_schema() -> None:
     dual, _, _ = two([GO, DONE], ["7"])
     dual.register_hook("post_acting", "other", lambda *_: {"conclusion": Conclusion("eight")})
     reply = dual.reply_sync("How many?", schema=int)
@@ -1067,7 +1069,7 @@ def test_a_conclusion_that_a_hook_replaced_has_no_value_by_a_schema() -> None:
 
 
 @pytest.mark.parametrize("h", ([DONE], [GO, DONE], ["no", "no"]))
-def test_without_an_answer_by_the_schema_the_value_is_none(h: list[str]) -> None:
+def test_dualact_value_is_none_without_an_answer_by_the_schema(h: list[str]) -> None:
     dual, _, _ = two(h, ["many", "very many"])
     assert dual.reply_sync("How many?", schema=int).value is None
 
@@ -1079,7 +1081,7 @@ def test_threads_are_those_of_both() -> None:
     assert (len(h.received[2]), len(r.received[1])) == (1, 1)
 
 
-def test_a_remembering_that_a_user_made() -> None:
+def test_dualact_memory_that_a_user_made_is_used() -> None:
     class Loud(Memory):
         def get_memories(self, limit: int | None = None) -> list[dict[str, Any]]:
             return [{"role": "system", "content": "LOUD"}, *super().get_memories(limit)]
@@ -1103,7 +1105,7 @@ def test_h_may_have_tools() -> None:
     assert h.received[2][-1]["content"] == "checked"
 
 
-def test_an_extractor_that_fails_leaves_the_run_of_r_counted() -> None:
+def test_dualact_extractor_that_fails_leaves_the_run_of_r_counted() -> None:
     paid: list[int] = []
     dual, _, _ = two([GO, DONE], [Call("1", "pay", {}), "I have paid."], actions=[pay_into(paid)])
 
@@ -1125,7 +1127,7 @@ def pay_into(paid: list[int]) -> Any:
     return pay
 
 
-def test_the_evidence_of_an_extractor_is_kept() -> None:
+def test_dualact_extractors_evidence_is_kept() -> None:
     dual, _, _ = two([GO, DONE], [Call("1", "pay", {}), "Paid."], actions=[pay_into([])])
     own = [{"action": "looked", "result": "it is there"}]
     dual.set_conclusion_extractor(lambda reply: Conclusion("seen", evidence=own))
@@ -1213,7 +1215,7 @@ def test_dualact_reply_has_the_calls_of_h() -> None:
     assert [step.action for step in reply.steps] == ["look", "count", "look"]
 
 
-def test_its_reply_is_json_data_with_its_own_parts() -> None:
+def test_dualact_reply_is_json_data_with_its_own_parts() -> None:
     dual, _, _ = two([GO, DONE], ["There are 3."])
     told = json.loads(json.dumps(dual.reply_sync("How many?").to_json()))
     assert [each["action"] for each in told["decisions"]] == ["CONTINUE", "TERMINATE"]
@@ -1321,7 +1323,7 @@ def test_h_sends_r_another_way_if_it_was_told_the_same_before() -> None:
     assert "The results of your calls do not show this" in str(reply.decisions[0].new_instruction)
 
 
-def test_a_prompt_of_ones_own_and_an_answer_first_exclude_each_other() -> None:
+def test_dualact_prompt_of_ones_own_excludes_an_answer_first() -> None:
     with pytest.raises(ConfigError, match='judging="own_answer" asks its own questions'):
         DualActAgent(
             human=ReActAgent("H", ScriptedModel([])),

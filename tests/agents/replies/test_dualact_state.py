@@ -137,7 +137,7 @@ def test_dualact_state_resumes_after_a_cancellation() -> None:
     assert end(asyncio.run(dual.resume())) == whole
 
 
-def test_after_its_most_runs_it_says_the_same_again() -> None:
+def test_dualact_after_its_most_runs_says_the_same_again() -> None:
     human = ReActAgent("H", ScriptedModel([namespace["decide"]("CONTINUE", "one")] * 9))
     worker = ReActAgent("R", ScriptedModel(["first", "second"]))
     dual = DualActAgent(DualActConfig(human, worker, max_hr_loops=1))
@@ -146,7 +146,7 @@ def test_after_its_most_runs_it_says_the_same_again() -> None:
     assert end(asyncio.run(dual.resume())) == end(over)
 
 
-def test_a_turn_that_was_cut_off_begins_anew() -> None:
+def test_dualact_turn_that_was_cut_off_begins_anew() -> None:
     async def main() -> None:
         begun = asyncio.Event()
 
@@ -170,7 +170,7 @@ def test_a_turn_that_was_cut_off_begins_anew() -> None:
     asyncio.run(main())
 
 
-def test_with_one_memory_it_goes_on_too() -> None:
+def test_dualact_with_one_memory_continues_too() -> None:
     def shared() -> DualActAgent:
         h = ScriptedModel(
             [namespace["decide"]("CONTINUE", "one"), namespace["decide"]("TERMINATE")]
@@ -200,7 +200,7 @@ def test_dualact_state_resumes_with_the_schema_that_was_asked_for(asked: Any) ->
     assert asyncio.run(dual.resume()).value == 7
 
 
-def test_a_schema_is_kept_with_the_state() -> None:
+def test_dualact_state_keeps_a_schema() -> None:
     saved = asyncio.run(paused(whole_number(), "post_reasoning", 1, schema=INTEGER))
     other = whole_number(decided=1)
     other.load_state_dict(saved)
@@ -208,7 +208,7 @@ def test_a_schema_is_kept_with_the_state() -> None:
 
 
 @pytest.mark.parametrize("turn", ("post_reasoning", "post_acting"))
-def test_a_type_is_not_kept_with_the_state_and_is_given_again(turn: str) -> None:
+def test_dualact_state_keeps_no_type_which_is_given_again(turn: str) -> None:
     saved = asyncio.run(paused(whole_number(), turn, 1, schema=Decimal))
     other = whole_number(decided=1)
     other.load_state_dict(saved)
@@ -229,7 +229,7 @@ def whole_number(decided: int = 0) -> DualActAgent:
     return DualActAgent(DualActConfig(human, ReActAgent("R", ScriptedModel(["7"]))))
 
 
-def test_there_must_be_something_to_go_on_with() -> None:
+def test_dualact_resume_needs_something_to_continue() -> None:
     dual = make()
     with pytest.raises(StateError, match="has nothing to resume"):
         asyncio.run(dual.resume())
@@ -253,7 +253,7 @@ def test_there_must_be_something_to_go_on_with() -> None:
         (lambda s: s["members"]["H"].update(memory=7), "memory"),
     ),
 )
-def test_a_damaged_state_is_named(change: Any, told: str) -> None:
+def test_dualact_damaged_state_is_named(change: Any, told: str) -> None:
     dual = make()
     dual.reply_sync("Count.")
     saved = dual.state_dict()
@@ -262,7 +262,7 @@ def test_a_damaged_state_is_named(change: Any, told: str) -> None:
         make().load_state_dict(saved)
 
 
-def test_the_next_reply_begins_anew() -> None:
+def test_dualact_next_reply_begins_anew() -> None:
     h = ScriptedModel([namespace["decide"]("TERMINATE")] * 2)
     dual = DualActAgent(DualActConfig(ReActAgent("H", h), ReActAgent("R", ScriptedModel([]))))
     dual.reply_sync("one")

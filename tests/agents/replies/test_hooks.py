@@ -161,7 +161,7 @@ def test_only_what_a_hook_returns_changes_the_arguments() -> None:
     assert (step.args, step.result["result"]) == ({"numbers": [1, 2, 1]}, 4)
 
 
-def test_a_hook_may_want_an_answer_of_a_schema() -> None:
+def test_hook_may_want_an_answer_of_a_schema() -> None:
     thinker = agent('{"sum": 3}')
     schema = {"type": "object", "properties": {"sum": {"type": "integer"}}, "required": ["sum"]}
     thinker.register_hook("pre_reply", "object", lambda _, kwargs: {**kwargs, "schema": schema})
@@ -201,7 +201,7 @@ def test_setting_what_it_was_given_changes_nothing() -> None:
     assert thinker.reply_sync("go").steps[0].result["result"] == 3
 
 
-def test_a_name_is_replaced_removed_and_cleared() -> None:
+def test_hook_name_is_replaced_removed_and_cleared() -> None:
     called: list[str] = []
     thinker = agent("1", "2", "3", "4")
     for name in ("one", "two"):
@@ -222,7 +222,7 @@ def test_a_name_is_replaced_removed_and_cleared() -> None:
     assert called == ["new one", "two", "two", "last"]
 
 
-def test_the_arguments_of_a_hook_are_checked_and_approved_like_the_models() -> None:
+def test_hook_arguments_are_checked_and_approved_like_the_models() -> None:
     asked: list[ApprovalRequest] = []
 
     def permit(request: ApprovalRequest) -> bool:
@@ -285,7 +285,7 @@ def test_hooks_pre_acting_exception_is_the_calls_result() -> None:
 
 @pytest.mark.parametrize("type", sorted({*TYPES} - {"pre_acting", "pre_observe", "post_observe"}))
 @pytest.mark.parametrize("fault", ("raises", "cancelled", "text"))
-def test_any_other_hook_that_fails_ends_the_reply_and_says_which(type: str, fault: str) -> None:
+def test_hook_that_fails_ends_the_reply_and_says_which(type: str, fault: str) -> None:
     def broken(_: Any, kwargs: dict[str, Any]) -> Any:
         if fault == "raises":
             raise ZeroDivisionError("oh")
@@ -311,7 +311,7 @@ def test_any_other_hook_that_fails_ends_the_reply_and_says_which(type: str, faul
 
 
 @pytest.mark.parametrize("type", sorted({*TYPES} - {"pre_observe", "post_observe"}))
-def test_a_hook_that_takes_longer_than_there_is_time_ends_the_reply(type: str) -> None:
+def test_hook_that_takes_longer_than_there_is_time_ends_the_reply(type: str) -> None:
     cancelled = []
 
     async def slow(_: Any, kwargs: dict[str, Any]) -> None:
@@ -336,7 +336,7 @@ def test_a_hook_that_takes_longer_than_there_is_time_ends_the_reply(type: str) -
     assert thinker.reply_sync("again").stop_reason == "done"
 
 
-def test_a_slow_hook_of_a_dual_act_or_conversation_has_its_seconds_too() -> None:
+def test_hook_of_a_dual_act_or_conversation_has_its_seconds_too() -> None:
     async def slow(*_: Any) -> None:
         await asyncio.Event().wait()
 
@@ -363,7 +363,7 @@ def test_a_slow_hook_of_a_dual_act_or_conversation_has_its_seconds_too() -> None
     assert (reply.stop_reason, reply.text) == ("deadline", "3")
 
 
-def test_a_hook_after_a_deadline_can_note_it() -> None:
+def test_hook_after_a_deadline_can_note_it() -> None:
     """Whoever records how replies end, or saves a state, must not be cut off by what they note."""
     clock = StandingClock()
     noted: list[Any] = []
@@ -406,7 +406,7 @@ def test_a_hook_after_a_deadline_can_note_it() -> None:
 
 
 @pytest.mark.parametrize("type", ("pre_observe", "post_observe"))
-def test_an_observe_hook_that_fails_is_an_error_of_observe(type: str) -> None:
+def test_observe_hook_that_fails_is_an_error_of_observe(type: str) -> None:
     thinker = agent()
     thinker.register_hook(type, "broken", lambda *_: 1 / 0)
     with pytest.raises(HookError, match=f"{type} hook 'broken' failed: ZeroDivisionError"):
@@ -434,7 +434,7 @@ def test_an_observe_hook_that_fails_is_an_error_of_observe(type: str) -> None:
         ("post_acting", {"result": 5}),
     ),
 )
-def test_a_hook_that_puts_something_else_in_place_is_named(type: str, changed: Any) -> None:
+def test_hook_that_puts_something_else_in_place_is_named(type: str, changed: Any) -> None:
     thinker = agent({"name": "add", "args": {"a": 1, "b": 2}}, "3")
     model: Any = thinker.model
     thinker.register_hook(type, "fine", lambda *_: None)
@@ -458,7 +458,7 @@ def test_hooks_wrong_result_is_refused_with_what_is_expected() -> None:
     )
 
 
-def test_an_answer_of_a_class_of_ones_own_may_be_changed() -> None:
+def test_hook_may_change_an_answer_of_a_class_of_ones_own() -> None:
     @dataclass
     class Own:
         text: str
@@ -471,7 +471,7 @@ def test_an_answer_of_a_class_of_ones_own_may_be_changed() -> None:
 
 
 @pytest.mark.parametrize("message", (5, {"content": "no role"}, None))
-def test_an_observe_hook_that_puts_something_else_in_place_is_named(message: Any) -> None:
+def test_observe_hook_that_puts_something_else_in_place_is_named(message: Any) -> None:
     thinker = agent()
     thinker.register_hook("pre_observe", "wrong", lambda *_: {"message": message})
     talk = Conversation([agent("3")])
@@ -490,7 +490,7 @@ def test_an_observe_hook_that_puts_something_else_in_place_is_named(message: Any
         ("post_reply", {"reply": "text"}),
     ),
 )
-def test_a_hook_of_a_conversation_is_named_too(type: str, changed: dict[str, Any]) -> None:
+def test_hook_of_a_conversation_is_named_too(type: str, changed: dict[str, Any]) -> None:
     talk = Conversation([agent("3")], max_turns=1)
     talk.register_hook(type, "wrong", lambda *_: changed)
     reply = talk.reply_sync("go")
@@ -510,12 +510,12 @@ def test_a_hook_of_a_conversation_is_named_too(type: str, changed: dict[str, Any
         (("pre_reply", "x", "print"), "the pre_reply hook 'x' must be a function"),
     ),
 )
-def test_a_wrong_registration_is_an_error(arguments: tuple[Any, ...], told: str) -> None:
+def test_hook_registration_that_is_wrong_is_an_error(arguments: tuple[Any, ...], told: str) -> None:
     with pytest.raises(DefinitionError, match=told):
         agent().register_hook(*arguments)
 
 
-def test_a_hook_may_register_and_remove_hooks() -> None:
+def test_hook_may_register_and_remove_hooks() -> None:
     called: list[str] = []
     thinker = agent("1", "2")
 
@@ -530,7 +530,7 @@ def test_a_hook_may_register_and_remove_hooks() -> None:
     assert called == ["once", "later"]
 
 
-def test_a_hook_that_is_registered_meanwhile_is_called_from_the_next_step_on() -> None:
+def test_hook_that_is_registered_within_another_is_called_from_the_next_step_on() -> None:
     called: list[str] = []
     thinker = agent("1", "2")
 

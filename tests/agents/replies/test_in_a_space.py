@@ -57,7 +57,7 @@ class Calculator(Agent):
         raise ValueError("I will not")
 
 
-def test_a_say_is_answered(space: NativeSpace) -> None:
+def test_say_is_answered_and_remembered(space: NativeSpace) -> None:
     thinker = space.add(ReActAgent("thinker", Answers(say("Hello."))))
     me = space.add(Agent("me"))
     assert me.ask("thinker", "say", content="Hi").result(WAIT) == "Hello."
@@ -66,7 +66,7 @@ def test_a_say_is_answered(space: NativeSpace) -> None:
     assert set(me.ask("thinker", "help").result(WAIT)) == {"say"}
 
 
-def test_a_say_that_fails_is_an_error(space: NativeSpace) -> None:
+def test_say_that_fails_is_an_error(space: NativeSpace) -> None:
     model = Answers(RuntimeError("no power"), say("Hello."))
     space.add(ReActAgent("thinker", model))
     me = space.add(Agent("me"))
@@ -76,7 +76,7 @@ def test_a_say_that_fails_is_an_error(space: NativeSpace) -> None:
 
 
 @pytest.mark.parametrize("reason", ("budget", "deadline", "in_doubt"))
-def test_a_say_without_an_answer_is_a_model_error_that_says_why(
+def test_say_without_an_answer_is_a_model_error_that_says_why(
     reason: StopReason, space: NativeSpace
 ) -> None:
     class Stopped(ConversationalAgent):
@@ -91,7 +91,7 @@ def test_a_say_without_an_answer_is_a_model_error_that_says_why(
     assert caught.value.type == "ModelError"
 
 
-def test_a_reply_called_elsewhere_runs_on_the_spaces_loop(space: NativeSpace) -> None:
+def test_reply_called_elsewhere_runs_on_the_spaces_loop(space: NativeSpace) -> None:
     loops = []
     span: contextvars.ContextVar[str] = contextvars.ContextVar("span", default="")
 
@@ -142,7 +142,9 @@ def test_cancelling_a_carried_reply_reaches_the_action(space: NativeSpace) -> No
 
 
 @pytest.mark.parametrize("which", ("*", ["Calculator"]))
-def test_the_model_calls_what_other_agents_offer(space: NativeSpace, which: Any) -> None:
+def test_discovered_actions_of_other_agents_are_called_by_the_model(
+    space: NativeSpace, which: Any
+) -> None:
     model = Answers(
         both(("Calculator_add", {"a": 1, "b": 2}), ("Calculator_add", '{"a": 1}')), say("3 and 11")
     )
@@ -193,7 +195,7 @@ def test_discovery_happens_before_each_reply(space: NativeSpace) -> None:
     assert model.names == []
 
 
-def test_its_own_action_goes_before_a_discovered_one(space: NativeSpace) -> None:
+def test_discovered_action_comes_after_the_agents_own(space: NativeSpace) -> None:
     @action(name="Calculator.add")
     def mine(a: int) -> str:
         return "mine"
@@ -242,7 +244,7 @@ def test_discovery_leaves_out_and_logs_silent_agents(
         assert told in caplog.text
 
 
-def test_an_action_that_asks_first_does_so_at_its_own_agent(space: NativeSpace) -> None:
+def test_discovered_action_that_asks_first_does_so_at_its_own_agent(space: NativeSpace) -> None:
     class Guarded(Agent):
         @action(access_policy=ACCESS_REQUESTED)
         async def open(self, door: str) -> str:
@@ -306,7 +308,7 @@ class Named(Agent):
         return str(self.id)
 
 
-def test_a_safe_name_means_what_this_model_was_shown(space: NativeSpace) -> None:
+def test_safe_name_means_what_this_model_was_shown(space: NativeSpace) -> None:
     """Though another agent was shown something else by the same name in between."""
     space.add(Named("a b"))
     space.add(Named("a.b"))
@@ -344,7 +346,7 @@ def test_help_of_any_shape_is_used_as_far_as_it_can_be(help: Any, names: list[st
     assert good[0].check({"a": 1}) == {"a": 1}
 
 
-def test_a_description_is_shown_up_to_2000_characters() -> None:
+def test_discovered_description_is_shown_up_to_2000_characters() -> None:
     endless = {"args": {}, "description": "word " * 100_000}
     (found,) = discovered_actions(Agent("me"), "B", {"add": endless})
     assert 1900 < len(found.description) < 2100
@@ -385,7 +387,7 @@ SCHEMAS: list[tuple[dict[str, Any], dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("said", "used"), SCHEMAS, ids=str)
-def test_of_a_schema_only_what_is_harmless_is_used(
+def test_discovered_schema_is_used_in_its_harmless_parts(
     said: dict[str, Any], used: dict[str, Any]
 ) -> None:
     (found,) = discovered_actions(Agent("me"), "B", {"a": {"args": {"x": said}}})
@@ -395,7 +397,7 @@ def test_of_a_schema_only_what_is_harmless_is_used(
         assert found.check({"x": 1}) == {"x": 1}
 
 
-def test_a_deep_schema_is_cut() -> None:
+def test_discovered_schema_that_is_deep_is_cut() -> None:
     args = {"x": DEEP, "y": DEEP_OBJECT, "z": DEEP_CHOICE}
     (found,) = discovered_actions(Agent("me"), "B", {"a": {"args": args}})
     text = json.dumps(found.parameters)
@@ -421,7 +423,7 @@ def through(name: str, text: str) -> Any:
     return Answers(answer)
 
 
-def test_an_agent_that_is_asked_back_answers_in_the_midst_of_its_reply(space: NativeSpace) -> None:
+def test_agent_asked_back_during_its_reply_answers(space: NativeSpace) -> None:
     a = space.add(ReActAgent("A", through("B_say", "A"), discover=["B"]))
     space.add(ReActAgent("B", through("A_say", "B"), discover=["A"]))
     me = space.add(Agent("me"))
@@ -434,7 +436,7 @@ def test_an_agent_that_is_asked_back_answers_in_the_midst_of_its_reply(space: Na
     assert me.ask("A", "say", content="ask B").result(WAIT) == "A B it is five"
 
 
-def test_an_agent_asked_directly_may_be_asked_back_too(space: NativeSpace) -> None:
+def test_agent_asked_directly_may_be_asked_back_too(space: NativeSpace) -> None:
     a = space.add(ReActAgent("A", through("B_say", "A"), discover=["B"]))
     space.add(ReActAgent("B", through("A_say", "B"), discover=["A"]))
 
@@ -483,7 +485,7 @@ def test_agents_inside_and_outside_a_space_may_ask_each_other(space: NativeSpace
     assert outside.memory.get_memories()[1] == {"role": "user", "content": "what is it?"}
 
 
-def test_an_unfinished_text_is_no_answer(space: NativeSpace) -> None:
+def test_unfinished_text_is_no_answer(space: NativeSpace) -> None:
     def look() -> str:
         """Look it up."""
         return "found"
@@ -527,7 +529,7 @@ def test_two_questions_of_one_asker_are_answered_one_after_the_other(space: Nati
     assert me.ask("boss", "both").result(timeout=WAIT) == ["re:A", "re:B"]
 
 
-def test_of_two_requests_that_reply_in_one_thread_the_second_waits(space: NativeSpace) -> None:
+def test_requests_that_reply_in_one_thread_wait_for_each_other(space: NativeSpace) -> None:
     came: list[str] = []
     order: list[str] = []
 
@@ -587,7 +589,7 @@ def test_help_is_answered_while_a_reply_is_under_way(
     assert not caplog.records
 
 
-def test_an_agent_that_is_removed_stops_its_reply(space: NativeSpace) -> None:
+def test_agent_that_is_removed_stops_its_reply(space: NativeSpace) -> None:
     begun = threading.Event()
     ended: list[str] = []
 

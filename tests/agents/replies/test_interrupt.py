@@ -79,7 +79,7 @@ def test_interrupt_at_the_last_allowed_answer_gets_an_answer(tmp_path: Path, kil
     asyncio.run(main())
 
 
-def test_the_models_answer_is_cancelled_and_the_text_heard() -> None:
+def test_interrupt_cancels_the_models_answer_and_is_heard() -> None:
     async def main() -> None:
         gate = Gate()
         model = ScriptedModel([lambda *_: gate.wait(), "In French then."])
@@ -131,7 +131,7 @@ def test_actions_are_cancelled_and_what_ended_before_is_kept(hanging: int) -> No
 
 
 @pytest.mark.parametrize("recorded", (False, True))
-def test_a_call_that_awaits_permission_is_told_to_have_no_effect(
+def test_interrupt_during_an_approval_tells_that_the_call_had_no_effect(
     tmp_path: Path, recorded: bool
 ) -> None:
     async def main() -> None:
@@ -159,7 +159,9 @@ def test_a_call_that_awaits_permission_is_told_to_have_no_effect(
 
 
 @pytest.mark.parametrize("recorded", (False, True))
-def test_a_call_that_a_hook_holds_is_told_to_have_no_effect(tmp_path: Path, recorded: bool) -> None:
+def test_interrupt_during_a_hook_tells_that_the_call_had_no_effect(
+    tmp_path: Path, recorded: bool
+) -> None:
     """It has not begun, as where a person has paused the run before it."""
 
     async def main() -> None:
@@ -185,7 +187,7 @@ def test_a_call_that_a_hook_holds_is_told_to_have_no_effect(tmp_path: Path, reco
     asyncio.run(main())
 
 
-def test_with_no_reply_under_way_the_next_one_hears_it_first() -> None:
+def test_interrupt_without_a_reply_under_way_is_heard_first_by_the_next() -> None:
     model = ScriptedModel(["ok", "ok"])
     agent = ReActAgent("thinker", model)
     assert not agent.interrupt("Be brief.")
@@ -215,7 +217,7 @@ def test_several_at_once_are_all_heard_in_order() -> None:
     asyncio.run(main())
 
 
-def test_a_model_that_will_not_be_cancelled_is_heard_out_and_then_it_goes_on() -> None:
+def test_interrupt_of_a_model_that_will_not_be_cancelled_hears_it_out() -> None:
     async def main() -> None:
         gate = Gate()
 
@@ -263,7 +265,7 @@ def test_cancelling_from_outside_wins(first: str) -> None:
     asyncio.run(main())
 
 
-def test_a_time_limit_around_a_reply_still_holds_after_an_interruption() -> None:
+def test_interrupt_leaves_a_time_limit_around_the_reply_in_force() -> None:
     async def main() -> None:
         first, second = Gate(), Gate()
         model = ScriptedModel([lambda *_: first.wait(), lambda *_: second.wait(), "ok"])
@@ -286,7 +288,7 @@ def test_a_time_limit_around_a_reply_still_holds_after_an_interruption() -> None
     asyncio.run(main())
 
 
-def test_from_another_thread_and_in_a_space() -> None:
+def test_interrupt_works_from_another_thread_in_a_space() -> None:
     begun = threading.Event()
 
     async def hang(*_: Any) -> str:
@@ -304,7 +306,7 @@ def test_from_another_thread_and_in_a_space() -> None:
         assert contents(agent, "asker")[1] == "user: Hello?"
 
 
-def test_an_action_may_interrupt_the_run_that_called_it() -> None:
+def test_interrupt_may_come_from_an_action_of_the_run() -> None:
     agent: ReActAgent
 
     async def ring() -> str:
@@ -318,7 +320,7 @@ def test_an_action_may_interrupt_the_run_that_called_it() -> None:
     assert contents(agent)[-2:] == ["user: The bell rang.", "assistant: ok"]
 
 
-def test_a_storm_of_interruptions_loses_none() -> None:
+def test_interrupt_of_a_storm_loses_none() -> None:
     async def main() -> None:
         begun = asyncio.Event()
         answers = 0
@@ -364,7 +366,7 @@ def test_only_a_text_can_be_said() -> None:
         ReActAgent("thinker", ScriptedModel([])).interrupt(7)  # type: ignore[arg-type]
 
 
-def test_a_cancellation_that_was_on_its_way_before_the_reply_began_is_one() -> None:
+def test_cancellation_from_before_the_reply_began_is_one() -> None:
     async def main() -> None:
         async def never() -> None:
             await asyncio.Event().wait()
@@ -383,7 +385,7 @@ def test_a_cancellation_that_was_on_its_way_before_the_reply_began_is_one() -> N
     asyncio.run(main())
 
 
-def test_a_text_that_comes_after_the_last_turn_is_kept_for_the_next_reply() -> None:
+def test_interrupt_after_the_last_turn_is_kept_for_the_next_reply() -> None:
     model = ScriptedModel(["First.", "Second."])
     agent = ReActAgent("hears", model)
     told: list[bool] = []

@@ -81,7 +81,7 @@ def result(reply: Any, place: int = -1) -> str:
     return str(reply.steps[place].result.get("result", reply.steps[place].error))
 
 
-def test_a_long_result_is_shown_as_beginning_end_and_a_number() -> None:
+def test_long_result_is_shown_as_beginning_end_and_a_number() -> None:
     model = Window([*fetching(1), "done"])
     ReActAgent("a", model, actions=[fetch]).reply_sync("go")
     shown = model.prompts[1][-1]["content"]
@@ -108,7 +108,7 @@ def test_long_result_is_read_further_by_the_lines_that_it_names() -> None:
     assert all(len(result(reply, n)) < 8000 for n in range(1, len(reply.steps)))
 
 
-def test_a_result_of_one_line_is_read_in_parts_too() -> None:
+def test_long_result_of_one_line_is_read_in_parts_too() -> None:
     def rows() -> list[int]:
         return list(range(20_000))
 
@@ -134,7 +134,7 @@ def test_long_result_of_one_line_is_whole_in_its_pages_at_a_small_bound() -> Non
     assert "".join(each.partition("\n")[2] for each in shown) == whole
 
 
-def test_a_result_is_searched_by_words() -> None:
+def test_long_result_is_searched_by_words() -> None:
     model = Window([*fetching(1), reading(1, words="line 543 of"), "done"])
     reply = ReActAgent("a", model, actions=[fetch]).reply_sync("go")
     assert result(reply).startswith("[1 of 800 lines match]\n543: line 543 of page 1:")
@@ -154,7 +154,7 @@ def test_a_result_is_searched_by_words() -> None:
         ({"number": 1, "lines": "-"}, 'lines must be such as "120-180"'),
     ),
 )
-def test_what_cannot_be_read_is_said(how: dict[str, Any], said: str) -> None:
+def test_long_result_that_cannot_be_read_is_said(how: dict[str, Any], said: str) -> None:
     model = Window([*fetching(1), Call("r", "read_result", how), "done"])
     reply = ReActAgent("a", model, actions=[fetch]).reply_sync("go")
 
@@ -188,7 +188,7 @@ def test_long_results_are_found_by_words_without_a_number_after_a_clearing(
     assert max(len(str(step.result)) for step in reply.steps[-4:]) < WINDOW // 4
 
 
-def test_an_action_of_the_program_keeps_the_name_read_result() -> None:
+def test_long_result_leaves_the_name_read_result_to_an_action_of_the_program() -> None:
     def read_result(day: str) -> str:
         """Read the result of a match."""
         return f"3:1 on {day}"
@@ -231,7 +231,7 @@ def test_200_long_results_fit_and_each_stays_reachable() -> None:
     assert len(lines) == 1
 
 
-def test_a_clearing_frees_a_third_of_the_window() -> None:
+def test_clearing_frees_a_third_of_the_window() -> None:
     model = Window([*fetching(30), "done"])
     ReActAgent("a", model, actions=[fetch], max_iterations=40).reply_sync("go")
     sizes = [sum(estimate_tokens(m["content"]) for m in each) for each in model.prompts]
@@ -261,7 +261,7 @@ def test_old_results_are_cleared_before_older_words_are_dropped() -> None:
     assert model.prompts[-1][0]["content"] == "My name is Ada."
 
 
-def test_the_same_long_result_again_and_again_is_no_progress() -> None:
+def test_long_result_again_and_again_is_no_progress() -> None:
     model = Window([Call(f"c{n}", "fetch", {"n": 1}) for n in range(9)])
     reply = ReActAgent("a", model, actions=[fetch]).reply_sync("go")
     assert reply.stop_reason == "no_progress"
@@ -270,7 +270,7 @@ def test_the_same_long_result_again_and_again_is_no_progress() -> None:
 # -- a provider says that it is too long -----------------------------------------------------------
 
 
-def test_a_prompt_that_is_refused_as_too_long_is_cleared_and_asked_once_more() -> None:
+def test_prompt_refused_as_too_long_is_cleared_and_asked_once_more() -> None:
     model = Window([*fetching(6), "done"], window=14_000, states=WINDOW)
     asked: list[int] = []
 
@@ -288,7 +288,7 @@ def test_a_prompt_that_is_refused_as_too_long_is_cleared_and_asked_once_more() -
 
 
 @pytest.mark.parametrize("journal", (False, True))
-def test_where_nothing_can_be_cleared_the_reply_ends_with_the_overflow(
+def test_overflow_where_nothing_can_be_cleared_ends_the_reply(
     journal: bool, tmp_path: Path
 ) -> None:
     model = Window(["x"], window=10, states=WINDOW)
@@ -299,7 +299,7 @@ def test_where_nothing_can_be_cleared_the_reply_ends_with_the_overflow(
     assert isinstance(reply.error, ContextOverflow)
 
 
-def test_a_second_overflow_ends_the_reply() -> None:
+def test_overflow_for_the_second_time_ends_the_reply() -> None:
     model = Window([*fetching(6), "done"], window=3000, states=WINDOW)
     reply = ReActAgent("a", model, actions=[fetch]).reply_sync("go")
 
@@ -309,7 +309,7 @@ def test_a_second_overflow_ends_the_reply() -> None:
 # -- over processes --------------------------------------------------------------------------------
 
 
-def test_a_resumed_run_reads_the_results_of_the_process_before(tmp_path: Path) -> None:
+def test_long_results_of_the_process_before_are_read_by_a_resumed_run(tmp_path: Path) -> None:
     answers = [*fetching(2), ConnectionError("gone"), reading(1, lines="700"), "done"]
     journal = str(tmp_path / "runs.db")
     first = ReActAgent("a", Window(answers), actions=[fetch], journal=journal)
@@ -321,7 +321,7 @@ def test_a_resumed_run_reads_the_results_of_the_process_before(tmp_path: Path) -
     assert "read_result" in model.shown[0]
 
 
-def test_the_next_reply_in_another_process_reads_them_too(tmp_path: Path) -> None:
+def test_long_results_are_read_by_the_next_reply_in_another_process(tmp_path: Path) -> None:
     def agent(answers: list[Any]) -> ReActAgent:
         return ReActAgent(
             "a",
@@ -342,7 +342,7 @@ def test_the_next_reply_in_another_process_reads_them_too(tmp_path: Path) -> Non
     assert page(5).splitlines()[699] in result(reply, -1)
 
 
-def test_a_result_whose_run_was_deleted_is_said_to_be_gone(tmp_path: Path) -> None:
+def test_long_result_whose_run_was_deleted_is_said_to_be_gone(tmp_path: Path) -> None:
     agent = ReActAgent(
         "a",
         Window([*fetching(1), "done", reading(1), "done"]),
@@ -370,7 +370,7 @@ def test_results_are_cleared_before_a_summary_is_written() -> None:
     assert any("not shown any more" in m["content"] for m in model.prompts[-1])
 
 
-def test_a_file_keeps_what_was_cleared_from_the_prompt(tmp_path: Path) -> None:
+def test_memory_file_keeps_what_was_cleared_from_the_prompt(tmp_path: Path) -> None:
     model = Window([*fetching(5), "done"])
     memory = SQLiteMemory(tmp_path / "memory.db", tokens=12_000)
     ReActAgent("a", model, actions=[fetch], memory=memory).reply_sync("go")

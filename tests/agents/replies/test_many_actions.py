@@ -59,7 +59,7 @@ class Shown(ScriptedModel):
         return await super().complete(messages, actions, **options)
 
 
-def test_a_deferred_action_is_found_by_words_and_then_called_as_any() -> None:
+def test_deferred_action_is_found_by_words_and_then_called_as_any() -> None:
     model = Shown([find("cherries"), Call("c", "buy_cherry", {"item": "red"}), "done"])
     agent = ReActAgent("a", model, actions=[*shop(), deferred("sing", "Sing a song.")])
 
@@ -86,7 +86,7 @@ def test_found_actions_come_after_all_others_in_the_order_of_their_finding() -> 
     assert before == ["look", "find_actions", "buy_quince", "buy_apple", "buy_plum"]
 
 
-def test_a_search_finds_five_at_most_the_best_first() -> None:
+def test_find_actions_finds_five_at_most_the_best_first() -> None:
     model = ScriptedModel([find("buy a fig at the market"), "done"])
     reply = ReActAgent("a", model, actions=shop()).reply_sync("go")
 
@@ -96,7 +96,7 @@ def test_a_search_finds_five_at_most_the_best_first() -> None:
 
 
 @pytest.mark.parametrize("words", ("", "the of and", "xylophone", "(?:[", "\0"))
-def test_a_search_that_finds_nothing_says_so_and_the_reply_goes_on(words: str) -> None:
+def test_find_actions_that_finds_nothing_says_so(words: str) -> None:
     model = ScriptedModel([find(words), "done"])
     reply = ReActAgent("a", model, actions=shop()).reply_sync("go")
 
@@ -116,7 +116,7 @@ def test_parameters_and_their_values_are_searched_too() -> None:
         assert reply.steps[0].result["result"][0]["name"] == "convert", words
 
 
-def test_a_hidden_action_called_by_its_exact_name_is_executed_as_any() -> None:
+def test_deferred_action_called_by_its_exact_name_is_executed_as_any() -> None:
     model = ScriptedModel([Call("c", "buy_fig", {"item": "ripe"}), "done"])
     reply = ReActAgent("a", model, actions=shop()).reply_sync("go")
 
@@ -154,7 +154,7 @@ def test_found_actions_stay_in_the_next_reply_of_the_thread_and_in_no_other() ->
     assert model.shown[3] == ["find_actions"]
 
 
-def test_a_resumed_run_is_shown_the_same_actions_in_the_same_order(tmp_path: Path) -> None:
+def test_deferred_actions_of_a_resumed_run_are_shown_in_the_same_order(tmp_path: Path) -> None:
     def agent(answers: list[Any]) -> tuple[ReActAgent, Shown]:
         model = Shown(answers)
         journal = str(tmp_path / "runs.db")
@@ -172,7 +172,7 @@ def test_a_resumed_run_is_shown_the_same_actions_in_the_same_order(tmp_path: Pat
     assert model.shown == [known.shown[-1]]
 
 
-def test_an_action_may_not_take_the_name_of_the_search_beside_deferred_ones() -> None:
+def test_deferred_actions_refuse_an_action_of_the_name_of_the_search() -> None:
     def find_actions() -> str:
         """Find."""
         return ""
@@ -185,14 +185,14 @@ def test_an_action_may_not_take_the_name_of_the_search_beside_deferred_ones() ->
     assert "give it another name" in reply.detail
 
 
-def test_a_wrong_value_of_deferred_is_refused_by_name() -> None:
+def test_deferred_that_is_no_boolean_is_refused_by_name() -> None:
     with pytest.raises(ConfigError, match="deferred= must be True or False, got 1"):
         Action("x", lambda: None, deferred=1)  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="agent 'a': deferred= must be True or False"):
         ReActAgent("a", ScriptedModel([]), deferred="yes")  # type: ignore[arg-type]
 
 
-def test_a_thousand_actions_add_less_than_600_tokens() -> None:
+def test_deferred_actions_by_the_thousand_add_less_than_600_tokens() -> None:
     model = ScriptedModel(["done"])
     taken: list[Any] = []
 
@@ -264,7 +264,7 @@ def test_discovered_actions_are_deferred_once_there_are_over_40(
     assert any("t0_0" in name for name in model.shown[0]) is not is_hidden
 
 
-def test_a_programs_own_functions_are_never_deferred_by_themselves() -> None:
+def test_deferred_actions_are_never_a_programs_own_functions_by_themselves() -> None:
     tools = [Action(f"tool_{n}", lambda: None, "Do it.") for n in range(60)]
     model = Shown(["done"])
     ReActAgent("a", model, actions=tools).reply_sync("go")
@@ -272,7 +272,9 @@ def test_a_programs_own_functions_are_never_deferred_by_themselves() -> None:
     assert model.shown[0] == names(tools)
 
 
-def test_one_server_has_three_of_five_hits_as_long_as_others_match(space: NativeSpace) -> None:
+def test_find_actions_gives_one_server_three_of_five_hits_as_long_as_others_match(
+    space: NativeSpace,
+) -> None:
     greedy = {f"sheep{n}": "Sheep sheep sheep: count the sheep." for n in range(20)}
     space.add(agent_with("greedy", greedy))
     for n in range(3):

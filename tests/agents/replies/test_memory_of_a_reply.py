@@ -60,7 +60,7 @@ def test_server_that_states_its_context_is_asked_for_it() -> None:
     assert memory.max_tokens == 50_000
 
 
-def test_what_does_not_fit_is_said(caplog: pytest.LogCaptureFixture) -> None:
+def test_bounded_memory_says_what_does_not_fit(caplog: pytest.LogCaptureFixture) -> None:
     seen: list[int] = []
     memory = TokenBoundedMemory(5000, clear=False)
     with OpenAIServer(reads(seen)) as server, caplog.at_level(logging.WARNING):
@@ -72,7 +72,7 @@ def test_what_does_not_fit_is_said(caplog: pytest.LogCaptureFixture) -> None:
     assert any(said in each for each in caplog.messages)
 
 
-def test_what_was_read_before_makes_room_for_the_reply() -> None:
+def test_bounded_memory_drops_what_was_read_before_for_the_reply() -> None:
     memory = TokenBoundedMemory(100, len, reply_tokens=200)
     for n in range(3):
         memory.add_memory({"role": "user", "content": f"{n}" * 20})
@@ -87,7 +87,7 @@ def test_what_was_read_before_makes_room_for_the_reply() -> None:
     assert memory.left_out == 1
 
 
-def test_a_later_reply_keeps_what_it_has_read_too() -> None:
+def test_bounded_memory_keeps_what_a_later_reply_has_read_too() -> None:
     seen: list[int] = []
     with OpenAIServer(reads(seen)) as server:
         agent = agent_of(OpenAIModel("qwen3-32b", server.url))
@@ -96,7 +96,7 @@ def test_a_later_reply_keeps_what_it_has_read_too() -> None:
     assert seen == [0, 1, 2, 3, 4] * 3
 
 
-def test_a_saved_memory_keeps_what_its_reply_has_read(tmp_path: Path) -> None:
+def test_stored_memory_keeps_what_its_reply_has_read(tmp_path: Path) -> None:
     seen: list[int] = []
     with OpenAIServer(reads(seen)) as server, SQLiteMemory(tmp_path / "m.db") as memory:
         agent = agent_of(OpenAIModel("qwen3-32b", server.url), memory)
@@ -104,7 +104,7 @@ def test_a_saved_memory_keeps_what_its_reply_has_read(tmp_path: Path) -> None:
     assert seen == [0, 1, 2, 3, 4] * 2
 
 
-def test_what_does_not_fit_a_saved_memory_is_said(tmp_path: Path) -> None:
+def test_stored_memory_says_what_does_not_fit(tmp_path: Path) -> None:
     seen: list[int] = []
     memory = SQLiteMemory(tmp_path / "m.db", tokens=9000, clear=False)
     with OpenAIServer(reads(seen)) as server, memory:
@@ -113,7 +113,7 @@ def test_what_does_not_fit_a_saved_memory_is_said(tmp_path: Path) -> None:
     assert "6 earlier messages of this reply did not fit" in reply.detail
 
 
-def test_the_smallest_of_several_models_is_known_although_the_first_is() -> None:
+def test_context_of_several_models_is_the_smallest_although_the_first_is_known() -> None:
     about = {"/v1/models": {"data": [{"id": "m", "max_model_len": 3000}]}}
     with OpenAIServer(status(503)) as one, OpenAIServer(text("Hi"), about=about) as two:
         first = OpenAIModel("m", one.url, context_tokens=128_000, max_retries=0)
@@ -125,7 +125,7 @@ def test_the_smallest_of_several_models_is_known_although_the_first_is() -> None
     assert (one.looked_up, two.looked_up) == ([], ["/v1/models"])
 
 
-def test_a_model_with_a_budget_is_asked_for_its_context() -> None:
+def test_context_of_a_model_with_a_budget_is_asked_for() -> None:
     about = {"/v1/models": {"data": [{"id": "m", "max_model_len": 3000}]}}
     with OpenAIServer(text("Hi"), about=about) as server:
         model = BudgetedModel(OpenAIModel("m", server.url), Budget(tokens=100_000))
@@ -135,7 +135,7 @@ def test_a_model_with_a_budget_is_asked_for_its_context() -> None:
 
 
 @pytest.mark.parametrize("silent", (Answer(hang=True), Answer(reset=True), status(500)))
-def test_a_server_that_does_not_say_is_asked_once(silent: Answer) -> None:
+def test_context_that_a_server_does_not_say_is_asked_for_once(silent: Answer) -> None:
     about = {"/v1/models": silent, "/props": silent}
     with OpenAIServer(text("Hi"), about=about) as server:
         agent = agent_of(OpenAIModel("m", server.url, max_retries=0))

@@ -84,7 +84,7 @@ async def test_texts_grow_and_all_else_is_shown_whole() -> None:
 
 
 @on_a_loop
-async def test_a_refused_answer_begins_anew() -> None:
+async def test_partial_value_of_a_refused_answer_begins_anew() -> None:
     def check(order: dict[str, Any]) -> None:
         if order["to"] == "Eve":
             raise AskAgain("Not to Eve.")
@@ -114,19 +114,21 @@ async def test_a_refused_answer_begins_anew() -> None:
     ),
 )
 @on_a_loop
-async def test_each_kind_of_schema(schema: Any, text: str, wanted: list[Any]) -> None:
+async def test_partial_value_follows_each_kind_of_schema(
+    schema: Any, text: str, wanted: list[Any]
+) -> None:
     assert steps(await partials([text], schema)) == wanted
 
 
 @on_a_loop
-async def test_without_a_schema_or_without_json_there_is_no_value() -> None:
+async def test_partial_value_is_none_without_a_schema_or_json() -> None:
     assert {*await partials(["Hello there."], None)} == {None}
     found = await partials(["I think 12 is it.", '{"a": NaN}', "{}"], dict[str, float], tries=2)
     assert [each for each in found if each] == []
 
 
 @on_a_loop
-async def test_a_long_answer_is_read_when_it_is_looked_at_alone() -> None:
+async def test_partial_value_of_a_long_answer_is_read_only_when_it_is_looked_at() -> None:
     text = '{"to": "' + "x" * 200_000 + '"}'
     model = ScriptedModel([lambda _, __: pieces(text, 20)])
     count, last = 0, None

@@ -84,7 +84,7 @@ asyncio.run(main())
 @pytest.mark.parametrize(
     "kind", ("ReActAgent", "DualActAgent", "Conversation", "Researcher", "ChattyAI")
 )
-def test_the_first_reply_after_it_imports_nothing(tmp_path: Path, kind: str) -> None:
+def test_prepare_lets_the_first_reply_import_nothing(tmp_path: Path, kind: str) -> None:
     with OpenAIServer(lambda request: text("Good morning.")) as server:
         program = [sys.executable, "-c", PROGRAM, server.url, kind]
         done = subprocess.run(program, cwd=tmp_path, capture_output=True, text=True, check=False)
@@ -111,7 +111,7 @@ def test_prepare_sends_and_remembers_nothing(tmp_path: Path) -> None:
     asyncio.run(use())
 
 
-def test_a_local_model_is_loaded_in_members_too(shallow: Path) -> None:
+def test_prepare_loads_a_local_model_of_members_too(shallow: Path) -> None:
     with LocalModel(shallow) as model, NativeSpace() as space:
         member = ReActAgent("a", model)
         both = space.add(Conversation([member, ReActAgent("b", ScriptedModel([]))], id="both"))

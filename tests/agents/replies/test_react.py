@@ -64,7 +64,7 @@ def contents(reply: Reply, role: str) -> list[str]:
 # -- the ordinary ----------------------------------------------------------------------------------
 
 
-def test_a_reply_is_short_where_it_is_printed() -> None:
+def test_reply_is_short_where_it_is_printed() -> None:
     asked, _ = agent(say("12 pears. " * 1000))
 
     printed = repr(asked.reply_sync("how many pears? " * 1000))
@@ -73,7 +73,7 @@ def test_a_reply_is_short_where_it_is_printed() -> None:
     assert len(printed) < 200
 
 
-def test_an_answer_in_text_is_the_reply() -> None:
+def test_reply_is_an_answer_in_text() -> None:
     thinker, model = agent(say("Hello."))
     reply = thinker.reply_sync("Hi")
     assert (reply.text, reply.value, reply.stop_reason) == ("Hello.", "Hello.", "done")
@@ -86,7 +86,7 @@ def test_an_answer_in_text_is_the_reply() -> None:
 
 @pytest.mark.parametrize("function", (add, add_later))
 @pytest.mark.parametrize("args", ({"a": 1, "b": 2}, '{"a": 1, "b": 2}'))
-def test_a_call_is_executed_and_its_result_shown(function: Any, args: Any) -> None:
+def test_call_is_executed_and_its_result_shown(function: Any, args: Any) -> None:
     name = function.__name__
     thinker, model = agent(use(name, args, id="c1"), say("3"), actions=[function])
     reply = thinker.reply_sync("Add 1 and 2")
@@ -107,7 +107,7 @@ def test_a_call_is_executed_and_its_result_shown(function: Any, args: Any) -> No
     assert reply.usage == Usage(20, 7)
 
 
-def test_the_model_sees_each_action() -> None:
+def test_actions_are_each_shown_to_the_model() -> None:
     thinker, model = agent(say("ok"), actions=[add])
     thinker.reply_sync("go")
     (seen,) = model.offered[0]
@@ -115,7 +115,7 @@ def test_the_model_sees_each_action() -> None:
     assert seen.parameters["required"] == ["a", "b"]
 
 
-def test_without_actions_none_are_shown() -> None:
+def test_actions_that_are_none_are_not_shown() -> None:
     thinker, model = agent(say("ok"), actions=None)
     thinker.reply_sync("go")
     assert model.offered == [[]]
@@ -149,7 +149,7 @@ def test_say_replies() -> None:
     assert asyncio.run(thinker.say("Hi")) == "Hello."
 
 
-def test_the_system_part_leads_every_prompt() -> None:
+def test_system_prompt_leads_every_prompt() -> None:
     goals = [Goal(2, "brief", "Be brief."), Goal(1, "right", "Be right.")]
     thinker, model = agent(
         use("add", {"a": 1, "b": 1}), say("2"), goals=goals, system_prompt="You add."
@@ -162,7 +162,7 @@ def test_the_system_part_leads_every_prompt() -> None:
     assert all(m["role"] != "system" for m in reply.messages)
 
 
-def test_the_system_part_is_left_out_if_empty() -> None:
+def test_system_prompt_that_is_empty_is_left_out() -> None:
     cases: list[dict[str, Any]] = [{}, {"goals": []}, {"system_prompt": ""}]
     for options in cases:
         thinker, model = agent(say("ok"), **options)
@@ -171,7 +171,7 @@ def test_the_system_part_is_left_out_if_empty() -> None:
 
 
 @pytest.mark.parametrize("priority", ("high", None, True, float("nan"), [1]))
-def test_a_goal_whose_priority_is_no_number_is_refused(priority: Any) -> None:
+def test_goal_whose_priority_is_no_number_is_refused(priority: Any) -> None:
     goals = [Goal(1, "right", "Be right."), Goal(priority, "brief", "Be brief.")]
     with pytest.raises(
         DefinitionError, match="agent 'thinker': goals= has 'brief', whose priority"
@@ -291,7 +291,7 @@ class Point:
     ),
     ids=lambda value: type(value).__name__,
 )
-def test_a_result_is_shown_as_json_or_text(value: Any, content: str) -> None:
+def test_result_is_shown_as_json_or_text(value: Any, content: str) -> None:
     def give() -> Any:
         return value
 
@@ -304,7 +304,9 @@ def test_a_result_is_shown_as_json_or_text(value: Any, content: str) -> None:
 
 
 @pytest.mark.parametrize("levels", (0, 5000))
-def test_a_list_that_contains_itself_or_is_nested_too_deep_is_a_result(levels: int) -> None:
+def test_result_list_that_contains_itself_or_is_nested_too_deep_is_shown_as_such(
+    levels: int,
+) -> None:
     value: list[Any] = []
     value.append(value)
     for _ in range(levels):
@@ -315,7 +317,7 @@ def test_a_list_that_contains_itself_or_is_nested_too_deep_is_a_result(levels: i
     assert "(a list that contains itself or is nested too deep)" in model.last["content"]
 
 
-def test_a_value_that_cannot_be_shown_at_all() -> None:
+def test_result_that_cannot_be_shown_at_all_is_said() -> None:
     class Broken:
         def __str__(self) -> str:
             raise ValueError
@@ -328,7 +330,7 @@ def test_a_value_that_cannot_be_shown_at_all() -> None:
     assert model.last["content"] == "(a Broken that cannot be shown: ValueError)"
 
 
-def test_a_failure_is_shown_without_its_traceback() -> None:
+def test_failure_is_shown_without_its_traceback() -> None:
     def fail() -> None:
         raise FileNotFoundError("no file 'a.txt'")
 
@@ -356,7 +358,7 @@ def test_ask_again_goes_back_to_the_model() -> None:
 
 
 @pytest.mark.parametrize("fails", (False, True))
-def test_a_huge_result_is_cut_and_says_so(fails: bool) -> None:
+def test_huge_result_is_cut_and_says_so(fails: bool) -> None:
     def flood() -> str:
         if fails:
             raise ValueError("x" * 10_000_000)
@@ -372,7 +374,7 @@ def test_a_huge_result_is_cut_and_says_so(fails: bool) -> None:
         assert len(reply.steps[0].result["result"]) == 10_000_000
 
 
-def test_a_memory_that_cannot_be_read_is_named(caplog: pytest.LogCaptureFixture) -> None:
+def test_memory_that_cannot_be_read_is_named(caplog: pytest.LogCaptureFixture) -> None:
     class Unreadable(Memory):
         def get_memories(self, limit: int | None = None) -> list[dict[str, Any]]:
             raise OSError("no such disk")
@@ -392,7 +394,7 @@ def test_a_memory_that_cannot_be_read_is_named(caplog: pytest.LogCaptureFixture)
         ([{"content": "hi"}], "a chat message of get_memories has no role: {'content': 'hi'}"),
     ),
 )
-def test_a_memory_that_gives_no_chat_messages_is_named(
+def test_memory_that_gives_no_chat_messages_is_named(
     caplog: pytest.LogCaptureFixture, given: Any, shown: str
 ) -> None:
     class Wrong(Memory):
@@ -407,7 +409,7 @@ def test_a_memory_that_gives_no_chat_messages_is_named(
     assert "the model" not in caplog.text
 
 
-def test_a_memory_with_async_methods_is_refused_when_the_agent_is_made() -> None:
+def test_memory_with_async_methods_is_refused_when_the_agent_is_made() -> None:
     class Remote:
         def add_memory(self, memory: dict[str, Any]) -> None: ...
 
@@ -424,7 +426,7 @@ def test_a_memory_with_async_methods_is_refused_when_the_agent_is_made() -> None
 
 
 @pytest.mark.parametrize("context", (None, 4096, 128_000))
-def test_the_task_is_shown_beside_a_huge_result(context: int | None) -> None:
+def test_task_is_shown_beside_a_huge_result(context: int | None) -> None:
     def flood() -> str:
         return "x" * 100_000
 
@@ -504,7 +506,7 @@ def test_ids_that_are_missing_or_alike_are_told_apart() -> None:
     assert [m["tool_call_id"] for m in model.prompts[1][2:]] == ids
 
 
-def test_a_server_that_numbers_its_calls_anew_in_each_answer_has_them_told_apart(
+def test_calls_that_a_server_numbers_anew_in_each_answer_are_told_apart(
     tmp_path: Path,
 ) -> None:
     def thinker() -> ReActAgent:
@@ -526,7 +528,7 @@ def test_a_server_that_numbers_its_calls_anew_in_each_answer_has_them_told_apart
     ("value", "text"),
     (("Bye.", "Bye."), ({"n": 1}, '{"n": 1}'), (None, ""), (Point(1, 2), '{"x": 1, "y": 2}')),
 )
-def test_a_terminal_action_ends_it_with_its_result(value: Any, text: str) -> None:
+def test_terminal_action_ends_the_reply_with_its_result(value: Any, text: str) -> None:
     @action(terminal=True)
     def finish() -> Any:
         return value
@@ -539,7 +541,7 @@ def test_a_terminal_action_ends_it_with_its_result(value: Any, text: str) -> Non
     assert reply.messages[-1]["role"] == "tool"
 
 
-def test_a_terminal_action_that_fails_does_not_end_it() -> None:
+def test_terminal_action_that_fails_does_not_end_the_reply() -> None:
     tries = []
 
     @action(terminal=True)
@@ -554,7 +556,7 @@ def test_a_terminal_action_that_fails_does_not_end_it() -> None:
     assert (reply.stop_reason, reply.text, len(tries)) == ("terminal", "finished", 2)
 
 
-def test_the_first_of_two_terminal_actions_is_the_reply_and_both_are_kept() -> None:
+def test_terminal_actions_at_once_give_the_first_as_the_reply_and_are_both_kept() -> None:
     quick_ended = asyncio.Event()
 
     @action(terminal=True)
@@ -582,7 +584,7 @@ def test_react_ends_after_max_iterations() -> None:
     assert (len(model.prompts), len(reply.steps)) == (4, 4)
 
 
-def test_the_same_call_with_the_same_result_is_no_progress() -> None:
+def test_progress_ends_with_the_same_call_and_the_same_result() -> None:
     thinker, model = agent(use("add", {"a": 1, "b": 1}, text="Again."))
     reply = thinker.reply_sync("go")
     assert (reply.stop_reason, reply.text) == ("no_progress", "Again.")
@@ -605,7 +607,7 @@ def test_another_result_or_other_arguments_are_progress() -> None:
     assert thinker.reply_sync("go").stop_reason == "max_iterations"
 
 
-def test_the_same_call_twice_in_one_answer_is_no_standstill() -> None:
+def test_standstill_is_not_the_same_call_twice_in_one_answer() -> None:
     def roll() -> int:
         return 4
 
@@ -613,7 +615,7 @@ def test_the_same_call_twice_in_one_answer_is_no_standstill() -> None:
     assert thinker.reply_sync("go").stop_reason == "done"
 
 
-def test_a_failing_model_is_the_end_and_is_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_model_that_fails_ends_the_reply_and_is_told(caplog: pytest.LogCaptureFixture) -> None:
     error = ModelError("the server is down")
     thinker, model = agent(use("add", {"a": 1, "b": 1}, text="First."), error)
     with caplog.at_level(logging.ERROR, "moothall.reasoning"):
@@ -645,7 +647,7 @@ def test_say_tells_of_a_failure_instead_of_saying_nothing() -> None:
         ("content_filter", "cut by the provider's content filter"),
     ),
 )
-def test_an_answer_that_was_cut_says_so(reason: str, detail: str) -> None:
+def test_answer_that_was_cut_says_so(reason: str, detail: str) -> None:
     thinker, _ = agent(ModelReply(text="Once upon a", finish_reason=reason))
     reply = thinker.reply_sync("go")
     assert (reply.stop_reason, reply.text, reply.detail) == ("done", "Once upon a", detail)
@@ -654,7 +656,7 @@ def test_an_answer_that_was_cut_says_so(reason: str, detail: str) -> None:
 # -- answers that cannot be used: one more try -----------------------------------------------------
 
 
-def test_a_bad_answer_is_asked_for_once_more_with_its_fault() -> None:
+def test_bad_answer_is_asked_for_once_more_with_its_fault() -> None:
     thinker, model = agent(use("add", {"a": 1}), use("add", {"a": 1, "b": 1}), say("2"))
     reply = thinker.reply_sync("go")
     assert reply.text == "2"
@@ -662,7 +664,7 @@ def test_a_bad_answer_is_asked_for_once_more_with_its_fault() -> None:
     assert len(reply.steps) == 1
 
 
-def test_the_second_bad_answer_in_a_row_is_the_end() -> None:
+def test_bad_answer_a_second_time_in_a_row_is_the_end() -> None:
     thinker, model = agent(use("nothing"), use("add", {"a": "x", "b": 1}))
     reply = thinker.reply_sync("go")
     assert reply.stop_reason == "unreadable"
@@ -671,14 +673,14 @@ def test_the_second_bad_answer_in_a_row_is_the_end() -> None:
     assert reply.usage == Usage(20, 10)
 
 
-def test_a_good_answer_in_between_starts_anew() -> None:
+def test_bad_answers_are_counted_anew_after_a_good_one() -> None:
     bad = use("nothing")
     good = [use("add", {"a": n, "b": 1}) for n in range(3)]
     thinker, _ = agent(bad, good[0], bad, good[1], bad, good[2], bad, say("ok"))
     assert thinker.reply_sync("go").stop_reason == "done"
 
 
-def test_if_one_call_is_bad_none_is_executed() -> None:
+def test_calls_of_an_answer_with_a_bad_one_are_not_executed() -> None:
     done = []
 
     def act(n: int) -> None:
@@ -696,7 +698,7 @@ def test_if_one_call_is_bad_none_is_executed() -> None:
     ]
 
 
-def test_the_last_answer_being_bad_is_told() -> None:
+def test_bad_answer_as_the_last_one_is_told() -> None:
     thinker, _ = agent(use("fly"), max_iterations=1)
     reply = thinker.reply_sync("go")
     assert reply.stop_reason == "max_iterations"
@@ -776,7 +778,7 @@ def test_cancelling_reaches_every_action_and_leaves_no_call_without_result(other
     asyncio.run(main())
 
 
-def test_a_model_that_is_cancelled_by_others_is_a_reply() -> None:
+def test_model_that_is_cancelled_by_others_ends_in_a_reply() -> None:
     thinker, _ = agent(asyncio.CancelledError(), say("ok"))
     reply = thinker.reply_sync("go")
     assert (reply.stop_reason, reply.detail) == ("cancelled", "the model's answer was cancelled")
@@ -810,7 +812,7 @@ def test_two_replies_wait_for_each_other() -> None:
     asyncio.run(main())
 
 
-def test_a_turn_that_is_given_to_somebody_who_leaves_goes_on_to_the_next() -> None:
+def test_turn_of_a_reply_that_leaves_goes_to_the_next() -> None:
     async def main() -> None:
         asked, gate = asyncio.Event(), asyncio.Event()
         leaving: list[asyncio.Task[Reply]] = []
@@ -873,7 +875,7 @@ def test_react_replies_on_one_loop_after_another() -> None:
         assert asyncio.run(two()) == ["ok", "ok"]
 
 
-def test_an_action_may_ask_its_own_agent() -> None:
+def test_action_may_ask_its_own_agent() -> None:
     async def think(about: str) -> str:
         return (await thinker.reply(about)).text
 
@@ -889,7 +891,7 @@ def test_an_action_may_ask_its_own_agent() -> None:
     assert tool_pairs_are_whole(thinker.memory.get_memories())
 
 
-def test_a_plain_action_may_ask_its_own_agent() -> None:
+def test_plain_action_may_ask_its_own_agent() -> None:
     def think() -> str:
         return thinker.reply_sync("about it").text
 
@@ -920,7 +922,7 @@ def test_agents_that_ask_each_other_for_ever_are_stopped() -> None:
 # -- access ----------------------------------------------------------------------------------------
 
 
-def test_a_denied_action_is_neither_shown_nor_run() -> None:
+def test_denied_action_is_neither_shown_nor_run() -> None:
     done = []
 
     @action(access_policy=ACCESS_DENIED)
@@ -935,7 +937,7 @@ def test_a_denied_action_is_neither_shown_nor_run() -> None:
 
 
 @pytest.mark.parametrize("answer", (True, False))
-def test_a_requested_action_asks_the_approver(answer: bool) -> None:
+def test_requested_action_asks_the_approver(answer: bool) -> None:
     done: list[str] = []
     asked: list[ApprovalRequest] = []
 
@@ -963,7 +965,7 @@ def test_a_requested_action_asks_the_approver(answer: bool) -> None:
     assert model.last["content"] == expected
 
 
-def test_without_an_approver_a_requested_action_is_refused() -> None:
+def test_requested_action_without_an_approver_is_refused() -> None:
     @action(access_policy=ACCESS_REQUESTED)
     def delete() -> str:
         return "deleted"
@@ -994,7 +996,7 @@ def test_request_permission_may_be_overridden() -> None:
 # -- what actions are given ------------------------------------------------------------------------
 
 
-def test_a_context_is_filled_in_and_not_shown() -> None:
+def test_context_is_filled_in_and_not_shown() -> None:
     seen: list[Context[Any]] = []
 
     def look(where: str, context: Context[str]) -> str:
@@ -1012,7 +1014,7 @@ def test_a_context_is_filled_in_and_not_shown() -> None:
     assert (seen[0].run_id, seen[0].message, seen[0].budget) == ("run-7", None, None)
 
 
-def test_a_model_cannot_give_the_context() -> None:
+def test_context_cannot_be_given_by_a_model() -> None:
     def look(context: Context[Any]) -> str:
         return "seen"
 
@@ -1108,7 +1110,7 @@ def test_subclasses_that_override_a_method_each_are_obeyed(function: Callable[..
     assert memory.items == []
 
 
-def test_a_memory_may_show_something_else_each_time() -> None:
+def test_memory_may_show_something_else_each_time() -> None:
     class Forgetful(Memory):
         def get_memories(self, limit: int | None = None) -> list[dict[str, Any]]:
             return super().get_memories(1)
@@ -1119,7 +1121,7 @@ def test_a_memory_may_show_something_else_each_time() -> None:
     assert model.last["content"] == "2"
 
 
-def test_an_environment_may_have_the_sync_form_only() -> None:
+def test_environment_may_have_the_sync_form_only() -> None:
     class Own:
         def execute_action(self, action: Action, args: dict[str, Any]) -> dict[str, Any]:
             return {"tool_executed": True, "result": "mine"}
@@ -1140,7 +1142,7 @@ def test_an_environment_may_have_the_sync_form_only() -> None:
         ({"error": 404}, '{"error": "404"}'),
     ),
 )
-def test_an_environment_may_give_results_of_its_own_shape(given: Any, content: str) -> None:
+def test_environment_may_give_results_of_its_own_shape(given: Any, content: str) -> None:
     class Odd(Environment):
         def execute_action(self, action: Action, args: dict[str, Any]) -> dict[str, Any]:
             return given  # type: ignore[no-any-return]
@@ -1150,7 +1152,7 @@ def test_an_environment_may_give_results_of_its_own_shape(given: Any, content: s
     assert model.last["content"] == content
 
 
-def test_an_environment_that_breaks_is_a_failure_that_is_logged(
+def test_environment_that_breaks_is_a_failure_that_is_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     class Broken(Environment):
@@ -1172,7 +1174,7 @@ class Asynchronous(Environment):
 
 
 @pytest.mark.parametrize("environment", (Environment(), Asynchronous()))
-def test_an_actions_time_limit_is_a_result(environment: Environment) -> None:
+def test_time_limit_of_an_action_is_a_result(environment: Environment) -> None:
     @action(timeout=0.01)
     async def hang() -> None:
         await asyncio.Event().wait()
@@ -1183,7 +1185,7 @@ def test_an_actions_time_limit_is_a_result(environment: Environment) -> None:
     assert json.loads(model.last["content"]) == {"error": told}
 
 
-def test_an_environment_that_was_cancelled_by_itself_has_failed() -> None:
+def test_environment_that_was_cancelled_by_itself_has_failed() -> None:
     class Nervous(Environment):
         async def aexecute_action(self, action: Action, args: dict[str, Any]) -> dict[str, Any]:
             raise asyncio.CancelledError
@@ -1193,7 +1195,7 @@ def test_an_environment_that_was_cancelled_by_itself_has_failed() -> None:
     assert json.loads(model.last["content"]) == {"error": "CancelledError"}
 
 
-def test_no_arguments_may_be_no_text() -> None:
+def test_call_without_arguments_may_have_an_empty_text() -> None:
     def look() -> str:
         return "seen"
 
@@ -1252,14 +1254,14 @@ def test_names_that_models_cannot_say_are_mapped_and_back() -> None:
         ),
     ),
 )
-def test_a_wrong_argument_is_refused_at_once(options: Any, text: str) -> None:
+def test_react_wrong_argument_is_refused_at_once(options: Any, text: str) -> None:
     with pytest.raises(DefinitionError, match=text):
         ReActAgent("t", Answers(say("ok")), **options)
     assert ReActAgent("t", Answers(say("ok"))).reply_sync("go").text == "ok"
 
 
 @pytest.mark.parametrize(("context", "bound"), ((None, 16384), (2048, 1024), (1, 1)))
-def test_without_a_memory_it_has_one_of_half_its_models_context(
+def test_react_without_a_memory_has_one_of_half_its_models_context(
     context: int | None, bound: int
 ) -> None:
     model = Answers(say("ok"))
@@ -1269,7 +1271,7 @@ def test_without_a_memory_it_has_one_of_half_its_models_context(
     assert memory.max_tokens == bound
 
 
-def test_a_model_by_name_is_looked_at_when_it_is_given() -> None:
+def test_react_model_by_name_is_looked_at_when_it_is_given() -> None:
     with pytest.raises(ModelError, match="agent 't': there is no model 'no such model'"):
         ReActAgent("t", "no such model")
     thinker, _ = agent(say("ok"))
@@ -1278,7 +1280,7 @@ def test_a_model_by_name_is_looked_at_when_it_is_given() -> None:
     assert thinker.reply_sync("go").text == "ok"
 
 
-def test_an_agent_that_lives_long_does_not_grow() -> None:
+def test_react_agent_that_lives_long_does_not_grow() -> None:
     def answer(prompt: list[dict[str, Any]]) -> Any:
         if prompt[-1]["role"] == "tool":
             return say("2")
@@ -1308,7 +1310,9 @@ def test_an_agent_that_lives_long_does_not_grow() -> None:
         ("actions", [lambda x: 1]),
     ),
 )
-def test_a_part_that_is_none_is_refused_when_the_agent_is_made(part: str, wrong: Any) -> None:
+def test_react_part_of_a_wrong_kind_is_refused_when_the_agent_is_made(
+    part: str, wrong: Any
+) -> None:
     parts = {"model": ScriptedModel(["ok"]), part: wrong}
     with pytest.raises(DefinitionError, match=part):
         ReActAgent("a", parts.pop("model"), **parts)
@@ -1385,7 +1389,7 @@ def test_actions_of_ones_own_class_serve_without_a_registry_of_their_own() -> No
         registry.actions["stop"] = registry.actions.pop("stop")
 
 
-def test_a_terminal_action_does_not_end_a_run_in_which_the_user_has_spoken_meanwhile() -> None:
+def test_terminal_action_does_not_end_a_run_in_which_the_user_has_spoken() -> None:
     @action(terminal=True)
     async def finish() -> str:
         thinker.interrupt("Wait, one thing more.")
@@ -1397,7 +1401,7 @@ def test_a_terminal_action_does_not_end_a_run_in_which_the_user_has_spoken_meanw
     assert model.last["content"] == "Wait, one thing more."
 
 
-def test_the_tokens_of_a_run_with_hooks_are_counted() -> None:
+def test_usage_of_a_run_with_hooks_is_counted() -> None:
     thinker, _ = agent(use("add", {"a": 1, "b": 2}), say("3"))
     thinker.register_hook("post_reasoning", "look", lambda *_: None)
     assert thinker.reply_sync("go").usage == Usage(20, 7)
@@ -1416,7 +1420,7 @@ def test_the_tokens_of_a_run_with_hooks_are_counted() -> None:
         ("cancelled", ModelError),
     ),
 )
-def test_a_reply_raises_what_ended_it(reason: Any, error: type[Exception] | None) -> None:
+def test_reply_raises_what_ended_it(reason: Any, error: type[Exception] | None) -> None:
     reply = Reply("so far", None, [], [], Usage(), reason, "why it is")
     if error is None:
         reply.raise_for_error()
@@ -1428,7 +1432,7 @@ def test_a_reply_raises_what_ended_it(reason: Any, error: type[Exception] | None
         broken.raise_for_error()
 
 
-def test_a_reply_is_json_data_whatever_is_in_it() -> None:
+def test_reply_is_json_data_whatever_is_in_it() -> None:
     thinker, _ = agent(use("hand"), ModelError("no power"), actions=[hand])
     reply = thinker.reply_sync("go")
     told = json.loads(json.dumps(reply.to_json()))
@@ -1466,7 +1470,7 @@ def test_replies_within_replies_have_an_end() -> None:
     assert (deep, reply.steps[0].result["result"]) == (8, "fine")
 
 
-def test_an_approver_changes_no_arguments() -> None:
+def test_approver_changes_no_arguments() -> None:
     def pay(to: list[str]) -> str:
         """Pay."""
         return " ".join(to)

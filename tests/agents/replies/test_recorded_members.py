@@ -81,7 +81,9 @@ def test_decisions_of_the_past_say_so(tmp_path: Path) -> None:
     assert events[-1].reply.stop_reason == "terminated"
 
 
-def test_a_member_that_has_changed_is_a_mismatch_and_not_for_h_to_judge(tmp_path: Path) -> None:
+def test_recorded_member_that_has_changed_is_a_mismatch_and_not_for_h_to_judge(
+    tmp_path: Path,
+) -> None:
     def dual(**options: Any) -> DualActAgent:
         human = ReActAgent("H", ScriptedModel([ACCEPT]))
         reactive = agent_of(CALLS[0], asyncio.CancelledError(), **options)
@@ -95,7 +97,7 @@ def test_a_member_that_has_changed_is_a_mismatch_and_not_for_h_to_judge(tmp_path
 
 
 @pytest.mark.parametrize("several", (False, True))
-def test_a_run_of_r_that_was_stopped_has_the_conclusion_of_its_own_end(
+def test_recorded_run_of_r_that_was_stopped_has_the_conclusion_of_its_own_end(
     tmp_path: Path, several: bool
 ) -> None:
     heard: list[str] = []
@@ -123,7 +125,7 @@ def test_a_run_of_r_that_was_stopped_has_the_conclusion_of_its_own_end(
     assert reply.text == heard[-1]
 
 
-def test_the_journal_of_an_agent_may_be_given_later(tmp_path: Path) -> None:
+def test_journal_of_an_agent_may_be_given_later(tmp_path: Path) -> None:
     agent = agent_of("Well.")
     agent.journal = str(tmp_path / "runs.db")
     assert agent.reply_sync("Do it.", run_id="r").stop_reason == "done"
@@ -166,7 +168,7 @@ def test_hooks_of_a_dual_act_that_have_ended_are_not_called_again(tmp_path: Path
             assert called == every[number:]
 
 
-def test_the_task_stays_as_a_hook_first_changed_it(tmp_path: Path) -> None:
+def test_task_stays_as_a_hook_first_changed_it(tmp_path: Path) -> None:
     go = ACCEPT.replace("TERMINATE", "CONTINUE")
     with Journal(tmp_path / "j") as journal:
         for text, script in (("First.", [ValueError("down")]), ("Second.", [0, go, ACCEPT])):

@@ -83,7 +83,7 @@ def polled(poll: Any) -> Reply:
     return ReActAgent("a", ScriptedModel(script), actions=[poll]).reply_sync("Wait")
 
 
-def test_an_action_that_polls_may_give_the_same_result_often() -> None:
+def test_action_that_polls_may_give_the_same_result_often() -> None:
     @action(polling=True)
     def job() -> str:
         """Ask whether the job is done."""
@@ -93,7 +93,7 @@ def test_an_action_that_polls_may_give_the_same_result_often() -> None:
     assert len(reply.steps) == 5
 
 
-def test_an_action_that_does_not_poll_ends_without_progress() -> None:
+def test_action_that_does_not_poll_ends_without_progress() -> None:
     def job() -> str:
         """Ask whether the job is done."""
         return "running"
@@ -101,7 +101,7 @@ def test_an_action_that_does_not_poll_ends_without_progress() -> None:
     assert polled(job).stop_reason == "no_progress"
 
 
-def test_a_missing_key_is_named_as_one() -> None:
+def test_missing_key_error_is_named_as_one() -> None:
     def price(item: str) -> int:
         """Say a price."""
         return {"pear": 3}[item]

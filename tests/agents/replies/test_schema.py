@@ -94,7 +94,7 @@ def ask(schema: Any, *answers: str) -> Any:
         (dict, '```json {"a": "`b`"} ```\n', {"a": "`b`"}),
     ),
 )
-def test_the_value_is_what_the_text_is_by_the_schema(schema: Any, text: str, value: Any) -> None:
+def test_schema_answer_is_the_value_of_its_text(schema: Any, text: str, value: Any) -> None:
     reply = ask(schema, text)
     assert (reply.stop_reason, reply.detail) == ("done", "")
     assert reply.value == value
@@ -141,7 +141,7 @@ def test_schema_answer_that_does_not_follow_is_asked_for_again(
     assert "Answer with JSON alone that follows this schema: {" in again["content"]
 
 
-def test_a_schema_that_is_never_met_ends_as_unreadable() -> None:
+def test_schema_that_is_never_met_ends_as_unreadable() -> None:
     reply = ask(City, "no", "no", '{"name": "Bern", "people": 1}')
     assert reply.stop_reason == "unreadable"
     assert (reply.text, reply.value) == ("no", None)
@@ -150,7 +150,7 @@ def test_a_schema_that_is_never_met_ends_as_unreadable() -> None:
     assert "does not follow the schema" in reply.detail
 
 
-def test_the_model_is_given_the_schema_and_actions_go_on_working() -> None:
+def test_schema_is_given_to_the_model_whose_actions_still_work() -> None:
     given: list[Any] = []
 
     class Model:
@@ -215,7 +215,7 @@ def test_schema_that_is_wrong_is_refused_before_the_model_is_asked(schema: Any) 
 
 @pytest.mark.parametrize("kind", ("agent", "dual act", "conversation"))
 @pytest.mark.parametrize("ref", ("#/definitions/q", "http://127.0.0.1:9/schema.json"))
-def test_a_reference_that_leads_nowhere_is_an_error_of_whoever_asks(kind: str, ref: str) -> None:
+def test_schema_reference_that_leads_nowhere_is_an_error_of_the_asker(kind: str, ref: str) -> None:
     models = [ScriptedModel(["1"]), ScriptedModel(["1"])]
     a, b = (ReActAgent(id, model) for id, model in zip("ab", models, strict=True))
     asked: Any = {
@@ -229,7 +229,7 @@ def test_a_reference_that_leads_nowhere_is_an_error_of_whoever_asks(kind: str, r
     assert [model.received for model in models] == [[], []]
 
 
-def test_a_schema_that_refers_to_itself_alone_fits_any_answer() -> None:
+def test_schema_that_refers_to_itself_alone_fits_any_answer() -> None:
     agent = ReActAgent("thinker", ScriptedModel(["1"]))
     assert agent.reply_sync("go", schema={"allOf": [{"$ref": "#"}]}).value == 1
 
@@ -243,7 +243,7 @@ def test_schema_reference_to_a_url_is_not_fetched() -> None:
     assert agent.reply_sync("go").text == "ok"
 
 
-def test_an_answer_that_was_cut_says_so() -> None:
+def test_schema_answer_that_was_cut_says_so() -> None:
     from moothall import ModelReply
 
     cut = ModelReply('{"name": "Be', finish_reason="length")
@@ -254,7 +254,7 @@ def test_an_answer_that_was_cut_says_so() -> None:
 
 
 @given(st.text() | st.recursive(st.none() | st.integers() | st.text(), st.lists).map(json.dumps))
-def test_any_text_is_a_value_of_the_schema_or_a_reply_that_says_it_is_none(text: str) -> None:
+def test_schema_answer_of_any_text_is_a_value_or_says_it_is_none(text: str) -> None:
     if not text.strip():
         return
     reply = asyncio.run(ReActAgent("a", ScriptedModel([text, text])).reply("go", schema=list[int]))

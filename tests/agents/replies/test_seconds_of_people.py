@@ -50,7 +50,7 @@ def clerk(calls: str) -> ReActAgent:
 
 
 @pytest.mark.parametrize("calls", ("pay", "ask", "ask_in_thread"))
-def test_an_approval_or_an_answer_takes_none_of_the_seconds(calls: str) -> None:
+def test_seconds_stand_still_during_an_approval_or_a_question(calls: str) -> None:
     budget = Budget(seconds=SECONDS)
     reply = clerk(calls).reply_sync("Go.", budget=budget)
     assert (reply.stop_reason, reply.text) == ("done", "Done.")

@@ -69,7 +69,7 @@ def test_show_escapes_control_characters() -> None:
     assert text == "red \\x1b[31m and \\x07\n"
 
 
-def test_a_reply_that_the_model_did_not_write_is_printed() -> None:
+def test_show_prints_a_reply_that_the_model_did_not_write() -> None:
     end = Action("end", lambda: "It is over.", "End it.", {}, terminal=True)
     text, reply = shown(agent("a", {"name": "end", "args": {}}, actions=[end]).stream("x"))
     assert text == f"→ end {{}}\n← end: {reply.text}\n{reply.text}\n"
@@ -86,7 +86,7 @@ def test_why_there_is_no_answer_is_printed() -> None:
     assert reply.stop_reason == "error"
 
 
-def test_the_question_of_an_approver_stands_on_a_line_of_its_own() -> None:
+def test_show_gives_the_question_of_an_approver_a_line_of_its_own() -> None:
     file = io.StringIO()
     buy = Action("buy", lambda what: f"bought {what}", "Buy.", {}, access_policy=ACCESS_REQUESTED)
     approver = TerminalApprover(io.StringIO("y\n"), file)
@@ -101,7 +101,7 @@ def test_the_question_of_an_approver_stands_on_a_line_of_its_own() -> None:
     )
 
 
-def test_of_a_dual_act_decisions_are_printed_in_words() -> None:
+def test_show_prints_decisions_of_a_dual_act_in_words() -> None:
     two = DualActAgent(
         human=agent(
             "H", decision("CONTINUE", "Count.", "first"), decision("TERMINATE", "", "all is well")
@@ -116,13 +116,13 @@ def test_of_a_dual_act_decisions_are_printed_in_words() -> None:
     assert reply.text == "There are 3."
 
 
-def test_an_answer_that_is_asked_for_again_stands_on_a_line_of_its_own() -> None:
+def test_show_gives_an_answer_that_is_asked_for_again_a_line_of_its_own() -> None:
     human = agent("H", "I accept it.", decision("TERMINATE", "", "all is well"))
     text, _ = shown(DualActAgent(human=human, reactive=agent("R")).stream("How many?"))
     assert text.startswith("I accept it.\ndualact decides: TERMINATE all is well\n")
 
 
-def test_of_a_conversation_each_turn_is_headed_by_who_speaks() -> None:
+def test_show_heads_each_turn_of_a_conversation_by_its_speaker() -> None:
     talk = Conversation([agent("ann", "Hello."), agent("bo", "Good day.")], until=MaxTurns(2))
     text, _ = shown(talk.stream("Greet."))
     assert text == "ann:\nHello.\nbo:\nGood day.\n"
@@ -131,7 +131,7 @@ def test_of_a_conversation_each_turn_is_headed_by_who_speaks() -> None:
 @pytest.mark.parametrize(
     "kind", ("loop", "dual act", "conversation", "researcher", "person", "remote")
 )
-def test_every_stream_takes_async_with_and_ends_with_done(kind: str) -> None:
+def test_stream_of_every_agent_takes_async_with_and_ends_with_done(kind: str) -> None:
     async def kinds() -> list[str]:
         async with made(kind).stream("x") as events:
             return [event.kind async for event in events]
@@ -171,7 +171,7 @@ class Talker(Agent):
         return answered()
 
 
-def test_the_kinds_of_events_are_one_table() -> None:
+def test_event_kinds_are_one_table() -> None:
     kinds = {each.kind: each.__name__ for each in get_args(Event)}
     row = re.compile(r"^\| `(\w+)`(?:, `(\w+)`)? \| `(\w+)`(?:, `(\w+)`)? \|", re.M)
     table = {}

@@ -92,7 +92,7 @@ def kinds(events: list[Any]) -> list[str]:
     return [event.kind for event in events]
 
 
-def test_the_events_of_a_reply_in_order() -> None:
+def test_stream_has_the_events_of_a_reply_in_order() -> None:
     model = Speaker(
         [ReasoningPiece("I add."), "Let me ", "see.", Call("c1", "add", {"a": 1, "b": 2})],
         ["It is ", "3."],
@@ -121,7 +121,7 @@ def test_the_events_of_a_reply_in_order() -> None:
     assert "I add." not in json.dumps(reply.messages)
 
 
-def test_a_model_that_does_not_stream_gives_its_answer_in_one_piece() -> None:
+def test_stream_of_a_model_that_does_not_stream_gives_its_answer_in_one_piece() -> None:
     class Whole:
         name = "whole"
         context_tokens = None
@@ -160,7 +160,7 @@ def test_stream_and_reply_give_the_same_reply() -> None:
 
 
 @pytest.mark.parametrize("how", ("closed", "left", "dropped", "cancelled"))
-def test_a_stream_that_is_not_read_to_its_end_cancels_the_reply(how: str) -> None:
+def test_stream_that_is_not_read_to_its_end_cancels_the_reply(how: str) -> None:
     async def main() -> None:
         never = asyncio.Event()
         model = Speaker(["One, ", never], ["ok"])
@@ -218,7 +218,7 @@ def test_closing_waits_until_what_was_under_way_has_ended() -> None:
     asyncio.run(main())
 
 
-def test_an_answer_that_breaks_off_ends_the_reply_and_is_not_remembered() -> None:
+def test_stream_that_breaks_off_ends_the_reply_and_is_not_remembered() -> None:
     model = Speaker(["Half an ans", ModelError("the connection broke")])
     agent = ReActAgent("thinker", model)
 
@@ -251,7 +251,7 @@ def test_wrong_arguments_are_named_at_once_and_errors_of_a_reply_by_the_stream()
     asyncio.run(main())
 
 
-def test_a_stream_that_is_never_read_does_nothing() -> None:
+def test_stream_that_is_never_read_does_nothing() -> None:
     model = ScriptedModel(["ok"])
     agent = ReActAgent("thinker", model)
     agent.stream("go")
@@ -259,7 +259,7 @@ def test_a_stream_that_is_never_read_does_nothing() -> None:
     assert (model.received, agent.memory.get_memories()) == ([], [])
 
 
-def test_an_agent_in_a_space_is_streamed_from_another_loop() -> None:
+def test_stream_of_an_agent_in_a_space_is_read_on_another_loop() -> None:
     class Calculator(Agent):
         @action
         async def add(self, a: int, b: int) -> int:
@@ -285,7 +285,7 @@ def test_an_agent_in_a_space_is_streamed_from_another_loop() -> None:
     assert "".join(e.text for e in events if isinstance(e, TextPiece)) == "It is 3."
 
 
-def test_a_slow_reader_misses_nothing() -> None:
+def test_stream_with_a_slow_reader_misses_nothing() -> None:
     pieces = [f"{n} " for n in range(5000)]
     model = Speaker([*pieces])
     agent = ReActAgent("thinker", model)
@@ -453,7 +453,7 @@ def test_stream_left_by_its_reader_asks_for_no_approval() -> None:
     asyncio.run(main())
 
 
-def test_a_conversation_streams_as_the_others_do() -> None:
+def test_stream_of_a_conversation_is_as_the_others() -> None:
     async def main() -> None:
         talk = Conversation([ReActAgent("a", ScriptedModel(["x", "y"]))], until=MaxTurns(2))
         async with talk.stream("go", thread="t", run_id="r") as events:

@@ -178,7 +178,7 @@ def test_fork_is_refused_where_no_conversation_can_begin_with_messages() -> None
 
 
 @on_a_loop
-async def test_a_limit_of_nine_model_calls_makes_nine() -> None:
+async def test_limit_of_nine_model_calls_makes_nine() -> None:
     echo = Echo()
     helper = ReActAgent("helper", echo)
     many = tuple(Call(f"c{n}", "helper", {"text": f"{n}"}) for n in range(20))
@@ -207,7 +207,7 @@ class Calls:
 
 @pytest.mark.parametrize("fresh", (True, False))
 @on_a_loop
-async def test_an_agent_that_is_its_own_tool_stops_and_says_who_called_whom(fresh: bool) -> None:
+async def test_agent_that_is_its_own_tool_stops_and_says_who_called_whom(fresh: bool) -> None:
     model = Calls("self")
     agent = ReActAgent("self", model)
     assert agent.max_nested_model_calls == 500
@@ -233,7 +233,7 @@ def test_agents_of_a_space_that_ask_each_other_stop_likewise() -> None:
 
 
 @on_a_loop
-async def test_a_chain_of_agents_is_eight_deep_at_most_and_the_error_names_it() -> None:
+async def test_chain_of_agents_is_eight_deep_at_most_and_the_error_names_it() -> None:
     def chain(**options: Any) -> tuple[ReActAgent, list[ScriptedModel]]:
         models = [ScriptedModel(["End."])]
         agent = ReActAgent("a9", models[0])
@@ -259,7 +259,7 @@ async def test_a_chain_of_agents_is_eight_deep_at_most_and_the_error_names_it() 
 
 
 @on_a_loop
-async def test_the_number_of_nested_model_calls_is_a_setting_and_a_budget_replaces_it() -> None:
+async def test_nested_model_calls_are_limited_by_a_setting_or_else_by_a_budget() -> None:
     def agents(**options: Any) -> tuple[ReActAgent, Echo]:
         echo = Echo()
         tool = ReActAgent("helper", echo).as_action(fresh=True)
@@ -300,7 +300,7 @@ def _resumable(
 
 
 @on_a_loop
-async def test_a_crash_between_two_sub_agents_repeats_neither(tmp_path: Path) -> None:
+async def test_crash_between_two_sub_agents_repeats_neither(tmp_path: Path) -> None:
     budget = Budget(model_calls=100)
     with Journal(tmp_path / "runs.db") as journal:
         looked: list[str] = []
@@ -331,7 +331,7 @@ async def test_a_crash_between_two_sub_agents_repeats_neither(tmp_path: Path) ->
 
 
 @on_a_loop
-async def test_a_crash_within_a_sub_agent_goes_on_there(tmp_path: Path) -> None:
+async def test_crash_within_a_sub_agent_continues_there(tmp_path: Path) -> None:
     with Journal(tmp_path / "runs.db") as journal:
         look = Crashing(journal, tmp_path / "copy.db")
         boss, _, asked = _resumable(journal, look, lambda what: f"paid {what}", pays_twice=True)
@@ -448,7 +448,7 @@ async def test_limit_of_model_calls_holds_for_sub_agents_that_were_cut_off(tmp_p
 
 
 @on_a_loop
-async def test_a_call_in_doubt_of_a_sub_agent_stops_the_callers_run_until_it_is_decided(
+async def test_sub_agent_call_in_doubt_stops_the_callers_run_until_it_is_decided(
     tmp_path: Path,
 ) -> None:
     with Journal(tmp_path / "runs.db") as journal:
@@ -468,7 +468,7 @@ async def test_a_call_in_doubt_of_a_sub_agent_stops_the_callers_run_until_it_is_
 
 
 @on_a_loop
-async def test_a_fork_that_was_cut_off_goes_on_with_the_messages_that_it_had(
+async def test_fork_that_was_cut_off_continues_with_the_messages_that_it_had(
     tmp_path: Path,
 ) -> None:
     def agents(journal: Journal, look: Any, inner: list[Any]) -> tuple[ReActAgent, ScriptedModel]:

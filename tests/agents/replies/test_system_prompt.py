@@ -92,7 +92,7 @@ async def test_system_prompt_none_adds_no_message(prompt: Any) -> None:
 
 
 @on_a_loop
-async def test_a_resumed_run_uses_the_text_that_it_began_with(tmp_path: Path) -> None:
+async def test_system_prompt_function_of_a_resumed_run_is_not_called_again(tmp_path: Path) -> None:
     times = iter(("in the morning", "in the evening"))
 
     def now(context: Context[str]) -> str:
@@ -123,7 +123,7 @@ async def test_a_resumed_run_uses_the_text_that_it_began_with(tmp_path: Path) ->
 
 
 @on_a_loop
-async def test_a_member_is_told_the_deps_of_the_group() -> None:
+async def test_system_prompt_function_of_a_member_has_the_deps_of_the_group() -> None:
     model = ScriptedModel(["Good."])
     decides = [
         '{"action": "CONTINUE", "new_instruction": "Go."}',
@@ -156,7 +156,7 @@ async def test_system_prompt_function_that_fails_ends_the_reply(prompt: Any, sai
     assert not model.received
 
 
-def test_a_chat_agent_knows_its_sender() -> None:
+def test_system_prompt_function_of_a_chat_agent_knows_its_sender() -> None:
     async def prompt(context: Context[str]) -> str:
         return f"You talk with {context.sender} about {context.deps}."
 

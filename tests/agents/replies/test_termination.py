@@ -88,7 +88,7 @@ def test_termination_ends_after_the_turn_that_meets_it(until: Any, text: str, de
     assert (reply.text, reply.stop_reason, reply.detail) == (text, "done", detail)
 
 
-def test_a_condition_that_is_not_met_leaves_it_to_max_turns() -> None:
+def test_termination_that_is_not_met_leaves_it_to_max_turns() -> None:
     reply = ended(Said("z") | (Said("a") & Said("z")), *"abcd")
     assert (reply.text, reply.stop_reason) == ("d", "max_iterations")
 
@@ -107,7 +107,7 @@ def test_only_the_one_that_is_to_say_it_counts() -> None:
 
 
 @pytest.mark.parametrize("text", (".*", "[", "(a+)+$", "\\", "a|b", "^", "(?i)x"))
-def test_a_text_is_looked_for_as_it_is(text: str) -> None:
+def test_termination_text_is_looked_for_as_it_is(text: str) -> None:
     assert ended(Said(text), "abc", "a" * 50 + "!").stop_reason == "max_iterations"
     assert ended(Said(text), "abc", f"it is {text}, I think").stop_reason == "done"
 
@@ -123,14 +123,14 @@ def test_termination_failed_turn_does_not_count() -> None:
     assert talk.reply_sync("go").stop_reason == "max_iterations"
 
 
-def test_of_several_at_once_each_is_looked_at() -> None:
+def test_termination_looks_at_each_of_several_at_once() -> None:
     talk = Conversation(
         [Says("Ann", "ok"), Says("Bob", "no")], lambda state: ["Ann", "Bob"], until=Said("ok")
     )
     assert talk.reply_sync("go").detail == "Said('ok'): 'Ann' said it"
 
 
-def test_each_reply_starts_anew() -> None:
+def test_termination_starts_anew_with_each_reply() -> None:
     until = (Said("Ann 1") & MaxTurns(3)) | Elapsed(10, Clock(1))
     talk = Conversation([Talker("Ann"), Talker("Bob")], until=until)
     assert (talk.reply_sync("one").detail, talk.state.turns) == (
@@ -150,7 +150,7 @@ def test_termination_condition_may_serve_two_conversations() -> None:
     asyncio.run(main())
 
 
-def test_a_condition_of_ones_own_has_one_method() -> None:
+def test_termination_condition_of_ones_own_has_one_method() -> None:
     class Long(Condition):
         async def met(self, state: ConversationState) -> str | None:
             await asyncio.sleep(0)
@@ -227,24 +227,24 @@ def test_time_between_saving_and_going_on_does_not_count() -> None:
         lambda: Conversation([Talker("Ann")], until=Said("x", by="Bob") & MaxTurns(3)),
     ),
 )
-def test_a_condition_that_cannot_be_met_is_refused(make: Any) -> None:
+def test_termination_condition_that_cannot_be_met_is_refused(make: Any) -> None:
     with pytest.raises(DefinitionError):
         make()
 
 
-def test_an_id_that_is_none_is_refused() -> None:
+def test_termination_by_a_malformed_id_is_refused() -> None:
     with pytest.raises(InvalidId):
         StoppedBy("*")
 
 
 @pytest.mark.parametrize("given", (7, [], {"stop": True}, object()))
-def test_a_condition_that_gives_no_condition_ends_it_as_an_error(given: Any) -> None:
+def test_termination_that_gives_no_condition_ends_the_reply_as_an_error(given: Any) -> None:
     reply = ended(lambda state: given, "a", "b")
     assert (reply.stop_reason, reply.text) == ("error", "a")
     assert isinstance(reply.error, DefinitionError)
 
 
-def test_a_condition_that_raises_ends_it_as_an_error() -> None:
+def test_termination_that_raises_ends_the_reply_as_an_error() -> None:
     def broken(state: ConversationState) -> bool:
         raise KeyError("missing")
 

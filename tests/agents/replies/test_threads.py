@@ -35,7 +35,7 @@ def agent(memory: Memory | None = None, answers: int = 50) -> ReActAgent:
 # -- threads ---------------------------------------------------------------------------------------
 
 
-def test_each_thread_is_a_conversation_of_its_own() -> None:
+def test_threads_are_each_a_conversation_of_its_own() -> None:
     thinker = agent()
     assert thinker.reply_sync("a", thread="Ann").text == "1: a"
     assert thinker.reply_sync("b", thread="Bo").text == "1: b"
@@ -55,7 +55,7 @@ def test_thread_memory_can_be_read_from_the_agent(memory: Memory | None) -> None
         assert [each["content"] for each in read.get_memories()] == [said, f"1: {said}"]
 
 
-def test_a_reply_cancelled_as_its_turn_comes_holds_nobody_up() -> None:
+def test_reply_cancelled_as_its_turn_comes_holds_up_no_other() -> None:
     async def main() -> None:
         begun, goes_on = asyncio.Event(), asyncio.Event()
 
@@ -84,7 +84,7 @@ def test_a_reply_cancelled_as_its_turn_comes_holds_nobody_up() -> None:
     asyncio.run(main())
 
 
-def test_an_observed_message_of_a_space_is_remembered_with_its_sender() -> None:
+def test_observed_message_of_a_space_is_remembered_with_its_sender() -> None:
     thinker = agent()
     for name, args in (("say", {"content": "It rains."}), ("say", {}), ("move", {"to": "shop"})):
         asyncio.run(thinker.observe({"from": "Ann", "action": {"name": name, "args": args}}))
@@ -92,7 +92,7 @@ def test_an_observed_message_of_a_space_is_remembered_with_its_sender() -> None:
     assert remembered == ["Ann: It rains.", "Ann: say {}", 'Ann: move {"to": "shop"}']
 
 
-def test_a_durable_memory_keeps_its_threads(tmp_path: Path) -> None:
+def test_threads_of_a_durable_memory_are_kept(tmp_path: Path) -> None:
     with SQLiteMemory(tmp_path / "memory.db") as memory:
         thinker = agent(memory)
         thinker.reply_sync("a", thread="Ann")
@@ -104,7 +104,7 @@ def test_a_durable_memory_keeps_its_threads(tmp_path: Path) -> None:
         assert thinker.reply_sync("d").text == "1: d"
 
 
-def test_a_memory_without_threads_says_what_has_them() -> None:
+def test_memory_without_threads_says_what_has_them() -> None:
     thinker = agent(Graph())
     with pytest.raises(DefinitionError, match=r"thread= needs a memory with threads, such as SQL"):
         thinker.reply_sync("a", thread="Ann")
@@ -112,12 +112,12 @@ def test_a_memory_without_threads_says_what_has_them() -> None:
 
 
 @pytest.mark.parametrize("thread", ("", "x" * 256, b"Ann", 1.5))
-def test_a_thread_has_an_id(thread: Any) -> None:
+def test_thread_id_is_a_text_of_1_to_255_characters(thread: Any) -> None:
     with pytest.raises(ValueError, match="thread= must be a text of 1 to 255 characters"):
         agent().reply_sync("a", thread=thread)
 
 
-def test_of_very_many_threads_the_one_used_longest_ago_is_forgotten() -> None:
+def test_threads_in_very_great_number_lose_the_one_used_longest_ago() -> None:
     thinker = agent(answers=MAX_THREADS + 10)
     for number in range(MAX_THREADS):
         thinker.reply_sync("a", thread=number)
@@ -144,7 +144,7 @@ def test_blocks_reach_the_model_and_memory_as_they_are() -> None:
     assert model.received[1][0]["content"] == [{"type": "text", "text": "What is this?"}, IMAGE]
 
 
-def test_an_image_does_not_drive_the_conversation_out_of_memory() -> None:
+def test_image_does_not_drive_the_conversation_out_of_memory() -> None:
     memory = TokenBoundedMemory(4000)
     memory.add_memory({"role": "user", "content": "I am Ann."})
     memory.add_memory({"role": "user", "content": [{"type": "text", "text": "Look."}, IMAGE]})
@@ -174,7 +174,7 @@ def test_wrong_blocks_are_named(blocks: Any, error: type[Exception], told: str) 
 # -- state -----------------------------------------------------------------------------------------
 
 
-def test_an_agent_goes_on_in_another_process(tmp_path: Path) -> None:
+def test_agent_state_continues_in_another_process(tmp_path: Path) -> None:
     thinker = agent()
     thinker.reply_sync("a")
     thinker.reply_sync("b", thread="Bo")
@@ -208,7 +208,7 @@ def test_loading_takes_the_place_of_what_was_remembered(memory: Any) -> None:
     assert thinker.reply_sync("c", thread="Ann").text == "1: c"
 
 
-def test_a_state_shares_nothing_with_the_agent() -> None:
+def test_agent_state_shares_nothing_with_the_agent() -> None:
     thinker = agent()
     thinker.reply_sync("a")
     saved = thinker.state_dict()
@@ -235,7 +235,7 @@ class Graph(Memory):
         return list(self.nodes.values())
 
 
-def test_a_memory_of_ones_own_is_saved_and_loaded_into_an_empty_one() -> None:
+def test_memory_of_ones_own_is_saved_and_loaded_into_an_empty_one() -> None:
     thinker = agent(Graph())
     thinker.reply_sync("a")
     saved = thinker.state_dict()

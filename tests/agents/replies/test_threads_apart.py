@@ -152,7 +152,7 @@ def test_threads_words_of_one_sender_are_in_no_prompt_for_another(
     assert SECRET in seen(models, before)
 
 
-def test_a_durable_memory_has_a_part_for_each_sender(space: NativeSpace, tmp_path: Any) -> None:
+def test_durable_memory_has_a_part_for_each_sender(space: NativeSpace, tmp_path: Any) -> None:
     it, models = loop_with_a_file(tmp_path / "m.db")
     it.reply_sync("the program's own word")
     space.add(it)
@@ -166,7 +166,7 @@ def test_a_durable_memory_has_a_part_for_each_sender(space: NativeSpace, tmp_pat
     ]
 
 
-def test_a_file_opened_for_each_thread_is_opened_for_none_too(tmp_path: Any) -> None:
+def test_memory_file_opened_for_each_thread_is_opened_for_none_too(tmp_path: Any) -> None:
     script = model()
     it = ReActAgent("it", script, memory=lambda id: SQLiteMemory(tmp_path / "m.db", id))
     for thread in (None, "a", None):
@@ -189,7 +189,7 @@ LONG = f"{'x' * 250}/{'t' * 200}"
         (("default", None), ("%64efault", None)),
     ),
 )
-def test_no_two_senders_have_one_thread(one: Any, other: Any, space: NativeSpace) -> None:
+def test_threads_of_two_senders_are_never_one(one: Any, other: Any, space: NativeSpace) -> None:
     it, models = loop()
     space.add(it)
     senders = {id: space.add(Agent(id)) for id in {one[0], other[0]}}
@@ -239,7 +239,7 @@ def test_colleagues_forget_what_they_were_told_for_a_sender_that_leaves(
     assert SECRET not in json.dumps(helper.received[1])
 
 
-def test_a_model_is_not_shown_the_thread_of_a_say(space: NativeSpace) -> None:
+def test_thread_of_a_say_is_not_shown_to_a_model(space: NativeSpace) -> None:
     offered: list[Any] = []
 
     class Looking(ScriptedModel):
@@ -255,7 +255,7 @@ def test_a_model_is_not_shown_the_thread_of_a_say(space: NativeSpace) -> None:
     assert [list(each.parameters["properties"]) for each in offered] == [["content"]] * 2
 
 
-def test_an_agent_that_is_another_ones_action_is_asked_in_its_thread(space: NativeSpace) -> None:
+def test_threads_of_an_agent_that_is_anothers_action_are_its_callers(space: NativeSpace) -> None:
     script = model()
     helper = ReActAgent("helper", script)
     said = {"name": "say", "args": {"content": SECRET}}
@@ -291,7 +291,7 @@ def test_threads_response_is_heard_in_the_thread_that_sent(space: NativeSpace) -
     assert "filed as 12" in json.dumps(script.received[3])
 
 
-def test_a_response_that_nobody_asked_for_is_its_senders(space: NativeSpace) -> None:
+def test_response_without_a_request_stays_with_its_sender(space: NativeSpace) -> None:
     script = model()
     space.add(OpenAIFunctionAgent("front", script, discover=None))
     ada, eve = space.add(Agent("Ada")), space.add(Agent("Eve"))
@@ -302,7 +302,7 @@ def test_a_response_that_nobody_asked_for_is_its_senders(space: NativeSpace) -> 
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_threads_of_a_sender_that_left_are_gone(kind: str, space: NativeSpace) -> None:
+def test_threads_of_a_sender_that_left_are_gone(kind: str, space: NativeSpace) -> None:
     it, models = KINDS[kind]()
     space.add(it)
     ada = space.add(Agent("Ada"))
@@ -436,7 +436,7 @@ class Graph:
         return list(self.nodes)
 
 
-def test_a_memory_without_threads_serves_one_conversation_in_a_space(space: NativeSpace) -> None:
+def test_memory_without_threads_serves_one_conversation_in_a_space(space: NativeSpace) -> None:
     with pytest.raises(DefinitionError, match=r"a Graph, has no thread\(id\). Pass shared=True"):
         space.add(ReActAgent("it", model(), memory=Graph()))  # type: ignore[arg-type]
     group = Conversation([ReActAgent("Ann", model(), memory=Graph())])  # type: ignore[arg-type]
@@ -445,7 +445,7 @@ def test_a_memory_without_threads_serves_one_conversation_in_a_space(space: Nati
     assert space.ids() == []
 
 
-def test_a_shared_agent_has_one_conversation_and_each_line_says_whose_it_is(
+def test_shared_agent_has_one_conversation_whose_lines_say_their_sender(
     space: NativeSpace,
 ) -> None:
     script = model()
@@ -514,7 +514,7 @@ def test_replies_of_one_thread_wait_for_each_other() -> None:
     asyncio.run(main())
 
 
-def test_a_conversation_replies_to_the_threads_side_by_side() -> None:
+def test_conversation_replies_to_the_threads_side_by_side() -> None:
     async def main() -> None:
         talk = Conversation([ReActAgent("Ann", Meeting(20))], until=MaxTurns(1))
         await asyncio.gather(*(talk.reply("go", thread=n) for n in range(20)))
@@ -542,7 +542,7 @@ class Gate:
         return ModelReply("ok")
 
 
-def test_an_interruption_is_of_one_thread() -> None:
+def test_interruption_is_of_one_thread() -> None:
     async def main() -> None:
         gate = Gate(2)
         it = ReActAgent("it", gate)
@@ -560,7 +560,7 @@ def test_an_interruption_is_of_one_thread() -> None:
     asyncio.run(main())
 
 
-def test_without_a_thread_the_only_reply_under_way_is_steered() -> None:
+def test_interruption_without_a_thread_reaches_the_only_reply_under_way() -> None:
     async def main() -> None:
         gate = Gate(1)
         it = ReActAgent("it", gate)
@@ -575,7 +575,9 @@ def test_without_a_thread_the_only_reply_under_way_is_steered() -> None:
 
 
 @pytest.mark.parametrize("kind", ("loop", "dual act", "conversation"))
-def test_with_nothing_under_way_the_next_reply_of_that_thread_hears_it(kind: str) -> None:
+def test_interruption_with_nothing_under_way_is_heard_by_the_next_reply_of_that_thread(
+    kind: str,
+) -> None:
     it, models = KINDS[kind]()
     assert not it.interrupt("Be brief.", thread="Ann")
     it.reply_sync("go", thread="Bo")
@@ -598,7 +600,7 @@ def test_threads_observation_stays_in_its_thread(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ("loop", "dual act", "conversation"))
-def test_a_state_holds_the_threads(kind: str) -> None:
+def test_state_holds_the_threads(kind: str) -> None:
     it, _ = KINDS[kind]()
     it.reply_sync("I am Ann.", thread="Ann")
     it.reply_sync("I am Bo.", thread="Bo")
@@ -631,7 +633,7 @@ def test_two_with_one_memory_have_one_in_each_thread() -> None:
         assert json.dumps(prompts[1]).count("work") > json.dumps(prompts[0]).count("work")
 
 
-def test_a_dual_act_goes_on_in_the_thread_that_was_stopped() -> None:
+def test_dual_act_resumes_in_the_thread_that_was_stopped() -> None:
     async def main() -> None:
         started = asyncio.Event()
 
@@ -698,7 +700,7 @@ def test_two_replies_with_different_tools_found_have_each_their_own(space: Nativ
     assert offered == [["first_work"], ["second_work"], ["first_work"], ["second_work"]]
 
 
-def test_a_tool_asks_who_is_asking(space: NativeSpace) -> None:
+def test_context_tells_a_tool_who_is_asking(space: NativeSpace) -> None:
     known: list[tuple[Any, ...]] = []
 
     def look(context: Context[Any]) -> str:
@@ -715,7 +717,7 @@ def test_a_tool_asks_who_is_asking(space: NativeSpace) -> None:
     assert len({each[2] for each in known}) == 3
 
 
-def test_an_action_of_an_agent_is_told_the_sender(space: NativeSpace) -> None:
+def test_context_tells_an_agents_action_the_sender(space: NativeSpace) -> None:
     class Desk(Agent):
         @action
         async def who(self, context: Context[Any]) -> str:
@@ -751,7 +753,7 @@ def test_deps_are_of_one_reply(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ("loop", "dual act", "conversation"))
-def test_a_budget_of_one_reply_is_spent_while_the_others_go_on(kind: str) -> None:
+def test_budget_of_one_reply_is_spent_while_the_others_continue(kind: str) -> None:
     calls = 0
 
     def again() -> int:
@@ -789,7 +791,7 @@ def test_a_budget_of_one_reply_is_spent_while_the_others_go_on(kind: str) -> Non
     asyncio.run(main())
 
 
-def test_a_budget_of_a_reply_is_part_of_the_agents() -> None:
+def test_budget_of_a_reply_is_part_of_the_agents() -> None:
     it = ReActAgent("it", model(), budget=Budget(model_calls=5))
     with pytest.raises(ConfigError, match=r"give the reply a child\(\) of it"):
         it.reply_sync("go", budget=Budget(model_calls=1))
@@ -832,7 +834,7 @@ def test_always_holds_within_its_thread(space: NativeSpace) -> None:
     assert out.getvalue().count("Permit this?") == 2
 
 
-def test_a_failure_is_one_line_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
+def test_failure_is_one_line_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
     class Down(ScriptedModel):
         async def complete(self, messages: Any, actions: Any = None, schema: Any = None) -> Any:
             raise ConnectionError("nobody answers at 127.0.0.1:9")
@@ -945,7 +947,7 @@ NAMED = ["context", "request", "worker thread", "task"]
 
 
 @pytest.mark.parametrize("way", WAYS, ids=[*NAMED, *(way.__name__ for way in WAYS[4:])])
-def test_a_colleague_that_code_asks_is_asked_in_the_thread_of_the_reply(
+def test_colleague_that_code_asks_is_asked_in_the_thread_of_the_reply(
     way: Any, space: NativeSpace
 ) -> None:
     script = ScriptedModel(lambda messages, actions: "noted")
@@ -960,7 +962,7 @@ def test_a_colleague_that_code_asks_is_asked_in_the_thread_of_the_reply(
     assert SECRET in json.dumps(of_ada)
 
 
-def test_a_thread_that_the_asker_states_holds(space: NativeSpace) -> None:
+def test_colleague_is_asked_in_the_thread_that_the_asker_states(space: NativeSpace) -> None:
     async def ask(text: str, context: Context) -> str:
         """Ask the colleague."""
         answer: str = await context.agent.ask("reader", "say", content=text, thread="all")
@@ -991,7 +993,7 @@ def test_threads_message_of_a_reply_is_heard_in_its_thread(space: NativeSpace) -
     assert [SECRET in json.dumps(each) for each in script.received] == [True, True, False, False]
 
 
-def test_a_colleague_without_threads_is_asked_as_ever(space: NativeSpace) -> None:
+def test_colleague_without_threads_is_asked_as_ever(space: NativeSpace) -> None:
     class Oracle(Agent):
         @action
         async def say(self, content: str) -> str:
@@ -1003,7 +1005,7 @@ def test_a_colleague_without_threads_is_asked_as_ever(space: NativeSpace) -> Non
     assert front.reply_sync("no", thread="t").steps[0].result["result"] == "NO"
 
 
-def test_an_action_outside_of_a_reply_asks_in_one_thread(space: NativeSpace) -> None:
+def test_action_outside_of_a_reply_asks_in_one_thread(space: NativeSpace) -> None:
     class Desk(Agent):
         @action
         async def pass_on(self, text: str) -> str:

@@ -39,7 +39,7 @@ def pieces(events: list[Any], agent: str) -> list[str]:
     return [e.text for e in events if e.kind == "text" and e.agent == agent]
 
 
-def test_a_chat_agents_answer_is_seen_in_pieces_with_the_message_that_it_answers() -> None:
+def test_watcher_sees_a_chat_agents_answer_in_pieces_with_the_message_it_answers() -> None:
     chatty = ChattyAI("Chatty", ScriptedModel(["Good morning, Ann!\n"]))
     seen: list[Any] = []
     answered: list[Any] = []
@@ -58,7 +58,7 @@ def test_a_chat_agents_answer_is_seen_in_pieces_with_the_message_that_it_answers
     assert {(each["from"], each["id"]) for each in answered} == {("Ann", "7")}
 
 
-def test_an_agent_that_acts_is_seen_in_a_space_and_outside_of_one() -> None:
+def test_watcher_sees_an_agent_that_acts_in_a_space_and_outside_of_one() -> None:
     replies = [Call("1", "Calculator_add", {"a": 1, "b": 2}), "It is 3.", "Well."]
     agent = OpenAIFunctionAgent("F", ScriptedModel(replies), user_id="Ann")
     seen: list[Any] = []
@@ -104,7 +104,7 @@ def a_researcher(model: Any) -> Any:
 @pytest.mark.parametrize(
     "kind", (a_loop, a_dual_act, a_conversation, a_function_agent, a_researcher)
 )
-def test_a_reply_that_is_cancelled_has_an_end_too(kind: Any) -> None:
+def test_watcher_sees_the_end_of_a_cancelled_reply(kind: Any) -> None:
     started = asyncio.Event()
 
     async def never(messages: Any, actions: Any) -> str:
@@ -130,7 +130,7 @@ def test_a_reply_that_is_cancelled_has_an_end_too(kind: Any) -> None:
     assert [each.kind for each in seen].count("done") == 1
 
 
-def test_a_reply_that_raises_has_an_end_too(tmp_path: Path) -> None:
+def test_watcher_sees_the_end_of_a_reply_that_raises(tmp_path: Path) -> None:
     seen: list[Any] = []
     with Journal(tmp_path / "j") as journal:
         agent = ReActAgent("it", ScriptedModel(["one", "two"]), journal=journal)
@@ -169,7 +169,7 @@ def test_agents_of_several_are_watched_too() -> None:
         assert (seen[-1].kind, seen[-1].agent) == ("done", agent.id)
 
 
-def test_a_watcher_that_fails_is_called_no_more(caplog: pytest.LogCaptureFixture) -> None:
+def test_watcher_that_fails_is_called_no_more(caplog: pytest.LogCaptureFixture) -> None:
     agent = ReActAgent("R", ScriptedModel(["One two.", "Three."]))
     seen: list[Any] = []
 
