@@ -291,7 +291,7 @@ def _used(values: Any) -> Any:
 
 def _put(population: Population, arrays: dict[str, Any]) -> None:
     """Restore saved columns into a population. Raises StateError: they are of another."""
-    population.written()
+    population.note_change()
     saved = {n.partition(".")[2]: a for n, a in arrays.items() if n.startswith("column.")}
     strange = set(saved) ^ set(population.arrays)
     if strange:

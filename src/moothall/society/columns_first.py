@@ -265,7 +265,7 @@ def _before_intervention(society: Any, intervention: Intervention) -> None:
 def _keeps(books: Any, values: Mapping[str, Any], rows: Any) -> bool | None:
     """Return whether rows keep these values as agents do; None: a column of them cannot."""
     population, arrays = books.population, books.population.arrays
-    named = {name: each for path, each in leaves(values) if (name := books.named(path))}
+    named = {name: each for path, each in leaves(values) if (name := books.column_at(path))}
     alike = len(named) == len([*leaves(values)])
     kept: bool | None = True
     rows = [row for row in rows if not population.full[row]] or rows

@@ -39,12 +39,12 @@ class Others:
         messages = self.moment.messages
         if messages is None or not len(messages):
             return None
-        mine = messages.taken(messages.rows_of(self.first, self.until))
+        mine = messages.select(messages.rows_of(self.first, self.until))
         position = mine.receiver - self.first
         if self._chosen is not None:
             places = np.full(self.until - self.first, -1)
             places[self._chosen] = np.arange(len(self))
-            mine, position = mine.taken(places[position] >= 0), places[position]
+            mine, position = mine.select(places[position] >= 0), places[position]
             position = position[position >= 0]
         if not len(position):
             return None

@@ -162,7 +162,7 @@ class Perception:
         Raises:
             ConfigError: there is no population, or the column is not declared with `seen=True`
         """
-        return self._population_view().seen(name, citizen)
+        return self._population_view().column(name, citizen)
 
     def _population_view(self) -> Any:
         if self.view.others is None:

@@ -47,16 +47,16 @@ def homes_taken(population: Register, home: Any) -> Any:
 
     Raises ConfigError: a place is home for more than it holds.
     """
-    taken = np.bincount(home[home >= 0], minlength=len(population.places))
-    if small := _too_small(population, taken, "home"):
+    occupied = np.bincount(home[home >= 0], minlength=len(population.places))
+    if small := _too_small(population, occupied, "home"):
         raise ConfigError(f"{small}: make it larger, or give some of them another home")
-    return taken
+    return occupied
 
 
-def warn_of_small(population: Register, *given: Any) -> None:
+def warn_of_small(population: Register, *columns: Any) -> None:
     """Log which places hold fewer than a table gives them: its columns of work and of school."""
     count = max(1, len(population.places))
-    pairs = [np.flatnonzero(each >= 0) * count + each[each >= 0] for each in given]
+    pairs = [np.flatnonzero(each >= 0) * count + each[each >= 0] for each in columns]
     if not sum(map(len, pairs)):
         return
     many = np.bincount(np.unique(np.concatenate(pairs)) % count, minlength=count)
@@ -66,24 +66,24 @@ def warn_of_small(population: Register, *given: Any) -> None:
 
 @functools.lru_cache(64)  # an experiment has the same table in each of its cells
 def _warn_once(small: str) -> None:
-    what = "make it larger, or give some of them another place"
-    logger.warning("%s; who comes when it is full is turned away: %s", small, what)
+    advice = "make it larger, or give some of them another place"
+    logger.warning("%s; who comes when it is full is turned away: %s", small, advice)
 
 
 def _too_small(population: Register, many: Any, of: str) -> str:
     """Return in words which places hold fewer than so many; empty for none."""
     room = town.room_of(population, slice(None), -1)
-    over = np.flatnonzero((room >= 0) & (many > room)).tolist()
+    overfull = np.flatnonzero((room >= 0) & (many > room)).tolist()
     some = [
         f"{population.places[at]!r} holds {room[at]:,}, and is the {of} of {many[at]:,} citizens"
-        for at in over[:3]
+        for at in overfull[:3]
     ]
-    return "; ".join(some) + (f"; {len(over) - 3:,} more are too small" if over[3:] else "")
+    return "; ".join(some) + (f"; {len(overfull) - 3:,} more are too small" if overfull[3:] else "")
 
 
-def homes_of(population: Register, count: int, taken: Any = 0) -> Any:  # taken: by place
+def homes_of(population: Register, count: int, occupied: Any = 0) -> Any:  # occupied: by place
     """Return a home for each of `count` persons, fewer if there is no more room."""
-    places, room = _rooms(population, taken)
+    places, room = _rooms(population, occupied)
     no_limit = places[room[places] < 0]
     room = np.where(room < 0, 1, room)
     units, sizes = _units(room[places])
@@ -99,76 +99,76 @@ def homes_of(population: Register, count: int, taken: Any = 0) -> Any:  # taken:
     return np.r_[once, no_limit[np.arange(count - len(once)) % len(no_limit)]]
 
 
-def homes_of_households(population: Register, given: Any, home: Any, taken: Any) -> Any:
-    """Return everybody's home: `home`, or one for each household that a table has `given`.
+def homes_of_households(population: Register, household: Any, home: Any, occupied: Any) -> Any:
+    """Return everybody's home: `home`, or one for each `household` of a table.
 
-    `taken`, by place, is counted up. Raises ConfigError: no home has room for a household.
+    `occupied`, by place, is counted up. Raises ConfigError: no home has room for a household.
     """
-    made = np.array(home, np.int64)
-    has = np.flatnonzero((given >= 0) & (made >= 0))[::-1]
-    of_group = np.full(given.max(initial=-1) + 1, -1)
-    of_group[given[has]] = made[has]
-    lacks = np.flatnonzero((given >= 0) & (made < 0))
-    sizes = np.bincount(given[lacks], minlength=len(of_group))
+    homes = np.array(home, np.int64)
+    has = np.flatnonzero((household >= 0) & (homes >= 0))[::-1]
+    of_group = np.full(household.max(initial=-1) + 1, -1)
+    of_group[household[has]] = homes[has]
+    lacks = np.flatnonzero((household >= 0) & (homes < 0))
+    sizes = np.bincount(household[lacks], minlength=len(of_group))
     joins = np.flatnonzero((of_group >= 0) & (sizes > 0))
-    np.add.at(taken, of_group[joins], sizes[joins])
+    np.add.at(occupied, of_group[joins], sizes[joins])
     new = np.flatnonzero((of_group < 0) & (sizes > 0))
-    found = np.array(_homes_together(population, sizes[new], taken), np.int64)
-    without = new[found < 0]
+    new_homes = np.array(_homes_together(population, sizes[new], occupied), np.int64)
+    without = new[new_homes < 0]
     if len(without):
         most = without[np.argmax(sizes[without])]
-        row = lacks[given[lacks] == most][0] + 1
+        row = lacks[household[lacks] == most][0] + 1
         raise ConfigError(
             f"the household of row {row} finds no home with room for {sizes[most]}: "
             f"{len(without):,} of {len(of_group):,} households find none; give the city larger "
             "homes, such as City.generate(…, households=[the size of each])"
         )
-    of_group[new] = found
-    np.add.at(taken, found, sizes[new])
-    made[lacks] = of_group[given[lacks]]
-    return made
+    of_group[new] = new_homes
+    np.add.at(occupied, new_homes, sizes[new])
+    homes[lacks] = of_group[household[lacks]]
+    return homes
 
 
-def _homes_together(population: Register, sizes: Any, taken: Any) -> list[int]:
+def _homes_together(population: Register, sizes: Any, occupied: Any) -> list[int]:
     """Return a home for each household of so many persons; −1 for one without."""
-    places, room = _rooms(population, taken)
+    places, room = _rooms(population, occupied)
     places = places[_spread(population, len(places))]
-    left: list[int] = np.where(room < 0, np.iinfo(np.int64).max, room)[places].tolist()
-    large = [at for at, each in enumerate(left) if each > LARGEST]
+    room_left: list[int] = np.where(room < 0, np.iinfo(np.int64).max, room)[places].tolist()
+    large = [at for at, each in enumerate(room_left) if each > LARGEST]
     by_room: list[deque[int]] = [deque() for _ in range(LARGEST + 1)]
-    for at, each in enumerate(left):
+    for at, each in enumerate(room_left):
         if each <= LARGEST:
             by_room[each].append(at)
     # A large home's turn comes in proportion to its room.
-    sums = np.cumsum([min(left[at], (1 << 31) // len(large)) for at in large])
+    sums = np.cumsum([min(room_left[at], (1 << 31) // len(large)) for at in large])
     words = _spread_words(population, len(sizes)) >> np.uint64(32)
     turns = words * np.uint64(sums[-1] if large else 0) >> np.uint64(32)
-    made = [-1] * len(sizes)
+    homes = [-1] * len(sizes)
     for turn, number in enumerate(np.argsort(-np.asarray(sizes), kind="stable").tolist()):
         size = int(sizes[number])
-        found = by_room[size].popleft() if size <= LARGEST and by_room[size] else -1
-        if found < 0 and large:
+        chosen = by_room[size].popleft() if size <= LARGEST and by_room[size] else -1
+        if chosen < 0 and large:
             begins = int(sums.searchsorted(int(turns[turn]), side="right"))
             order = (large[(begins + each) % len(large)] for each in range(len(large)))
-            found = next((at for at in order if left[at] >= size), -1)
-        if found < 0:
+            chosen = next((at for at in order if room_left[at] >= size), -1)
+        if chosen < 0:
             roomy = next((each for each in range(size, LARGEST + 1) if by_room[each]), -1)
-            found = by_room[roomy].popleft() if roomy >= 0 else -1
-        if found >= 0:
-            made[number] = int(places[found])
-            before, left[found] = left[found], left[found] - size
+            chosen = by_room[roomy].popleft() if roomy >= 0 else -1
+        if chosen >= 0:
+            homes[number] = int(places[chosen])
+            before, room_left[chosen] = room_left[chosen], room_left[chosen] - size
             if before <= LARGEST:
-                by_room[left[found]].append(found)
-    return made
+                by_room[room_left[chosen]].append(chosen)
+    return homes
 
 
-def _rooms(population: Register, taken: Any) -> tuple[Any, Any]:
+def _rooms(population: Register, occupied: Any) -> tuple[Any, Any]:
     """Return the homes by area, and the room left in each place; below 0: no limit."""
     city, homes = population.city, population.of_kind("home")
     if hasattr(city, "by_area") and len(homes):
         homes = homes[city.by_area(homes)]
     room = town.room_of(population, slice(None), -1)
-    return homes, np.where(room < 0, -1, np.maximum(room - taken, 0))
+    return homes, np.where(room < 0, -1, np.maximum(room - occupied, 0))
 
 
 def _units(room: Any) -> tuple[Any, Any]:
@@ -203,20 +203,20 @@ def employ(rows: Rows, free: Any, params: PeopleParams) -> None:
         places = population.of_kind(kind)
         holds = town.room_of(population, places, 10_000 // staff)  # 10 jobs where there is no limit
         jobs[places] = np.maximum(1, holds * staff // 1000)
-    given = arrays["work"][arrays["work"] >= 0]
-    jobs = np.maximum(jobs - np.bincount(given, minlength=len(jobs)), 0)
+    filled = arrays["work"][arrays["work"] >= 0]
+    jobs = np.maximum(jobs - np.bincount(filled, minlength=len(jobs)), 0)
     age = arrays["age"] if "age" in arrays else np.full(len(population), 18)
     seeks = free & (age >= 18) & (age < 67) & (arrays["home"] >= 0)
     seeks &= belows(100, seed, ids, 0, "people.employed") < params.employed
-    left = np.flatnonzero(seeks)
+    unplaced = np.flatnonzero(seeks)
     spots = _spots(population)
     for turn in range(_ROUNDS):
         sums = jobs.cumsum()
-        if not len(left) or not len(sums) or not sums[-1]:
+        if not len(unplaced) or not len(sums) or not sums[-1]:
             break
-        asked = np.full(len(left), -1, np.int64)
-        for first in range(0, len(left), _AT_ONCE):
-            some = left[first : first + _AT_ONCE]
+        requested = np.full(len(unplaced), -1, np.int64)
+        for first in range(0, len(unplaced), _AT_ONCE):
+            some = unplaced[first : first + _AT_ONCE]
             own, total = ids[some], int(sums[-1])
             each = range(turn * params.offers, (turn + 1) * params.offers)
             offers = (belows(total, seed, own, 0, "people.offer", k) for k in each)
@@ -225,10 +225,10 @@ def employ(rows: Rows, free: Any, params: PeopleParams) -> None:
             metres = np.sqrt((apart.astype(np.float64) ** 2).sum(axis=2)).astype(np.int64)
             weights = (_FINE * params.near**2 // (metres + params.near) ** 2).cumsum(axis=1)
             at = choices_by(weights, seed, own, 0, "people.work", turn)
-            asked[first : first + _AT_ONCE] = reach[np.arange(len(some)), at]
-        left = left[~_taken(arrays["work"], left, asked, jobs)]
-    remain = np.repeat(np.arange(len(jobs)), jobs)[: len(left)]
-    arrays["work"][left[: len(remain)]] = remain
+            requested[first : first + _AT_ONCE] = reach[np.arange(len(some)), at]
+        unplaced = unplaced[~_assign_places(arrays["work"], unplaced, requested, jobs)]
+    remain = np.repeat(np.arange(len(jobs)), jobs)[: len(unplaced)]
+    arrays["work"][unplaced[: len(remain)]] = remain
 
 
 def enrol(rows: Rows, free: Any) -> None:
@@ -243,13 +243,15 @@ def enrol(rows: Rows, free: Any) -> None:
     staff = np.maximum(1, holds * STAFF["school"] // 1000)
     seats[schools] = holds - staff
     age = arrays["age"]
-    left = np.flatnonzero(free & (age >= 5) & (age < 18) & (arrays["home"] >= 0))
-    near, _ = town.near(rows, arrays["home"][left], "school", _REACH, None)
-    while len(left):
+    unplaced = np.flatnonzero(free & (age >= 5) & (age < 18) & (arrays["home"] >= 0))
+    near, _ = town.near(rows, arrays["home"][unplaced], "school", _REACH, None)
+    while len(unplaced):
         fits = (near >= 0) & (seats[near] > 0)
-        asked = np.where(fits.any(axis=1), near[np.arange(len(left)), fits.argmax(axis=1)], -1)
-        stays = ~_taken(arrays["school"], left, asked, seats) & (asked >= 0)
-        left, near = left[stays], near[stays]
+        requested = np.where(
+            fits.any(axis=1), near[np.arange(len(unplaced)), fits.argmax(axis=1)], -1
+        )
+        stays = ~_assign_places(arrays["school"], unplaced, requested, seats) & (requested >= 0)
+        unplaced, near = unplaced[stays], near[stays]
 
 
 def _spots(population: Register) -> Any:
@@ -262,13 +264,13 @@ def _spots(population: Register) -> Any:
     return np.zeros((len(population.places), 2), np.int64)
 
 
-def _taken(column: Any, rows: Any, asked: Any, room: Any) -> Any:
+def _assign_places(column: Any, rows: Any, requested: Any, room: Any) -> Any:
     """Assign limited places in order of asking; return who got one."""
-    order = np.argsort(asked, kind="stable")
-    own = asked[order]
+    order = np.argsort(requested, kind="stable")
+    own = requested[order]
     gets = (own >= 0) & (turn_of(own) < room[own])
     column[rows[order[gets]]] = own[gets]
     np.subtract.at(room, own[gets], 1)
-    taken = np.zeros(len(rows), bool)
-    taken[order[gets]] = True
-    return taken
+    has_place = np.zeros(len(rows), bool)
+    has_place[order[gets]] = True
+    return has_place

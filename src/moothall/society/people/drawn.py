@@ -60,6 +60,7 @@ _MEN = (
     *("Ivan", "John", "Kofi", "Luis", "Noah", "Samir"),
 )
 _NAMES: Final = {"female": _WOMEN, "male": _MEN}
+Persons = list[dict[str, Any]]
 
 
 def make_people(
@@ -118,36 +119,36 @@ def completed(
     """
     if not isinstance(params, PeopleParams):
         raise ConfigError(f"params= must be PeopleParams(…), got {params!r:.80}")
-    wanted = None if margins is None else checked_margins(margins)
-    made = [copy.deepcopy(row) for row in _rows(rows)]
-    for person in made:
+    targets = None if margins is None else checked_margins(margins)
+    persons = [copy.deepcopy(row) for row in _rows(rows)]
+    for person in persons:
         profile = person.get("profile") or {}
         if type(profile.get("household")) is int:
             profile.setdefault("household_id", profile.pop("household"))
     if count is not None:
-        made = expanded(made, count, seed)
-    if flat := [name for row in made for name in row if name in IN_PROFILE]:
+        persons = expanded(persons, count, seed)
+    if flat := [name for row in persons for name in row if name in IN_PROFILE]:
         raise ConfigError(f"{flat[0]!r} must be in a citizen's `profile`, as make_people has it")
     if city is not None:
         needs(city, Places, who="people", kinds=("home",))
-        register = Register(words_of(each["id"] for each in made), city, (), seed, None)
-        _house(made, register)
-    if made:
-        if wanted is None:
-            households = _gather(made, seed, params)
+        register = Register(words_of(each["id"] for each in persons), city, (), seed, None)
+        _house(persons, register)
+    if persons:
+        if targets is None:
+            households = _gather(persons, seed, params)
         else:
-            households = gathered(made, wanted, seed, partial(_gather, params=params))
-        for person in made:
+            households = gathered(persons, targets, seed, partial(_gather, params=params))
+        for person in persons:
             _draw(person, seed, params)
         if city is not None:
-            _employ(made, city, register, params)
-            _seek(made, seed, params)
-        for person in made:
+            _employ(persons, city, register, params)
+            _seek(persons, seed, params)
+        for person in persons:
             profile = person["profile"]
             profile.setdefault("income", params.wage * profile["skill"] if person["work"] else 0)
             person.setdefault("income", usual_income(params, profile["income"]))
-        _befriend(made, households, seed, params)
-    return made
+        _befriend(persons, households, seed, params)
+    return persons
 
 
 @dataclass(frozen=True)
@@ -183,23 +184,23 @@ def citizens(
         raise ConfigError(f"citizen= must be a class of CitizenAgent, got {citizen!r:.80}")
     make = all_blocks if blocks is None else blocks
     if not callable(make):
-        what = "a function that returns new blocks, such as all_blocks"
-        raise ConfigError(f"blocks= must be {what}, got {blocks!r:.80}")
-    made = []
+        expected = "a function that returns new blocks, such as all_blocks"
+        raise ConfigError(f"blocks= must be {expected}, got {blocks!r:.80}")
+    agents = []
     for row in _rows(rows):
         memory = CitizenMemory({k: _own(v) for k, v in row.items() if k not in ("id", "name")})
-        one = citizen(row["id"], row.get("name"), memory=memory, blocks=make(), **options)
-        made.append(one)
-    return made
+        agent = citizen(row["id"], row.get("name"), memory=memory, blocks=make(), **options)
+        agents.append(agent)
+    return agents
 
 
 def _rows(rows: Any) -> list[dict[str, Any]]:
     """Return citizens as a list of dicts, each with an id."""
-    made = [*rows] if isinstance(rows, Iterable) else [rows]
-    for row in made:
+    persons = [*rows] if isinstance(rows, Iterable) else [rows]
+    for row in persons:
         if not isinstance(row, dict) or "id" not in row:
             raise ConfigError(f"a citizen must have an 'id', in a dict, got {row!r:.80}")
-    return made
+    return persons
 
 
 def _own(value: Any) -> Any:
@@ -213,24 +214,24 @@ def _own(value: Any) -> Any:
 
 
 def _gather(
-    made: list[dict[str, Any]], seed: int, params: PeopleParams
+    persons: Persons, seed: int, params: PeopleParams
 ) -> list[list[tuple[dict[str, Any], int]]]:
     """Draw what depends on the household; return each household's members and their roles."""
-    head, second, rank, size, order = _lives(made)
-    ids = words_of(person["id"] for person in made)
-    profiles = [person.setdefault("profile", {}) for person in made]
+    head, second, rank, size, order = _lives(persons)
+    ids = words_of(person["id"] for person in persons)
+    profiles = [person.setdefault("profile", {}) for person in persons]
     age = np.array([int(each.get("age", -1)) for each in profiles])
-    known = {name: code for code, name in enumerate(GENDERS)}
-    gender = np.array([known.get(each.get("gender"), 0) for each in profiles])
+    gender_codes = {name: code for code, name in enumerate(GENDERS)}
+    gender = np.array([gender_codes.get(each.get("gender"), 0) for each in profiles])
     two = second != head  # alone, one has no partner whose age is known
     ages = (age, age[head], np.where(two, age[second], -1))
     genders = (gender, gender[head], np.where(two, gender[second], 0))
-    given = (seed, ids, ids[head], rank, size)
-    drawn_age, drawn_gender = home_of.composed(params, *given, ages, genders)
+    household_args = (seed, ids, ids[head], rank, size)
+    drawn_age, drawn_gender = home_of.composed(params, *household_args, ages, genders)
     kind, role = home_of.roles(params, seed, ids[head], rank, size)
-    given_ids = _given(made)
+    given_ids = _household_numbers(persons)
     if given_ids is not None:
-        lives = home_of.households(_homes(made), given_ids, drawn_age)
+        lives = home_of.households(_homes(persons), given_ids, drawn_age)
         home_of.by_age(lives, given_ids, drawn_age, drawn_gender, kind, role)
         rank, order = lives[2], lives[4]
     level = choices(params.education, seed, ids, 0, "people.education")
@@ -242,39 +243,39 @@ def _gather(
     taught = [EDUCATION.index(e) if (e := p["education"]) in EDUCATION else -1 for p in profiles]
     ages_now, educated = np.array([p["age"] for p in profiles]), np.maximum(taught, 0)
     skill = skills(params, seed, ids, educated)
-    others = [
+    attributes = [
         (name, each.words, each.draw(params, seed, ids, ages_now, educated))
         for name, each in ATTRIBUTES.items()
     ]
     for at, profile in enumerate(profiles):
         profile.setdefault("skill", int(skill[at]) if taught[at] >= 0 else 1000)
-        for name, words, codes in others:
+        for name, words, codes in attributes:
             if codes[at]:
                 profile.setdefault(name, words[int(codes[at])])
     gathered: list[list[tuple[dict[str, Any], int]]] = []
     for at in order.tolist():
         if rank[at] == 0:
             gathered.append([])
-        gathered[-1].append((made[at], int(role[at])))
+        gathered[-1].append((persons[at], int(role[at])))
     return gathered
 
 
-def _lives(made: list[dict[str, Any]]) -> Any:
+def _lives(persons: Persons) -> Any:
     """Return who belongs to whose household, as `household.households`."""
-    if (given := _given(made)) is None:
-        return home_of.households(_homes(made))
-    age = np.array([int(person.get("profile", {}).get("age", -1)) for person in made])
-    return home_of.households(_homes(made), given, age)
+    if (household := _household_numbers(persons)) is None:
+        return home_of.households(_homes(persons))
+    age = np.array([int(person.get("profile", {}).get("age", -1)) for person in persons])
+    return home_of.households(_homes(persons), household, age)
 
 
-def _homes(made: list[dict[str, Any]]) -> Any:
-    return _numbered([person.get("home") or None for person in made])
+def _homes(persons: Persons) -> Any:
+    return _numbered([person.get("home") or None for person in persons])
 
 
-def _given(made: list[dict[str, Any]]) -> Any:
+def _household_numbers(persons: Persons) -> Any:
     """Return the number of each one's household in a table, −1 without one; None: all without."""
-    found = _numbered([person.get("profile", {}).get("household_id") for person in made])
-    return found if found.max(initial=-1) >= 0 else None
+    numbers = _numbered([person.get("profile", {}).get("household_id") for person in persons])
+    return numbers if numbers.max(initial=-1) >= 0 else None
 
 
 def _numbered(values: list[Any]) -> Any:
@@ -297,9 +298,9 @@ def _draw(person: dict[str, Any], seed: int, params: PeopleParams) -> None:
     person.setdefault("work", None)
     money = money_of(draws.uniform("people.u"), draws.uniform("people.v"), params)
     person.setdefault("money", money * (profile["age"] >= 18))
-    given = person.setdefault("needs", {})
+    levels = person.setdefault("needs", {})
     for need in NEEDS:
-        given.setdefault(need, 600 + draws.below(401, f"people.{need}"))
+        levels.setdefault(need, 600 + draws.below(401, f"people.{need}"))
     if "opinions" not in person:
         person["opinions"] = {
             topic: draws.below(2001, f"people.opinion.{topic}") - 1000 for topic in TOPICS
@@ -312,18 +313,18 @@ def name_of(draws: Draws, gender: Any) -> str:
     return names[draws.below(len(names), "people.name")]
 
 
-def _house(made: list[dict[str, Any]], register: Register) -> None:
+def _house(persons: Persons, register: Register) -> None:
     """Give homes to persons without one."""
     number: Any = register._place
-    has = np.array([number.get(each.get("home"), -1) for each in made], np.int64)
-    taken = assigned.homes_taken(register, has)
-    given = _given(made)
-    if given is not None:
-        _house_together(made, given, taken, register)
-    homeless = [person for person in made if person.get("home") is None]
+    has = np.array([number.get(each.get("home"), -1) for each in persons], np.int64)
+    occupied = assigned.homes_taken(register, has)
+    household = _household_numbers(persons)
+    if household is not None:
+        _house_together(persons, household, occupied, register)
+    homeless = [person for person in persons if person.get("home") is None]
     if not homeless:
         return
-    homes = assigned.homes_of(register, len(homeless), taken).tolist()
+    homes = assigned.homes_of(register, len(homeless), occupied).tolist()
     if len(homes) < len(homeless):
         id = homeless[len(homes)]["id"]
         raise ConfigError(f"citizen {id} finds no home: the city's homes are full")
@@ -331,46 +332,44 @@ def _house(made: list[dict[str, Any]], register: Register) -> None:
         person["home"] = register.places[home]
 
 
-def _house_together(made: list[dict[str, Any]], given: Any, taken: Any, register: Register) -> None:
+def _house_together(persons: Persons, household: Any, occupied: Any, register: Register) -> None:
     """Give each household of a table one home: that of a member who has one, else a free one."""
-    has = np.array([register.place_number(each.get("home")) for each in made])
-    homes = assigned.homes_of_households(register, given, has, taken)
-    for at in np.flatnonzero((has < 0) & (given >= 0)).tolist():
-        made[at]["home"] = register.places[homes[at]]
+    has = np.array([register.place_number(each.get("home")) for each in persons])
+    homes = assigned.homes_of_households(register, household, has, occupied)
+    for at in np.flatnonzero((has < 0) & (household >= 0)).tolist():
+        persons[at]["home"] = register.places[homes[at]]
 
 
-def _employ(
-    made: list[dict[str, Any]], city: Any, register: Register, params: PeopleParams
-) -> None:
+def _employ(persons: Persons, city: Any, register: Register, params: PeopleParams) -> None:
     """Give adults work and children schools."""
     if not hasattr(city, "near"):
         return
     places = register.places
     number: Any = register._place
     arrays = register.arrays
-    arrays["age"] = np.array([int(person["profile"]["age"]) for person in made])
+    arrays["age"] = np.array([int(person["profile"]["age"]) for person in persons])
     for name in ("home", "work", "school"):
-        given = (number.get(person.get(name), -1) for person in made)
-        arrays[name] = np.array([*given], np.int32)
-    jobless = np.array([person["work"] is None for person in made])
-    untaught = np.array(["school" not in person for person in made])
-    rows = Rows(register, Moment(View(city=city)), 0, len(made), {})
+        numbers = (number.get(person.get(name), -1) for person in persons)
+        arrays[name] = np.array([*numbers], np.int32)
+    jobless = np.array([person["work"] is None for person in persons])
+    untaught = np.array(["school" not in person for person in persons])
+    rows = Rows(register, Moment(View(city=city)), 0, len(persons), {})
     assigned.warn_of_small(register, arrays["work"], arrays["school"])
     assigned.employ(rows, jobless, params)
     assigned.enrol(rows, untaught)
     pupils = untaught & (arrays["age"] >= 5) & (arrays["age"] < 18) & bool(city.by_kind("school"))
     for at in np.flatnonzero(jobless & (arrays["work"] >= 0)).tolist():
-        made[at]["work"] = places[arrays["work"][at]]
+        persons[at]["work"] = places[arrays["work"][at]]
     for at in np.flatnonzero(pupils).tolist():
         school = int(arrays["school"][at])
-        made[at]["school"] = None if school < 0 else places[school]
+        persons[at]["school"] = None if school < 0 else places[school]
 
 
-def _seek(made: list[dict[str, Any]], seed: int, params: PeopleParams) -> None:
+def _seek(persons: Persons, seed: int, params: PeopleParams) -> None:
     """Mark who seeks work, and since when: all who found none, and some others."""
-    ids = words_of(person["id"] for person in made)
+    ids = words_of(person["id"] for person in persons)
     since = sought_since(params, seed, ids).tolist()
-    for person, day in zip(made, since, strict=True):
+    for person, day in zip(persons, since, strict=True):
         if person["work"] is None and 18 <= person["profile"]["age"] < 67:
             draws = Draws(seed, person["id"], 0)
             wants = draws.below(100, "people.employed") < params.employed
@@ -378,20 +377,20 @@ def _seek(made: list[dict[str, Any]], seed: int, params: PeopleParams) -> None:
                 person.setdefault("jobless", day)
 
 
-def _befriend(made: list[dict[str, Any]], households: Any, seed: int, params: PeopleParams) -> None:
+def _befriend(persons: Persons, households: Any, seed: int, params: PeopleParams) -> None:
     """Draw relations and kin for persons without given relations."""
-    lives, role = _lives(made), np.zeros(len(made), np.int64)
+    lives, role = _lives(persons), np.zeros(len(persons), np.int64)
     role[lives[-1]] = [role for household in households for _, role in household]
-    ids = words_of(person["id"] for person in made)
-    age = np.array([int(person["profile"]["age"]) for person in made])
-    lacks = ["relations" not in person for person in made]
-    for person in made:
+    ids = words_of(person["id"] for person in persons)
+    age = np.array([int(person["profile"]["age"]) for person in persons])
+    lacks = ["relations" not in person for person in persons]
+    for person in persons:
         person.setdefault("relations", {})
-    for parts in home_of.links(params, seed, ids, lives, role, age, _given(made)):
-        for one, other, tie, back in zip(*(each.tolist() for each in parts), strict=True):
-            for who, friend, what in ((one, other, tie), (other, one, back)):
-                if lacks[who]:
-                    person, id = made[who], str(made[friend]["id"])
-                    person["relations"].setdefault(id, what & STRENGTH)
-                    if what > STRENGTH:
-                        person.setdefault("kin", {}).setdefault(id, KIN[what >> KIND])
+    for parts in home_of.links(params, seed, ids, lives, role, age, _household_numbers(persons)):
+        for first, other, tie, back in zip(*(each.tolist() for each in parts), strict=True):
+            for index, friend, bond in ((first, other, tie), (other, first, back)):
+                if lacks[index]:
+                    person, id = persons[index], str(persons[friend]["id"])
+                    person["relations"].setdefault(id, bond & STRENGTH)
+                    if bond > STRENGTH:
+                        person.setdefault("kin", {}).setdefault(id, KIN[bond >> KIND])

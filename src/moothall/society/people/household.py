@@ -33,7 +33,7 @@ _BEGINS: Final = (0, 1, 1, 3, 3, 3, 6, 6, 6, 6)
 _SIZES: Final = (1, 2, 2, 3, 3, 3, 4, 4, 4, 4)
 
 _CLOSE: Final = 800  # the strength of a tie within a household
-_BESIDE: Final = 3  # friends by number are those beyond the household
+_FRIEND_OFFSET: Final = 3  # friends by number are those beyond the household
 _SLICE: Final = 1 << 18
 
 _P, _R, _C, _S, _O = 1, 2, 3, 4, 5
@@ -46,17 +46,17 @@ _KIN: Final = (  # of a member of the household (row), what another is to it
 )
 
 
-def households(home: Any, given: Any = None, age: Any = None) -> tuple[Any, Any, Any, Any, Any]:
+def households(home: Any, household: Any = None, age: Any = None) -> tuple[Any, Any, Any, Any, Any]:
     """Return each one's head, second member (else the head), rank and size; all by household.
 
-    `given` has the number of the household that a table gives, −1 for none; its adults come first,
+    `household` has the number that a table gives, −1 for none; its adults come first,
     the eldest before others, then those of whom no age (below 0) is known, then its children.
     """
     count = len(home)
     rank = np.zeros(count, np.int64)
-    if given is not None:
-        own = given >= 0
-        home = np.where(own, given + home.max(initial=0) + 1, home)
+    if household is not None:
+        own = household >= 0
+        home = np.where(own, household + home.max(initial=0) + 1, home)
         old = np.where(age >= _FIRST, -age - _MOST, np.where(age < 0, -_MOST, -age))
         rank = np.where(own, old, rank)
     order = np.lexsort((rank, home))
@@ -65,14 +65,14 @@ def households(home: Any, given: Any = None, age: Any = None) -> tuple[Any, Any,
     lengths = np.diff(np.r_[starts, count])
     turn, size = np.arange(count) - starts.repeat(lengths), lengths.repeat(lengths)
     many = size > LARGEST
-    if given is not None:
+    if household is not None:
         many &= ~own[order]
     begins = np.where(many, turn // 10 * 10 + np.array(_BEGINS)[turn % 10], 0)
     size = np.where(many, np.minimum(np.array(_SIZES)[turn % 10], size - begins), size)
     alone = sorted_ < 0
     rank = np.where(alone, 0, turn - begins)
-    made = tuple(np.empty(count, np.int64) for _ in range(3))
-    head, ranks, sizes = made
+    results = tuple(np.empty(count, np.int64) for _ in range(3))
+    head, ranks, sizes = results
     head[order] = order[np.arange(count) - rank]
     ranks[order], sizes[order] = rank, np.where(alone, 1, size)
     second = np.arange(count)
@@ -94,7 +94,7 @@ def roles(params: PeopleParams, seed: int, head: Any, rank: Any, size: Any) -> t
     return kind, np.where(rank == 0, HEAD, role)
 
 
-def by_age(lives: Any, given: Any, age: Any, gender: Any, kind: Any, role: Any) -> None:
+def by_age(lives: Any, household: Any, age: Any, gender: Any, kind: Any, role: Any) -> None:
     """Write the kinds and roles of the households that a table gives, by everybody's age.
 
     A generation ends where the next one is 18 years younger, or under age and 14 younger. The
@@ -102,13 +102,13 @@ def by_age(lives: Any, given: Any, age: Any, gender: Any, kind: Any, role: Any) 
     partner, if of age and not of the same gender; others are relatives.
     """
     _, _, rank, size, order = lives
-    order = order[given[order] >= 0]
+    order = order[household[order] >= 0]
     if not len(order):
         return
-    one, other = np.maximum(age[np.r_[order[:1], order[:-1]]], 0), age[order]
+    previous, other = np.maximum(age[np.r_[order[:1], order[:-1]]], 0), age[order]
     first = rank[order] == 0
-    ends = (one - other >= _FIRST) | (
-        (one >= _FIRST) & (other < _FIRST) & (one - other >= _LEAST_APART)
+    ends = (previous - other >= _FIRST) | (
+        (previous >= _FIRST) & (other < _FIRST) & (previous - other >= _LEAST_APART)
     )
     sums = (ends & ~first).cumsum()
     starts = np.flatnonzero(first).repeat(size[order[first]])
@@ -120,17 +120,19 @@ def by_age(lives: Any, given: Any, age: Any, gender: Any, kind: Any, role: Any) 
     turn = np.arange(len(order)) - at
     same = (gender[order] == gender[order[at]]) & (gender[order] > 0)
     pair = (level == 0) & (turn == 1) & (other >= _FIRST) & ~same
-    made = np.where(level == 1, CHILD, np.where(level == -1, ELDER, MATE))
-    role[order] = np.where(eldest, HEAD, np.where(pair, PARTNER, made))
+    other_role = np.where(level == 1, CHILD, np.where(level == -1, ELDER, MATE))
+    role[order] = np.where(eldest, HEAD, np.where(pair, PARTNER, other_role))
 
-    def some(what: Any) -> Any:
-        return np.add.reduceat(what, np.flatnonzero(first))[np.cumsum(first) - 1] > 0
+    def some(flags: Any) -> Any:
+        return np.add.reduceat(flags, np.flatnonzero(first))[np.cumsum(first) - 1] > 0
 
     has_pair, children = some(pair.astype(int)), some((level == 1).astype(int))
-    mixed = some(((made == MATE) & ~eldest & ~pair).astype(int))
-    whole = np.where(has_pair, np.where(children, FAMILY, COUPLE), np.where(children, LONE, ALONE))
-    whole = np.where(some((level == -1).astype(int)), EXTENDED, whole)
-    kind[order] = np.where(mixed, _OTHER, whole)
+    mixed = some(((other_role == MATE) & ~eldest & ~pair).astype(int))
+    household_kind = np.where(
+        has_pair, np.where(children, FAMILY, COUPLE), np.where(children, LONE, ALONE)
+    )
+    household_kind = np.where(some((level == -1).astype(int)), EXTENDED, household_kind)
+    kind[order] = np.where(mixed, _OTHER, household_kind)
 
 
 @functools.lru_cache(maxsize=8)
@@ -158,8 +160,8 @@ def composed(
     """Return the ages and genders (1: female, 2: male) of persons."""
     kind, role = roles(params, seed, head, rank, size)
 
-    def own(n: int, what: str) -> Any:
-        return belows(n, seed, ids, 0, f"people.{what}")
+    def own(n: int, purpose: str) -> Any:
+        return belows(n, seed, ids, 0, f"people.{purpose}")
 
     pair = (kind == COUPLE) | (kind == FAMILY) | (kind == EXTENDED)
     woman = belows(100, seed, head, 0, "people.head") < np.array(params.women_heads)[kind]
@@ -183,11 +185,11 @@ def composed(
     at_birth = _FIRST + choices(params.births, seed, ids, 0, "people.birth")
     elder = np.minimum(age + at_birth, OLDEST)
     mate = np.maximum(age - 4 + own(9, "mate"), _FIRST)
-    made = np.choose(role, (age, partner, child, elder, mate))
+    drawn_age = np.choose(role, (age, partner, child, elder, mate))
     drawn = np.where(own(100, "gender") < np.where(role == ELDER, 70, 50), 1, 2)
     gender = np.choose(role, (first, second, drawn, drawn, drawn))
     return (
-        np.where(ages[0] >= 0, ages[0], made).astype(np.int64),
+        np.where(ages[0] >= 0, ages[0], drawn_age).astype(np.int64),
         np.where(genders[0] > 0, genders[0], gender).astype(np.int64),
     )
 
@@ -205,27 +207,33 @@ def kin_of(role: Any, other: Any, age: Any = None, older: Any = None) -> Any:
 
 
 def links(
-    params: PeopleParams, seed: int, ids: Any, lives: Any, role: Any, age: Any, given: Any = None
+    params: PeopleParams,
+    seed: int,
+    ids: Any,
+    lives: Any,
+    role: Any,
+    age: Any,
+    household: Any = None,
 ) -> Iterator[tuple[Any, Any, Any, Any]]:
     """Yield links of persons: both positions, and what each is to the other, as `friendship`."""
     head, _, rank, _, order = lives
     order, count = order.astype(np.int32), len(ids)
     for apart in range(1, int(rank.max(initial=0)) + 1):  # those so far apart in a household
-        one, other = order[:-apart], order[apart:]
-        same = head[one] == head[other]
-        one, other = one[same], other[same]
+        person, other = order[:-apart], order[apart:]
+        same = head[person] == head[other]
+        person, other = person[same], other[same]
         ties = []
-        for a, b in ((one, other), (other, one)):
+        for a, b in ((person, other), (other, person)):
             ages = () if age is None else (age[a].astype(np.int16), age[b].astype(np.int16))
             kin = kin_of(role[a], role[b], *ages)
-            if given is not None:  # whoever shares a household of a table is kin
-                kin = np.where((kin == 0) & (given[a] >= 0), _O, kin)
+            if household is not None:  # whoever shares a household of a table is kin
+                kin = np.where((kin == 0) & (household[a] >= 0), _O, kin)
             ties.append((kin << KIND | _CLOSE).astype(np.int16))
-        yield one, other, *ties
+        yield person, other, *ties
     for step, least in enumerate(params.friends, 1):
         for first in range(0, count, _SLICE):
             rows = np.arange(first, min(first + _SLICE, count), dtype=np.int32)
-            own, to = ids[rows], ((rows + np.int64(_BESIDE + step)) % count).astype(np.int32)
+            own, to = ids[rows], ((rows + np.int64(_FRIEND_OFFSET + step)) % count).astype(np.int32)
             new = np.flatnonzero(belows(params.rewired, seed, own, 0, "people.rewired", step) == 0)
             to[new] = belows(count, seed, own[new], 0, "people.friend", step)
             tie = (least + belows(200, seed, own, 0, "people.strength", step)).astype(np.int16)

@@ -56,45 +56,45 @@ class Margin(NamedTuple):
     def counts(self, total: int) -> list[int]:
         """Return the number of persons for each value: whole, `total` in all."""
         exact = [share * total / sum(self.shares) for share in self.shares]
-        made = [math.floor(each) for each in exact]
-        rest = sorted(range(len(exact)), key=lambda at: (made[at] - exact[at], at))
-        for at in rest[: total - sum(made)]:
-            made[at] += 1
-        return made
+        numbers = [math.floor(each) for each in exact]
+        rest = sorted(range(len(exact)), key=lambda at: (numbers[at] - exact[at], at))
+        for at in rest[: total - sum(numbers)]:
+            numbers[at] += 1
+        return numbers
 
 
-def checked_margins(given: Any) -> list[Margin]:
+def checked_margins(margins: Any) -> list[Margin]:
     """Return margins: a mapping by attribute, or the path of a table; raises ConfigError."""
-    if isinstance(given, str | PathLike):
-        given = _of_table(given)
-    if not isinstance(given, Mapping) or not given:
-        what = "a dict such as {'age': {'0-17': 22, '18+': 78}}, or the path of a table"
-        raise ConfigError(f"margins must be {what}, got {given!r:.80}")
-    made = []
-    for name, values in given.items():
+    if isinstance(margins, str | PathLike):
+        margins = _of_table(margins)
+    if not isinstance(margins, Mapping) or not margins:
+        text = "a dict such as {'age': {'0-17': 22, '18+': 78}}, or the path of a table"
+        raise ConfigError(f"margins must be {text}, got {margins!r:.80}")
+    checked = []
+    for name, values in margins.items():
         if not isinstance(name, str) or not isinstance(values, Mapping) or not values:
             raise ConfigError(f"margins: {name!r:.80} must have a dict of counts by value")
         parts = _parts(name)
-        known = [part in _DRAWN for part in parts]
-        if not all(known) and (len(parts) > 1 or parts[0] in _RESERVED or not parts[0]):
+        drawn = [part in _DRAWN for part in parts]
+        if not all(drawn) and (len(parts) > 1 or parts[0] in _RESERVED or not parts[0]):
             there = f"there are: {', '.join(_DRAWN)}, several of them, or an attribute of your own"
             raise ConfigError(f"margins of {excerpt(name)} cannot be met; {there}")
         for value, count in values.items():
             number = not isinstance(count, bool) and isinstance(count, int | float)
             if not number or not math.isfinite(count) or count < 0:
-                what = f"margins: {name}, {value!r:.80}"
+                text = f"margins: {name}, {value!r:.80}"
                 raise ConfigError(
-                    f"{what} must be a count or a share, 0 or more, got {count!r:.80}"
+                    f"{text} must be a count or a share, 0 or more, got {count!r:.80}"
                 )
         if not sum(values.values()):
             raise ConfigError(f"margins: {name}: all counts are 0")
-        if all(known):
+        if all(drawn):
             cells = [_cell(parts, value) for value in values]
             _check_overlaps(name, [*values], cells)
         else:
             cells = [*values]
-        made.append(Margin(", ".join(parts), tuple(cells), tuple(map(float, values.values()))))
-    return made
+        checked.append(Margin(", ".join(parts), tuple(cells), tuple(map(float, values.values()))))
+    return checked
 
 
 def _parts(name: Any) -> list[str]:
@@ -106,19 +106,19 @@ def _of_table(path: str | PathLike[str]) -> dict[str, dict[Any, float]]:
     file, columns, rows, comma = read_table(path)
     if sorted(columns) != ["attribute", "count", "value"]:
         raise ConfigError(f"{file}: the columns must be attribute, value, count, got {columns}")
-    made: dict[str, dict[Any, float]] = {}
+    margins: dict[str, dict[Any, float]] = {}
     counts = plain_numbers([row["count"] for row in rows], comma=comma)
-    for number, (row, given) in enumerate(zip(rows, counts, strict=True), 1):
+    for number, (row, cell) in enumerate(zip(rows, counts, strict=True), 1):
         try:
-            count = float(given)
+            count = float(cell)
         except (TypeError, ValueError):
-            what = f"must be a number, got {excerpt(str(given))}"
-            raise ConfigError(f"{file}, row {number}, column 'count' {what}") from None
-        values = made.setdefault(str(row["attribute"]), {})
+            rule = f"must be a number, got {excerpt(str(cell))}"
+            raise ConfigError(f"{file}, row {number}, column 'count' {rule}") from None
+        values = margins.setdefault(str(row["attribute"]), {})
         if row["value"] in values:
             raise ConfigError(f"{file}, row {number}: {row['value']!r} appears twice")
         values[row["value"]] = count
-    return made
+    return margins
 
 
 def _cell(parts: list[str], value: Any) -> tuple[Any, ...]:
@@ -126,74 +126,74 @@ def _cell(parts: list[str], value: Any) -> tuple[Any, ...]:
     texts = _parts(value)
     if len(texts) != len(parts):
         raise ConfigError(f"margins: {value!r:.80} must have a value for {', '.join(parts)}")
-    made: list[Any] = []
+    categories: list[Any] = []
     for part, text in zip(parts, texts, strict=True):
         words = _DRAWN[part]
-        found = _RANGE.fullmatch(text)
+        match = _RANGE.fullmatch(text)
         if words is not None and text in words:
-            made.append(text)
-        elif words is None and found:
-            low = int(found[1])
-            high = 999 if found[3] else int(found[2] or low)
-            made.append((low, high))
+            categories.append(text)
+        elif words is None and match:
+            low = int(match[1])
+            high = 999 if match[3] else int(match[2] or low)
+            categories.append((low, high))
         else:
-            what = "such as 0-17, 18 or 65+" if words is None else f"one of {', '.join(words)}"
-            raise ConfigError(f"margins: {part} must be {what}, got {excerpt(text)}")
-    return tuple(made)
+            expected = "such as 0-17, 18 or 65+" if words is None else f"one of {', '.join(words)}"
+            raise ConfigError(f"margins: {part} must be {expected}, got {excerpt(text)}")
+    return tuple(categories)
 
 
 def _check_overlaps(name: str, values: list[Any], cells: list[tuple[Any, ...]]) -> None:
-    for at, one in enumerate(cells):
+    for at, cell in enumerate(cells):
         for other in range(at):
-            if all(_meets(a, b) for a, b in zip(one, cells[other], strict=True)):
+            if all(_meets(a, b) for a, b in zip(cell, cells[other], strict=True)):
                 raise ConfigError(f"margins: {name}: {values[other]!r} and {values[at]!r} overlap")
 
 
-def _meets(one: Any, other: Any) -> bool:
-    if isinstance(one, str):
-        return bool(one == other)
-    return bool(one[0] <= other[1] and other[0] <= one[1])
+def _meets(first: Any, other: Any) -> bool:
+    if isinstance(first, str):
+        return bool(first == other)
+    return bool(first[0] <= other[1] and other[0] <= first[1])
 
 
 def gathered(
-    made: list[dict[str, Any]],
+    people: list[dict[str, Any]],
     margins: list[Margin],
     seed: int,
     gather: Callable[[list[dict[str, Any]], int], Households],  # draws profiles by a seed
 ) -> Households:
     """Draw the households of persons so that together they meet margins; return them."""
-    whole = [each for each in margins if _parts(each.name)[0] in _DRAWN]
-    homes = _chosen(made, whole, seed, gather) if whole else gather(made, seed)
-    ids = words_of(person["id"] for person in made)
-    for margin in (each for each in margins if each not in whole):
+    drawn_margins = [each for each in margins if _parts(each.name)[0] in _DRAWN]
+    homes = _chosen(people, drawn_margins, seed, gather) if drawn_margins else gather(people, seed)
+    ids = words_of(person["id"] for person in people)
+    for margin in (each for each in margins if each not in drawn_margins):
         order = np.argsort(integers(seed, ids, 0, f"people.margin.{margin.name}"), kind="stable")
-        values = np.repeat(np.arange(len(margin.values)), margin.counts(len(made)))
+        values = np.repeat(np.arange(len(margin.values)), margin.counts(len(people)))
         for at, value in zip(order.tolist(), values.tolist(), strict=True):
-            made[at]["profile"].setdefault(margin.name, margin.values[value])
+            people[at]["profile"].setdefault(margin.name, margin.values[value])
     return homes
 
 
 def _chosen(
-    made: list[dict[str, Any]], margins: list[Margin], seed: int, gather: Any
+    people: list[dict[str, Any]], margins: list[Margin], seed: int, gather: Any
 ) -> Households:
     """Choose one of several drawn households for each home."""
     drawn: list[Households] = []
     for number in range(_EACH):
-        some = [{**person, "profile": dict(person.get("profile", {}))} for person in made]
+        some = [{**person, "profile": dict(person.get("profile", {}))} for person in people]
         drawn.append(gather(some, hashed(f"{seed}.{number}") if number else seed))
-    target = np.array([each for m in margins for each in (*m.counts(len(made)), 0)])
+    target = np.array([each for m in margins for each in (*m.counts(len(people)), 0)])
     counts = np.stack([_counted(each, margins) for each in drawn], axis=1)
     ids = words_of(home[0][0]["id"] for home in drawn[0])
     weights = (_fitted(counts, target) * _FINE).astype(np.int64)
     sums = weights.cumsum(axis=1) + np.arange(1, 1 + _EACH)
     which = _improved(counts, target, choices_by(sums, seed, ids, 0, "people.margin"))
     now = counts[np.arange(len(which)), which].sum(axis=0)
-    _check_met(margins, target, now, len(made))
-    persons = {person["id"]: person for person in made}
+    _check_met(margins, target, now, len(people))
+    persons = {person["id"]: person for person in people}
     homes: Households = []
-    for at, one in enumerate(which.tolist()):
+    for at, choice in enumerate(which.tolist()):
         homes.append([])
-        for chosen, role in drawn[one][at]:
+        for chosen, role in drawn[choice][at]:
             person = persons[chosen["id"]]
             person["profile"] = chosen["profile"]
             homes[-1].append((person, role))
@@ -202,7 +202,7 @@ def _chosen(
 
 def _counted(homes: Households, margins: list[Margin]) -> Any:
     """Return how many persons of each household are in each category, and in none of a margin."""
-    made = np.zeros((len(homes), sum(len(each.values) + 1 for each in margins)), np.int64)
+    counts = np.zeros((len(homes), sum(len(each.values) + 1 for each in margins)), np.int64)
     first = 0
     for margin in margins:
         parts = _parts(margin.name)
@@ -210,9 +210,9 @@ def _counted(homes: Households, margins: list[Margin]) -> Any:
             for person, _ in home:
                 has = [person["profile"].get(part) for part in parts]
                 cell = next((n for n, v in enumerate(margin.values) if _fits(has, v)), -1)
-                made[at, first + cell % (len(margin.values) + 1)] += 1
+                counts[at, first + cell % (len(margin.values) + 1)] += 1
         first += len(margin.values) + 1
-    return made
+    return counts
 
 
 def _fits(has: list[Any], cell: tuple[Any, ...]) -> bool:
@@ -226,11 +226,11 @@ def _fitted(counts: Any, target: Any) -> Any:
     """Return the weights of each home's households, of sum 1, fitted in turn to each category."""
     weights = np.full(counts.shape[:2], 1 / counts.shape[1])
     for _ in range(_PASSES):
-        for at, wanted in enumerate(target.tolist()):
+        for at, goal in enumerate(target.tolist()):
             column = counts[:, :, at]
             now = (weights * column).ravel().cumsum()[-1]  # in order: the same on every platform
             if now > 0:
-                weights = np.where(column > 0, weights * max(wanted / now, 1e-6), weights)
+                weights = np.where(column > 0, weights * max(goal / now, 1e-6), weights)
         weights = weights / weights.cumsum(axis=1)[:, -1:]
     return weights
 
@@ -241,11 +241,11 @@ def _improved(counts: Any, target: Any, which: Any) -> Any:
     for _ in range(_SWEEPS):
         before = abs(now - target).sum()
         for home in range(len(which)):
-            others = now - counts[home, which[home]] + counts[home]
-            off = abs(others - target).sum(axis=1)
+            totals = now - counts[home, which[home]] + counts[home]
+            off = abs(totals - target).sum(axis=1)
             best = int(off.argmin())
             if off[best] < off[which[home]]:
-                which[home], now = best, others[best]
+                which[home], now = best, totals[best]
         if abs(now - target).sum() in (0, before):
             break
     return which
@@ -253,7 +253,7 @@ def _improved(counts: Any, target: Any, which: Any) -> Any:
 
 def _check_met(margins: list[Margin], target: Any, now: Any, total: int) -> None:
     """Raise ConfigError if a category is off by more than one of `_OFF` persons."""
-    names = [f"{m.name} {_shown(v)}" for m in margins for v in (*m.values, ("other",))]
+    names = [f"{m.name} {_cell_text(v)}" for m in margins for v in (*m.values, ("other",))]
     off = abs(now - target)
     worst = int(off.argmax())
     if off[worst] > max(1, total // _OFF):
@@ -263,5 +263,5 @@ def _check_met(margins: list[Margin], target: Any, now: Any, total: int) -> None
         )
 
 
-def _shown(cell: Any) -> str:
+def _cell_text(cell: Any) -> str:
     return ", ".join(each if isinstance(each, str) else f"{each[0]}-{each[1]}" for each in cell)

@@ -32,7 +32,7 @@ NUMBERS: Final = ("income", "household_income", "weight")
 a row stands for."""
 
 
-def _coded(what: str, codes: Mapping[int, Any]) -> Callable[[Any], Any]:
+def _coded(code_list: str, codes: Mapping[int, Any]) -> Callable[[Any], Any]:
     """Return what tells the meaning of a code; a range of codes is named by its first."""
 
     def meaning(value: Any) -> Any:
@@ -41,24 +41,24 @@ def _coded(what: str, codes: Mapping[int, Any]) -> Callable[[Any], Any]:
         except ValueError:
             code = -1
         starts = [each for each in codes if each <= code]
-        found = codes[max(starts)] if starts else ...
-        if found is ...:
-            raise ConfigError(f"must be a code of {what}, got {excerpt(value)}")
-        return found
+        entry = codes[max(starts)] if starts else ...
+        if entry is ...:
+            raise ConfigError(f"must be a code of {code_list}, got {excerpt(value)}")
+        return entry
 
     return meaning
 
 
 def _worded(words: Sequence[str | None], same: Mapping[str, str]) -> Callable[[Any], Any]:
     """Return what tells the meaning of a text: a word, or another for it."""
-    known = {word: word for word in words if word} | dict(same)
+    meanings = {word: word for word in words if word} | dict(same)
 
     def meaning(value: Any) -> Any:
-        said = " ".join(str(value).lower().replace("’", "'").split()).rstrip(".")
-        if said not in known:
-            named = ", ".join(word for word in words if word)
-            raise ConfigError(f"must be one of {named}, got {excerpt(value)}")
-        return known[said]
+        text = " ".join(str(value).lower().replace("’", "'").split()).rstrip(".")
+        if text not in meanings:
+            options = ", ".join(word for word in words if word)
+            raise ConfigError(f"must be one of {options}, got {excerpt(value)}")
+        return meanings[text]
 
     return meaning
 
@@ -141,7 +141,7 @@ def _same(value: Any) -> Any:
     return value
 
 
-_MEANT: Final[dict[str, dict[str, Callable[[Any], Any]]]] = {
+_MEANINGS: Final[dict[str, dict[str, Callable[[Any], Any]]]] = {
     "age": {"age": _without(999), "agep": _same},
     "gender": {"gender": _gender, "sex": _sex},
     "education": {
@@ -171,7 +171,7 @@ _ONLY_OURS: Final = ("gender", "education", "income", "weight", "household_id", 
 _PERSON: Final = (("serialno", "sporder"), ("serial", "pernum"))
 
 
-def meant(
+def standard_columns(
     columns: Mapping[str, Sequence[Any]], source: str, *, comma: bool = False
 ) -> dict[str, Sequence[Any]]:
     """Return a table's columns by moothall's names, with their meanings and plain numbers.
@@ -184,27 +184,27 @@ def meant(
     Raises:
         ConfigError: a cell of a known name has no meaning; the text names row and column
     """
-    taken: dict[str, tuple[str, Callable[[Any], Any]]] = {}
-    for name, known in _MEANT.items():
-        given = {
+    meanings: dict[str, tuple[str, Callable[[Any], Any]]] = {}
+    for name, readers in _MEANINGS.items():
+        by_lower_name = {
             low: each
             for each in columns
-            if (low := each.lower()) in known and (each == low or low not in _ONLY_OURS)
+            if (low := each.lower()) in readers and (each == low or low not in _ONLY_OURS)
         }
-        first = next((low for low in known if low in given), None)
+        first = next((low for low in readers if low in by_lower_name), None)
         if first is not None:
-            taken[given[first]] = (name, known[first])
-    made: dict[str, Sequence[Any]] = {}
+            meanings[by_lower_name[first]] = (name, readers[first])
+    result: dict[str, Sequence[Any]] = {}
     for column, cells in columns.items():
-        name, meaning = taken.get(column, (column, _same))
+        name, meaning = meanings.get(column, (column, _same))
         if name == column and _is_numeric(cells):
             meaning = _same  # our own codes
         if name not in _TEXTS and name != "household_id":
             cells = plain_numbers(cells, f"{source}, column {column!r}", comma=comma)
-        made[name] = _each(cells, meaning, f"{source}, row %s, column {column!r}")
-    if "id" not in made and any(_has(columns, *pair) for pair in _PERSON):
-        made["id"] = range(1, len(next(iter(columns.values()))) + 1)
-    return made
+        result[name] = _each(cells, meaning, f"{source}, row %s, column {column!r}")
+    if "id" not in result and any(_has(columns, *pair) for pair in _PERSON):
+        result["id"] = range(1, len(next(iter(columns.values()))) + 1)
+    return result
 
 
 def _is_numeric(cells: Any) -> bool:
@@ -219,18 +219,18 @@ def _each(cells: Sequence[Any], meaning: Callable[[Any], Any], at: str) -> Seque
     """Return the meaning of each cell; an empty one has none."""
     if meaning is _same:
         return cells
-    found: dict[Any, Any] = {"": None, None: None}
-    made = []
+    meanings: dict[Any, Any] = {"": None, None: None}
+    values = []
     for number, cell in enumerate(cells.tolist() if hasattr(cells, "tolist") else cells, 1):
         if cell != cell:  # NaN, an empty cell of a column of numbers
             cell = None
-        if cell not in found:
+        if cell not in meanings:
             try:
-                found[cell] = meaning(cell)
+                meanings[cell] = meaning(cell)
             except ConfigError as error:
                 raise ConfigError(f"{at % number} {error}") from None
-        made.append(found[cell])
-    return made
+        values.append(meanings[cell])
+    return values
 
 
 # -- how numbers are written -----------------------------------------------------------------------
@@ -262,13 +262,13 @@ def plain_numbers(cells: Sequence[Any], at: str = "", *, comma: bool = False) ->
 
 def _mark(numbers: Iterable[str], *, comma: bool) -> str:
     """Return the decimal mark of some numbers; empty if they contradict each other."""
-    shown: set[str] = set()
+    certain: set[str] = set()
     open_: set[str] = set()  # marks before three digits, which may be either
     for each in numbers:
         marks = [mark for mark in ",." if mark in each]
         if len(marks) == 2:
             last = max(marks, key=each.rindex)
-            shown.add(last)
+            certain.add(last)
             if each.count(last) > 1:
                 return ""
         elif marks:
@@ -277,11 +277,11 @@ def _mark(numbers: Iterable[str], *, comma: bool) -> str:
             if each.count(mark) > 1:
                 if not grouped:
                     return ""
-                shown.add("." if mark == "," else ",")
+                certain.add("." if mark == "," else ",")
             elif grouped:
                 open_.add(mark)
             else:
-                shown.add(mark)
-    if len(shown) > 1:
+                certain.add(mark)
+    if len(certain) > 1:
         return ""
-    return shown.pop() if shown else "," if comma else "."
+    return certain.pop() if certain else "," if comma else "."

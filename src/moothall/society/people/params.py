@@ -16,13 +16,13 @@ _MOST: Final = 1_000_000
 def _numbers(length: int, least: int, most: int) -> AfterValidator:
     """Check that there are so many numbers, each within limits."""
 
-    def checked(given: Row) -> Row:
-        if len(given) != length or not all(least <= each <= most for each in given):
-            what = f"{length} whole numbers from {least:,} to {most:,}"
-            raise ValueError(f"must be {what}, got {given!r}")
-        if not any(given) and most == _MOST:
+    def checked(numbers: Row) -> Row:
+        if len(numbers) != length or not all(least <= each <= most for each in numbers):
+            expected = f"{length} whole numbers from {least:,} to {most:,}"
+            raise ValueError(f"must be {expected}, got {numbers!r}")
+        if not any(numbers) and most == _MOST:
             raise ValueError("one of the weights must be above 0")
-        return given
+        return numbers
 
     return AfterValidator(checked)
 
@@ -36,22 +36,22 @@ def _rows(count: int, length: int) -> AfterValidator:
     """Check that there are so many rows of so many weights."""
     row = _row(length).func
 
-    def checked(given: Rows) -> Rows:
-        if len(given) != count:
-            raise ValueError(f"must be {count} rows of {length} weights, got {len(given)}")
-        return tuple(row(each) for each in given)  # type: ignore[call-arg]
+    def checked(rows: Rows) -> Rows:
+        if len(rows) != count:
+            raise ValueError(f"must be {count} rows of {length} weights, got {len(rows)}")
+        return tuple(row(each) for each in rows)  # type: ignore[call-arg]
 
     return AfterValidator(checked)
 
 
-def _rising(given: Rows) -> Rows:
+def _rising(pairs: Rows) -> Rows:
     """Check pairs of an age and a share."""
-    ages = [each[0] for each in given if len(each) == 2]
-    if len(ages) != len(given) or ages[:1] != [0] or ages != sorted(set(ages)):
-        raise ValueError(f"must be pairs of an age and a share, rising from age 0, got {given!r}")
-    if not all(0 <= share <= 1000 for _, share in given) or not given[0][1]:
-        raise ValueError(f"shares must be from 0 to 1000, at age 0 above 0, got {given!r}")
-    return given
+    ages = [each[0] for each in pairs if len(each) == 2]
+    if len(ages) != len(pairs) or ages[:1] != [0] or ages != sorted(set(ages)):
+        raise ValueError(f"must be pairs of an age and a share, rising from age 0, got {pairs!r}")
+    if not all(0 <= share <= 1000 for _, share in pairs) or not pairs[0][1]:
+        raise ValueError(f"shares must be from 0 to 1000, at age 0 above 0, got {pairs!r}")
+    return pairs
 
 
 class PeopleParams(BaseModel):

@@ -25,38 +25,40 @@ def expanded(rows: Sequence[dict[str, Any]], count: int, seed: int) -> list[dict
     check_integer("count", count, 1, None)
     homes: dict[Any, list[dict[str, Any]]] = {}
     for person in rows:
-        known = (person.get("profile") or {}).get("household_id")
-        homes.setdefault(("alone", person["id"]) if known is None else known, []).append(person)
+        household_id = (person.get("profile") or {}).get("household_id")
+        homes.setdefault(
+            ("alone", person["id"]) if household_id is None else household_id, []
+        ).append(person)
     households = [*homes.values()]
     weights = np.array([_weight(each) for each in households])
     if not weights.sum():
         raise ConfigError("count= draws households by `weight`, and all weights are 0")
     sums = weights.cumsum()
-    made: list[dict[str, Any]] = []
+    persons: list[dict[str, Any]] = []
     number = tries = 0
-    while len(made) < count and tries < _TRIES:
+    while len(persons) < count and tries < _TRIES:
         drawn = uniforms(seed, np.array([number], np.uint64), 0, "people.sample")[0] * sums[-1]
         chosen = households[int(sums.searchsorted(drawn, side="right"))]
         number += 1
-        tries = tries + 1 if len(made) + len(chosen) > count else 0
+        tries = tries + 1 if len(persons) + len(chosen) > count else 0
         if not tries:
-            made += _again(chosen, len(made) + 1, number)
-    return made
+            persons += _again(chosen, len(persons) + 1, number)
+    return persons
 
 
 def _weight(household: Sequence[Mapping[str, Any]]) -> float:
     weights = [(each.get("profile") or {}).get("weight", 1) for each in household]
     for person, weight in zip(household, weights, strict=True):
         if not isinstance(weight, int | float) or not 0 <= weight < np.inf:
-            what = f"must be a number, 0 or more, got {weight!r:.80}"
-            raise ConfigError(f"citizen {person['id']!r}: weight {what}")
+            rule = f"must be a number, 0 or more, got {weight!r:.80}"
+            raise ConfigError(f"citizen {person['id']!r}: weight {rule}")
     return float(sum(weights) / len(weights))
 
 
 def _again(household: Sequence[Mapping[str, Any]], first: int, number: int) -> list[dict[str, Any]]:
     """Return new persons like those of a household; they know each other alone."""
     ids = {str(each["id"]): first + at for at, each in enumerate(household)}
-    made = []
+    persons = []
     for person in household:
         profile = {**(person.get("profile") or {}), "household_id": number}
         new = {**person, "id": ids[str(person["id"])], "profile": profile}
@@ -64,5 +66,5 @@ def _again(household: Sequence[Mapping[str, Any]], first: int, number: int) -> l
             if name in new:
                 own = new[name].items()
                 new[name] = {str(ids[id]): each for id, each in own if id in ids}
-        made.append(new)
-    return made
+        persons.append(new)
+    return persons

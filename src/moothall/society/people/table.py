@@ -16,12 +16,12 @@ from moothall.foundation.errors import ConfigError, MoothallError
 from moothall.foundation.text import error_text, excerpt
 from moothall.society.arrays import csv_rows, package
 from moothall.society.blocks.needs import NEEDS
-from moothall.society.people.offices import NUMBERS, meant
+from moothall.society.people.offices import NUMBERS, standard_columns
 
 IN_PROFILE: Final = ("age", "skill", "gender", "education", "interests")
 """The columns that stand in a citizen's `profile`."""
 _MOST_MONEY = 10**15
-_WHOLE: Final = re.compile(r"(-?[0-9]{1,19})(\.0)?")  # pandas writes `.0` where cells are empty
+_INTEGER: Final = re.compile(r"(-?[0-9]{1,19})(\.0)?")  # pandas writes `.0` where cells are empty
 _ID: Final = re.compile("0|[1-9][0-9]{,18}")
 _NUMBERS: Final = {
     "age": (0, 120),
@@ -111,65 +111,67 @@ def checked_people(
     comma: bool = False,
 ) -> list[dict[str, Any]]:
     """Return the citizens of rows, checked; see `read_people`."""
-    given, rows = list(columns), list(rows)
-    for column in given:
-        if given.count(column) > 1:
+    names, rows = list(columns), list(rows)
+    for column in names:
+        if names.count(column) > 1:
             raise ConfigError(f"{source}: column {column!r} appears twice")
         if not isinstance(column, str):
             _check_attribute(column, source)
-    table = meant({c: [row.get(c) for row in rows] for c in given}, source, comma=comma)
-    given = [*table]
-    for column in given:
+    table = standard_columns({c: [row.get(c) for row in rows] for c in names}, source, comma=comma)
+    names = [*table]
+    for column in names:
         if column not in COLUMNS:
             _check_attribute(column, source)
-    if "id" not in given:
+    if "id" not in names:
         raise ConfigError(f"{source} has no column 'id'")
-    found: list[dict[str, Any]] = []
+    people: list[dict[str, Any]] = []
     at: dict[int | str, int] = {}
     for number, cells in enumerate(zip(*table.values(), strict=True), 1):
-        row = dict(zip(given, cells, strict=True))
+        row = dict(zip(names, cells, strict=True))
         where = f"{source}, row {number}"
-        person = _person(row, where, city, [each for each in given if each not in COLUMNS])
-        one = at.setdefault(person["id"], number)
-        if one != number:
-            raise ConfigError(f"{where}, column 'id': {person['id']!r} is the id of row {one} too")
+        person = _person(row, where, city, [each for each in names if each not in COLUMNS])
+        first_row = at.setdefault(person["id"], number)
+        if first_row != number:
+            raise ConfigError(
+                f"{where}, column 'id': {person['id']!r} is the id of row {first_row} too"
+            )
         if str(person["id"]) in person.get("relations", ()):
             raise ConfigError(f"{where}, column 'relations' names the citizen itself")
-        found.append(person)
-    if not found:
+        people.append(person)
+    if not people:
         raise ConfigError(f"{source} has no rows")
-    return found
+    return people
 
 
 def _join(people: list[dict[str, Any]], table: Table, city: Any) -> None:
     """Give persons what a table has of their households."""
     cells = {name: [row.get(name) for row in table.rows] for name in table.columns}
-    columns = meant(cells, table.name, comma=table.comma)
+    columns = standard_columns(cells, table.name, comma=table.comma)
     key = next((name for name in ("household_id", "id") if name in columns), None)
     if key is None:
         raise ConfigError(f"{table.name} has no column 'household_id'")
-    found: dict[str, dict[str, Any]] = {}
+    households: dict[str, dict[str, Any]] = {}
     for number, row in enumerate(zip(*columns.values(), strict=True), 1):
         where, values = f"{table.name}, row {number}", dict(zip(columns, row, strict=True))
         id = str(_attribute(values.pop(key) or "", f"{where}, column {key!r}"))
-        if id in found:
+        if id in households:
             raise ConfigError(f"{where}: household {id!r} appears twice")
-        found[id] = {}
+        households[id] = {}
         for name, value in values.items():
             if name != "home" and name in COLUMNS:
                 raise ConfigError(f"{table.name}: column {name!r} is of persons, not of households")
             if value not in (None, ""):
                 at = f"{where}, column {excerpt(name)}"
-                found[id][name] = value if name == "home" else _attribute(value, at)
+                households[id][name] = value if name == "home" else _attribute(value, at)
             if name == "home" and value and city is not None and value not in city:
                 raise ConfigError(f"{where}: the city has no place {excerpt(value)}")
     for person in people:
         profile = person.get("profile") or {}
         own = profile.get("household_id", profile.get("household"))
-        if own is not None and str(own) not in found:
-            who = f"household {own!r} of citizen {person['id']!r}"
-            raise ConfigError(f"{table.name} has no row of {who}")
-        for name, value in found.get(str(own), {}).items():
+        if own is not None and str(own) not in households:
+            subject = f"household {own!r} of citizen {person['id']!r}"
+            raise ConfigError(f"{table.name} has no row of {subject}")
+        for name, value in households.get(str(own), {}).items():
             (person if name == "home" else profile).setdefault(name, value)
 
 
@@ -209,8 +211,8 @@ def _person(
 def _check_attribute(name: Any, source: str) -> None:
     """Check the name of an attribute of one's own; one that is nearly a known column is a slip."""
     if not isinstance(name, str) or not 0 < len(name) <= 100 or not name.isprintable():
-        what = f"the name of a column must be a text of 1 to 100 characters, got {excerpt(name)}"
-        raise ConfigError(f"{source}: {what}")
+        rule = f"the name of a column must be a text of 1 to 100 characters, got {excerpt(name)}"
+        raise ConfigError(f"{source}: {rule}")
     if near := difflib.get_close_matches(name.lower(), COLUMNS, 1, 0.8):
         raise ConfigError(
             f"{source}: unknown column {excerpt(name)}: did you mean {near[0]!r}? If it is an "
@@ -222,14 +224,14 @@ def _attribute(value: Any, at: str) -> Any:
     """Return an attribute: a number, also of a text, a boolean, or a text."""
     if isinstance(value, str):
         value = value.strip()
-        if found := NUMBER.fullmatch(value):
-            return float(value) if found[2] else int(value)
+        if match := NUMBER.fullmatch(value):
+            return float(value) if match[2] else int(value)
         if len(value) <= _LONGEST and value.isprintable():
             return value
     elif isinstance(value, bool | int) or (isinstance(value, float) and math.isfinite(value)):
         return value
-    what = f"a number, or a printable text of up to {_LONGEST:,} characters"
-    raise ConfigError(f"{at} must be {what}, got {excerpt(value)}")
+    expected = f"a number, or a printable text of up to {_LONGEST:,} characters"
+    raise ConfigError(f"{at} must be {expected}, got {excerpt(value)}")
 
 
 def _id(value: Any, at: str) -> int | str:
@@ -244,8 +246,8 @@ def _id(value: Any, at: str) -> int | str:
 
 def _number(value: Any, low: int, high: int, at: str) -> int:
     number = value
-    if isinstance(value, str) and (found := _WHOLE.fullmatch(value.strip())):
-        number = int(found[1])
+    if isinstance(value, str) and (match := _INTEGER.fullmatch(value.strip())):
+        number = int(match[1])
     elif isinstance(value, float) and value.is_integer():
         number = int(value)
     check_integer(at, number, low, high)

@@ -50,11 +50,11 @@ class RowBooks(Books):
             place[nowhere] = home[nowhere]
             self.count_places()
             there = self.at_place + self.coming_to
-            over: Any = () if self.capacity is None else (there > self.capacity).nonzero()[0]
-            if len(over):
+            crowded: Any = () if self.capacity is None else (there > self.capacity).nonzero()[0]
+            if len(crowded):
                 raise ConfigError(
-                    f"{there[over[0]]} citizens start at {population.places[over[0]]!r}, which "
-                    f"holds {self.capacity[over[0]]}: give them other places or homes"
+                    f"{there[crowded[0]]} citizens start at {population.places[crowded[0]]!r}, "
+                    f"which holds {self.capacity[crowded[0]]}: give them other places or homes"
                 )
 
     def count_places(self) -> None:
@@ -80,7 +80,7 @@ class RowBooks(Books):
         """Remove a full agent; the citizen remains as a row."""
         self._status.pop(id, None)
 
-    def _settled(self, id: str) -> dict[str, Any]:
+    def _settled_status(self, id: str) -> dict[str, Any]:
         return self.population.settled_status(self.population.row_of(id))
 
     def status_of(self, id: str) -> dict[str, Any]:
@@ -97,12 +97,12 @@ class RowBooks(Books):
 
     def settle(
         self,
-        wanted: Iterable[Submission],
+        submitted: Iterable[Submission],
         tables: Mapping[type[Want], Table] = MappingProxyType({}),
     ) -> list[tuple[Any, Answer]]:
-        """Settle `wanted`, of full agents and messages, and `tables`, of rows; answer `wanted`."""
+        """Settle wants of full agents and messages, and `tables` of rows; answer the former."""
         by_kind: dict[type[Want], list[Submission]] = defaultdict(list)
-        for each in wanted:
+        for each in submitted:
             by_kind[type(each.want)].append(each)
         self.answers, answered = {}, list[tuple[Any, Answer]]()
         self.worked.clear()
@@ -113,7 +113,7 @@ class RowBooks(Books):
                 set_out = pool.submit(moves.planned, self, tables[Move])
             apart = [k for k in in_turn({**tables, **by_kind}) if self._settlers_of(k).apart]
             apart = [] if any(map(by_kind.get, apart)) else apart
-            beside = pool.submit(list, map(self.settle_table, [tables[kind] for kind in apart]))
+            future = pool.submit(list, map(self.settle_table, [tables[kind] for kind in apart]))
         for kind in in_turn({**tables, **by_kind}):
             if kind in apart:
                 self.answers[kind] = tables[kind]
@@ -131,17 +131,17 @@ class RowBooks(Books):
             if table is not None:
                 parts.insert(0, (table.sender, table.fields))
             if parts:
-                whole = joined(kind, parts) if single or table is None else table
+                combined = joined(kind, parts) if single or table is None else table
                 if kind is Move and set_out is not None:
                     set_out.result()()
                 else:
-                    self.settle_table(whole)
-                self.answers[kind] = whole
-                answered += _of_agents(whole, single, self.population)
+                    self.settle_table(combined)
+                self.answers[kind] = combined
+                answered += _of_agents(combined, single, self.population)
             for each in later:  # nobody of the population: by rank they come last
                 answered.append((each.token, self._settle_one(each)))
         if pool is not None:
-            beside.result()
+            future.result()
         return answered
 
     def settle_table(self, table: Table) -> None:
@@ -152,9 +152,9 @@ class RowBooks(Books):
             except IndexError:
                 high, low, to = len(self.population), -len(self.balances.cents), table.fields["to"]
                 at = ((to < low) | (to >= high)).argmax()
-                who = self.population.id_of(int(table.sender[at]))
+                citizen = self.population.id_of(int(table.sender[at]))
                 raise ConfigError(
-                    f"step {self.step}: citizen {who} wants Pay to={to[at]}, which is no row "
+                    f"step {self.step}: citizen {citizen} wants Pay to={to[at]}, which is no row "
                     "and no service"
                 ) from None
         elif table.kind is Move:
@@ -173,10 +173,10 @@ class RowBooks(Books):
         reason = np.zeros(len(table), np.int8)
         reason[cents < 1] = wants.NO_CENTS
         money = self.population.arrays["money"]
-        paid, due = reason == 0, cents
+        paid, total = reason == 0, cents
         if (sender[1:] == sender[:-1]).any():
-            due = np.bincount(sender, np.where(paid, cents, 0), len(money))[sender]
-        if ((money[sender] < due) & paid).any():
+            total = np.bincount(sender, np.where(paid, cents, 0), len(money))[sender]
+        if ((money[sender] < total) & paid).any():
             self._pay_in_turn(table, reason)
         else:
             self._move_money(sender[paid], to[paid], cents[paid])
@@ -188,11 +188,11 @@ class RowBooks(Books):
         services = self.balances.cents
         to, cents = table.fields["to"], table.fields["cents"]
         entries = zip(table.sender.tolist(), to.tolist(), cents.tolist(), strict=True)
-        for at, (one, other, amount) in enumerate(entries):
-            if reason[at] == 0 and money[one] < amount:
+        for at, (payer, other, amount) in enumerate(entries):
+            if reason[at] == 0 and money[payer] < amount:
                 reason[at] = wants.POOR
             if reason[at] == 0:
-                money[one] -= amount
+                money[payer] -= amount
                 own, index = (money, other) if other >= 0 else (services, -1 - other)
                 own[index] += amount
 
@@ -233,27 +233,29 @@ class RowBooks(Books):
         if self.population.places:
             moves.arrive(self)
         for id, status in self._status.items():
-            status.update(self._settled(id))
+            status.update(self._settled_status(id))
 
-    def set_status(self, values: Mapping[str, Any], whose: Any) -> list[str]:
+    def set_status(self, values: Mapping[str, Any], citizens: Any) -> list[str]:
         """Set values in the status of citizens for an intervention; return what failed."""
         population, fits, failed = self.population, True, list[str]()
-        if isinstance(whose, list):
-            found = {id: population._row(id) for id in whose}
-            failed = [f"status: there is no citizen {id!r}" for id in found if found[id] is None]
-            rows: Any = [row for row in found.values() if row is not None]
+        if isinstance(citizens, list):
+            rows_by_id = {id: population._row(id) for id in citizens}
+            failed = [
+                f"status: there is no citizen {id!r}" for id in rows_by_id if rows_by_id[id] is None
+            ]
+            rows: Any = [row for row in rows_by_id.values() if row is not None]
         else:
             try:
-                rows = self.rows_with(whose or {})
+                rows = self.rows_with(citizens or {})
             except ConfigError as error:
                 return [f"citizens: {error}"]
-            if whose and not len(rows):
-                return [nobody_with(whose)]
-        population.written()
-        others: list[tuple[str, ...]] = []
+            if citizens and not len(rows):
+                return [nobody_with(citizens)]
+        population.note_change()
+        other_paths: list[tuple[str, ...]] = []
         for path, value in leaves(values):
-            if not (name := self.named(path)):
-                others.append(path)
+            if not (name := self.column_at(path)):
+                other_paths.append(path)
                 continue
             try:
                 population.put(name, rows, self.number(name, value))
@@ -261,7 +263,7 @@ class RowBooks(Books):
                 failed.append(f"status: {error}")
                 fits = False
         if fits:
-            failed += [f"status: {why}" for why in self._set_by_blocks(values, rows, others)]
+            failed += [f"status: {why}" for why in self._set_by_blocks(values, rows, other_paths)]
         for row in set(rows) & {*population.agents} if fits else ():
             set_values(population.agents[row].memory.status, values)
         return failed
@@ -270,14 +272,14 @@ class RowBooks(Books):
         self, values: Mapping[str, Any], rows: Any, paths: list[tuple[str, ...]]
     ) -> list[str]:
         """Set what blocks write into columns of their own, such as opinions; return what failed."""
-        population, known, blocks = self.population, set[tuple[str, ...]](), []
+        population, handled, blocks = self.population, set[tuple[str, ...]](), []
         rows = [int(each) for each in rows if not population.full[each]]
         for block in population.blocks if rows else ():
             if hasattr(block, "to_status"):
-                made: dict[str, Any] = {}
-                block.to_status(population, rows[0], made)
-                if own := {path for path in paths if path[0] in made}:
-                    known |= own
+                sample: dict[str, Any] = {}
+                block.to_status(population, rows[0], sample)
+                if own := {path for path in paths if path[0] in sample}:
+                    handled |= own
                     blocks.append(block)
         for row in rows if blocks else ():
             status = population.status_of(row)
@@ -287,7 +289,7 @@ class RowBooks(Books):
                     block.from_status(population, row, status)
             except ConfigError as error:
                 return [str(error)]
-        no = (".".join(path) for path in paths if rows and path not in known)
+        no = (".".join(path) for path in paths if rows and path not in handled)
         return [f"the population has no column for {each}" for each in no]
 
     def rows_with(self, values: Mapping[str, Any]) -> Any:
@@ -295,14 +297,14 @@ class RowBooks(Books):
         population = self.population
         fits = np.ones(len(population), bool)
         for path, value in leaves(values):
-            if not (name := self.named(path)):
+            if not (name := self.column_at(path)):
                 raise ConfigError(f"the population has no column for {'.'.join(path)}")
             own, number = population.columns[name], self.number(name, value)
             same = np.shape(number) == own.shape[1:]
             fits &= same and (own == number).reshape(len(own), -1).all(axis=1)
         return np.flatnonzero(fits)
 
-    def named(self, path: tuple[str, ...]) -> str:
+    def column_at(self, path: tuple[str, ...]) -> str:
         """Return the name of the column that has a value of a status; it may be empty."""
         own = ((name, each) for name, each in self.population.declared.items() if not each.own)
         return next((name for name, each in own if (each.key or (name,)) == path), "")
@@ -327,9 +329,9 @@ class RowBooks(Books):
                     f"which holds {self.capacity[at]}"
                 )
 
-    def load_state_dict(self, given: Any) -> None:
+    def load_state_dict(self, state: Any) -> None:
         """Restore the services, and count the places again."""
-        super().load_state_dict(given)
+        super().load_state_dict(state)
         if self.population.places:
             self.count_places()
 
@@ -338,11 +340,11 @@ def _of_agents(
     table: Table, single: list[Submission], population: Population
 ) -> Iterator[tuple[Any, Answer]]:
     """The outcomes of full agents' wants, each sender's in its order."""
-    given: dict[str, Iterator[Answer]] = {}
+    outcomes: dict[str, Iterator[Answer]] = {}
     for each in single:
-        if each.sender not in given:
-            given[each.sender] = iter(table.answers(population.row_of(each.sender), population))
-        yield each.token, next(given[each.sender])
+        if each.sender not in outcomes:
+            outcomes[each.sender] = iter(table.answers(population.row_of(each.sender), population))
+        yield each.token, next(outcomes[each.sender])
 
 
 def leaves(

@@ -23,25 +23,25 @@ def change_rows(society: Any) -> None:
     changes, population.changes = population.changes, Changes()
     if not changes.births and not changes.deaths:
         return
-    population.written()
-    gone = _buried(population, changes)
+    population.note_change()
+    is_leaving = _buried(population, changes)
     born = _born(population, changes)
-    kept = np.flatnonzero(~gone)
+    staying = np.flatnonzero(~is_leaving)
     moved = np.full(len(population) + 1, -1, np.int64)  # the last: of −1
-    moved[kept] = np.arange(len(kept))
+    moved[staying] = np.arange(len(staying))
     _close_up(society.books, population, moved)
     count = len(born[""]) if born else 0
     arrays = population.arrays
-    room = _room(society.books, population, kept, born, count)
+    room = _room(society.books, population, staying, born, count)
     for name, column in population.declared.items():
         new = column.new_array(len(room))
         if name in born:
             new[...] = born[name][room]
-        arrays[name] = np.concatenate([column.array_of(arrays[name][kept]), new])
+        arrays[name] = np.concatenate([column.array_of(arrays[name][staying]), new])
     first = population.next_id
     ids = np.arange(first, first + len(room), dtype=np.uint64)
     population.next_id = first + len(room)
-    settle_ids(population, np.concatenate([population.ids[kept], ids]))
+    settle_ids(population, np.concatenate([population.ids[staying], ids]))
     if population.places:
         society.books.count_places()
 
@@ -58,24 +58,24 @@ def settle_ids(population: Population, ids: Any) -> None:
 
 def _buried(population: Population, changes: Changes) -> Any:
     """Return which rows leave, after their money has gone to heirs."""
-    gone = np.zeros(len(population), bool)
+    is_leaving = np.zeros(len(population), bool)
     for rows, _ in changes.deaths:
-        gone[rows] = True
+        is_leaving[rows] = True
     money = population.arrays["money"]
     for rows, heirs in changes.deaths:
         for row, heir in zip(rows.tolist(), heirs.tolist(), strict=True):
             cents = int(money[row])
             if not cents:
                 continue
-            if not 0 <= heir < len(gone) or gone[heir]:
-                who = population.id_of(row)
+            if not 0 <= heir < len(is_leaving) or is_leaving[heir]:
+                citizen = population.id_of(row)
                 raise ConfigError(
-                    f"citizen {who} leaves with {cents} cents: remove(heirs=) must name rows that "
-                    "stay"
+                    f"citizen {citizen} leaves with {cents} cents: remove(heirs=) must name rows "
+                    "that stay"
                 )
             money[row] -= cents
             money[heir] += cents
-    return gone
+    return is_leaving
 
 
 def _born(population: Population, changes: Changes) -> dict[str, Any]:
@@ -91,15 +91,15 @@ def _born(population: Population, changes: Changes) -> dict[str, Any]:
     ]
     parents = np.concatenate([each[2] for each in parts])
     at = np.lexsort((parents, keys[1], keys[0]))
-    made: dict[str, Any] = {"": parents[at]}
+    born: dict[str, Any] = {"": parents[at]}
     for name in names:
         column = population.declared[name]
         values = [
             columns[name] if name in columns else column.new_array(len(rows))
             for _, _, rows, columns in parts
         ]
-        made[name] = _fitting(population, name, np.concatenate(values)[at])
-    return made
+        born[name] = _fitting(population, name, np.concatenate(values)[at])
+    return born
 
 
 def _fitting(population: Population, name: str, values: Any) -> Any:
@@ -116,7 +116,9 @@ def _fitting(population: Population, name: str, values: Any) -> Any:
     return cast
 
 
-def _room(books: Any, population: Population, kept: Any, born: dict[str, Any], count: int) -> Any:
+def _room(
+    books: Any, population: Population, staying: Any, born: dict[str, Any], count: int
+) -> Any:
     """Return who of those that are born has room, by number; without a place they are at home."""
     everyone = np.arange(count)
     if not count or not population.places:
@@ -128,16 +130,16 @@ def _room(books: Any, population: Population, kept: Any, born: dict[str, Any], c
     if "place" not in born or books.capacity is None:
         return everyone
     arrays, many = population.arrays, len(population.places)
-    taken = np.zeros(many, np.int64)
+    occupied = np.zeros(many, np.int64)
     for name in ("place", "moving_to"):
-        at = arrays[name][kept]
-        taken += np.bincount(at[at >= 0], minlength=many)
+        at = arrays[name][staying]
+        occupied += np.bincount(at[at >= 0], minlength=many)
     chosen = []
     for number, place in enumerate(born["place"].tolist()):
         if place >= 0:
-            if taken[place] >= books.capacity[place]:
+            if occupied[place] >= books.capacity[place]:
                 continue
-            taken[place] += 1
+            occupied[place] += 1
         chosen.append(number)
     return np.array(chosen, np.int64)
 

@@ -13,7 +13,7 @@ from moothall.society.arrays import np
 from moothall.society.columns.column import SETTLED, Column
 from moothall.society.columns.table import columns_of, extra
 from moothall.society.people.drawn import completed
-from moothall.society.people.offices import NUMBERS, meant
+from moothall.society.people.offices import NUMBERS, standard_columns
 from moothall.society.people.params import PeopleParams
 from moothall.society.people.table import NUMBER, read_people
 
@@ -35,7 +35,7 @@ def given_of(
     is_rows = isinstance(citizens, list | tuple) and len(citizens) > 0
     if not is_rows or not all(isinstance(each, Mapping) and "id" in each for each in citizens):
         ids, table = columns_of(citizens)
-        return ids, _meant(table), []
+        return ids, _arrays_of(table), []
     if strange := [each["id"] for each in citizens if type(each["id"]) is not int]:
         raise ConfigError(f"the ids of a population must be whole numbers, got {strange[0]!r:.80}")
     persons = sorted(citizens, key=lambda each: each["id"])
@@ -45,20 +45,22 @@ def given_of(
     return ids, {}, persons
 
 
-def _meant(table: Table) -> Table:
+def _arrays_of(table: Table) -> Table:
     """Return the columns of a table by moothall's names, as arrays."""
-    made: Table = {}
-    for name, cells in meant(table, "the table").items():
+    arrays: Table = {}
+    for name, cells in standard_columns(table, "the table").items():
         if name == "id":
             continue
-        made[name] = _array(cells, name)
-        if name in NUMBERS and made[name].dtype.kind not in "biuf":
-            raise ConfigError(f"column {name!r} must be of numbers, got {made[name].dtype}")
-        if name == "household_id" and made[name].dtype.kind not in "biuf":
+        arrays[name] = _array(cells, name)
+        if name in NUMBERS and arrays[name].dtype.kind not in "biuf":
+            raise ConfigError(f"column {name!r} must be of numbers, got {arrays[name].dtype}")
+        if name == "household_id" and arrays[name].dtype.kind not in "biuf":
             numbers: dict[Any, int] = {"": -1, None: -1}
-            found = (numbers.setdefault(each, len(numbers) - 2) for each in made[name].tolist())
-            made[name] = np.fromiter(found, np.int64, len(cells))
-    return made
+            household_numbers = (
+                numbers.setdefault(each, len(numbers) - 2) for each in arrays[name].tolist()
+            )
+            arrays[name] = np.fromiter(household_numbers, np.int64, len(cells))
+    return arrays
 
 
 def _array(cells: Any, name: str) -> Any:
@@ -73,8 +75,8 @@ def _array(cells: Any, name: str) -> Any:
     some = [each for each in cells if each is not None]
     if not some or not all(isinstance(e, int | float) or _is_number(e) for e in some):
         return np.array(cells, object)
-    made = np.array(["nan" if each is None else each for each in cells], np.float64)
-    return made.astype(np.int64) if (made % 1 == 0).all() else made
+    numbers = np.array(["nan" if each is None else each for each in cells], np.float64)
+    return numbers.astype(np.int64) if (numbers % 1 == 0).all() else numbers
 
 
 def _is_number(text: Any) -> bool:
@@ -86,8 +88,8 @@ def pay_of(table: Table, declared: Mapping[str, Column]) -> Table:
     if "pay" not in declared or "pay" in table or "income" not in table:
         return table
     dollars = np.asarray(table["income"], np.float64)
-    named = {("pay" if name == "income" else name): each for name, each in table.items()}
-    return {**named, "pay": np.rint(np.where(np.isnan(dollars), 0, dollars)).astype(np.int64)}
+    columns = {("pay" if name == "income" else name): each for name, each in table.items()}
+    return {**columns, "pay": np.rint(np.where(np.isnan(dollars), 0, dollars)).astype(np.int64)}
 
 
 def write(population: Any, persons: Sequence[Mapping[str, Any]]) -> set[str]:
@@ -107,23 +109,23 @@ def write(population: Any, persons: Sequence[Mapping[str, Any]]) -> set[str]:
         if population.places:
             arrays["place"][row] = population.place_number(status.get("place"))
     statuses = persons[:1]
-    given = {
+    names = {
         name
         for name, column in declared.items()
         if name not in SETTLED
         and not column.own
         and any(column.of_status(name, {**each}, lambda _: 0) is not None for each in statuses)
     }
-    return given | ({*_OF_FRIENDS, "school", "jobless", "occupation", "money"} & {*arrays})
+    return names | ({*_OF_FRIENDS, "school", "jobless", "occupation", "money"} & {*arrays})
 
 
 def _add_attributes(population: Any, persons: Sequence[Mapping[str, Any]]) -> None:
     """Declare a column for each attribute of one's own in the profiles."""
-    known = {column.key for column in population.declared.values()}
+    keys = {column.key for column in population.declared.values()}
     profiles = [person.get("profile") or {} for person in persons]
     names = dict.fromkeys(name for each in profiles for name in each)
     for name in names:
-        if ("profile", name) in known or name == "interests":
+        if ("profile", name) in keys or name == "interests":
             continue
         if name in population.declared:
             raise ConfigError(f"attribute {name!r} must have another name: a column has it")

@@ -28,13 +28,13 @@ from moothall.society.population.population import Population
 from moothall.society.population.step import Wants, call, merged
 
 
-class Others:
+class PopulationView:
     """A full agent's view of a population: columns as they were before the step."""
 
     def __init__(self, population: Population, moment: Moment) -> None:
         self._population = population
         self._moment = moment
-        self._seen: Mapping[str, Any] = moment.seen
+        self._columns: Mapping[str, Any] = moment.seen
         self.network: Network | None = population.network
 
     def __len__(self) -> int:
@@ -49,16 +49,16 @@ class Others:
         network = self._population.network
         if network is None:
             raise ConfigError("there is no network: Population(…, network=…)")
-        starts, others = network.links
+        starts, ends = network.links
         row = self._population.row_of(id)
-        return [self.id_of(int(each)) for each in others[starts[row] : starts[row + 1]]]
+        return [self.id_of(int(each)) for each in ends[starts[row] : starts[row + 1]]]
 
-    def seen(self, name: str, id: str | None) -> Any:
+    def column(self, name: str, id: str | None) -> Any:
         """Return a citizen's value of a column, or all of the column."""
-        found = self._seen.get(name)
-        if found is None:
+        values = self._columns.get(name)
+        if values is None:
             raise ConfigError(f"declare the column {name!r} with seen=True, so that others see it")
-        return found if id is None else found[self._population.row_of(id)].item()
+        return values if id is None else values[self._population.row_of(id)].item()
 
     def by_rows(self, block: Any, hook: str, agent: Any) -> Any:
         """Run a rule for rows for one full agent; return what it returns."""
@@ -70,11 +70,11 @@ class Others:
             )
         row = population.row_of(agent.id)
         population.pull(row, status)
-        heard = heard_of(population, row, agent.perceived.messages)
+        messages = heard_of(population, row, agent.perceived.messages)
         wants: Wants = {}
-        rows = Rows(population, replace(self._moment, messages=heard), row, row + 1, wants)
+        rows = Rows(population, replace(self._moment, messages=messages), row, row + 1, wants)
         leaving = len(population.changes.deaths)
-        found = call(rows, block, hook)
+        result = call(rows, block, hook)
         if len(population.changes.deaths) > leaving:
             del population.changes.deaths[leaving:]
             raise ConfigError(f"citizen {agent.id} is a full agent, and cannot leave: demote it")
@@ -86,11 +86,16 @@ class Others:
         for kind, table in merged([wants]).items():
             for at in range(len(table)):
                 if kind is Say:
-                    said = sent_of(population, table, at).envelope
-                    agent.send({"to": said.to, "action": {"name": said.name, "args": said.args}})
+                    envelope = sent_of(population, table, at).envelope
+                    agent.send(
+                        {
+                            "to": envelope.to,
+                            "action": {"name": envelope.name, "args": envelope.args},
+                        }
+                    )
                 else:
                     block.want(table.want(at, population))
-        return found
+        return result
 
 
 class RowsHere(dict[str, Sequence[str]]):
@@ -122,7 +127,7 @@ def begin_life(society: Any, population: Population, engine: Engine) -> None:
     if not engine.rows:
         for row in range(len(population)):
             if row not in population.agents:
-                population._made(row, {})
+                population._make_agent(row, {})
     for row, agent in population.agents.items():
         society._mailbox_of_row(agent, row)
 
@@ -131,21 +136,21 @@ async def run_population(
     population: Population, view: View, books: Any, engine: Engine
 ) -> dict[type[Want], Table]:
     """Run the rows of a population for a step; return their wants."""
-    seen = {
+    columns = {
         name: population.fresh(name).copy()
         for name, column in population.declared.items()
         if column.seen
     } | {name: population.arrays[name].view() for name in SETTLED if name in population.arrays}
-    for each in seen.values():
+    for each in columns.values():
         each.flags.writeable = False
     moment = Moment(
         view,
-        seen=seen,
+        seen=columns,
         answers=books.answers,
         messages=books.messages,
         feed=books.services.get("feed"),
     )
-    view.others = Others(population, moment)
+    view.others = PopulationView(population, moment)
     if population.places:
         view.at = RowsHere(population)
     if population.full.all():
@@ -196,8 +201,8 @@ def set_length(society: Any, new: int) -> None:
         return now - (now - step) * old // new
 
     books, population = society.books, society.population
-    for id, (to, arrives, origin, left) in books.moving.items():
-        ends = {"arrives": rescaled(arrives), "left": rescaled(left)}
+    for id, (to, arrives, origin, departed) in books.moving.items():
+        ends = {"arrives": rescaled(arrives), "left": rescaled(departed)}
         books.moving[id] = (to, ends["arrives"], origin, ends["left"])
         status = books.status_of(id)
         status["moving"] = {**(status.get("moving") or {}), **ends}
@@ -206,7 +211,7 @@ def set_length(society: Any, new: int) -> None:
         for steps in (population.arrays["arrives"], population.arrays["left"]):
             steps[on_way] = rescaled(steps[on_way].astype("int64"))
         for id, status in books._status.items():
-            status.update(books._settled(id))
+            status.update(books._settled_status(id))
 
 
 def take_mailbox(society: Any, agent: Any, row: int) -> None:
@@ -214,7 +219,7 @@ def take_mailbox(society: Any, agent: Any, row: int) -> None:
     agent._mailbox.answers = answers_of(society.books, row)
     agent._mailbox.mail = messages_of(society, row)
     if (messages := society.books.messages) is not None:
-        society.books.messages = messages.taken(messages.receiver != row)
+        society.books.messages = messages.select(messages.receiver != row)
 
 
 def leave_mailbox(society: Any, agent: Any, row: int) -> Any:

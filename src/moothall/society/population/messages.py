@@ -40,23 +40,25 @@ class Messages:
         low, high = np.searchsorted(self.receiver, [first, until])
         return slice(int(low), int(high))
 
-    def taken(self, at: Any) -> Messages:
+    def select(self, at: Any) -> Messages:
         """Return a selection of the messages."""
         return Messages(*(getattr(self, name)[at] for name in PARTS))
 
 
-def row_messages(society: Any, said: Table) -> Table:
+def row_messages(society: Any, utterances: Table) -> Table:
     """Return what rows said to rows; send the rest, or all if somebody observes, as messages."""
     population, router = society.population, society.router
-    to = said.fields["to"]
+    to = utterances.fields["to"]
     real = (to < 0) | population.full[np.maximum(to, 0)]
     real |= bool(society._interceptors or router.observers)
-    router.sent += [sent_of(population, said, at) for at in np.flatnonzero(real).tolist()]
-    fields = {name: values[~real] for name, values in said.fields.items()}
-    return Table(Say, said.sender[~real], fields)
+    router.sent += [sent_of(population, utterances, at) for at in np.flatnonzero(real).tolist()]
+    fields = {name: values[~real] for name, values in utterances.fields.items()}
+    return Table(Say, utterances.sender[~real], fields)
 
 
-def deliver_to_rows(society: Any, sent: list[Sent], more: bool, said: Table | None = None) -> int:
+def deliver_to_rows(
+    society: Any, sent: list[Sent], more: bool, utterances: Table | None = None
+) -> int:
     """Deliver messages to rows, besides earlier ones if `more`; return how many."""
     population, router, books = society.population, society.router, society.books
     before = books.messages if more else None
@@ -74,22 +76,22 @@ def deliver_to_rows(society: Any, sent: list[Sent], more: bool, said: Table | No
             logger.debug("%s: rows receive only what is sent by `say`", envelope)
             continue
         number = population.number_of(envelope.sender)
-        heard = (number, *_heard(population, envelope.args))
+        entry = (number, *_numbers_of(population, envelope.args))
         rows = [to] if to >= 0 else np.flatnonzero(~population.full).tolist()
         for row in rows:
             if row != number or to >= 0:
-                listed.append((row, *heard))
+                listed.append((row, *entry))
                 came.append(each)
-    if said is None and not came:
+    if utterances is None and not came:
         if before is None:
             books.messages = Messages(*np.empty((len(PARTS), 0), np.int64))
         return 0
     parts = [[getattr(before, name) for name in PARTS]] if before is not None else []
-    if said is not None:
-        topic = said.fields["topic"]
+    if utterances is not None:
+        topic = utterances.fields["topic"]
         topic = np.where(topic <= 0, -1, topic)
-        to, opinion, text = (said.fields[name] for name in ("to", "opinion", "text"))
-        parts.append([to, said.sender, topic, opinion, text])
+        to, opinion, text = (utterances.fields[name] for name in ("to", "opinion", "text"))
+        parts.append([to, utterances.sender, topic, opinion, text])
     parts.append([*np.array(listed, np.int64).reshape(-1, len(PARTS)).T])
     new = Messages(*(np.concatenate(each) for each in zip(*parts, strict=True)))
     count, waiting = len(new) - len(came), len(before or ())
@@ -98,14 +100,14 @@ def deliver_to_rows(society: Any, sent: list[Sent], more: bool, said: Table | No
         rank = np.concatenate([2 * new.sender[:count], _ranks(population, came)])
         rank[:waiting] = -2  # before all others
         order = np.lexsort((rank, new.receiver))
-    new = new.taken(order)
-    over = turn_of(new.receiver) >= router.capacity
-    for at, row in zip(order[over].tolist(), new.receiver[over].tolist(), strict=True):
+    new = new.select(order)
+    exceeds = turn_of(new.receiver) >= router.capacity
+    for at, row in zip(order[exceeds].tolist(), new.receiver[exceeds].tolist(), strict=True):
         if at >= count:
             refused = Delivery(came[at - count].envelope, came[at - count].kind)
             full = f'the mailbox of "{population.id_of(row)}" is full: {router.capacity} messages'
             router.refuse(refused, MailboxFull(f"{full} wait"))
-    books.messages = new.taken(~over) if over.any() else new
+    books.messages = new.select(~exceeds) if exceeds.any() else new
     return len(books.messages) - waiting
 
 
@@ -115,20 +117,20 @@ def is_heard_whole(population: Population, sent: Sent) -> bool:
     to = population._row(envelope.to)
     if envelope.to != BROADCAST and (to is None or population.full[to]):
         return True
-    topic, opinion, text = _heard(population, args)
-    said: dict[str, Any] = {"content": population.words[text]} if text >= 0 else {}
-    said |= {"topic": population.words[topic], "opinion": opinion} if topic >= 0 else {}
-    return sent.kind == SEND and envelope.name == "say" and said == args
+    topic, opinion, text = _numbers_of(population, args)
+    restored: dict[str, Any] = {"content": population.words[text]} if text >= 0 else {}
+    restored |= {"topic": population.words[topic], "opinion": opinion} if topic >= 0 else {}
+    return sent.kind == SEND and envelope.name == "say" and restored == args
 
 
-def heard_of(population: Population, row: int, said: Sequence[dict[str, Any]]) -> Messages:
+def heard_of(population: Population, row: int, messages: Sequence[dict[str, Any]]) -> Messages:
     """Return what a full agent perceives that it was told, as messages to its row."""
-    heard = [
-        (row, population.number_of(each["from"]), *_heard(population, each["action"]["args"]))
-        for each in said
+    listed = [
+        (row, population.number_of(each["from"]), *_numbers_of(population, each["action"]["args"]))
+        for each in messages
         if each["action"]["name"] == "say"
     ]
-    return Messages(*np.array(heard, np.int64).reshape(-1, len(PARTS)).T)
+    return Messages(*np.array(listed, np.int64).reshape(-1, len(PARTS)).T)
 
 
 def messages_of(society: Any, row: int) -> list[Sent]:
@@ -136,23 +138,23 @@ def messages_of(society: Any, row: int) -> list[Sent]:
     messages: Messages | None = society.books.messages
     if messages is None:
         return []
-    own = messages.taken(messages.rows_of(row, row + 1))
+    own = messages.select(messages.rows_of(row, row + 1))
     fields = {"to": own.receiver, "text": own.text, "topic": own.topic, "opinion": own.opinion}
     table = Table(Say, own.sender, fields)
     return [sent_of(society.population, table, at) for at in range(len(own))]
 
 
-def sent_of(population: Population, said: Table, at: int) -> Sent:
+def sent_of(population: Population, table: Table, at: int) -> Sent:
     """Return what a row says as a real message."""
-    say = said.want(at, population)
-    sender = str(population.decoded(PARTY, int(said.sender[at])))
+    say = table.want(at, population)
+    sender = str(population.decoded(PARTY, int(table.sender[at])))
     args = {"content": say.text or ""}
     if say.topic:
         args |= {"topic": say.topic, "opinion": say.opinion}
     return Sent(Envelope(sender, say.to, "say", args))
 
 
-def _heard(population: Population, args: dict[str, Any]) -> tuple[int, int, int]:
+def _numbers_of(population: Population, args: dict[str, Any]) -> tuple[int, int, int]:
     """Return a message's topic, opinion and text as numbers."""
     topic, opinion = args.get("topic"), args.get("opinion")
     number = population._word.get(topic, -1) if isinstance(topic, str) and topic else -1
@@ -165,14 +167,14 @@ def _heard(population: Population, args: dict[str, Any]) -> tuple[int, int, int]
 
 def _ranks(population: Population, sent: Iterable[Sent]) -> Any:
     """Return keys that sort senders in id order; a row's key is twice its number."""
-    made = []
+    ranks = []
     for each in sent:
         text, number, _ = each.rank
         row = population._row(each.envelope.sender)
         if row is not None:
-            made.append(2 * row)
+            ranks.append(2 * row)
         elif text or number >= 1 << 64:
-            made.append(2 * len(population))
+            ranks.append(2 * len(population))
         else:
-            made.append(2 * int(np.searchsorted(population.ids, max(0, number))) - 1)
-    return np.array(made, np.int64)
+            ranks.append(2 * int(np.searchsorted(population.ids, max(0, number))) - 1)
+    return np.array(ranks, np.int64)

@@ -65,17 +65,17 @@ def _with_room(books: Any, place: Any, to: Any, reachable: Any) -> Any:
         accepted[comes] = turn_of(to[comes]) < room[to[comes]]
         return accepted
     # Whether one leaves a place depends on whether it finds room elsewhere: one after the other.
-    left = {at: int(room[at]) for at in tight.nonzero()[0].tolist()}
-    who = np.union1d(comes, goes)
-    ways = zip(*(each[who].tolist() for each in (to, place, reachable)), strict=True)
-    for one, (there, here, is_way) in zip(who.tolist(), ways, strict=True):
-        if there in left and left[there] <= 0:
-            accepted[one] = False
+    room_left = {at: int(room[at]) for at in tight.nonzero()[0].tolist()}
+    rows = np.union1d(comes, goes)
+    ways = zip(*(each[rows].tolist() for each in (to, place, reachable)), strict=True)
+    for index, (there, here, is_way) in zip(rows.tolist(), ways, strict=True):
+        if there in room_left and room_left[there] <= 0:
+            accepted[index] = False
         elif is_way:
-            if there in left:
-                left[there] -= 1
-            if here in left:
-                left[here] += 1
+            if there in room_left:
+                room_left[there] -= 1
+            if here in room_left:
+                room_left[here] += 1
     return accepted
 
 
@@ -114,22 +114,22 @@ def arrive(books: Any) -> None:
 
 def seconds_of(books: Any, place: Any, to: Any, mode: Any) -> Any:
     """Return the seconds of each way; −1 without a way, 0 from nowhere."""
-    found = np.where(place < 0, 0, np.int64(-1))
+    seconds = np.where(place < 0, 0, np.int64(-1))
     for by in np.unique(mode).tolist():
         at, name = np.flatnonzero((mode == by) & (place >= 0)), books.population.decoded(WORD, by)
         with suppress(ConfigError):  # there is no such mode
-            found[at] = town.ways(books, place[at], to[at], [name])[:, 0]
-    return found
+            seconds[at] = town.ways(books, place[at], to[at], [name])[:, 0]
+    return seconds
 
 
 def _one_by_one(books: Any, table: Table, reason: Any, value: Any) -> None:
     """Settle several moves of one citizen in order."""
     for at in range(len(table)):
-        one = Table(
+        single = Table(
             table.kind,
             table.sender[at : at + 1],
             {name: values[at : at + 1] for name, values in table.fields.items()},
         )
-        settle(books, one)
-        reason[at], value[at] = one.reason[0], one.value[0]
+        settle(books, single)
+        reason[at], value[at] = single.reason[0], single.value[0]
     table.settled(reason, value)

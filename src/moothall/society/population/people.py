@@ -25,15 +25,15 @@ _CANDIDATES: Final = 10
 _SLICE: Final = 1 << 18
 
 
-def draw(rows: Rows, params: PeopleParams, given: Iterable[str] = ()) -> None:
-    """Draw profiles, homes, work, schools and friends, but no columns that a table has `given`."""
+def draw(rows: Rows, params: PeopleParams, filled: Iterable[str] = ()) -> None:
+    """Draw profiles, homes, work, schools and friends, but no columns that a table has `filled`."""
     population, city = rows.population, rows.city
     arrays = population.arrays
     if not {"home", "work", "school"} <= set(arrays) or not city.by_kind("home"):
         return
-    missing = {name for name in arrays if name not in set(given)}
+    missing = {name for name in arrays if name not in set(filled)}
     assigned.warn_of_small(population, *(arrays[e] for e in ("work", "school") if e not in missing))
-    of_table = _of_table(arrays) if "household_id" in given else None
+    of_table = _of_table(arrays) if "household_id" in filled else None
     if "home" in missing:
         arrays["home"][...] = _homes(population, of_table)
     age = arrays["age"] if "age" in arrays and "age" not in missing else None
@@ -84,22 +84,22 @@ def _lives(arrays: Any, of_table: Any, age: Any) -> Any:
     """Return who belongs to whose household, as `household.households`."""
     if of_table is None:
         return home_of.households(arrays["home"])
-    known = np.full(len(of_table), -1) if age is None else age.astype(np.int64)
-    return home_of.households(arrays["home"], of_table, known)
+    ages = np.full(len(of_table), -1) if age is None else age.astype(np.int64)
+    return home_of.households(arrays["home"], of_table, ages)
 
 
 def _homes(population: Register, of_table: Any) -> Any:
     """Return the home of each row."""
-    taken = np.zeros(len(population.places), np.int64)
-    made = np.full(len(population), -1)
+    occupied = np.zeros(len(population.places), np.int64)
+    home = np.full(len(population), -1)
     if of_table is not None:
-        made = assigned.homes_of_households(population, of_table, made, taken)
-    lacks = np.flatnonzero(made < 0)
-    homes = assigned.homes_of(population, len(lacks), taken)
+        home = assigned.homes_of_households(population, of_table, home, occupied)
+    lacks = np.flatnonzero(home < 0)
+    homes = assigned.homes_of(population, len(lacks), occupied)
     if len(homes) < len(lacks):
         raise ConfigError(f"the city's homes hold {len(homes)} citizens, not {len(population)}")
-    made[lacks] = homes
-    return made
+    home[lacks] = homes
+    return home
 
 
 # -- what one is -----------------------------------------------------------------------------------
@@ -113,27 +113,27 @@ def _some_persons(
     ids = every[part]
     head, second, rank, size = (each[part] for each in lives[:4])
 
-    def below(n: Any, what: str, number: int = 0) -> Any:
-        return belows(n, seed, ids, 0, f"people.{what}", number)
+    def below(n: Any, purpose: str, number: int = 0) -> Any:
+        return belows(n, seed, ids, 0, f"people.{purpose}", number)
 
     def put(name: str, values: Any) -> None:
         if name in missing:
             arrays[name][part] = values
 
-    def given(name: str, none: int) -> tuple[Any, Any, Any]:
+    def table_values(name: str, none: int) -> tuple[Any, Any, Any]:
         """Return what a table says of the rows, of the heads and of the partners."""
         if name in missing or name not in arrays:
             return (np.full(len(ids), none),) * 3
-        known = arrays[name].astype(np.int64)
-        return known[part], known[head], np.where(second != head, known[second], none)
+        values = arrays[name].astype(np.int64)
+        return values[part], values[head], np.where(second != head, values[second], none)
 
     kind, _ = home_of.roles(params, seed, every[head], rank, size)
     put("household", 1 + kind)
-    known = given("age", -1), given("gender", 0)
-    made = home_of.composed(params, seed, ids, every[head], rank, size, *known)
-    put("age", made[0])
-    put("gender", made[1])
-    age = arrays["age"][part] if "age" in arrays else made[0]
+    table_ages = table_values("age", -1), table_values("gender", 0)
+    composed = home_of.composed(params, seed, ids, every[head], rank, size, *table_ages)
+    put("age", composed[0])
+    put("gender", composed[1])
+    age = arrays["age"][part] if "age" in arrays else composed[0]
     adult = age >= 18
     level = choices(params.education, seed, ids, 0, "people.education")
     put("education", 1 + np.where(adult, level, 0))
@@ -158,11 +158,11 @@ def _some_persons(
         rows = np.arange(part.start, part.start + len(ids))
         length = np.zeros(len(ids), np.int64)
         for each in range(3):
-            what, how = below(len(topics), "topic", each), 500 + below(501, "interest", each)
-            same = topic[part] == what[:, None]
+            subject, how = below(len(topics), "topic", each), 500 + below(501, "interest", each)
+            same = topic[part] == subject[:, None]
             at = np.where(same.any(axis=1), same.argmax(axis=1), length)
             some = np.flatnonzero(each < many)
-            topic[rows[some], at[some]] = what[some]
+            topic[rows[some], at[some]] = subject[some]
             value[rows[some], at[some]] = how[some]
             length += (each < many) & ~same.any(axis=1)
 
@@ -186,31 +186,31 @@ def _befriend(
     if of_ages is not None:
         role = np.where(of_table >= 0, of_ages, role)
     links = home_of.links(params, seed, ids, lives, role, age, of_table)
-    made = tuple(np.concatenate(each) for each in zip(*links, strict=True))
+    friendships = tuple(np.concatenate(each) for each in zip(*links, strict=True))
     for first in range(0, count, _SLICE):
-        _some_friends(population, first, min(first + _SLICE, count), *made)
+        _some_friends(population, first, min(first + _SLICE, count), *friendships)
 
 
 def _some_friends(
-    population: Register, first: int, until: int, one: Any, other: Any, there: Any, back_: Any
+    population: Register, first: int, until: int, person: Any, other: Any, there: Any, back_: Any
 ) -> None:
     """Write the friends of some rows without duplicates: the first link counts."""
     arrays = population.arrays
-    mine = (np.flatnonzero((each >= first) & (each < until)) for each in (one, other))
+    mine = (np.flatnonzero((each >= first) & (each < until)) for each in (person, other))
     ahead, back = mine
-    who = np.concatenate([one[ahead], other[back]]).astype(np.int64)
-    friend = np.concatenate([other[ahead], one[back]]).astype(np.int64)
+    owner = np.concatenate([person[ahead], other[back]]).astype(np.int64)
+    friend = np.concatenate([other[ahead], person[back]]).astype(np.int64)
     link = np.concatenate([ahead, back])
     strength = np.concatenate([there[ahead], back_[back]])
-    pair = who * len(population) + friend
+    pair = owner * len(population) + friend
     if not len(pair):
         return
     order = np.lexsort((link, pair))
     once = np.r_[True, pair[order][1:] != pair[order][:-1]]
     keep = order[once]
-    keep = keep[np.lexsort((link[keep], who[keep]))]
-    slot = turn_of(who[keep])
+    keep = keep[np.lexsort((link[keep], owner[keep]))]
+    slot = turn_of(owner[keep])
     fits = slot < arrays["friends"].shape[1]
     keep, slot = keep[fits], slot[fits]
-    arrays["friends"][who[keep], slot] = friend[keep] + 1
-    arrays["friendship"][who[keep], slot] = strength[keep]
+    arrays["friends"][owner[keep], slot] = friend[keep] + 1
+    arrays["friendship"][owner[keep], slot] = strength[keep]

@@ -94,7 +94,7 @@ class Population(Register):
         people: PeopleParams = USUAL_PEOPLE,
     ) -> None:
         check_integer("seed", seed, 0, (1 << 64) - 1)
-        made = checked(all_blocks() if blocks is None else blocks)
+        checked_blocks = checked(all_blocks() if blocks is None else blocks)
         if not (isinstance(citizen, type) and issubclass(citizen, CitizenAgent)):
             raise ConfigError(f"citizen= must be a class of CitizenAgent, got {citizen!r:.80}")
         if not isinstance(people, PeopleParams):
@@ -104,12 +104,12 @@ class Population(Register):
         self.metrics: dict[str, Callable[[Mapping[str, Any]], float]] = dict(metrics or {})
         for name, metric in self.metrics.items():
             if not callable(metric):
-                what = f"must be a function of the columns, got {metric!r:.80}"
-                raise ConfigError(f"metric {name!r} {what}")
+                rule = f"must be a function of the columns, got {metric!r:.80}"
+                raise ConfigError(f"metric {name!r} {rule}")
             check_function(f"metric {name!r}", metric, "columns")
             if name in _MEASURED:
-                what = f"must have another name: each row of metrics has a {name!r}"
-                raise ConfigError(f"metric {name!r} {what}")
+                rule = f"must have another name: each row of metrics has a {name!r}"
+                raise ConfigError(f"metric {name!r} {rule}")
         table: dict[str, Any] = {}
         persons: list[dict[str, Any]] = []
         if type(citizens) is int:
@@ -119,7 +119,7 @@ class Population(Register):
         else:
             ids, table, persons = given_of(citizens, city, seed, people)
         ids.flags.writeable = False
-        super().__init__(ids, city, made, seed, network)
+        super().__init__(ids, city, checked_blocks, seed, network)
         self.first_network: Network | None = network
         self.layers: Layers = Layers(layers, self.places, self.declared)
         self.citizen: type[CitizenAgent] = citizen
@@ -133,7 +133,7 @@ class Population(Register):
         self.pool: Any = None  # the thread pool of its engine, if it has several threads
         table = pay_of(table, self.declared)
         fill(self, table)
-        begin(self, people, given={*table, *(write(self, persons) if persons else ())})
+        begin(self, people, filled={*table, *(write(self, persons) if persons else ())})
 
     def _remember(self, citizen: type[CitizenAgent]) -> None:
         """Declare a column for each name of a class's `memory_config` that no block declares."""
@@ -164,7 +164,7 @@ class Population(Register):
             raise ConfigError(
                 f"the network has {len(network):,} nodes, and there are {len(self):,} citizens"
             )
-        self.written()
+        self.note_change()
         self._network = network
 
     def __repr__(self) -> str:
@@ -185,7 +185,7 @@ class Population(Register):
                 self._pull(row, agent.memory.status, (name,), writers)
         return np.asarray(self.arrays[name])
 
-    def written(self) -> None:
+    def note_change(self) -> None:
         """Note that the arrays are about to change between two steps."""
         if self.source is not None:
             self.source.changed()
@@ -215,11 +215,11 @@ class Population(Register):
         row = self.row_of(id)
         if row in self.agents:
             raise ConfigError(f"citizen {id} is a full agent already")
-        made: CitizenAgent = self._there(self._promote, row, {**options})
-        return made
+        agent: CitizenAgent = self._there(self._promote, row, {**options})
+        return agent
 
     def _promote(self, row: int, options: dict[str, Any]) -> CitizenAgent:
-        agent = self._made(row, options)
+        agent = self._make_agent(row, options)
         if self.society is not None:
             try:
                 self.society._mailbox_of_row(agent, row)
@@ -229,8 +229,8 @@ class Population(Register):
                 raise
         return agent
 
-    def _made(self, row: int, options: dict[str, Any]) -> CitizenAgent:
-        self.written()
+    def _make_agent(self, row: int, options: dict[str, Any]) -> CitizenAgent:
+        self.note_change()
         options = dict(options)
         blocks = options.pop("blocks", None)
         if blocks is None:
@@ -260,7 +260,7 @@ class Population(Register):
 
     def _demote(self, row: int) -> None:
         agent = self.agents[row]
-        self.written()
+        self.note_change()
         self.pull(row, agent.memory.status)
         if self.society is not None:
             self.society._detach_row(agent, row)
@@ -285,21 +285,21 @@ class Population(Register):
     def settled_status(self, row: int) -> dict[str, Any]:
         """Return the part of a status that the commit stage owns: money, place, movement."""
         arrays = self.arrays
-        made: dict[str, Any] = {"money": int(arrays["money"][row])}
+        status: dict[str, Any] = {"money": int(arrays["money"][row])}
         if not self.places:
-            return {**made, "place": None, "moving": None}
+            return {**status, "place": None, "moving": None}
         place, to = int(arrays["place"][row]), int(arrays["moving_to"][row])
-        made["place"] = self.decoded(PLACE, place)
-        made["moving"] = None
+        status["place"] = self.decoded(PLACE, place)
+        status["moving"] = None
         if to >= 0:
-            made["moving"] = {
+            status["moving"] = {
                 "to": self.places[to],
                 "arrives": int(arrays["arrives"][row]),
                 "mode": self.decoded(WORD, int(arrays["mode"][row])),
                 "from": self.decoded(PLACE, int(arrays["moving_from"][row])),
                 "left": int(arrays["left"][row]),
             }
-        return made
+        return status
 
     def pull(self, row: int, status: dict[str, Any], names: Iterable[str] = ()) -> None:
         """Write a full agent's status into columns. Raises ConfigError: a value does not fit."""

@@ -27,7 +27,7 @@ logger: logging.Logger = logging.getLogger("moothall.society")
 _SAVED: Final = 8
 """After so many steps a worker's columns are copied, from which a new one would begin."""
 _ANSWERS_S: Final = 5.0
-_LOST: Final = 3  # so many times in a step a worker is replaced, before the step is given up
+_MOST_LOSSES: Final = 3  # so many times in a step a worker is replaced, before the step is given up
 
 
 class RayEngine(LocalEngine):
@@ -62,8 +62,8 @@ class RayEngine(LocalEngine):
         self._ray = package("ray")
         # Linux ends the processes of Ray with the thread that has started them.
         self._thread = ThreadPoolExecutor(1, "moothall-ray")
-        self._began = False
-        self._parts: list[_Part] = []
+        self._started_ray = False
+        self._parts: list[_RowActor] = []
         self._population: Population | None = None
         self._fresh: set[str] = set()
 
@@ -77,10 +77,10 @@ class RayEngine(LocalEngine):
         try:
             self._begin(population)
             self._lend_threads(population)  # to the commit stage, in which the workers wait
-            given = self._given(population, moment)
-            asked = [part.step(given) for part in self._parts]
+            step_data = self._step_data(population, moment)
+            calls = [part.step(step_data) for part in self._parts]
             wants: list[Wants] = []
-            for part, ask in zip(self._parts, asked, strict=True):
+            for part, ask in zip(self._parts, calls, strict=True):
                 wants += part.result(ask)
         except errors.ObjectStoreFullError as error:
             raise StateError(
@@ -119,39 +119,41 @@ class RayEngine(LocalEngine):
             except (ConnectionError, ValueError, RuntimeError) as error:
                 where = "here" if self.address is None else f"at {self.address!r}"
                 raise ConfigError(f"there is no Ray {where}: {error_text(error)}") from error
-            self._began = True
+            self._started_ray = True
         count = len(population)
         ends = [count * (at + 1) // self.workers for at in range(self.workers)]
         ranges = [(a, b) for a, b in zip([0, *ends], ends, strict=False) if a < b]
         frame = ray.put(_frame(population))
-        self._parts = [_Part(ray, frame, population, *each) for each in ranges]
+        self._parts = [_RowActor(ray, frame, population, *each) for each in ranges]
         self._population = population
         population.source = self
         self._fresh = set(population.arrays)
 
-    def _given(self, population: Population, moment: Moment) -> Any:
+    def _step_data(self, population: Population, moment: Moment) -> Any:
         """Return what all workers are sent for a step."""
-        settled = {name: population.arrays[name] for name in SETTLED if name in population.arrays}
+        commit_columns = {
+            name: population.arrays[name] for name in SETTLED if name in population.arrays
+        }
         city = None if moment.view.city is population.city else moment.view.city
-        seen = {name: each for name, each in moment.seen.items() if name not in settled}
+        columns = {name: each for name, each in moment.seen.items() if name not in commit_columns}
         view = replace(moment.view, city=None, others=None, at={})
-        moment = replace(moment, view=view, seen=seen)
-        return self._ray.put((moment, city, population.full, settled, population.layers))
+        moment = replace(moment, view=view, seen=columns)
+        return self._ray.put((moment, city, population.full, commit_columns, population.layers))
 
     def pull(self, names: Iterable[str]) -> None:
         """Copy columns from the workers into the population's arrays."""
         population = self._population
-        wanted = [name for name in names if name not in self._fresh and name not in SETTLED]
-        if population is None or not wanted or not self._parts:
+        stale = [name for name in names if name not in self._fresh and name not in SETTLED]
+        if population is None or not stale or not self._parts:
             return
         for part in self._parts:
-            for name, values in part.columns(wanted).items():
+            for name, values in part.columns(stale).items():
                 own = population.arrays[name]
                 if own.shape[1:] != values.shape[1:]:
                     grown = np.zeros((len(own), *values.shape[1:]), own.dtype)
                     own = population.arrays[name] = grown
                 own[part.first : part.until] = values
-        self._fresh.update(wanted)
+        self._fresh.update(stale)
 
     def changed(self) -> None:
         """Note that the population's arrays changed; the workers will start again from them."""
@@ -177,15 +179,15 @@ class RayEngine(LocalEngine):
         parts, self._parts, self._population = self._parts, [], None
         for part in parts:
             part.end()
-        if self._began:
-            self._began = False
+        if self._started_ray:
+            self._started_ray = False
             self._ray.shutdown()
         super().close()
         self._thread.shutdown()
         self._thread = ThreadPoolExecutor(1, "moothall-ray")  # of a next society
 
 
-class _Part:
+class _RowActor:
     """A worker's rows, and what is needed to replace the worker."""
 
     def __init__(
@@ -198,16 +200,16 @@ class _Part:
             {name: values[first:until] for name, values in population.arrays.items()}
         )
         self._names, self._since = [*population.arrays], list[Any]()
-        self._actor = self._made()
+        self._actor = self._start_actor()
 
-    def _made(self) -> Any:
-        made = self._ray.remote(Worker).options(max_concurrency=1)
-        return made.remote(self._frame, self._saved, self.first, self.until)
+    def _start_actor(self) -> Any:
+        actor_class = self._ray.remote(RowWorker).options(max_concurrency=1)
+        return actor_class.remote(self._frame, self._saved, self.first, self.until)
 
-    def step(self, given: Any) -> Any:
+    def step(self, step_data: Any) -> Any:
         """Begin a step."""
-        self._since.append(given)
-        return self._actor.step.remote(given)
+        self._since.append(step_data)
+        return self._actor.step.remote(step_data)
 
     def result(self, ask: Any) -> list[Wants]:
         """Return its rows' wants; a lost worker is replaced and repeats its steps."""
@@ -220,33 +222,33 @@ class _Part:
 
     def columns(self, names: list[str]) -> dict[str, Any]:
         """Return columns of its rows."""
-        found: dict[str, Any] = self._safe(self._actor.columns.remote(names), "columns", names)
-        return found
+        columns: dict[str, Any] = self._safe(self._actor.columns.remote(names), "columns", names)
+        return columns
 
     def pid(self) -> int:
         """The id of its worker's process."""
         return int(self._safe(self._actor.pid.remote(), "pid"))
 
-    def _safe(self, ask: Any, what: str, *args: Any) -> Any:
+    def _safe(self, ask: Any, method: str, *args: Any) -> Any:
         errors = self._ray.exceptions
-        for again in range(_LOST + 1):
+        for again in range(_MOST_LOSSES + 1):
             try:
                 return self._ray.get(ask)
             except errors.RayTaskError as error:
                 raise error.cause from error
             except errors.RayActorError as error:
-                if again == _LOST:
+                if again == _MOST_LOSSES:
                     raise StateError(
-                        f"a worker was lost {_LOST} times: {error_text(error)}"
+                        f"a worker was lost {_MOST_LOSSES} times: {error_text(error)}"
                     ) from error
                 logger.warning(
                     "a worker of rows %d to %d was lost: it is replaced", self.first, self.until
                 )
-                self._actor = self._made()
-                for given in self._since:
-                    ask = self._actor.step.remote(given)
-                if what != "step":
-                    ask = getattr(self._actor, what).remote(*args)
+                self._actor = self._start_actor()
+                for step_data in self._since:
+                    ask = self._actor.step.remote(step_data)
+                if method != "step":
+                    ask = getattr(self._actor, method).remote(*args)
         raise AssertionError("unreachable")
 
     def end(self) -> None:
@@ -254,7 +256,7 @@ class _Part:
         self._ray.kill(self._actor)
 
 
-class Worker:
+class RowWorker:
     """Holds the columns of rows `first` … `until` − 1 of a population in a process of Ray."""
 
     def __init__(self, frame: Any, columns: dict[str, Any], first: int, until: int) -> None:
@@ -263,16 +265,16 @@ class Worker:
         for name, values in columns.items():
             frame.arrays[name] = frame.declared[name].array_of(values)
 
-    def step(self, given: Any) -> list[Wants]:
+    def step(self, step_data: Any) -> list[Wants]:
         """Run a step of the rows; return their wants."""
-        moment, city, full, settled, layers = given
+        moment, city, full, commit_columns, layers = step_data
         population = self._population
         population.layers = layers
         population.full = full
-        for name, values in settled.items():
+        for name, values in commit_columns.items():
             population.arrays[name] = values[population.base : population.until]
         moment.view.city = population.city if city is None else city
-        moment.seen = {**moment.seen, **settled}
+        moment.seen = {**moment.seen, **commit_columns}
         return in_threads(population, moment, None)
 
     def columns(self, names: list[str]) -> dict[str, Any]:
@@ -297,7 +299,7 @@ def _answers(address: str | None) -> None:
 
 def _frame(population: Population) -> Population:
     """Return a population without columns and society, to send to workers."""
-    made = copy(population)
-    made.arrays, made.agents, made.society, made.source, made.pool = {}, {}, None, None, None
-    made.metrics = {}
-    return made
+    frame = copy(population)
+    frame.arrays, frame.agents, frame.society, frame.source, frame.pool = {}, {}, None, None, None
+    frame.metrics = {}
+    return frame

@@ -50,14 +50,14 @@ class Settlers:
             of = np.zeros(len(table), np.int32)
         else:
             place = table.fields["place"]
-            known = (place >= 0) & (place < len(self.of_place))
-            of = self.of_place[np.where(known, place, -1)]
+            is_place = (place >= 0) & (place < len(self.of_place))
+            of = self.of_place[np.where(is_place, place, -1)]
         at = np.flatnonzero(of >= 0)
         of = of[at]
         group_of = self.group[of]
         groups = np.flatnonzero(np.bincount(group_of))
         if len(groups) > 1 and (
-            table.kind is Work or ((who := table.sender[at])[1:] == who[:-1]).any()
+            table.kind is Work or ((senders := table.sender[at])[1:] == senders[:-1]).any()
         ):
             # A citizen that wants something of several, or the government that pays for several,
             # may have too little for all: then the order decides.

@@ -21,16 +21,18 @@ CHUNK: Final = 1 << 18
 Wants = dict[type[Want], list[tuple[Any, Mapping[str, Any]]]]
 
 
-def begin(population: Register, params: PeopleParams, given: Iterable[str] = ()) -> None:
-    """Draw the citizens, and have the blocks fill their columns, but none that is `given`."""
-    whole = Rows(population, Moment(View(city=population.city)), 0, len(population), {})
+def begin(population: Register, params: PeopleParams, filled: Iterable[str] = ()) -> None:
+    """Draw the citizens, and have the blocks fill their columns, but none of `filled`."""
+    all_rows = Rows(population, Moment(View(city=population.city)), 0, len(population), {})
     if hasattr(population.city, "by_kind"):
-        draw(whole, params, given)
-    kept = {name: np.array(population.arrays[name]) for name in given if name in population.arrays}
+        draw(all_rows, params, filled)
+    saved = {
+        name: np.array(population.arrays[name]) for name in filled if name in population.arrays
+    }
     for block in population.blocks:
         if hasattr(block, "begin_rows"):
-            call(whole, block, "begin_rows", None)
-    for name, values in kept.items():
+            call(all_rows, block, "begin_rows", None)
+    for name, values in saved.items():
         population.arrays[name][...] = values
 
 
@@ -75,21 +77,21 @@ def _chosen(rows: Rows, blocks: Iterable[Any], awake: Any) -> Iterable[tuple[int
         which += better * np.int8(number)
     if np.ndim(which) == 0:
         return [(int(which), awake)] if which >= 0 else []
-    found = []
+    chosen = []
     for number in range(int(which.max()) + 1):
         at = np.flatnonzero(which == number)
         if len(at):
-            found.append((number, at if awake is None else awake[at]))
-    return found
+            chosen.append((number, at if awake is None else awake[at]))
+    return chosen
 
 
 def call(rows: Rows, block: Any, hook: str, chosen: Any = None) -> Any:
     """Call a block's rule for all or some of these rows; return what it returns."""
     part = rows.of(block, chosen)
     try:
-        found = getattr(block, hook)(part)
+        result = getattr(block, hook)(part)
         part.write_back()
-        return found
+        return result
     except Exception as error:
         error.add_note(
             f"in block {block.name!r} of the population: {hook}, rows {rows.first} to "
@@ -118,7 +120,7 @@ def in_threads(
         parts = 1
     ends = [first + count * part // parts for part in range(parts + 1)]
 
-    def one(begin: int, end: int) -> Wants:
+    def run_chunk(begin: int, end: int) -> Wants:
         return run_slice(population, moment, begin, end)
 
-    return list((map if pool is None else pool.map)(one, ends[:-1], ends[1:]))
+    return list((map if pool is None else pool.map)(run_chunk, ends[:-1], ends[1:]))

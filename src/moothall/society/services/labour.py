@@ -239,7 +239,7 @@ class LabourMarket(Service):
             if "earned" not in arrays:  # nobody spends
                 return paid, due - paid
             agents = books.population.full[some]
-            books.population.written()
+            books.population.note_change()
             arrays["earned"][some[~agents]] += cents[~agents]
             some, of_agents = some[agents], cents[agents]
         else:
