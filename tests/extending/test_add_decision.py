@@ -10,15 +10,15 @@ from tests.extending.conftest import Added
 ADDED = (
     ('    CONTINUE = "CONTINUE"\n', '    NARROW = "NARROW"\n'),
     (
-        "DECISIONS: Final[dict[DecisionAction, _Means]] = {\n",
-        """    DecisionAction.NARROW: _Means(
+        "DECISIONS: Final[dict[DecisionAction, _DecisionWords]] = {\n",
+        """    DecisionAction.NARROW: _DecisionWords(
         "narrow",
         instructs=True,
         for_model="R does less, as new_instruction says.",
-        asked="have less done, with a remark",
+        menu_text="have less done, with a remark",
         effect="does less",
-        said="narrowed",
-        shown="the review asks for less",
+        outcome="narrowed",
+        announcement="the review asks for less",
     ),
 """,
     ),

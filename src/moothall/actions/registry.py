@@ -24,7 +24,7 @@ class _Joining(Offering, Protocol):
     @property
     def guidance(self) -> str: ...
 
-    def joined(self, other: Any) -> _Joining: ...
+    def merged_with(self, other: Any) -> _Joining: ...
 
 
 class _Source(Protocol):
@@ -61,7 +61,7 @@ class ActionRegistry:
             return
         offers = getattr(action, "offers", None)
         if isinstance(offers, dict):
-            if callable(getattr(source, "joined", None)):
+            if callable(getattr(source, "merged_with", None)):
                 source = self._join(source)
                 offers = source.offers
             taken = sorted(offers.keys() & self.actions.keys())
@@ -90,7 +90,7 @@ class ActionRegistry:
         """Return what takes the place of what is registered of the same class, and of `new`."""
         for known in self._joining:
             if type(known) is type(new):
-                new = known.joined(new)
+                new = known.merged_with(new)
                 for name, each in known.offers.items():
                     if self.actions.get(name) is each:
                         del self.actions[name]

@@ -53,7 +53,7 @@ class Handling(Protocol):
         """For an answer: the thread that sent the request; empty for the agent's own."""
 
     @property
-    def heard(self) -> Callable[[dict[str, Any]], None] | None:
+    def on_event(self) -> Callable[[dict[str, Any]], None] | None:
         """Takes what its handler streams, if the sender of a request listens."""
 
     @property
@@ -65,8 +65,8 @@ class Handling(Protocol):
         """For a `say` sent within a reply: the thread of that reply."""
 
     @property
-    def beside(self) -> Any:
-        """What its sender gave beside it: a `Beside`, or None."""
+    def caller_context(self) -> Any:
+        """What its sender gave beside it: a `CallerContext`, or None."""
 
     def message(self) -> dict[str, Any] | None:
         """Return the message; None in a callback of the agent's own."""
@@ -150,10 +150,10 @@ class Agent(Messaging):
         approver: Approver | None = None,
         deps: Any = None,
         description: str | None = None,
-        **others: Never,
+        **unknown: Never,
     ) -> None:
-        if others:
-            raise unknown_argument(self.__class__, others) or TypeError(f"unexpected {[*others]}")
+        if unknown:
+            raise unknown_argument(self.__class__, unknown) or TypeError(f"unexpected {[*unknown]}")
         address(id)
         check_boolean(f"agent {id!r}: receive_own_broadcasts=", receive_own_broadcasts)
         self.id = id
@@ -175,8 +175,8 @@ class Agent(Messaging):
                     f"agent {id!r}: description= must be a text, got {description!r:.80}"
                 )
             self.description = description
-        given = not (name is type is toolbox is memory is agent_params is blocks is None)
-        if given or self.memory_config:
+        has_parts = not (name is type is toolbox is memory is agent_params is blocks is None)
+        if has_parts or self.memory_config:
             self._take_parts(name, type, toolbox, memory, agent_params, blocks)
 
     # -- what others may call ----------------------------------------------------------------------
@@ -192,13 +192,13 @@ class Agent(Messaging):
 
     def _offered(self) -> dict[str, Action]:
         """Return what `offers` returns, plus help, response and error."""
-        made = own_actions(self)
-        if self.description is not None and "say" in made:
-            made["say"].description = self.description
+        actions = own_actions(self)
+        if self.description is not None and "say" in actions:
+            actions["say"].description = self.description
         if self.blocks:
             every = block_actions(self.blocks).items()
-            made |= {name: each for name, each in every if "access_policy" in vars(each)}
-        return made
+            actions |= {name: each for name, each in every if "access_policy" in vars(each)}
+        return actions
 
     @action(idempotent=True)
     @plain_or_async
@@ -213,9 +213,9 @@ class Agent(Messaging):
         """
         if action_name is None:
             return {name: action.help for name, action in self.offers.items()}
-        if action_name not in (known := self._offered()):
+        if action_name not in (actions := self._offered()):
             raise not_found(self, action_name)
-        return {action_name: known[action_name].help}
+        return {action_name: actions[action_name].help}
 
     @action(idempotent=True)
     @plain_or_async
@@ -298,17 +298,19 @@ class Agent(Messaging):
         Without an approver it is refused. Only `True` permits; `Refused("…")` states a reason.
         """
         approver = self._approver()
-        meant = proposed_actions(self, proposed_message)
-        note = "; ".join(dict.fromkeys(each._note for each in meant if each._note))
-        facts = {name: fact for each in meant for name, fact in each.facts.items()}
-        asked = ApprovalRequest.of(proposed_message, *self._asked_by(proposed_message), note)
+        actions = proposed_actions(self, proposed_message)
+        note = "; ".join(dict.fromkeys(each._note for each in actions if each._note))
+        facts = {name: fact for each in actions for name, fact in each.facts.items()}
+        request = ApprovalRequest.of(proposed_message, *self._asked_by(proposed_message), note)
         if approver is None:
             locked = ": the definition of the action is new or has changed (`moothall mcp lock`)"
-            why = locked if note else ": a value of the call is from outside" if asked.note else ""
+            why = (
+                locked if note else ": a value of the call is from outside" if request.note else ""
+            )
             text = "agent %r has no approver, so it refuses%s; give it or its space an approver="
             logger.warning(text, self.id, why)
         # A broadcast is to *: it is this agent whose action is called.
-        return await approve(approver, replace(asked, agent=str(self.id), facts=facts))
+        return await approve(approver, replace(request, agent=str(self.id), facts=facts))
 
     def _asked_by(self, message: dict[str, Any]) -> tuple[str | None, str | None]:
         """Return a proposed message's run and thread; default: no run, and the sender's thread."""

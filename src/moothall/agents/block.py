@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from moothall.models.protocol import Model
 
 
-_TAKEN: Final = {
+_PARAMETERS: Final = {
     "guidance": ("context",),
     "around_model": ("step", "call"),
     "around_action": ("step", "call"),
@@ -107,12 +107,12 @@ class Block:
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        stated = cls.__dict__.get("actions", {})
-        if not isinstance(stated, dict) or not all(
-            isinstance(each, str) for pair in stated.items() for each in pair
+        declared = cls.__dict__.get("actions", {})
+        if not isinstance(declared, dict) or not all(
+            isinstance(each, str) for pair in declared.items() for each in pair
         ):
-            what = f"{cls.__name__}.actions must be texts by name, got {stated!r:.80}"
-            raise DefinitionError(what)
+            fault = f"{cls.__name__}.actions must be texts by name, got {declared!r:.80}"
+            raise DefinitionError(fault)
         name = cls.__dict__.get("name") or ""
         if not isinstance(name, str) and not hasattr(name, "__get__"):  # a property may be one
             raise DefinitionError(f"{cls.__name__}.name must be a text, got {cls.name!r:.80}")
@@ -120,7 +120,7 @@ class Block:
         marked = actions_of(cls)
         docs = {name: getattr(cls, at).__doc__ or "" for name, (at, _) in marked.items()}
         described = {name: text.strip().partition("\n")[0] for name, text in docs.items()}
-        cls.actions = {**cls.actions, **described, **stated}
+        cls.actions = {**cls.actions, **described, **declared}
 
     async def before_forward(self) -> None:
         """Called before each step of the agent."""
@@ -136,15 +136,17 @@ class Block:
 def check_block(agent: Any, block: Any) -> None:
     """Raise DefinitionError unless a value can be a block of an agent."""
     if isinstance(block, type):
-        named = block.__name__
-        raise DefinitionError(f"{agent}: blocks= must be blocks, got the class {named}: {named}()")
+        class_name = block.__name__
+        raise DefinitionError(
+            f"{agent}: blocks= must be blocks, got the class {class_name}: {class_name}()"
+        )
     if not hasattr(block, "after_forward"):
         raise DefinitionError(f"{agent}: blocks= must be blocks, got {block!r:.80}")
     name, guidance = type(block).__name__, getattr(block, "guidance", "")
     if not (isinstance(guidance, str) or callable(guidance)):
         text = f"must be a text or a function of (context), got {guidance!r:.80}"
         raise DefinitionError(f"{agent}: {name}.guidance {text}")
-    for each, takes in _TAKEN.items():
+    for each, takes in _PARAMETERS.items():
         function = getattr(block, each, None)
         if callable(function) and not can_take(function, len(takes)):
             got = f"{each}{inspect.signature(function)}"
@@ -152,14 +154,14 @@ def check_block(agent: Any, block: Any) -> None:
             raise DefinitionError(f"{agent}: {name}.{each} {text}")
 
 
-def checked_params(kind: type[Any] | None, given: Any) -> Any:
+def checked_params(kind: type[Any] | None, params: Any) -> Any:
     """Return parameters as given; a `ParamsType` checks a dict of its fields."""
-    if kind is None or not isinstance(given, dict):
-        return given
+    if kind is None or not isinstance(params, dict):
+        return params
     from pydantic import ValidationError
 
     try:
-        return kind(**given)
+        return kind(**params)
     except ValidationError as error:
         fault = error.errors(include_url=False)[0]
     where = ".".join([kind.__name__, *map(str, fault["loc"])])
@@ -183,13 +185,14 @@ def actions_of(cls: type) -> dict[str, tuple[str, MarkedOptions]]:
                 marked[attribute] = options
             elif attribute in marked and not callable(value):
                 del marked[attribute]  # `say = None` takes the action away
-    found: dict[str, tuple[str, MarkedOptions]] = {}
+    by_name: dict[str, tuple[str, MarkedOptions]] = {}
     for attribute, options in marked.items():
         name = options.get("name") or attribute
-        if name in found:
+        if name in by_name:
             raise DefinitionError(
-                f'{cls.__name__}: "{found[name][0]}" and "{attribute}" are both the action "{name}"'
+                f'{cls.__name__}: "{by_name[name][0]}" and "{attribute}" are both the action '
+                f'"{name}"'
             )
         check_returns(getattr(cls, attribute), f"{cls.__name__}.{attribute}")  # an override's
-        found[name] = (attribute, options)
-    return found
+        by_name[name] = (attribute, options)
+    return by_name

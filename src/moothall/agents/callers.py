@@ -11,14 +11,14 @@ if TYPE_CHECKING:
     from moothall.actions.approval import Question
     from moothall.budget import Budget
 
-HEARD: Final[ContextVar[Callable[[dict[str, Any]], None] | None]] = ContextVar(
+ON_EVENT: Final[ContextVar[Callable[[dict[str, Any]], None] | None]] = ContextVar(
     "moothall_heard", default=None
 )
 """What takes the pieces that the handler of a request made in this context streams."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Beside:
+class CallerContext:
     """What a caller gives with a request, for its handling and what that leads to."""
 
     asks: Callable[[Question], Awaitable[str]] | None = None  # asks the person behind the caller
@@ -29,11 +29,11 @@ class Beside:
     open: bool = True  # False once the caller does not wait any more
 
 
-def beside_of(handling: Any, name: str) -> Any:
+def from_caller(handling: Any, name: str) -> Any:
     """Return what was given by this name with a message, or the nearest one that led to it."""
     while handling is not None:
-        its: Beside | None = handling.beside
-        if its is not None and its.open and (found := getattr(its, name, None)) is not None:
-            return found
+        its: CallerContext | None = handling.caller_context
+        if its is not None and its.open and (value := getattr(its, name, None)) is not None:
+            return value
         handling = handling.parent
     return None

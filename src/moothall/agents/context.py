@@ -52,9 +52,9 @@ class Context(Generic[T]):
     budget: Budget | None = None
     deps: T = _NO_DEPS
     _loop: asyncio.AbstractEventLoop | None = field(init=False)
-    _heard: Callable[[str], None] | None = None  # told what the person answers
-    _told: Callable[[str], None] | None = None  # told the progress, on the loop
-    _seen: Callable[[], Awaitable[None]] | None = None  # waits until a reader has seen the call
+    _on_answer: Callable[[str], None] | None = None  # told what the person answers
+    _on_progress: Callable[[str], None] | None = None  # told the progress, on the loop
+    _wait_for_reader: Callable[[], Awaitable[None]] | None = None  # until it has seen the call
     # Answers a question from the journal, or by calling what asks; None without a journal.
     _from_journal: Callable[[Question, _Ask], Awaitable[str]] | None = None
     _waited: set[Future[str]] = field(init=False, default_factory=set)  # what threads wait for
@@ -80,13 +80,13 @@ class Context(Generic[T]):
         """
         if not isinstance(text, str):
             raise ConfigError(f"progress takes a text, got {type(text).__name__}")
-        if self._told is None or self._loop is None:
+        if self._on_progress is None or self._loop is None:
             return
         if asyncio._get_running_loop() is self._loop:
-            self._told(text)
+            self._on_progress(text)
         else:
             try:
-                self._loop.call_soon_threadsafe(self._told, text)
+                self._loop.call_soon_threadsafe(self._on_progress, text)
             except RuntimeError:
                 pass  # the loop is closed: the call has ended
 
@@ -105,8 +105,8 @@ class Context(Generic[T]):
         """
         if not isinstance(question, str):
             raise ConfigError(f"ask_person takes a text, got {type(question).__name__}")
-        asked = Question(str(self.agent.id), question, self.run_id)
-        return PendingQuestion(self, asked)
+        pending = Question(str(self.agent.id), question, self.run_id)
+        return PendingQuestion(self, pending)
 
     def _withdraw(self) -> None:
         """Withdraw the questions for whose answers threads wait: the call was cut off."""
@@ -122,20 +122,20 @@ SystemPrompt: TypeAlias = (
 """A system prompt, or a function that gives one for a reply."""
 
 
-def check_system_prompt(given: object, agent: object) -> None:
+def check_system_prompt(prompt: object, agent: object) -> None:
     """Check `system_prompt=` of an agent."""
-    if given is not None and not isinstance(given, str) and not callable(given):
+    if prompt is not None and not isinstance(prompt, str) and not callable(prompt):
         raise ConfigError(
             f"agent {agent!r}: system_prompt= must be a text or a function of the Context, got "
-            f"{given!r:.80}"
+            f"{prompt!r:.80}"
         )
-    if callable(given):
-        check_function(f"agent {agent!r}: system_prompt=", given, "context")
+    if callable(prompt):
+        check_function(f"agent {agent!r}: system_prompt=", prompt, "context")
 
 
-async def prompt_for(given: SystemPrompt | None, context: Context[Any]) -> str:
+async def prompt_for(prompt: SystemPrompt | None, context: Context[Any]) -> str:
     """Return the text of a system prompt; empty for none."""
-    return checked_prompt(await awaited(given(context)) if callable(given) else given)
+    return checked_prompt(await awaited(prompt(context)) if callable(prompt) else prompt)
 
 
 def checked_prompt(text: Any) -> str:
@@ -157,8 +157,8 @@ def filled(
     kinds: Mapping[str, type], kwargs: dict[str, Any], context: Context[Any]
 ) -> dict[str, Any]:
     """Return arguments with values for injected parameters: the context, or a new object."""
-    given = {n: context if issubclass(kind, Context) else kind() for n, kind in kinds.items()}
-    return {**kwargs, **given}
+    injected = {n: context if issubclass(kind, Context) else kind() for n, kind in kinds.items()}
+    return {**kwargs, **injected}
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -175,8 +175,8 @@ class PendingQuestion:
         context = self._context
         recall = context._from_journal
         try:
-            asked = self._question
-            said = await (self._asked(asked) if recall is None else recall(asked, self._asked))
+            question = self._question
+            text = await (self._ask(question) if recall is None else recall(question, self._ask))
         except Later as later:
             if later.question is not None:
                 raise
@@ -184,14 +184,14 @@ class PendingQuestion:
                 f"agent {self._question.agent!r} has a question whose answer would come later: "
                 "that needs a reply of an agent with a journal="
             ) from None
-        if context._heard is not None:
-            context._heard(said)
-        return said
+        if context._on_answer is not None:
+            context._on_answer(text)
+        return text
 
-    async def _asked(self, question: Question) -> str:
+    async def _ask(self, question: Question) -> str:
         context = self._context
-        if context._seen is not None:
-            await context._seen()  # a display shows the call before its question
+        if context._wait_for_reader is not None:
+            await context._wait_for_reader()  # a display shows the call before its question
         return await answer(context.agent._approver(), question)
 
     def result(self) -> str:

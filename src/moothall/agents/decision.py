@@ -23,43 +23,43 @@ class DecisionAction(enum.Enum):
     """R changes its approach."""
 
 
-class _Means(NamedTuple):
+class _DecisionWords(NamedTuple):
     choice: str  # the word by which a person states it; its first letter is enough
     instructs: bool  # whether R gets an instruction with it
     for_model: str  # its sentence in the prompt of H's model
-    asked: str  # what a person is told of it in a terminal
+    menu_text: str  # what a person is told of it in a terminal
     effect: str  # and on a page, after its word
-    said: str  # that a person has decided so
-    shown: str  # that H has decided so, for observers
+    outcome: str  # that a person has decided so
+    announcement: str  # that H has decided so, for observers
 
 
-DECISIONS: Final[dict[DecisionAction, _Means]] = {
-    DecisionAction.TERMINATE: _Means(
+DECISIONS: Final[dict[DecisionAction, _DecisionWords]] = {
+    DecisionAction.TERMINATE: _DecisionWords(
         "accept",
         instructs=False,
         for_model="the task is done; leave new_instruction empty.",
-        asked="accept: the work is done",
+        menu_text="accept: the work is done",
         effect="ends the run with this conclusion",
-        said="accepted",
-        shown="the review accepts",
+        outcome="accepted",
+        announcement="the review accepts",
     ),
-    DecisionAction.CONTINUE: _Means(
+    DecisionAction.CONTINUE: _DecisionWords(
         "continue",
         instructs=True,
         for_model="R continues with your new_instruction.",
-        asked="send it back with a remark",
+        menu_text="send it back with a remark",
         effect="works on from it",
-        said="continued",
-        shown="the review asks for more",
+        outcome="continued",
+        announcement="the review asks for more",
     ),
-    DecisionAction.REDIRECT: _Means(
+    DecisionAction.REDIRECT: _DecisionWords(
         "redirect",
         instructs=True,
         for_model="R changes its approach and follows your new_instruction.",
-        asked="have it done in another way, with a remark",
+        menu_text="have it done in another way, with a remark",
         effect="takes another way",
-        said="redirected",
-        shown="the review asks for another way",
+        outcome="redirected",
+        announcement="the review asks for another way",
     ),
 }
 """To add one, say here what it is, and in `DualActState.decided` what it does."""
@@ -149,18 +149,18 @@ PARTS_OF_CONCLUSION: Final[_Parts] = {
 }
 
 
-def _check(what: str, made: Any, parts: _Parts) -> None:
-    for name, (wanted, fits) in parts.items():
-        if not fits(value := getattr(made, name)):
-            raise ConfigError(f"a {what}'s {name} must be {wanted}, got {cut(repr(value), 80)}")
+def _check(label: str, record: Any, parts: _Parts) -> None:
+    for name, (required, fits) in parts.items():
+        if not fits(value := getattr(record, name)):
+            raise ConfigError(f"a {label}'s {name} must be {required}, got {cut(repr(value), 80)}")
 
 
 def _json_artifacts(artifacts: Mapping[Any, Any]) -> dict[str, Any]:
     """Return artifacts as JSON data; a value that is not JSON becomes a text that says so."""
-    made: dict[str, Any] = {}
+    data: dict[str, Any] = {}
     for name, value in artifacts.items():
         try:
-            made[readable(str(name))] = to_json(value)
+            data[readable(str(name))] = to_json(value)
         except (NotJSON, RecursionError) as error:
-            made[readable(str(name))] = f"(a {type(value).__name__} that is not JSON: {error})"
-    return made
+            data[readable(str(name))] = f"(a {type(value).__name__} that is not JSON: {error})"
+    return data

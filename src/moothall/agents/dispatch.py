@@ -31,7 +31,7 @@ others; no of all if none does it. Answer with JSON alone, such as
 {"to_do": "load the crates", "blocks": {"SailBlock": "no", "CraneBlock": "yes"}}
 {"to_do": "polish the anchor", "blocks": {"SailBlock": "no", "CraneBlock": "no"}}"""
 
-KEPT: Final = 1000
+MAX_DECISIONS: Final = 1000
 """How many decisions are kept."""
 _SHORT: Final = {"type": "string", "maxLength": 200}
 """A limit, since a small model may repeat its reason until its answer is cut off."""
@@ -63,9 +63,9 @@ class AgentToolbox:
             ("model", "a model or the name of one", self.model, "complete"),
             ("embedder", "an embedder, such as HashEmbedder()", self.embedder, "embed"),
         )
-        for name, what, part, method in parts:
+        for name, required, part, method in parts:
             if part is not None and (isinstance(part, type) or not hasattr(part, method)):
-                raise ConfigError(f"{name}= must be {what}, got {part!r:.80}")
+                raise ConfigError(f"{name}= must be {required}, got {part!r:.80}")
 
     @property
     def llm(self) -> Model | None:
@@ -120,12 +120,12 @@ class BlockDispatcher:
         self, llm: Model | None = None, block_dispatch_prompt: str = DISPATCHER_PROMPT
     ) -> None:
         if not isinstance(block_dispatch_prompt, str):
-            what = f"block_dispatch_prompt must be a text, got {block_dispatch_prompt!r:.80}"
-            raise ConfigError(what)
+            fault = f"block_dispatch_prompt must be a text, got {block_dispatch_prompt!r:.80}"
+            raise ConfigError(fault)
         self.llm = llm
         self.prompt = block_dispatch_prompt
         self.blocks: dict[str, Any] = {}
-        self.decisions: deque[Dispatch] = deque(maxlen=KEPT)
+        self.decisions: deque[Dispatch] = deque(maxlen=MAX_DECISIONS)
         self.show: Callable[[Any], Awaitable[Any]] | None = None
         self._logged = False
 
@@ -141,7 +141,7 @@ class BlockDispatcher:
         for block in blocks:
             if inspect.isclass(block) or not hasattr(block, "forward"):
                 raise DefinitionError(f"register_blocks takes blocks, got {block!r:.80}")
-            name = named(block)
+            name = block_name(block)
             if self.blocks.setdefault(name, block) is not block:
                 raise ConfigError(f"two blocks are named {name!r}: give one another name")
 
@@ -169,9 +169,9 @@ class BlockDispatcher:
         """Return the block that fits a situation by rule, or None, even if there is a model."""
         return self._decided(self._by_rule(context))
 
-    def _decided(self, made: Dispatch) -> Any:
-        self.decisions.append(made)
-        return None if made.block is None else self.blocks[made.block]
+    def _decided(self, dispatch: Dispatch) -> Any:
+        self.decisions.append(dispatch)
+        return None if dispatch.block is None else self.blocks[dispatch.block]
 
     def _by_rule(self, context: Any) -> Dispatch:
         scores = self._scores(context)
@@ -187,7 +187,7 @@ class BlockDispatcher:
 
     def _scores(self, context: Any) -> dict[str, float]:
         """Return how well each block fits a situation by rule."""
-        wanted: set[str] | None = None
+        words: set[str] | None = None
         scores: dict[str, float] = {}
         for each, block in self.blocks.items():
             fits = getattr(block, "fits", None)
@@ -198,11 +198,11 @@ class BlockDispatcher:
                     error.add_note(f"in block {each!r}: fits")
                     raise
             else:
-                if wanted is None:
-                    wanted = _words(_text(context))
+                if words is None:
+                    words = _words(_text(context))
                 actions = getattr(block, "actions", None) or {}
                 about = (each, getattr(block, "description", "") or "", *actions, *actions.values())
-                scores[each] = len(wanted & _words(" ".join(about)))
+                scores[each] = len(words & _words(" ".join(about)))
         return scores
 
     def _offers(self, context: Any) -> dict[str, dict[str, Any]]:
@@ -221,7 +221,7 @@ class BlockDispatcher:
     async def _by_model(self, context: Any, offers: dict[str, dict[str, Any]]) -> Dispatch:
         names = list(offers)
         situation = context if self.show is None else await self.show(context)
-        shown = {"blocks": [*offers.values()], "situation": as_json(situation)}
+        request = {"blocks": [*offers.values()], "situation": as_json(situation)}
         if self.prompt.startswith(DISPATCHER_PROMPT):
             each = object_schema(**dict.fromkeys(names, _YES_OR_NO))
             schema = object_schema(to_do=_SHORT, blocks=each)
@@ -232,7 +232,7 @@ class BlockDispatcher:
             try:
                 answer = read_json(text)
                 if "blocks" in answer:
-                    does = [name for name, said in answer["blocks"].items() if said == "yes"]
+                    does = [name for name, verdict in answer["blocks"].items() if verdict == "yes"]
                     # One that does not exist is named in the fault.
                     block = does[0] if len(does) == 1 else self._best(context, does)
                     block = next((name for name in does if name not in offers), block)
@@ -252,7 +252,7 @@ class BlockDispatcher:
 
         prompt = [
             {"role": "system", "content": self.prompt},
-            {"role": "user", "content": json_line(shown)},
+            {"role": "user", "content": json_line(request)},
         ]
         try:
             return await ask_json(self.llm, prompt, schema, read, examples=self.prompt)
@@ -267,7 +267,7 @@ class BlockDispatcher:
         self._logged = True
 
 
-def named(block: Any) -> str:
+def block_name(block: Any) -> str:
     """Return a block's name, or its class's."""
     return getattr(block, "name", "") or type(block).__name__
 

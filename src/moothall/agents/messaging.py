@@ -71,7 +71,7 @@ class TypedPending(Generic[T]):
         return repr(self._pending)
 
 
-class Mailbox(Protocol):
+class AgentMailbox(Protocol):
     """What a space offers to an agent in it. Every method may be called in any thread."""
 
     id: str
@@ -90,7 +90,7 @@ class Mailbox(Protocol):
         timeout: float | None,
         wait: bool = False,
         expires: float | None = None,
-        beside: Any = None,
+        caller_context: Any = None,
     ) -> Pending[Any]:
         """Send a message and return its pending value."""
 
@@ -102,7 +102,7 @@ class Messaging(Workflow):
     """The messages of an agent that is in a space."""
 
     id: str | int
-    _mailbox: Mailbox | None = None
+    _mailbox: AgentMailbox | None = None
 
     def send(
         self,
@@ -160,14 +160,14 @@ class Messaging(Workflow):
         timeout: float | None,
         wait: bool = False,
         expires: float | None = None,
-        beside: Any = None,
+        caller_context: Any = None,
     ) -> Pending[Any]:
         """Send a request that, over a broker, an agent begins within `expires` seconds, if ever."""
         mailbox = self._mailbox
         if mailbox is None:
             raise self._not_in_space("request")
         envelope = in_reply(self, check_message(message, mailbox.id))
-        return mailbox.request(envelope, timeout, wait, expires, beside)
+        return mailbox.request(envelope, timeout, wait, expires, caller_context)
 
     @overload
     def ask(
@@ -232,8 +232,10 @@ class Messaging(Workflow):
         self, to: str | int, action: Action, timeout: float | None, args: dict[str, Any]
     ) -> Pending[Any]:
         read = action.signature.read_returned
-        asked = self.ask(to, action.name, timeout=timeout, **typed_args(args))
-        return asked if read is None else TypedPending(asked, partial(read, f"{to}.{action.name}"))
+        pending = self.ask(to, action.name, timeout=timeout, **typed_args(args))
+        return (
+            pending if read is None else TypedPending(pending, partial(read, f"{to}.{action.name}"))
+        )
 
-    def _not_in_space(self, what: str) -> NotInSpace:
-        return NotInSpace(f"agent {self.id!r} cannot {what}: it is in no space (or has left it)")
+    def _not_in_space(self, verb: str) -> NotInSpace:
+        return NotInSpace(f"agent {self.id!r} cannot {verb}: it is in no space (or has left it)")

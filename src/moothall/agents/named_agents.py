@@ -44,11 +44,11 @@ class AgentSource:
             ConfigError: there is no such thing, or it is no agent and makes none
             DefinitionError: importing or calling it failed, or it made something else
         """
-        made = self.prepared(id, options)
-        if isinstance(made, Agent):
-            return made
+        agent_or_call = self.prepared(id, options)
+        if isinstance(agent_or_call, Agent):
+            return agent_or_call
         try:
-            agent = made()
+            agent = agent_or_call()
         except Exception as error:
             raise DefinitionError(
                 f"{self}: calling it failed: {type(error).__name__}: {error}"
@@ -70,23 +70,23 @@ class AgentSource:
             ConfigError: there is no such thing, it makes no agent, or it takes other arguments
             DefinitionError: importing it failed
         """
-        found = self._checked()
-        if isinstance(found, Agent):
+        target = self._checked()
+        if isinstance(target, Agent):
             if options:
                 raise ConfigError(f"{self.name!r} is an agent already, which takes no options")
-            if id is not None and id != str(found.id):
+            if id is not None and id != str(target.id):
                 raise ConfigError(
-                    f"{self.name!r} is an agent already, whose id is {str(found.id)!r}: "
-                    + ("leave --id out" if self.folder is None else f"name it {str(found.id)!r}")
+                    f"{self.name!r} is an agent already, whose id is {str(target.id)!r}: "
+                    + ("leave --id out" if self.folder is None else f"name it {str(target.id)!r}")
                 )
-            return found
-        call = partial(found, **(options or {}))
-        if isinstance(found, type):
+            return target
+        call = partial(target, **(options or {}))
+        if isinstance(target, type):
             call = partial(call, self._attribute if id is None else id)
-        elif not (id is None or (self.folder is not None and not _takes_id(found))):
+        elif not (id is None or (self.folder is not None and not _takes_id(target))):
             call = partial(call, id)
         try:
-            inspect.signature(found).bind(*call.args, **call.keywords)
+            inspect.signature(target).bind(*call.args, **call.keywords)
         except TypeError as error:
             raise ConfigError(f"{self.name!r} cannot be called: {error}") from None
         except ValueError:  # Python does not know its signature
@@ -95,23 +95,23 @@ class AgentSource:
 
     def _checked(self) -> Any:
         """Return what is named, which is an agent, a class of agents, or callable."""
-        found = self.found()
-        if isinstance(found, Agent):
-            return found
-        if not callable(found):
+        target = self.load()
+        if isinstance(target, Agent):
+            return target
+        if not callable(target):
             raise ConfigError(
-                f"{self.name!r} is of type {type(found).__name__}: neither an agent, nor a class "
+                f"{self.name!r} is of type {type(target).__name__}: neither an agent, nor a class "
                 "of agents, nor a function that makes one"
             )
-        if isinstance(found, type) and not issubclass(found, Agent):
+        if isinstance(target, type) and not issubclass(target, Agent):
             raise ConfigError(f"{self.name!r} is a class, but not of agents")
-        return found
+        return target
 
     @property
     def _attribute(self) -> str:
         return self.name.rpartition(":")[2]
 
-    def found(self) -> Any:
+    def load(self) -> Any:
         """Return what is named; import its module, once."""
         module_name, _, attribute = self.name.rpartition(":")
         if module_name.endswith(".py"):
@@ -144,10 +144,13 @@ class AgentSource:
         path = path.resolve()
         if not path.is_file():
             raise ConfigError(f"{self.name!r}: there is no file {str(path)!r}")
-        known = sys.modules.get(path.stem)
-        if known is not None and Path(getattr(known, "__file__", None) or "").resolve() == path:
-            return known
-        name = path.stem if known is None else f"{path.stem}@{path.parent}"
+        imported = sys.modules.get(path.stem)
+        if (
+            imported is not None
+            and Path(getattr(imported, "__file__", None) or "").resolve() == path
+        ):
+            return imported
+        name = path.stem if imported is None else f"{path.stem}@{path.parent}"
         if name in sys.modules:
             return sys.modules[name]
         if str(path.parent) not in sys.path:

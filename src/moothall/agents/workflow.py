@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypedDict
 
 from moothall.actions import Action, ActionRegistry, MarkedOptions
 from moothall.agents.block import Block, actions_of, check_block, checked_params
-from moothall.agents.dispatch import DISPATCHER_PROMPT, KEPT, AgentToolbox, BlockDispatcher, named
+from moothall.agents.dispatch import (
+    DISPATCHER_PROMPT,
+    MAX_DECISIONS,
+    AgentToolbox,
+    BlockDispatcher,
+    block_name,
+)
 from moothall.foundation.errors import ActionNotFound, ConfigError, DefinitionError
 from moothall.foundation.lazily import is_ours
 from moothall.memory.memory_config import first_status
@@ -84,7 +90,7 @@ class Workflow:
     blocks: Sequence[Block] = ()
     _params: Any = None
     _dispatcher: BlockDispatcher | None = None
-    _decisions: ClassVar = KEPT
+    _decisions: ClassVar = MAX_DECISIONS
     """How many decisions the dispatcher keeps."""
 
     def _take_parts(
@@ -101,8 +107,8 @@ class Workflow:
         if not isinstance(toolbox, AgentToolbox | None):
             wrong = f"agent {self.id!r}: toolbox= must be an AgentToolbox, got {toolbox!r:.80}"
             raise DefinitionError(wrong)
-        given = {"name": name, "type": type, "toolbox": toolbox, "memory": memory}
-        for each, value in {**given, "_params": params}.items():
+        parts = {"name": name, "type": type, "toolbox": toolbox, "memory": memory}
+        for each, value in {**parts, "_params": params}.items():
             if value is not None:
                 setattr(self, each, value)
         if self.memory_config:
@@ -126,9 +132,9 @@ class Workflow:
             from pydantic import BaseModel  # which takes long to import
 
             if not isinstance(params, BaseModel):
-                what = f"{kind.__name__} or a dict of its fields"
-                whose = type(self).__name__
-                raise ConfigError(f"{whose}: agent_params= must be {what}, got {params!r:.80}")
+                required = f"{kind.__name__} or a dict of its fields"
+                owner = type(self).__name__
+                raise ConfigError(f"{owner}: agent_params= must be {required}, got {params!r:.80}")
         return params
 
     def _begin_memory(self, memory: Any) -> None:
@@ -207,7 +213,7 @@ class Workflow:
             step = "forward"
             result = await self.forward()
         except BaseException as error:
-            failure = self._noted(error, step)
+            failure = self._with_note(error, step)
         try:
             await self.after_blocks()
         except BaseException as error:
@@ -215,7 +221,7 @@ class Workflow:
         try:
             await self.after_forward()
         except BaseException as error:
-            failure = _first(failure, self._noted(error, "after_forward"))
+            failure = _first(failure, self._with_note(error, "after_forward"))
         if failure is not None:
             raise failure
         return result
@@ -235,7 +241,7 @@ class Workflow:
             try:
                 await block.before_forward()
             except BaseException as error:
-                self._noted(error, "before_forward", block)
+                self._with_note(error, "before_forward", block)
                 raise
 
     async def forward(self) -> Any:
@@ -253,19 +259,19 @@ class Workflow:
             try:
                 await block.after_forward()
             except BaseException as error:
-                failure = _first(failure, self._noted(error, "after_forward", block))
+                failure = _first(failure, self._with_note(error, "after_forward", block))
         if failure is not None:
             raise failure
 
     async def after_forward(self) -> None:
         """Clean up after the step."""
 
-    def _noted(self, error: BaseException, step: str, block: Any = None) -> BaseException:
+    def _with_note(self, error: BaseException, step: str, block: Any = None) -> BaseException:
         """Return what a step raised, with a note that says where."""
         if step:
-            of = "" if block is None else f", block {named(block)!r}"
-            called = getattr(block or self, step)
-            if isinstance(error, TypeError) and not inspect.iscoroutinefunction(called):
+            of = "" if block is None else f", block {block_name(block)!r}"
+            method = getattr(block or self, step)
+            if isinstance(error, TypeError) and not inspect.iscoroutinefunction(method):
                 step += ", which must be `async def`"
             error.add_note(f"in agent {self.id!r}{of}: {step}")
         return error
@@ -290,8 +296,8 @@ def proposed_actions(agent: Any, proposed: Mapping[str, Any]) -> list[Action]:
     """Return the actions that a proposed message may mean."""
     name = proposed["action"]["name"]
     # Its model may call the action, or other agents.
-    found = (agent._callable(name), agent._offered().get(name))
-    return [each for each in found if each is not None]
+    actions = (agent._callable(name), agent._offered().get(name))
+    return [each for each in actions if each is not None]
 
 
 def own_actions(owner: Any, within: str = "") -> dict[str, Action]:
@@ -308,13 +314,13 @@ def own_actions(owner: Any, within: str = "") -> dict[str, Action]:
 
 def block_actions(blocks: Iterable[Any]) -> dict[str, Action]:
     """Return the `@action` methods of blocks, as `block.action`."""
-    made: dict[str, Action] = {}
+    actions: dict[str, Action] = {}
     for block in blocks:
-        for name, each in own_actions(block, f"{named(block)}.").items():
-            if name in made:
+        for name, each in own_actions(block, f"{block_name(block)}.").items():
+            if name in actions:
                 raise DefinitionError(f"two blocks have the action {name!r}: name one otherwise")
-            made[name] = each
-    return made
+            actions[name] = each
+    return actions
 
 
 def _first(failure: BaseException | None, error: BaseException) -> BaseException:

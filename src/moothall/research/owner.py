@@ -48,7 +48,7 @@ class Owner(Protocol):
         """Return the model of a step; None in the extractive form."""
         ...
 
-    def _noted(self, error: BaseException, step: str, block: Any = None) -> BaseException:
+    def _with_note(self, error: BaseException, step: str, block: Any = None) -> BaseException:
         """Return an error with a note that says where it was raised."""
         ...
 

@@ -9,7 +9,7 @@ from typing import Any, Final, Protocol
 from moothall.actions.message import REPLYING, Envelope
 from moothall.actions.provenance import union
 from moothall.agents.agent import CURRENT, Agent
-from moothall.agents.callers import Beside
+from moothall.agents.callers import CallerContext
 from moothall.agents.messaging import Pending
 from moothall.foundation.errors import RequestError
 from moothall.spaces.loop import LoopThread
@@ -85,8 +85,8 @@ class Delivery:
     read: tuple[str, ...] = ()  # the outside sources that its handling has read
     outside: tuple[str, ...] = ()  # those that its sender, or who had it sent, had read
     # Takes what the handler of a request streams, for its sender, if that listens.
-    heard: Callable[[dict[str, Any]], None] | None = None
-    beside: Beside | None = None  # what its sender gave beside it, in this process
+    on_event: Callable[[dict[str, Any]], None] | None = None
+    caller_context: CallerContext | None = None  # what its sender gave beside it, in this process
     reservations: tuple[
         Any, ...
     ] = ()  # what its requester and those before it have reserved of budgets
@@ -173,7 +173,7 @@ class RouterPort(Protocol):
         wait: bool,
         mailbox: Any,
         expires: float | None = None,
-        beside: Beside | None = None,
+        caller_context: CallerContext | None = None,
     ) -> Pending[Any]:
         """Send a request of the agent in `mailbox`."""
 

@@ -15,7 +15,7 @@ from moothall.actions.approval.approval import not_permitted
 from moothall.actions.approval.asking import asking_person
 from moothall.actions.message import Envelope
 from moothall.agents.agent import CURRENT
-from moothall.agents.callers import beside_of
+from moothall.agents.callers import from_caller
 from moothall.agents.context import Context, filled, injected
 from moothall.foundation import tracing
 from moothall.foundation.errors import ActionError, RequestError
@@ -72,15 +72,17 @@ async def handle(mailbox: Any, delivery: Delivery, offer: Offer, kwargs: dict[st
         await call_callback(mailbox, agent.before_action, delivery.message())
     context: Context[Any] | None = None
     if offer.injected:
-        budget, beside = agent.budget, delivery.beside
+        budget, caller_context = agent.budget, delivery.caller_context
         if budget is None:
-            budget = beside_of(delivery, "pays")
+            budget = from_caller(delivery, "pays")
         context = Context(
             agent,
             message=delivery.message(),
             budget=budget,
             deps=agent.deps,
-            _told=beside.hears if beside is not None and beside.open else None,
+            _on_progress=caller_context.hears
+            if caller_context is not None and caller_context.open
+            else None,
         )
         kwargs = filled(offer.injected, kwargs, context)
     value: Any = None

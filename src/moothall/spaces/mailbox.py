@@ -16,7 +16,7 @@ from moothall.actions.approval.approval import not_permitted
 from moothall.actions.message import BROADCAST as EVERYONE
 from moothall.actions.message import Envelope, Nested, address
 from moothall.agents.agent import CURRENT, Agent, overrides
-from moothall.agents.callers import Beside
+from moothall.agents.callers import CallerContext
 from moothall.agents.messaging import Pending
 from moothall.agents.workflow import not_found
 from moothall.foundation import tracing
@@ -144,10 +144,10 @@ class Mailbox:
         timeout: float | None,
         wait: bool = False,
         expires: float | None = None,
-        beside: Beside | None = None,
+        caller_context: CallerContext | None = None,
     ) -> Pending[Any]:
         """Send a request; return the object that waits for its outcome."""
-        return self.router.request(envelope, timeout, wait, self, expires, beside)
+        return self.router.request(envelope, timeout, wait, self, expires, caller_context)
 
     async def carry(self, function: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Run an async function on the space's loop; any loop may await this.

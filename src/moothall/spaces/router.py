@@ -12,7 +12,7 @@ from typing import Any
 
 from moothall.actions.message import Envelope, Nested, is_one
 from moothall.agents.agent import CURRENT
-from moothall.agents.callers import HEARD, Beside
+from moothall.agents.callers import ON_EVENT, CallerContext
 from moothall.budget.reservation import CALLERS_RESERVATIONS
 from moothall.foundation.errors import (
     AgentNotFound,
@@ -87,7 +87,7 @@ class Router(Outcomes):
         wait: bool,
         mailbox: Mailbox,
         expires: float | None = None,
-        beside: Beside | None = None,
+        caller_context: CallerContext | None = None,
     ) -> Request:
         """Send a request of the agent in `mailbox`."""
         to = envelope.to
@@ -103,10 +103,10 @@ class Router(Outcomes):
             delivery.wait = True
         if expires is not None:
             delivery.expires = expires
-        if beside is not None:
-            delivery.beside = beside
-        if (heard := HEARD.get()) is not None:
-            delivery.heard = heard
+        if caller_context is not None:
+            delivery.caller_context = caller_context
+        if (on_event := ON_EVENT.get()) is not None:
+            delivery.on_event = on_event
         if held := CALLERS_RESERVATIONS.get():
             delivery.reservations = tuple(ref for ref in held if (each := ref()) and each.open)
         if get_ident() == self.thread_id:

@@ -163,7 +163,7 @@ class RequestedCall:
     late: Callable[[Sequence[str]], None] | None = None  # told what its work reads after its end
     always: tuple[str, ...] = ()  # values that a person permitted for the thread
     said: tuple[str, ...] = ()  # what a person answered to its questions
-    asked: tuple[str, ...] = ()  # these questions, as far as they have been asked
+    questions: tuple[str, ...] = ()  # these questions, as far as they have been asked
     was: dict[str, Any] | None = None  # the model's arguments, if a person changed them
     waits: Exception | None = None  # what ends the reply, if it waits in the journal
     watched: Callable[[str], None] | None = None  # told its progress, while it is executed

@@ -151,7 +151,7 @@ class Calls(Executing):
                     self.rests = None
             if ended.reason != "waiting" or not await self._goes_on(step):
                 break
-            step._call.waits, step._call.asked = None, ()
+            step._call.waits, step._call.questions = None, ()
         self.ends.append(ended)
         if ended.reason == "waiting":
             step._call.waits = ended

@@ -20,7 +20,7 @@ from moothall.actions import ACCESS_PERMITTED
 from moothall.actions.acting import ACTING, acting
 from moothall.actions.approval.approval import not_permitted
 from moothall.actions.environment import failed
-from moothall.agents.dispatch import named
+from moothall.agents.dispatch import block_name
 from moothall.agents.loop.permission import permits
 from moothall.agents.loop.provenance import trace
 from moothall.agents.replies.charging import begun
@@ -372,6 +372,8 @@ async def _in_block(
 
 
 def _broken(agent: Any, block: Any, function: str, error: BaseException) -> HookError:
-    broken = HookError(str(agent.id), function, named(block), f"{type(error).__name__}: {error}")
+    broken = HookError(
+        str(agent.id), function, block_name(block), f"{type(error).__name__}: {error}"
+    )
     broken.__cause__ = error
     return broken

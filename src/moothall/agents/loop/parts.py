@@ -182,7 +182,7 @@ def registry_of(actions: Actions | None) -> ActionRegistry:
         )
     for source in actions:  # type: ignore[union-attr]
         known = len(registry.actions)
-        grows = not isinstance(source, Agent) and not hasattr(source, "joined")
+        grows = not isinstance(source, Agent) and not hasattr(source, "merged_with")
         if getattr(source, "__name__", "") == "<lambda>":
             raise DefinitionError(
                 "actions= has a lambda, which has no name for a model to call: "
@@ -270,9 +270,9 @@ def context_of(
         sender=None if message is None else message["from"],
         budget=agent.budget if request.budget is None else request.budget,
         deps=agent.deps if request.deps is None else request.deps,
-        _heard=None if call is None else call.hear,
-        _told=None if call is None else call.progress,
-        _seen=None if call is None else request.seen,
+        _on_answer=None if call is None else call.hear,
+        _on_progress=None if call is None else call.progress,
+        _wait_for_reader=None if call is None else request.seen,
     )
 
 

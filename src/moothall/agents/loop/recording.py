@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from moothall.actions.provenance import origins_of, sources_of, union
 from moothall.actions.provenance.marks import FIELD, Marks, any_marked, bare, marks_of
-from moothall.agents.dispatch import named
+from moothall.agents.dispatch import block_name
 from moothall.agents.loop.results import error_of
 from moothall.agents.replies.charging import charge_spent, spending
 from moothall.agents.replies.events import CallEnded, CallStarted, MessageAdded
@@ -166,7 +166,9 @@ def program_of(agent: Looping) -> dict[str, Any]:
         ),
     }
     guidance = [*getattr(agent.actions, "guidance", ())]
-    guidance += [named(each) for each in agent.blocks if callable(getattr(each, "guidance", None))]
+    guidance += [
+        block_name(each) for each in agent.blocks if callable(getattr(each, "guidance", None))
+    ]
     if guidance:
         parts["guidance"] = guidance
     try:

@@ -134,7 +134,7 @@ def as_result(name: str, answer: WaitOutcome) -> dict[str, Any]:
 class Asks(Protocol):
     """A call, with what it has asked a person so far."""
 
-    asked: tuple[str, ...]
+    questions: tuple[str, ...]
 
 
 async def answered(
@@ -150,8 +150,8 @@ async def answered(
     question without what need not be the same again; by default, its text.
     """
     exact = question.text if exact is None else exact
-    asked = (exact, call.asked.count(exact))
-    call.asked += (exact,)
+    asked = (exact, call.questions.count(exact))
+    call.questions += (exact,)
     try:
         answer = await step.came(step.hash_of("question", *asked))
         if answer is None:

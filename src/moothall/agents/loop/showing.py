@@ -11,7 +11,7 @@ from moothall.actions import Action
 from moothall.actions.goal import format_goals
 from moothall.agents.block import Guidance
 from moothall.agents.context import checked_prompt
-from moothall.agents.dispatch import named
+from moothall.agents.dispatch import block_name
 from moothall.agents.loop.answer import OfferedActions, as_action
 from moothall.agents.loop.parts import Looping, messages_of
 from moothall.agents.loop.provenance import Shown, look
@@ -58,7 +58,7 @@ class Showing:
             yield "system_prompt", _SYSTEM, partial(_text_of, own)
         for place, block in enumerate(agent.blocks):
             if callable(guidance := getattr(block, "guidance", None)):
-                name = named(block)
+                name = block_name(block)
                 if (key := f"guidance.{place}.{name}") not in said:
                     yield f"guidance of the block {name!r}", key, partial(_text_of, guidance)
 

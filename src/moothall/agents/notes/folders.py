@@ -29,10 +29,10 @@ def _part(part: str) -> str:
     """Return a part of a key as the name of a folder, another one for each part."""
     # Capitals too: some systems take `Anna` and `anna` for one folder.
     raw = part.encode(errors="surrogatepass")
-    made = "".join(chr(each) if each in _SAFE else f"%{each:02X}" for each in raw)
-    if len(made) > _MOST_PART:
+    encoded = "".join(chr(each) if each in _SAFE else f"%{each:02X}" for each in raw)
+    if len(encoded) > _MOST_PART:
         return f"%sha256-{sha256(part.encode(errors='surrogatepass')).hexdigest()}"
-    return made or "%"
+    return encoded or "%"
 
 
 class NoteFolder:
@@ -67,12 +67,12 @@ class NoteFolder:
         """
         folder = self._opened(new=True)
         assert folder is not None
-        file, known = f"{name}{SUFFIX}", self._is_there(name)
-        made = note.written(text, sources, thread, known)
-        if known and note.is_same(before := folder.read(file), made):
+        file, exists = f"{name}{SUFFIX}", self._is_there(name)
+        content = note.file_text(text, sources, thread, exists)
+        if exists and note.is_same(before := folder.read(file), content):
             return note.replaces(before)
-        folder.write(file, made)
-        return known
+        folder.write(file, content)
+        return exists
 
     def read(self, name: str) -> Note | None:
         """Return the note of a name, or None."""
@@ -93,22 +93,22 @@ class NoteFolder:
         """Return the names of the notes, those written last first."""
         if self._opened() is None:
             return []
-        found = list[tuple[int, str]]()
+        by_time = list[tuple[int, str]]()
         with os.scandir(self._path) as entries:
             for each in entries:
                 with suppress(FileNotFoundError):  # it has just been forgotten
                     if note.is_name(each.name) and each.is_file(follow_symlinks=False):
-                        written = each.stat(follow_symlinks=False).st_mtime_ns
-                        found.append((-written, each.name.removesuffix(SUFFIX)))
-        return [name for _, name in sorted(found)]
+                        time = each.stat(follow_symlinks=False).st_mtime_ns
+                        by_time.append((-time, each.name.removesuffix(SUFFIX)))
+        return [name for _, name in sorted(by_time)]
 
     def notes(self) -> Iterator[Note]:
         """Yield the notes, those written last first; what cannot be read is left out."""
         for name in self.names():
             with suppress(FileError):
-                found = self.read(name)
-                if found is not None:
-                    yield found
+                entry = self.read(name)
+                if entry is not None:
+                    yield entry
 
     def _is_there(self, name: str) -> bool:
         """Return whether a note is there; a link in its place is refused."""
@@ -158,7 +158,7 @@ def forget_thread(folder: str | os.PathLike[str], thread: str) -> int:
 
 def _is_of(path: Path, thread: str) -> bool:
     try:
-        found = note.read("", path.read_text(errors="replace"), trusted=True).thread
+        owner = note.read("", path.read_text(errors="replace"), trusted=True).thread
     except OSError:
         return False
-    return found is not None and (found == thread or found.startswith(f"{thread}/"))
+    return owner is not None and (owner == thread or owner.startswith(f"{thread}/"))

@@ -52,9 +52,9 @@ class Note:
         return shorten(printable(next(filter(None, lines), "")), _LINE_CHARS)
 
 
-def checked_name(given: str) -> str:
+def checked_name(text: str) -> str:
     """Return the name of a note; FileError if a model must choose another."""
-    name = unicodedata.normalize("NFC", given.strip().removesuffix(SUFFIX)).lower()
+    name = unicodedata.normalize("NFC", text.strip().removesuffix(SUFFIX)).lower()
     name = re.sub(r"[\s_]+", "-", name)
     if (
         len(name) > _NAME_CHARS
@@ -63,7 +63,7 @@ def checked_name(given: str) -> str:
     ):
         raise FileError(
             f"the name of a note is 1 to {_NAME_CHARS} letters, digits and single hyphens, such as "
-            f"annas-address, got {shorten(printable(given), 80)!r}"
+            f"annas-address, got {shorten(printable(text), 80)!r}"
         )
     return name
 
@@ -82,12 +82,12 @@ def is_name(name: str) -> bool:
         return False
 
 
-def written(text: str, sources: Iterable[str], thread: str, replaces: bool = False) -> str:
+def file_text(text: str, sources: Iterable[str], thread: str, replaces: bool = False) -> str:
     """Return the file of a note, with its head."""
-    found = [cut(each, _SOURCE_CHARS) for each in sources][:_MOST_SOURCES]
-    head: dict[str, Any] = {"from": _OUTSIDE if found else "own"}
-    if found:
-        head["sources"] = found
+    origins = [cut(each, _SOURCE_CHARS) for each in sources][:_MOST_SOURCES]
+    head: dict[str, Any] = {"from": _OUTSIDE if origins else "own"}
+    if origins:
+        head["sources"] = origins
     head |= {"thread": thread, "written": datetime.now(UTC).isoformat(timespec="seconds")}
     head |= {"replaces": True} if replaces else {}
     head["sha256"] = _hash(text)
@@ -113,17 +113,19 @@ def read(name: str, data: str, trusted: bool, reader: str | None = None) -> Note
     """
     head, text = _parts(data)
     sources = head.get("sources")
-    said = [each for each in sources if isinstance(each, str)] if isinstance(sources, list) else []
+    origins = (
+        [each for each in sources if isinstance(each, str)] if isinstance(sources, list) else []
+    )
     thread = head.get("thread")
     is_outside = head.get("from") == _OUTSIDE
     if not is_outside and not trusted:
         is_outside = head.get("from") != "own" or head.get("sha256") != _hash(text)
     of_another = reader not in (None, thread) and not trusted
     if not is_outside:
-        made = f"note {name} of another conversation"
-        from_outside: tuple[str, ...] = (made,) if of_another else ()
-    elif said:
-        from_outside = tuple(f"{each} (note {name})" for each in said[:_MOST_SOURCES])
+        label = f"note {name} of another conversation"
+        from_outside: tuple[str, ...] = (label,) if of_another else ()
+    elif origins:
+        from_outside = tuple(f"{each} (note {name})" for each in origins[:_MOST_SOURCES])
     else:
         from_outside = (f"note {name}",)
     of = thread if isinstance(thread, str) else None
@@ -145,11 +147,11 @@ def _parts(data: str) -> tuple[dict[str, Any], str]:
     end = lines.index(_MARK, 1)
     head: dict[str, Any] = {}
     for line in lines[1:end]:
-        found = _FIELD.fullmatch(line.rstrip())
-        if found is None or found[1] in head:
+        match = _FIELD.fullmatch(line.rstrip())
+        if match is None or match[1] in head:
             return {}, data.strip()
         try:
-            head[found[1]] = json.loads(found[2])
+            head[match[1]] = json.loads(match[2])
         except (ValueError, RecursionError):
             return {}, data.strip()
     return head, "\n".join(lines[end + 1 :]).strip()

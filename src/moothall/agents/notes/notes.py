@@ -61,8 +61,8 @@ class Notes(Block):
     ) -> None:
         super().__init__()
         if not is_path(folder) or os.path.isfile(folder):
-            what = " (a file)" if is_path(folder) else ""
-            wrong = f"Notes: folder= must be the path of a folder, got {folder!r:.80}{what}"
+            hint = " (a file)" if is_path(folder) else ""
+            wrong = f"Notes: folder= must be the path of a folder, got {folder!r:.80}{hint}"
             raise ConfigError(wrong)
         if callable(by):
             check_function("Notes: by=", by, "context")
@@ -75,13 +75,13 @@ class Notes(Block):
         self.folder: str = os.path.abspath(folder)
         self.by: By = by
         self.trusted: bool = trusted
-        made = (
+        actions = (
             Action("note", self._note, idempotent=True, addresses=()),
             Action("read_note", self._read, idempotent=True),
             Action("find_notes", self._find, idempotent=True),
             Action("forget_note", self._forget, idempotent=True),
         )
-        self.offers: dict[str, Action] = {each.name: each for each in made}
+        self.offers: dict[str, Action] = {each.name: each for each in actions}
         described = ((name, each.description) for name, each in self.offers.items())
         self.actions: dict[str, str] = dict(described)
         self.keeps_in: str = self.folder
@@ -105,33 +105,33 @@ class Notes(Block):
 
     def _index(self, context: Context[Any]) -> Guidance:
         folder = self._of(context)
-        said = [
+        lines = [
             "# Notes",
             "By note you keep what will matter in a later conversation; by read_note and "
             "find_notes you read it.",
         ]
         # Of a note from outside only the name is shown: nobody else writes into the prompt.
         outside: list[tuple[str, str]] = []
-        others: list[tuple[str, str]] = []
-        left, shown = _MAX_INDEX, 0
+        of_others: list[tuple[str, str]] = []
+        room, listed = _MAX_INDEX, 0
         for each in folder.notes():
             line = f"- {each.name}: {each.line}" if each.own else f"- {each.name}"
-            if (left := left - len(line.encode()) - 1) < 0:
+            if (room := room - len(line.encode()) - 1) < 0:
                 break
-            shown += 1
+            listed += 1
             if each.sources:
-                (others if each.own else outside).append((each.sources[0], line))
+                (of_others if each.own else outside).append((each.sources[0], line))
             else:
-                said.append(line)
+                lines.append(line)
         if outside:
             outside.insert(0, ("notes", "Notes that were written after reading from outside:"))
-        if others:
-            outside += [("notes", "Notes of other conversations:"), *others]
-        if (more := len(folder.names()) - shown) > 0:
-            said.insert(
+        if of_others:
+            outside += [("notes", "Notes of other conversations:"), *of_others]
+        if (more := len(folder.names()) - listed) > 0:
+            lines.insert(
                 2, f"The newest of them are listed; {counted(more, 'more note')} can be found."
             )
-        return Guidance("\n".join(said), outside)
+        return Guidance("\n".join(lines), outside)
 
     # -- the actions -------------------------------------------------------------------------------
 
@@ -174,11 +174,11 @@ class Notes(Block):
             name: Name of the note
         """
         name = checked_name(name)
-        found = self._of(context).read(name)
-        if found is None:
+        entry = self._of(context).read(name)
+        if entry is None:
             raise NoSuchFile(f"there is no note {name!r}; find_notes searches them by words")
-        reading.add(found.sources, found.text)
-        return found.text
+        reading.add(entry.sources, entry.text)
+        return entry.text
 
     def _find(self, words: str, context: Context[Any]) -> list[dict[str, str]]:
         """Find notes by words; the best come first.
@@ -192,11 +192,11 @@ class Notes(Block):
         notes = list(self._of(context).notes())
         ranking = Ranking(Counter(terms(f"{each.name} {each.text}")) for each in notes)
         weights = {term: ranking.weight(term) for term in terms(words)}
-        found = [notes[each.place] for each in ranking.best(weights)[:_HITS]]
-        shown = [{"name": each.name, "line": _excerpt(each, weights)} for each in found]
-        for each, made in zip(found, shown, strict=True):
-            reading.add(each.sources, made)
-        return shown
+        hits = [notes[each.place] for each in ranking.best(weights)[:_HITS]]
+        results = [{"name": each.name, "line": _excerpt(each, weights)} for each in hits]
+        for each, result in zip(hits, results, strict=True):
+            reading.add(each.sources, result)
+        return results
 
     def _forget(self, name: str, context: Context[Any]) -> str:
         """Delete a note.

@@ -113,15 +113,15 @@ class ChattyAI(Threaded):
         Returns:
             What the agent answers
         """
-        kept = self._take_thread(self._thread_of_message(thread))
-        mine = Replying(self, kept.id, kept.turns)
+        conversation = self._take_thread(self._thread_of_message(thread))
+        mine = Replying(self, conversation.id, conversation.turns)
         try:
             with within(REPLYING, (*REPLYING.get(), mine)):
-                say = partial(self._say, content, kept)
+                say = partial(self._say, content, conversation)
                 return await tracing.within(say, "reply", self, None)
         finally:
             mine.open = False
-            self._release(kept)
+            self._release(conversation)
 
     async def _say(self, content: str, thread: Thread) -> str:
         conversation = thread.memory
@@ -136,15 +136,15 @@ class ChattyAI(Threaded):
         message = self._current_message
         context: Context[Any] = Context(self, message=message, thread=thread.id, deps=self.deps)
         system = await prompt_for(self.system_prompt, context)
-        said = {"role": "user", "content": content}
+        request = {"role": "user", "content": content}
         before = conversation.get_memories()
         try:
-            answer = await self._answer(system, [*before, said])
+            answer = await self._answer(system, [*before, request])
         except ContextOverflow:
             if not before:
                 raise
-            answer = await self._answer(system, [said])
-        conversation.add_memory(said)
+            answer = await self._answer(system, [request])
+        conversation.add_memory(request)
         conversation.add_memory({"role": "assistant", "content": answer})
         return answer
 
@@ -164,8 +164,8 @@ class ChattyAI(Threaded):
 
         return self._text_of(await streamed_to(self.model, prompt, tell))
 
-    def _text_of(self, given: Any) -> str:
-        if not is_answer(given):
-            made = shorten(type(given).__name__)
-            raise ModelError(f"the model of agent {self.id!r} gave no answer but {made}")
-        return (given.text or "").strip()
+    def _text_of(self, answer: Any) -> str:
+        if not is_answer(answer):
+            kind = shorten(type(answer).__name__)
+            raise ModelError(f"the model of agent {self.id!r} gave no answer but {kind}")
+        return (answer.text or "").strip()

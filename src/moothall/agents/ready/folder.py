@@ -37,7 +37,7 @@ _DIRECTORY = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_DIRECTORY
 _READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
 
 
-class _Changed(Exception):
+class _FileReplaced(Exception):
     """A file was replaced between its check and its opening."""
 
 
@@ -98,15 +98,15 @@ class Folder:
             _require(name, status, stat.S_ISDIR)
             folder = _open(last, _DIRECTORY, parent)
             try:
-                return sorted(_names(folder), key=lambda shown: (shown.startswith("."), shown))
+                return sorted(_names(folder), key=lambda each: (each.startswith("."), each))
             finally:
                 os.close(folder)
 
-        found = self._at(name, listed)
-        if len(found) > MAX_NAMES:
-            left = len(found) - MAX_NAMES
-            found[MAX_NAMES:] = [f"… {left} more are left out"]
-        return found
+        names = self._at(name, listed)
+        if len(names) > MAX_NAMES:
+            omitted = len(names) - MAX_NAMES
+            names[MAX_NAMES:] = [f"… {omitted} more are left out"]
+        return names
 
     def read(self, name: str) -> str:
         """Return the text of a file, or raise FileTooLarge or NotText."""
@@ -167,7 +167,7 @@ class Folder:
             file = _open(last, _READ, parent)
             if not stat.S_ISREG(os.fstat(file).st_mode):
                 os.close(file)
-                raise _Changed
+                raise _FileReplaced
             return file
 
         file = self._at(name, open_file)
@@ -187,7 +187,7 @@ class Folder:
             try:
                 with _reporting(name):
                     return do(*self._walk(name, deque(parts), trail, follow, new))
-            except _Changed:
+            except _FileReplaced:
                 continue
             finally:
                 for handle in trail:
@@ -232,7 +232,9 @@ class Folder:
             if not todo:
                 return trail[-1], part, status
             if not stat.S_ISDIR(status.st_mode):
-                raise NotAFile(f"{quoted(name)}: {quoted(_shown(part))} on the way is not a folder")
+                raise NotAFile(
+                    f"{quoted(name)}: {quoted(_as_text(part))} on the way is not a folder"
+                )
             if len(trail) > _MAX_DEPTH:
                 raise FileError(f"{quoted(name)} lies more than {_MAX_DEPTH} folders deep")
             trail.append(_open(part, _DIRECTORY, trail[-1]))
@@ -274,7 +276,7 @@ def _look(folder: int, part: str) -> tuple[str, os.stat_result | None]:
     except FileNotFoundError:
         if "\\x" in part:
             for entry in os.listdir(folder):
-                if entry != part and _shown(entry) == part:
+                if entry != part and _as_text(entry) == part:
                     return _look(folder, entry)
         return part, None
 
@@ -291,17 +293,17 @@ def _changed_if_gone(error: OSError) -> Exception:
     # ELOOP: it is a link now; ENOTDIR: it is no folder now; EINVAL: it is no link any more;
     # ENXIO: it is a pipe or a socket now.
     if error.errno in (errno.ELOOP, errno.ENOTDIR, errno.ENOENT, errno.EINVAL, errno.ENXIO):
-        return _Changed()
+        return _FileReplaced()
     return error
 
 
-def _require(name: str, status: os.stat_result, wanted: Callable[[int], bool]) -> None:
+def _require(name: str, status: os.stat_result, fits: Callable[[int], bool]) -> None:
     if is_in_use(status):
         raise FileError(
             f"{quoted(name)} belongs to a journal, memory or inbox that this program uses; it is "
             "not read or changed here"
         )
-    if wanted(status.st_mode):
+    if fits(status.st_mode):
         return
     if stat.S_ISREG(status.st_mode):
         raise NotAFile(f"{quoted(name)} is a file, not a folder")
@@ -312,7 +314,7 @@ def _require(name: str, status: os.stat_result, wanted: Callable[[int], bool]) -
 def _names(folder: int) -> Iterator[str]:
     with os.scandir(folder) as entries:
         for entry in entries:
-            yield _shown(entry.name) + ("/" if entry.is_dir(follow_symlinks=False) else "")
+            yield _as_text(entry.name) + ("/" if entry.is_dir(follow_symlinks=False) else "")
 
 
 # -- errors ----------------------------------------------------------------------------------------
@@ -332,18 +334,20 @@ def _reporting(name: str) -> Iterator[None]:
 
 def _missing(name: str, folder: int, part: str) -> NoSuchFile:
     """Return the error for a part that is not in its folder, with similar names."""
-    names = {shown.rstrip("/").casefold(): shown for shown in _names(folder)}
-    wanted = _shown(part).casefold()
-    like = [shown for key, shown in names.items() if wanted in (key, os.path.splitext(key)[0])]
-    like += [names[key] for key in difflib.get_close_matches(wanted, names)]
+    names = {existing.rstrip("/").casefold(): existing for existing in _names(folder)}
+    folded = _as_text(part).casefold()
+    like = [
+        name_there for key, name_there in names.items() if folded in (key, os.path.splitext(key)[0])
+    ]
+    like += [names[key] for key in difflib.get_close_matches(folded, names)]
     text = f"{quoted(name)} does not exist"
     if "/" in name.strip("/"):
-        text = f"{quoted(name)}: {quoted(_shown(part))} does not exist"
+        text = f"{quoted(name)}: {quoted(_as_text(part))} does not exist"
     if like:
         text += f"; close to it: {', '.join(quoted(n) for n in dict.fromkeys(like[:3]))}"
     return NoSuchFile(text)
 
 
-def _shown(name: str) -> str:
+def _as_text(name: str) -> str:
     r"""Return a name from the system as text, with bytes that are not UTF-8 as `\x..`."""
     return os.fsencode(name).decode("utf-8", "backslashreplace")

@@ -79,7 +79,7 @@ def file_actions(
         """
         return folder.search(file_name, search_term)
 
-    made = _of_listed(folder) if only_listed else Action
+    action_class = _of_listed(folder) if only_listed else Action
     options: dict[str, Any] = {
         "terminal": terminal,
         "access_policy": access_policy,
@@ -88,8 +88,8 @@ def file_actions(
     }
     return [
         Action("list_files", list_folder if subfolders else list_files, **options),
-        made("read_file", read_file, **options),
-        made("search_in_file", search_in_file, **options),
+        action_class("read_file", read_file, **options),
+        action_class("search_in_file", search_in_file, **options),
     ]
 
 
@@ -192,7 +192,7 @@ def _of_listed(folder: Folder) -> type[Action]:
             return schema
         properties = dict(schema["properties"])
         # Not `enum`: prompts repeat an enumeration, and a small model then takes its first name.
-        named = {**properties["file_name"], "anyOf": [{"const": name} for name in names]}
-        return {**schema, "properties": {**properties, "file_name": named}}
+        choice = {**properties["file_name"], "anyOf": [{"const": name} for name in names]}
+        return {**schema, "properties": {**properties, "file_name": choice}}
 
     return type("OfListed", (Action,), {"parameters": property(parameters)})

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from moothall.agents.loop.parts import LoopOptions
 
-_ELSEWHERE = KINDS - {"openai"} | {"hf"}
+_OTHER_KINDS = KINDS - {"openai"} | {"hf"}
 """Prefixes of the names of models that are not OpenAI's."""
 
 
@@ -79,7 +79,7 @@ class OpenAIFunctionAgent(ReActAgent):
         options.setdefault("receive_own_broadcasts", False)
         super().__init__(
             id,
-            _named(model, openai_api_key, own) if isinstance(model, str) else model,
+            _model_named(model, openai_api_key, own) if isinstance(model, str) else model,
             discover=discover,
             system_prompt=system_prompt,
             **options,
@@ -122,12 +122,12 @@ class OpenAIFunctionAgent(ReActAgent):
         await super().error(error, original_message_id)
         await self._observe_message("reports an error", error)
 
-    async def _observe_message(self, what: str, text: str) -> None:
+    async def _observe_message(self, event: str, text: str) -> None:
         room = getattr(self.model, "context_tokens", None)
         # As for results of its own calls: about half of the context, at two characters per token.
         limit = min(self.max_result_chars, room if isinstance(room, int) else self.max_result_chars)
         message = self._current_message or {}
-        content = _observation(message.get("from", "?"), what, cut(text, limit))
+        content = _observation(message.get("from", "?"), event, cut(text, limit))
         await self.observe({"role": "user", "content": content}, self._thread_of_message())
 
     async def _discover(self, thread: Thread) -> None:
@@ -146,8 +146,8 @@ def _system_prompt(own: str, user: str | None) -> str:
     )
 
 
-def _observation(sender: str, what: str, text: str) -> str:
-    return f"The agent {escaped(sender)!r} {what}:\n{marked(text)}"
+def _observation(sender: str, event: str, text: str) -> str:
+    return f"The agent {escaped(sender)!r} {event}:\n{marked(text)}"
 
 
 def _user(user_id: str | int, own: str) -> str:
@@ -160,14 +160,14 @@ def _user(user_id: str | int, own: str) -> str:
     return user
 
 
-def _named(name: str, key: str | None, own: str) -> Model:
+def _model_named(name: str, key: str | None, own: str) -> Model:
     """Return the model of a name, made now, so that errors appear where the agent is made."""
     if key is not None and not isinstance(key, str):
         raise ConfigError(
             f"agent {own!r}: openai_api_key= must be a text, got {type(key).__name__}"
         )
     scheme, colon, rest = name.partition(":")
-    if name == "local" or (colon and scheme in _ELSEWHERE):
+    if name == "local" or (colon and scheme in _OTHER_KINDS):
         return model(name)
     listed = rest if colon and scheme == "openai" else name
     if not listed.strip():

@@ -69,10 +69,10 @@ class Host(Agent):
         self._at_terminal = TerminalApprover()
 
     def _approver(self) -> Approver | None:
-        found = super()._approver()
-        if found is None and all(each and each.isatty() for each in (sys.stdin, sys.stdout)):
+        approver = super()._approver()
+        if approver is None and all(each and each.isatty() for each in (sys.stdin, sys.stdout)):
             return self._at_terminal
-        return found
+        return approver
 
     @action(access_policy=ACCESS_REQUESTED, guard=("command",))
     async def shell_command(self, command: str) -> str:

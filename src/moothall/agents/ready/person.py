@@ -14,7 +14,7 @@ from moothall.actions.approval import Later, Question, RuleApprover, TerminalApp
 from moothall.actions.approval.asking import asking_person
 from moothall.actions.message import REPLYING
 from moothall.agents.agent import CURRENT
-from moothall.agents.callers import beside_of
+from moothall.agents.callers import from_caller
 from moothall.agents.context import Context
 from moothall.agents.decision import DECISIONS, DecisionAction, HumanDecision
 from moothall.agents.dualact.conclusions import DECISION_SCHEMA, read_decision
@@ -43,8 +43,8 @@ _CHOICES = "\n".join(
     (
         "Choose:",
         *(
-            f"  {means.choice[0] + (' REMARK' if means.instructs else ''):<10} {means.asked}"
-            for means in DECISIONS.values()
+            f"  {words.choice[0] + (' REMARK' if words.instructs else ''):<10} {words.menu_text}"
+            for words in DECISIONS.values()
         ),
         "  s          stop: the work ends as it is, not accepted",
     )
@@ -54,8 +54,8 @@ _CHOICES = "\n".join(
 def _decision_of(word: str) -> DecisionAction | None:
     """Return the decision that a person states by a word, a letter or the word of a model."""
     word = word.lower()
-    for decision, means in DECISIONS.items():
-        if word in (means.choice, means.choice[0], decision.value.lower()):
+    for decision, words in DECISIONS.items():
+        if word in (words.choice, words.choice[0], decision.value.lower()):
             return decision
     return None
 
@@ -124,30 +124,30 @@ class Person(ConversationalAgent):
         """Return where to ask now: for a caller of a door, or by an approver, elsewhere."""
         if self._has_place:
             return self._desk
-        ask, approver = beside_of(CURRENT.get(), "asks"), self._approver()
+        ask, approver = from_caller(CURRENT.get(), "asks"), self._approver()
         while isinstance(approver, RuleApprover):
             approver = approver.otherwise
         if ask is None and step is not None and not isinstance(approver, TerminalApprover):
             ask = partial(answer, approver) if getattr(approver, "answer", None) else None
-        return self._desk if ask is None else _Elsewhere(self, ask, step)
+        return self._desk if ask is None else _AskedByCaller(self, ask, step)
 
     async def _remember(self, message: dict[str, Any], thread: Thread) -> None:
         if isinstance(self._desk_now(), _AtTerminal):
             self._terminal.show(json_text(message.get("content")))
 
     async def _respond(self, request: ReplyRequest) -> Reply:
-        told, desk = request.state.hear(), self._desk_now(request.step)
+        messages, desk = request.state.hear(), self._desk_now(request.step)
         decides = request.schema == DECISION_SCHEMA
         schema = None if decides else request.answer
         fault = ""
         while True:
             try:
                 with asking_person():
-                    line = await desk.ask(request, told, fault)
+                    line = await desk.ask(request, messages, fault)
                 if line is None:
                     at_terminal = isinstance(desk, _AtTerminal)
-                    gone = "at the terminal, which is closed" if at_terminal else "and has left"
-                    raise NobodyToAsk(f"{self.id!r} was asked {gone}")
+                    reason = "at the terminal, which is closed" if at_terminal else "and has left"
+                    raise NobodyToAsk(f"{self.id!r} was asked {reason}")
             except NobodyToAsk as error:
                 return self._reply(request, "", "", "error", str(error), error)
             except Stop as stop:  # the run waits for the answer
@@ -181,8 +181,10 @@ class Person(ConversationalAgent):
         detail: str = "",
         error: BaseException | None = None,
     ) -> Reply:
-        said = [("user", request.content), ("assistant", text)]
-        messages: list[ChatMessage] = [{"role": role, "content": content} for role, content in said]
+        turns = [("user", request.content), ("assistant", text)]
+        messages: list[ChatMessage] = [
+            {"role": role, "content": content} for role, content in turns
+        ]
         return Reply(text, value, messages, [], Usage(), reason, detail, error, request.run_id)
 
 
@@ -208,7 +210,7 @@ class _AtTerminal:
         return await self._terminal.ask(f"{self._id}> ")
 
 
-class _Elsewhere:
+class _AskedByCaller:
     """A person who is asked questions by a caller's protocol, or by an approver."""
 
     def __init__(
@@ -219,7 +221,7 @@ class _Elsewhere:
         self._step = step  # of a group's run, in which the answer may come later
         self._faults = 0
         self._decides = False
-        self.asked: tuple[str, ...] = ()
+        self.questions: tuple[str, ...] = ()
 
     async def ask(self, request: ReplyRequest, told: Sequence[str], fault: str) -> str | None:
         """Return the answer; None after too many that are wrong: it may be a program's."""
@@ -247,7 +249,7 @@ class _Elsewhere:
     async def _answered(self, step: Step, question: Question, exact: str) -> str:
         """Return the answer that the journal has, or a new one; raise Stop if it comes later."""
         while True:
-            wait = step.hash_of("question", exact, self.asked.count(exact))
+            wait = step.hash_of("question", exact, self.questions.count(exact))
             was = step.past.answers.get(wait)
             try:
                 line = await answered(self, step, question, self._ask, exact)
@@ -270,15 +272,17 @@ class _Elsewhere:
         handling: Any = CURRENT.get()
         while handling is not None and not handling.envelope.name:  # no message
             handling = handling.parent
-        known = handling is None or (handling.beside is not None and handling.beside.open)
-        return None if known else str(handling.envelope.sender)
+        is_caller = handling is None or (
+            handling.caller_context is not None and handling.caller_context.open
+        )
+        return None if is_caller else str(handling.envelope.sender)
 
 
 def _stops(line: str) -> bool:
     return line.strip().lower() in ("s", "stop")
 
 
-def in_words(request: ReplyRequest, told: Sequence[str], fault: str) -> str:
+def in_words(request: ReplyRequest, messages: Sequence[str], fault: str) -> str:
     """Return a request to a person as one text, with how to answer."""
     content, form = request.content, ""
     if request.schema == DECISION_SCHEMA:
@@ -287,7 +291,7 @@ def in_words(request: ReplyRequest, told: Sequence[str], fault: str) -> str:
         schema = json_text(request.answer.json)
         form = f"Answer with JSON that follows this schema: {schema}"
     text = content if isinstance(content, str) else json_text(content)
-    return "\n\n".join(each for each in (text, *told, fault or form) if each)
+    return "\n\n".join(each for each in (text, *messages, fault or form) if each)
 
 
 def _decision(line: str) -> HumanDecision | None:
@@ -296,13 +300,13 @@ def _decision(line: str) -> HumanDecision | None:
         with suppress(UnreadableText):
             return read_decision(line)
     word, _, instruction = line.strip().partition(" ")
-    action, said = _decision_of(word), instruction.strip()
+    action, remark = _decision_of(word), instruction.strip()
     if action is None:
         return None
-    means = DECISIONS[action]
-    if not means.instructs:
-        return HumanDecision(action, reasoning=said or f"{means.said} by a person")
-    return HumanDecision(action, said, f"{means.said} by a person") if said else None
+    words = DECISIONS[action]
+    if not words.instructs:
+        return HumanDecision(action, reasoning=remark or f"{words.outcome} by a person")
+    return HumanDecision(action, remark, f"{words.outcome} by a person") if remark else None
 
 
 @action(guard=())

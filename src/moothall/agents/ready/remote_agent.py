@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from moothall.agents.agent import Agent
-from moothall.agents.callers import HEARD
+from moothall.agents.callers import ON_EVENT
 from moothall.agents.replies.checked_parts import check_part
 from moothall.agents.replies.conversational import ConversationalAgent
 from moothall.agents.replies.reply import Reply
@@ -42,7 +42,7 @@ class RemoteAgent(ConversationalAgent):
         timeout: seconds until a request ends; None for no limit
     """
 
-    _elsewhere = True
+    _is_remote = True
     _untracked = True
 
     def __init__(self, via: Agent, id: str | int, *, timeout: float | None = 300) -> None:
@@ -62,12 +62,12 @@ class RemoteAgent(ConversationalAgent):
         thread = request.state
         observed, thread.own = [*(thread.own or ()), *thread.hear()], None
         try:
-            return await self._asked(request, observed)
+            return await self._ask(request, observed)
         except BaseException:  # sent with the next request
             thread.own = deque([*observed, *(thread.own or ())], _MOST_OBSERVED)
             raise
 
-    async def _asked(self, request: ReplyRequest, observed: list[str]) -> Reply:
+    async def _ask(self, request: ReplyRequest, observed: list[str]) -> Reply:
         content = json_text(request.content)
         args: dict[str, Any] = {"content": "\n\n".join([*observed, content])}
         if request.thread is not None and await self._has_threads():
@@ -75,9 +75,9 @@ class RemoteAgent(ConversationalAgent):
         message = {"to": str(self.id), "action": {"name": "say", "args": args}}
         hear = self._hears(request)
         for _ in ("first", "again"):
-            with within(HEARD, hear):
-                asked = self._via.request(message, self._timeout)
-            value = await asked
+            with within(ON_EVENT, hear):
+                pending = self._via.request(message, self._timeout)
+            value = await pending
             text, fault = json_text(value), ""
             if request.answer is None:
                 break
@@ -118,6 +118,6 @@ class RemoteAgent(ConversationalAgent):
             message = {"to": str(self.id), "action": {"name": "help", "args": args}}
             help = await self._via.request(message, self._timeout)
             described = help.get("say") if isinstance(help, dict) else None
-            known = described.get("args") if isinstance(described, dict) else None
-            self._takes_threads = isinstance(known, dict) and "thread" in known
+            params = described.get("args") if isinstance(described, dict) else None
+            self._takes_threads = isinstance(params, dict) and "thread" in params
         return self._takes_threads

@@ -92,26 +92,26 @@ def sandbox_for(choice: SandboxChoice, network: bool = False) -> Sandbox | None:
         raise ConfigError(f'sandbox= must be "auto", "bwrap" or "none", got {choice!r}')
     if choice == "none":
         return None
-    found = _probe(os.environ.get("PATH", os.defpath), network)
-    if isinstance(found, Sandbox):
-        return found
+    sandbox = _probe(os.environ.get("PATH", os.defpath), network)
+    if isinstance(sandbox, Sandbox):
+        return sandbox
     if choice == "bwrap":
-        raise CommandError(f'{found}: {_INSTALL} choose sandbox="none"')
-    _warn_once(found)
+        raise CommandError(f'{sandbox}: {_INSTALL} choose sandbox="none"')
+    _warn_once(sandbox)
     return None
 
 
 def _programs() -> list[str]:
     """Return the folders below hidden ones that hold this interpreter and the programs of PATH."""
-    found = [sys.prefix, sys.base_prefix, os.path.dirname(os.path.realpath(sys.executable))]
-    found += sys.path  # of packages that are installed from where they are written
+    paths = [sys.prefix, sys.base_prefix, os.path.dirname(os.path.realpath(sys.executable))]
+    paths += sys.path  # of packages that are installed from where they are written
     for path in os.environ.get("PATH", os.defpath).split(os.pathsep):
         # A program's libraries lie beside its folder.
-        found += (path, os.path.dirname(path)) if os.path.isabs(path) else ()
-    return list(dict.fromkeys(_shown(found)))
+        paths += (path, os.path.dirname(path)) if os.path.isabs(path) else ()
+    return list(dict.fromkeys(_below_hidden(paths)))
 
 
-def _shown(paths: Iterable[str]) -> Iterator[str]:
+def _below_hidden(paths: Iterable[str]) -> Iterator[str]:
     for path in filter(None, paths):
         for each in (os.path.abspath(path), os.path.realpath(path)):
             if each.startswith(tuple(f"{top}/" for top in _HIDDEN)) and each not in _NEVER_SHOWN:
@@ -126,7 +126,7 @@ def _probe(path: str, network: bool) -> Sandbox | str:
         return "bwrap is not installed"
     sandbox = Sandbox(os.path.abspath(program), network)
     try:
-        ended = subprocess.run(
+        probe = subprocess.run(
             sandbox.wrap(os.path.realpath("/tmp"), ["/bin/sh", "-c", ":"]),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
@@ -136,9 +136,9 @@ def _probe(path: str, network: bool) -> Sandbox | str:
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"bwrap does not work here ({error})"
-    if ended.returncode:
-        said = ended.stderr.decode(errors="replace").strip()[-300:] or f"code {ended.returncode}"
-        return f"bwrap does not work here ({said})"
+    if probe.returncode:
+        reason = probe.stderr.decode(errors="replace").strip()[-300:] or f"code {probe.returncode}"
+        return f"bwrap does not work here ({reason})"
     return sandbox
 
 

@@ -18,12 +18,14 @@ from moothall.foundation.threads import WORKERS, guard
 MAX_OUTPUT: Final = 64 * 1024
 """How many bytes of a command's output are kept."""
 
-_KEPT = ("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TMPDIR", "TZ")
+_ENVIRONMENT_NAMES = ("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TMPDIR", "TZ")
 _PIECE = 2**16
 _LAST_WORDS_S = 1.0
 # A shell script that waits for a line, sets the limit of file sizes, in blocks of 512 bytes, and
 # becomes the command. Without the line, as when this program has died, it ends.
-_HELD = 'read -r line || exit; ${0:+ulimit -f $0} 2>/dev/null; exec /bin/sh -c "$1" </dev/null'
+_START_SCRIPT = (
+    'read -r line || exit; ${0:+ulimit -f $0} 2>/dev/null; exec /bin/sh -c "$1" </dev/null'
+)
 # A shell script that kills a process group when the program that holds its standard input ends.
 _WATCH = 'read -r line; kill -s KILL -- "-$0"'
 
@@ -49,26 +51,26 @@ async def run(
     """Run a shell command, return what it printed; if cancelled, kill it first."""
     readable, writable = os.pipe()
     output = _Output(readable)
-    process = _Process(command, folder, writable, sandbox, max_file_bytes)
+    process = _ShellProcess(command, folder, writable, sandbox, max_file_bytes)
     try:
         try:
-            ended = WORKERS.run(asyncio.get_running_loop(), process.run)
+            exit_code = WORKERS.run(asyncio.get_running_loop(), process.run)
         except TooManyThreads:
             os.close(writable)
             raise
         late = False
         try:
             async with asyncio.timeout(timeout):
-                await asyncio.shield(ended)
+                await asyncio.shield(exit_code)
         except TimeoutError:
             late = True
         finally:
             process.kill()
-            code = await ended
+            code = await exit_code
         # A process that left the group may hold the pipe open; do not wait for it long.
         with suppress(TimeoutError):
             async with asyncio.timeout(_LAST_WORDS_S):
-                await output.ended.wait()
+                await output.at_end.wait()
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise CommandError(f"the command could not be started: {reason.lower()}") from error
@@ -76,8 +78,10 @@ async def run(
         output.close()
     text = output.text()
     if late:
-        said = f"; it had printed: {text[-1000:]}" if text.strip() else "; it had printed nothing"
-        raise CommandTimeout(f"the command was killed after {timeout:g} s{said}")
+        printed = (
+            f"; it had printed: {text[-1000:]}" if text.strip() else "; it had printed nothing"
+        )
+        raise CommandTimeout(f"the command was killed after {timeout:g} s{printed}")
     if not code:
         return text
     unseen = "" if sandbox is None else sandbox.unseen(folder, f"{command}\n{text}")
@@ -86,7 +90,7 @@ async def run(
     return f"{text}\n{end}" if text and not text.endswith("\n") else f"{text}{end}"
 
 
-class _Process:
+class _ShellProcess:
     """A command from its start to its end, in a thread: a starting task may be cancelled."""
 
     def __init__(
@@ -98,7 +102,7 @@ class _Process:
         max_file_bytes: int | None,
     ) -> None:
         blocks = "" if max_file_bytes is None else str(max_file_bytes // 512)
-        self._command = ["/bin/sh", "-c", _HELD, blocks, command]
+        self._command = ["/bin/sh", "-c", _START_SCRIPT, blocks, command]
         self._folder = folder
         self._output = output
         self._sandbox = sandbox
@@ -160,7 +164,9 @@ class _Process:
 
     def _start(self) -> tuple[subprocess.Popen[bytes], BinaryIO]:
         """Start it; return its process, and what bubblewrap tells about its own."""
-        environment = {k: os.environ[k] for k in _KEPT if k in os.environ} | {"TERM": "dumb"}
+        environment = {k: os.environ[k] for k in _ENVIRONMENT_NAMES if k in os.environ} | {
+            "TERM": "dumb"
+        }
         readable, writable = os.pipe()
         about = open(readable, "rb")  # noqa: SIM115 - the caller closes it
         command = self._command
@@ -230,7 +236,7 @@ class _Output:
         self._first = bytearray()
         self._last = bytearray()
         self._size = 0
-        self.ended = asyncio.Event()
+        self.at_end = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(pipe, self._read)
 
@@ -241,7 +247,7 @@ class _Output:
             return
         if not piece:
             self._loop.remove_reader(self._pipe)
-            self.ended.set()
+            self.at_end.set()
             return
         self._size += len(piece)
         room = MAX_OUTPUT // 2 - len(self._first)

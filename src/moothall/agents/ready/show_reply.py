@@ -40,11 +40,11 @@ async def show(stream: AsyncIterator[Event], file: TextIO | None = None) -> Any:
     """
     if not hasattr(stream, "aclose"):
         raise ConfigError(f"show takes a stream, such as agent.stream(text), got {stream!r:.80}")
-    shown = _Printer(file)
+    printer = _Printer(file)
     reply: Reply | None = None
     async with aclosing(stream) as events:  # type: ignore[type-var]
         async for event in events:
-            shown.event(event)
+            printer.event(event)
             if isinstance(event, Done):  # in a conversation, each participant's reply comes, too
                 reply = event.reply
     assert reply is not None
@@ -62,7 +62,7 @@ class _Printer:
         self._heading = ""  # the speaker, until it is printed before the text
         self._text = ""  # the text so far of the current answer
         self._printed = 0  # how many characters of it were printed
-        self._said = ""  # the last answer that was printed
+        self._last_text = ""  # the last answer that was printed
 
     def event(self, event: Any) -> None:
         if (shows := self._SHOWS.get(event.kind)) is not None:
@@ -118,7 +118,7 @@ class _Printer:
         self._write_rest()
         if self._in_line:
             self._write("\n")
-        self._said = self._text or self._said
+        self._last_text = self._text or self._last_text
         self._drop()
 
     def _drop(self) -> None:
@@ -127,12 +127,12 @@ class _Printer:
     def _say(self, text: str) -> None:
         self._end_text()
         self._write(text + "\n")
-        self._said = text
+        self._last_text = text
 
     def _end(self, event: Any) -> None:
         self._end_text()
         reply = event.reply
-        if reply.text and reply.text.strip() != self._said.strip():
+        if reply.text and reply.text.strip() != self._last_text.strip():
             self._say(reply.text)
         if reply.stop_reason not in ANSWERED:
             self._line(f"({in_words(reply.stop_reason, reply.detail)})")

@@ -29,10 +29,10 @@ def read(file: int, name: str, max_bytes: int) -> str:
     pieces = []
     if size <= max_bytes:
         # One byte more than allowed: the file may grow, or not state its size.
-        left = max_bytes + 1
-        while left and (piece := os.read(file, min(left, _PIECE))):
+        remaining = max_bytes + 1
+        while remaining and (piece := os.read(file, min(remaining, _PIECE))):
             pieces.append(piece)
-            left -= len(piece)
+            remaining -= len(piece)
     data = b"".join(pieces)
     size = max(size, len(data))
     if size > max_bytes:
@@ -61,31 +61,34 @@ def encoded(name: str, text: str, max_bytes: int) -> bytes:
 
 def search(file: int, name: str, term: str) -> list[tuple[int, str]]:
     """Return the lines that have a term, each with its number; see `Folder.search`."""
-    found: list[tuple[int, str]] = []
+    matches: list[tuple[int, str]] = []
     size = os.fstat(file).st_size
-    number, tail, had, whole, searched = 1, "", False, True, 0
+    number, tail, had, from_start, searched = 1, "", False, True, 0
     decoder = codecs.getincrementaldecoder("utf-8")()
     with os.fdopen(file, "rb", closefd=False) as lines:
         # A line is read in pieces, since a file may have no line ends. The end of each piece is
         # put before the next, so that a term on the border is found.
         while piece := lines.readline(_PIECE):
             searched += len(piece)
-            ended = piece.endswith(b"\n")
-            follows = not ended and len(piece) == _PIECE
+            line_ends = piece.endswith(b"\n")
+            follows = not line_ends and len(piece) == _PIECE
             text = tail + _decoded(name, size, piece, partial(decoder.decode, final=not follows))
             if not had and (at := text.find(term)) >= 0:
-                if len(found) == MAX_MATCHES:
-                    return [*found, (number, f"… only {MAX_MATCHES} lines are given; more follow")]
-                found.append((number, _excerpt(text, at, len(term), not whole, follows)))
+                if len(matches) == MAX_MATCHES:
+                    return [
+                        *matches,
+                        (number, f"… only {MAX_MATCHES} lines are given; more follow"),
+                    ]
+                matches.append((number, _excerpt(text, at, len(term), not from_start, follows)))
                 had = True
-            if ended:
-                number, tail, had, whole = number + 1, "", False, True
+            if line_ends:
+                number, tail, had, from_start = number + 1, "", False, True
             else:
-                tail, whole = text[-MAX_LINE:], False
+                tail, from_start = text[-MAX_LINE:], False
             if searched >= MAX_SEARCHED:
                 only = f"… only the first {in_bytes(searched)} were searched"
-                return [*found, (number, only)]
-    return found
+                return [*matches, (number, only)]
+    return matches
 
 
 def _excerpt(line: str, at: int, length: int, cut_before: bool, cut_after: bool) -> str:
@@ -124,31 +127,31 @@ def edited(name: str, text: str, old: str, new: str) -> tuple[str, int]:
     while at >= 0:
         times, at = times + 1, text.find(old, at + 1)
     if times != 1:
-        what = "read the file first" if not times else _MORE
+        advice = "read the file first" if not times else _MORE
         raise FileError(
             f'{quoted(name)} has "{escaped(shorten(old))}" {times} times, so nothing was changed; '
-            f"{what}"
+            f"{advice}"
         )
     return text[:first] + new + text[first + len(old) :], text.count("\n", 0, first) + 1
 
 
 def replace(folder: int, name: str, data: bytes, mode: int | None) -> None:
     """Replace a file's data atomically."""
-    made = f".moothall-{secrets.token_hex(8)}"
-    file = os.open(made, _CREATE, 0o666 if mode is None else 0o600, dir_fd=folder)
+    temporary = f".moothall-{secrets.token_hex(8)}"
+    file = os.open(temporary, _CREATE, 0o666 if mode is None else 0o600, dir_fd=folder)
     try:
         try:
-            left = memoryview(data)
-            while left:
-                left = left[os.write(file, left) :]
+            remaining = memoryview(data)
+            while remaining:
+                remaining = remaining[os.write(file, remaining) :]
             if mode is not None:
                 os.fchmod(file, mode)
             os.fsync(file)
         finally:
             os.close(file)
-        os.rename(made, name, src_dir_fd=folder, dst_dir_fd=folder)
+        os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
     except BaseException:
-        os.unlink(made, dir_fd=folder)
+        os.unlink(temporary, dir_fd=folder)
         raise
 
 

@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
 from moothall.actions.message import REPLYING
-from moothall.agents.callers import beside_of
+from moothall.agents.callers import from_caller
 from moothall.agents.replies.checked_parts import check_part
 from moothall.agents.replies.step import KEPT_MARK
 from moothall.budget.amounts import checked_amounts
@@ -248,7 +248,7 @@ def budget_of_caller(agent: Any, handling: Any, asked: bool) -> Budget | None:
     Raises:
         ConfigError: the caller called this agent, which has an unrelated budget
     """
-    found: Budget | None = beside_of(handling, "pays")
+    found: Budget | None = from_caller(handling, "pays")
     had: Budget | None = getattr(agent, "budget", None)
     if found is None or (had is not None and had.is_part_of(found)):
         return None
@@ -257,7 +257,7 @@ def budget_of_caller(agent: Any, handling: Any, asked: bool) -> Budget | None:
     except ConfigError:
         while not handling.envelope.name:  # no message, but what carries the reply to its loop
             handling = handling.parent
-        if not asked and handling.beside is not None:
+        if not asked and handling.caller_context is not None:
             raise
         return None
     return found

@@ -118,7 +118,7 @@ class ConversationalAgent(Threaded):
     _records: bool = False
     """Whether its replies can be recorded."""
     _journal: Any = None
-    _elsewhere: bool = False
+    _is_remote: bool = False
     """Whether another agent answers for it, in another place."""
 
     if not TYPE_CHECKING:  # a checker refuses it

@@ -21,7 +21,7 @@ from moothall.actions.provenance.origin import Sourced, union
 from moothall.actions.provenance.reading import add, given_beside, reading_here
 from moothall.actions.provenance.texts import Texts
 from moothall.agents.agent import CURRENT, Agent
-from moothall.agents.callers import Beside
+from moothall.agents.callers import CallerContext
 from moothall.agents.replies.charging import called_each_other
 from moothall.agents.replies.thread import Thread, thread_of_sender
 from moothall.foundation.errors import HopLimitExceeded, RequestCancelled
@@ -358,12 +358,12 @@ def sources_of_thread(request: ReplyRequest) -> list[str]:
     return [] if texts is None else [*texts.sources]
 
 
-def given_with(agent: Any) -> Beside | None:
+def given_with(agent: Any) -> CallerContext | None:
     """Return what the sender of the message that an agent handles gave beside it."""
     handling = CURRENT.get()
     if handling is None or handling.agent is not agent:
         return None
-    its: Beside | None = handling.beside
+    its: CallerContext | None = handling.caller_context
     return its if its is not None and its.open else None
 
 

@@ -67,7 +67,7 @@ class Threaded(Agent):
     def _listener(self) -> Callable[[Event], None] | None:
         """Return what passes events on to the sender of the request, if that listens."""
         handling = CURRENT.get()
-        heard = None if handling is None or handling.agent is not self else handling.heard
+        heard = None if handling is None or handling.agent is not self else handling.on_event
         return None if heard is None else lambda event: heard(event_json(event))
 
     async def prepare(self) -> None:

@@ -96,8 +96,8 @@ class Skills(Block):
         self._work = None if work is None else Folder(work)
         self.skills: dict[str, Skill] = {}
         several = isinstance(folder, Sequence) and not isinstance(folder, str)
-        given: Any = folder if several else (folder,)
-        roots = [Folder(each).root for each in given]
+        folders: Any = folder if several else (folder,)
+        roots = [Folder(each).root for each in folders]
         for path in (path for root in roots for path in skill_folders(Path(root))):
             skill = loaded_skill(path)
             if skill is not None and self.skills.setdefault(skill.name, skill) is not skill:
@@ -117,24 +117,24 @@ class Skills(Block):
 
     def _offered(self) -> dict[str, Action]:
         scripts: Any = {"access_policy": self._policy, "timeout": None}
-        made = (
+        actions = (
             Action("load_skill", self._load, idempotent=True),
             Action("read_skill_file", self._read_file, idempotent=True),
             Action("run_skill_script", self._run, **scripts),
         )
-        return {each.name: each for each in made}
+        return {each.name: each for each in actions}
 
-    def joined(self, other: Skills) -> Skills:
+    def merged_with(self, other: Skills) -> Skills:
         """Return the skills of both, for one agent; each keeps its own options.
 
         Raises:
             DefinitionError: both have a skill of one name, or their scripts' policies differ
         """
         for name in self.skills.keys() & other.skills.keys():
-            one, two = self.skills[name].folder.root, other.skills[name].folder.root
+            first, second = self.skills[name].folder.root, other.skills[name].folder.root
             raise DefinitionError(
-                f"two skills are called {name!r}: {one} and {two}; an agent loads them by name, so "
-                "leave one out, or rename its folder and the name in its SKILL.md"
+                f"two skills are called {name!r}: {first} and {second}; an agent loads them by "
+                "name, so leave one out, or rename its folder and the name in its SKILL.md"
             )
         if self._policy != other._policy:
             raise DefinitionError(
@@ -142,11 +142,11 @@ class Skills(Block):
                 f"{self._policy!r} for {self._root} and {other._policy!r} for {other._root}: give "
                 "both Skills the same"
             )
-        made = copy(self)
-        made.skills = {**self.skills, **other.skills}
-        made._owners = {**self._owners, **other._owners}
-        made.offers = made._offered()
-        return made
+        merged = copy(self)
+        merged.skills = {**self.skills, **other.skills}
+        merged._owners = {**self._owners, **other._owners}
+        merged.offers = merged._offered()
+        return merged
 
     @property
     def guidance(self) -> str:  # type: ignore[override]
@@ -162,13 +162,14 @@ class Skills(Block):
         return f"<Skills {', '.join(self.skills)}>"
 
     def _skill(self, name: str) -> Skill:
-        known = {each.name: each for each in self.skills.values() if each.for_models}
-        if name not in known:
-            near = nearest(name, known)
+        available = {each.name: each for each in self.skills.values() if each.for_models}
+        if name not in available:
+            near = nearest(name, available)
             raise NoSuchFile(
-                f"there is no skill {shorten(name, 80)!r}{near}; the skills are {', '.join(known)}"
+                f"there is no skill {shorten(name, 80)!r}{near}; the skills are "
+                f"{', '.join(available)}"
             )
-        return known[name]
+        return available[name]
 
     def _load(self, name: str) -> str:
         """Load the instructions of a skill, and the names of its files.
@@ -200,9 +201,9 @@ class Skills(Block):
             script: Name of the script, such as scripts/extract.py
             args: Arguments of the script
         """
-        found = self._skill(skill)
+        chosen = self._skill(skill)
         owner = self._owners[skill]
-        path = _script(found, script)
+        path = _script(chosen, script)
         interpreter = _INTERPRETERS.get(path.suffix)
         if interpreter is None and not os.access(path, os.X_OK):
             raise NotAFile(
@@ -217,23 +218,23 @@ class Skills(Block):
                 shlex.join(words),
                 str(work),
                 owner._timeout_s,
-                sandbox=None if box is None else replace(box, readable=(found.folder.root,)),
+                sandbox=None if box is None else replace(box, readable=(chosen.folder.root,)),
                 max_file_bytes=2**30,
             )
 
 
 def _files(skill: Skill) -> list[str]:
     """Return the names of a skill's files, in order."""
-    found: list[str] = []
+    files: list[str] = []
     folders: Iterable[str] = ["."]
     while folders:
         below: list[str] = []
         for folder in folders:
             for name in skill.folder.names(folder):
-                whole = name if folder == "." else f"{folder.rstrip('/')}/{name}"
-                (below if name.endswith("/") else found).append(whole)
-        folders = below if len(found) <= MAX_FILES * 2 else ()
-    return sorted(found)
+                path = name if folder == "." else f"{folder.rstrip('/')}/{name}"
+                (below if name.endswith("/") else files).append(path)
+        folders = below if len(files) <= MAX_FILES * 2 else ()
+    return sorted(files)
 
 
 def _script(skill: Skill, name: str) -> Path:

@@ -92,11 +92,11 @@ def _name_of(path: Path) -> str:
     return os.path.basename(os.path.abspath(path))
 
 
-def _name_faults(given: Any, folder: str) -> list[str]:
-    faults = _text_faults(given, "name", MAX_NAME)
-    if faults and not isinstance(given, str):
+def _name_faults(value: Any, folder: str) -> list[str]:
+    faults = _text_faults(value, "name", MAX_NAME)
+    if faults and not isinstance(value, str):
         return faults
-    name = unicodedata.normalize("NFKC", given.strip())
+    name = unicodedata.normalize("NFKC", value.strip())
     if not name:
         return faults
     if name != name.lower():
@@ -110,12 +110,12 @@ def _name_faults(given: Any, folder: str) -> list[str]:
     return faults
 
 
-def _text_faults(given: Any, field: str, most: int) -> list[str]:
-    if not isinstance(given, str) or not given.strip():
-        return [f"{field} must be text, got {'none' if given is None else repr(given)[:80]}"]
-    stated = unicodedata.normalize("NFKC", given.strip()) if field == "name" else given
-    if len(stated) > most:
-        return [f"{field} must have at most {most} characters, got {len(stated)}"]
+def _text_faults(value: Any, field: str, most: int) -> list[str]:
+    if not isinstance(value, str) or not value.strip():
+        return [f"{field} must be text, got {'none' if value is None else repr(value)[:80]}"]
+    text = unicodedata.normalize("NFKC", value.strip()) if field == "name" else value
+    if len(text) > most:
+        return [f"{field} must have at most {most} characters, got {len(text)}"]
     return []
 
 
@@ -149,9 +149,9 @@ def loaded_skill(path: Path) -> Skill | None:
     if faults:
         logger.warning("the skill in %s is loaded, but: %s", path, "; ".join(faults))
     name, extra = about.get("name"), about.get("metadata")
-    named = name.strip() if isinstance(name, str) else ""
+    own_name = name.strip() if isinstance(name, str) else ""
     return Skill(
-        " ".join(unicodedata.normalize("NFKC", named or _name_of(path)).split()),
+        " ".join(unicodedata.normalize("NFKC", own_name or _name_of(path)).split()),
         about["description"].strip(),
         body,
         Folder(path),

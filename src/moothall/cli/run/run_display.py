@@ -255,7 +255,7 @@ class RunDisplay:
         meaning = DECISIONS[decision.action]
         if not meaning.instructs:
             words = decision.reasoning
-        self._line(f"{meaning.shown}: {words}" if words else meaning.shown, "magenta")
+        self._line(f"{meaning.announcement}: {words}" if words else meaning.announcement, "magenta")
 
     def _end(self, reply: Reply, seconds: float | None) -> None:
         if reply.text and not (self._answered or self._reviewed or reply.stop_reason == "terminal"):

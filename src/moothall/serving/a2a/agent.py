@@ -90,7 +90,7 @@ class A2AAgent(ConversationalAgent):
         MissingExtra: the extra `openai`, whose HTTP client it uses, is not installed
     """
 
-    _elsewhere = True
+    _is_remote = True
     _untracked = True
 
     def __init__(

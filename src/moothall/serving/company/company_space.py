@@ -97,7 +97,7 @@ class CompanySpace:
         """Return who decides: the file's own approver, a caller, or a later answer."""
         settings = self._settings
         if settings.approver is not None:
-            decides: Approver = AgentSource(settings.approver, "approver:", self._folder).found()
+            decides: Approver = AgentSource(settings.approver, "approver:", self._folder).load()
             check_approver(decides, "approver")
             return decides
         waiting = Waiting(until=settings.expire, remind=settings.remind)

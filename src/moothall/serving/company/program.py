@@ -45,7 +45,7 @@ class CompanyProgram:
     def _hook(self, key: str) -> Callable[..., Any] | None:
         if (reference := getattr(self._settings, key)) is None:
             return None
-        hook = AgentSource(reference, f"{key}:", self._folder).found()
+        hook = AgentSource(reference, f"{key}:", self._folder).load()
         if not callable(hook):
             raise ConfigError(f"{key} must name a function, got {reference!r}")
         return hook  # type: ignore[no-any-return]

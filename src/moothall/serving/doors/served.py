@@ -21,7 +21,7 @@ from moothall.actions.approval import Question
 from moothall.actions.approval.approval import answer, not_permitted
 from moothall.actions.message import Envelope, address
 from moothall.agents.agent import CURRENT, Agent
-from moothall.agents.callers import Beside, beside_of
+from moothall.agents.callers import CallerContext, from_caller
 from moothall.agents.replies.conversational import ConversationalAgent
 from moothall.agents.replies.events import Event
 from moothall.agents.replies.sub_agents.going_on import who_resumes
@@ -89,7 +89,7 @@ class _Sender(Agent):
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class _DoorCall(Beside):
+class _DoorCall(CallerContext):
     """What goes with the call of a door, beside the message."""
 
     door_call: tuple[Served, Caller]
@@ -207,7 +207,7 @@ class Served:
     ) -> Any:
         """Call an action for a caller, and return its value; if cancelled, cancel the action.
 
-        `heard` is told the action's own progress, on the caller's loop.
+        `on_progress` is told the action's own progress, on the caller's loop.
 
         Raises:
             RequestError: the action did not return a value
@@ -224,7 +224,7 @@ class Served:
         self._busy[sender] += 1
         self._counted[caller.name] += 1
         try:
-            pending = self._sender(sender)._request(message, None, beside=context)
+            pending = self._sender(sender)._request(message, None, caller_context=context)
             try:
                 return await pending
             except asyncio.CancelledError:
@@ -279,7 +279,7 @@ class Served:
         self._counted[caller.name] += 1
         delivery = Delivery(Envelope(sender, to, "say", {}), REQUEST)
         delivery.mailbox, delivery.state = self._sender(sender)._mailbox, RUNNING
-        delivery.beside = context
+        delivery.caller_context = context
         before = CURRENT.set(delivery)
         try:
             yield
@@ -350,7 +350,7 @@ class Served:
 
     def _caller(self) -> Caller | None:
         """Return the caller whose call led to the code that runs now, or None."""
-        served, caller = beside_of(CURRENT.get(), "door_call") or (None, None)
+        served, caller = from_caller(CURRENT.get(), "door_call") or (None, None)
         return caller if served is self else None
 
     async def _ask(self, question: Question) -> str:

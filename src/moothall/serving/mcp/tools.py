@@ -282,7 +282,7 @@ def _action(name: str, call: Any, options: Mapping[str, Any], fault: str) -> Act
 
 def _progress(context: Context[Any]) -> ProgressFnT | None:
     """Return what the server's progress is told to, or None if nobody watches the reply."""
-    if context._told is None:
+    if context._on_progress is None:
         return None
     last_at = -math.inf
 

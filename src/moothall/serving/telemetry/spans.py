@@ -41,9 +41,9 @@ class Telemetry(MessageSpans):
     def reply(self, agent: Any, request: Any) -> OpenSpan:
         """Begin the span of a reply; its ids follow from the record, if there is a journal."""
         id, kind = str(agent.id), getattr(agent, "_kind", "")
-        is_elsewhere = getattr(agent, "_elsewhere", False)
+        is_remote = getattr(agent, "_is_remote", False)
         about: dict[str, Any] = {names.AGENT_NAME: id}
-        if is_elsewhere:
+        if is_remote:
             about[names.AGENT_ID] = id
         thread = None
         if request is not None:
@@ -68,7 +68,7 @@ class Telemetry(MessageSpans):
         if self._content and request is not None:
             message = {"role": "user", "content": request.content}
             about |= content.messages_in([message])
-        span_kind = SpanKind.CLIENT if is_elsewhere else SpanKind.INTERNAL
+        span_kind = SpanKind.CLIENT if is_remote else SpanKind.INTERNAL
         name, of_run = (
             f"{operation} {id}",
             self._of_run(request, getattr(request, "recorded", None)),

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from moothall.actions import action
 from moothall.agents.agent import Agent
-from moothall.agents.dispatch import DISPATCHER_PROMPT, named
+from moothall.agents.dispatch import DISPATCHER_PROMPT, block_name
 from moothall.agents.params import AgentParams
 from moothall.foundation.errors import (
     BudgetExceeded,
@@ -212,7 +212,7 @@ class CitizenAgent(Agent):
         super().__init__(id, name, type, toolbox, memory, agent_params, blocks, **options)
         for block in self.blocks:
             if getattr(block, "agent", self) is not self:
-                reason = f"block {named(block)!r} is citizen {block.agent.id!r}'s"
+                reason = f"block {block_name(block)!r} is citizen {block.agent.id!r}'s"
                 raise DefinitionError(f"citizen {id!r}: {reason}: give each citizen its own blocks")
 
     @property
@@ -280,7 +280,7 @@ class CitizenAgent(Agent):
         try:
             return await block.forward()
         except BaseException as error:
-            self._noted(error, "forward", block)
+            self._with_note(error, "forward", block)
             raise
 
     async def _dispatch_context(self, context: Any) -> dict[str, Any]:

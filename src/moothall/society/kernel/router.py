@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 
 from moothall.actions.message import Envelope, address, check_message, is_one
 from moothall.agents.agent import CURRENT, Agent, overrides
-from moothall.agents.callers import Beside
+from moothall.agents.callers import CallerContext
 from moothall.foundation.errors import (
     InvalidMessage,
     RequestCancelled,
@@ -266,7 +266,7 @@ class SocietyRouter(Router):
         wait: bool,
         mailbox: Mailbox,
         expires: float | None = None,
-        beside: Beside | None = None,
+        caller_context: CallerContext | None = None,
     ) -> Request:
         """Send a request to a service. Raises VirtualTimeError for one to an agent."""
         if not is_one(envelope.to):

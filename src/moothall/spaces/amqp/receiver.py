@@ -159,9 +159,9 @@ class Receiver:
         delivery = InFlight(inbound.envelope, kind, self.innermost(chain))
         for name, value in inbound.delivery_fields.items():
             setattr(delivery, name, value)
-        if delivery.heard is not None:  # a header, so far
-            delivery.heard = partial(self.recorder.tell, delivery)
-        delivery.key, delivery.beside = inbound.key, self.extras_of(inbound.key)
+        if delivery.on_event is not None:  # a header, so far
+            delivery.on_event = partial(self.recorder.tell, delivery)
+        delivery.key, delivery.caller_context = inbound.key, self.extras_of(inbound.key)
         delivery.recorder = self.recorder
         delivery.ident = (inbound.key, mailbox.id)
         delivery.tag = tag

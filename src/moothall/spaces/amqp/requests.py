@@ -88,7 +88,7 @@ class OpenRequests:
     def extras_of(self, key: str) -> Any:
         """Return what this process gave with a request of its own, beside the message."""
         message = self._open.get(key)
-        return None if message is None else message.about.beside
+        return None if message is None else message.about.caller_context
 
     def innermost(self, call_chain: tuple[str, ...]) -> Delivery | None:
         """Return the innermost handler of this process in a message's call chain."""
@@ -115,8 +115,8 @@ class OpenRequests:
         try:
             args = wire.read_json(body)["action"]["args"]
             if kind == wire.PIECE:
-                if delivery.heard is not None and isinstance(args, dict):
-                    delivery.heard(args)
+                if delivery.on_event is not None and isinstance(args, dict):
+                    delivery.on_event(args)
                 return
             value, error = args.get("data"), wire.error_of(properties.headers or {}, args)
         except (Unreadable, KeyError, TypeError, AttributeError) as wrong:

@@ -294,7 +294,7 @@ HEADER_FIELDS: Final = (
     HeaderField("hops", "hops", (REQUEST,), 1, _number, int),
     HeaderField("trail", "call_chain", (REQUEST,), (), _chain, " ".join),
     HeaderField("timeout", "timeout", (REQUEST,), DEFAULT_TIMEOUT_S, _timeout, json.dumps),
-    HeaderField("pieces", "heard", (REQUEST,), None, _number, lambda _: 1),
+    HeaderField("pieces", "on_event", (REQUEST,), None, _number, lambda _: 1),
     HeaderField("original", "original_id", (ANSWER,), None, _text, resent=True),
     HeaderField("thread", "thread", (SEND, ANSWER), None, _text, resent=True),
     HeaderField("within", "within", (SEND, REQUEST), None, _text, resent=True),

@@ -334,8 +334,8 @@ def _decision(choice: str, instruction: str = "", reasoning: str = "") -> tuple[
     if meaning.instructs and not instruction.strip():
         raise ConfigError(f"to {choice}, write an instruction")
     instruction = instruction.strip() if meaning.instructs else ""
-    reasoning = reasoning.strip() or f"{meaning.said} by a person"
-    return json_text(HumanDecision(action, instruction, reasoning).to_json()), meaning.said
+    reasoning = reasoning.strip() or f"{meaning.outcome} by a person"
+    return json_text(HumanDecision(action, instruction, reasoning).to_json()), meaning.outcome
 
 
 _CHOICES: Final = {meaning.choice: (action, meaning) for action, meaning in DECISIONS.items()}
