@@ -8,18 +8,18 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
-Found = tuple[Any, tuple[str, ...]]
+ReadValue = tuple[Any, tuple[str, ...]]
 """What was read beside a call, None for anything, and its sources."""
 
 
-class Reading(Protocol):
+class OpenReading(Protocol):
     """A tool call, which may ask agents that have read something from outside."""
 
     name: str
     foreign: dict[str, Any]
-    begun: bool
+    has_started: bool
     read: tuple[str, ...]
-    beside: tuple[Found, ...]
+    adrift_reads: tuple[ReadValue, ...]
     late: Callable[[Sequence[str]], None] | None  # once it has ended, told what its work reads
 
 
@@ -28,7 +28,7 @@ class Acting:
     """What is carried out in a context."""
 
     # The tool call, or turn: an agent that it asks adds the outside sources that it has read.
-    reading: Reading | None = None
+    reading: OpenReading | None = None
     # The seconds of the calls that are under way, which stand still while this is entered.
     limit: AbstractContextManager[None] | None = None
     to_approve: Any = None  # the call that the run asks an approval for, a `CallToApprove`
@@ -38,7 +38,7 @@ _NOTHING: Final = Acting()
 ACTING: ContextVar[Acting] = ContextVar("moothall_acting", default=_NOTHING)
 
 
-def acting(reading: Reading) -> Acting:
+def acting(reading: OpenReading) -> Acting:
     """Return what is carried out in this context, with this tool call."""
     now = ACTING.get()
     return Acting(reading, now.limit, now.to_approve)

@@ -80,18 +80,18 @@ class Action(Options):
         if not callable(function):
             raise ConfigError(f"{where}: function must be callable, not {function!r}")
         check_returns(function, where)
-        given: dict[str, Any] = {"terminal": terminal, **options}
-        check_options(where, given)
-        self._take(name, function, given)
+        values: dict[str, Any] = {"terminal": terminal, **options}
+        check_options(where, values)
+        self._take(name, function, values)
         self._description = description
         self._parameters = parameters
         if parameters is None:
-            named = check_parameters(function, bound_to_self=False, where=where)
-            self._unbound = bool(named) and named[0].name == "self"
-            check_guard(where, given, [each.name for each in named])
+            own_parameters = check_parameters(function, bound_to_self=False, where=where)
+            self._unbound = bool(own_parameters) and own_parameters[0].name == "self"
+            check_guard(where, values, [each.name for each in own_parameters])
         else:
             self._check_parameters(parameters)
-            check_guard(where, given, list(parameters.get("properties", ())))
+            check_guard(where, values, list(parameters.get("properties", ())))
 
     @classmethod
     def _described(
@@ -104,9 +104,9 @@ class Action(Options):
     ) -> Action:
         """Return an action with a schema that moothall made itself, and need not check."""
         guard, addresses = options.pop("guard", None), options.pop("addresses", None)
-        made = cls(name, function, description, {}, **options)
-        made._parameters, made.guard, made.addresses = parameters, guard, addresses
-        return made
+        action = cls(name, function, description, {}, **options)
+        action._parameters, action.guard, action.addresses = parameters, guard, addresses
+        return action
 
     def _check_parameters(self, parameters: object) -> None:
         where = f"action {self.name!r}: parameters"
@@ -132,9 +132,9 @@ class Action(Options):
         if isinstance(source, Action):
             return source
         if isinstance(source, types.FunctionType):
-            made: Action | None = source.__dict__.get("__moothall_made__")
-            if made is not None and made.function is source:
-                return made
+            action: Action | None = source.__dict__.get("__moothall_made__")
+            if action is not None and action.function is source:
+                return action
         if not callable(source):
             if all(hasattr(source, part) for part in _PARTS):
                 terminal = getattr(source, "terminal", False)
@@ -145,24 +145,24 @@ class Action(Options):
         plain: Any = source
         while isinstance(plain, functools.partial):
             plain = plain.func
-        named = options.pop("name", None) or getattr(plain, "__name__", None)
-        made = cls(named or type(source).__name__, source, **options)
+        name = options.pop("name", None) or getattr(plain, "__name__", None)
+        action = cls(name or type(source).__name__, source, **options)
         if isinstance(source, types.FunctionType):
-            source.__dict__["__moothall_made__"] = made
-        return made
+            source.__dict__["__moothall_made__"] = action
+        return action
 
     @classmethod
     def marked(cls, name: str, function: Callable[..., Any], options: MarkedOptions) -> Action:
         """Return the action of a method that `@action` has marked and checked."""
         check_name(name, "Action")
-        made = cls.__new__(cls)
-        made._take(name, function, options)
-        return made
+        action = cls.__new__(cls)
+        action._take(name, function, options)
+        return action
 
     def _take(self, name: str, function: Callable[..., Any], options: Mapping[str, Any]) -> None:
-        for option, given in options.items():
-            if option != "access_policy" or given is not None:  # None states none
-                setattr(self, "_help" if option == "help" else option, given)
+        for option, value in options.items():
+            if option != "access_policy" or value is not None:  # None states none
+                setattr(self, "_help" if option == "help" else option, value)
         self.name = name
         self.function = function
 
@@ -179,8 +179,8 @@ class Action(Options):
     @property
     def description(self) -> str:
         """What the action does, in words, with its examples."""
-        said = self.signature.description if self._description is None else self._description
-        return f"{said}\n\n{self._shown_examples}" if self.examples else said
+        text = self.signature.description if self._description is None else self._description
+        return f"{text}\n\n{self._shown_examples}" if self.examples else text
 
     @description.setter
     def description(self, text: str) -> None:
@@ -222,12 +222,12 @@ class Action(Options):
             return self._help
         if self._parameters is None:
             more = {"examples": [copy_json({**each}) for each in self.examples]}
-            said = {} if self._description is None else {"description": self._description}
-            shown = self.signature.help | said | (more if self.examples else {})
+            about = {} if self._description is None else {"description": self._description}
+            details = self.signature.help | about | (more if self.examples else {})
         else:
             args = self._parameters.get("properties", {})
-            shown = {"description": self.description, "args": args}
-        return shown | ({"facts": {**self.facts}} if self.facts else {})
+            details = {"description": self.description, "args": args}
+        return details | ({"facts": {**self.facts}} if self.facts else {})
 
     @functools.cached_property
     def is_async(self) -> bool:

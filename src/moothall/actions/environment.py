@@ -109,7 +109,7 @@ def _is_overridden(environment: Environment) -> bool:
     )
 
 
-def _told(error: BaseException) -> str:
+def _as_text(error: BaseException) -> str:
     """Return an error as a model reads it; a key alone would not say what is wrong."""
     text, kind = error_message(error), type(error)
     is_bare = kind.__str__ is KeyError.__str__
@@ -120,7 +120,7 @@ def failed(error: BaseException) -> dict[str, Any]:
     """Return the result of an action that raised."""
     return {
         "tool_executed": False,
-        "error": _told(error),
+        "error": _as_text(error),
         "traceback": "".join(traceback.format_exception(error)),
     }
 
@@ -133,7 +133,7 @@ class _Flight:
     """A call of `execute_action` in a worker thread, and the loop that awaits it."""
 
     loop: asyncio.AbstractEventLoop
-    over: bool = False
+    is_finished: bool = False
     future: concurrent.futures.Future[Any] | None = None
 
 
@@ -158,9 +158,9 @@ async def execute_in_thread(
         result = await WORKERS.run(loop, _fly, flight, environment, action, args)
         return result
     except asyncio.CancelledError:
-        # At least one side sees the other: this one sets `over` before it reads `future`, and
-        # the thread sets `future` before it reads `over`.
-        flight.over = True
+        # At least one side sees the other: this one sets `is_finished` before it reads `future`,
+        # and the thread sets `future` before it reads `is_finished`.
+        flight.is_finished = True
         if flight.future is not None:
             flight.future.cancel()
         raise
@@ -191,7 +191,7 @@ def _run_to_end(action: Action, awaitable: Awaitable[Any]) -> Any:
     if flight is not None and flight.loop.is_running():
         future = asyncio.run_coroutine_threadsafe(_await(awaitable), flight.loop)
         flight.future = future
-        if flight.over:
+        if flight.is_finished:
             future.cancel()
         try:
             return future.result()

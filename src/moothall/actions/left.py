@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from moothall.actions.capability import Action
 
-LEFT: Final = "(the caller executes this call)"
+LEFT_TO_CALLER: Final = "(the caller executes this call)"
 """The result of a call that the caller executes, until the caller sends the real result."""
 
 
@@ -15,8 +15,8 @@ def left_to_caller(name: str, description: str, parameters: dict[str, Any]) -> A
 
     Nobody knows what it reads; the caller guards what it does.
     """
-    return Action(name, _left, description, parameters, True, outside=True, guard=())
+    return Action(name, _leave_to_caller, description, parameters, True, outside=True, guard=())
 
 
-def _left(**args: Any) -> str:
-    return LEFT
+def _leave_to_caller(**args: Any) -> str:
+    return LEFT_TO_CALLER

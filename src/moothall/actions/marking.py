@@ -148,11 +148,11 @@ def check_options(where: str, options: Mapping[str, Any]) -> None:
     """Raise unless each option has one of its values."""
     access_policy = options.get("access_policy")
     if access_policy not in (None, ACCESS_PERMITTED, ACCESS_DENIED, ACCESS_REQUESTED):
-        wanted = "access_policy must be one of ACCESS_PERMITTED, ACCESS_DENIED, ACCESS_REQUESTED"
-        raise DefinitionError(f"{where}: {wanted}, not {access_policy!r}")
-    for option, given in options.items():
+        fault = "access_policy must be one of ACCESS_PERMITTED, ACCESS_DENIED, ACCESS_REQUESTED"
+        raise DefinitionError(f"{where}: {fault}, not {access_policy!r}")
+    for option, value in options.items():
         if option in _BOOLEANS:
-            check_boolean(f"{where}: {option}=", given)
+            check_boolean(f"{where}: {option}=", value)
     if options.get("deferred") is not None:
         check_boolean(f"{where}: deferred=", options["deferred"])
     own = options.get("own", False)
@@ -161,8 +161,8 @@ def check_options(where: str, options: Mapping[str, Any]) -> None:
         or not isinstance(own, Sequence)
         or not all(isinstance(each, str) for each in own)
     ):
-        wanted = 'own= must be True, False or a list of fields, such as ("sender",)'
-        raise ConfigError(f"{where}: {wanted}, got {own!r:.80}")
+        fault = 'own= must be True, False or a list of fields, such as ("sender",)'
+        raise ConfigError(f"{where}: {fault}, got {own!r:.80}")
     check_facts(f"{where}: facts=", options.get("facts", NO_FACTS))
     examples = options.get("examples", ())
     if isinstance(examples, str) or not isinstance(examples, Sequence):
@@ -172,8 +172,8 @@ def check_options(where: str, options: Mapping[str, Any]) -> None:
             if not isinstance(each, Mapping) or not copy_json({**each}):
                 raise ValueError(f"got {each!r:.80}")
         except ValueError as error:
-            wanted = 'must be the arguments of a call, such as {"a": 1}'
-            raise ConfigError(f"{where}: examples[{number}] {wanted}: {error}") from None
+            fault = 'must be the arguments of a call, such as {"a": 1}'
+            raise ConfigError(f"{where}: examples[{number}] {fault}: {error}") from None
     check_seconds(f"{where}: timeout=", options.get("timeout"), optional=True)
     retries = options.get("retries")
     if retries is not None and not isinstance(retries, Retry):
@@ -192,20 +192,20 @@ def check_options(where: str, options: Mapping[str, Any]) -> None:
 def check_guard(where: str, options: Mapping[str, Any], parameters: Sequence[str]) -> None:
     """Raise unless the values of `guard=` and `addresses=` are None or name parameters."""
     for option in ("guard", "addresses"):
-        given = options.get(option)
-        if given is None:
+        names = options.get(option)
+        if names is None:
             continue
-        if isinstance(given, str) or not isinstance(given, Sequence):
+        if isinstance(names, str) or not isinstance(names, Sequence):
             raise ConfigError(
                 f"{where}: {option}= must be a list of parameters, "
-                f'such as ("to",), got {given!r:.80}'
+                f'such as ("to",), got {names!r:.80}'
             )
-        for name in given:
+        for name in names:
             if name not in parameters:
-                known = ", ".join(parameters) or "none"
+                existing = ", ".join(parameters) or "none"
                 raise ConfigError(
                     f"{where}: {option}= must name parameters of the action, got {name!r:.80}; "
-                    f"it has {known}"
+                    f"it has {existing}"
                 )
 
 

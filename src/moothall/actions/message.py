@@ -43,7 +43,7 @@ _KEYS = frozenset(("id", "meta", "from", "to", "action"))
 _ACTION_KEYS = frozenset(("name", "args"))
 
 
-class _Called(TypedDict):
+class _ActionHead(TypedDict):
     name: str
     args: NotRequired[dict[str, Any]]
 
@@ -58,7 +58,7 @@ class Message(_From):
     """
 
     to: str
-    action: _Called
+    action: _ActionHead
     id: NotRequired[str]
     meta: NotRequired[dict[str, Any]]
 
@@ -217,9 +217,13 @@ def check_message(message: Any, sender: str) -> Envelope:
             raise InvalidMessage("meta", f"must be an object, not {type(meta).__name__}")
         meta = _copy(meta, "meta")
     if "from" in message:
-        given = message["from"]
-        given = _decimal(given) if type(given) is int else _check_text(given, "from")
-        if given != sender:
+        stated_sender = message["from"]
+        stated_sender = (
+            _decimal(stated_sender)
+            if type(stated_sender) is int
+            else _check_text(stated_sender, "from")
+        )
+        if stated_sender != sender:
             raise InvalidMessage("from", f"is filled in with the sender's id {sender!r}")
     _check_text(name, "action.name")
     _check_text(to, "to")
@@ -249,8 +253,8 @@ def check_args(args: dict[str, Any]) -> dict[str, Any]:
 def typed_args(args: dict[str, Any]) -> dict[str, Any]:
     """Return arguments of any type that has a JSON form, as JSON data."""
     try:
-        made: dict[str, Any] = to_json(args, with_bytes=True)
-        return made
+        copied: dict[str, Any] = to_json(args, with_bytes=True)
+        return copied
     except NotJSON as error:
         raise InvalidMessage(f"action.args.{error.path}", error.reason) from None
 
@@ -292,21 +296,21 @@ def _to(message: dict[str, Any]) -> str:
     raise _wrong(message, "to", "an agent's id or *")
 
 
-def _wrong(where: dict[str, Any], key: str, wanted: str, path: str = "") -> InvalidMessage:
+def _wrong(where: dict[str, Any], key: str, expected: str, path: str = "") -> InvalidMessage:
     if key not in where:
         return InvalidMessage(path + key, "is missing")
-    return InvalidMessage(path + key, f"must be {wanted}, not {type(where[key]).__name__}")
+    return InvalidMessage(path + key, f"must be {expected}, not {type(where[key]).__name__}")
 
 
-def _unknown(where: dict[str, Any], known: frozenset[str], path: str) -> None:
+def _unknown(where: dict[str, Any], allowed: frozenset[str], path: str) -> None:
     for key in where:
-        if key not in known:
+        if key not in allowed:
             # Showing the key runs no code of its class.
-            shown = (
+            label = (
                 str.__str__(key)[:80] if isinstance(key, str) else f"a key ({type(key).__name__})"
             )
             raise InvalidMessage(
-                f"{path}{shown}", f"is unknown; known are {', '.join(sorted(known))}"
+                f"{path}{label}", f"is unknown; known are {', '.join(sorted(allowed))}"
             )
 
 

@@ -64,45 +64,46 @@ class ActionRegistry:
             if callable(getattr(source, "merged_with", None)):
                 source = self._join(source)
                 offers = source.offers
-            taken = sorted(offers.keys() & self.actions.keys())
-            if taken:
+            conflicts = sorted(offers.keys() & self.actions.keys())
+            if conflicts:
                 raise DefinitionError(
-                    f"{action!r} offers {', '.join(taken)}, which the registry has already: "
+                    f"{action!r} offers {', '.join(conflicts)}, which the registry has already: "
                     "register its actions under other names, or give agent.as_action(name)"
                 )
             resumes = getattr(source, "_resumes", None)
             if "say" in offers and callable(resumes) and resumes("say"):
                 offers["say"]._asks = source
             self.actions.update(offers)
-            said = getattr(source, "guidance", "")  # a block's may be a method, for each run
-            if isinstance(said, str) and said:
-                self.guidance = (*self.guidance, said)
-            elif callable(said):
+            guidance = getattr(source, "guidance", "")  # a block's may be a method, for each run
+            if isinstance(guidance, str) and guidance:
+                self.guidance = (*self.guidance, guidance)
+            elif callable(guidance):
                 self.blocks = (*self.blocks, source)
         else:
-            made = Action.of(action)  # type: ignore[arg-type]
-            if made._unbound:
-                text = f"self is missing: give the method of an object, such as thing.{made.name}"
-                raise DefinitionError(f"action {made.name!r}: {text}")
-            self.actions[made.name] = made
+            one_action = Action.of(action)  # type: ignore[arg-type]
+            if one_action._unbound:
+                method = f"thing.{one_action.name}"
+                text = f"self is missing: give the method of an object, such as {method}"
+                raise DefinitionError(f"action {one_action.name!r}: {text}")
+            self.actions[one_action.name] = one_action
 
     def _join(self, new: _Joining) -> _Joining:
         """Return what takes the place of what is registered of the same class, and of `new`."""
-        for known in self._joining:
-            if type(known) is type(new):
-                new = known.merged_with(new)
-                for name, each in known.offers.items():
+        for registered in self._joining:
+            if type(registered) is type(new):
+                new = registered.merged_with(new)
+                for name, each in registered.offers.items():
                     if self.actions.get(name) is each:
                         del self.actions[name]
-                self.guidance = [each for each in self.guidance if each != known.guidance]
-                self._joining = tuple(each for each in self._joining if each is not known)
+                self.guidance = [each for each in self.guidance if each != registered.guidance]
+                self._joining = tuple(each for each in self._joining if each is not registered)
         self._joining = (*self._joining, new)
         return new
 
     def get_action(self, name: str) -> Action | None:
         """Return the action of that name, or None."""
-        found = self.actions.get(name)
-        return self._every().get(name) if found is None and self._sources else found
+        action = self.actions.get(name)
+        return self._every().get(name) if action is None and self._sources else action
 
     def get_actions(self) -> list[Action]:
         """Return all registered actions."""

@@ -27,65 +27,65 @@ def repaired(action: Action, args: dict[str, Any]) -> tuple[dict[str, Any], dict
         InvalidArguments: they do not fit the schema then, either
     """
     properties: Mapping[str, Any] = action.parameters.get("properties") or {}
-    made, changes = args, list[str]()
+    changed, changes = args, list[str]()
     if len(args) == 1 and not action.guard:
         (name, inner), *_ = args.items()
         inner = _parsed(inner, {"object"}) if isinstance(inner, str) else inner
         fits = isinstance(inner, dict) and inner and inner.keys() <= properties.keys()
         if fits and name not in properties:
-            made = inner
+            changed = inner
             changes.append(f"taken out of {name!r:.80}")
-    made = dict(made)
+    changed = dict(changed)
     for name, schema in properties.items():
-        if name in made and name not in (action.guard or ()):
-            value = _as(schema, made[name], action.parameters, _DEPTH)
-            if value is not made[name]:
-                made[name] = value
+        if name in changed and name not in (action.guard or ()):
+            value = _as(schema, changed[name], action.parameters, _DEPTH)
+            if value is not changed[name]:
+                changed[name] = value
                 changes.append(f"{name} given as text")
     if not changes:
         raise InvalidArguments("nothing to repair")
-    return made, action.check(made), "; ".join(changes)
+    return changed, action.check(changed), "; ".join(changes)
 
 
 def _as(schema: Any, value: Any, root: Mapping[str, Any], depth: int) -> Any:
     """Return a value in the form that a schema wants; the same object if nothing is to change."""
     if not depth or not isinstance(schema, Mapping):
         return value
-    wanted = list(_forms(schema, root, depth))
-    kinds = {kind for form in wanted for kind in _listed(form.get("type"))}
-    if isinstance(value, str) and "string" not in kinds and not any("enum" in f for f in wanted):
+    forms = list(_forms(schema, root, depth))
+    kinds = {kind for form in forms for kind in _listed(form.get("type"))}
+    if isinstance(value, str) and "string" not in kinds and not any("enum" in f for f in forms):
         value = _parsed(value, kinds)
-    for form in wanted:
+    for form in forms:
         if isinstance(value, list) and "items" in form:
-            made = [_as(form["items"], each, root, depth - 1) for each in value]
-            value = made if any(a is not b for a, b in zip(made, value, strict=True)) else value
+            items = [_as(form["items"], each, root, depth - 1) for each in value]
+            value = items if any(a is not b for a, b in zip(items, value, strict=True)) else value
         elif isinstance(value, dict):
-            inner, others = form.get("properties") or {}, form.get("additionalProperties")
+            inner, additional = form.get("properties") or {}, form.get("additionalProperties")
             changed = {
                 name: new
                 for name, each in value.items()
-                if (new := _as(inner.get(name, others), each, root, depth - 1)) is not each
+                if (new := _as(inner.get(name, additional), each, root, depth - 1)) is not each
             }
             value = {**value, **changed} if changed else value
     return value
 
 
 def _parsed(text: str, kinds: set[Any]) -> Any:
-    given = text.strip()
-    if ("integer" in kinds or "number" in kinds) and (found := _INTEGER.fullmatch(given)):
-        return int(found[1])
-    if "number" in kinds and _NUMBER.fullmatch(given):
-        return float(given)
-    if "boolean" in kinds and given.lower() in _BOOLEANS:
-        return _BOOLEANS[given.lower()]
-    if "null" in kinds and given == "null":
+    bare = text.strip()
+    if ("integer" in kinds or "number" in kinds) and (integer := _INTEGER.fullmatch(bare)):
+        return int(integer[1])
+    if "number" in kinds and _NUMBER.fullmatch(bare):
+        return float(bare)
+    if "boolean" in kinds and bare.lower() in _BOOLEANS:
+        return _BOOLEANS[bare.lower()]
+    if "null" in kinds and bare == "null":
         return None
-    if wanted := tuple(_KINDS[kind] for kind in _KINDS.keys() & kinds):
+    if types := tuple(_KINDS[kind] for kind in _KINDS.keys() & kinds):
         try:
-            value = read_json(given)
+            value = read_json(bare)
         except UnreadableText:
             return text
-        return value if isinstance(value, wanted) else text
+        return value if isinstance(value, types) else text
     return text
 
 

@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 
 from moothall.actions.capability import Action
 
-FOUND: Final = 5
+MAX_MATCHES: Final = 5
 """How many actions one search finds."""
 OF_ONE_SERVER: Final = 3
 """How many of these may be of one server, as long as others match."""
@@ -23,7 +23,7 @@ _WITHIN: Final = ("items", "anyOf", "oneOf", "allOf", "prefixItems", "additional
 _CASES: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[_.\W]+")
 
 
-_KNOWN: WeakKeyDictionary[Action, tuple[Any, dict[str, float]]] = WeakKeyDictionary()
+_WEIGHTS: WeakKeyDictionary[Action, tuple[Any, dict[str, float]]] = WeakKeyDictionary()
 """The words of actions, for the next index of them, as of another thread."""
 
 
@@ -46,34 +46,34 @@ class ActionIndex:
         At most three are of one server, as long as others match: its descriptions are its own, so
         it could name every word.
         """
-        wanted = self._terms(_parted(words))
-        best = self._ranking.best({term: self._ranking.weight(term) for term in wanted})
+        terms = self._terms(_parted(words))
+        best = self._ranking.best({term: self._ranking.weight(term) for term in terms})
         ranked = [self._actions[each.place] for each in best]
         ranked.sort(key=lambda each: each.name != words.strip())
-        found: list[Action] = []
-        others: list[Action] = []
+        matches: list[Action] = []
+        surplus: list[Action] = []
         of: Counter[str] = Counter()
         for each in ranked:
             of[each._server] += 1
             is_over = each._server and of[each._server] > OF_ONE_SERVER
-            (others if is_over else found).append(each)
-        return [*found, *others][:FOUND]
+            (surplus if is_over else matches).append(each)
+        return [*matches, *surplus][:MAX_MATCHES]
 
     def _words(self, action: Action) -> dict[str, float]:
         """Return the words of an action by weight."""
         about = (action.description, action.parameters)
-        known = _KNOWN.get(action)
-        if known is not None and known[0] == about:
-            return known[1]
+        cached = _WEIGHTS.get(action)
+        if cached is not None and cached[0] == about:
+            return cached[1]
         counts: Counter[str] = Counter()
-        made: dict[str, float] = {}
+        weights: dict[str, float] = {}
         for weight, text in _texts(action):
             counts.clear()
             counts.update(self._terms(text[:_MOST_CHARS]))
             for term, count in counts.items():
-                made[term] = made.get(term, 0.0) + weight * count
-        _KNOWN[action] = (about, made)
-        return made
+                weights[term] = weights.get(term, 0.0) + weight * count
+        _WEIGHTS[action] = (about, weights)
+        return weights
 
 
 def _texts(action: Action) -> Iterator[tuple[float, str]]:
@@ -85,8 +85,8 @@ def _texts(action: Action) -> Iterator[tuple[float, str]]:
         if isinstance(schema, list):
             waiting += schema
         elif isinstance(schema, dict):
-            if isinstance(named := schema.get("properties"), dict):
-                yield _ABOUT, " ".join(map(_parted, named))
+            if isinstance(properties := schema.get("properties"), dict):
+                yield _ABOUT, " ".join(map(_parted, properties))
             yield _VALUES, str(schema.get("description", ""))
             if isinstance(values := schema.get("enum"), list):
                 yield _VALUES, " ".join(map(str, values))

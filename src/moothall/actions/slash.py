@@ -120,7 +120,7 @@ def _is_plain(text: str) -> bool:
     return text.isascii() and text.isprintable() and not any(c in ' ":\\' for c in text)
 
 
-def _shown(text: str) -> str:
+def _excerpt(text: str) -> str:
     return escaped_json(shorten(text, 40))
 
 
@@ -152,26 +152,26 @@ class _Line:
             if name in args:
                 self.at = begin
                 raise self.wrong(
-                    f"an argument other than {_shown(name)}, which is there already", ""
+                    f"an argument other than {_excerpt(name)}, which is there already", ""
                 )
-            self.take(":", f'":" and the value of {_shown(name)}')
+            self.take(":", f'":" and the value of {_excerpt(name)}')
             self.skip_blank()
             args[name] = self.json()
 
-    def name(self, unquoted: re.Pattern[str], wanted: str) -> str:
+    def name(self, unquoted: re.Pattern[str], expected: str) -> str:
         """Read an agent's id or an action's name."""
         begin = self.at
         if self.next() == '"':
             text = str(self.json())
         else:
-            found = unquoted.match(self.line, begin)
-            if found is None:
-                raise self.wrong(wanted)
-            text = found[0]
+            match = unquoted.match(self.line, begin)
+            if match is None:
+                raise self.wrong(expected)
+            text = match[0]
             if not text.isprintable():
                 self.at += next(n for n, c in enumerate(text) if not c.isprintable())
                 raise self.wrong("printable characters; write anything else as a JSON string")
-            self.at = found.end()
+            self.at = match.end()
         if not 0 < len(text) <= MAX_ID:
             self.at = begin
             raise self.wrong(f"1 to {MAX_ID} characters", f"{len(text)}")
@@ -180,18 +180,18 @@ class _Line:
     def argument_name(self) -> str:
         if self.next() == '"':
             return str(self.json())
-        found = _WORD.match(self.line, self.at)
-        if found is None or not found[0].isidentifier():
+        match = _WORD.match(self.line, self.at)
+        if match is None or not match[0].isidentifier():
             raise self.wrong("an argument as NAME:VALUE; other names are quoted")
-        self.at = found.end()
-        return found[0]
+        self.at = match.end()
+        return match[0]
 
     def json(self) -> Any:
         """Read the JSON value here."""
         begin = self.at
         try:
-            found, self.at = DECODER.raw_decode(self.line, begin)
-            return copy_json([found])[0]  # as deep as in the arguments of a message
+            value, self.at = DECODER.raw_decode(self.line, begin)
+            return copy_json([value])[0]  # as deep as in the arguments of a message
         except json.JSONDecodeError as error:
             if error.msg.startswith("Unterminated"):
                 self.at = len(self.line)
@@ -216,18 +216,18 @@ class _Line:
         return self.line[self.at : self.at + 1]
 
     def skip_blank(self) -> None:
-        found = _BLANK.match(self.line, self.at)
-        assert found is not None
-        self.at = found.end()
+        match = _BLANK.match(self.line, self.at)
+        assert match is not None
+        self.at = match.end()
 
-    def take(self, char: str, wanted: str) -> None:
+    def take(self, char: str, expected: str) -> None:
         if self.next() != char:
-            raise self.wrong(wanted)
+            raise self.wrong(expected)
         self.at += 1
 
-    def wrong(self, wanted: str, found: str | None = None) -> SlashError:
-        """Return the error for what is here, which `found` names; an empty `found` is left out."""
-        if found is None:
-            found = escaped_json(self.next()) if self.next() else "the end of the line"
-        but = f", not {found}" if found else ""
-        return SlashError(self.at + 1, f"expected {wanted}{but}")
+    def wrong(self, expected: str, got: str | None = None) -> SlashError:
+        """Return the error for what is here, which `got` names; an empty `got` is left out."""
+        if got is None:
+            got = escaped_json(self.next()) if self.next() else "the end of the line"
+        but = f", not {got}" if got else ""
+        return SlashError(self.at + 1, f"expected {expected}{but}")

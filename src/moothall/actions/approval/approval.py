@@ -93,12 +93,12 @@ class ApprovalRequest:
         """Return the request for a proposed message of a run and a thread."""
         action = message["action"]
         name, args = action["name"], dict(action.get("args", {}))
-        asked: CallToApprove | None = ACTING.get().to_approve
-        if asked is None or asked[:2] != (name, args):
-            asked = CallToApprove(name, args)
-        note = "; ".join(filter(None, (asked.note, note)))
+        call: CallToApprove | None = ACTING.get().to_approve
+        if call is None or call[:2] != (name, args):
+            call = CallToApprove(name, args)
+        note = "; ".join(filter(None, (call.note, note)))
         to, sender = str(message["to"]), str(message.get("from", ""))
-        about = (run_id, thread, note, asked.outside, asked.check, asked.waits_in)
+        about = (run_id, thread, note, call.outside, call.check, call.waits_in)
         return cls(to, name, args, sender, dict(message), *about)
 
     @property
@@ -159,13 +159,13 @@ class Approver(Protocol):
         """
 
 
-def check_approver(approver: object, whose: str, name: str = "approver") -> None:
+def check_approver(approver: object, owner: str, name: str = "approver") -> None:
     """Raise unless the value is an approver: otherwise every request would be refused later."""
     if isinstance(approver, type) or not callable(getattr(approver, "approve", None)):
-        given = f"the class {approver.__name__}" if isinstance(approver, type) else repr(approver)
+        got = f"the class {approver.__name__}" if isinstance(approver, type) else repr(approver)
         raise DefinitionError(
-            f"{whose}: {name}= needs an object with a method approve(request), such as "
-            f"TerminalApprover() or CallbackApprover(function), not {given:.80}"
+            f"{owner}: {name}= needs an object with a method approve(request), such as "
+            f"TerminalApprover() or CallbackApprover(function), not {got:.80}"
         )
 
 
@@ -201,22 +201,22 @@ async def answer(approver: Approver | None, question: Question) -> str:
     """
     method: Any = getattr(approver, "answer", None)
     if not callable(method):
-        who = (
+        reason = (
             "it has no approver" if approver is None else f"its approver {approver!r} answers none"
         )
         raise NobodyToAsk(
-            f"agent {question.agent!r} has a question and nobody to ask, since {who}; give it or "
-            "its space an approver= such as TerminalApprover()"
+            f"agent {question.agent!r} has a question and nobody to ask, since {reason}; give it "
+            "or its space an approver= such as TerminalApprover()"
         )
     with asking_person():
-        given = await call_user(method, question)
-    if isinstance(given, Later):
-        raise given
-    if not isinstance(given, str):
+        reply = await call_user(method, question)
+    if isinstance(reply, Later):
+        raise reply
+    if not isinstance(reply, str):
         raise TypeError(
-            f"the answer to a question of agent {question.agent!r} must be text, got {given!r:.80}"
+            f"the answer to a question of agent {question.agent!r} must be text, got {reply!r:.80}"
         )
-    return given
+    return reply
 
 
 class RefuseAll:

@@ -15,13 +15,13 @@ _ASKING: Final[dict[object, Context]] = {}
 @contextmanager
 def asking_person() -> Iterator[None]:
     """Have the time until the end not count against the seconds of the work in this context."""
-    one = object()
+    key = object()
     with ACTING.get().limit or nullcontext():
-        _ASKING[one] = copy_context()
+        _ASKING[key] = copy_context()
         try:
             yield
         finally:
-            del _ASKING[one]
+            del _ASKING[key]
 
 
 def asked_now() -> list[Context]:

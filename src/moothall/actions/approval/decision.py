@@ -91,27 +91,27 @@ def not_permitted(where: str, decision: object) -> NotPermitted:
     return NotPermitted(f'"{where}" not permitted{why}')
 
 
-def decision_json(given: object) -> Any:
+def decision_json(decision: object) -> Any:
     """Return a decision as JSON data: the answer to an approval that waits in a journal.
 
     Raises:
         ConfigError: it is no decision
     """
-    if isinstance(given, Refused):
-        return {"refused": given.reason} if given.reason else False
-    if isinstance(given, Always):
+    if isinstance(decision, Refused):
+        return {"refused": decision.reason} if decision.reason else False
+    if isinstance(decision, Always):
         return {"always": True}
-    if isinstance(given, ChangedArgs):
+    if isinstance(decision, ChangedArgs):
         try:
-            return {"args": to_json(given.args)}
+            return {"args": to_json(decision.args)}
         except NotJSON as error:
             raise ConfigError(f"the arguments of ChangedArgs are not JSON: {error}") from error
-    if isinstance(given, bool) or decision_of(given) is not False:
-        return given
-    raise ConfigError(f"the answer to an approval must be {_GIVEN}, got {given!r:.80}")
+    if isinstance(decision, bool) or decision_of(decision) is not False:
+        return decision
+    raise ConfigError(f"the answer to an approval must be {_FORMS}, got {decision!r:.80}")
 
 
-_GIVEN: Final = (
+_FORMS: Final = (
     "True, False, Refused(…), Always() or ChangedArgs(…) "
     '(as JSON: {"permitted": "…"}, {"refused": "…"})'
 )

@@ -89,33 +89,37 @@ def is_of_moothall(key: str) -> bool:
     return _OF_MOOTHALL.fullmatch(key) is not None
 
 
-def seconds_of(given: object, name: str) -> float:
+def seconds_of(length: object, name: str) -> float:
     """Return a length of time in seconds; ConfigError for other values."""
-    if isinstance(given, timedelta):
-        given = given.total_seconds()
-    if isinstance(given, bool) or not isinstance(given, int | float) or not 0 < given <= _LONGEST_S:
-        raise ConfigError(f"{name}= must be seconds above 0 or a timedelta, got {given!r:.80}")
-    return float(given)
+    if isinstance(length, timedelta):
+        length = length.total_seconds()
+    if (
+        isinstance(length, bool)
+        or not isinstance(length, int | float)
+        or not 0 < length <= _LONGEST_S
+    ):
+        raise ConfigError(f"{name}= must be seconds above 0 or a timedelta, got {length!r:.80}")
+    return float(length)
 
 
-def moment_of(given: Moment) -> float:
+def moment_of(moment: Moment) -> float:
     """Return a moment in seconds since 1970; ConfigError for other values."""
-    if isinstance(given, datetime):
-        return given.timestamp()
-    if isinstance(given, timedelta):
-        given = given.total_seconds()
-    if isinstance(given, bool) or not isinstance(given, int | float) or not math.isfinite(given):
+    if isinstance(moment, datetime):
+        return moment.timestamp()
+    if isinstance(moment, timedelta):
+        moment = moment.total_seconds()
+    if isinstance(moment, bool) or not isinstance(moment, int | float) or not math.isfinite(moment):
         raise ConfigError(
-            f"until= must be seconds from now on, a timedelta or a datetime, got {given!r:.80}"
+            f"until= must be seconds from now on, a timedelta or a datetime, got {moment!r:.80}"
         )
-    return time.time() + max(given, 0.0)
+    return time.time() + max(moment, 0.0)
 
 
-def names_of(given: object) -> tuple[str, ...]:
+def names_of(names_or_one: object) -> tuple[str, ...]:
     """Return the names of those who may answer; ConfigError for other values."""
-    several = (given,) if isinstance(given, str) else given
+    several = (names_or_one,) if isinstance(names_or_one, str) else names_or_one
     if not isinstance(several, Iterable) or isinstance(several, dict):
-        raise ConfigError(f"who= must be a name or several, got {given!r:.80}")
+        raise ConfigError(f"who= must be a name or several, got {names_or_one!r:.80}")
     names = tuple(several)
     for name in names:
         check_text("who=", name)

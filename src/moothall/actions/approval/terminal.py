@@ -47,11 +47,11 @@ class TerminalApprover:
             does = "propose" if request.sender == "You" else "proposes"
             text = f"{escaped(request.sender)} {does}: {request}\nPermit this? [y/N/always] "
             line = self._ask(text, "\n(no answer: refused)\n")
-            said = line.strip().lower()
-            if said in ("a", "always"):
+            reply = line.strip().lower()
+            if reply in ("a", "always"):
                 self._always.add(exact)
                 return Always() if request.outside else True
-            return said in ("y", "yes")
+            return reply in ("y", "yes")
 
     def answer(self, question: Question) -> str:
         """Return the line that the person writes.
@@ -75,9 +75,9 @@ class TerminalApprover:
         return line
 
 
-def read_line(given: TextIO | None) -> str:
+def read_line(stream: TextIO | None) -> str:
     """Return a line of the input, by default the process's; empty if that is closed."""
-    stdin = given or sys.stdin
+    stdin = stream or sys.stdin
     try:
         return stdin.readline() if stdin is not None else ""
     except (OSError, ValueError):
@@ -85,17 +85,17 @@ def read_line(given: TextIO | None) -> str:
 
 
 @contextlib.contextmanager
-def _alone(given: TextIO | None) -> Iterator[TextIO]:
+def _alone(stream: TextIO | None) -> Iterator[TextIO]:
     """Yield the output for a question; other output to `sys.stdout` waits for its end."""
-    stdout = given or sys.stdout
-    if given is not None or not stdout.isatty():
+    stdout = stream or sys.stdout
+    if stream is not None or not stdout.isatty():
         yield stdout
         return
     print(file=stdout)  # the program may have written a partial line
-    held = io.StringIO()
+    later_output = io.StringIO()
     try:
-        with contextlib.redirect_stdout(held):
+        with contextlib.redirect_stdout(later_output):
             yield stdout
     finally:
-        stdout.write(held.getvalue())
+        stdout.write(later_output.getvalue())
         stdout.flush()

@@ -69,37 +69,37 @@ class Address(NamedTuple):
 
 def addresses_in(value: Any) -> list[Address]:
     """Return the addresses within the texts of a value, each once, at most one more than `MOST`."""
-    found: dict[Address, None] = {}
+    addresses: dict[Address, None] = {}
     for text in map(narrow, texts_in(value)):
         for pattern in _patterns_for(text):
             account, any_found = pattern in (_COIN, _IBAN, _NUMBER), False
             for each in pattern.finditer(text):
-                found[Address(_bare(each[0]), account)] = None
+                addresses[Address(_bare(each[0]), account)] = None
                 any_found = True
-                if len(found) > MOST:
-                    return [*found]
+                if len(addresses) > MOST:
+                    return [*addresses]
             if any_found and (account or pattern is _WEB):  # what is within it is no other address
                 text = pattern.sub(" ", text)
-    return [*found]
+    return [*addresses]
 
 
 def _patterns_for(text: str) -> list[re.Pattern[str]]:
     """Return the patterns that may match in a text, in order: most texts have few signs of any."""
     lower = text.lower()
-    made = []
+    patterns = []
     if "://" in lower or "www." in lower or _SCHEME.search(lower):
-        made.append(_WEB)
+        patterns.append(_WEB)
     if "@" in lower:
-        made.append(_MAIL)
+        patterns.append(_MAIL)
     if _POINT.search(lower):
-        made.append(_SITE)
+        patterns.append(_SITE)
     if "/" in lower or "\\" in lower:
-        made.append(_FILE)
+        patterns.append(_FILE)
     if _DIGITS.search(lower):
-        made += [_IBAN, _NUMBER, _PHONE]
+        patterns += [_IBAN, _NUMBER, _PHONE]
     if _COIN.search(text):
-        made.append(_COIN)
-    return made
+        patterns.append(_COIN)
+    return patterns
 
 
 def _bare(text: str) -> str:

@@ -38,9 +38,9 @@ class Marks:
 
     def json(self) -> dict[str, Any]:
         """Return them as JSON data, without those that it does not have."""
-        given = {name: getattr(self, name) for name in _NAMES}
+        fields = {name: getattr(self, name) for name in _NAMES}
         return {
-            name: value if value is True else [*value] for name, value in given.items() if value
+            name: value if value is True else [*value] for name, value in fields.items() if value
         }
 
     def __bool__(self) -> bool:
@@ -68,10 +68,10 @@ def marks_of(message: Mapping[str, Any]) -> Marks:
     """Return the marks of a message from a memory, also of an earlier version."""
     if _KEYS.isdisjoint(message):
         return NO_MARKS
-    kept = message.get(FIELD)
-    given: Mapping[str, Any] = kept if isinstance(kept, dict) else message
-    lists = {name: given[name] for name in _NAMES if isinstance(given.get(name), list)}
-    return Marks(**{**lists, "sources": sources_of(message), "fault": bool(given.get("fault"))})
+    field = message.get(FIELD)
+    data: Mapping[str, Any] = field if isinstance(field, dict) else message
+    lists = {name: data[name] for name in _NAMES if isinstance(data.get(name), list)}
+    return Marks(**{**lists, "sources": sources_of(message), "fault": bool(data.get("fault"))})
 
 
 def stored(message: dict[str, Any], marks: Marks | None) -> dict[str, Any]:

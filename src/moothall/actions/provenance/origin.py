@@ -58,38 +58,38 @@ class Sourced(str):
 
     def __new__(cls, text: str, sources: Iterable[str]) -> Sourced:
         """Return the text with its sources."""
-        made = super().__new__(cls, text)
-        made.sources = [*sources]
-        return made
+        sourced = super().__new__(cls, text)
+        sourced.sources = [*sources]
+        return sourced
 
 
-def origins_of(given: Any) -> Origins:
+def origins_of(data: Any) -> Origins:
     """Return recorded origins; empty for a record that has none."""
-    if not isinstance(given, dict):
+    if not isinstance(data, dict):
         return {}
-    return {name: [Origin(**each) for each in found] for name, found in given.items()}
+    return {name: [Origin(**each) for each in origins] for name, origins in data.items()}
 
 
 def sources_of(message: Any) -> list[str]:
     """Return the outside sources that a chat message names; empty for none."""
     if not isinstance(message, dict):
         return []
-    kept = message.get(FIELD)
-    given = kept.get("sources") if isinstance(kept, dict) else message.get(OUTSIDE)
-    if not isinstance(given, list):
+    field = message.get(FIELD)
+    sources = field.get("sources") if isinstance(field, dict) else message.get(OUTSIDE)
+    if not isinstance(sources, list):
         return []
-    return [each for each in given if isinstance(each, str)]
+    return [each for each in sources if isinstance(each, str)]
 
 
 def with_sources(message: dict[str, Any], sources: Iterable[str]) -> dict[str, Any]:
     """Return a chat message as one that comes from these sources, if there are any."""
-    found = [*sources]
-    return {**message, FIELD: {"sources": found}} if found else message
+    names = [*sources]
+    return {**message, FIELD: {"sources": names}} if names else message
 
 
-def sources_within(kept: Any) -> Iterator[str]:
+def sources_within(entry: Any) -> Iterator[str]:
     """Yield the outside sources that a message names, or the messages and calls of an entry."""
-    waiting = [kept]
+    waiting = [entry]
     while waiting:
         each = waiting.pop()
         if isinstance(each, dict):

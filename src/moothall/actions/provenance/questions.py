@@ -24,16 +24,16 @@ def question_on(
     parameter: str, value: str, origin: Origin, sources: Sequence[str], within: bool = False
 ) -> str:
     """Return the question to a person about a guarded value, or about one `within` a text."""
-    said = f"`{parameter}` {'has' if within else '='} {escaped(cut(value, 200))}"
+    subject = f"`{parameter}` {'has' if within else '='} {escaped(cut(value, 200))}"
     if strange := mixed(value):
-        said += f" (written with {strange})"
+        subject += f" (written with {strange})"
     if origin.source:
         where = escaped(cut(origin.source, 120)) + (f", line {origin.line}" if origin.line else "")
         passage = f': "{escaped(origin.passage)}"' if origin.passage else ""
         was = ", which was" if within else " was"
-        return f"{said}{was} read in {where}; you never named it{passage}"
+        return f"{subject}{was} read in {where}; you never named it{passage}"
     read = ", ".join(escaped(cut(each, 80)) for each in sources[:3])
     if len(sources) > 3:
         read += f" and {len(sources) - 3} more"
     which = ", which is" if within else " is"
-    return f"{said}{which} in none of your texts and cannot be traced, after {read} was read"
+    return f"{subject}{which} in none of your texts and cannot be traced, after {read} was read"

@@ -56,21 +56,21 @@ class Read:
         while self._size > MOST_CHARS and len(self._texts) > 1:
             self._size -= len(self._texts.pop(0).text)
 
-    def whole(self, value: str) -> Origin:
+    def whole_value(self, value: str) -> Origin:
         """Return where a value was read as a whole, in any spelling."""
-        found = self._seen(value, whole_at)
-        if found.source:
-            return found
-        known = self._located.get(value)
-        if known is None and len(self._located) < _MOST_SEARCHES:
-            known = self._located[value] = self._searched(value)
-        return known or UNTRACED
+        origin = self._first_at(value, whole_at)
+        if origin.source:
+            return origin
+        located = self._located.get(value)
+        if located is None and len(self._located) < _MOST_SEARCHES:
+            located = self._located[value] = self._searched(value)
+        return located or UNTRACED
 
     def within(self, value: str) -> Origin:
         """Return where a value with letters was read as a part of something longer."""
-        return self._seen(value, str.find) if any(map(str.isalpha, value)) else UNTRACED
+        return self._first_at(value, str.find) if any(map(str.isalpha, value)) else UNTRACED
 
-    def _seen(self, value: str, find: Callable[[str, str], int]) -> Origin:
+    def _first_at(self, value: str, find: Callable[[str, str], int]) -> Origin:
         for each in self._texts:
             if (at := find(each.text, value)) >= 0:
                 return _read_at(each, at, len(value))
@@ -80,9 +80,9 @@ class Read:
         needle = fold(value)
         keys = keys_of(needle) if any(map(str.isdigit, needle)) else ()
         pattern = spaced(needle)
-        left = _MOST_LOCATED
+        remaining = _MOST_LOCATED
         for each in self._texts:
-            if (left := left - len(each.text)) < 0:
+            if (remaining := remaining - len(each.text)) < 0:
                 break
             has_key = bool(keys) and not each.keys.isdisjoint(keys)
             if not (has_key or needle in each.folded or (pattern and pattern.search(each.folded))):
@@ -91,8 +91,8 @@ class Read:
             for line in each.text.splitlines(keepends=True):
                 folded = fold(line)
                 at = whole_at(folded, needle)
-                if at < 0 and pattern is not None and (found := pattern.search(folded)):
-                    at = found.start()
+                if at < 0 and pattern is not None and (match := pattern.search(folded)):
+                    at = match.start()
                 if at >= 0 or (has_key and not set(keys).isdisjoint(keys_in(folded))):
                     # A folded line has about as many characters before the value.
                     within = min(max(at, 0), len(line) - 1)

@@ -9,7 +9,7 @@ from contextvars import Token
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from moothall.actions.acting import ACTING, Acting, Found, Reading, acting
+from moothall.actions.acting import ACTING, Acting, OpenReading, ReadValue, acting
 from moothall.actions.provenance.origin import sources_within
 from moothall.actions.provenance.values import texts_in
 from moothall.foundation.jsonvalue import json_line
@@ -26,34 +26,34 @@ class MemberReading:
 
     name: str = ""
     foreign: dict[str, Any] = field(default_factory=dict)
-    begun: bool = True
+    has_started: bool = True
     read: tuple[str, ...] = ()
-    beside: tuple[Found, ...] = ()
+    adrift_reads: tuple[ReadValue, ...] = ()
     late: Callable[[Sequence[str]], None] | None = None
 
 
-_underway: dict[int, Reading] = {}  # calls that are executed
+_underway: dict[int, OpenReading] = {}  # calls that are executed
 
 
-def reading_here() -> Reading | None:
+def reading_here() -> OpenReading | None:
     """Return the tool call, or turn, of this context."""
     return ACTING.get().reading
 
 
-def execute(call: Reading) -> Token[Acting]:
+def execute(call: OpenReading) -> Token[Acting]:
     """Make a tool call the one of this context, until `executed`."""
     _underway[id(call)] = call
     return ACTING.set(acting(call))
 
 
-def executed(call: Reading, token: Token[Acting], result: Any) -> None:
+def executed(call: OpenReading, token: Token[Acting], result: Any) -> None:
     """End it; what was read beside it counts as read by it if the result has words of that."""
     reset(token)
     del _underway[id(call)]
-    if call.beside:
+    if call.adrift_reads:
         words = {*_words(json_line(result))}
-        for found, sources in call.beside:
-            if found is None or not words.isdisjoint(_words(" ".join(texts_in(found)))):
+        for value, sources in call.adrift_reads:
+            if value is None or not words.isdisjoint(_words(" ".join(texts_in(value)))):
                 call.read += sources
 
 
@@ -67,8 +67,8 @@ def _words(text: str) -> Iterable[str]:
     return (each.strip(".-") for each in _WORD.findall(_fold(text)))
 
 
-def add(sources: Sequence[str], found: Any = None) -> None:
-    """Give the tool call of this context the sources of what is `found` now.
+def add(sources: Sequence[str], value: Any = None) -> None:
+    """Give the tool call of this context the sources of a `value` that is found now.
 
     A thread of a pool has no context. What is found there may be for any call under way.
     """
@@ -76,12 +76,12 @@ def add(sources: Sequence[str], found: Any = None) -> None:
     if reading is not None:
         if reading.late is not None:
             reading.late(sources)
-        elif reading.begun:
+        elif reading.has_started:
             reading.read = tuple(dict.fromkeys((*reading.read, *sources)))
     elif is_adrift():
         for call in [*_underway.values()]:
-            if call.begun:
-                call.beside += ((found, tuple(sources)),)
+            if call.has_started:
+                call.adrift_reads += ((value, tuple(sources)),)
 
 
 def is_adrift() -> bool:
@@ -99,12 +99,12 @@ def given_beside(content: Any) -> list[str]:
     """
     if not is_adrift():
         return []
-    said = _fold(" ".join(texts_in(content)))
-    calls = [call for call in [*_underway.values()] if call.begun]
+    content_text = _fold(" ".join(texts_in(content)))
+    calls = [call for call in [*_underway.values()] if call.has_started]
     return [
         f"what {call.name} was given"
         for call in calls
-        if any(len(each) > 3 and _fold(each) in said for each in texts_in(call.foreign))
+        if any(len(each) > 3 and _fold(each) in content_text for each in texts_in(call.foreign))
     ]
 
 
@@ -114,7 +114,7 @@ class AdriftReply:
     __slots__ = ("_calls", "_reading", "_token")
 
     def __init__(self) -> None:
-        self._calls = [call for call in [*_underway.values()] if call.begun]
+        self._calls = [call for call in [*_underway.values()] if call.has_started]
         self._reading = MemberReading()
         self._token = ACTING.set(acting(self._reading))
 
@@ -125,16 +125,16 @@ class AdriftReply:
             if call.late is not None:
                 call.late(self._reading.read)
             else:
-                call.beside += ((None, self._reading.read),)
+                call.adrift_reads += ((None, self._reading.read),)
 
 
-def give_back(kept: Iterable[Any]) -> None:
+def give_back(entries: Iterable[Any]) -> None:
     """Give the tool call of this context the outside sources that messages or entries name.
 
     Every reader of what was kept calls it (memories, journals): an action may return only the text
     of a message, without its mark.
     """
     if ACTING.get().reading is not None or (_underway and is_adrift()):
-        for each in kept:
+        for each in entries:
             if sources := tuple(sources_within(each)):
                 add(sources, each)

@@ -51,18 +51,18 @@ _MOST: Final = 50
 
 def days_named(text: str) -> set[int]:
     """Return the days that a folded text names, each as the number of days from today."""
-    found: set[int] = set()
+    days: set[int] = set()
     for each in _DAY.finditer(text):
         if (word := each["word"]) is not None:
-            found.add(_DAYS[word])
+            days.add(_DAYS[word])
         elif (count := each["count"]) is not None and (each["weeks"] or each["days"]):
-            found.add(int(_number(count)) * (7 if each["weeks"] else 1))
-    return found
+            days.add(int(_number(count)) * (7 if each["weeks"] else 1))
+    return days
 
 
 def weekdays_named(text: str) -> set[tuple[int, int, int]]:
     """Return the weekdays that a folded text names, each with the first and last day from today."""
-    found: set[tuple[int, int, int]] = set()
+    weekdays: set[tuple[int, int, int]] = set()
     for each in _DAY.finditer(text):
         if (name := each["weekday"]) is not None:
             day = _WEEKDAYS[name]
@@ -70,13 +70,13 @@ def weekdays_named(text: str) -> set[tuple[int, int, int]]:
             first, last = {"ne": (1, 14), "nä": (1, 14), "la": (-14, -1), "le": (-14, -1)}.get(
                 which, (-7, 7)
             )
-            found.add((day, first, last))
-    return found
+            weekdays.add((day, first, last))
+    return weekdays
 
 
 def todays_in(text: str, is_result: bool) -> list[date]:
     """Return the day that a folded text says is today, or that a result consists of."""
-    places = [text[found.end() :][:_NEAR] for found in _NOW.finditer(text)]
+    places = [text[match.end() :][:_NEAR] for match in _NOW.finditer(text)]
     if not places and is_result and len(text) <= _NEAR:
         places = [text]
     dates = [key for each in places for key in keys_in(each) if key[0] == "date"]
@@ -85,14 +85,14 @@ def todays_in(text: str, is_result: bool) -> list[date]:
 
 def is_named(key: Key, texts: Iterable[str], todays: Iterable[date]) -> bool:
     """Whether one of the user's folded texts names a day, counted from what is today."""
-    said = [(days_named(text), weekdays_named(text)) for text in texts]
+    named_days = [(days_named(text), weekdays_named(text)) for text in texts]
     for today in todays:
         try:
             day = date(key[1] or today.year, *key[2:])
         except ValueError:  # the 29th of February is in no such year
             continue
         away = (day - today).days
-        for days, weekdays in said:
+        for days, weekdays in named_days:
             if away in days or any(
                 day.weekday() == each and first <= away <= last for each, first, last in weekdays
             ):
@@ -113,15 +113,15 @@ def ends_at(time: Key, texts: Iterable[str]) -> bool:
 
 def length_of(text: str) -> int | None:
     """Return how many seconds a folded text lasts that is a length of time and nothing else."""
-    found = [*_LENGTH.finditer(text)][:_MOST]
-    if not found or not _BETWEEN.fullmatch(_LENGTH.sub("", text)):
+    lengths = [*_LENGTH.finditer(text)][:_MOST]
+    if not lengths or not _BETWEEN.fullmatch(_LENGTH.sub("", text)):
         return None
-    return sum(map(_seconds, found))
+    return sum(map(_seconds, lengths))
 
 
-def _seconds(found: re.Match[str]) -> int:
-    unit = 3600 if found["unit"][0] in "hs" else 60
-    return unit // 2 if found["half"] else round(_number(found["count"]) * unit)
+def _seconds(match: re.Match[str]) -> int:
+    unit = 3600 if match["unit"][0] in "hs" else 60
+    return unit // 2 if match["half"] else round(_number(match["count"]) * unit)
 
 
 def _number(text: str) -> float:

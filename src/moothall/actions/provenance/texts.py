@@ -55,10 +55,11 @@ class Texts:
     def __init__(self, on_behalf: Texts | None = None) -> None:
         self.sources: list[str] = []  # what was read from outside
         self.always: set[str] = set()  # the values that a person has permitted for the thread
-        self.told: Sequence[tuple[str, str]] = ()  # what others say of their actions, as last shown
+        # What others say of their actions, as last shown.
+        self.descriptions: Sequence[tuple[str, str]] = ()
         self.on_behalf = on_behalf  # the texts of the thread on whose behalf this one works
         self._own: list[tuple[str, Kind, str, bool]] = []  # folded text, origin, if it is a result
-        self._known: set[int] = set()
+        self._digests: set[int] = set()
         self._size = 0
         self._raw = ""  # all of `_own`, a line each
         self._ends: list[int] = []  # where each of them ends there
@@ -68,9 +69,10 @@ class Texts:
         self._read = Read()
         self._traced: dict[tuple[Any, type], Traced] = {}  # values traced since the last text
         self._placed: set[str] = set()  # values from outside that actions were given
-        self._whole: dict[Key, str] = {}  # values of results that are the program's as a whole
-        self._written = ""  # what the model had actions of the program write or work on
-        self._written_keys: set[Key] = set()
+        # Values of results that are the program's as a whole.
+        self._whole_values: dict[Key, str] = {}
+        self._worked_on = ""  # what the model had actions of the program write or work on
+        self._worked_on_keys: set[Key] = set()
         self.changed: bool = False  # whether an action may have kept something from outside
 
     # -- what comes in -----------------------------------------------------------------------------
@@ -78,11 +80,11 @@ class Texts:
     def add(self, content: Any, kind: Kind, source: str = "", result: bool = False) -> None:
         """Add a text of the user or of the program; one that is known already counts once."""
         text = text_of(content)
-        if not text or (digest := hash((text, kind))) in self._known:
+        if not text or (digest := hash((text, kind))) in self._digests:
             return
-        if result and hash((text, "outside")) in self._known:  # an action has kept what was read
+        if result and hash((text, "outside")) in self._digests:  # an action has kept what was read
             return
-        self._known.add(digest)
+        self._digests.add(digest)
         if result and "\\" in text and text[0] in '[{"':  # JSON: what it escapes is a boundary
             text = _ESCAPES.sub(" ", text)
         if not result and len(_ITEM.findall(text)) > 1:  # what numbers a list is no value
@@ -114,14 +116,14 @@ class Texts:
 
     def read(self, content: Any, sources: Iterable[str]) -> None:
         """Add a text from outside."""
-        found = list(sources)
-        self.note(found)
+        names = list(sources)
+        self.note(names)
         text = text_of(content)
-        if not text or (digest := hash((text, "outside"))) in self._known:
+        if not text or (digest := hash((text, "outside"))) in self._digests:
             return
-        self._known.add(digest)
+        self._digests.add(digest)
         self._traced.clear()
-        self._read.add(text, found[0] if found else "")
+        self._read.add(text, names[0] if names else "")
 
     def note(self, sources: Iterable[str]) -> None:
         """Note that something was read from these sources."""
@@ -132,7 +134,7 @@ class Texts:
         self._traced.clear()
         for each in values:
             for key in _keys(each):
-                self._whole[key] = source
+                self._whole_values[key] = source
 
     def wrote(self, value: Any, changes: bool) -> None:
         """Add a value from outside that the model gave an action, which may return it.
@@ -142,9 +144,9 @@ class Texts:
         """
         self.changed = self.changed or changes
         text = fold(" ".join(texts_in(value)))
-        if text and text not in self._written:
-            self._written = f"{self._written[-MOST_CHARS:]}\n{text}"
-            self._written_keys.update(keys_in(text))
+        if text and text not in self._worked_on:
+            self._worked_on = f"{self._worked_on[-MOST_CHARS:]}\n{text}"
+            self._worked_on_keys.update(keys_in(text))
             self._traced.clear()
 
     def place(self, value: Any) -> None:
@@ -163,56 +165,56 @@ class Texts:
         A schema names `choices`, which are values, and `fields`, which are none.
         """
         exact = type(value) in (str, int, float) and not choices
-        if exact and (known := self._traced.get((value, type(value)))) is not None:
-            return known
-        made: Traced = []
-        self._trace(value, choices, fields, made, 0)
+        if exact and (cached := self._traced.get((value, type(value)))) is not None:
+            return cached
+        traced: Traced = []
+        self._trace(value, choices, fields, traced, 0)
         if exact:
-            self._traced[value, type(value)] = made
+            self._traced[value, type(value)] = traced
             if len(self._traced) > _MOST_PARTS:
                 self._traced.clear()
-        return made
+        return traced
 
     def _trace(
         self,
         value: Any,
         choices: Sequence[Any],
         fields: Collection[str],
-        made: Traced,
+        traced: Traced,
         depth: int,
     ) -> None:
-        if len(made) > _MOST_PARTS:
+        if len(traced) > _MOST_PARTS:
             return
         if any(map(partial(same, value), choices)):
-            made.append((_shown(value), Origin("program", "schema")))
+            traced.append((_as_text(value), Origin("program", "schema")))
         elif depth > DEPTH:
-            made.append((cut(repr(value), 200), UNTRACED))
+            traced.append((cut(repr(value), 200), UNTRACED))
         elif isinstance(value, dict) and value:
             for name, each in value.items():
                 if name not in fields:
-                    self._trace(name, choices, fields, made, depth + 1)
-                self._trace(each, choices, fields, made, depth + 1)
+                    self._trace(name, choices, fields, traced, depth + 1)
+                self._trace(each, choices, fields, traced, depth + 1)
         elif isinstance(value, list | tuple) and value:
             for each in value:
-                self._trace(each, choices, fields, made, depth + 1)
+                self._trace(each, choices, fields, traced, depth + 1)
         else:
-            self._trace_one(value, choices, made)
+            self._trace_one(value, choices, traced)
 
-    def _trace_one(self, value: Any, choices: Sequence[Any], made: Traced) -> None:
+    def _trace_one(self, value: Any, choices: Sequence[Any], traced: Traced) -> None:
         if not isinstance(value, str | int | float) or isinstance(value, bool):
-            value = _shown(value)
+            value = _as_text(value)
         elif isinstance(value, str) and not value.strip():
-            made.append((json_line(value), self._origin(value) or UNTRACED))
+            traced.append((json_line(value), self._origin(value) or UNTRACED))
             return
         origin = self._origin(value)
         parts = parts_of(value) if origin is None and isinstance(value, str) else ()
         if not parts:
-            made.append((str(value), origin or UNTRACED))
+            traced.append((str(value), origin or UNTRACED))
         for each in parts:
             if any(map(partial(same, each), choices)):
-                made.append((each, Origin("program", "schema")))
+                traced.append((each, Origin("program", "schema")))
             else:
-                made.append((each, self._origin(each) or UNTRACED))
+                traced.append((each, self._origin(each) or UNTRACED))
 
     def _origin(self, value: str | int | float) -> Origin | None:
         """Return the origin of a value that a text of the user or the program contains."""
@@ -236,31 +238,33 @@ class Texts:
         return None if self.on_behalf is None else self.on_behalf._quoted(needle)
 
     def _find(self, needle: str, keys: Sequence[Key]) -> Origin | None:
-        found = self._by_key(keys) if keys else self._by_text(needle)
-        if found is None and (pattern := spaced(needle)) is not None:
-            found = self._by_pattern(pattern)
-        if found is None and self._whole and needle not in self._placed:
+        origin = self._by_key(keys) if keys else self._by_text(needle)
+        if origin is None and (pattern := spaced(needle)) is not None:
+            origin = self._by_pattern(pattern)
+        if origin is None and self._whole_values and needle not in self._placed:
             keys = (("text", needle), *(each for each in keys if each[0] == "number"))
-            source = next((self._whole[each] for each in keys if each in self._whole), None)
-            found = None if source is None else Origin("program", source)
-        if found is None and self.on_behalf is not None:
+            source = next(
+                (self._whole_values[each] for each in keys if each in self._whole_values), None
+            )
+            origin = None if source is None else Origin("program", source)
+        if origin is None and self.on_behalf is not None:
             return self.on_behalf._find(needle, keys)
-        return found
+        return origin
 
     def _by_key(self, keys: Sequence[Key]) -> Origin | None:
-        for whole, kind, source, result in self._own[self._keyed :]:
-            text = unlinked(whole)
+        for raw, kind, source, result in self._own[self._keyed :]:
+            text = unlinked(raw)
             also = text if result or len(text) > _MOST_READ else spelled_out(text)
             for key in chain(keys_in(text), () if also == text else keys_in(also)):
-                known = self._keys.get(key)
-                if known is None or (known[2] and not result):
+                earlier = self._keys.get(key)
+                if earlier is None or (earlier[2] and not result):
                     self._keys[key] = (kind, source, result)
         self._keyed = len(self._own)
         for key in keys:
             # A date without a year in a text is meant of any year.
             for each in (key, ("date", None, *key[2:])) if key[0] == "date" else (key,):
                 hit = self._keys.get(each)
-                if hit is not None and not (hit[2] and each in self._written_keys):
+                if hit is not None and not (hit[2] and each in self._worked_on_keys):
                     return Origin(hit[0], hit[1])
         return Origin("user") if any(map(self._reckons, keys)) else None
 
@@ -268,16 +272,18 @@ class Texts:
         """Whether the user named a day or a time in another form, such as `tomorrow`."""
         if key[0] not in ("date", "time"):
             return False
-        said = [each[0] for each in self._own if each[1] == "user" and len(each[0]) < _MOST_READ]
+        said_texts = [
+            each[0] for each in self._own if each[1] == "user" and len(each[0]) < _MOST_READ
+        ]
         if key[0] == "time":
-            return ends_at(key, said)
+            return ends_at(key, said_texts)
         todays = [
             day
             for text, kind, _, result in self._own
             if kind == "program" or len(text) < _MOST_READ
             for day in todays_in(text, result)
         ]
-        return is_named(key, said, todays or [date.today()])
+        return is_named(key, said_texts, todays or [date.today()])
 
     def _by_text(self, needle: str) -> Origin | None:
         raw = self._raw
@@ -289,8 +295,8 @@ class Texts:
         return None
 
     def _by_pattern(self, pattern: re.Pattern[str]) -> Origin | None:
-        for found in islice(pattern.finditer(self._raw), TRIES):
-            if (origin := self._at(found.start(), found[0])) is not None:
+        for match in islice(pattern.finditer(self._raw), TRIES):
+            if (origin := self._at(match.start(), match[0])) is not None:
                 return origin
         return None
 
@@ -313,7 +319,7 @@ class Texts:
         if link >= 0 and at < self._links[link][1]:
             return None
         _, kind, source, result = self._own[bisect_right(self._ends, at)]
-        if result and self._written and needle in self._written:
+        if result and self._worked_on and needle in self._worked_on:
             return None
         return Origin(kind, source)
 
@@ -328,8 +334,8 @@ class Texts:
             return self._origin(text) or UNTRACED
         needle = fold(text)
         pattern = spaced(needle)
-        for whole, kind, source, result in self._own:
-            own = unlinked(whole)
+        for raw, kind, source, result in self._own:
+            own = unlinked(raw)
             if not result and (
                 stands(own, needle) >= 0 or (pattern is not None and pattern.search(own))
             ):
@@ -338,20 +344,20 @@ class Texts:
 
     def locate(self, value: str) -> Origin:
         """Return where a value was read from outside, in any spelling; this takes longer."""
-        found = self._read.whole(value)
-        if not found.source and self.on_behalf is not None:
-            found = self.on_behalf.locate(value)
-        return found if found.source else self._read.within(value)
+        origin = self._read.whole_value(value)
+        if not origin.source and self.on_behalf is not None:
+            origin = self.on_behalf.locate(value)
+        return origin if origin.source else self._read.within(value)
 
 
-def same(one: Any, other: Any) -> bool:
+def same(first: Any, second: Any) -> bool:
     """Whether two values are the same, of texts in any case."""
-    if isinstance(one, str) and isinstance(other, str):
-        return fold(one) == fold(other)
-    return isinstance(one, bool) == isinstance(other, bool) and bool(one == other)
+    if isinstance(first, str) and isinstance(second, str):
+        return fold(first) == fold(second)
+    return isinstance(first, bool) == isinstance(second, bool) and bool(first == second)
 
 
-def _shown(value: Any) -> str:
+def _as_text(value: Any) -> str:
     return value if isinstance(value, str) else json_line(value)
 
 

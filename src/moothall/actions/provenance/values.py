@@ -23,7 +23,7 @@ _DATE_AND_TIME: Final = re.compile(r"(\d{4}-\d{2}-\d{2})[t ](\d{2}:\d{2}(?::\d{2
 _LAST: Final = re.compile(r"(?<=\w)[.!?]+$")
 _PARTS: Final = re.compile("[,;\n]")
 _BREAKS: Final = re.compile("[;\n]")  # they also part commands, which are no list of values
-_NAMED: Final = re.compile("([^<>]*)<([^<>]+)>")
+_NAME_AND_ADDRESS: Final = re.compile("([^<>]*)<([^<>]+)>")
 _SPACED: Final = re.compile(r"[a-z]{0,4}[\d ./()+-]*\d[a-z\d ./()+-]*")
 _HOST: Final = re.compile(r"https?://([^/?#@\s]+)/?$")
 _LINK: Final = re.compile(
@@ -49,7 +49,7 @@ def links_in(text: str) -> list[tuple[int, int]]:
 
     What stands within one comes from its author, not from those who passed it on.
     """
-    return [found.span() for found in _LINK.finditer(text)] if _may_link(text) else []
+    return [match.span() for match in _LINK.finditer(text)] if _may_link(text) else []
 
 
 def unlinked(text: str) -> str:
@@ -86,11 +86,13 @@ def whole_at(text: str, value: str) -> int:
     return -1
 
 
-def _runs_on(beside: str, edge: str) -> bool:
+def _runs_on(next_to: str, edge: str) -> bool:
     """Whether a word or a number goes on beyond its edge."""
-    if not edge.isalnum() or not beside:
+    if not edge.isalnum() or not next_to:
         return False
-    return beside[0].isalnum() or (edge.isdigit() and beside[0] in ".,:-/" and beside[1:].isdigit())
+    return next_to[0].isalnum() or (
+        edge.isdigit() and next_to[0] in ".,:-/" and next_to[1:].isdigit()
+    )
 
 
 def _opens(text: str, at: int) -> bool:
@@ -113,7 +115,7 @@ def _closes(text: str, end: int) -> bool:
 
 def spellings(value: str) -> list[str]:
     """Return the ways to write a folded value, besides the value itself."""
-    made = []
+    forms = []
     bare = value.removeprefix("mailto:").strip("\"'“”„‘’")  # what "`" holds, a shell executes
     bare = _LAST.sub("", bare) if " " in bare else bare
     if "\\" in bare:
@@ -121,14 +123,14 @@ def spellings(value: str) -> list[str]:
     while bare.startswith("./"):
         bare = bare[2:]
     if bare:
-        made.append(bare)
+        forms.append(bare)
         if bare[0] in "#@":
-            made.append(bare[1:])
+            forms.append(bare[1:])
         if "/" in bare or "." in bare:
-            made += [f"./{bare}", bare.replace("/", "\\"), bare.rstrip("/"), f"{bare}/"]
+            forms += [f"./{bare}", bare.replace("/", "\\"), bare.rstrip("/"), f"{bare}/"]
         if (host := _HOST.match(bare)) is not None:
-            made += [host[1], f"{host[1]}/"]
-    return [each for each in dict.fromkeys(made) if each.strip() == each not in ("", value)]
+            forms += [host[1], f"{host[1]}/"]
+    return [each for each in dict.fromkeys(forms) if each.strip() == each not in ("", value)]
 
 
 def spaced(value: str) -> re.Pattern[str] | None:
@@ -147,10 +149,13 @@ def parts_of(value: str) -> list[str]:
     """Return the parts of a text that lists several values; empty if it is one."""
     if len(value) > _LONGEST_LIST:
         return []
-    if (found := _DATE_AND_TIME.fullmatch(value.strip().lower())) is not None:
-        return [found[1], found[2]]
-    if "<" in value and (named := _NAMED.fullmatch(value.strip())) is not None:
-        return [each.strip() for each in named.groups() if each.strip()]
+    if (date_and_time := _DATE_AND_TIME.fullmatch(value.strip().lower())) is not None:
+        return [date_and_time[1], date_and_time[2]]
+    if (
+        "<" in value
+        and (name_and_address := _NAME_AND_ADDRESS.fullmatch(value.strip())) is not None
+    ):
+        return [each.strip() for each in name_and_address.groups() if each.strip()]
     parts = [each.strip() for each in _PARTS.split(value) if each.strip()]
     words = 0 if _BREAKS.search(value.strip()) else 4
     if len(parts) < 2 or any(each.count(" ") > words for each in parts):

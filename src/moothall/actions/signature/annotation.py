@@ -43,9 +43,9 @@ def resolved_annotations(source: Any, where: str) -> dict[str, Any]:
         try:
             typing.get_type_hints(alone, globalns=names, include_extras=True)
         except Exception as error:
-            what = "what it returns" if name == "return" else f'parameter "{name}"'
+            place = "what it returns" if name == "return" else f'parameter "{name}"'
             raise DefinitionError(
-                f"{where}: the annotation {spelled(annotation)} of {what} cannot be resolved "
+                f"{where}: the annotation {spelled(annotation)} of {place} cannot be resolved "
                 f"({error_text(error)}); it must name what its module defines or imports, not "
                 "under TYPE_CHECKING only"
             ) from error
@@ -119,14 +119,14 @@ def schemas_of(
 ) -> tuple[dict[str, dict[str, Any]], dict[str, Any]]:
     """Return the JSON schemas of forms, and the definitions of recursive types, or `cut` words."""
     structured = {name: form.adapter for name, form in forms.items() if form.schema is None}
-    found: dict[str, Any] = {}
+    by_name: dict[str, Any] = {}
     definitions: dict[str, Any] = {}
     if structured:
         from moothall.actions.signature.structured import schemas
 
-        found, definitions = schemas(structured, returned=returned, cut=cut)
+        by_name, definitions = schemas(structured, returned=returned, cut=cut)
     return {
-        name: found[name] if form.schema is None else form.schema for name, form in forms.items()
+        name: by_name[name] if form.schema is None else form.schema for name, form in forms.items()
     }, definitions
 
 
@@ -251,15 +251,15 @@ def _problem(errors: list[Any], values: dict[str, Any]) -> tuple[str, str]:
     # Errors at one place come from the members of a union.
     here = [error for steps, error in zip(places, errors, strict=True) if steps == deepest]
     here.sort(key=lambda error: error["type"] == "none_required")  # "or null" comes last
-    wanted = [_wanted(error) for error in here]
+    demands = [_demand(error) for error in here]
     kind, value = here[0]["type"], here[0]["input"]
     if kind == "float_type" and type(value) is int:
         problem = "must be a number that a float can hold"
-    elif None in wanted:
-        problem = _told(here[wanted.index(None)])
+    elif None in demands:
+        problem = _sentence(here[demands.index(None)])
     else:
-        given = excerpt(value) if kind in _CHOICES else json_type(value)
-        problem = f"must be {' or '.join(dict.fromkeys(filter(None, wanted)))}, not {given}"
+        got = excerpt(value) if kind in _CHOICES else json_type(value)
+        problem = f"must be {' or '.join(dict.fromkeys(filter(None, demands)))}, not {got}"
     return render_path(deepest[1:], str(deepest[0])), problem
 
 
@@ -288,7 +288,7 @@ _EXPECTED = {
 _CHOICES = ("enum", "literal_error")
 
 
-def _wanted(error: Any) -> str | None:
+def _demand(error: Any) -> str | None:
     """Return what the value must be instead, if one word or the choices describe it."""
     if error["type"] not in _CHOICES:
         return _EXPECTED.get(error["type"])
@@ -296,7 +296,7 @@ def _wanted(error: Any) -> str | None:
     return shorten(re.sub(r"'([^'\"]*)'", r'"\1"', error["ctx"]["expected"]), 1000)
 
 
-def _told(error: Any) -> str:
+def _sentence(error: Any) -> str:
     kind = error["type"]
     if kind in ("missing", "extra_forbidden", "unexpected_keyword_argument"):
         return "is missing" if kind == "missing" else "is unexpected"
@@ -307,5 +307,5 @@ def _told(error: Any) -> str:
         return f"is not valid ({text})"
     # "a valid date, too short": the text after the comma explains, and is put in brackets.
     demand = re.sub(r"^(be a valid [^,]+), (.+)$", r"\1 (\2)", should[1], flags=re.S)
-    demand, _, found = demand.partition(" after validation")  # ", not 3": how many items there are
-    return f"must {demand}" + (found or f", not {excerpt(error['input'])}")
+    demand, _, count = demand.partition(" after validation")  # ", not 3": how many items there are
+    return f"must {demand}" + (count or f", not {excerpt(error['input'])}")

@@ -15,7 +15,7 @@ from moothall.foundation.text import printable
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class DocstringEntry:
     """The documentation of an argument or of the returned value: its type, as written, and text."""
 
     type_name: str | None = None
@@ -27,8 +27,8 @@ class Docstring:
     """A docstring's parts; `description` is the short and the long description together."""
 
     description: str = ""
-    args: dict[str, Entry] = field(default_factory=dict)
-    returns: Entry | None = None
+    args: dict[str, DocstringEntry] = field(default_factory=dict)
+    returns: DocstringEntry | None = None
 
 
 def read_docstring(text: str | None) -> Docstring:
@@ -42,9 +42,9 @@ def read_docstring(text: str | None) -> Docstring:
         parsed = docstring_parser.parse(text)
     except Exception:  # a defect of the parser must not make an action unusable
         return Docstring(text)
-    args: dict[str, Entry] = {}
+    args: dict[str, DocstringEntry] = {}
     for param in parsed.params:
-        entry = Entry(param.type_name, _unwrapped(param.description))
+        entry = DocstringEntry(param.type_name, _unwrapped(param.description))
         for name in param.arg_name.split(","):  # NumPy's style describes several in one entry
             args.setdefault(name.strip().lstrip("*"), entry)
     returns = None
@@ -67,26 +67,26 @@ def read_type(text: str | None) -> Any:
         return Any
 
 
-def _returns(type_name: str | None, description: str | None) -> Entry:
+def _returns(type_name: str | None, description: str | None) -> DocstringEntry:
     # Google's style has `type: text`, and a sentence with a colon looks the same.
     if type_name and " " in type_name and read_type(type_name) is Any:
-        return Entry(None, _unwrapped(f"{type_name}: {description or ''}"))
-    return Entry(type_name, _unwrapped(description))
+        return DocstringEntry(None, _unwrapped(f"{type_name}: {description or ''}"))
+    return DocstringEntry(type_name, _unwrapped(description))
 
 
 def _unwrapped(text: str | None) -> str:
     """Join the lines of each paragraph; items of a list and indented lines stay on their own."""
-    joined = ""
+    unwrapped = ""
     for line in (text or "").strip().splitlines():
         if not line.strip():
-            joined += "\n\n" if not joined.endswith("\n\n") else ""
-        elif not joined or joined.endswith("\n"):
-            joined += line.rstrip()
+            unwrapped += "\n\n" if not unwrapped.endswith("\n\n") else ""
+        elif not unwrapped or unwrapped.endswith("\n"):
+            unwrapped += line.rstrip()
         elif re.match(r"\s+\S|[-*•] |\d+[.)] ", line):
-            joined += "\n" + line.rstrip()
+            unwrapped += "\n" + line.rstrip()
         else:
-            joined += " " + line.strip()
-    return joined
+            unwrapped += " " + line.strip()
+    return unwrapped
 
 
 _NAMES: dict[str, Any] = {

@@ -26,13 +26,13 @@ def value_so_far(text: str, schema: dict[str, Any]) -> Any:
     is_within = '"' in _STRING.sub("", text)
     if not is_within:
         text = text.rstrip(_UNENDED)
-    whole = _parsed(text, True)
+    complete = _parsed(text, True)
     if not is_within:
-        return whole
+        return complete
     grown = _parsed(text, "trailing-strings")
-    if grown is None or grown == whole:
-        return whole
-    return grown if _may_grow(schema, _last_path(grown)) else whole
+    if grown is None or grown == complete:
+        return complete
+    return grown if _may_grow(schema, _last_path(grown)) else complete
 
 
 def _parsed(text: str, mode: Any) -> Any:
@@ -55,15 +55,15 @@ def _last_path(value: Any) -> list[str | int]:
 
 def _may_grow(schema: dict[str, Any], path: list[str | int]) -> bool:
     """Whether the string at a path may be shown before it has ended."""
-    found: list[Any] = [*_variants(schema, schema)]
+    variants: list[Any] = [*_variants(schema, schema)]
     for step in path:
-        found = [
+        variants = [
             variant
-            for each in found
+            for each in variants
             for part in _parts(each, step)
             for variant in _variants(part, schema)
         ][:_MOST_SCHEMAS]
-    return any(_WHOLE_ONLY.isdisjoint(each) and _is_text(each) for each in found)
+    return any(_WHOLE_ONLY.isdisjoint(each) and _is_text(each) for each in variants)
 
 
 def _is_text(schema: dict[str, Any]) -> bool:
@@ -89,11 +89,11 @@ def _variants(schema: Any, root: dict[str, Any], depth: int = 0) -> Iterator[dic
         return
     ref = schema.get("$ref")
     if isinstance(ref, str):
-        found: Any = root
+        target: Any = root
         for part in ref.removeprefix("#").split("/")[1:]:
             name = part.replace("~1", "/").replace("~0", "~")
-            found = found.get(name) if isinstance(found, dict) else None
-        yield from _variants(found, root, depth + 1)
+            target = target.get(name) if isinstance(target, dict) else None
+        yield from _variants(target, root, depth + 1)
         return
     choices = [each for key in ("anyOf", "oneOf", "allOf") for each in schema.get(key, ())]
     for each in choices:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Any, Final
 
-from moothall.actions.signature.work import MAX_STEPS, Work, expressions_of
+from moothall.actions.signature.work import MAX_STEPS, CheckWork, expressions_of
 from moothall.foundation.jsonvalue import NotJSON, copy_json
 from moothall.foundation.text import excerpt, json_type, render_path, shorten
 
@@ -62,7 +62,7 @@ class SchemaValidator:
         except NotJSON as error:
             raise WrongSchema(str(error)) from None
         self._checked: dict[str, Any] = without_expressions(self.schema, _is_beyond)
-        self._work = Work(self._checked)
+        self._work = CheckWork(self._checked)
         if self._work.fault:
             raise WrongSchema(self._work.fault)
         self._checks = _compiled(self._checked, self._work.expressions)
@@ -126,11 +126,11 @@ class SchemaValidator:
                 at = at[part]
             except (LookupError, TypeError):  # the path begins at an $id of its own
                 at = {}
-        given, items = (at.get("type"), at.get("items")) if isinstance(at, dict) else (None, None)
+        types, items = (at.get("type"), at.get("items")) if isinstance(at, dict) else (None, None)
         of = items.get("type") if isinstance(items, dict) else None
         return [
             f"array of {of}" if kind == "array" and isinstance(of, str) else kind
-            for kind in (given if isinstance(given, list) else error.kind.types)
+            for kind in (types if isinstance(types, list) else error.kind.types)
         ]
 
 
@@ -168,31 +168,33 @@ def _compiled(schema: dict[str, Any], expressions: int) -> Any:
     most = min(_EXPRESSION, _EXPRESSIONS // max(expressions, 1))
     bounds = RegexOptions(size_limit=most)
     try:
-        made = validator_cls_for(schema)
-        return made(schema, validate_formats=False, offline=True, pattern_options=bounds)
+        validator = validator_cls_for(schema)
+        return validator(schema, validate_formats=False, offline=True, pattern_options=bounds)
     except ValidationError as error:
         if error.kind.name != "$ref":
             at = render_path(error.instance_path)
-            told = shorten(_message(error), _MAX_TOLD)
+            fault = shorten(_message(error), _MAX_TOLD)
             if error.kind.name == "format":
-                told = (
+                fault = (
                     f"{excerpt(error.instance)} is not a regular expression of ECMA 262, or it is "
                     f"too large: compiled, it may have {most // 1024:,} KiB"
                 )
-            raise WrongSchema(f"{at}: {told}" if at else told) from None
+            raise WrongSchema(f"{at}: {fault}" if at else fault) from None
         # The library tells the end of a reference, without the schema that has it.
-        lost = next((ref for ref in _references(schema) if ref.lstrip("#") in error.message), "")
+        reference = next(
+            (ref for ref in _references(schema) if ref.lstrip("#") in error.message), ""
+        )
         raise WrongSchema(
-            f"its reference {excerpt(lost)} leads nowhere in it (nothing is fetched): put what it "
-            'names under "$defs"'
-            if lost
+            f"its reference {excerpt(reference)} leads nowhere in it (nothing is fetched): put "
+            'what it names under "$defs"'
+            if reference
             else f"an $id or a reference in it cannot be read: {error.message}"
         ) from None
     except ValueError as error:
         raise WrongSchema(shorten(str(error), _MAX_TOLD)) from None
 
 
-def without_expressions(schema: Any, gone: Callable[[str], object]) -> Any:
+def without_expressions(schema: Any, removes: Callable[[str], object]) -> Any:
     """Return a schema without some of its expressions; every value that was valid stays so.
 
     What stands under `not`, `if`, `oneOf` or `maxContains` would refuse more if it were looser. It
@@ -203,40 +205,40 @@ def without_expressions(schema: Any, gone: Callable[[str], object]) -> Any:
     def marked(node: Any) -> bool:
         nonlocal has_gone
         inner = node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()
-        found = [each for each in inner if marked(each)] != []
+        is_touched = [each for each in inner if marked(each)] != []
         if isinstance(node, dict):
-            if any(map(gone, expressions_of(node))):
-                found = has_gone = True
-            found |= any(key in node for key in _REFERENCES)
-        if found:
+            if any(map(removes, expressions_of(node))):
+                is_touched = has_gone = True
+            is_touched |= any(key in node for key in _REFERENCES)
+        if is_touched:
             touched.add(id(node))
-        return found
+        return is_touched
 
-    def loosened(node: Any, named: bool = False) -> Any:
+    def loosened(node: Any, by_name: bool = False) -> Any:
         if isinstance(node, list):
             return [loosened(each) for each in node]
         if not isinstance(node, dict):
             return node
-        made = {
+        loose = {
             key: each
-            if key in _VALUES and not named
-            else loosened(each, not named and key in _MAPS)
+            if key in _VALUES and not by_name
+            else loosened(each, not by_name and key in _MAPS)
             for key, each in node.items()
-            if named or id(each) not in touched or key not in ("not", "if", "oneOf")
+            if by_name or id(each) not in touched or key not in ("not", "if", "oneOf")
         }
-        if named:
-            return made
+        if by_name:
+            return loose
         if id(members := node.get("oneOf")) in touched:
-            made["allOf"] = [*made.get("allOf", ()), {"anyOf": loosened(members)}]
+            loose["allOf"] = [*loose.get("allOf", ()), {"anyOf": loosened(members)}]
         if id(node.get("contains")) in touched:
-            made.pop("maxContains", None)
-        if isinstance(pattern := made.get("pattern"), str) and gone(pattern):
-            del made["pattern"]
-        if isinstance(keys := made.get("patternProperties"), dict) and any(map(gone, keys)):
-            made["patternProperties"] = {key: keys[key] for key in keys if not gone(key)}
-            made.pop("additionalProperties", None)
-        made.pop("unevaluatedProperties", None)
-        return made
+            loose.pop("maxContains", None)
+        if isinstance(pattern := loose.get("pattern"), str) and removes(pattern):
+            del loose["pattern"]
+        if isinstance(keys := loose.get("patternProperties"), dict) and any(map(removes, keys)):
+            loose["patternProperties"] = {key: keys[key] for key in keys if not removes(key)}
+            loose.pop("additionalProperties", None)
+        loose.pop("unevaluatedProperties", None)
+        return loose
 
     marked(schema)
     return loosened(schema) if has_gone else schema
@@ -289,14 +291,14 @@ def opened(schema: Any) -> Any:
         return [opened(each) for each in schema]
     if not isinstance(schema, dict):
         return schema
-    made: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     for key, item in schema.items():
         if key in _VALUES:
-            made[key] = item
+            result[key] = item
         elif key in _OF_SCHEMAS:
-            made[key] = {name: opened(each) for name, each in item.items()}
+            result[key] = {name: opened(each) for name, each in item.items()}
         elif (key, item) != ("additionalProperties", False) and (
             key != "format" or item not in _ZONED
         ):
-            made[key] = opened(item)
-    return made
+            result[key] = opened(item)
+    return result

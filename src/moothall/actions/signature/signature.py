@@ -28,7 +28,12 @@ from moothall.actions.signature.annotation import (
     split_annotated,
     validator_of,
 )
-from moothall.actions.signature.docstring import Docstring, Entry, read_docstring, read_type
+from moothall.actions.signature.docstring import (
+    Docstring,
+    DocstringEntry,
+    read_docstring,
+    read_type,
+)
 from moothall.actions.signature.schema import opened
 from moothall.foundation.errors import ActionError, DefinitionError, InvalidArguments
 from moothall.foundation.jsonvalue import NotJSON, copy_json, to_json
@@ -117,12 +122,12 @@ class Signature:
         self._returns: Any = hints.get("return", _NOTHING)
 
         injected: dict[str, type] = {}
-        known: dict[str, _Parameter] = {}
+        described: dict[str, _Parameter] = {}
         for parameter in parameters:
             name = parameter.name
             hint = hints.get(name, parameter.annotation)
             if hint is _NOTHING and self._docstring:
-                hint = read_type(self._documented().args.get(name, Entry()).type_name)
+                hint = read_type(self._documented().args.get(name, DocstringEntry()).type_name)
             annotation, description = split_annotated(Any if hint is _NOTHING else hint)
             if (kind := injected_class(annotation)) is not None:
                 injected[name] = kind
@@ -135,13 +140,13 @@ class Signature:
                 form = form_of(annotation)
             except Exception as error:
                 raise self._no_form(name, hint, error) from error
-            known[name] = _Parameter(hint, form, parameter.default, description)
+            described[name] = _Parameter(hint, form, parameter.default, description)
         self.injected = types.MappingProxyType(injected)
-        self._parameters = known
-        self._required = tuple(name for name in known if known[name].default is _NOTHING)
+        self._parameters = described
+        self._required = tuple(name for name in described if described[name].default is _NOTHING)
         # A type whose values pydantic can check may still have no schema: raise now.
         self._schemas = self._schemas_of(cut=False)
-        annotations = {name: parameter.annotation for name, parameter in known.items()}
+        annotations = {name: parameter.annotation for name, parameter in described.items()}
         # Arguments of exactly these types are passed on: no validator is as fast.
         self._plain = (
             annotations if all(each in (int, str, bool) for each in annotations.values()) else None
@@ -275,7 +280,7 @@ class Signature:
         docs = self._documented()
         described = {}
         for name, parameter in self._parameters.items():
-            text = parameter.description or docs.args.get(name, Entry()).description
+            text = parameter.description or docs.args.get(name, DocstringEntry()).description
             described[name] = _annotated_schema(schemas[name], text)
             if parameter.default is not _NOTHING:
                 # A default such as a sentinel has no JSON form; callers cannot pass it anyway.
@@ -284,7 +289,7 @@ class Signature:
         return described, definitions
 
     def _returned(self) -> dict[str, Any]:
-        entry = self._documented().returns or Entry()
+        entry = self._documented().returns or DocstringEntry()
         hint = self._returns
         annotation = read_type(entry.type_name) if hint is _NOTHING else hint
         annotation, description = split_annotated(annotation)
@@ -317,12 +322,12 @@ class Signature:
 
     def _read(self, args: dict[str, Any], where: str) -> dict[str, Any]:
         """Read arguments, with whole floats as integers, or raise InvalidArguments."""
-        named = [
-            _named("missing", [name for name in self._required if name not in args]),
-            _named("unexpected", [name for name in args if name not in self._parameters]),
+        faults = [
+            _listed_fault("missing", [name for name in self._required if name not in args]),
+            _listed_fault("unexpected", [name for name in args if name not in self._parameters]),
         ]
-        if any(named):
-            raise InvalidArguments(f'"{where}" {", ".join(filter(None, named))}')
+        if any(faults):
+            raise InvalidArguments(f'"{where}" {", ".join(filter(None, faults))}')
         try:
             return read(self._validator, args)
         except NotJSON as error:
@@ -385,10 +390,10 @@ def _schema_of_returned(annotation: Any, *, cut: bool) -> tuple[dict[str, Any], 
     return {}, {}
 
 
-def _named(what: str, names: list[str]) -> str:
+def _listed_fault(label: str, names: list[str]) -> str:
     if not names:
         return ""
     listed = ", ".join(excerpt(name) for name in names[:_MOST_TOLD])
     more = len(names) - _MOST_TOLD
     plural = "s" if len(names) > 1 else ""
-    return f"{what} argument{plural} {listed}" + (f" and {more} more" if more > 0 else "")
+    return f"{label} argument{plural} {listed}" + (f" and {more} more" if more > 0 else "")

@@ -31,7 +31,7 @@ from moothall.foundation.text import error_text, printable
 _REF = "#/$defs/"
 _STANDARD = str.maketrans("-_", "+/")  # of the alphabet for URLs
 # Dataclasses and TypedDicts without their own configuration use these.
-_GIVEN = ConfigDict(extra="forbid")
+_FORBID_EXTRA = ConfigDict(extra="forbid")
 _RETURNED = ConfigDict(extra="ignore")  # a subclass has more fields
 _new_type: Any = NewType  # another name, since type checkers treat NewType specially
 
@@ -41,7 +41,7 @@ def structured_form(annotation: Any, returned: bool = False) -> tuple[Any, TypeA
     if sys.version_info < (3, 12):
         annotation = _converted(annotation, {})
     # A TypeAdapter of a class accepts no configuration; one of a NewType does.
-    config = _RETURNED if returned else _GIVEN
+    config = _RETURNED if returned else _FORBID_EXTRA
     adapter: TypeAdapter[Any] = TypeAdapter(_new_type("Value", annotation), config=config)
     if not getattr(adapter, "pydantic_complete", True):
         adapter.rebuild(raise_errors=True)
@@ -86,16 +86,16 @@ def _adapted(schema: Any, encoded: bool = True) -> Any:
         read = {"type": "no-info", "function": _decoded}
         return {"type": "function-before", "function": read, "schema": schema}
     function = schema.get("function")
-    called = function.get("function") if isinstance(function, dict) else None
-    owner = getattr(called, "__self__", None)
+    callee = function.get("function") if isinstance(function, dict) else None
+    owner = getattr(callee, "__self__", None)
     if schema.get("type") == "model" or isinstance(owner, EncodedBytes):
         encoded = False
     if schema.get("type") == "generator":  # an Iterable, whose items are to be checked now
         schema = schema | {"type": "list"}
     if schema.get("type") == "nullable":  # as a union it says that null was possible, too
-        kept = {key: schema[key] for key in ("ref", "metadata") if key in schema}
+        extras = {key: schema[key] for key in ("ref", "metadata") if key in schema}
         choices = [{"type": "none"}, _adapted(schema["schema"], encoded)]
-        return {"type": "union", "mode": "left_to_right", "choices": choices, **kept}
+        return {"type": "union", "mode": "left_to_right", "choices": choices, **extras}
     if schema.get("type") == "literal" and isinstance(schema.get("expected"), list):
         choices = schema["expected"]
     elif schema.get("type") == "enum" and isinstance(schema.get("members"), list):
@@ -111,9 +111,9 @@ def _adapted(schema: Any, encoded: bool = True) -> Any:
     expected = ", ".join(map(repr, choices[:-1])) + " or " * (len(choices) > 1) + repr(choices[-1])
 
     def check(value: Any) -> Any:
-        given = isinstance(value, bool)
+        is_bool = isinstance(value, bool)
         if not isinstance(value, int | float) or any(
-            value == number and isinstance(number, bool) == given for number in numbers
+            value == number and isinstance(number, bool) == is_bool for number in numbers
         ):
             with contextlib.suppress(ValueError):
                 return schema["cls"](value) if schema["type"] == "enum" else value
@@ -142,15 +142,17 @@ def schemas(
     """Return the JSON schemas of adapters, as `annotation.schemas_of` does."""
     mode: Literal["validation", "serialization"] = "serialization" if returned else "validation"
     # Returned values are dumped by field names; given values may use the aliases.
-    found, together = TypeAdapter.json_schemas(
+    by_name, together = TypeAdapter.json_schemas(
         [(name, mode, adapter) for name, adapter in adapters.items()],
         by_alias=not returned,
         schema_generator=_QuietSchema,
     )
     definitions = together.get("$defs", {})
-    kept: dict[str, Any] = {}
-    tidied = {name: _tidy(found[name, mode], definitions, kept, cut=cut) for name in adapters}
-    return tidied, kept
+    recursive: dict[str, Any] = {}
+    tidied = {
+        name: _tidy(by_name[name, mode], definitions, recursive, cut=cut) for name in adapters
+    }
+    return tidied, recursive
 
 
 class _QuietSchema(GenerateJsonSchema):
@@ -198,9 +200,16 @@ def _closed(core: Any, schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _tidy(
-    schema: dict[str, Any], definitions: dict[str, Any], kept: dict[str, Any], *, cut: bool
+    schema: dict[str, Any],
+    definitions: dict[str, Any],
+    resolved: dict[str, Any],
+    *,
+    cut: bool,
 ) -> dict[str, Any]:
-    """Return a schema without references and titles; recursive types go to `kept`, or are `cut`."""
+    """Return a schema without references and titles; recursive types go to `resolved`.
+
+    With `cut` they are cut instead.
+    """
     recursive = {name for name in definitions if _reaches(name, definitions)}
 
     def walk(node: Any, inside: tuple[str, ...]) -> Any:
@@ -231,9 +240,9 @@ def _tidy(
                 return walk(definitions[name], (*inside, name)) | result
             kind = definitions[name].get("type", "object")
             return {"type": kind, "description": f"recursive: again a {name}"} | result
-        if name not in kept:
-            kept[name] = None  # set before the recursion, which comes here again
-            kept[name] = walk(definitions[name], inside)
+        if name not in resolved:
+            resolved[name] = None  # set before the recursion, which comes here again
+            resolved[name] = walk(definitions[name], inside)
         return {"$ref": reference} | result
 
     tidied: dict[str, Any] = walk(schema, ())
@@ -242,19 +251,21 @@ def _tidy(
 
 def _reaches(name: str, definitions: dict[str, Any]) -> bool:
     """Return whether a definition refers to itself, directly or indirectly."""
-    seen: set[str] = set()
+    visited: set[str] = set()
     ahead = _references(definitions[name])
     while ahead:
         if name in ahead:
             return True
-        seen |= ahead
-        ahead = {found for one in ahead for found in _references(definitions[one])} - seen
+        visited |= ahead
+        ahead = {
+            target for reference in ahead for target in _references(definitions[reference])
+        } - visited
     return False
 
 
 def _references(node: Any) -> set[str]:
-    found = re.findall(r'"\$ref": "#/\$defs/([^"]+)"', json.dumps(node, default=str))
-    return set(found)
+    names = re.findall(r'"\$ref": "#/\$defs/([^"]+)"', json.dumps(node, default=str))
+    return set(names)
 
 
 # -- typing.TypedDict before Python 3.12 -----------------------------------------------------------

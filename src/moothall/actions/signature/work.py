@@ -43,7 +43,7 @@ _OF_SCHEMAS: Final = re.compile(r"https?://json-schema\.org/draft")
 _LISTED: Final = ("enum", "required", "dependentRequired", "dependencies")
 _LISTS: Final = ("allOf", "anyOf", "oneOf")
 _SINGLE: Final = ("not", "if", "then", "else")
-_NAMED: Final = ("dependentSchemas", "dependencies")
+_BY_NAME: Final = ("dependentSchemas", "dependencies")
 _UNEVALUATED: Final = ("unevaluatedProperties", "unevaluatedItems")
 _OTHER_KEYS: Final = ("additionalProperties", "unevaluatedProperties")
 _OTHER_ITEMS: Final = ("items", "additionalItems", "contains", "unevaluatedItems")
@@ -73,10 +73,10 @@ class _Node:
     listed: int
     weight: int
     share: float
-    beside: list[dict[str, Any]]
+    applied: list[dict[str, Any]]
 
 
-class Work:
+class CheckWork:
     """The measure of a schema.
 
     Args:
@@ -92,7 +92,7 @@ class Work:
         self._schema = schema
         # The schemas that `#` may mean in each schema.
         self._homes: dict[int, tuple[dict[str, Any], ...]] = {}
-        self._named: dict[str, list[dict[str, Any]]] = {}
+        self._by_id: dict[str, list[dict[str, Any]]] = {}
         self.expressions: int = 0
         self._places: dict[int, int] = {}
         self._totals: dict[int, int] = {}
@@ -105,7 +105,7 @@ class Work:
             return
         try:
             self._index(schema, (schema,))
-            self._total = self._whole(schema, set())
+            self._total = self._in_total(schema, set())
         except RecursionError:
             self.fault = "its references lead through too many schemas"
         except _Unmeasured as error:
@@ -142,56 +142,56 @@ class Work:
                 if not name.startswith("#"):
                     homes = (*homes, node)
                     name = _last(name)
-                self._named.setdefault(name, []).append(node)
+                self._by_id.setdefault(name, []).append(node)
         for key in ("$anchor", "$dynamicAnchor"):
             if isinstance(name := node.get(key), str):
-                self._named.setdefault(f"#{name}", []).append(node)
+                self._by_id.setdefault(f"#{name}", []).append(node)
         if node.get("$recursiveAnchor") is True:
-            self._named.setdefault("#", []).append(node)
+            self._by_id.setdefault("#", []).append(node)
         self._homes[id(node)] = homes
         self.expressions += len(expressions_of(node))
         for each in node.values():
             self._index(each, homes)
 
-    def _meant(self, node: dict[str, Any]) -> Iterator[Any]:
+    def _targets(self, node: dict[str, Any]) -> Iterator[Any]:
         """Yield all that the references of a schema may mean."""
         for key in ("$ref", "$dynamicRef", "$recursiveRef"):
             if not isinstance(reference := node.get(key), str):
                 continue
             address, _, fragment = reference.partition("#")
             last = _last(address)
-            if _OF_SCHEMAS.match(address) and last not in self._named:
+            if _OF_SCHEMAS.match(address) and last not in self._by_id:
                 continue
             # Any other end may be spelled in a second way.
             is_plain = not address or ("?" not in address and _PLAIN.fullmatch(last))
-            homes = self._named.get(last, ()) if address else self._homes[id(node)]
-            meant = [*self._named.get("#", ())] if key == "$recursiveRef" else []
+            homes = self._by_id.get(last, ()) if address else self._homes[id(node)]
+            targets = [*self._by_id.get("#", ())] if key == "$recursiveRef" else []
             if fragment and not fragment.startswith("/"):
-                meant += self._named.get(f"#{fragment}", ())
+                targets += self._by_id.get(f"#{fragment}", ())
             else:
-                meant += (_at(home, fragment) for home in homes)
-            if not is_plain or all(each is None for each in meant):
+                targets += (_at(home, fragment) for home in homes)
+            if not is_plain or all(each is None for each in targets):
                 raise _Unmeasured(
                     f"its reference {excerpt(reference)} leads nowhere in it (nothing is fetched), "
                     'or by an $id that is no plain name: put what it names under "$defs"'
                 )
-            yield from meant
+            yield from targets
 
     def _of(self, node: dict[str, Any]) -> _Node:
         """Return what is known of a schema."""
-        if (known := self._nodes.get(id(node))) is None:
-            found = [each for key in _LISTS for each in _list(node, key)]
-            found += [each for key in _NAMED for each in _dict(node, key).values()]
-            found += [*(node.get(key) for key in _SINGLE), *self._meant(node)]
+        if (cost := self._nodes.get(id(node))) is None:
+            inner = [each for key in _LISTS for each in _list(node, key)]
+            inner += [each for key in _BY_NAME for each in _dict(node, key).values()]
+            inner += [*(node.get(key) for key in _SINGLE), *self._targets(node)]
             listed = sum(_size(node.get(key), {}) for key in _LISTED) // 10
             listed += 50 * isinstance(node.get("multipleOf"), float)
             factor = 2 if any(key in node for key in _UNEVALUATED) else 1
-            beside = [each for each in found if isinstance(each, dict)] * factor
+            applied = [each for each in inner if isinstance(each, dict)] * factor
             weight, share = 1 + listed + _patterns(node), 1 / (4 if _WALKS & node.keys() else 256)
             if _OF_SCHEMAS.match(str(node.get("$ref"))):
                 weight, share = weight + _OTHER_SCHEMA, _OTHER_SCHEMA
-            known = self._nodes[id(node)] = _Node(1 + listed, weight, share, beside)
-        return known
+            cost = self._nodes[id(node)] = _Node(1 + listed, weight, share, applied)
+        return cost
 
     def _place(self, node: dict[str, Any], within: set[int]) -> int:
         """Return how many steps one part of a value takes, without what is in it."""
@@ -202,8 +202,8 @@ class Work:
         if key not in self._places:
             before = self._circles
             within.add(key)
-            known = self._of(node)
-            total = known.listed + sum(self._place(each, within) for each in known.beside)
+            cost = self._of(node)
+            total = cost.listed + sum(self._place(each, within) for each in cost.applied)
             within.discard(key)
             if total > MAX_WORK or self._circles > _MAX_CIRCLES:
                 raise _TooMuch
@@ -212,7 +212,7 @@ class Work:
             self._places[key] = total
         return self._places[key]
 
-    def _whole(self, node: dict[str, Any], within: set[int]) -> int:
+    def _in_total(self, node: dict[str, Any], within: set[int]) -> int:
         """Return how many steps a part of a value takes with all that is in it, once each."""
         key = id(node)
         if key in within:
@@ -221,9 +221,9 @@ class Work:
         if key not in self._totals:
             self._place(node, set())
             within.add(key)
-            known = self._of(node)
-            inner = (*known.beside, *_below(node))
-            self._totals[key] = known.weight + sum(self._whole(each, within) for each in inner)
+            cost = self._of(node)
+            inner = (*cost.applied, *_below(node))
+            self._totals[key] = cost.weight + sum(self._in_total(each, within) for each in inner)
             within.discard(key)
         return self._totals[key]
 
@@ -231,14 +231,14 @@ class Work:
 
     def _ends(self, value: Any, most: int, sizes: dict[int, int], *, telling: bool = False) -> bool:
         """Whether a check takes at most so many steps; telling, without those of expressions."""
-        known: dict[tuple[int, int], int] = {}
+        totals: dict[tuple[int, int], int] = {}
         within: set[tuple[int, int]] = set()
         calls = circles = 0
 
         def counted(node: dict[str, Any], part: Any) -> int:
             nonlocal calls, circles
             key = id(node), id(part)
-            if (total := known.get(key)) is not None:
+            if (total := totals.get(key)) is not None:
                 return total
             if key in within:
                 circles += 1
@@ -251,7 +251,7 @@ class Work:
                 times += sum(1 + len(each) // 100 for each in part)
             about = self._of(node)
             total = (about.listed if telling else about.weight) * times + int(size * about.share)
-            for each in about.beside:
+            for each in about.applied:
                 total += counted(each, part)
                 if total > most:
                     raise _TooMuch
@@ -262,7 +262,7 @@ class Work:
             if total > most or calls > _MAX_PAIRS:
                 raise _TooMuch
             if circles == before:
-                known[key] = total
+                totals[key] = total
             return total
 
         try:
@@ -319,19 +319,21 @@ def _below(node: dict[str, Any]) -> Iterator[dict[str, Any]]:
 def _applied(node: dict[str, Any], value: Any) -> Iterator[tuple[Any, Any]]:
     """Yield the schemas that may be applied to each part of a value, each with the part."""
     if isinstance(value, dict):
-        if known := _dict(node, "properties"):
-            fewer, more = (known, value) if len(known) < len(value) else (value, known)
-            yield from ((known[key], value[key]) for key in fewer if key in more)
+        if properties := _dict(node, "properties"):
+            fewer, more = (
+                (properties, value) if len(properties) < len(value) else (value, properties)
+            )
+            yield from ((properties[key], value[key]) for key in fewer if key in more)
         if "propertyNames" in node:
             yield from ((node["propertyNames"], key) for key in value)
-        others = [*_dict(node, "patternProperties").values(), *map(node.get, _OTHER_KEYS)]
+        rest = [*_dict(node, "patternProperties").values(), *map(node.get, _OTHER_KEYS)]
         parts: Any = value.values()
     elif isinstance(value, list):
         yield from zip([*_list(node, "prefixItems"), *_list(node, "items")], value, strict=False)
-        others, parts = [*map(node.get, _OTHER_ITEMS)], value
+        rest, parts = [*map(node.get, _OTHER_ITEMS)], value
     else:
         return
-    for each in others:
+    for each in rest:
         if isinstance(each, dict):
             yield from ((each, part) for part in parts)
 
@@ -353,13 +355,13 @@ def _size(value: Any, sizes: dict[int, int]) -> int:
 
 
 def _list(node: dict[str, Any], key: str) -> list[Any]:
-    found = node.get(key)
-    return found if isinstance(found, list) else []
+    value = node.get(key)
+    return value if isinstance(value, list) else []
 
 
 def _dict(node: dict[str, Any], key: str) -> dict[str, Any]:
-    found = node.get(key)
-    return found if isinstance(found, dict) else {}
+    value = node.get(key)
+    return value if isinstance(value, dict) else {}
 
 
 def _last(address: str) -> str:

@@ -19,7 +19,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from moothall.actions import Action
-from moothall.actions.acting import Found
+from moothall.actions.acting import ReadValue
 from moothall.actions.provenance import Origins, origins_of
 from moothall.actions.repairing import repaired
 from moothall.foundation.errors import InvalidArguments
@@ -150,7 +150,7 @@ class RequestedCall:
     key: str = ""  # that of its step in the run's record; empty without one
     fault: str | None = None  # what is wrong with the call
     repaired: str = ""  # what of its arguments was spelled otherwise
-    begun: bool = False  # whether its execution has begun, in this process
+    has_started: bool = False  # whether its execution has begun, in this process
     resumed: bool = False  # whether it had begun before its run was resumed
     stated: bool = False  # whether a person has stated its result
     result: dict[str, Any] | None = None  # the environment's, once it has ended
@@ -159,7 +159,7 @@ class RequestedCall:
     derived: bool = False  # whether a value of it, guarded or not, is from outside
     foreign: dict[str, Any] = field(default_factory=dict)  # arguments partly from outside
     read: tuple[str, ...] = ()  # what the agents that it asked had read
-    beside: tuple[Found, ...] = ()  # what was read in threads that may be its own
+    adrift_reads: tuple[ReadValue, ...] = ()  # what was read in threads that may be its own
     late: Callable[[Sequence[str]], None] | None = None  # told what its work reads after its end
     always: tuple[str, ...] = ()  # values that a person permitted for the thread
     said: tuple[str, ...] = ()  # what a person answered to its questions
@@ -182,7 +182,7 @@ class RequestedCall:
         if not (self.origins or self.read or self.always or self.said or sources or self.stated):
             return {}
         kept = {"origins": self.origins, "derived": self.derived, "said": self.said}
-        unbegun = not (self.begun or self.resumed)
+        unbegun = not (self.has_started or self.resumed)
         kept |= {"sources": sources, "stated": self.stated, "unbegun": unbegun}
         return {name: each for name, each in {**kept, "always": self.always}.items() if each}
 

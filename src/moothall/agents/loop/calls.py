@@ -111,14 +111,16 @@ class Calls(Executing):
             raise Stop.at_limit(late) from error
         finally:
             reset(token)
-            begun = sum(call.begun for call, is_new in zip(self.wanted, new, strict=True) if is_new)
+            begun = sum(
+                call.has_started for call, is_new in zip(self.wanted, new, strict=True) if is_new
+            )
             held._ledger.settle(held, checked_amounts(Calls.within, {"actions": begun}))
 
     @property
     def in_doubt(self) -> bool:
         """Return whether a call has begun and not ended, and may not be repeated unasked."""
         return any(
-            call.begun and call.result is None and not ActionStep(self, place).may_repeat
+            call.has_started and call.result is None and not ActionStep(self, place).may_repeat
             for place, call in enumerate(self.wanted)
         )
 
@@ -126,7 +128,7 @@ class Calls(Executing):
         """Emit the result of a call that was cut off, and return it; record it if the call ends."""
         step, wanted = ActionStep(self, place), self.wanted[place]
         past = None if self.record is None else self.record.find(step.key)
-        began = wanted.begun or (past is not None and past.state == "started")
+        began = wanted.has_started or (past is not None and past.state == "started")
         error = wanted.fault or (_CUT_OFF if began else _NEVER_BEGUN)
         result = {"tool_executed": False, "error": error}
         self._end_as(step, result, ends)
@@ -188,7 +190,7 @@ async def execute(step: ActionStep) -> dict[str, Any]:
     try:
         if call.foreign and (texts := request.state.texts) is not None:
             begins(call, texts)
-        call.begun = True
+        call.has_started = True
         kwargs = call.kwargs
         if kinds := injected(chosen):
             context = context_of(agent, request, call)

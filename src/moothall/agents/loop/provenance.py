@@ -62,8 +62,8 @@ def look(
         texts.note(request.outside)
     elif not whole and messages[0].get("role") == "system":
         take_in(texts, messages[0], find)
-    if told and told is not texts.told:
-        texts.told = told
+    if told and told is not texts.descriptions:
+        texts.descriptions = told
         for source, text in told:
             texts.read(text, [source])
     args: dict[Any, Any] = {}
@@ -294,13 +294,13 @@ def marks_of_result(call: RequestedCall, thread: Thread, request: ReplyRequest) 
     sources = sources_of_result(call, thread.texts, call.result or {})
     own: list[Any] = []
     if sources:
-        if call.action is not None and (call.begun or call.resumed) and call.action.own:
+        if call.action is not None and (call.has_started or call.resumed) and call.action.own:
             own = own_values(result, call.action.own)
         if thread.texts is None:  # the next prompt fills it
             thread.texts, thread.looked = Texts(request.on_behalf), None
             thread.texts.note(sources)
     wrote: list[str] = []
-    has_begun = (call.begun or call.resumed) and call.foreign
+    has_begun = (call.has_started or call.resumed) and call.foreign
     if has_begun and not (is_outside and call.action and call.action.idempotent):
         wrote = [*call.foreign]
     return Marks(sources, call.always, call.said, call.stated, own, wrote)
@@ -348,7 +348,7 @@ def sources_of_result(
     if call.stated:
         return []
     is_outside = call.action is not None and call.action.outside
-    is_outside = is_outside and (call.begun or call.resumed)
+    is_outside = is_outside and (call.has_started or call.resumed)
     found = [source_of(call)] if is_outside else []
     found += [*call.read, *_recalled(result.get("result"))]
     may_give_back = call.action is None or call.action._gives_back or "error" in result

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from moothall.actions import Action
-from moothall.actions.left import LEFT, left_to_caller
+from moothall.actions.left import LEFT_TO_CALLER, left_to_caller
 from moothall.agents.loop.answer import safe_names
 from moothall.foundation.errors import DefinitionError
 from moothall.foundation.jsonvalue import UnreadableText, json_text, read_json
@@ -83,7 +83,7 @@ def without_pending(messages: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
         each
         for message in messages
         for each in meant_by(message)
-        if not (each["role"] == "tool" and each["content"] == LEFT)
+        if not (each["role"] == "tool" and each["content"] == LEFT_TO_CALLER)
     ]
 
 

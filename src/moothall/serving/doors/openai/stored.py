@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import Any, Final
 from urllib.parse import parse_qsl
 
-from moothall.actions.left import LEFT
+from moothall.actions.left import LEFT_TO_CALLER
 from moothall.agents.replies.reply import Reply, gives
 from moothall.foundation.errors import NoSuchRun, RunHeld, StateError
 from moothall.foundation.jsonvalue import json_text
@@ -176,7 +176,9 @@ class StoredResponses:
 
 def _outcome(reply: Reply, agent: Any, alone: bool) -> ClientOutcome:
     """Return the outcome of a recorded reply: calls that were left to the caller are its own."""
-    pending_ids = {each["tool_call_id"] for each in reply.messages if each.get("content") == LEFT}
+    pending_ids = {
+        each["tool_call_id"] for each in reply.messages if each.get("content") == LEFT_TO_CALLER
+    }
     calls_made = [call for each in reply.messages for call in each.get("tool_calls") or ()]
     calls = [call for call in calls_made if call["id"] in pending_ids]
     text = "" if calls else reply.text
