@@ -5,15 +5,16 @@ from __future__ import annotations
 import re
 import weakref
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from moothall.foundation.errors import ConfigError, DefinitionError, MissingExtra, ModelError
 from moothall.foundation.lazily import show_classes
 from moothall.foundation.text import nearest
 from moothall.foundation.threads import guard, in_child
 from moothall.models.local import weights
-from moothall.models.providers import OTHER, PROVIDERS, lacks, setting_of
+from moothall.models.providers import BY_FAMILY, OTHER, PROVIDERS, lacks, setting_of
 from moothall.models.settings import check_base_url
 
 if TYPE_CHECKING:
@@ -29,27 +30,15 @@ SPELLINGS = (
 """The forms of names that `model` takes."""
 
 # For each kind: what it is, the extra that it needs, and that extra's packages.
-_REMOTE = ("OpenAIModel", "openai", ("aiohttp",))
 _LOCAL = ("a model inside this process", "local", ("xllamacpp",))
+_SERVERS = {**PROVIDERS, "http": OTHER, "https": OTHER}
 _NEEDS: dict[str, tuple[str, str, tuple[str, ...]]] = {
-    "local": _LOCAL,
-    "gguf": _LOCAL,
-    **dict.fromkeys(PROVIDERS, _REMOTE),
-    "anthropic": ("AnthropicModel", "openai", ("aiohttp",)),
-    "http": _REMOTE,
-    "https": _REMOTE,
+    **dict.fromkeys(("local", "gguf"), _LOCAL),
+    **{name: (each.class_name, "openai", ("aiohttp",)) for name, each in _SERVERS.items()},
 }
 KINDS = frozenset(_NEEDS)
 """What a name of a model may begin with, before the colon."""
 _OF_THE_HUB = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*", re.ASCII)
-_OF_PROVIDERS = {
-    "gpt": "openai",
-    "chatgpt": "openai",
-    "o1": "openai",
-    "o3": "openai",
-    "o4": "openai",
-}
-_OF_PROVIDERS |= {"claude": "anthropic", "deepseek": "deepseek", "gemini": "gemini"}
 _NEAR = (*_NEEDS, *(f"local:{each.name}" for each in weights.LISTED))
 
 # All users of a name share one file in memory, or one set of connections.
@@ -99,16 +88,12 @@ def model(name: str | Model, api_key: str | None = None, *, batch: bool = False)
         return _shared_model((name,), lambda: LocalModel(path, name=name))
     # The environment is part of what a name means.
     key = (name, api_key or "", str(batch), *(setting_of(kind) if kind in PROVIDERS else ()))
-    if kind == "anthropic":
-        from moothall.models.remote.anthropic import AnthropicModel
-
-        return _shared_model(key, lambda: AnthropicModel(rest, api_key=api_key, batch=batch))
+    if kind in PROVIDERS:
+        file = PROVIDERS[kind].form.partition(".")[0]
+        its: Any = import_module(f"moothall.models.remote.{file}")
+        return _shared_model(key, lambda: its.of_provider(kind, rest, api_key, batch))
     from moothall.models.remote.openai import OpenAIModel
 
-    if kind in PROVIDERS:
-        return _shared_model(
-            key, lambda: OpenAIModel(rest, api_key=api_key, provider=kind, batch=batch)
-        )
     url, _, listed = name.partition("#")
     return _shared_model(key, lambda: OpenAIModel(listed, url, api_key, batch=batch))
 
@@ -143,7 +128,7 @@ def check_spelling(name: str) -> tuple[str, str]:
             f"(`moothall models fetch hf:ORG/NAME/FILE.gguf`); {_there_is()}"
         )
     if kind not in _NEEDS or bool(rest) != bool(colon) or (not rest and kind != "local"):
-        provider = None if colon else _OF_PROVIDERS.get(kind.partition("-")[0])
+        provider = None if colon else BY_FAMILY.get(kind.partition("-")[0])
         hint = f" (did you mean '{provider}:{name:.200}'?)" if provider else ""
         near = "" if kind in _NEEDS else hint or nearest(name, _NEAR)
         raise ModelError(f"there is no model {name!r:.200}{near}; {_there_is()}")

@@ -24,6 +24,10 @@ class Provider:
         data: what the package of prices calls it; empty if its models cost nothing
         otel: what OpenTelemetry calls it; its name if left out
         address: the variable of its address; `NAME_BASE_URL` if left out
+        form: the class that speaks its form, after its file in `models/remote/`, whose
+            `of_provider` makes its models
+        families: how names of its models begin that nobody else has, for errors
+        may_be_any: whether its variable of the address may name a server of any other
         length: the field for the longest answer
         key_header: the header of its key, where it is not `Authorization`
         schema_beside_actions: whether it takes a schema in its own field beside actions
@@ -39,6 +43,9 @@ class Provider:
     data: str = ""
     otel: str = ""
     address: str = ""
+    form: str = "openai.OpenAIModel"
+    families: tuple[str, ...] = ()
+    may_be_any: bool = False
     length: str = "max_tokens"
     key_header: str = ""
     schema_beside_actions: bool = False
@@ -46,6 +53,11 @@ class Provider:
     gives_back: bool = True
     call_ids: str = ""
     answer_before_user: bool = False
+
+    @property
+    def class_name(self) -> str:
+        """The class that speaks its form."""
+        return self.form.rpartition(".")[2]
 
 
 _OPENAI: Final[dict[str, Any]] = {
@@ -58,10 +70,15 @@ PROVIDERS: Final[Mapping[str, Provider]] = MappingProxyType(
     {
         "openai": Provider(
             *("OpenAI's", "https://api.openai.com/v1", "OPENAI_API_KEY", "openai"),
+            families=("gpt", "chatgpt", "o1", "o3", "o4"),
+            may_be_any=True,
             **_OPENAI,
         ),
         "anthropic": Provider(
             *("Anthropic's", "https://api.anthropic.com", "ANTHROPIC_API_KEY", "anthropic"),
+            form="anthropic.AnthropicModel",
+            families=("claude",),
+            may_be_any=True,
             schema_beside_actions=True,
             batches=True,
             call_ids="[A-Za-z0-9_-]{1,64}",
@@ -77,11 +94,13 @@ PROVIDERS: Final[Mapping[str, Provider]] = MappingProxyType(
             gives_back=False,
         ),
         "deepseek": Provider(
-            "DeepSeek's", "https://api.deepseek.com/v1", "DEEPSEEK_API_KEY", "deepseek"
+            *("DeepSeek's", "https://api.deepseek.com/v1", "DEEPSEEK_API_KEY", "deepseek"),
+            families=("deepseek",),
         ),
         "gemini": Provider(
             *("Google's", "https://generativelanguage.googleapis.com/v1beta/openai"),
             *("GEMINI_API_KEY", "google", "gcp.gemini"),
+            families=("gemini",),
         ),
         "groq": Provider(
             *("Groq's", "https://api.groq.com/openai/v1", "GROQ_API_KEY", "groq"),
@@ -102,6 +121,9 @@ PROVIDERS: Final[Mapping[str, Provider]] = MappingProxyType(
     }
 )
 """By the first part of a model's name, as in `deepseek:NAME`."""
+
+BY_FAMILY: Final = {family: name for name, each in PROVIDERS.items() for family in each.families}
+"""The providers by how names of their models begin."""
 
 OTHER: Final = Provider("of any server")
 """A server of which only the address is known."""

@@ -72,7 +72,7 @@ def server_of(label: str, base_url: Any, provider: str) -> tuple[str, Provider]:
         address = check_base_url(os.environ.get(variable) or about.url, variable, query=True)
         if provider == "azure" and not urlsplit(address).path:
             address += "/openai/v1"
-        if address == about.url or provider not in ("openai", "anthropic"):
+        if address == about.url or not about.may_be_any:
             return address, about
     # Behind another address of these names may be any server.
     at = provider_at(address)

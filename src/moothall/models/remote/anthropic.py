@@ -192,3 +192,8 @@ class AnthropicModel(RemoteModel):
 
     def _batch_server(self) -> AnthropicBatches:
         return AnthropicBatches(self, joined_url(self._url, "/batches"))
+
+
+def of_provider(provider: str, name: str, api_key: KeyLike, batch: bool) -> AnthropicModel:
+    """Return a provider's model of a name."""
+    return AnthropicModel(name, api_key=api_key, batch=batch)

@@ -252,3 +252,8 @@ class OpenAIModel(RemoteModel):
 
     def _batch_server(self) -> OpenAIBatches:
         return OpenAIBatches(self, self.base_url)
+
+
+def of_provider(provider: str, name: str, api_key: KeyLike, batch: bool) -> OpenAIModel:
+    """Return a provider's model of a name."""
+    return OpenAIModel(name, api_key=api_key, provider=provider, batch=batch)

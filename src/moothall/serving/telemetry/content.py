@@ -11,10 +11,8 @@ from moothall.foundation.jsonvalue import as_json
 from moothall.models.providers import PROVIDERS
 from moothall.serving.telemetry import names
 
-_PROVIDERS = {
-    "AnthropicModel": "anthropic",
-    "OpenAIModel": "openai",
-}
+_PROVIDERS = {each.class_name: name for name, each in reversed([*PROVIDERS.items()])}
+"""By the class of a model: the first that has its form."""
 _PROVIDER_NAMES = {
     **{name: each.otel or name for name, each in PROVIDERS.items()},
     "http": "openai",
