@@ -14,10 +14,9 @@ from moothall.society.blocks.social import (
     SocialBlock,
     SocialBlockParams,
     faded,
-    message_text,
-    opinion_after,
     relation_after,
 )
+from moothall.society.blocks.talk import message_text, opinion_after
 
 MEET = [{"do": "social", "where": None, "from": 0, "until": 24 * HOUR}]
 

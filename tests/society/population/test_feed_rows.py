@@ -258,16 +258,6 @@ async def test_threads_like_after_full_agents_have_posted() -> None:
     assert not population.columns["liked"].any()
 
 
-@pytest.mark.long
-@pytest.mark.timeout(600)
-@given(people, feeds, st.sampled_from([Feed, Feed, Chronological, None]))
-@settings(QUICK, max_examples=20)
-def test_two_days_of_a_feed_are_the_same(
-    people: list[dict[str, Any]], params: FeedBlockParams, make_feed: Any
-) -> None:
-    asyncio.run(all_equal(feed(people, params, make_feed), 200))
-
-
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 99)), max_size=80))
 @settings(QUICK, max_examples=20)
 def test_lists_grow_in_their_order(given: list[tuple[int, int]]) -> None:

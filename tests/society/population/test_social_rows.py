@@ -11,8 +11,8 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from tests.society.population.pairs import CITY, Todo, all_equal
 
-from moothall.society.blocks.social import SocialBlock, SocialBlockParams, opinion_after
-from moothall.society.blocks.talk import TOPICS
+from moothall.society.blocks.social import SocialBlock, SocialBlockParams
+from moothall.society.blocks.talk import TOPICS, opinion_after
 from moothall.society.population.population import Population
 
 QUICK = settings(max_examples=5, deadline=None, phases=[Phase.explicit, Phase.generate])
@@ -88,16 +88,6 @@ def test_many_relations_are_the_same() -> None:
     friends = asyncio.run(all_equal(social(crowd, few), 100))[-1]["friends"]
     assert friends[:, 8].all()
     assert friends[:, 17].any()  # and then the weakest goes
-
-
-@pytest.mark.long
-@pytest.mark.timeout(600)
-@given(people, params, st.integers(0, 5))
-@settings(QUICK, max_examples=25)
-def test_two_days_of_meeting_are_the_same(
-    people: list[dict[str, Any]], params: SocialBlockParams, seed: int
-) -> None:
-    asyncio.run(all_equal(social(people, params, seed), 200))
 
 
 @given(

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from collections.abc import Iterator
+from functools import partial
+from typing import Any, ClassVar, Final
 
 from pydantic import Field
 
 from moothall.actions import action
 from moothall.actions.signature.schema import object_schema
 from moothall.agents.params import BlockParams
-from moothall.society.arrays import np, smaller
+from moothall.society.arrays import Numbers, np, smaller
 from moothall.society.blocks.columns import code
-from moothall.society.blocks.talk import TalkBlock, TalkParams, message_text
+from moothall.society.blocks.talk import TalkBlock, TalkParams
 from moothall.society.blocks.ties import Ties, code_of
+from moothall.society.columns.row import Row
 from moothall.society.columns.rows import Rows
-from moothall.society.kernel.draw import belows
 from moothall.society.kernel.wants import Follow, Like, Post
 from moothall.society.services.feed import LONGEST, Feed
+
+_ACTS: Final = Numbers(map(code, ("browse", "leisure")), "uint8")
+"""The act of who reads the feed, and of who is too young to."""
 
 
 def likes(interest: Any, relation: Any, likes_of_1000: int) -> Any:
@@ -62,110 +67,49 @@ class FeedBlock(TalkBlock):
             shown = feed.shown(str(self.agent.id), self.interests, self.params.shown)
         return shown[: self.params.shown]
 
-    async def forward(self) -> int:
-        """Read the feed once; return the number of posts shown."""
-        self.act("leisure" if self.too_young else "browse")
-        if self.too_young:
-            return 0
-        shown = self.shown()
-        if await self._by_model(shown):
-            return len(shown)
-        draws, params = self.draws, self.params
-        interests, relations = self.interests, self.status.get("relations", {})
-        me = str(self.agent.id)
-        for each in shown:
-            odds = likes(interests.get(each.topic, 0), relations.get(each.author, 0), params.likes)
-            if me in each.liked or draws.below(1000, "feed.like", each.number) >= odds:
-                continue
-            self.want(Like(each.number))
-            if draws.below(1000, "feed.follow", each.number) < params.follows:
-                self.want(Follow(each.author))
-        if draws.below(1000, "feed.post") < params.posts and interests:
-            topics = list(interests)
-            topic = topics[draws.choice([interests[each] + 1 for each in topics], "feed.topic")]
-            greeting = draws.below(4, "feed.greeting")
-            self.want(Post(message_text(greeting, topic, self.opinion(topic)), topic))
-        return len(shown)
+    async def forward(self) -> Any:
+        """Read the feed once; return the act of this step."""
+        row = Row(self)
+        if self.too_young or not await self._by_model(self.shown()):
+            self.step_rows(row)
+        else:
+            row["act"] = code("browse")
+        return self.status.get("act")
 
-    # -- in columns --------------------------------------------------------------------------------
+    def step_rows(self, rows: Any) -> None:
+        """Let those who are old enough read the feed, like, follow and post."""
+        young = self.is_young(rows)
+        rows["act"] = _ACTS[young + 0]
+        for readers in rows.only(young != True):  # noqa: E712 - of arrays, too
+            topics = self.topics(readers)
+            self._react(readers, topics)
+            posts = readers.below(1000, "feed.post") < self.params.posts
+            for authors in readers.only(topics.has_any & posts):
+                topics = self.topics(authors)
+                topic = topics.drawn("feed.topic")
+                text = topics.text(authors.below(4, "feed.greeting"), topic)
+                authors.want(Post, text=text, topic=topics.word(topic))
 
-    def step_rows(self, rows: Rows) -> None:
-        """Do `forward` for rows."""
-        params, population, index = self.params, rows.population, rows.at
-        arrays = population.arrays
-        young = self.young_rows(rows)
-        rows["act"] = np.where(young, code("leisure"), code("browse")).astype(np.uint8)
-        interest = np.zeros((len(rows), len(params.topics) + 1), np.int32)
-        used = 0  # slots in use
-        while used < len(params.topics):
-            topic = arrays["interest_topic"][:, used][index]
-            some = np.flatnonzero(topic >= 0)
-            if not len(some):
-                break
-            interest[some, topic[some]] = arrays["interest"][:, used][index[some]]
-            used += 1
-        feed = rows.moment.feed
-        if feed is not None and feed.rows is not None:
-            self._react_rows(rows, feed, interest, young)
-        posts = ~young & (rows.below(1000, "feed.post") < params.posts)
-        some = np.flatnonzero(posts)
-        some = some[arrays["interest_topic"][index[some], 0] >= 0]
-        if len(some):
-            topics = arrays["interest_topic"][index[some], :used]
-            weights = arrays["interest"][index[some], :used].astype(np.int64) + 1
-            weights = np.cumsum(np.where(topics >= 0, weights, 0), 1)
-            at = (population.seed, rows.ids[some], rows.step)
-            share = belows(weights[:, -1], *at, "feed.topic")
-            topic = topics[np.arange(len(some)), (weights > share[:, None]).argmax(1)]
-            topic = topic.astype(np.int64)
-            opinion = self.opinion_rows(rows, topic, some)
-            text = self.text_rows(rows, belows(4, *at, "feed.greeting"), topic, opinion)
-            rows.want_each(Post, some, text=text, topic=self.word_rows(rows, topic))
-
-    def _react_rows(self, rows: Rows, feed: Any, interest: Any, young: Any) -> None:
+    def _react(self, rows: Any, topics: Any) -> None:
         """Like posts that the feed shows, and follow some of their authors."""
-        params, kept = self.params, feed.rows
-        if not len(kept.author):
-            return
-        width = interest.shape[1]
-        about = self.topic_rows(rows)[np.maximum(kept.topic, -1)] % width  # the last: no topic
-        shown = self._shown_rows(rows, feed, interest, about)
-        number = shown.reshape(-1)
-        place = np.maximum(number - kept.first, 0)
-        at = np.broadcast_to(np.arange(len(rows))[:, None], shown.shape).reshape(-1)
-        chance = interest.reshape(-1).take(at * width + about.take(place))
-        close: Any = 0
-        if "friends" in rows.population.arrays:
-            codes = code_of(kept.author).astype(np.int32).take(place) * (number > 0)
-            close = Ties(rows).strength(codes.reshape(shown.shape)).reshape(-1)
-        chance = likes(chance, close, params.likes)
-        may = np.flatnonzero((chance > 0) & (number > 0) & ~young[at])
-        at, number, author, chance = at[may], number[may], kept.author[place[may]], chance[may]
+        params = self.params
+        read = self._read_by_one(rows, topics) if rows.one else _read_by_rows(self, rows, topics)
+        for readers, number, author, odds, new_of in read:
+            liked = new_of(readers.below(1000, "feed.like", number) < odds)
+            readers.want(Like, liked, post=number)
+            follows = liked & (readers.below(1000, "feed.follow", number) < params.follows)
+            readers.want(Follow, follows, id=author)
 
-        def drawn(purpose: str) -> Any:
-            return belows(1000, rows.population.seed, rows.ids[at], rows.step, purpose, draw=number)
+    def _read_by_one(self, row: Row, topics: Any) -> Iterator[tuple[Any, ...]]:
+        """Yield of each post shown its reader, number, author, and odds to like it.
 
-        likes_it = np.flatnonzero(drawn("feed.like") < chance)
-        likes_it = likes_it[~kept.liked(number[likes_it], rows.index[at[likes_it]])]
-        at, number, author = at[likes_it], number[likes_it], author[likes_it]
-        rows.want_each(Like, at, post=number)
-        follows = np.flatnonzero(drawn("feed.follow") < params.follows)
-        rows.want_each(Follow, at[follows], id=author[follows])
-
-    def _shown_rows(self, rows: Rows, feed: Any, interest: Any, about: Any) -> Any:
-        """Return the numbers of the posts shown to each row, the best first; 0 for none."""
-        limit = self.params.shown
-        if type(feed).shown is Feed.shown:
-            rows.once("feed.hottest", feed.rows.hottest)
-            return feed.rows.shown(rows.index, interest, about, limit)
-        shown = np.zeros((len(rows), limit), np.int64)  # a subclass with its own ranking
-        for at, row in enumerate(rows.index.tolist()):
-            status: dict[str, Any] = {}
-            self.to_status(rows.population, row - rows.population.base, status)
-            own = status["profile"]["interests"]
-            found = feed.shown(rows.population.id_of(row), own, limit)[:limit]
-            shown[at, : len(found)] = [each.number for each in found]
-        return shown
+        And a function that leaves of those who would like a post who has not liked it before.
+        """
+        relations, me = self.status.get("relations") or {}, str(self.agent.id)
+        for post in self.shown():
+            close = relations.get(post.author, 0)
+            odds = likes(topics.interests.get(post.topic, 0), close, self.params.likes)
+            yield row, post.number, post.author, odds, partial(_new_to, post, me)
 
     # -- as a full agent ---------------------------------------------------------------------------
 
@@ -226,3 +170,53 @@ class FeedBlock(TalkBlock):
             id: the citizen's id
         """
         self.want(Follow(id))
+
+
+# -- what a feed shows to rows ---------------------------------------------------------------------
+
+
+def _new_to(post: Any, me: str, would_like: bool) -> bool:
+    return would_like and me not in post.liked
+
+
+def _read_by_rows(self: FeedBlock, rows: Rows, topics: Any) -> Iterator[tuple[Any, ...]]:
+    """Yield the same at once for all posts that rows may like, of each reader one after another."""
+    feed = rows.moment.feed
+    kept = None if feed is None else feed.rows
+    if kept is None or not len(kept.author):
+        return
+    interests = topics.interests
+    about = topics.of_words[np.maximum(kept.topic, -1)] % interests.shape[1]  # the last: no topic
+    numbers = _numbers_shown(self, rows, feed, interests, about)
+    place = np.maximum(numbers - kept.first, 0)
+    interest = np.take_along_axis(interests, about[place], axis=1)
+    close = np.zeros(numbers.shape, np.int64)
+    if "friends" in rows.population.arrays:
+        close = Ties(rows).strength(code_of(kept.author).astype(np.int32)[place] * (numbers > 0))
+    odds = likes(interest, close, self.params.likes) * (numbers > 0)
+    some = np.nonzero(odds)
+    for readers in rows.some(some[0]):
+        number = numbers[some]
+
+        def new_of(would_like: Any, readers: Rows = readers, number: Any = number) -> Any:
+            at = np.flatnonzero(would_like)
+            would_like[at] = ~kept.liked(number[at], readers.index[at])
+            return would_like
+
+        yield readers, number, kept.author[place[some]], odds[some], new_of
+
+
+def _numbers_shown(self: FeedBlock, rows: Rows, feed: Any, interest: Any, about: Any) -> Any:
+    """Return the numbers of the posts shown to each row, the best first; 0 for none."""
+    limit = self.params.shown
+    if type(feed).shown is Feed.shown:
+        rows.once("feed.hottest", feed.rows.hottest)
+        return feed.rows.shown(rows.index, interest, about, limit)
+    shown = np.zeros((len(rows), limit), np.int64)  # a subclass with its own ranking
+    for at, row in enumerate(rows.index.tolist()):
+        status: dict[str, Any] = {}
+        self.to_status(rows.population, row - rows.population.base, status)
+        own = status["profile"]["interests"]
+        found = feed.shown(rows.population.id_of(row), own, limit)[:limit]
+        shown[at, : len(found)] = [each.number for each in found]
+    return shown

@@ -148,7 +148,7 @@ def _choose(self: Any, rows: Rows, at: Any, kind: str, number: int) -> Any:
             chosen[some] = _by_rule(self, rows, at[some], kind, *parts)
             if kind in KINDS:
                 visits = _visits(rows, at[some], kind)
-                visits.closer(slice(None), chosen[some] + 1, lambda times: times + 1)
+                visits.closer(chosen[some], lambda times: times + 1)
     _stuck(rows, at[chosen < 0])
     gets = chosen >= 0
     some = index[gets]

@@ -14,17 +14,15 @@ from moothall.agents.params import BlockParams
 from moothall.foundation.errors import ConfigError
 from moothall.foundation.jsonvalue import UnreadableText
 from moothall.foundation.text import copied_stretch
-from moothall.society.arrays import np
+from moothall.society.arrays import Numbers, larger, where
 from moothall.society.blocks.block import now_of
 from moothall.society.blocks.columns import code
-from moothall.society.blocks.talk import TalkBlock, TalkParams, message_text
-from moothall.society.blocks.ties import KIN, KIND, STRENGTH, Ties, code_of, friend_columns
+from moothall.society.blocks.talk import TalkBlock, TalkParams
+from moothall.society.blocks.ties import KIN, KIND, STRENGTH, code_of, friend_columns, ties_of
 from moothall.society.clock import DAY_S
 from moothall.society.columns.column import Column, fill
-from moothall.society.columns.lists import turns
 from moothall.society.columns.register import Register
-from moothall.society.columns.rows import Rows
-from moothall.society.kernel.draw import belows
+from moothall.society.columns.row import Row
 from moothall.society.kernel.mind import HEARD_FROM, SAID_TO, note_talk, waiting
 from moothall.society.kernel.perception import Perception
 from moothall.society.kernel.wants import PARTY
@@ -34,6 +32,8 @@ _SAME_WORDS: Final = 8  # in a row that were said before make a sentence one tha
 _FEW_WORDS: Final = 5  # anybody may say again what has fewer
 _SENTENCE_END: Final = re.compile(r"(?<=[.!?…])\s+")
 _SHOWN: Final = 20  # the people that a model may choose from, at most
+_ACTS: Final = Numbers(map(code, ("leisure", "social")), "uint8")
+"""The act of who meets nobody, and of who meets somebody."""
 
 
 def _is_repeated(sentence: str, before: list[str]) -> bool:
@@ -49,13 +49,6 @@ def relation_after(relation: Any, contact: int) -> Any:
 def faded(relation: Any, fading: int) -> Any:
     """Return a relation less `fading` thousandths of it (rounded up): its loss in a day."""
     return relation + -relation * fading // 1000
-
-
-def opinion_after(mine: Any, other: Any, bound: int, pull: int) -> Any:
-    """Return an opinion, −1000 … 1000, after hearing another by bounded confidence."""
-    apart = other - mine  # if at most `bound`, it moves by `pull` thousandths, rounded towards 0
-    step = abs(apart) * pull // 1000 * (abs(apart) <= bound)
-    return mine + step * ((apart > 0) * 2 - 1)
 
 
 class SocialBlockParams(TalkParams):
@@ -103,23 +96,61 @@ class SocialBlock(TalkBlock):
 
     async def before_forward(self) -> None:
         """Handle the received messages, and let relations fade at the start of a day."""
-        status = self.status
-        day = self.now // DAY_S
-        heard: set[str] = set()
-        for message in self.perceived.messages:
-            if message["action"]["name"] == "say":
-                heard.add(message["from"])
-                self._remember(message["from"], message["action"]["args"])
-                self._hear(message["from"], message["action"]["args"])
-        before, status["faded"] = status.get("faded", -1), day
-        if before not in (-1, day):
-            relations = status.get("relations", {})
-            kin = status.get("kin", {})
-            for id, relation in [*relations.items()]:
-                if id not in heard and id not in kin:
-                    relations[id] = faded(relation, self.params.fading)
-                    if not relations[id]:
-                        del relations[id]  # it is forgotten
+        messages = self.perceived.messages
+        if messages and self._led:
+            for message in messages:
+                if message["action"]["name"] == "say":
+                    self._remember(message["from"], message["action"]["args"])
+        self.before_rows(Row(self, begins=True))
+
+    def before_rows(self, rows: Any) -> None:
+        """Do `before_forward` for rows."""
+        params = self.params
+        for hearers, sender, topic, opinion in rows.heard_in_turn():
+            self._come_closer(hearers, sender, rows.lasted)
+            self.topics(hearers).hear(topic, opinion, params.bound, params.pull)
+        day, before = now_of(rows) // DAY_S, rows["faded"]
+        for those in rows.only((before != day) & (before >= 0)):
+            ties_of(those, params.friends).fade(lambda close: faded(close, params.fading))
+        rows["faded"] = day
+
+    def step_rows(self, rows: Any) -> None:
+        """Let those who are old enough say something to a person there or to a friend."""
+        rows["act"] = code("social")
+        for talkers in rows.only(self.is_young(rows) != True):  # noqa: E712 - of arrays, too
+            self._meet(talkers)
+
+    def _meet(self, rows: Any) -> None:
+        """Let rows say something to a person there or to a friend; without either, have leisure."""
+        count, mine, person = rows.present()
+        others, ties = count - 1, ties_of(rows, self.params.friends)
+        here = (others > 0) & (rows.below(1000, "social.here") < self.params.here)
+        total = ties.total(here != True)  # noqa: E712 - of arrays, too
+        here = here | ((others > 0) & (total == 0))
+        at = rows.below(larger(others, 1), "social.whom")
+        there = person(where(here, at + (at >= mine), 0))
+        writes = (here != True) & (total > 0)  # noqa: E712
+        friend = ties.friend(rows.below(larger(total, 1), "social.friend"), writes)
+        meets = here | writes
+        rows["act"] = _ACTS[meets + 0]
+        topics = self.topics(rows)
+        topic = topics.main()
+        text = topics.text(rows.below(4, "social.greeting"), topic)
+        said = (text, topics.word(topic), topics.opinion(topic))
+        self._tell(rows, where(here, there, friend), *said, where=meets)
+
+    def _tell(
+        self, rows: Any, to: Any, text: Any, topic: Any, opinion: Any, where: Any = True
+    ) -> None:
+        """Let some of the rows say something."""
+        rows.say(to, text, topic, opinion, where)
+        self._come_closer(rows, to, rows.seconds, where)
+
+    def _come_closer(self, rows: Any, to: Any, seconds: int, *where: Any) -> None:
+        """Let relations come closer by contact in a step of `seconds`."""
+        contact = min(1000, max(1, self.params.contact * seconds // 900))
+        ties = ties_of(rows, self.params.friends)
+        ties.closer(to, lambda relation: relation_after(relation, contact), *where)
 
     # -- in columns --------------------------------------------------------------------------------
 
@@ -163,89 +194,7 @@ class SocialBlock(TalkBlock):
         kin = {id: KIN.index(each) << KIND for id, each in status.get("kin", {}).items()}
         fill(close, row, [strength | kin.get(id, 0) for id, strength in given.items()])
 
-    def before_rows(self, rows: Rows) -> None:
-        """Do `before_forward` for rows."""
-        heard = rows.heard()
-        if heard is not None:
-            at, sender, topic, opinion, _ = heard
-            for part in turns(at):
-                self._hear_rows(rows, at[part], sender[part], topic[part], opinion[part])
-        day = now_of(rows) // DAY_S
-        faded_on = rows["faded"]
-        fades = (faded_on != day) & (faded_on >= 0)
-        if fades.any():
-            self._fade_rows(rows, np.flatnonzero(fades), heard)
-        faded_on[...] = day
-
-    def _hear_rows(self, rows: Rows, at: Any, sender: Any, topic: Any, opinion: Any) -> None:
-        """Handle one message for each of these rows."""
-        seconds = rows.moment.view.lasted
-        self._closer_rows(Ties(rows, at), np.arange(len(at)), sender, seconds)
-        params = self.params
-        number = self.topic_rows(rows)[topic]
-        of = np.flatnonzero(number >= 0)
-        at, number = at[of], number[of]
-        mine = rows["opinions"][at, number].astype(np.int64)  # NO_OPINION is beyond every bound
-        rows["opinions"][at, number] = opinion_after(mine, opinion[of], params.bound, params.pull)
-
-    def _closer_rows(self, ties: Ties, at: Any, who: Any, seconds: int) -> None:
-        """Do `_closer` at some positions of `ties`, each once."""
-        ties.closer(at, code_of(who), lambda relation: self._after(relation, seconds))
-
-    def _fade_rows(self, rows: Rows, at: Any, heard: Any) -> None:
-        """Let relations fade, except those with the senders of heard messages."""
-        fading = self.params.fading
-        who, to = at[:0], at[:0]
-        if heard is not None:
-            fades = np.zeros(len(rows), bool)
-            fades[at] = True
-            mine = fades[heard[0]]
-            who, to = heard[0][mine], code_of(heard[1][mine])
-        Ties(rows, at).fade(lambda close: faded(close, fading), Ties(rows, who), to)
-
-    def step_rows(self, rows: Rows) -> None:
-        """Do `forward` for rows."""
-        count, mine, present = rows.present()
-        others = np.maximum(count - 1, 0)
-        here = (others > 0) & (rows.below(1000, "social.here") < self.params.here)
-        rest = np.flatnonzero(~here)
-        ties, total = Ties(rows), np.zeros(len(rows), np.int64)
-        total[rest] = Ties(rows, rest).total()
-        here |= (others > 0) & (total == 0)
-        index = rows.below(np.maximum(others, 1), "social.whom")
-        index += index >= mine
-        to = np.full(len(rows), -1, np.int64)
-        if here.any():
-            to = (present(index * here).astype(np.int64) + 1) * here - 1
-        friend = np.flatnonzero(~here & (total > 0))
-        if len(friend):
-            seed = rows.population.seed
-            share = belows(total[friend], seed, rows.ids[friend], rows.step, "social.friend")
-            chosen = ties.choice(friend, share)
-            to[friend] = np.where(chosen > 0, chosen - 1, chosen)
-        young = self.young_rows(rows)
-        meets = here | (total > 0)
-        some = np.flatnonzero(meets & ~young)
-        rows["act"] = np.where(meets | young, code("social"), code("leisure")).astype(np.uint8)
-        if not len(some):
-            return
-        topic = self.main_topic_rows(rows)
-        opinion = self.opinion_rows(rows, topic)
-        text = self.text_rows(rows, rows.below(4, "social.greeting"), topic, opinion)
-        number = self.word_rows(rows, topic)
-        rows.say(to, text, number, opinion, where=some)
-        self._closer_rows(ties, some, to[some], rows.seconds)
-
     # -- as a full agent ---------------------------------------------------------------------------
-
-    def _hear(self, sender: str, args: Mapping[str, Any]) -> None:
-        self._closer(sender, self.perceived.view.lasted)
-        topic, opinion = args.get("topic"), args.get("opinion")
-        opinions = self.status.setdefault("opinions", {})
-        if isinstance(topic, str) and topic in opinions and type(opinion) is int:
-            params = self.params
-            opinion = max(-1000, min(1000, opinion))
-            opinions[topic] = opinion_after(opinions[topic], opinion, params.bound, params.pull)
 
     @property
     def _led(self) -> bool:
@@ -255,7 +204,7 @@ class SocialBlock(TalkBlock):
     def _remember(self, sender: str, args: Mapping[str, Any]) -> None:
         """Remember what a citizen led by a model hears, and from whom."""
         content = args.get("content")
-        if self._led and isinstance(content, str):
+        if isinstance(content, str):
             content = content[:LONGEST]
             note_talk(self.status, self.perceived.step, sender, content, mine=False)
             self.note(f"{HEARD_FROM}{self.perceived.label(sender)}: {content}")
@@ -276,53 +225,17 @@ class SocialBlock(TalkBlock):
         names = ", ".join(map(context.label, self._waiting))
         return f"answer {names}" if names else would
 
-    def _closer(self, id: str, seconds: int) -> None:
-        relations = self.status.setdefault("relations", {})
-        relations[id] = self._after(relations.get(id, 0), seconds)
-        if len(relations) > self.params.friends:
-            kin = self.status.get("kin", {})
-            others = [each for each in relations if each != id]
-            gone = min(others, key=lambda each: relations[each] + 1024 * (each in kin))
-            del relations[gone]
-            kin.pop(gone, None)
-
-    def _after(self, relation: Any, seconds: int) -> Any:
-        """Return a relation, or an array of them, after contact in a step of `seconds`."""
-        contact = min(1000, max(1, self.params.contact * seconds // 900))
-        return relation_after(relation, contact)
-
-    async def forward(self) -> str | None:
-        """Write to a person; return the recipient's id, or None."""
-        self.act("social")
-        if self.too_young:
-            return None
-        to, text = await self._by_model() or (self._receiver(), "")
-        if to is None:
-            self.act("leisure")
-            return None
-        interests = self.interests
-        topic = max(interests, key=interests.__getitem__, default="")
-        opinion = self.opinion(topic)
-        if not text:
-            text = message_text(self.draws.below(4, "social.greeting"), topic, opinion)
-        self._send(to, text, topic, opinion)
-        return to
-
-    def _receiver(self) -> str | None:
-        """Return the id of a person here or of a friend; None if there is neither."""
-        draws = self.draws
-        present, me = self.perceived.present, str(self.agent.id)
-        relations: dict[str, int] = self.status.get("relations", {})
-        friends = [(id, relation) for id, relation in relations.items() if relation > 0]
-        others = len(present) - (me in present)
-        if others and (not friends or draws.below(1000, "social.here") < self.params.here):
-            index = draws.below(others, "social.whom")
-            if me in present and index >= present.index(me):
-                index += 1
-            return present[index]
-        if not friends:
-            return None
-        return friends[draws.choice([each[1] for each in friends], "social.friend")][0]
+    async def forward(self) -> Any:
+        """Write to a person; return the act of this step."""
+        row = Row(self)
+        if self.too_young or (said := await self._by_model()) is None:
+            self.step_rows(row)
+        else:
+            row["act"] = code("social")
+            topics = self.topics(row)
+            topic = topics.main()
+            self._tell(row, *said, topic, topics.opinion(topic))
+        return self.status.get("act")
 
     async def _by_model(self) -> tuple[str, str] | None:
         if self.llm is None:
@@ -363,13 +276,13 @@ class SocialBlock(TalkBlock):
         name = self.perceived.name_of and self.perceived.name_of(id)
         return {"id": id, **({"name": name} if name else {}), "relation": relation}
 
-    def _send(self, to: str, content: str, topic: str, opinion: int) -> None:
+    def say(self, to: str, content: str, topic: str, opinion: int) -> None:
+        """Send a message, and remember it."""
         args: dict[str, Any] = {"content": content}
         if topic:
             args |= {"topic": topic, "opinion": opinion}
         if self.agent.space is not None:
             self.agent.send({"to": to, "action": {"name": "say", "args": args}})
-        self._closer(to, self.perceived.seconds)
         whom = to
         if self._led:
             note_talk(self.status, self.perceived.step, to, content, mine=True)
@@ -384,4 +297,4 @@ class SocialBlock(TalkBlock):
             to: the citizen's id
             content: what it says, at most 280 characters
         """
-        self._send(to, content[:LONGEST], "", 0)
+        self._tell(Row(self), to, content[:LONGEST], "", 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from functools import cached_property
 from typing import Any, Final
 
 from pydantic import Field
@@ -44,6 +45,13 @@ def message_text(greeting: int, topic: str, opinion: int) -> str:
         view = next(text for least, text in reversed(VIEWS) if opinion >= least)
         text = f"{text} {view.format(topic=topic)}"
     return text
+
+
+def opinion_after(mine: Any, other: Any, bound: int, pull: int) -> Any:
+    """Return an opinion, −1000 … 1000, after hearing another by bounded confidence."""
+    apart = other - mine  # if at most `bound`, it moves by `pull` thousandths, rounded towards 0
+    step = abs(apart) * pull // 1000 * (abs(apart) <= bound)
+    return mine + step * ((apart > 0) * 2 - 1)
 
 
 @functools.cache
@@ -147,50 +155,137 @@ class TalkBlock(CitizenBlock):
                 arrays["interest_topic"][row, at] = topics.index(topic)
                 arrays["interest"][row, at] = interest
 
-    def young_rows(self, rows: Rows) -> Any:
-        """Return `too_young` of rows."""
-        return rows["age"] < self.params.youngest
+    def is_young(self, rows: Any) -> Any:
+        """Return `too_young` of rows, or of one citizen."""
+        return self.too_young if rows.one else rows["age"] < self.params.youngest
 
-    def main_topic_rows(self, rows: Rows) -> Any:
-        """Return the index of each row's topic of most interest; −1 for none."""
-        arrays, at = rows.population.arrays, rows.at
-        topics, interest = arrays["interest_topic"], arrays["interest"]
-        topic, most = topics[:, 0][at].astype(np.int64), interest[:, 0][at]
-        for slot in range(1, topics.shape[1]):
-            other = topics[:, slot][at]
-            if not (other >= 0).any():
-                break
-            many = interest[:, slot][at]
-            more = (other >= 0) & (many > most)
-            np.copyto(topic, other, where=more)
-            np.copyto(most, many, where=more)
+    def topics(self, rows: Any) -> Any:
+        """Return interests and opinions of rows, or of one citizen."""
+        return OwnTopics(self) if rows.one else Topics(rows, self.params.topics)
+
+
+class OwnTopics:
+    """Interests and opinions of one citizen, by topic, "" for none; it has `Topics`' methods."""
+
+    def __init__(self, block: TalkBlock) -> None:
+        self._block = block
+        self._opinions: dict[str, int] = block.status.get("opinions") or {}
+        self.interests: dict[str, int] = block.interests
+
+    @property
+    def has_any(self) -> bool:
+        """Whether there is any interest."""
+        return bool(self.interests)
+
+    def main(self) -> str:
+        """Return the topic of most interest."""
+        return max(self.interests, key=self.interests.__getitem__, default="")
+
+    def drawn(self, purpose: str) -> str:
+        """Return a topic drawn by the interests, each and 1; there is one."""
+        topics = list(self.interests)
+        weights = [self.interests[each] + 1 for each in topics]
+        return topics[self._block.draws.choice(weights, purpose)]
+
+    def opinion(self, topic: str) -> int:
+        """Return the opinion on a topic; 0 if there is none."""
+        return self._opinions.get(topic, 0)
+
+    def hear(self, topic: str, opinion: int, bound: int, pull: int) -> None:
+        """Move the opinion on a topic that it has one on, by another's."""
+        if topic in self._opinions:
+            mine = self._opinions[topic]
+            self._opinions[topic] = opinion_after(mine, opinion, bound, pull)
+
+    def text(self, greeting: int, topic: str) -> str:
+        """Return a message by rule on a topic."""
+        return message_text(greeting, topic, self.opinion(topic))
+
+    def word(self, topic: str) -> str:
+        """Return what stands for a topic in wants: itself."""
         return topic
 
-    def opinion_rows(self, rows: Rows, topic: Any, at: Any = None) -> Any:
-        """Return `opinion` of all or some rows, by the index of each row's topic, −1 for none."""
-        index = rows.at if at is None else rows.at[at]
-        opinion = rows.population.arrays["opinions"][index, topic].astype(np.int64)
+
+class Topics:
+    """Interests and opinions of rows, by the index of a topic in the block's, −1 for none."""
+
+    def __init__(self, rows: Rows, topics: tuple[str, ...]) -> None:
+        self._rows = rows
+        self._topics = topics
+        self._arrays = rows.population.arrays
+
+    @cached_property
+    def _in_order(self) -> tuple[Any, Any]:
+        """The topics of each row's profile in their order, and its interest in each."""
+        at, used = self._rows.at, 0
+        topics, interest = self._arrays["interest_topic"], self._arrays["interest"]
+        while used < topics.shape[1] and (topics[:, used][at] >= 0).any():
+            used += 1
+        return topics[:, :used][at].astype(np.int64), interest[:, :used][at].astype(np.int64)
+
+    @cached_property
+    def interests(self) -> Any:
+        """The interest of each row in each topic, and 0 last, in none; int32."""
+        made = np.zeros((len(self._rows), len(self._topics) + 1), np.int32)
+        for topic, interest in zip(*(each.T for each in self._in_order), strict=True):
+            some = np.flatnonzero(topic >= 0)
+            made[some, topic[some]] = interest[some]
+        return made
+
+    @property
+    def has_any(self) -> Any:
+        """Which rows have any interest."""
+        return self._arrays["interest_topic"][:, 0][self._rows.at] >= 0
+
+    def main(self) -> Any:
+        """Return the topic of most interest, of equal ones the first."""
+        topics, interest = self._in_order
+        if not topics.size:
+            return np.full(len(self._rows), -1)
+        most = np.where(topics >= 0, interest, -1).argmax(1)
+        return topics[np.arange(len(topics)), most]
+
+    def drawn(self, purpose: str) -> Any:
+        """Return a topic drawn by the interests, each and 1; every row has one."""
+        topics, interest = self._in_order
+        weights = np.cumsum(np.where(topics >= 0, interest + 1, 0), 1)
+        share = self._rows.below(weights[:, -1], purpose)
+        return topics[np.arange(len(topics)), (weights > share[:, None]).argmax(1)]
+
+    def opinion(self, topic: Any) -> Any:
+        """Return the opinion on each row's topic; 0 if there is none."""
+        opinion = self._arrays["opinions"][self._rows.at, topic].astype(np.int64)
         return np.where((topic < 0) | (opinion == NO_OPINION), 0, opinion)
 
-    def text_rows(self, rows: Rows, greeting: Any, topic: Any, opinion: Any) -> Any:
-        """Return the word numbers of rows' messages, by the indices of topics, −1 for none."""
-        topics = self.params.topics
-        words = rows.once(
-            f"talk.texts {topics}",
-            lambda: np.array([rows.population._word[text] for text in message_words(topics)]),
-        )
-        view = np.searchsorted([least for least, _ in VIEWS], opinion, side="right") - 1
-        return words[(greeting * (len(topics) + 1) + topic + 1) * len(VIEWS) + np.maximum(view, 0)]
+    def hear(self, word: Any, opinion: Any, bound: int, pull: int) -> None:
+        """Move the opinions on topics, given by words; NO_OPINION is beyond every bound."""
+        topic = self.of_words[word]
+        some = np.flatnonzero(topic >= 0)
+        at = (self._rows.at[some], topic[some])
+        mine = self._arrays["opinions"][at].astype(np.int64)
+        self._arrays["opinions"][at] = opinion_after(mine, opinion[some], bound, pull)
 
-    def word_rows(self, rows: Rows, topic: Any) -> Any:
-        """Return the word numbers of topics by their indices; −1 is the empty word."""
-        words = rows.population._word
-        return np.array([words[each] for each in ("", *self.params.topics)])[topic + 1]
-
-    def topic_rows(self, rows: Rows) -> Any:
-        """Return the topic index of each word of a population, and −1 last; −1: no topic."""
-        words, topics = rows.population.words, self.params.topics
-        return rows.once(
+    @property
+    def of_words(self) -> Any:
+        """The topic of each word of a population, and −1 last; −1: no topic."""
+        words, topics = self._rows.population.words, self._topics
+        return self._rows.once(
             f"talk.topics {topics}",
             lambda: np.array([topics.index(w) if w in topics else -1 for w in [*words, ""]]),
         )
+
+    def text(self, greeting: Any, topic: Any) -> Any:
+        """Return the word numbers of messages by rule on topics."""
+        topics, number = self._topics, self._rows.population._word
+        words = self._rows.once(
+            f"talk.texts {topics}",
+            lambda: np.array([number[text] for text in message_words(topics)]),
+        )
+        least = [least for least, _ in VIEWS]
+        view = np.searchsorted(least, self.opinion(topic), side="right") - 1
+        return words[(greeting * (len(topics) + 1) + topic + 1) * len(VIEWS) + np.maximum(view, 0)]
+
+    def word(self, topic: Any) -> Any:
+        """Return the word numbers of topics."""
+        number = self._rows.population._word
+        return np.array([number[each] for each in ("", *self._topics)])[topic + 1]

@@ -1,4 +1,4 @@
-"""Relations of a population as columns."""
+"""Relations: of a population as columns, of one citizen in its status, with the same questions."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from moothall.society.arrays import np
 from moothall.society.columns.column import Column
+from moothall.society.columns.row import Row
 from moothall.society.columns.rows import Rows
 
 KIN: Final = (None, "partner", "parent", "child", "sibling", "relative")
@@ -30,12 +31,70 @@ def friend_columns(friends: int) -> dict[str, Column]:
     }
 
 
+def ties_of(rows: Any, most: int) -> Any:
+    """Return the relations of rows or of one citizen; `most` is how many one may have."""
+    return OwnTies(rows, most) if rows.one else Ties(rows)
+
+
+class OwnTies:
+    """The relations of one citizen, by id; it has the methods of `Ties`."""
+
+    def __init__(self, row: Row, most: int) -> None:
+        self._row = row
+        self._most = most
+        self._status: dict[str, Any] = row.status
+
+    @property
+    def _relations(self) -> dict[str, int]:
+        relations: dict[str, int] = self._status.get("relations") or {}
+        return relations
+
+    def total(self, where: bool) -> int:
+        """Return the sum of the strengths, 0 elsewhere."""
+        return sum(self._relations.values()) if where else 0
+
+    def friend(self, share: int, where: bool) -> str | None:
+        """Return the friend where the summed strength first exceeds `share`; elsewhere None."""
+        for id, strength in self._relations.items() if where else ():
+            share -= strength
+            if share < 0:
+                return id
+        return None
+
+    def strength(self, ids: Any) -> list[int]:
+        """Return the strengths with others; 0 without a relation."""
+        relations = self._relations
+        return [relations.get(id, 0) for id in ids]
+
+    def closer(self, id: str, change: Callable[[Any], Any], where: bool = True) -> None:
+        """Change or add one relation; of too many drop the (first) weakest other that is no kin."""
+        if not where:
+            return
+        relations = self._status.setdefault("relations", {})
+        relations[id] = change(relations.get(id, 0))
+        if len(relations) > self._most:
+            kin = self._status.get("kin", {})
+            others = [each for each in relations if each != id]
+            gone = min(others, key=lambda each: relations[each] + (STRENGTH + 1) * (each in kin))
+            del relations[gone]
+            kin.pop(gone, None)
+
+    def fade(self, fade: Callable[[Any], Any]) -> None:
+        """Change the strengths of all but kin and who was heard; who has 0 is forgotten."""
+        relations, kin, heard = self._relations, self._status.get("kin", {}), self._row.senders()
+        for id in [each for each in relations if each not in heard and each not in kin]:
+            relations[id] = fade(relations[id])
+            if not relations[id]:
+                del relations[id]
+
+
 class Ties:
     """Reads and changes the relations of rows; they fill the first slots, which walks rely on."""
 
     def __init__(
         self, rows: Rows, at: Any = None, names: tuple[str, str] = ("friends", "friendship")
     ) -> None:
+        self._rows = rows
         self._friends, self._friendship = (rows.population.arrays[name] for name in names)
         self._index = rows.at if at is None else rows.at[at]
         self._mask = STRENGTH if names[0] == "friends" else 0xFFFF
@@ -57,23 +116,24 @@ class Ties:
         """Return the strengths of rows of the population in a slot."""
         return self._friendship[:, slot][index] & self._mask
 
-    def total(self) -> Any:
-        """Return the sum of each row's strengths; int64."""
-        sums = np.zeros(len(self._index), np.int64)
-        for slot, left, index, _ in self.slots():
-            sums[left] += self.strengths(slot, index)
+    def total(self, where: Any) -> Any:
+        """Return the sum of the strengths of some rows, 0 elsewhere; int64."""
+        at, sums = np.flatnonzero(where), np.zeros(len(self._index), np.int64)
+        for slot, left, index, _ in self.slots(at):
+            sums[at[left]] += self.strengths(slot, index)
         return sums
 
-    def choice(self, at: Any, share: Any) -> Any:
-        """Return for each position the friend where the summed strength first exceeds `share`."""
-        rest, found = share.copy(), np.zeros(len(at), np.int32)
+    def friend(self, share: Any, where: Any) -> Any:
+        """Return the friend of some rows where the summed strength first exceeds `share`, or −1."""
+        at, found = np.flatnonzero(where), np.zeros(len(share), np.int64)
+        rest = share[at]
         for slot, left, index, codes in self.slots(at):
             before = rest[left]
             after = before - self.strengths(slot, index)
             rest[left] = after
             now = ((before >= 0) & (after < 0)).nonzero()[0]
-            found[left[now]] = codes[now]
-        return found
+            found[at[left[now]]] = codes[now]
+        return np.where(found >= 0, found - 1, found)
 
     def strength(self, codes: Any) -> Any:
         """Return the strengths with others, (n, others) as their codes; 0 without a relation."""
@@ -87,9 +147,9 @@ class Ties:
                 found[left[some[at]], which] = self.strengths(slot, index[some[at]])
         return found
 
-    def closer(self, at: Any, codes: Any, change: Callable[[Any], Any]) -> None:
+    def closer(self, who: Any, change: Callable[[Any], Any], where: Any = ...) -> None:
         """Change or add one relation of each row; if full, drop the (first) weakest other."""
-        index, most = self._index[at], self._friends.shape[1]
+        index, codes, most = self._index[where], code_of(who)[where], self._friends.shape[1]
         slot = self._found(index, codes)
         relation = np.zeros(len(index), np.int64)
         has = np.flatnonzero(slot < most)
@@ -118,13 +178,15 @@ class Ties:
         slots[left] = most
         return slots
 
-    def fade(self, fade: Callable[[Any], Any], but: Ties, codes: Any) -> None:
-        """Change the strengths of all but kin, and but `codes` of `but`; who has 0 is forgotten."""
-        slots = but._found(but._index, codes)
+    def fade(self, fade: Callable[[Any], Any]) -> None:
+        """Change the strengths of all but kin and who was heard; who has 0 is forgotten."""
+        at, who = self._rows.senders()
+        heard = self._index[at]
+        slots = self._found(heard, code_of(who))
         spared = np.zeros(len(self._friends), bool)
         up_to = np.zeros(len(self._index), np.int64)  # the slot that the next one kept gets
         for slot, left, index, who in self.slots():
-            met = but._index[slots == slot]
+            met = heard[slots == slot]
             spared[met] = True
             before = self._friendship[:, slot][index].astype(np.int64)
             stays = (before > STRENGTH) | spared[index]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from moothall.foundation.errors import ConfigError
 from moothall.society.arrays import np, package
+from moothall.society.columns.lists import turns
 from moothall.society.columns.want_table import Say
 
 
@@ -50,11 +52,30 @@ class Others:
             return None
         return position, mine.sender, mine.topic, mine.opinion, mine.text
 
+    def heard_in_turn(self: Any) -> Iterator[tuple[Any, Any, Any, Any]]:
+        """Yield rows that heard something, each its first message, then its second and so on.
+
+        Yields:
+            those rows, and of each message the row of its sender, the number of its topic in
+            `words` (−1 where no opinion is said) and the opinion
+        """
+        heard = self.heard()
+        if heard is None:
+            return
+        at, sender, topic, opinion, _ = heard
+        for part in turns(at):
+            for hearers in self.some(at[part]):
+                yield hearers, sender[part], topic[part], opinion[part]
+
+    def senders(self: Any) -> tuple[Any, Any]:
+        """Return of what these rows heard the position of the receiver, and the sender's row."""
+        heard = self.heard()
+        none = np.zeros(0, np.int64)
+        return (none, none) if heard is None else heard[:2]
+
     def heard_count(self: Any) -> Any:
         """Return how many messages each got in the step before; int64."""
-        heard = self.heard()
-        at = [] if heard is None else heard[0]
-        return np.bincount(np.asarray(at, np.int64), minlength=len(self))
+        return np.bincount(self.senders()[0], minlength=len(self))
 
     def present(self: Any) -> tuple[Any, Any, Any]:
         """Return who is at the place of each, as `perceived.present`.

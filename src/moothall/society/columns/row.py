@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from functools import cache
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar, Final
 
 from moothall.society.columns.column import MONEY, PLACES, Column
@@ -34,8 +33,8 @@ class Row:
         self._begins = begins
         self._status: dict[str, Any] = agent.memory.status
         self._perceived: Perception = agent.perceived
-        made: Any = type(block)
-        self._fields = _fields(made)
+        made = type(block)
+        self._fields = _FIELDS.get(made) or _FIELDS.setdefault(made, _fields(block))
 
     @property
     def step(self) -> int:
@@ -61,6 +60,11 @@ class Row:
     def city(self) -> Any:
         """The places; None for none."""
         return self._block.city
+
+    @property
+    def status(self) -> dict[str, Any]:
+        """The status that it reads and writes."""
+        return self._status
 
     @property
     def item(self) -> dict[str, Any] | None:
@@ -143,24 +147,66 @@ class Row:
         answers = self._perceived.answers
         return any(not each.done and isinstance(each.want, kinds) for each in answers) or None
 
+    # -- others, and random numbers ----------------------------------------------------------------
+
+    def below(self, n: int, purpose: str, draw_: int = 0) -> int:
+        """Return a random number 0 … n−1."""
+        number: int = self._block.draws.below(n, purpose, draw_)
+        return number
+
+    def present(self) -> tuple[int, int, Callable[[int], str]]:
+        """Return how many are at its place, itself too, where it is among them, and who others are.
+
+        The function gives the id of who is at a position among them.
+        """
+        present, me = self._perceived.present, self._perceived.id
+        mine = present.index(me) if me in present else len(present)
+        return max(len(present), mine + 1), mine, lambda at: present[at] if present else ""
+
+    def say(
+        self, to: str, text: str, topic: str = "", opinion: int = 0, where: bool = True
+    ) -> None:
+        """Say something to another."""
+        if where:
+            self._block.say(to, text, topic, opinion)
+
+    @property
+    def _said(self) -> list[dict[str, Any]]:
+        messages = self._perceived.messages
+        return [each for each in messages if each["action"]["name"] == "say"] if messages else []
+
     def heard_count(self) -> int:
         """Return how many messages it got in the step before."""
-        messages = self._perceived.messages
-        return sum(each["action"]["name"] == "say" for each in messages) if messages else 0
+        return len(self._said)
+
+    def senders(self) -> set[str]:
+        """Return who has said something to it in the step before."""
+        return {each["from"] for each in self._said}
+
+    def heard_in_turn(self) -> Iterator[tuple[Row, str, str, int]]:
+        """Yield of each message this row, the sender, the topic and the opinion; "": no topic."""
+        for each in self._said:
+            topic, opinion = map(each["action"]["args"].get, ("topic", "opinion"))
+            if not isinstance(topic, str) or type(opinion) is not int:
+                topic, opinion = "", 0
+            yield self, each["from"], topic, max(-1000, min(1000, opinion))
 
 
-@cache
-def _fields(made: Any) -> dict[str, tuple[Any, ...]]:
+_Fields = dict[str, tuple[Any, ...]]
+_FIELDS: Final[dict[type, _Fields]] = {}  # by the class of the block
+
+
+def _fields(block: Any) -> _Fields:
     """Return where a status has the columns that a block's rules read and write.
 
     The name above it, its own, what stands for nothing, the codes of texts, that of other texts,
     and the texts.
     """
-    columns: dict[str, Column] = {**MONEY, "home": PLACES["home"], **made.columns}
-    fields: dict[str, tuple[Any, ...]] = {}
+    columns: dict[str, Column] = {**MONEY, "home": PLACES["home"], **block.columns}
+    fields: _Fields = {}
     for name, column in columns.items():
         *path, key = column.key or (name,)
-        words = made.acts if name == "act" else column.words
+        words = block.acts if name == "act" else column.words
         default = None if column.dtype == PLACE else column.default
         codes = {word: number for number, word in enumerate(words)} if words else None
         if not column.own:

@@ -223,7 +223,10 @@ class Rows(Lives, Turns, Outcomes):
 
     def only(self, chosen: Any) -> Iterator[Rows]:
         """Yield those of these rows for which something holds, as rows of their own, if any."""
-        at = np.flatnonzero(chosen)
+        yield from self.some(np.flatnonzero(chosen))
+
+    def some(self, at: Any) -> Iterator[Rows]:
+        """Yield the rows at rising positions in these, as rows of their own, if any."""
         if len(at):
             self.write_back()
             made = Rows(self.population, self.moment, self.first, self.until, self._wants)
