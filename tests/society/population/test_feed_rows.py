@@ -116,6 +116,7 @@ def _of_rows(wanted: tuple[str, Any]) -> bool:
 STRANGERS = [(f"s{number}", Follow("1")) for number in range(20)]
 
 
+@example([[("1", Follow("8"))]], 100, 0, 40)  # and nobody has posted yet
 @example([STRANGERS, [("1", Post(WORDS[8])), ("s3", Follow("2")), ("s19", Like(1))]], 100, 0, 40)
 @given(steps, st.sampled_from([1, 3, 100]), st.sampled_from([0, 55]), st.sampled_from([40, 40_000]))
 @settings(QUICK, max_examples=10)

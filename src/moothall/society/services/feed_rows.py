@@ -272,7 +272,7 @@ class RowFeed:
         by, last, _ = self._author
         for author in follows[-AUTHORS:]:
             at = by[int(self._place(np.array([author]))[0])]
-            found |= {each for each in last[at].tolist() if at >= 0 and each >= 0}
+            found |= {each for each in (last[at].tolist() if at >= 0 else ()) if each >= 0}
         of = set(follows)
         ranked = []
         for at in found:
