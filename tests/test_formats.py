@@ -193,7 +193,7 @@ def test_messages_of_the_wire_are_read() -> None:
         "hops": 2,
         "call_chain": ("a", "b"),
         "timeout": 30,
-        "heard": None,
+        "on_event": None,
     }
     assert permission is None
     answer = wire.Outbound.unpack(json.dumps(found["answer"]).encode())

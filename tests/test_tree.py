@@ -153,8 +153,8 @@ FLOORS = {
     ),
     "journal": (
         "stop_reason",
+        "attributes",
         "entry",
-        "shapes",
         "tally",
         "store",
         "commits",
@@ -173,7 +173,7 @@ FLOORS = {
         "journal_argument",
     ),
     "journal.store": (
-        "attributes",
+        "shapes",
         "leases",
         "tables",
         "values",

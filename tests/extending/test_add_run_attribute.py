@@ -9,6 +9,7 @@ from tests.extending.conftest import Added
 
 ROW = (
     ("    tags: Tags | None\n", "    title: str | None\n"),
+    ("    tags: dict[str, str] = field(default_factory=dict)\n", "    title: str = ''\n"),
     ('"tags": _RunAttribute(_tags, _wanted_tags)', ', "title": _RunAttribute(str, _wanted_title)'),
     (
         "    return texts\n",
@@ -16,7 +17,6 @@ ROW = (
         '    yield "", str(given)\n',
     ),
 )
-FIELD = (("    tags: dict[str, str] = field(default_factory=dict)\n", "    title: str = ''\n"),)
 ARGUMENTS = (
     ("        tags: Tags | None = None,\n", "        title: str | None = None,\n"),
     ("options, tags=tags", ", title=title"),
@@ -54,13 +54,12 @@ assert titles.count("Order 7") == 1
 """
 
 
-def test_run_attribute_added_in_four_files_is_kept_found_exported_and_on_spans(
+def test_run_attribute_added_in_three_files_is_kept_found_exported_and_on_spans(
     added: Added,
 ) -> None:
     run = added(
         {
-            "journal/store/attributes.py": ROW,
-            "journal/entry.py": FIELD,
+            "journal/attributes.py": ROW,
             "agents/replies/conversational.py": ARGUMENTS,
             "cli/runs.py": OPTION,
         }

@@ -35,7 +35,7 @@ from moothall.foundation.text import escaped
 from moothall.journal.describe import doubt_line
 from moothall.journal.doubt import Decision, Done
 from moothall.journal.entry import Outline
-from moothall.journal.shapes import OURS
+from moothall.journal.store.shapes import OURS
 from moothall.studio.orders.act import check_journal_apart
 from moothall.studio.orders.order import ActOrder, AnyOrder, ResearchOrder, with_more
 from moothall.studio.orders.research import write

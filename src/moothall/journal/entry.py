@@ -15,6 +15,7 @@ from moothall.actions.facts import NO_FACTS, Facts, facts_in_words
 from moothall.foundation.arguments import none_of
 from moothall.foundation.errors import JournalError
 from moothall.foundation.text import cut, display, escaped, escaped_json
+from moothall.journal.attributes import RecordedAttributes
 
 ROOT = ""
 """The path of a run's own part."""
@@ -77,7 +78,7 @@ def begun_of(entries: Iterable[Entry]) -> dict[str, Any] | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Outline:
+class Outline(RecordedAttributes):
     """One run of a journal, in short.
 
     Attributes:
@@ -102,7 +103,8 @@ class Outline:
         actions: how many calls of actions have started
         seconds: for how long processes worked on it
         held: whether a process works on it, even if that waits for a person
-        tags: what `tags=` of the reply said of it: texts by name, empty for a name alone
+
+    Its tags, and what else the caller says of it, are those of `RecordedAttributes`.
     """
 
     id: str
@@ -121,12 +123,6 @@ class Outline:
     actions: int = 0
     seconds: float = 0.0
     held: bool = False
-    tags: dict[str, str] = field(default_factory=dict)
-
-    @property
-    def tagged(self) -> str:
-        """Return the tags in words, such as `customer=acme, urgent`; empty if there are none."""
-        return ", ".join(f"{name}={text}" if text else name for name, text in self.tags.items())
 
     @property
     def under_way(self) -> bool:

@@ -12,8 +12,8 @@ from moothall.foundation.arguments import check_integer, none_of, unknown_argume
 from moothall.foundation.database.protocol import Database
 from moothall.foundation.errors import ConfigError
 from moothall.foundation.jsonvalue import readable
+from moothall.journal.attributes import ATTRIBUTES, RunAttributes, wanted_paths
 from moothall.journal.stop_reason import STATES
-from moothall.journal.store.attributes import ATTRIBUTES, RunAttributes, wanted_paths
 
 Moment: TypeAlias = float | datetime
 """Seconds since 1970, or a date and time: without a zone, the local one."""

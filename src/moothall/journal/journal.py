@@ -17,6 +17,7 @@ from moothall.foundation.arguments import check_boolean, check_integer
 from moothall.foundation.database import Database
 from moothall.foundation.errors import ConfigError
 from moothall.foundation.jsonvalue import readable
+from moothall.journal.attributes import as_column, of_column
 from moothall.journal.books import SharedBudgets
 from moothall.journal.changing import forked
 from moothall.journal.commits import Commits
@@ -27,7 +28,6 @@ from moothall.journal.find import CUT_OFF, Filters, RunQuery
 from moothall.journal.moving import adopted, exported, imported, moved, named_file
 from moothall.journal.opening import Runs
 from moothall.journal.run_parts import ReadPart, RunPart, reply_of
-from moothall.journal.store.attributes import as_column, of_column
 from moothall.journal.store.by_path import opened
 from moothall.journal.store.copies import backed_up, faults
 from moothall.journal.tally import TASK_CHARS

@@ -23,13 +23,13 @@ from moothall.foundation.errors import (
     StateError,
 )
 from moothall.foundation.files import written_whole
+from moothall.journal.attributes import as_column, attributes_of
 from moothall.journal.doubt import state_of
 from moothall.journal.entry import Entry, begun_of
 from moothall.journal.opening import Runs
-from moothall.journal.shapes import fault_of
 from moothall.journal.stop_reason import ELSEWHERE_STATE, FINAL, OPEN
-from moothall.journal.store.attributes import as_column, attributes_of
 from moothall.journal.store.copies import values_of
+from moothall.journal.store.shapes import fault_of
 from moothall.journal.store.store import Store
 from moothall.journal.store.values import as_text, hash_of
 from moothall.journal.store.wait_rows import end_rows, reopen_rows

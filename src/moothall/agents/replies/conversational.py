@@ -69,7 +69,7 @@ from moothall.foundation.arguments import (
 from moothall.foundation.errors import ConfigError, DefinitionError
 from moothall.foundation.jsonvalue import readable
 from moothall.foundation.threads import refuse_on_loop, reset
-from moothall.journal.store.attributes import Tags
+from moothall.journal.attributes import Tags
 
 if TYPE_CHECKING:
     from typing_extensions import TypeForm, Unpack

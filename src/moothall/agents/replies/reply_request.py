@@ -28,7 +28,7 @@ from moothall.foundation.jsonvalue import (
     readable,
 )
 from moothall.foundation.text import cut, escaped, render_path, shorten
-from moothall.journal.store.attributes import RunAttributes, attributes_of
+from moothall.journal.attributes import RunAttributes, attributes_of
 from moothall.models.protocol import ReasoningPiece
 
 if TYPE_CHECKING:

@@ -19,9 +19,9 @@ from moothall.foundation.database import ALONE, Database, Lock
 from moothall.foundation.errors import ConfigError, JournalError, NoSuchRun
 from moothall.foundation.text import escaped
 from moothall.journal.entry import Entry, RunDamaged
-from moothall.journal.shapes import Shapes
 from moothall.journal.stop_reason import OPEN
 from moothall.journal.store.leases import Leases
+from moothall.journal.store.shapes import Shapes
 from moothall.journal.store.values import (
     MARKED,
     TEXT_CHARS,

@@ -10,7 +10,7 @@ from opentelemetry import context as otel_context
 from opentelemetry import trace
 from opentelemetry.trace import Link, SpanKind
 
-from moothall.journal.store.attributes import flat
+from moothall.journal.attributes import flat
 from moothall.models.protocol import stated_usage
 from moothall.serving.telemetry import content, names
 from moothall.serving.telemetry.beginning import context_of

@@ -1,14 +1,15 @@
 """What a caller says of a run: kept in one JSON column, by which runs are found and shown.
 
-To add one: a field of `RunAttributes` and a row of `ATTRIBUTES`, by which journals, exports, forks
-and spans have it; an argument of replies (`agents/replies/conversational.py`), by which callers say
-it; a field of `Outline`; and an option of `moothall runs`.
+To add one: a field of `RunAttributes` and of `RecordedAttributes`, and a row of `ATTRIBUTES`, by
+which journals, outlines, exports, forks and spans have it; an argument of replies
+(`agents/replies/conversational.py`), by which callers say it; and an option of `moothall runs`.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, TypeAlias, TypedDict
 
 from moothall.foundation.errors import ConfigError
@@ -28,6 +29,22 @@ class RunAttributes(TypedDict, total=False):
     """What may be said of a run by name, and what runs are found by."""
 
     tags: Tags | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedAttributes:
+    """What was said of a run, as its outline has it.
+
+    Attributes:
+        tags: what `tags=` of the reply said of it: texts by name, empty for a name alone
+    """
+
+    tags: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def tagged(self) -> str:
+        """Return the tags in words, such as `customer=acme, urgent`; empty if there are none."""
+        return ", ".join(f"{name}={text}" if text else name for name, text in self.tags.items())
 
 
 class _RunAttribute(NamedTuple):
