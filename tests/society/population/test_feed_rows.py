@@ -95,7 +95,7 @@ def fed(given: list[Any], most: int, bulk: int, gap: int, in_rows: bool) -> list
             about[about == 2] = -1
             about = about[np.maximum(again.rows.topic, -1)]
             for limit in (1, 5, 100):
-                found = again.rows.shown(np.arange(CITIZENS), interest, about, limit)
+                found = again.rows.shown_rows(np.arange(CITIZENS), interest, about, limit)
                 liked = again.rows.liked(found, np.arange(CITIZENS)[:, None])
                 for row in (0, 2):
                     posts = feed.shown(str(row + 1), interests, limit)
@@ -147,7 +147,7 @@ def test_beyond_the_hottest_the_last_50_authors_one_followed_are_shown(in_rows: 
     assert sorted(authors) == [*range(2, 52), *[60] * 50]
     if feed.rows is not None:
         about = np.full(len(population.words) + 1, -1)
-        found = feed.rows.shown(np.array([0]), np.zeros((1, 2), np.int64), about, 200)
+        found = feed.rows.shown_rows(np.array([0]), np.zeros((1, 2), np.int64), about, 200)
         assert [each for each in found[0].tolist() if each] == [post.number for post in shown]
 
 

@@ -211,7 +211,7 @@ def _numbers_shown(self: FeedBlock, rows: Rows, feed: Any, interest: Any, about:
     limit = self.params.shown
     if type(feed).shown is Feed.shown:
         rows.once("feed.hottest", feed.rows.hottest)
-        return feed.rows.shown(rows.index, interest, about, limit)
+        return feed.rows.shown_rows(rows.index, interest, about, limit)
     shown = np.zeros((len(rows), limit), np.int64)  # a subclass with its own ranking
     for at, row in enumerate(rows.index.tolist()):
         status: dict[str, Any] = {}

@@ -67,19 +67,19 @@ def _snapped(roads: Roads, node: Any, at: Any, spots: Any, snaps: Any, parts: An
     first = order[np.r_[True, np.diff(parts[order]) > 0]]  # by part
     main = strong == strong[first][parts]
     main &= size > 1
-    found: NDArray[Any] = node.copy()
-    lost = np.flatnonzero(snaps & ~main[node] & (size[node] < _TINY))
-    for part in np.unique(parts[node[lost]]).tolist():
+    nodes: NDArray[Any] = node.copy()
+    stranded = np.flatnonzero(snaps & ~main[node] & (size[node] < _TINY))
+    for part in np.unique(parts[node[stranded]]).tolist():
         goals = np.flatnonzero(main & (parts == part))
-        some = lost[parts[node[lost]] == part]
+        some = stranded[parts[node[stranded]] == part]
         if len(goals):
             nearest = package("scipy.spatial").cKDTree(spots[goals]).query(at[some], p=1)[1]
-            found[some] = goals[nearest]
-    return found
+            nodes[some] = goals[nearest]
+    return nodes
 
 
 def connected(matrix: Any, how: str = "weak") -> NDArray[Any]:
     """Return the number of each node's connected part."""
     graph = package("scipy.sparse.csgraph")
-    found: NDArray[Any] = graph.connected_components(matrix, directed=True, connection=how)[1]
-    return found
+    parts: NDArray[Any] = graph.connected_components(matrix, directed=True, connection=how)[1]
+    return parts

@@ -21,11 +21,11 @@ from moothall.society.city.map import (
     Mode,
     Place,
     Road,
+    canonical_json,
     checked_modes,
     checked_nodes,
     checked_roads,
     read,
-    written,
 )
 from moothall.society.city.nearest import Nearest
 from moothall.society.city.places import Near, NumberedPlaces
@@ -142,8 +142,8 @@ class City(NumberedPlaces):
             ConfigError: the file cannot be read, or has no roads, places or homes
             MissingExtra: osmium is not installed
         """
-        found = city_of(of_osm(path), modes := tuple(modes), citizens, str(path))
-        return cls(found[0], found[1], nodes=found[2], modes=modes, snap=True)
+        parts = city_of(of_osm(path), modes := tuple(modes), citizens, str(path))
+        return cls(parts[0], parts[1], nodes=parts[2], modes=modes, snap=True)
 
     @classmethod
     def from_geojson(
@@ -168,8 +168,8 @@ class City(NumberedPlaces):
             ConfigError: it is not such data; the text names the feature
         """
         name = "GeoJSON" if isinstance(source, Mapping) else str(source)
-        found = city_of(of_geojson(source), modes := tuple(modes), citizens, name)
-        return cls(found[0], found[1], nodes=found[2], modes=modes, snap=True)
+        parts = city_of(of_geojson(source), modes := tuple(modes), citizens, name)
+        return cls(parts[0], parts[1], nodes=parts[2], modes=modes, snap=True)
 
     @classmethod
     def from_json(cls, text: str | bytes) -> City:
@@ -183,7 +183,7 @@ class City(NumberedPlaces):
 
     def to_json(self) -> str:
         """Return the city as JSON, in its canonical form: the same text for the same city."""
-        return written(self.places, self.roads, self.nodes, self.modes, self.snap)
+        return canonical_json(self.places, self.roads, self.nodes, self.modes, self.snap)
 
     @functools.cached_property
     def sha256(self) -> str:
@@ -202,7 +202,7 @@ class City(NumberedPlaces):
             parts = connected(Roads(edges, oneway, self._spots).matrix)
             snap = (self.places.node >= 0, parts, self._modes.get("walk"))
         shared: dict[bytes, Access] = {}
-        made = {}
+        by_mode = {}
         for mode in self._modes:
             used = np.array(
                 [road.modes is None or mode in road.modes for road in self.roads], dtype=bool
@@ -210,14 +210,14 @@ class City(NumberedPlaces):
             if (key := used.tobytes()) not in shared:
                 roads = Roads(edges[used], oneway[used], self._spots)
                 shared[key] = Access(roads, self._hang_rows, at, self._spots, *snap)
-            made[mode] = shared[key]
-        return made
+            by_mode[mode] = shared[key]
+        return by_mode
 
     # -- places ------------------------------------------------------------------------------------
 
     def __getitem__(self, place: str) -> Place:
-        found: Place = self.places[self._number(place)]
-        return found
+        row: Place = self.places[self._number(place)]
+        return row
 
     def __repr__(self) -> str:
         return f"<City of {len(self)} places, {len(self.roads)} roads>"
@@ -330,26 +330,26 @@ class City(NumberedPlaces):
             opens, lasts = opens[places], lasts[places]
         since = np.asarray(time).astype(np.int32) - opens
         since += (since < 0) * np.int32(DAY_S)
-        found: NDArray[Any] = since < lasts
+        is_open: NDArray[Any] = since < lasts
         if self.closed:
             shut = np.zeros(len(self.places), bool)
             shut[[self.place_numbers[each] for each in self.closed]] = True
-            found &= ~(shut if places is None else shut[places])
-        return found
+            is_open &= ~(shut if places is None else shut[places])
+        return is_open
 
     def ways_rows(self, place: Any, to: Any, modes: Sequence[str | None]) -> NDArray[Any]:
         """Return the seconds of routes by each mode; int64, (n, n_modes), −1 without a route."""
-        made = np.empty((len(place), len(modes)), np.int64, order="F")
-        found: dict[Access, NDArray[Any]] = {}  # modes that use the same roads share the metres
+        ways = np.empty((len(place), len(modes)), np.int64, order="F")
+        metres_of: dict[Access, NDArray[Any]] = {}  # modes that use the same roads share the metres
         for number, mode in enumerate(map(self._mode, modes)):
             access = self._access[mode.name]
-            if access not in found:
-                found[access] = access.metres(place, to)
-            metres = found[access]
+            if access not in metres_of:
+                metres_of[access] = access.metres(place, to)
+            metres = metres_of[access]
             seconds = access.seconds(mode, metres, place, to)
-            made[:, number] = np.where(metres < 0, -1, seconds)
-        made[place == to] = 0
-        return made
+            ways[:, number] = np.where(metres < 0, -1, seconds)
+        ways[place == to] = 0
+        return ways
 
     def near_rows(
         self, place: Any, kind: str, limit: int = 10, mode: str | None = None
@@ -364,17 +364,17 @@ class City(NumberedPlaces):
         places, metres = self._nearest.table(access, kind, limit)
         place = np.asarray(place)
         node = access.node[place]
-        found, far = places.take(node, axis=1), metres.take(node, axis=1)
+        near, far = places.take(node, axis=1), metres.take(node, axis=1)
         number = [*self._kind_names, kind].index(kind)
         own = np.flatnonzero(self.places.kind[place] == number)
         if len(own):  # a place is not near itself: drop it, the others move up
-            after = np.logical_or.accumulate(found[:, own] == place[own], axis=0)[:-1]
-            for each in (found, far):
+            after = np.logical_or.accumulate(near[:, own] == place[own], axis=0)[:-1]
+            for each in (near, far):
                 each[:-1, own] = np.where(after, each[1:, own], each[:-1, own])
-        found = found[:-1]
-        seconds = access.seconds(chosen, far[:-1] + access.far[place], place, found)
-        seconds *= found >= 0
-        return found.T, seconds.T
+        near = near[:-1]
+        seconds = access.seconds(chosen, far[:-1] + access.far[place], place, near)
+        seconds *= near >= 0
+        return near.T, seconds.T
 
     def keep_near(self, kinds: Collection[str], limit: int) -> None:
         """Make the tables of routes and of `limit` near places of some kinds."""
@@ -397,5 +397,5 @@ class City(NumberedPlaces):
         try:
             return self._modes[mode]
         except (KeyError, TypeError):
-            known = ", ".join(self._modes)
-            raise ConfigError(f"mode must be one of {known}; got {excerpt(mode)}") from None
+            names = ", ".join(self._modes)
+            raise ConfigError(f"mode must be one of {names}; got {excerpt(mode)}") from None

@@ -45,7 +45,7 @@ class PlaceColumns(Sequence[Place]):
             kind = kinds.setdefault(place.kind, len(kinds))
             rows.extend((kind, place.x, place.y, place.capacity, place.opens, place.closes, node))
         order = sorted(range(len(ids)), key=ids.__getitem__)
-        twice = [other for one, other in pairwise(order) if ids[one] == ids[other]]
+        twice = [other for before, other in pairwise(order) if ids[before] == ids[other]]
         if twice:
             raise ConfigError(f"places[{min(twice)}]: id {excerpt(ids[min(twice)])} appears twice")
         self.ids: tuple[str, ...] = tuple([ids[number] for number in order])

@@ -55,23 +55,23 @@ def read_network(path: str | PathLike[str], *, edge_seconds: int = 60) -> Networ
             )
             return _of_rows(rows, file, edge_seconds)
         with csv_rows(file) as read:
-            names, *others = [row for row in read if row] or [[]]
-            if _is_matrix([names, *others], file):
-                a, b = np.array([names, *others]).astype(np.int64).nonzero()
+            names, *rest = [row for row in read if row] or [[]]
+            if _is_matrix([names, *rest], file):
+                a, b = np.array([names, *rest]).astype(np.int64).nonzero()
                 if not len(a):
                     raise ConfigError(f"{file} has no edges")
                 own = a != b
                 return Network.from_numbers(
-                    1 + len(others), a[own], b[own], edge_seconds=edge_seconds
+                    1 + len(rest), a[own], b[own], edge_seconds=edge_seconds
                 )
             at = [names.index(name) for name in _ends(names, file)]
             width = len(names)
-            made = [[r[each] for each in at] if len(r) == width else r for r in others]
+            edges = [[r[each] for each in at] if len(r) == width else r for r in rest]
             ends = [names[each].strip() for each in at]
-            ids = {each.strip() for row in made for each in row}
+            ids = {each.strip() for row in edges for each in row}
             if all(each.isdecimal() for each in ends) or not ids.isdisjoint(ends):
-                made.insert(0, ends)
-            return _of_rows(made, file, edge_seconds)
+                edges.insert(0, ends)
+            return _of_rows(edges, file, edge_seconds)
     except OSError as error:
         raise ConfigError(f"{file} cannot be read: {error.strerror or error}") from error
     except csv.Error as error:

@@ -66,7 +66,7 @@ def generated(
     """Return the places, roads and road nodes of a town of 10 … 10,000,000 citizens."""
     check_integer("citizens", citizens, 10, 10_000_000)
     check_integer("seed", seed, 0, 2**64 - 1)
-    town = _Town(seed, citizens)
+    town = _TownPlan(seed, citizens)
     homes = town.households() if households is None else _checked(households, citizens)
     jobs = citizens * 45 // 100
     schools = -(-citizens * 18 // 50_000)  # of at most 500 seats, rounded up
@@ -97,7 +97,7 @@ def _rounded(number: int, by: int) -> int:
     return (2 * number + by) // (2 * by)
 
 
-class _Town:
+class _TownPlan:
     """The draws of one town."""
 
     def __init__(self, seed: int, citizens: int) -> None:
@@ -117,9 +117,9 @@ class _Town:
     def _below(self, n: int, count: int, purpose: str) -> NDArray[Any]:
         return belows(n, self._seed, self._rows(count), 0, f"city.{purpose}")
 
-    def _spread(self, what: str, count: int, metres: int) -> tuple[list[int], list[int]]:
+    def _spread(self, purpose: str, count: int, metres: int) -> tuple[list[int], list[int]]:
         """Return each object's drawn displacement along x and y."""
-        x, y = (self._below(2 * metres + 1, count, f"{what}.{axis}") - metres for axis in "xy")
+        x, y = (self._below(2 * metres + 1, count, f"{purpose}.{axis}") - metres for axis in "xy")
         return x.tolist(), y.tolist()
 
     def _ring(self, number: int) -> int:

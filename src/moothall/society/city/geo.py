@@ -37,7 +37,7 @@ _FAR: Final = 1600  # metres from a place to a road: R5 links none that are fart
 
 
 @dataclass
-class Found:
+class MapFeatures:
     """What a map has: places with their tags, and lines of nodes."""
 
     places: list[tuple[Spot, Mapping[str, Any]]] = field(default_factory=list)
@@ -53,7 +53,7 @@ class Found:
 # -- the sources -----------------------------------------------------------------------------------
 
 
-def of_geojson(source: str | PathLike[str] | Mapping[str, Any]) -> Found:
+def of_geojson(source: str | PathLike[str] | Mapping[str, Any]) -> MapFeatures:
     """Return the features of GeoJSON: a file, or its data."""
     data: Any = source
     name = "GeoJSON"
@@ -70,23 +70,23 @@ def of_geojson(source: str | PathLike[str] | Mapping[str, Any]) -> Found:
     features = data.get("features") if isinstance(data, Mapping) else None
     if not isinstance(features, list):
         raise ConfigError(f"{name} must be a FeatureCollection with a list of features")
-    found = Found()
+    collected = MapFeatures()
     for number, feature in enumerate(features):
         try:
             geometry, tags = feature["geometry"], feature.get("properties") or {}
             if geometry is not None:  # a feature without a place (RFC 7946, 3.2)
-                _add_geometry(found, geometry, tags)
+                _add_geometry(collected, geometry, tags)
         except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
-            what = f"cannot be used: {error_text(error)}"
-            raise ConfigError(f"{name}: features[{number}] {what}") from None
-    return found
+            reason = f"cannot be used: {error_text(error)}"
+            raise ConfigError(f"{name}: features[{number}] {reason}") from None
+    return collected
 
 
-def _add_geometry(found: Found, geometry: Any, tags: Mapping[str, Any]) -> None:
+def _add_geometry(collected: MapFeatures, geometry: Any, tags: Mapping[str, Any]) -> None:
     kind = geometry["type"]
     if kind == "GeometryCollection":
         for each in geometry["geometries"]:
-            _add_geometry(found, each, tags)
+            _add_geometry(collected, each, tags)
         return
     at = geometry["coordinates"]
     if kind not in _SHAPES:
@@ -94,17 +94,17 @@ def _add_geometry(found: Found, geometry: Any, tags: Mapping[str, Any]) -> None:
     if not at or (kind == "Polygon" and not at[0]):
         return  # empty coordinates are no place either (RFC 7946, 3.1)
     if kind == "Point":
-        found.places.append((_spot(at), tags))
+        collected.places.append((_spot(at), tags))
     elif kind == "Polygon":
-        found.add_area([_spot(each) for each in at[0]], tags)
+        collected.add_area([_spot(each) for each in at[0]], tags)
     elif kind == "LineString":
         spots = [_spot(each) for each in at]
         # Lines meet where they have the same corner, to a centimetre.
-        found.lines.append(([tuple(round(x, 7) for x in each) for each in spots], spots, tags))
+        collected.lines.append(([tuple(round(x, 7) for x in each) for each in spots], spots, tags))
     else:
         for part in at:
             each = {"type": kind.removeprefix("Multi"), "coordinates": part}
-            _add_geometry(found, each, tags)
+            _add_geometry(collected, each, tags)
 
 
 def _spot(at: Any) -> Spot:
@@ -114,41 +114,41 @@ def _spot(at: Any) -> Spot:
     return lon, lat
 
 
-def of_osm(path: str | PathLike[str]) -> Found:
+def of_osm(path: str | PathLike[str]) -> MapFeatures:
     """Return the tagged nodes and ways of an extract of OpenStreetMap, `.osm.pbf` or `.osm`."""
     osmium = package("osmium", "City.from_osm", "osm")
     if not Path(path).is_file():
         raise ConfigError(f"there is no file {str(path)!r}")
-    found = Found()
+    collected = MapFeatures()
     try:
         for each in osmium.FileProcessor(str(path)).with_locations().with_areas():
             tags = {tag.k: tag.v for tag in each.tags} if len(each.tags) else {}
             if not tags:
                 continue
             if each.is_node() and kind_of(tags):
-                found.places.append(((each.location.lon, each.location.lat), tags))
+                collected.places.append(((each.location.lon, each.location.lat), tags))
             elif each.is_way():
                 nodes = [node for node in each.nodes if node.location.valid()]
                 spots = [(node.location.lon, node.location.lat) for node in nodes]
                 road = "highway" in tags or tags.get("route") == "ferry"
                 if road and tags.get("area") != "yes":
-                    found.lines.append(([node.ref for node in nodes], spots, tags))
+                    collected.lines.append(([node.ref for node in nodes], spots, tags))
                 elif spots and kind_of(tags):
-                    found.add_area(spots, tags)
+                    collected.add_area(spots, tags)
             elif each.is_area() and not each.from_way() and kind_of(tags):
                 for ring in each.outer_rings():
-                    found.add_area([(node.lon, node.lat) for node in ring], tags)
+                    collected.add_area([(node.lon, node.lat) for node in ring], tags)
                     break  # a relation is one place
     except (RuntimeError, osmium.InvalidLocationError) as error:
         raise ConfigError(f"{path} is not an extract of OpenStreetMap: {error}") from None
-    return found
+    return collected
 
 
 # -- a city ----------------------------------------------------------------------------------------
 
 
 def city_of(
-    found: Found, modes: Iterable[Mode], citizens: int | None, source: str
+    collected: MapFeatures, modes: Iterable[Mode], citizens: int | None, source: str
 ) -> tuple[list[Place], list[Road], dict[str, tuple[int, int]]]:
     """Return places, roads and road nodes, in metres from the middle of the map."""
     if citizens is not None:
@@ -156,16 +156,16 @@ def city_of(
     names = [mode.name for mode in modes]
     lines = [
         (keys, spots, ways)
-        for keys, spots, tags in found.lines
+        for keys, spots, tags in collected.lines
         if len(keys) > 1 and is_road(tags) and (ways := list(ways_of(tags, names)))
     ]
     if not lines:
         raise ConfigError(f"{source} has no roads: lines with a tag `highway`")
-    kinds = [(spot, tags, kind_of(tags)) for spot, tags in found.places]
+    kinds = [(spot, tags, kind_of(tags)) for spot, tags in collected.places]
     kinds = [each for each in kinds if each[2]]
     if not kinds:
-        known = ", ".join(KINDS)
-        raise ConfigError(f"{source} has no places: points or areas with `kind`, or {known}")
+        tag_names = ", ".join(KINDS)
+        raise ConfigError(f"{source} has no places: points or areas with `kind`, or {tag_names}")
     corners = [spot for _, spots, *_ in lines for spot in spots]
     middle = np.array(corners).mean(axis=0)
     scale = np.radians(1) * _EARTH_M * np.array([math.cos(math.radians(middle[1])), 1.0])
@@ -190,8 +190,8 @@ def city_of(
         opens, closes = hours_of(kind, tags)
         name = str(tags.get("name") or "")[:255]
         id = f"{kind}-{counts[kind]}"
-        shown = name if name.isprintable() else ""
-        places.append(Place(id, kind, round(x), round(y), holds, opens, closes, shown, keys[node]))
+        label = name if name.isprintable() else ""
+        places.append(Place(id, kind, round(x), round(y), holds, opens, closes, label, keys[node]))
     _warn_of_far([place.id for place in places], far, source)
     return places, roads, nodes
 
@@ -201,9 +201,9 @@ def _warn_of_far(ids: list[str], far: list[float], source: str) -> None:
     some = [f"{id} ({metres:,.0f} m)" for id, metres in zip(ids, far, strict=True) if metres > _FAR]
     if some:
         more = f" and {len(some) - 3:,} more" if len(some) > 3 else ""
-        what = f"farther than {_FAR:,} m from the largest connected part of the roads"
+        reason = f"farther than {_FAR:,} m from the largest connected part of the roads"
         logger.warning(
-            "%s: %s%s: %s; a way there is on foot", source, ", ".join(some[:3]), more, what
+            "%s: %s%s: %s; a way there is on foot", source, ", ".join(some[:3]), more, reason
         )
 
 
@@ -238,16 +238,16 @@ def _roads(lines: Any, metres: Any) -> tuple[list[Road], dict[int, tuple[float, 
                 for names, direction in ways:
                     a, b = (node, start) if direction < 0 else (start, node)
                     a, b = (a, b) if direction else (min(a, b), max(a, b))
-                    one = (a, b, names, direction != 0)
-                    shortest[one] = min(length, shortest.get(one, math.inf))
+                    edge = (a, b, names, direction != 0)
+                    shortest[edge] = min(length, shortest.get(edge, math.inf))
             start, length = node, 0.0
-    kept = _largest(list(shortest), len(numbers))
+    connected = _largest(list(shortest), len(numbers))
     roads = [
         Road(f"n{a}", f"n{b}", max(1, round(length)), names, oneway)
         for (a, b, names, oneway), length in shortest.items()
-        if a in kept
+        if a in connected
     ]
-    return roads, {node: spot for node, spot in at.items() if node in kept}
+    return roads, {node: spot for node, spot in at.items() if node in connected}
 
 
 def _largest(links: list[tuple[int, int, Any, Any]], count: int) -> set[int]:

@@ -110,15 +110,15 @@ class Grid(SteppedPlaces):
     def _shifted(self, offsets: Iterable[tuple[int, int]]) -> Any:
         """Return for each cell those at some offsets, by their index in `ids`; −1 for none."""
         x, y = self.cells[:, 0].astype(np.int64), self.cells[:, 1].astype(np.int64)
-        made = [np.empty((len(self), 0), np.int32)]
+        columns = [np.empty((len(self), 0), np.int32)]
         for right, down in offsets:
             a, b = x + right, y + down
             if self.torus:
                 a, b = a % self.width, b % self.height
             inside = (a >= 0) & (a < self.width) & (b >= 0) & (b < self.height)
             at = np.where(inside, a, 0), np.where(inside, b, 0)
-            made.append(np.where(inside, self._numbers[at], -1))
-        return np.column_stack(made)
+            columns.append(np.where(inside, self._numbers[at], -1))
+        return np.column_stack(columns)
 
     @functools.cached_property
     def _numbers(self) -> Any:
@@ -166,8 +166,8 @@ class Grid(SteppedPlaces):
     def neighbours(self, place: str) -> tuple[str, ...]:
         """Return the cells next to a cell, in order of id; never the cell itself."""
         number = self._number(place)
-        others = {*self.next_to[number].tolist()} - {-1, number}
-        return tuple(self._ids[each] for each in sorted(others))
+        numbers = {*self.next_to[number].tolist()} - {-1, number}
+        return tuple(self._ids[each] for each in sorted(numbers))
 
     def _steps(self, start: Any, to: Any) -> Any:
         dx, dy = np.abs(self.cells[to].astype(np.int64) - self.cells[start]).T

@@ -155,31 +155,31 @@ T = TypeVar("T", Place, Road, Mode)
 
 def checked_modes(modes: Iterable[Mode]) -> dict[str, Mode]:
     """Return modes of travel by name."""
-    found: dict[str, Mode] = {}
+    by_name: dict[str, Mode] = {}
     for number, mode in enumerate(modes):
         if not isinstance(mode, Mode):
             raise ConfigError(f"modes[{number}] must be a Mode, got {excerpt(mode)}")
-        if mode.name in found:
+        if mode.name in by_name:
             raise ConfigError(f"modes[{number}]: name {excerpt(mode.name)} appears twice")
-        found[mode.name] = mode
-    if not found:
+        by_name[mode.name] = mode
+    if not by_name:
         raise ConfigError("modes must have at least one")
-    return found
+    return by_name
 
 
 def checked_nodes(nodes: Mapping[str, tuple[int, int]]) -> dict[str, tuple[int, int]]:
     """Return checked road nodes by id, in order of id."""
     if not isinstance(nodes, Mapping):
         raise ConfigError(f"nodes must map ids to (x, y), got {excerpt(nodes)}")
-    found = {}
+    spots = {}
     for node, spot in nodes.items():
         check_text("nodes: an id", node)
         if not isinstance(spot, (tuple, list)) or len(spot) != 2:
             raise ConfigError(f"nodes: {excerpt(node)}: must be (x, y), got {excerpt(spot)}")
         for axis, value in zip("xy", spot, strict=True):
             check_integer(f"nodes: {excerpt(node)}: {axis}", value, -_FARTHEST, _FARTHEST)
-        found[node] = (spot[0], spot[1])
-    return dict(sorted(found.items()))
+        spots[node] = (spot[0], spot[1])
+    return dict(sorted(spots.items()))
 
 
 def checked_roads(
@@ -190,7 +190,7 @@ def checked_roads(
     numbers: Mapping[str, int],
 ) -> tuple[Road, ...]:
     """Return roads; check that their ends and modes exist. `numbers` are those of the places."""
-    found = []
+    checked = []
     if not isinstance(roads, Iterable):
         raise ConfigError(f"roads must be a list of Road or (a, b, metres), got {excerpt(roads)}")
     for number, road in enumerate(roads):
@@ -212,13 +212,13 @@ def checked_roads(
                 raise ConfigError(f"{where}, a place that hangs on node {hangs}: lead it there")
         for mode in road.modes or ():
             if mode not in modes:
-                known = ", ".join(modes)
-                raise ConfigError(f"roads[{number}]: mode {excerpt(mode)} is not one of {known}")
-        found.append(road)
-    return tuple(found)
+                names = ", ".join(modes)
+                raise ConfigError(f"roads[{number}]: mode {excerpt(mode)} is not one of {names}")
+        checked.append(road)
+    return tuple(checked)
 
 
-def written(
+def canonical_json(
     places: Iterable[Place],
     roads: Iterable[Road],
     nodes: Mapping[str, tuple[int, int]],
@@ -264,16 +264,16 @@ def _row(part: Place | Road | Mode) -> dict[str, Any]:
     return {name: getattr(part, name) for name in part.__slots__}
 
 
-def _read_rows(what: str, rows: object, kind: type[T]) -> list[T]:
+def _read_rows(label: str, rows: object, kind: type[T]) -> list[T]:
     if not isinstance(rows, list):
-        raise ConfigError(f"{what} must be an array, got {excerpt(rows)}")
-    found = []
+        raise ConfigError(f"{label} must be an array, got {excerpt(rows)}")
+    objects = []
     for number, row in enumerate(rows):
         if not isinstance(row, dict):
-            raise ConfigError(f"{what}[{number}] must be an object, got {excerpt(row)}")
+            raise ConfigError(f"{label}[{number}] must be an object, got {excerpt(row)}")
         try:
-            found.append(kind(**row))
+            objects.append(kind(**row))
         except TypeError as error:
             why = unknown_argument(kind, row) or error
-            raise ConfigError(f"{what}[{number}]: {why}") from None
-    return found
+            raise ConfigError(f"{label}[{number}]: {why}") from None
+    return objects

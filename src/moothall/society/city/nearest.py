@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from moothall.society.arrays import np
 from moothall.society.city.access import Access
-from moothall.society.city.routes import WHOLE, dijkstra
+from moothall.society.city.routes import MOST_IN_TABLE, dijkstra
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -26,24 +26,24 @@ class Nearest:
 
     def table(self, access: Access, kind: str | None, limit: int) -> tuple[Any, Any]:
         """Return each node's `limit` + 1 nearest places of a kind, and their metres, by rank."""
-        made = self._tables.get(key := (access, kind))
-        if made is None or len(made[0]) <= limit:
-            made = self._tables[key] = self._made(access, kind, limit)
-        return made[0][: limit + 1], made[1][: limit + 1]  # the table may have more ranks
+        table = self._tables.get(key := (access, kind))
+        if table is None or len(table[0]) <= limit:
+            table = self._tables[key] = self._build(access, kind, limit)
+        return table[0][: limit + 1], table[1][: limit + 1]  # the table may have more ranks
 
-    def _made(self, access: Access, kind: str | None, limit: int) -> tuple[Any, Any]:
+    def _build(self, access: Access, kind: str | None, limit: int) -> tuple[Any, Any]:
         targets, roads = self._kinds.get(kind, np.zeros(0, np.int32)), access.roads
         keys = np.full((roads.count, limit + 1), _NO_PLACE, np.int64)
-        if roads.count > WHOLE:
+        if roads.count > MOST_IN_TABLE:
             self._search(access, targets, keys)
         else:
             for part in _parts(np.arange(roads.count), len(targets)):
-                far = roads.whole[part][:, access.node[targets]]
+                far = roads.all_metres[part][:, access.node[targets]]
                 _add(access, keys, part, far, targets)
         keys = np.ascontiguousarray(np.sort(keys, axis=1).T)
-        found, count = keys != _NO_PLACE, len(access.node)
-        places = np.where(found, keys % count, -1).astype(np.int32)
-        return places, np.where(found, keys // count, 0).astype(np.int32)
+        is_place, count = keys != _NO_PLACE, len(access.node)
+        places = np.where(is_place, keys % count, -1).astype(np.int32)
+        return places, np.where(is_place, keys // count, 0).astype(np.int32)
 
     def _search(self, access: Access, targets: Any, keys: Any) -> None:
         """Find the least keys in a large graph, from the places, since they are fewer than nodes.
@@ -59,23 +59,23 @@ class Nearest:
         targets = targets[np.arange(len(targets)) - first < width]
         extent = np.ptp(self._spots, axis=0)
         radius = max(500.0, 1.4 * (extent.prod() / max(1, len(targets)) * width) ** 0.5)
-        tile_side, left = max(1500, int(radius)), np.arange(graph.count)
-        while len(left) and radius <= _WIDEST:
-            near = dijkstra(graph.matrix, indices=left, min_only=True, limit=radius)
-            keys[left] = _NO_PLACE
+        tile_side, pending = max(1500, int(radius)), np.arange(graph.count)
+        while len(pending) and radius <= _WIDEST:
+            near = dijkstra(graph.matrix, indices=pending, min_only=True, limit=radius)
+            keys[pending] = _NO_PLACE
             asks = np.zeros(graph.count, bool)
-            asks[left] = True
+            asks[pending] = True
             for tile in self._tiles(hang, targets[np.isfinite(near[hang[targets]])], tile_side):
                 reach = dijkstra(back, indices=np.unique(hang[tile]), min_only=True, limit=radius)
                 part = np.flatnonzero(near + reach <= radius)
-                around, wanted = back[part][:, part], asks[part]
+                around, is_asking = back[part][:, part], asks[part]
                 for few in _parts(tile, len(part)):
                     starts, which = np.unique(hang[few], return_inverse=True)
                     far = dijkstra(around, indices=np.searchsorted(part, starts), limit=radius)
-                    far = np.where(np.isinf(far), -1, far)[:, wanted]
-                    _add(access, keys, part[wanted], far[which].T, few)
+                    far = np.where(np.isinf(far), -1, far)[:, is_asking]
+                    _add(access, keys, part[is_asking], far[which].T, few)
             # A node is done if its last place is within the radius: none nearer is missing.
-            left = left[keys[left].max(axis=1) // len(hang) > radius]
+            pending = pending[keys[pending].max(axis=1) // len(hang) > radius]
             radius = 2 * radius if radius < extent.sum() else max(2 * radius, _WIDEST)
 
     def _tiles(self, hang: Any, places: Any, side: int) -> list[Any]:

@@ -33,7 +33,7 @@ class Network(SteppedPlaces):
 
     _unknown = "the network has no node"
     _kind_names = ("node",)
-    _named = False  # whether its nodes are not 0 … n−1
+    _has_names = False  # whether its nodes are not 0 … n−1
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class Network(SteppedPlaces):
         edge_seconds: int = 60,
     ) -> None:
         kinds = {}
-        self._named = True
+        self._has_names = True
         for node in nodes:
             check_text("nodes: an id", node)
             if node in kinds:
@@ -134,7 +134,7 @@ class Network(SteppedPlaces):
 
         ends = []
         for distance in range(1, neighbours // 2 + 1):
-            others = (nodes.astype(np.int64) + distance) % n
+            targets = (nodes.astype(np.int64) + distance) % n
             chosen = uniforms(seed, nodes, distance, "network.rewire") < rewired
             for node in np.flatnonzero(chosen).tolist():
                 if len(of(node)) == n - 1:
@@ -143,14 +143,14 @@ class Network(SteppedPlaces):
                 of(node).discard(other)
                 of(other).discard(node)
                 draws = Draws(seed, node, distance)
-                taken, draw = of(node) | {node, other}, 0
-                while other in taken:
+                linked, draw = of(node) | {node, other}, 0
+                while other in linked:
                     other = draws.below(n, "network.target", draw)
                     draw += 1
                 of(node).add(other)
                 of(other).add(node)
-                others[node] = other
-            ends.append(others)
+                targets[node] = other
+            ends.append(targets)
         pairs = (np.tile(np.arange(n), len(ends)), np.concatenate(ends))
         return cls.from_numbers(n, *pairs)
 
@@ -164,9 +164,9 @@ class Network(SteppedPlaces):
         """
         check_integer("edges", edges, 1, 1000)
         check_integer("n", n, edges + 1, 10_000_000)
-        found = [(a, b) for b in range(edges + 1) for a in range(b)]
+        links = [(a, b) for b in range(edges + 1) for a in range(b)]
         # A node occurs once for each of its edges.
-        ends = [end for edge in found for end in edge]
+        ends = [end for edge in links for end in edge]
         for node in range(edges + 1, n):
             draws = Draws(seed, node, 0)
             chosen: list[int] = []
@@ -176,9 +176,9 @@ class Network(SteppedPlaces):
                 draw += 1
                 if other not in chosen:
                     chosen.append(other)
-            found += [(node, other) for other in chosen]
+            links += [(node, other) for other in chosen]
             ends += [end for other in chosen for end in (node, other)]
-        pairs = np.array(found, np.int64)
+        pairs = np.array(links, np.int64)
         return cls.from_numbers(n, pairs[:, 0], pairs[:, 1])
 
     @classmethod
@@ -241,9 +241,9 @@ class Network(SteppedPlaces):
                 raise ConfigError(f"{name} must be numbers of nodes, 0 to {n - 1}")
         if (a == b).any():
             raise ConfigError(f"an edge leads from node {int(a[a == b][0])} to itself")
-        made = cls.__new__(cls)
-        made._link(n, a, b, edge_seconds)
-        return made
+        network = cls.__new__(cls)
+        network._link(n, a, b, edge_seconds)
+        return network
 
     @functools.cached_property
     def _ids(self) -> tuple[str, ...]:
@@ -253,26 +253,26 @@ class Network(SteppedPlaces):
     def _matrix(self) -> Any:
         """The edges between places by their number in `ids`, where `links` has them by number."""
         order = np.argsort(self._row_numbers)
-        starts, others = self.links
-        ends = order[np.repeat(np.arange(len(self)), np.diff(starts))], order[others]
-        ones = np.ones(len(others), np.int8)
-        return package("scipy.sparse").csr_array((ones, ends), shape=(len(self), len(self)))
+        starts, neighbours = self.links
+        ends = order[np.repeat(np.arange(len(self)), np.diff(starts))], order[neighbours]
+        weights = np.ones(len(neighbours), np.int8)
+        return package("scipy.sparse").csr_array((weights, ends), shape=(len(self), len(self)))
 
     def nodes_json(self) -> dict[str, Any]:
         """Return all but the edges, as JSON data."""
-        named = self._ids if self._named else ()
-        kinds = {each: self.kind(each) for each in named}
+        names = self._ids if self._has_names else ()
+        kinds = {each: self.kind(each) for each in names}
         return {"kinds": kinds, "seconds": self._step_seconds}
 
     @classmethod
-    def of_json(cls, nodes: dict[str, Any], starts: Any, others: Any) -> Network:
+    def of_json(cls, nodes: dict[str, Any], starts: Any, neighbours: Any) -> Network:
         """Return the network that `nodes_json` and `links` describe."""
-        made = cls(nodes["kinds"], edge_seconds=nodes["seconds"])
+        network = cls(nodes["kinds"], edge_seconds=nodes["seconds"])
         if not nodes["kinds"]:
-            made = cls.__new__(cls)
+            network = cls.__new__(cls)
         source = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
-        made._link(len(starts) - 1, source, others, nodes["seconds"])
-        return made
+        network._link(len(starts) - 1, source, neighbours, nodes["seconds"])
+        return network
 
     def __len__(self) -> int:
         return len(self.links[0]) - 1
@@ -306,14 +306,14 @@ class Network(SteppedPlaces):
     def neighbours(self, place: str) -> tuple[str, ...]:
         """Return the nodes that a node has edges to, in order of id."""
         starts, number = self._matrix.indptr, self._number(place)
-        others = self._matrix.indices[starts[number] : starts[number + 1]].tolist()
-        return tuple(self._ids[each] for each in sorted(others))
+        numbers = self._matrix.indices[starts[number] : starts[number + 1]].tolist()
+        return tuple(self._ids[each] for each in sorted(numbers))
 
     def _steps(self, start: Any, to: Any) -> Any:
         steps = self._searched.get(start)
         if steps is None:
-            found = dijkstra(self._matrix, indices=start, unweighted=True)
-            steps = np.where(np.isinf(found), -1, found).astype(np.int32)
+            distances = dijkstra(self._matrix, indices=start, unweighted=True)
+            steps = np.where(np.isinf(distances), -1, distances).astype(np.int32)
             if len(self._searched) >= _SEARCHES:
                 self._searched.clear()
             self._searched[start] = steps

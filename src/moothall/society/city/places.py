@@ -113,14 +113,14 @@ def needs(places: Any, *protocols: type, who: str, kinds: Iterable[str] = ()) ->
         ConfigError: something is missing; the text says who needs what, and what has it.
     """
     kinds = tuple(kinds)
-    wanted = dict.fromkeys((*protocols, Places) if kinds else protocols)
-    missing = [protocol for protocol in wanted if not _offers(places, protocol)]
+    required = dict.fromkeys((*protocols, Places) if kinds else protocols)
+    missing = [protocol for protocol in required if not _offers(places, protocol)]
     if missing:
         offers = [_OFFER.get(each, (each.__name__, "what implements it")) for each in missing]
         of = f" of kind {_listed(kinds)}" if kinds else ""
-        found = "there is no city" if places is None else f"{type(places).__name__} has none"
-        what = ", ".join(each for each, _ in offers)
-        raise ConfigError(f"{who} needs {what}{of}, and {found}: pass as city= {offers[0][1]}")
+        existing = "there is no city" if places is None else f"{type(places).__name__} has none"
+        names = ", ".join(each for each, _ in offers)
+        raise ConfigError(f"{who} needs {names}{of}, and {existing}: pass as city= {offers[0][1]}")
     absent = [kind for kind in kinds if not places.by_kind(kind)]
     if absent:
         raise ConfigError(
@@ -232,10 +232,10 @@ class SteppedPlaces(NumberedPlaces):
         check_integer("limit", limit, 1, None)
         start, rows = self._number(place), self._rows_of(kind)
         steps = self._steps(start, rows)
-        found = np.flatnonzero((steps >= 0) & (rows != start))
-        found = found[np.argsort(steps[found], kind="stable")[:limit]].tolist()
+        nearest = np.flatnonzero((steps >= 0) & (rows != start))
+        nearest = nearest[np.argsort(steps[nearest], kind="stable")[:limit]].tolist()
         return tuple(
-            Near(self._ids[rows[each]], int(steps[each]) * self._step_seconds) for each in found
+            Near(self._ids[rows[each]], int(steps[each]) * self._step_seconds) for each in nearest
         )
 
 

@@ -48,8 +48,8 @@ class Plane:
         self.torus: bool = torus
 
     def __repr__(self) -> str:
-        joined = ", sides joined" if self.torus else ""
-        return f"<Plane of {self.width:g} × {self.height:g}{joined}>"
+        sides = ", sides joined" if self.torus else ""
+        return f"<Plane of {self.width:g} × {self.height:g}{sides}>"
 
     def ids(self) -> tuple[str, ...]:
         """Return the ids of its places: it has none."""
@@ -92,11 +92,11 @@ class Plane:
 
     def _inside(self, at: Any, side: float) -> Any:
         if not self.torus:
-            made = np.clip(at, 0.0, side)
+            inside = np.clip(at, 0.0, side)
         else:
-            made = np.mod(at, side)
-            made = np.where(made >= side, 0.0, made)  # of a number just below 0
-        return made.item() if np.ndim(at) == 0 else made
+            inside = np.mod(at, side)
+            inside = np.where(inside >= side, 0.0, inside)  # of a number just below 0
+        return inside.item() if np.ndim(at) == 0 else inside
 
     def _way(self, apart: Any, side: float) -> Any:
         if not self.torus:
@@ -113,8 +113,8 @@ class Points:
         on = (self._at >= low) & ((self._at < high) if plane.torus else (self._at <= high))
         if not on.all():
             row = int(np.flatnonzero(~on.all(axis=1))[0])
-            what = f"position {row}, {self._at[row].tolist()}, is not on {plane!r}: use `moved`"
-            raise ConfigError(what)
+            text = f"position {row}, {self._at[row].tolist()}, is not on {plane!r}: use `moved`"
+            raise ConfigError(text)
         tree = package("scipy.spatial").cKDTree
         self._tree = tree(self._at, boxsize=high if plane.torus else None)
 
@@ -135,12 +135,12 @@ class Points:
         if isinstance(radius, bool) or not isinstance(radius, int | float) or not radius > 0:
             raise ConfigError(f"radius must be above 0, got {excerpt(radius)}")
         asking = np.arange(len(self)) if rows is None else np.asarray(rows)
-        found = self._tree.query_ball_point(self._at[asking], radius, return_sorted=True)
-        counts = np.fromiter(map(len, found), np.int64, len(found))
-        others = np.concatenate([*found, []]).astype(np.int64)
-        own = np.repeat(asking, counts) == others
-        kept = np.add.reduceat(~own, _starts(counts)[:-1]) if len(counts) else counts
-        return _starts(kept), others[~own]
+        lists = self._tree.query_ball_point(self._at[asking], radius, return_sorted=True)
+        counts = np.fromiter(map(len, lists), np.int64, len(lists))
+        neighbours = np.concatenate([*lists, []]).astype(np.int64)
+        own = np.repeat(asking, counts) == neighbours
+        sizes = np.add.reduceat(~own, _starts(counts)[:-1]) if len(counts) else counts
+        return _starts(sizes), neighbours[~own]
 
     def nearest(self, count: int, rows: Any = None) -> tuple[NDArray[Any], NDArray[Any]]:
         """Return the nearest others of each, and how far they are, the nearest first.
@@ -154,15 +154,15 @@ class Points:
         """
         check_integer("count", count, 1, None)
         asking = np.arange(len(self)) if rows is None else np.asarray(rows)
-        away, others = self._tree.query(self._at[asking], k=range(1, count + 2))
-        own = others == asking[:, None]
+        away, neighbours = self._tree.query(self._at[asking], k=range(1, count + 2))
+        own = neighbours == asking[:, None]
         own[~own.any(axis=1), -1] = True  # more than `count` stand at its own position
         shape = (len(asking), count)
-        others, away = others[~own].reshape(shape), away[~own].reshape(shape)
-        return np.where(others == len(self), -1, others), away
+        neighbours, away = neighbours[~own].reshape(shape), away[~own].reshape(shape)
+        return np.where(neighbours == len(self), -1, neighbours), away
 
 
 def _starts(counts: Any) -> NDArray[Any]:
-    made = np.zeros(len(counts) + 1, np.int64)
-    np.cumsum(counts, out=made[1:])
-    return made
+    starts = np.zeros(len(counts) + 1, np.int64)
+    np.cumsum(counts, out=starts[1:])
+    return starts

@@ -11,7 +11,7 @@ from moothall.society.arrays import np, package
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-WHOLE: Final = 2500  # up to this many nodes, one table has the metres between all of them
+MOST_IN_TABLE: Final = 2500  # up to this many nodes, one table has the metres between all of them
 _FARTHEST: Final = 2**31 - 1
 _TABLES: Final = 1 << 26  # the entries in the cached tables of a larger graph, at most
 _CACHED: Final = 1 << 22
@@ -59,30 +59,30 @@ class Roads:
         self._tables: dict[int, NDArray[Any]] = {}
 
     @functools.cached_property
-    def whole(self) -> NDArray[Any]:
+    def all_metres(self) -> NDArray[Any]:
         """The metres between all nodes of a small graph; int32, −1 without a route."""
-        found = dijkstra(self.matrix)
-        return np.where(np.isinf(found), -1, found).astype(np.int32)
+        distances = dijkstra(self.matrix)
+        return np.where(np.isinf(distances), -1, distances).astype(np.int32)
 
     @functools.cached_property
     def _labels(self) -> Labels:
         return Labels(self.matrix, self._spots, symmetric=self._symmetric)
 
     @functools.cached_property
-    def _kept(self) -> NDArray[Any]:
+    def _cache(self) -> NDArray[Any]:
         return np.zeros(_CACHED, np.uint64)
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state that an engine's worker needs; it keeps routes of its own."""
-        return {name: value for name, value in vars(self).items() if name != "_kept"}
+        return {name: value for name, value in vars(self).items() if name != "_cache"}
 
     def table(self, source: int) -> NDArray[Any]:
         """Return the metres from a node to every node: int32, (n_nodes,), −1 without a route."""
-        table = self.whole[source] if self.count <= WHOLE else self._tables.get(source)
+        table = self.all_metres[source] if self.count <= MOST_IN_TABLE else self._tables.get(source)
         if table is None:
             # One source at a time: for many at once, scipy takes as long per source.
-            found = dijkstra(self.matrix, indices=source)
-            table = np.where(np.isinf(found), -1, found).astype(np.int32)
+            distances = dijkstra(self.matrix, indices=source)
+            table = np.where(np.isinf(distances), -1, distances).astype(np.int32)
             if len(self._tables) * self.count >= _TABLES:
                 self._tables.clear()
             self._tables[source] = table
@@ -90,34 +90,35 @@ class Roads:
 
     def metres(self, start: Any, end: Any) -> NDArray[Any]:
         """Return the metres between nodes of two arrays; int64, −1 without a route."""
-        found: NDArray[Any]
-        if self.count <= WHOLE:
-            found = self.whole[start, end].astype(np.int64)
-            return found
+        metres: NDArray[Any]
+        if self.count <= MOST_IN_TABLE:
+            metres = self.all_metres[start, end].astype(np.int64)
+            return metres
         if self.count > 1 << 20:
             return self._labels.metres(start, end)
         # Citizens return and repeat routes, so the last ones are cached (0.04 µs, labels take 0.6),
         # each in one word (which a thread writes atomically): both nodes, and the metres + 1.
-        one, other = start, end
+        first, other = start, end
         if self._symmetric:
-            one, other = np.minimum(start, end), np.maximum(start, end)
-        pair = one.astype(np.uint64) << np.uint64(20) | other.astype(np.uint64)
+            first, other = np.minimum(start, end), np.maximum(start, end)
+        pair = first.astype(np.uint64) << np.uint64(20) | other.astype(np.uint64)
         at = (pair * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(42)
-        word = self._kept[at]
-        known = word >> np.uint64(24) == pair
-        known &= word & np.uint64(_METRES) != 0
-        found = (word & np.uint64(_METRES)).astype(np.int64) - 1
-        new = np.flatnonzero(~known)
+        word = self._cache[at]
+        is_cached = word >> np.uint64(24) == pair
+        is_cached &= word & np.uint64(_METRES) != 0
+        metres = (word & np.uint64(_METRES)).astype(np.int64) - 1
+        new = np.flatnonzero(~is_cached)
         if len(new):
-            found[new] = self._labels.metres(one[new], other[new])
-            fits = new[(found[new] >= 0) & (found[new] < _METRES)]
-            self._kept[at[fits]] = pair[fits] << np.uint64(24) | (found[fits] + 1).astype(np.uint64)
-        return found
+            metres[new] = self._labels.metres(first[new], other[new])
+            fits = new[(metres[new] >= 0) & (metres[new] < _METRES)]
+            words = (metres[fits] + 1).astype(np.uint64)
+            self._cache[at[fits]] = pair[fits] << np.uint64(24) | words
+        return metres
 
     def between(self, start: int, end: int) -> int:
         """Return the metres from one node to another; −1 without a route."""
-        if self.count <= WHOLE:
-            return int(self.whole.item(start, end))
+        if self.count <= MOST_IN_TABLE:
+            return int(self.all_metres.item(start, end))
         return int(self.metres(np.array([start]), np.array([end]))[0])
 
     def way(self, source: int, target: int) -> list[int] | None:
@@ -177,35 +178,35 @@ class Labels:
 
     def metres(self, start: NDArray[Any], end: NDArray[Any]) -> NDArray[Any]:
         """Return the metres between nodes; int64, −1 without a route."""
-        found = np.full(len(start), _FARTHEST, np.int64)
+        metres = np.full(len(start), _FARTHEST, np.int64)
         both = np.arange(len(start))
         for cell, there, back in self._levels:
             # A cell's separating nodes are in neither half.
             both = both[(cell[start[both]] == cell[end[both]]) & (cell[start[both]] >= 0)]
             for part in np.array_split(both, max(1, len(both) * there.width // _AT_ONCE)):
-                found[part] = np.minimum(found[part], there.to(start[part], back, end[part]))
-        found[found == _FARTHEST] = -1
-        return found
+                metres[part] = np.minimum(metres[part], there.to(start[part], back, end[part]))
+        metres[metres == _FARTHEST] = -1
+        return metres
 
 
 class _Label:
     """The metres of one level, of all nodes, from the nodes that separate their cell."""
 
     def __init__(self, count: int, cells: list[Any], graph: Any, symmetric: bool) -> None:
-        made = []
+        parts = []
         for nodes, between in cells:
             far = dijkstra(graph[nodes][:, nodes], indices=between)
             nearest = far.min(axis=0, initial=np.inf)
             nearest[np.isinf(nearest)] = 0
-            made.append((nodes, nearest, far - nearest))
-        self.width = max(len(far) for *_, far in made)
+            parts.append((nodes, nearest, far - nearest))
+        self.width = max(len(far) for *_, far in parts)
         # The least sum is below `none`: within a span by the nearest, if it leads on, or else two.
-        span = max(far[np.isfinite(far)].max(initial=0) for *_, far in made)
+        span = max(far[np.isfinite(far)].max(initial=0) for *_, far in parts)
         span *= 1 if symmetric else 2
         dtype = np.uint16 if span < _none(np.uint16) else np.uint32
         self._nearest = np.zeros(count, np.int32)
         self._beyond = np.full((count, self.width), _none(dtype), dtype)
-        for nodes, nearest, far in made:
+        for nodes, nearest, far in parts:
             far[np.isinf(far)] = _none(dtype)
             self._nearest[nodes], self._beyond[nodes, : len(far)] = nearest, far.T
 
@@ -229,13 +230,13 @@ def _split(graph: Any, spots: Any, nodes: Any) -> tuple[Any, list[Any]]:
     own = spots[nodes]
     axis = int(np.ptp(own[:, 1]) > np.ptp(own[:, 0]))
     order = np.lexsort((nodes, own[:, 1 - axis], own[:, axis]))
-    right = np.zeros(len(nodes), bool)
-    right[order[len(nodes) // 2 :]] = True
+    right_half = np.zeros(len(nodes), bool)
+    right_half[order[len(nodes) // 2 :]] = True
     part = graph[nodes][:, nodes].tocoo()
-    across = ~right[part.row] & right[part.col]
+    across = ~right_half[part.row] & right_half[part.col]
     ends = (np.unique(part.row[across]), np.unique(part.col[across]))
     border = min(ends, key=len)
-    left = ~right
-    left[border] = False
-    right[border] = False
-    return nodes[border], [nodes[half] for half in (left, right) if half.any()]
+    left_half = ~right_half
+    left_half[border] = False
+    right_half[border] = False
+    return nodes[border], [nodes[half] for half in (left_half, right_half) if half.any()]

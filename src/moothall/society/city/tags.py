@@ -73,25 +73,25 @@ def kind_of(tags: Mapping[str, Any]) -> str:
     for key, kinds in KINDS.items():
         value = tags.get(key)
         if isinstance(value, str) and value != "no":
-            found = kinds.get(value) or kinds.get("*")
-            if found:
-                return found
+            kind = kinds.get(value) or kinds.get("*")
+            if kind:
+                return kind
     return ""
 
 
 def capacity_of(kind: str, tags: Mapping[str, Any]) -> int:
     """Return the capacity that tags state, or what is assumed of the kind."""
     for name, times in (("capacity", 1.0), ("beds", 1.0), ("building:flats", 2.5)):
-        if (stated := _whole(tags.get(name))) is not None:
-            return max(1, round(stated * times))
-    levels, building = _whole(tags.get("building:levels")), tags.get("building")
+        if (number := _integer(tags.get(name))) is not None:
+            return max(1, round(number * times))
+    levels, building = _integer(tags.get("building:levels")), tags.get("building")
     flats = building in ("apartments", "dormitory") or (building == "yes" and (levels or 0) > 2)
     if kind == "home" and flats:
         return _FLOOR * (levels or 3)
     return _HOLDS.get(kind, 20)
 
 
-def _whole(value: Any) -> int | None:
+def _integer(value: Any) -> int | None:
     try:
         number = float(value)
     except (TypeError, ValueError):
@@ -101,11 +101,11 @@ def _whole(value: Any) -> int | None:
 
 def hours_of(kind: str, tags: Mapping[str, Any]) -> tuple[int, int]:
     """Return the first hours that the tags state, or those of the kind."""
-    stated = str(tags.get("opening_hours", ""))
-    if stated.strip() == "24/7":
+    text = str(tags.get("opening_hours", ""))
+    if text.strip() == "24/7":
         return 0, DAY_S
-    if found := _TIMES.search(stated):
-        a, b, c, d = map(int, found.groups())
+    if match := _TIMES.search(text):
+        a, b, c, d = map(int, match.groups())
         opens, closes = a * 3600 + b * 60, min(DAY_S, c * 3600 + d * 60)
         if opens != closes and opens < DAY_S:
             return opens, closes
@@ -165,5 +165,5 @@ def _direction(mode: str, highway: str, tags: Mapping[str, Any]) -> int:
     if mode != "walk":
         implied = highway == "motorway" or tags.get("junction") in ("roundabout", "circular")
         own += [tags.get("oneway"), "yes" if implied else None]
-    stated = next((str(each).lower() for each in own if each not in (None, "")), "no")
-    return _DIRECTIONS.get(stated, 0)
+    value = next((str(each).lower() for each in own if each not in (None, "")), "no")
+    return _DIRECTIONS.get(value, 0)

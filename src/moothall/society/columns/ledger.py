@@ -67,12 +67,12 @@ class ByRow(MutableMapping[str, Any]):
         return zip(self, self.array[self._some].tolist(), strict=True)
 
 
-class Kept:
+class LedgerField:
     """A whole number of a service, which the array of a `Ledger` keeps if it has one."""
 
     def __set_name__(self, owner: Any, name: str) -> None:
         self._name, self._own = name, f"_{name}"
-        owner.kept = (*getattr(owner, "kept", ()), name)
+        owner.state_names = (*getattr(owner, "state_names", ()), name)
 
     def __get__(self, service: Any, owner: type) -> int:
         if service.ledger is None:
@@ -88,7 +88,7 @@ class Kept:
 
 
 class Ledger:
-    """The `Kept` numbers of services of one class, in arrays. OverflowError: too large."""
+    """The `LedgerField`s of services of one class, in arrays. OverflowError: too large."""
 
     def __init__(self, services: Sequence[Any], names: Sequence[str], books: Any) -> None:
         self.services = services

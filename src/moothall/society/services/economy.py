@@ -70,8 +70,8 @@ class Bank(Service):
     @property
     def owed(self) -> int:
         """The sum of all deposits, in cents."""
-        kept = self.deposits
-        return int(kept.array.sum()) if isinstance(kept, ByRow) else sum(kept.values())
+        deposits = self.deposits
+        return int(deposits.array.sum()) if isinstance(deposits, ByRow) else sum(deposits.values())
 
     def settle(self, books: Books, sender: str, want: Want) -> Answer:
         """Settle a deposit (cents above 0) or a withdrawal (below 0)."""
@@ -91,20 +91,20 @@ class Bank(Service):
 
     def settle_rows(self, books: Any, table: Any, entries: Any) -> None:
         """Settle the wants of many citizens; one by one if a citizen has several."""
-        kept: Any = self.deposits
+        deposits: Any = self.deposits
         sender, cents = table.sender[entries], table.fields["cents"][entries]
         money = books.population.arrays["money"]
         fine = (cents > 0) & (cents <= money[sender])
-        fine |= (cents < 0) & (kept.array[sender] + cents >= 0)
+        fine |= (cents < 0) & (deposits.array[sender] + cents >= 0)
         moved = cents * fine
         again = bool((sender[1:] == sender[:-1]).any())
         if again or -moved[moved < 0].sum() > books.balances[self.id]:
             books.one_by_one(self, table, entries)
             return
         money[sender] -= moved
-        kept.array[sender] += moved
+        deposits.array[sender] += moved
         books.balances[self.id] += int(moved.sum())
-        table.done(entries, fine, kept.array[sender])
+        table.done(entries, fine, deposits.array[sender])
 
     def credit(self, books: Books) -> None:
         """Credit a day's interest, in id order, as far as the bank's own capital lasts."""
@@ -122,10 +122,10 @@ class Bank(Service):
         """Return the deposits."""
         return {"deposits": dict(self.deposits.items())}
 
-    def load_state_dict(self, given: dict[str, Any]) -> None:
+    def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore a state of `state_dict`."""
         self.deposits.clear()
-        self.deposits.update(given["deposits"])
+        self.deposits.update(state["deposits"])
 
 
 class Government(Service):
@@ -204,8 +204,8 @@ class Government(Service):
 
     def collected_rows(self, rows: Any, gross: Any, tax: Any) -> None:
         """Do `collected` for citizens of a population, each once."""
-        kept: Any = self.taxed
-        income, paid = kept.array.T
+        taxed: Any = self.taxed
+        income, paid = taxed.array.T
         income[rows] += gross
         paid[rows] += tax
 
@@ -218,11 +218,11 @@ class Government(Service):
         """Return the number of closed days, and today's incomes and taxes."""
         return {"days": self.days, "taxed": {id: list(each) for id, each in self.taxed.items()}}
 
-    def load_state_dict(self, given: dict[str, Any]) -> None:
+    def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore a state of `state_dict`."""
-        self.days = given["days"]
+        self.days = state["days"]
         self.taxed.clear()
-        self.taxed.update({id: list(each) for id, each in given["taxed"].items()})
+        self.taxed.update({id: list(each) for id, each in state["taxed"].items()})
 
 
 def close_day(books: Books, government: Government) -> None:
@@ -280,13 +280,13 @@ def _reprice(sellers: list[Firm], government: Government, step: int) -> None:
     # That firms set prices by their inventories is assumed, as in Lengnick 2013, by the month.
     for firm in sellers if government.daily else ():
         share = Draws(government.seed, firm.id, step).below(1001, "economy.price")
-        wanted, has = firm.asked + government.cover * firm.sold, firm.sold + firm.stock
-        firm.price = adapted(firm.price, wanted, has, government.daily, share)
+        demand, has = firm.asked + government.cover * firm.sold, firm.sold + firm.stock
+        firm.price = adapted(firm.price, demand, has, government.daily, share)
 
 
 def _adapt(firms: list[Firm], government: Government, step: int) -> None:
     """Adapt firms' prices to their own demand and supply, and wages to the sums of all firms."""
-    asked = sum(firm.month_asked for firm in firms)
+    demand = sum(firm.month_asked for firm in firms)
     offered = sum(firm.month_sold + firm.stock for firm in firms if firm.sells)
     for firm in firms:
         share = Draws(government.seed, firm.id, step).below(1001, "economy.adapt")
@@ -294,7 +294,7 @@ def _adapt(firms: list[Firm], government: Government, step: int) -> None:
         if firm.sells:
             firm.price = adapted(firm.price, firm.month_asked, supply, government.most_price, share)
         if not firm.public:
-            firm.wage = adapted(firm.wage, asked, offered, government.most_wage, share)
+            firm.wage = adapted(firm.wage, demand, offered, government.most_wage, share)
         firm.month_asked = firm.month_sold = 0
 
 
@@ -355,13 +355,13 @@ def make_economy(
 
 def _checked(brackets: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
     """Check that brackets start at 0 and rise, with rates of 0 … 1000; return them as tuples."""
-    given = tuple((start, rate) for start, rate in brackets)
-    starts = [start for start, _ in given]
-    whole = all(type(number) is int for each in given for number in each)
-    rises = whole and starts[:1] == [0] and starts == sorted(set(starts))
-    if not rises or any(not 0 <= rate <= 1000 for _, rate in given):
+    pairs = tuple((start, rate) for start, rate in brackets)
+    starts = [start for start, _ in pairs]
+    are_integers = all(type(number) is int for each in pairs for number in each)
+    rises = are_integers and starts[:1] == [0] and starts == sorted(set(starts))
+    if not rises or any(not 0 <= rate <= 1000 for _, rate in pairs):
         raise ConfigError(
             "brackets must be (cents, thousandths), from (0, …) up, each thousandths 0 … 1000, got "
-            f"{given!r:.200}"
+            f"{pairs!r:.200}"
         )
-    return given
+    return pairs

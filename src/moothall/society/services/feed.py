@@ -40,43 +40,43 @@ class Feed(Service):
         check_integer(f"feed {id!r}: most=", most, 1, None)
         self.most = most
         self.rows: RowFeed | None = None
-        self._kept: PostsById | RowFeed = PostsById(most)
+        self._posts: PostsById | RowFeed = PostsById(most)
 
     def of_population(self, population: Any) -> None:
         """Store a population's posts, likes and follows in arrays."""
-        self._kept = self.rows = RowFeed(population, self.most)
+        self._posts = self.rows = RowFeed(population, self.most)
 
     @property
     def posts(self) -> Mapping[int, Posted]:
         """The posts by number."""
-        return self._kept.posts()
+        return self._posts.posts()
 
     @property
     def follows(self) -> Mapping[str, Mapping[str, None]]:
         """The ids that each citizen follows."""
-        return {id: dict.fromkeys(whom) for id, whom in self._kept.followed().items()}
+        return {id: dict.fromkeys(whom) for id, whom in self._posts.followed().items()}
 
     def settle(self, books: Books, sender: str, want: Want) -> Answer:
         """Publish a post, follow a citizen, or like a post."""
         if type(want) is Post:
             if not isinstance(want.text, str) or not 0 < len(want.text) <= LONGEST:
                 return Answer(want, False, f"a post has 1 to {LONGEST} characters")
-            value = self._kept.publish_one(sender, want, books.clock.elapsed)
+            value = self._posts.publish_one(sender, want, books.clock.elapsed)
             return Answer(want, True, value=value)
         if type(want) is Follow:
             if want.id == sender or want.id not in books.where:
-                who = "itself" if want.id == sender else f"{want.id!r:.80}, who is not a citizen"
-                return Answer(want, False, f"{sender} cannot follow {who}")
-            self._kept.follow_one(sender, want.id)
+                target = "itself" if want.id == sender else f"{want.id!r:.80}, who is not a citizen"
+                return Answer(want, False, f"{sender} cannot follow {target}")
+            self._posts.follow_one(sender, want.id)
             return Answer(want, True)
         assert type(want) is Like
-        kept = self._kept
-        if type(want.post) is not int or not kept.first <= want.post < kept.next:
+        posts = self._posts
+        if type(want.post) is not int or not posts.first <= want.post < posts.next:
             return Answer(want, False, f"there is no post {want.post!r:.40}, or no longer")
-        post = kept.post(want.post)
+        post = posts.post(want.post)
         if post.author == sender or sender in post.liked:
             return Answer(want, False, f"post {post.number} is its own, or was liked before")
-        return Answer(want, True, value=kept.like_one(sender, want.post))
+        return Answer(want, True, value=posts.like_one(sender, want.post))
 
     def settle_rows(self, books: Any, table: Any, entries: Any) -> None:
         """Do `settle` for many citizens of a population."""
@@ -108,13 +108,13 @@ class Feed(Service):
             interests: the citizen's interest in each topic, 0 … 1000
             limit: the number of posts at most
         """
-        return self._kept.shown_to(id, interests or {}, limit)
+        return self._posts.shown_to(id, interests or {}, limit)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the posts and the follows; of a post, who liked it in order of id."""
         follows = self.follows
         return {
-            "next": self._kept.next,
+            "next": self._posts.next,
             "posts": [
                 [
                     *(post.number, post.author, post.text, post.topic, post.posted),
@@ -125,6 +125,6 @@ class Feed(Service):
             "follows": {id: list(follows[id]) for id in sorted(follows, key=id_order)},
         }
 
-    def load_state_dict(self, given: dict[str, Any]) -> None:
+    def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore a state of `state_dict`."""
-        self._kept.load(given)
+        self._posts.load(state)

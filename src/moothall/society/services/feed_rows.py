@@ -54,9 +54,9 @@ class RowFeed:
 
     # -- agents and texts --------------------------------------------------------------------------
 
-    def _place(self, who: Any) -> Any:
+    def _place(self, agents: Any) -> Any:
         """Return agents' indices in the arrays: strangers follow all citizens."""
-        place = np.where(who >= 0, who, len(self.population) + STRANGER - who)
+        place = np.where(agents >= 0, agents, len(self.population) + STRANGER - agents)
         most = int(place.max(initial=0)) + 1
         if most > len(self.follows.count):
             self.follows = self.follows.larger(most + 16 - len(self.follows.count))
@@ -66,20 +66,20 @@ class RowFeed:
     def _numbers(self, ids: Iterable[str]) -> Any:
         return np.array([self.population.number_of(id) for id in ids], np.int64)
 
-    def _one(self, id: str) -> Any:
+    def _number_array(self, id: str) -> Any:
         return self._numbers((id,))
 
     def _text(self, number: int) -> str | None:
-        found = self._texts.get(number)
-        return self.population.decoded(WORD, number) if found is None else found
+        text = self._texts.get(number)
+        return self.population.decoded(WORD, number) if text is None else text
 
     def _number(self, text: str | None) -> int:
         """Return the number of a text; store a text that is not among the words."""
         if text is None:
             return -1
-        found = self.population._word.get(text)
-        if found is not None:
-            return found
+        word = self.population._word.get(text)
+        if word is not None:
+            return word
         number = min(self._texts, default=-1) - 1
         self._texts[number] = text
         return number
@@ -102,33 +102,33 @@ class RowFeed:
         self.first += dropped
         if dropped:
             self._liked = self._liked[np.searchsorted(self._liked, self.first << 32) :]
-            kept = {*self.text.tolist(), *self.topic.tolist()} if self._texts else ()
-            self._texts = {number: t for number, t in self._texts.items() if number in kept}
+            in_use = {*self.text.tolist(), *self.topic.tolist()} if self._texts else ()
+            self._texts = {number: t for number, t in self._texts.items() if number in in_use}
         self._hot = None
         return numbers
 
-    def follow(self, who: Any, whom: Any) -> None:
+    def follow(self, followers: Any, whom: Any) -> None:
         """Add follows that are new, in this order."""
-        pairs = who * (1 << 32) + whom
+        pairs = followers * (1 << 32) + whom
         first = np.sort(np.unique(pairs, return_index=True)[1])
-        place = self._place(who[first])
+        place = self._place(followers[first])
         new = ~self.follows.contains(place, whom[first])
         self.follows.append(place[new], whom[first][new])
 
-    def like(self, who: Any, numbers: Any) -> tuple[Any, Any]:
+    def like(self, agents: Any, numbers: Any) -> tuple[Any, Any]:
         """Like posts; return which likes were accepted, and the post's likes after each."""
-        known = np.flatnonzero((numbers >= self.first) & (numbers < self.next))
-        keys = _key(numbers[known], who[known])
+        valid = np.flatnonzero((numbers >= self.first) & (numbers < self.next))
+        keys = _key(numbers[valid], agents[valid])
         order = np.argsort(keys, kind="stable")
-        known, keys = known[order], keys[order]
-        at = numbers[known] - self.first
-        fine = (self.author[at] != who[known]) & ~self._has(keys)
+        valid, keys = valid[order], keys[order]
+        at = numbers[valid] - self.first
+        fine = (self.author[at] != agents[valid]) & ~self._has(keys)
         fine[1:] &= keys[1:] != keys[:-1]  # drop repeated likes
-        known, keys, at = known[fine], keys[fine], at[fine]
+        valid, keys, at = valid[fine], keys[fine], at[fine]
         many = np.bincount(at, minlength=len(self.likes))
         turn = np.arange(len(at)) - (np.cumsum(many) - many)[at]
-        done, count = np.zeros(len(who), bool), np.zeros(len(who), np.int64)
-        done[known], count[known] = True, self.likes[at] + turn + 1
+        done, count = np.zeros(len(agents), bool), np.zeros(len(agents), np.int64)
+        done[valid], count[valid] = True, self.likes[at] + turn + 1
         self.likes = self.likes + many
         posts = np.flatnonzero(many)
         self.heat[posts] = heat(self.likes[posts], self.posted[posts])
@@ -136,9 +136,9 @@ class RowFeed:
         self._hot = None
         return done, count
 
-    def liked(self, numbers: Any, who: Any) -> Any:
+    def liked(self, numbers: Any, agents: Any) -> Any:
         """Return whether agents liked posts."""
-        return self._has(_key(numbers, who))
+        return self._has(_key(numbers, agents))
 
     def _has(self, keys: Any) -> Any:
         at = np.searchsorted(self._liked, keys)
@@ -155,15 +155,17 @@ class RowFeed:
     def publish_one(self, sender: str, want: Any, now: int) -> int:
         """Publish an agent's post; return its number."""
         text, topic = self._number(want.text), self._number(want.topic)
-        return int(self.publish(self._one(sender), np.array([text]), np.array([topic]), now)[0])
+        return int(
+            self.publish(self._number_array(sender), np.array([text]), np.array([topic]), now)[0]
+        )
 
     def follow_one(self, sender: str, whom: str) -> None:
         """Let an agent follow another."""
-        self.follow(self._one(sender), self._one(whom))
+        self.follow(self._number_array(sender), self._number_array(whom))
 
     def like_one(self, sender: str, number: int) -> int:
         """Let an agent like a post; return the post's likes."""
-        return int(self.like(self._one(sender), np.array([number]))[1][0])
+        return int(self.like(self._number_array(sender), np.array([number]))[1][0])
 
     # -- showing -----------------------------------------------------------------------------------
 
@@ -179,22 +181,24 @@ class RowFeed:
             authors, which = np.unique(place[hot], return_inverse=True)
             self._author = authors_of(place, authors, len(self.follows.count))
             self._hot = hot, which.reshape(-1)
-        found: tuple[Any, Any] = self._hot
-        return found
+        hottest: tuple[Any, Any] = self._hot
+        return hottest
 
     # `about` has the column of `interest` for the topic of each post, the last for no topic.
-    def shown(self, who: Any, interest: Any, about: Any, limit: int) -> Any:
+    def shown_rows(self, agents: Any, interest: Any, about: Any, limit: int) -> Any:
         """Return the numbers of `Feed.shown` for rising rows, then 0."""
-        at = self._place(who)
+        at = self._place(agents)
         hot, of_author = self.hottest()
-        found = np.zeros((len(who), limit), np.int64)
+        numbers = np.zeros((len(agents), limit), np.int64)
         if not len(hot):
-            return found
-        if len(who) > _AT_ONCE:  # the arrays of a part fit the processor's cache
-            parts = [slice(each, each + _AT_ONCE) for each in range(0, len(who), _AT_ONCE)]
-            made = [self.shown(who[each], interest[each], about, limit) for each in parts]
-            return np.concatenate(made)
-        follow, others, post = self._by_follows(at)
+            return numbers
+        if len(agents) > _AT_ONCE:  # the arrays of a part fit the processor's cache
+            parts = [slice(each, each + _AT_ONCE) for each in range(0, len(agents), _AT_ONCE)]
+            parts_shown = [
+                self.shown_rows(agents[each], interest[each], about, limit) for each in parts
+            ]
+            return np.concatenate(parts_shown)
+        follow, readers, post = self._by_follows(at)
         # A hot post's key: (its rank − `least`) · 64 + its index among the hot posts.
         least = int(self.heat[hot].min())
         highest = shown_rank(int(self.heat[hot].max()) - least, int(interest.max(initial=0)), 1)
@@ -216,15 +220,15 @@ class RowFeed:
         key = np.sort(key, axis=1)[:, ::-1]
         number = np.maximum(key, 0) & 63
         best = slice(0, key.shape[1])
-        found[:, best] = np.where(key < 0, 0, hot[number] + self.first)
+        numbers[:, best] = np.where(key < 0, 0, hot[number] + self.first)
         rank = key // 64 + least
-        more = shown_rank(self.heat[post], interest[others, about[post]], 1)
+        more = shown_rank(self.heat[post], interest[readers, about[post]], 1)
         if rank.shape[1] == limit:  # drop others below all shown posts
-            some = (more >= rank[others, -1]) | (found[others, -1] == 0)
-            others, post, more = others[some], post[some], more[some]
-        if len(others):
-            self._with_others(found, rank, (others, post, more))
-        return found
+            some = (more >= rank[readers, -1]) | (numbers[readers, -1] == 0)
+            readers, post, more = readers[some], post[some], more[some]
+        if len(readers):
+            self._with_others(numbers, rank, (readers, post, more))
+        return numbers
 
     def _by_follows(self, agents: Any) -> tuple[Any, Any, Any]:
         """Return follows of hot posts' authors, as bits; and rows and indices of other posts."""
@@ -246,13 +250,13 @@ class RowFeed:
         new = (post >= 0) & ~is_hot[np.maximum(post, 0)]
         return follow, row[new], post[new]
 
-    def _with_others(self, found: Any, rank: Any, given: Any) -> None:
+    def _with_others(self, numbers: Any, rank: Any, candidates: Any) -> None:
         """Merge other posts of followed authors into the hot posts shown."""
-        others, post, more = given  # the row, the post and its rank
-        shift, limit = 1 << len(self.author).bit_length(), found.shape[1]
-        mine = np.unique(others)
-        old = found[mine, : rank.shape[1]]
-        row = np.concatenate([np.repeat(mine, old.shape[1]), others])
+        readers, post, more = candidates  # the row, the post and its rank
+        shift, limit = 1 << len(self.author).bit_length(), numbers.shape[1]
+        mine = np.unique(readers)
+        old = numbers[mine, : rank.shape[1]]
+        row = np.concatenate([np.repeat(mine, old.shape[1]), readers])
         ranked = rank[mine].astype(np.int64) * shift + old - self.first
         key = np.where(old > 0, ranked, -1).reshape(-1)
         key = np.concatenate([key, more * shift + post])
@@ -261,21 +265,21 @@ class RowFeed:
         slot = np.arange(len(row)) - np.searchsorted(row, row)
         best = (slot < limit) & (key >= 0)
         row, slot = row[best], slot[best]
-        found[mine] = 0
-        found[row, slot] = key[best] % shift + self.first
+        numbers[mine] = 0
+        numbers[row, slot] = key[best] % shift + self.first
 
     def shown_to(self, id: str, interests: Mapping[str, int], limit: int) -> list[Posted]:
         """Return the highest-ranked posts for one citizen, the best first."""
         number = self.population.number_of(id)
         follows = self.follows.of(int(self._place(np.array([number]))[0]))
-        found = set(self.hottest()[0].tolist())
+        candidates = set(self.hottest()[0].tolist())
         by, last, _ = self._author
         for author in follows[-AUTHORS:]:
             at = by[int(self._place(np.array([author]))[0])]
-            found |= {each for each in (last[at].tolist() if at >= 0 else ()) if each >= 0}
+            candidates |= {each for each in (last[at].tolist() if at >= 0 else ()) if each >= 0}
         of = set(follows)
         ranked = []
-        for at in found:
+        for at in candidates:
             if (author := int(self.author[at])) != number:
                 interest = interests.get(self._text(int(self.topic[at])) or "", 0)
                 ranked.append((shown_rank(int(self.heat[at]), interest, author in of), at))
@@ -311,11 +315,11 @@ class RowFeed:
             for at in some.tolist()
         }
 
-    def load(self, given: Mapping[str, Any]) -> None:
+    def load(self, state: Mapping[str, Any]) -> None:
         """Restore a state of `Feed.state_dict`."""
         vars(self).update(vars(RowFeed(self.population, self.most)))
-        posts, follows = given["posts"][-self.most :], given["follows"]
-        self.first = given["next"] - len(posts)
+        posts, follows = state["posts"][-self.most :], state["follows"]
+        self.first = state["next"] - len(posts)
         number, author, text, topic, posted, liked = zip(*posts, strict=True) if posts else [()] * 6
         self.author = self._numbers(author)
         self.text = np.array([self._number(each) for each in text], np.int64)
@@ -334,6 +338,6 @@ class RowFeed:
         return {**vars(self), "population": range(len(self.population))}
 
 
-def _key(numbers: Any, who: Any) -> Any:
+def _key(numbers: Any, agents: Any) -> Any:
     """Return likes as one number each, which sort by post."""
-    return (numbers << 32) + who + _MIDDLE
+    return (numbers << 32) + agents + _MIDDLE

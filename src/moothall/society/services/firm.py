@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Final
 from moothall.foundation.arguments import check_integer
 from moothall.society.arrays import np
 from moothall.society.columns import town
-from moothall.society.columns.ledger import LARGE, Kept, Ledger, afforded, in_rows
+from moothall.society.columns.ledger import LARGE, Ledger, LedgerField, afforded, in_rows
 from moothall.society.kernel.commit import Books, Service
 from moothall.society.kernel.wants import Answer, Buy, Want, Work
 
@@ -45,18 +45,18 @@ class Firm(Service):
     """
 
     takes: ClassVar[tuple[type[Want], ...]] = (Work, Buy)
-    wage: Kept = Kept()
-    price: Kept = Kept()
-    stock: Kept = Kept()
-    asked: Kept = Kept()
-    sold: Kept = Kept()
-    paid: Kept = Kept()
-    worked: Kept = Kept()
-    month_asked: Kept = Kept()
-    month_sold: Kept = Kept()
+    wage: LedgerField = LedgerField()
+    price: LedgerField = LedgerField()
+    stock: LedgerField = LedgerField()
+    asked: LedgerField = LedgerField()
+    sold: LedgerField = LedgerField()
+    paid: LedgerField = LedgerField()
+    worked: LedgerField = LedgerField()
+    month_asked: LedgerField = LedgerField()
+    month_sold: LedgerField = LedgerField()
     ledger: Ledger | None = None
     at: int = 0
-    kept: ClassVar[tuple[str, ...]]
+    state_names: ClassVar[tuple[str, ...]]
 
     def __init__(
         self,
@@ -102,9 +102,10 @@ class Firm(Service):
         reason = self._barred(books, sender, at_home)
         if reason:
             return Answer(want, False, reason)
-        left = books.seconds - books.worked[sender]
-        if type(seconds) is not int or not 1 <= seconds <= left:
-            reason = f"seconds must be from 1 to the {left} left of this step, got {seconds!r:.40}"
+        seconds_left = books.seconds - books.worked[sender]
+        if type(seconds) is not int or not 1 <= seconds <= seconds_left:
+            most = f"the {seconds_left} left of this step"
+            reason = f"seconds must be from 1 to {most}, got {seconds!r:.40}"
             return Answer(want, False, reason)
         skill = (status.get("profile") or {}).get("skill", 1000)
         gross = wage_for(self.wage, skill if type(skill) is int and skill >= 0 else 1000, seconds)
@@ -133,11 +134,11 @@ class Firm(Service):
             return Answer(want, False, reason)
         if type(want.cents) is not int or want.cents < 1:
             return Answer(want, False, f"cents must be 1 or more, got {want.cents!r:.40}")
-        wanted = want.cents // self.price
-        self.asked += wanted
-        units = min(wanted, self.stock)
+        demand = want.cents // self.price
+        self.asked += demand
+        units = min(demand, self.stock)
         if not units:
-            short = f"{self.id} has sold out" if wanted else f"a unit costs {self.price} cents"
+            short = f"{self.id} has sold out" if demand else f"a unit costs {self.price} cents"
             return Answer(want, False, short)
         cents = units * self.price
         reason = books.pay(sender, self.id, cents)
@@ -152,7 +153,7 @@ class Firm(Service):
         """Store the numbers of firms that settle as `Firm` does in arrays, if int64 has room."""
         firms = [each for each in services if type(each).settle is cls.settle]
         try:
-            ledger = Ledger(firms, cls.kept, books)
+            ledger = Ledger(firms, cls.state_names, books)
         except OverflowError:
             return
         for name in ("sells", "public"):
@@ -192,12 +193,12 @@ class Firm(Service):
 
     def state_dict(self) -> dict[str, Any]:
         """Return the price, wage and stock, and the counts of the day and month."""
-        return {name: getattr(self, name) for name in self.kept}
+        return {name: getattr(self, name) for name in self.state_names}
 
-    def load_state_dict(self, given: dict[str, Any]) -> None:
+    def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore a state of `state_dict`."""
-        for name in self.kept:
-            setattr(self, name, given[name])
+        for name in self.state_names:
+            setattr(self, name, state[name])
 
 
 def _work_rows(books: Any, table: Any, entries: Any, ledger: Any, of: Any, here: Any) -> bool:
@@ -205,22 +206,22 @@ def _work_rows(books: Any, table: Any, entries: Any, ledger: Any, of: Any, here:
     sender, seconds = table.sender[entries], table.fields["seconds"][entries]
     government = books.services.get("government")
     taxes = hasattr(government, "due")
-    known = (("due", "due_rows"), ("collected", "collected_rows"))
-    if taxes and not all(in_rows(type(government), *each) for each in known):
+    methods = (("due", "due_rows"), ("collected", "collected_rows"))
+    if taxes and not all(in_rows(type(government), *each) for each in methods):
         return False
     wages, purses = ledger.arrays["wage"], books.balances.cents
 
     def earned(first: int, until: int) -> tuple[Any, ...]:
         """Return the positions that work in a part, gross wages, taxes, and the largest skill."""
         part = slice(first, until)
-        who, place = sender[part], table.fields["place"][entries[part]]
-        fine = here[part] & (books.column("work", who, -1) == place)
+        workers, place = sender[part], table.fields["place"][entries[part]]
+        fine = here[part] & (books.column("work", workers, -1) == place)
         at = np.flatnonzero(fine & (seconds[part] >= 1) & (seconds[part] <= books.seconds))
-        who = who[at]
-        skill = books.column("skill", who, 1000)
+        workers = workers[at]
+        skill = books.column("skill", workers, 1000)
         np.putmask(skill, skill < 0, 1000)
         gross = wage_for(wages[of[part][at]], skill, seconds[part][at])
-        tax = government.due_rows(who, gross) if taxes else np.zeros(len(at), np.int64)
+        tax = government.due_rows(workers, gross) if taxes else np.zeros(len(at), np.int64)
         return at + first, gross, tax, skill.max(initial=0, keepdims=True)
 
     parts = books.population.spread(earned, len(sender))
@@ -252,14 +253,14 @@ def _work_rows(books: Any, table: Any, entries: Any, ledger: Any, of: Any, here:
     return True
 
 
-def _pay_in_turn(able: Any, left: int, public: Any, gross: Any, tax: Any) -> None:
+def _pay_in_turn(able: Any, cash: int, public: Any, gross: Any, tax: Any) -> None:
     """Clear `able` for public wages above the government's money in their turn, taxes included."""
     rows = zip(able.tolist(), public.tolist(), gross.tolist(), tax.tolist(), strict=True)
     for at, (paid, by_government, wage, withheld) in enumerate(rows):
         if not by_government:
-            left += withheld if paid else 0
-        elif wage <= left:
-            left -= wage - withheld
+            cash += withheld if paid else 0
+        elif wage <= cash:
+            cash -= wage - withheld
         else:
             able[at] = False
 
@@ -267,32 +268,32 @@ def _pay_in_turn(able: Any, left: int, public: Any, gross: Any, tax: Any) -> Non
 def _sell_rows(books: Any, table: Any, entries: Any, ledger: Any, of: Any, here: Any) -> bool:
     """Sell; return False, without effect, if the numbers are too large for columns."""
     cents, sender = table.fields["cents"][entries], table.sender[entries]
-    kept = ledger.arrays
-    price, money = kept["price"][of], books.population.arrays["money"]
+    columns = ledger.arrays
+    price, money = columns["price"][of], books.population.arrays["money"]
     if np.abs(cents, dtype=np.float64).sum() >= LARGE:
         return False
-    fine = here & (cents >= 1) & kept["sells"][of]
-    wanted = np.where(fine, cents // price, 0)
-    asked = np.zeros(len(kept["stock"]), np.int64)
-    np.add.at(asked, of, wanted)
-    units = wanted.copy()
-    at = np.flatnonzero((asked > kept["stock"])[of])
+    fine = here & (cents >= 1) & columns["sells"][of]
+    demand = np.where(fine, cents // price, 0)
+    demand_by_firm = np.zeros(len(columns["stock"]), np.int64)
+    np.add.at(demand_by_firm, of, demand)
+    units = demand.copy()
+    at = np.flatnonzero((demand_by_firm > columns["stock"])[of])
     if len(at):
-        left = dict(zip(of[at].tolist(), kept["stock"][of[at]].tolist(), strict=True))
-        given, asking = [], (of[at], wanted[at], money[sender[at]], price[at])
-        for firm, most, cash, each in zip(*(one.tolist() for one in asking), strict=True):
-            given.append(min(most, left[firm]))
-            if given[-1] * each <= cash:
-                left[firm] -= given[-1]
-        units[at] = given
+        stock_left = dict(zip(of[at].tolist(), columns["stock"][of[at]].tolist(), strict=True))
+        units_sold, asking = [], (of[at], demand[at], money[sender[at]], price[at])
+        for firm, most, cash, each in zip(*(column.tolist() for column in asking), strict=True):
+            units_sold.append(min(most, stock_left[firm]))
+            if units_sold[-1] * each <= cash:
+                stock_left[firm] -= units_sold[-1]
+        units[at] = units_sold
     cost = units * price
     done = (units > 0) & (cost <= money[sender])
     money[sender] -= cost * done
-    sold = np.zeros(len(asked), np.int64)
+    sold = np.zeros(len(demand_by_firm), np.int64)
     np.add.at(sold, of, units * done)
-    kept["asked"] += asked
-    kept["sold"] += sold
-    kept["stock"] -= sold
+    columns["asked"] += demand_by_firm
+    columns["sold"] += sold
+    columns["stock"] -= sold
     np.add.at(books.balances.cents, ledger.purse[of], cost * done)
     table.done(entries, done, cost)
     return True

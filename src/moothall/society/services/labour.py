@@ -148,29 +148,29 @@ class LabourMarket(Service):
         """Return the number of closed days and the last day's counts."""
         return {"days": self.days, "counts": dict(self.counts)}
 
-    def load_state_dict(self, given: dict[str, Any]) -> None:
+    def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore a state of `state_dict`."""
-        self.days, self.counts = given["days"], dict(given["counts"])
+        self.days, self.counts = state["days"], dict(state["counts"])
 
     def _close(self, books: Any) -> None:
         names, ids, of = _people(books)
         staff, pays = _jobs(books, _firms(books))
         work, jobless, skill = of["work"], of["jobless"], of["skill"]
 
-        def chance(of_: int, total: int, what: str) -> Any:
-            return belows(total, self.seed, ids, books.step, f"labour.{what}") < of_
+        def chance(of_: int, total: int, purpose: str) -> Any:
+            return belows(total, self.seed, ids, books.step, f"labour.{purpose}") < of_
 
         has = work >= 0
         count = np.bincount(work[has], minlength=len(staff))
         broke = (count * pays[0] > pays[1]) & (books.seconds <= _SHOPS)
-        left = has & chance(self.leaves, _MILLION, "leave")
-        left |= has & broke[work] & chance(self.fires, 1000, "fire")
+        is_leaving = has & chance(self.leaves, _MILLION, "leave")
+        is_leaving |= has & broke[work] & chance(self.fires, 1000, "fire")
         if self.days == self.layoff_day:
-            left |= has & chance(self.layoffs, 1000, "layoff")
-        seeks = has & ~left & chance(self.moves, _MILLION, "move")
+            is_leaving |= has & chance(self.layoffs, 1000, "layoff")
+        seeks = has & ~is_leaving & chance(self.moves, _MILLION, "move")
         free = _seeking(of)
-        seeks |= free & chance(self._found(jobless), _MILLION, "find")
-        count -= np.bincount(work[left], minlength=len(staff))
+        seeks |= free & chance(self._offer_chance(jobless), _MILLION, "find")
+        count -= np.bincount(work[is_leaving], minlength=len(staff))
         vacant = np.where(broke, 0, np.maximum(staff - count, 0))
         sums, some = vacant.cumsum(), np.flatnonzero(seeks)
         new: Any = np.full(len(work), -1)
@@ -183,7 +183,7 @@ class LabourMarket(Service):
             gets = order[turn < vacant[own]]
             new[some[gets]] = offer[gets]
         hired = np.flatnonzero((new >= 0) & (new != work))
-        gone = np.flatnonzero(left)
+        leavers = np.flatnonzero(is_leaving)
         public, wages = np.flatnonzero(has & (pays[2][work] > 0)), pays[2][work]
         owed: Any = wage_for(wages[public], np.maximum(skill[public], 0), _DAY_OF_WORK)
         keeps = int(owed.sum())
@@ -192,20 +192,20 @@ class LabourMarket(Service):
         places = books.city.ids()
         for at in hired.tolist():
             books.set_status({"work": places[new[at]], "jobless": -1}, [names[at]])
-        if len(gone):
-            books.set_status({"work": None, "jobless": self.days}, [names[at] for at in gone])
-        now = int(has.sum()) - len(gone) + int((~has[hired]).sum())
+        if len(leavers):
+            books.set_status({"work": None, "jobless": self.days}, [names[at] for at in leavers])
+        now = int(has.sum()) - len(leavers) + int((~has[hired]).sum())
         self.counts = {
             "employed": now,
-            "jobless": int(free.sum()) + len(gone) - int((~has[hired]).sum()),
+            "jobless": int(free.sum()) + len(leavers) - int((~has[hired]).sum()),
             "vacancies": int(vacant.sum()) - len(hired),
             "hired": len(hired),
-            "left": len(gone) + int(has[hired].sum()),
+            "left": len(leavers) + int(has[hired].sum()),
             "paid": paid,
             "unpaid": unpaid,
         }
 
-    def _found(self, since: Any) -> Any:
+    def _offer_chance(self, since: Any) -> Any:
         """Return who of the jobless since a day has an offer, of a million."""
         at, less = 1000 + self.elasticity, self.elasticity * self.benefit // _USUAL
         paid = self.days - since <= 7 * self.weeks
@@ -226,10 +226,10 @@ class LabourMarket(Service):
         wage: Any = wage_for(self.wage, skill[some], _DAY_OF_WORK)
         cents = wage * self.benefit * _WORKDAYS // (1000 * 7)
         some, cents = some[cents > 0], cents[cents > 0]
-        due = int(cents.sum())
+        total = int(cents.sum())
         has = max(0, books.balances["government"] - keeps)
-        if due > has:
-            cents = cents * (has * _MILLION // due) // _MILLION
+        if total > has:
+            cents = cents * (has * _MILLION // total) // _MILLION
             some, cents = some[cents > 0], cents[cents > 0]
         paid = int(cents.sum())
         if hasattr(books, "population"):
@@ -237,7 +237,7 @@ class LabourMarket(Service):
             arrays["money"][some] += cents
             books.balances["government"] -= paid
             if "earned" not in arrays:  # nobody spends
-                return paid, due - paid
+                return paid, total - paid
             agents = books.population.full[some]
             books.population.note_change()
             arrays["earned"][some[~agents]] += cents[~agents]
@@ -250,7 +250,7 @@ class LabourMarket(Service):
             status = books.status_of(names[at])
             if "paid_day" in status:  # of those with an `EconomyBlock`
                 books.set_status({"earned": status.get("earned", 0) + each}, [names[at]])
-        return paid, due - paid
+        return paid, total - paid
 
 
 _READ: Final = {"work": -1, "age": 18, "jobless": -1, "skill": 1000}
@@ -262,19 +262,19 @@ def _people(books: Any) -> tuple[Any, Any, dict[str, Any]]:
         population = books.population
         every = np.arange(len(population))
         read = {name: books.column(name, every, none) for name, none in _READ.items()}
-        return _Names(population.ids), population.ids, read
+        return _RowNames(population.ids), population.ids, read
     names = sorted(books.where, key=id_order)
     numbers = {place: at for at, place in enumerate(books.city.ids())}
-    made: dict[str, list[int]] = {name: [] for name in _READ}
+    columns: dict[str, list[int]] = {name: [] for name in _READ}
     for name in names:
         status = books.status_of(name)
         profile = status.get("profile") or {}
-        made["work"].append(numbers.get(status.get("work"), -1))
-        made["jobless"].append(status.get("jobless", -1))
+        columns["work"].append(numbers.get(status.get("work"), -1))
+        columns["jobless"].append(status.get("jobless", -1))
         for key in ("age", "skill"):
-            made[key].append(profile.get(key, _READ[key]))
+            columns[key].append(profile.get(key, _READ[key]))
     ids = np.array([int(each) if each.isdigit() else hashed(each) for each in names], np.uint64)
-    return names, ids, {name: np.array(each, np.int64) for name, each in made.items()}
+    return names, ids, {name: np.array(each, np.int64) for name, each in columns.items()}
 
 
 def _firms(books: Any) -> list[Firm]:
@@ -287,7 +287,7 @@ def _seeking(of: dict[str, Any]) -> Any:
     return (of["work"] < 0) & (age >= _AGES[0]) & (age < _AGES[1]) & (of["jobless"] != -1)
 
 
-class _Names:
+class _RowNames:
     """The names of a population's citizens, by row."""
 
     def __init__(self, ids: Any) -> None:

@@ -124,28 +124,28 @@ class PostsById:
                 HOTTEST, self._posts.values(), key=lambda post: (post.heat, post.number)
             )
         follows = self._follows.get(id, {})
-        found = {post.number: post for post in self._hottest}
+        candidates = {post.number: post for post in self._hottest}
         for author, _ in zip(reversed(follows), range(AUTHORS), strict=False):
             for number in self._by_author.get(author, ()):
                 if number in self._posts:
-                    found[number] = self._posts[number]
+                    candidates[number] = self._posts[number]
         return heapq.nlargest(
             limit,
-            (post for post in found.values() if post.author != id),
+            (post for post in candidates.values() if post.author != id),
             key=lambda post: (
                 shown_rank(post.heat, interests.get(post.topic, 0), post.author in follows),
                 post.number,
             ),
         )
 
-    def load(self, given: Mapping[str, Any]) -> None:
+    def load(self, state: Mapping[str, Any]) -> None:
         """Restore a state of `Feed.state_dict`."""
         self._posts, self._by_author, self._hottest = {}, {}, None
-        for number, author, text, topic, posted, liked in given["posts"]:
+        for number, author, text, topic, posted, liked in state["posts"]:
             hot = heat(len(liked), posted)
             self._keep(Posted(number, author, text, topic, posted, dict.fromkeys(liked), hot))
-        self.next = given["next"]
-        self._follows = {id: dict.fromkeys(whom) for id, whom in given["follows"].items()}
+        self.next = state["next"]
+        self._follows = {id: dict.fromkeys(whom) for id, whom in state["follows"].items()}
 
 
 # `place` has the author of each post, `hot` those of the hottest, rising, of `count` agents.
