@@ -42,10 +42,10 @@ def check_parts(limits: Mapping[str, Any], **parts: Any) -> None:
         if isinstance(limit, bool) or not isinstance(limit, int | float) or not limit > 0:
             raise ConfigError(f"{name} must be above 0, got {limit!r:.80}")
     for name, part in parts.items():
-        what, *methods = _PARTS[name]
+        expected, *methods = _PARTS[name]
         is_one = not isinstance(part, type) and any(hasattr(part, each) for each in methods)
         if part is not None and not is_one:
-            raise ConfigError(f"{name}= must be {what}, got {part!r:.80}")
+            raise ConfigError(f"{name}= must be {expected}, got {part!r:.80}")
         if "__call__" in methods and callable(part):
             check_function(f"{name}=", part, "clock")
 
@@ -84,12 +84,12 @@ def agents_of(
         _tell_unknown(rows, Path(citizens).name)
         return drawn.citizens(drawn.completed(rows, city, seed=seed, params=people))
     if isinstance(citizens, bytes | dict) or not isinstance(citizens, Iterable):
-        what = f"agents, a number from 0 to {_MOST:,}, or the path of a table"
-        raise ConfigError(f"citizens must be {what}, got {citizens!r:.80}")
+        expected = f"agents, a number from 0 to {_MOST:,}, or the path of a table"
+        raise ConfigError(f"citizens must be {expected}, got {citizens!r:.80}")
     agents: tuple[Any, ...] = tuple(citizens)
     if any(isinstance(each, Mapping) for each in agents):
-        made = "citizens(completed(rows, city)) of moothall.society makes agents of rows"
-        raise ConfigError(f"citizens must be agents, and has rows of a table: {made}")
+        hint = "citizens(completed(rows, city)) of moothall.society makes agents of rows"
+        raise ConfigError(f"citizens must be agents, and has rows of a table: {hint}")
     if people is not USUAL_PEOPLE:
         raise ConfigError(
             "people= is for citizens that are drawn: give it to make_people, or to the Population"
@@ -123,23 +123,23 @@ def of_population(population: Population, city: Any, seed: int) -> tuple[Any, in
 
 def program_of(agents: Iterable[Agent], city: Any) -> dict[str, Any]:
     """Return what must be equal in agents and places for a society to resume a run."""
-    said: dict[int, str] = {}
+    texts: dict[int, str] = {}
 
-    def told(part: Any, params: Any) -> str:
+    def part_text(part: Any, params: Any) -> str:
         if not isinstance(params, BaseModel):
             return type(part).__name__
-        if id(params) not in said:  # which very many blocks share
+        if id(params) not in texts:  # which very many blocks share
             own = params.model_dump(mode="json", exclude_defaults=True)
-            said[id(params)] = json.dumps(own) if own else ""
-        return f"{type(part).__name__}{said[id(params)]}"
+            texts[id(params)] = json.dumps(own) if own else ""
+        return f"{type(part).__name__}{texts[id(params)]}"
 
     links = [sha256_of(each) for each in getattr(city, "links", ())]  # of a Network
     return {
         "agents": [
             [
                 str(agent.id),
-                told(agent, agent._params),
-                *(told(block, getattr(block, "params", None)) for block in agent.blocks),
+                part_text(agent, agent._params),
+                *(part_text(block, getattr(block, "params", None)) for block in agent.blocks),
             ]
             for agent in agents
         ],
@@ -150,9 +150,9 @@ def program_of(agents: Iterable[Agent], city: Any) -> dict[str, Any]:
 def check_places(services: Mapping[str, Service], city: Any) -> None:
     """Check that services stand where the city has a place, not that of another city."""
     placed = {service.id: service.place for service in services.values() if service.place}
-    known = set(city.ids()) if placed and hasattr(city, "ids") else {*placed.values()}
+    places = set(city.ids()) if placed and hasattr(city, "ids") else {*placed.values()}
     for id_, place in placed.items():
-        if place not in known:
+        if place not in places:
             raise ConfigError(
                 f"service {id_!r} is at {place!r}, which the city has not: make services for the "
                 "same city, as make_economy(city) does"
@@ -161,7 +161,7 @@ def check_places(services: Mapping[str, Service], city: Any) -> None:
 
 def services_of(services: Iterable[Service]) -> dict[str, Service]:
     """Return the services by id, in id order."""
-    made: dict[str, Service] = {}
+    by_id: dict[str, Service] = {}
     services = [*services] if isinstance(services, Iterable) else [services]
     for service in services:
         if not isinstance(service, Service):
@@ -170,9 +170,9 @@ def services_of(services: Iterable[Service]) -> dict[str, Service]:
         if service.id == "city":
             raise ConfigError("a service must not have the id 'city': wants to move go there")
     for service in sorted(services, key=lambda each: id_order(each.id)):
-        if made.setdefault(service.id, service) is not service:
+        if by_id.setdefault(service.id, service) is not service:
             raise DuplicateAgent(f"two services have the id {service.id!r}, and ids are unique")
-    return made
+    return by_id
 
 
 def take_services(services: Mapping[str, Service], society: object) -> None:

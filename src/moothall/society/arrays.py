@@ -33,9 +33,9 @@ MissingExtra.unless("moothall.society", "society", "numpy")
 import numpy as np  # noqa: E402 - an error names the extra
 
 
-def package(name: str, what: str = "moothall.society", extra: str = "society") -> Any:
-    """Return a package that `what` needs. Raises MissingExtra, which names the extra."""
-    MissingExtra.unless(what, extra, name)
+def package(name: str, feature: str = "moothall.society", extra: str = "society") -> Any:
+    """Return a package that `feature` needs. Raises MissingExtra, which names the extra."""
+    MissingExtra.unless(feature, extra, name)
     return importlib.import_module(name)
 
 
@@ -111,10 +111,10 @@ def csv_rows(file: Path) -> Iterator[Any]:
             begins, first = 0, lines.readline(1 << 16)
             while first.startswith("# "):
                 begins, first = lines.tell(), lines.readline(1 << 16)
-            if not (stated := stated_delimiter(first)):
+            if not (declared := stated_delimiter(first)):
                 lines.seek(begins)
             cuts = {each: first.count(each) for each in ",;\t"}
-            delimiter = stated or (max(cuts, key=cuts.__getitem__) if any(cuts.values()) else " ")
+            delimiter = declared or (max(cuts, key=cuts.__getitem__) if any(cuts.values()) else " ")
             yield csv.reader(
                 lines, delimiter=delimiter, strict=True, skipinitialspace=delimiter == " "
             )

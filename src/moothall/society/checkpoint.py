@@ -60,7 +60,7 @@ def head_of(society: Steps) -> dict[str, Any]:
     clock, population = society.clock, society.population
     first = begin(society) if society.unwritten is None else society.unwritten
     network = None if population is None else population.network
-    known = None if population is None else population.first_network
+    first_network = None if population is None else population.first_network
     return {
         "kind": KIND,
         "version": VERSION,
@@ -71,7 +71,9 @@ def head_of(society: Steps) -> dict[str, Any]:
         "news": list(society.news),
         "changed": society.changed.state_dict(),
         "sent": [_sent_json(each) for each in society.router.sent],
-        "nodes": network.nodes_json() if network is not None and network is not known else None,
+        "nodes": network.nodes_json()
+        if network is not None and network is not first_network
+        else None,
         **states_of(owners_of(society), first),
     }
 
@@ -80,13 +82,13 @@ def owners_of(society: Steps) -> dict[str, Any]:
     """Return all that may keep something between two steps, but agents and their blocks."""
     population = society.population
     services = society.services.items()
-    made: dict[str, Any] = {f"service {id!r}": s for id, s in services if not says_itself(s)}
+    owners: dict[str, Any] = {f"service {id!r}": s for id, s in services if not says_itself(s)}
     if population is not None:
-        made |= by_number(population.blocks)
-        made |= {f"metric {name!r}": each for name, each in population.metrics.items()}
-        made["the network"] = population.network
-    made |= {"facts": society.facts, "the places": society.changed.own_city()}
-    return {**made, "the society": society}
+        owners |= by_number(population.blocks)
+        owners |= {f"metric {name!r}": each for name, each in population.metrics.items()}
+        owners["the network"] = population.network
+    owners |= {"facts": society.facts, "the places": society.changed.own_city()}
+    return {**owners, "the society": society}
 
 
 def begin(society: Steps) -> dict[tuple[str, str], int]:
@@ -97,18 +99,18 @@ def begin(society: Steps) -> dict[tuple[str, str], int]:
     return society.unwritten
 
 
-def as_bytes(data: Any, what: str) -> bytes:
+def as_bytes(data: Any, label: str) -> bytes:
     """Return JSON data as bytes. Raises StateError if it is not JSON data."""
     try:
         return json.dumps(data, allow_nan=False, separators=(",", ":")).encode()
     except (TypeError, ValueError) as error:
-        raise StateError(f"{what} cannot be written as JSON: {error}") from error
+        raise StateError(f"{label} cannot be written as JSON: {error}") from error
 
 
 def agents_as_bytes(mailboxes: list[SocietyMailbox]) -> bytes:
     """Return agents as bytes; an error names the agent that has no JSON form."""
-    made = [as_bytes(_agent_json(each), f"the state of agent {each.id!r}") for each in mailboxes]
-    return b"[" + b",".join(made) + b"]"
+    parts = [as_bytes(_agent_json(each), f"the state of agent {each.id!r}") for each in mailboxes]
+    return b"[" + b",".join(parts) + b"]"
 
 
 def _encoded(data: bytes) -> str:
@@ -121,11 +123,11 @@ def _decoded(text: str) -> bytes:
 
 def state_of(society: Steps, mailboxes: list[SocietyMailbox] | None = None) -> dict[str, Any]:
     """Return a society's whole state as JSON data; with `mailboxes`, that of agents for rows."""
-    made: dict[str, Any] = json.loads(as_bytes(head_of(society), "the state of the society"))
-    made["agents"] = json.loads(agents_as_bytes(mailboxes or society.mailboxes))
+    state: dict[str, Any] = json.loads(as_bytes(head_of(society), "the state of the society"))
+    state["agents"] = json.loads(agents_as_bytes(mailboxes or society.mailboxes))
     if society.population is not None and mailboxes is None:
-        made["columns"] = _written(_arrays_of(society), _encoded)
-    return made
+        state["columns"] = _array_rows(_arrays_of(society), _encoded)
+    return state
 
 
 def save(society: Steps, record: Record[SocietyState], state: SocietyState) -> None:
@@ -139,43 +141,43 @@ def save(society: Steps, record: Record[SocietyState], state: SocietyState) -> N
         for at in range(0, len(mailboxes), _CHUNK)
     ]
     if society.population is not None:
-        state.columns = _written(_arrays_of(society), record.keep)
+        state.columns = _array_rows(_arrays_of(society), record.keep)
     record.save(state)
 
 
 def restore(society: Steps, record: Record[SocietyState], state: SocietyState) -> None:
     """Restore a society's state from a record."""
-    given = json.loads(record.kept(state.head))
-    given["agents"] = [each for part in state.parts for each in json.loads(record.kept(part))]
-    given["columns"] = state.columns
-    load(society, given, record.kept)
+    data = json.loads(record.kept(state.head))
+    data["agents"] = [each for part in state.parts for each in json.loads(record.kept(part))]
+    data["columns"] = state.columns
+    load(society, data, record.kept)
     society._asking.prompts = int(state.prompts, 16)
 
 
-def load(society: Steps, given: Any, kept: Callable[[str], bytes] = _decoded) -> None:
+def load(society: Steps, data: Any, stored: Callable[[str], bytes] = _decoded) -> None:
     """Load a state into a society built in the same way; StateError if it is of another."""
-    if not isinstance(given, dict) or given.get("kind") != KIND:
+    if not isinstance(data, dict) or data.get("kind") != KIND:
         raise StateError("this is not a state of a Society")
-    if given.get("version") != VERSION:
+    if data.get("version") != VERSION:
         raise StateError(
-            f"this state of a Society is of version {given.get('version')!r:.80}; this moothall "
+            f"this state of a Society is of version {data.get('version')!r:.80}; this moothall "
             f"reads version {VERSION}"
         )
     try:
-        _load(society, given, kept)
+        _load(society, data, stored)
     except StateError:
         raise
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
         raise StateError(f"the state of the Society is damaged: {error!r:.300}") from error
 
 
-def _load(society: Steps, given: dict[str, Any], kept: Callable[[str], bytes]) -> None:
-    if given["seed"] != society.seed:
-        raise StateError(f"the state is of seed {given['seed']}, and the society's is otherwise")
-    if type(given["step"]) is not int or given["step"] < 0:
-        raise ValueError(f"step must be 0 or more, got {given['step']!r:.40}")
+def _load(society: Steps, data: dict[str, Any], stored: Callable[[str], bytes]) -> None:
+    if data["seed"] != society.seed:
+        raise StateError(f"the state is of seed {data['seed']}, and the society's is otherwise")
+    if type(data["step"]) is not int or data["step"] < 0:
+        raise ValueError(f"step must be 0 or more, got {data['step']!r:.40}")
     mailboxes = {mailbox.id: mailbox for mailbox in society.mailboxes}
-    ids = [str(each["id"]) for each in given["agents"]]
+    ids = [str(each["id"]) for each in data["agents"]]
     strange = sorted(set(ids) - set(mailboxes), key=id_order)
     if strange:
         raise StateError(
@@ -184,7 +186,7 @@ def _load(society: Steps, given: dict[str, Any], kept: Callable[[str], bytes]) -
             "journal.fork(run_id)"
         )
     population = society.population
-    arrays = _read(given.get("columns") or [], kept) if population is not None else {}
+    arrays = _read(data.get("columns") or [], stored) if population is not None else {}
     for id in set(mailboxes) - set(ids):
         if population is not None and (row := population._row(id)) is not None:
             population._demote(row)  # it was a row
@@ -193,19 +195,19 @@ def _load(society: Steps, given: dict[str, Any], kept: Callable[[str], bytes]) -
     society._broken = "a state was loaded in part"
     if population is not None:
         _put(population, arrays)
-        population.network = _network_of(population, arrays, given["nodes"])
-    society.clock = Clock(*given["clock"])
-    society.number = given["step"]
-    society.news = list(given["news"])
+        population.network = _network_of(population, arrays, data["nodes"])
+    society.clock = Clock(*data["clock"])
+    society.number = data["step"]
+    society.news = list(data["news"])
     router = society.router
-    router.sent = [_sent_of_json(each) for each in given["sent"]]
-    society.changed.load_state_dict(given["changed"])
+    router.sent = [_sent_of_json(each) for each in data["sent"]]
+    society.changed.load_state_dict(data["changed"])
     society.city = society.changed.city()
     society.books = society.new_books()
     society.books.seconds = society.clock.step_s
     if population is not None:
         _put_answers(society.books, arrays)
-    for id, each in zip(ids, given["agents"], strict=True):
+    for id, each in zip(ids, data["agents"], strict=True):
         mailbox = mailboxes[id]
         mailbox.wants = None
         mailbox.mail = [_sent_of_json(sent) for sent in each["mail"]]
@@ -217,40 +219,40 @@ def _load(society: Steps, given: dict[str, Any], kept: Callable[[str], bytes]) -
             restore_memory(agent.memory, each["memory"], id)
         load_states(of_agent(mailbox.agent, mailbox.id), each)
         society.enter_books(mailbox)
-    load_states(owners_of(society), given)
+    load_states(owners_of(society), data)
     society.city = society.changed.city()
-    society.books.load_state_dict(given["services"])
+    society.books.load_state_dict(data["services"])
     free_services(society.services)
     society._broken = ""
 
 
 def _agent_json(mailbox: SocietyMailbox) -> dict[str, Any]:
     agent = mailbox.agent
-    made: dict[str, Any] = {"id": mailbox.id}
+    data: dict[str, Any] = {"id": mailbox.id}
     own = getattr(agent, "state_dict", None)
     if callable(own):
-        made["agent"] = own()
+        data["agent"] = own()
     elif agent.memory is not None:
-        made["memory"] = memory_state(agent.memory)
+        data["memory"] = memory_state(agent.memory)
     owners = of_agent(agent, mailbox.id)
-    kept = states_of(owners, mailbox.unwritten)
-    kept["variables"] = {
+    states = states_of(owners, mailbox.unwritten)
+    states["variables"] = {
         key: each
-        for key, each in kept["variables"].items()
+        for key, each in states["variables"].items()
         if each or not is_ours(type(owners[key]))
     }
-    made |= {what: each for what, each in kept.items() if each}
-    made["answers"] = [answer_json(each) for each in mailbox.answers]
-    made["mail"] = [_sent_json(each) for each in mailbox.mail]
-    return made
+    data |= {name: each for name, each in states.items() if each}
+    data["answers"] = [answer_json(each) for each in mailbox.answers]
+    data["mail"] = [_sent_json(each) for each in mailbox.mail]
+    return data
 
 
 def _sent_json(sent: Sent) -> list[Any]:
     return [[*sent.envelope], sent.kind, sent.answers]
 
 
-def _sent_of_json(given: Any) -> Sent:
-    parts, kind, answers = given
+def _sent_of_json(data: Any) -> Sent:
+    parts, kind, answers = data
     return Sent(Envelope(*parts), kind, answers)
 
 
@@ -261,24 +263,24 @@ def _arrays_of(society: Steps) -> dict[str, Any]:
     """Return the complete state of a population between two steps, as arrays by name."""
     population: Any = society.population
     books: Any = society.books
-    made = {
+    arrays = {
         f"column.{name}": _used(values) if population.declared[name].slots else values
         for name, values in population.columns.items()
     }
     for kind, table in books.answers.items():
         at = f"answer.{kind.__name__}"
-        made |= {f"{at}.{name}": values for name, values in table.fields.items()}
-        made |= {f"{at}.": table.sender, f"{at}.=": table.reason, f"{at}.#": table.value}
+        arrays |= {f"{at}.{name}": values for name, values in table.fields.items()}
+        arrays |= {f"{at}.": table.sender, f"{at}.=": table.reason, f"{at}.#": table.value}
     if books.messages is not None:
-        made |= {f"message.{name}": getattr(books.messages, name) for name in PARTS}
-    made |= {f"layer.{name}": values for name, values in population.layers.items()}
+        arrays |= {f"message.{name}": getattr(books.messages, name) for name in PARTS}
+    arrays |= {f"layer.{name}": values for name, values in population.layers.items()}
     if population.network is not None and population.network is not population.first_network:
-        starts, others = population.network.links
-        made |= {"network.starts": starts, "network.others": others}
+        starts, ends = population.network.links
+        arrays |= {"network.starts": starts, "network.others": ends}
     if population.ids is not population.first_ids:
-        made |= {"ids": population.ids, "next_id": np.array([population.next_id], "uint64")}
+        arrays |= {"ids": population.ids, "next_id": np.array([population.next_id], "uint64")}
     strangers = json.dumps(population.strangers).encode()
-    return made | {"strangers": np.frombuffer(strangers, "uint8")}
+    return arrays | {"strangers": np.frombuffer(strangers, "uint8")}
 
 
 def _used(values: Any) -> Any:
@@ -298,27 +300,27 @@ def _put(population: Population, arrays: dict[str, Any]) -> None:
         raise StateError(f"the state and the population differ by the column {min(strange)!r}")
     _put_ids(population, arrays)
     for name, own in population.arrays.items():
-        given = saved[name]
-        if len(given) != len(own) or given.dtype != own.dtype:
+        values = saved[name]
+        if len(values) != len(own) or values.dtype != own.dtype:
             raise StateError(
-                f"column {name!r} of the state is {given.dtype} of shape {given.shape}, and the "
+                f"column {name!r} of the state is {values.dtype} of shape {values.shape}, and the "
                 f"population's {own.dtype} of shape {own.shape}"
             )
     layers = {n.partition(".")[2]: a for n, a in arrays.items() if n.startswith("layer.")}
     if set(layers) != set(population.layers):
         raise StateError(f"the state has the layers {[*layers]}, and the population others")
-    for name, given in layers.items():
-        population.layers[name] = given
-    for name, given in saved.items():
+    for name, values in layers.items():
+        population.layers[name] = values
+    for name, values in saved.items():
         own = population.arrays[name]
-        if given.shape == own.shape:
-            own[...] = given
-        elif population.declared[name].slots and given.shape[1] <= own.shape[1]:
-            own[:, : given.shape[1]] = given
-            if own[:, given.shape[1] :].any():  # written only then: it may take no memory
-                own[:, given.shape[1] :] = 0
+        if values.shape == own.shape:
+            own[...] = values
+        elif population.declared[name].slots and values.shape[1] <= own.shape[1]:
+            own[:, : values.shape[1]] = values
+            if own[:, values.shape[1] :].any():  # written only then: it may take no memory
+                own[:, values.shape[1] :] = 0
         else:
-            population.arrays[name] = given.copy()  # a column of several values has grown
+            population.arrays[name] = values.copy()  # a column of several values has grown
 
 
 def _network_of(population: Population, arrays: dict[str, Any], nodes: Any) -> Network | None:
@@ -350,8 +352,8 @@ def _put_answers(books: Any, arrays: dict[str, Any]) -> None:
         books.messages = Messages(*(arrays[f"message.{name}"] for name in PARTS))
     books.population.strangers = json.loads(arrays["strangers"].tobytes())
     for name, values in arrays.items():
-        what, _, rest = name.partition(".")
-        if what == "answer":
+        group, _, rest = name.partition(".")
+        if group == "answer":
             kind, _, part = rest.partition(".")
             tables.setdefault(kind, {})[part] = values
     books.answers = {
@@ -360,24 +362,24 @@ def _put_answers(books: Any, arrays: dict[str, Any]) -> None:
     }
 
 
-def _written(arrays: dict[str, Any], keep: Callable[[bytes], str]) -> list[list[Any]]:
+def _array_rows(arrays: dict[str, Any], keep: Callable[[bytes], str]) -> list[list[Any]]:
     """Return each array as its name, dtype, shape and parts, which `keep` gives a text for."""
-    made: list[list[Any]] = []
+    rows: list[list[Any]] = []
     for name, values in arrays.items():
         parts = [
             keep(values[at : at + _PART].tobytes()) for at in range(0, max(1, len(values)), _PART)
         ]
-        made.append([name, values.dtype.str, list(values.shape), parts])
-    return made
+        rows.append([name, values.dtype.str, list(values.shape), parts])
+    return rows
 
 
-def _read(given: Iterable[list[Any]], kept: Callable[[str], bytes]) -> dict[str, Any]:
-    """Read arrays that `_written` wrote."""
-    made = {}
-    for name, dtype, shape, parts in given:
+def _read(rows: Iterable[list[Any]], stored: Callable[[str], bytes]) -> dict[str, Any]:
+    """Read arrays that `_array_rows` wrote."""
+    arrays = {}
+    for name, dtype, shape, parts in rows:
         kind = np.dtype(dtype)
         if kind.kind not in "biuf":
             raise ValueError(f"the type of column {name!r:.80} is {dtype!r:.40}")
-        values = np.frombuffer(b"".join(kept(part) for part in parts), kind)
-        made[str(name)] = values.reshape([int(length) for length in shape])
-    return made
+        values = np.frombuffer(b"".join(stored(part) for part in parts), kind)
+        arrays[str(name)] = values.reshape([int(length) for length in shape])
+    return arrays

@@ -18,19 +18,19 @@ _UNITS = {"s": 1, "min": 60, "h": 3600, "d": DAY_S}
 _LENGTH = re.compile(r"([0-9]{1,12}) ?(s|min|h|d)", re.ASCII)
 
 
-def seconds_of(length: str | timedelta | int, what: str = "step") -> int:
-    """Return a length of time in whole seconds, above 0; an error names it as `what`."""
+def seconds_of(length: str | timedelta | int, label: str = "step") -> int:
+    """Return a length of time in whole seconds, above 0; an error names it as `label`."""
     seconds: object = length
     if isinstance(length, timedelta):
         seconds = length // timedelta(seconds=1) if not length.microseconds else None
     elif isinstance(length, str):
-        found = _LENGTH.fullmatch(length.strip())
-        seconds = int(found[1]) * _UNITS[found[2]] if found else None
+        match = _LENGTH.fullmatch(length.strip())
+        seconds = int(match[1]) * _UNITS[match[2]] if match else None
     if type(seconds) is not int or seconds <= 0:
-        shown = str(length) if isinstance(length, timedelta) else excerpt(length)
+        text = str(length) if isinstance(length, timedelta) else excerpt(length)
         raise ConfigError(
-            f"{what} must be a length of time in whole seconds, above 0, such as '15min', '30s', "
-            f"'1h' or '1d', got {shown}"
+            f"{label} must be a length of time in whole seconds, above 0, such as '15min', '30s', "
+            f"'1h' or '1d', got {text}"
         )
     return seconds
 
@@ -138,16 +138,16 @@ class Clock:
 
 
 def _moment(start: object) -> datetime:
-    given = start
+    value = start
     if isinstance(start, str):
         try:
             start = datetime.fromisoformat(start)
         except ValueError:
             start = None
     if not isinstance(start, datetime) or start.tzinfo is not None or start.microsecond:
-        shown = given.isoformat() if isinstance(given, datetime) else excerpt(given)
+        text = value.isoformat() if isinstance(value, datetime) else excerpt(value)
         raise ConfigError(
             "start must be a date and time in whole seconds without a time zone, such as "
-            f"'2026-01-05T00:00', got {shown}"
+            f"'2026-01-05T00:00', got {text}"
         )
     return start

@@ -117,11 +117,11 @@ class Citizens(Sequence[Any]):
         return len(self._society.ids())
 
     def __getitem__(self, at: Any) -> Any:
-        found = range(len(self))[at]  # raises as a list does
+        index = range(len(self))[at]  # raises as a list does
         if isinstance(at, slice):
-            few = len(found) * _FEW < len(self)
-            return [self[each] for each in found] if few else [*self][at]
-        return self._society._looked_at(found)
+            few = len(index) * _FEW < len(self)
+            return [self[each] for each in index] if few else [*self][at]
+        return self._society._looked_at(index)
 
     def __iter__(self) -> Iterator[Any]:
         self._society._as_agents()
@@ -143,33 +143,33 @@ def look_at(society: Any, rows: Iterable[int]) -> None:
         population.agents[row] = agent
         population.full[row] = True
         society._mailbox_of_row(agent, row)
-        if society._wanted is not None:  # the row has had its turn
+        if society._want_tables is not None:  # the row has had its turn
             agent._mailbox.answers = agent._mailbox.mail = ()
             society._turned.append(row)
 
 
-def become_agents(society: Any, kept: Mapping[str, dict[str, Any]]) -> None:
+def become_agents(society: Any, copies: Mapping[str, dict[str, Any]]) -> None:
     """Make all rows of a society's population agents, and their services those of agents."""
     population: Population = society.population
-    old, router, wanted = society.books, society.router, society._wanted
-    made = [
-        (population.agents.get(row) or _agent_of(society, row), *_told(society, row))
+    old, router, tables = society.books, society.router, society._want_tables
+    entries = [
+        (population.agents.get(row) or _agent_of(society, row), *_inbox_of(society, row))
         for row in range(len(population))
     ]
     state = old.state_dict()
-    settled = {row: population.settled_status(row) for row in population.agents}
+    settled_by_row = {row: population.settled_status(row) for row in population.agents}
     for id, service in society.services.items():
         vars(service).clear()
-        vars(service).update(kept[id])
+        vars(service).update(copies[id])
     population.society = society.population = None
     new = society.books = society.new_books()
     for name in ("step", "clock", "seconds", "travelled"):
         setattr(new, name, getattr(old, name))
-    for row, (agent, answers, mail) in enumerate(made):
-        if row in settled:
+    for row, (agent, answers, mail) in enumerate(entries):
+        if row in settled_by_row:
             status, mailbox = agent.memory.status, router.mailboxes.pop(str(agent.id))
-            own = {name: status.get(name) for name in settled[row]}
-            status.update(settled[row])
+            own = {name: status.get(name) for name in settled_by_row[row]}
+            status.update(settled_by_row[row])
             router.mailboxes[mailbox.id] = mailbox  # again, in the order of ids
             society.enter_books(mailbox)
             status.update(own)  # what it changed of its own is undone in the commit stage
@@ -177,13 +177,13 @@ def become_agents(society: Any, kept: Mapping[str, dict[str, Any]]) -> None:
             mailbox = society._enter(agent, router, now=True)
             mailbox.answers, mailbox.mail = answers, mail
     new.load_state_dict(state)
-    for kind in [*(wanted or ())]:
-        table = wanted.pop(kind)
+    for kind in [*(tables or ())]:
+        table = tables.pop(kind)
         for at, row in enumerate(table.sender.tolist()):
             if kind is Say:
                 router.sent.append(sent_of(population, table, at))
             else:
-                made[row][0]._mailbox.want(table.want(at, population))
+                entries[row][0]._mailbox.want(table.want(at, population))
     society._turned.clear()
 
 
@@ -191,7 +191,7 @@ def _agent_of(society: Any, row: int) -> Any:
     """Return a new agent with the status of a row."""
     population: Population = society.population
     status = population.status_of(row)
-    if society.number == 0 and society._wanted is None:
+    if society.number == 0 and society._want_tables is None:
         profile, school = status["profile"], population.of_kind("school", 1)
         without = set() if 5 <= profile["age"] < 18 and len(school) else {"school"}
         without |= {"jobless"} if status["jobless"] == -1 else set()
@@ -202,9 +202,9 @@ def _agent_of(society: Any, row: int) -> Any:
     return CitizenAgent(row + 1, name, memory=memory, blocks=blocks)
 
 
-def _told(society: Any, row: int) -> tuple[Any, Any]:
+def _inbox_of(society: Any, row: int) -> tuple[Any, Any]:
     """Return the answers and the messages of a row, which it has no more after its turn."""
-    if society._wanted is not None or row in society.population.agents:
+    if society._want_tables is not None or row in society.population.agents:
         return (), ()
     return answers_of(society.books, row), messages_of(society, row)
 
@@ -214,7 +214,7 @@ def _told(society: Any, row: int) -> tuple[Any, Any]:
 
 def make_ready(society: Any) -> None:
     """Make agents of rows that could not live the step, or hear what is said; all, if need be."""
-    if society._wanted is None:
+    if society._want_tables is None:
         for each in society.interventions:
             falls = (each.status or each.tell) and each.falls_in(society.number, society.clock)
             if falls and society._by_rows:
@@ -226,11 +226,11 @@ def make_ready(society: Any) -> None:
         society._made_agents()
         return
     society.router.thread.drain()
-    told = [each for each in society.router.sent if not is_heard_whole(population, each)]
-    if any(each.envelope.to == BROADCAST for each in told):
+    cut_short = [each for each in society.router.sent if not is_heard_whole(population, each)]
+    if any(each.envelope.to == BROADCAST for each in cut_short):
         society._made_agents()
-    elif told:
-        look_at(society, [population.row_of(each.envelope.to) for each in told])
+    elif cut_short:
+        look_at(society, [population.row_of(each.envelope.to) for each in cut_short])
 
 
 def _fits(population: Population, row: int, agent: Any) -> bool:
@@ -245,51 +245,51 @@ def _fits(population: Population, row: int, agent: Any) -> bool:
 
 def _before_intervention(society: Any, intervention: Intervention) -> None:
     """Make agents of those whose status could not hold what an intervention says."""
-    population, books, whose = society.population, society.books, intervention.citizens
-    if isinstance(whose, list):
-        rows: Any = [row for id in whose if (row := population._row(id)) is not None]
-        strange = len({*whose}) < len(whose)
+    population, books, citizens = society.population, society.books, intervention.citizens
+    if isinstance(citizens, list):
+        rows: Any = [row for id in citizens if (row := population._row(id)) is not None]
+        strange = len({*citizens}) < len(citizens)
     else:
         try:
-            rows = books.rows_with(whose or {})
+            rows = books.rows_with(citizens or {})
             strange = not len(rows)
         except ConfigError:
             strange = True
-    kept = None if strange else _keeps(books, intervention.status, rows)
-    if kept is None:
+    keeps = None if strange else _keeps(books, intervention.status, rows)
+    if keeps is None:
         society._made_agents()
-    elif intervention.tell or society.number == 0 or not kept:
+    elif intervention.tell or society.number == 0 or not keeps:
         look_at(society, map(int, rows))
 
 
 def _keeps(books: Any, values: Mapping[str, Any], rows: Any) -> bool | None:
     """Return whether rows keep these values as agents do; None: a column of them cannot."""
     population, arrays = books.population, books.population.arrays
-    named = {name: each for path, each in leaves(values) if (name := books.column_at(path))}
-    alike = len(named) == len([*leaves(values)])
-    kept: bool | None = True
+    columns = {name: each for path, each in leaves(values) if (name := books.column_at(path))}
+    alike = len(columns) == len([*leaves(values)])
+    keeps: bool | None = True
     rows = [row for row in rows if not population.full[row]] or rows
     for row in rows[:1] if alike else rows:
         was = {name: np.copy(each[row]) for name, each in arrays.items()}
         try:
-            kept = None
-            for name, value in named.items():
+            keeps = None
+            for name, value in columns.items():
                 population.put(name, row, books.number(name, value))
-            kept = bool(population.full[row])
-            if not kept:
+            keeps = bool(population.full[row])
+            if not keeps:
                 status = population.status_of(row)
                 set_values(status, values)
                 population.pull(row, status)
-                made = population.status_of(row)
-                kept = json.dumps(made, sort_keys=True) == json.dumps(status, sort_keys=True)
+                read_back = population.status_of(row)
+                keeps = json.dumps(read_back, sort_keys=True) == json.dumps(status, sort_keys=True)
         except (ConfigError, AttributeError, KeyError, TypeError, ValueError):
             pass
         for name, each in was.items():
             if not np.array_equal(arrays[name][row], each):  # a slot not written stays free
                 arrays[name][row] = each
-        if not kept:
+        if not keeps:
             break
-    return kept
+    return keeps
 
 
 # -- what is told of all ---------------------------------------------------------------------------
@@ -305,6 +305,6 @@ def state_of(society: Any) -> dict[str, Any]:
         if mailbox is None:
             mailbox = SocietyMailbox(_agent_of(society, row), society, society.router)
             mailbox.agent.memory.status.update(population.settled_status(row))
-            mailbox.answers, mailbox.mail = _told(society, row)
+            mailbox.answers, mailbox.mail = _inbox_of(society, row)
         mailboxes.append(mailbox)
     return checkpoint.state_of(society, mailboxes)

@@ -74,9 +74,11 @@ def decisions(
     kind = journal.run(run_id).kind
     if kind not in _KINDS:
         raise ConfigError(f"decisions are of a society's run, and {run_id!r} is of a {kind}")
-    wanted = None if citizen is None else str(citizen)
+    citizen_id = None if citizen is None else str(citizen)
     calls: dict[str, dict[str, Any]] = {}
-    whose: dict[tuple[str, str], str | None] = {}  # why an answer was unused, by call and citizen
+    unused_by: dict[
+        tuple[str, str], str | None
+    ] = {}  # why an answer was unused, by call and citizen
     times: dict[int, str] = {}
     for entry in journal.entries(run_id):
         data, about = entry.data, entry.data.get("about") or {}
@@ -88,13 +90,13 @@ def decisions(
         number = int(key.partition("/")[0])
         if step is not None and number != step:
             continue
-        if wanted in (None, about["citizen"]):
+        if citizen_id in (None, about["citizen"]):
             mine = key, about["citizen"]
-            whose[mine] = data["result"] if "unused" in about else whose.get(mine)
+            unused_by[mine] = data["result"] if "unused" in about else unused_by.get(mine)
         if "model" in about:
             call = calls.setdefault(key, {"step": number, "model": about["model"], "messages": []})
-            call |= _ended(data) if entry.kind == "ended" else _began(data)
-    made = [
+            call |= _ended_call(data) if entry.kind == "ended" else _started_call(data)
+    records = [
         Decision(
             citizen=id,
             time=times.get(calls[key]["step"]),
@@ -102,34 +104,34 @@ def decisions(
             reason=_reason(calls[key]["answer"]) or unused or "",
             **calls[key],
         )
-        for (key, id), unused in whose.items()
+        for (key, id), unused in unused_by.items()
     ]
-    return _with_repeats(made)
+    return _with_repeats(records)
 
 
-def _with_repeats(made: list[Decision]) -> list[Decision]:
+def _with_repeats(records: list[Decision]) -> list[Decision]:
     """Say of an answer after which a model was asked once more what was wrong with it."""
     later: dict[tuple[str, int], Decision] = {}
-    for at in reversed(range(len(made))):
-        one = made[at]
-        then = later.get((one.citizen, one.step))
-        later[one.citizen, one.step] = one
-        many = len(one.messages)
-        if then is None or many >= len(then.messages) or then.messages[:many] != one.messages:
+    for at in reversed(range(len(records))):
+        decision = records[at]
+        then = later.get((decision.citizen, decision.step))
+        later[decision.citizen, decision.step] = decision
+        many = len(decision.messages)
+        if then is None or many >= len(then.messages) or then.messages[:many] != decision.messages:
             continue
-        if one.unused is None and one.failed is None:
+        if decision.unused is None and decision.failed is None:
             why = str(then.messages[-1].get("content"))
-            made[at] = replace(one, unused=why, reason=one.reason or why)
-    return made
+            records[at] = replace(decision, unused=why, reason=decision.reason or why)
+    return records
 
 
-def _began(data: Mapping[str, Any]) -> dict[str, Any]:
+def _started_call(data: Mapping[str, Any]) -> dict[str, Any]:
     messages = (data.get("args") or {}).get("messages", [])
     unknown = {"answer": None, "failed": "no answer is recorded", "tokens": 0, "usd": None}
     return {"messages": messages, **unknown}
 
 
-def _ended(data: Mapping[str, Any]) -> dict[str, Any]:
+def _ended_call(data: Mapping[str, Any]) -> dict[str, Any]:
     result, charged = data["result"], data.get("charged")
     answer = result.get("answer") or {}
     usage = answer.get("usage")
@@ -145,8 +147,8 @@ def _ended(data: Mapping[str, Any]) -> dict[str, Any]:
 def _reason(answer: str | None) -> str:
     """Return the reason that an answer of JSON states; empty for none."""
     try:
-        said: Any = read_json(answer or "")
+        data: Any = read_json(answer or "")
     except UnreadableText:
         return ""
-    reason = said.get("reason") if isinstance(said, Mapping) else None
+    reason = data.get("reason") if isinstance(data, Mapping) else None
     return reason if isinstance(reason, str) else ""

@@ -51,13 +51,13 @@ def power(x: Any, y: Any) -> Any:
 
 def minimum(x: Any, y: Any) -> Any:
     """Return the smaller of x and y; NaN if one is; y if they are equal."""
-    x, y = _given(x), _given(y)
+    x, y = _as_float(x), _as_float(y)
     return where((x < y) | (x != x), x, y)
 
 
 def maximum(x: Any, y: Any) -> Any:
     """Return the larger of x and y; NaN if one is; y if they are equal."""
-    x, y = _given(x), _given(y)
+    x, y = _as_float(x), _as_float(y)
     return where((x > y) | (x != x), x, y)
 
 
@@ -68,14 +68,14 @@ def clip(x: Any, low: Any, high: Any) -> Any:
 
 def where(condition: Any, x: Any, y: Any) -> Any:
     """Return x where the condition holds, otherwise y."""
-    x, y = _given(x), _given(y)
+    x, y = _as_float(x), _as_float(y)
     if type(condition) is bool and type(x) is type(y) is float:
         return x if condition else y
     chosen = np.where(condition, x, y)
     return chosen if chosen.ndim else float(chosen)
 
 
-def _given(x: Any) -> Any:
+def _as_float(x: Any) -> Any:
     """Return a number as a Python float, all else as a float64 array."""
     if type(x) is float:
         return x
@@ -84,13 +84,13 @@ def _given(x: Any) -> Any:
 
 
 def _apply(name: str, *arguments: Any) -> Any:
-    given = [_given(argument) for argument in arguments]
-    scalar = all(type(argument) is float for argument in given)
+    values = [_as_float(argument) for argument in arguments]
+    scalar = all(type(argument) is float for argument in values)
     if scalar:
-        rows = [np.array([argument]) for argument in given]
+        rows = [np.array([argument]) for argument in values]
     else:
         # numpy has other loops for strides and for scalars with rows; their last bit may differ.
-        rows = [np.ascontiguousarray(row) for row in np.broadcast_arrays(*given)]
+        rows = [np.ascontiguousarray(row) for row in np.broadcast_arrays(*values)]
     with np.errstate(all="ignore"):
         result = getattr(np, name)(*rows)
     return float(result[0]) if scalar else result

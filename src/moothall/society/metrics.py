@@ -49,16 +49,18 @@ class Metric:
     def summary(self, rows: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
         """Return what a run reports of its rows, by name."""
         values = [row[self.name] for row in rows]
-        made = {}
+        result = {}
         if self.total:
-            made[self.name] = values[-1] if self.total == "last" else sum(values)
-        return made | ({self.most: max(values)} if self.most else {})
+            result[self.name] = values[-1] if self.total == "last" else sum(values)
+        return result | ({self.most: max(values)} if self.most else {})
 
-    def text(self, made: Mapping[str, Any]) -> str:
+    def text(self, totals: Mapping[str, Any]) -> str:
         """Return a run's report of it for people."""
-        one, most = (made.get(each) for each in (self.name, self.most))
+        total, most = (totals.get(each) for each in (self.name, self.most))
         most = None if most is None else f"at most {self._number(most)}"
-        return ", ".join([*([] if one is None else [self._number(one)]), *([most] if most else [])])
+        return ", ".join(
+            [*([] if total is None else [self._number(total)]), *([most] if most else [])]
+        )
 
     def _number(self, value: Any) -> str:
         return f"{value:,}" if self.scale == 1 else f"{value / self.scale:,.2f}"
@@ -159,9 +161,9 @@ METRICS: Final = (
 def charts() -> list[tuple[str, str, list[tuple[str, str, str, int]]]]:
     """Return the charts that a page shows: title, unit, and of each line all that draws it."""
     titles = {each.chart: each.unit for each in METRICS if each.chart}
-    made = []
+    result = []
     for title, unit in titles.items():
         lines = [each for each in METRICS if each.chart == title]
         drawn = [(m.name, m.label if len(lines) > 1 else "", m.colour, m.scale) for m in lines]
-        made.append((title, unit, drawn))
-    return made
+        result.append((title, unit, drawn))
+    return result

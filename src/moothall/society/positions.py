@@ -47,12 +47,12 @@ def whereabouts(society: Steps, spot: Any) -> Whereabouts | None:
     """Return where the citizens are, by the positions of places; None if they have none."""
     if spot is None:
         return None
-    names, ids, place, to, start, left, arrives, (did, acts) = present(society)
+    names, ids, place, to, start, departed, arrives, (did, acts) = present(society)
     at = spot[np.maximum(place, 0)] if len(spot) else np.zeros((len(ids), 2))
     way = to >= 0
     if way.any():
-        left, arrives = left[way], arrives[way]
-        part = ((society.number - left) / np.maximum(1, arrives - left))[:, None]
+        departed, arrives = departed[way], arrives[way]
+        part = ((society.number - departed) / np.maximum(1, arrives - departed))[:, None]
         begin = spot[np.where(start[way] < 0, to[way], start[way])]
         at[way] = begin + part * (spot[to[way]] - begin)
     x, y = (at[:, axis].tolist() for axis in (0, 1))
@@ -73,37 +73,37 @@ def present(society: Steps) -> tuple[Any, ...]:
         did, acts = np.zeros(len(population), np.int64), ["idle"]
         if words := getattr(population.declared.get("act"), "words", ()):
             did, acts = columns["act"], [word or "idle" for word in words]
-        named = ("place", "moving_to", "moving_from", "left", "arrives")
-        numbers = (columns.get(name, none) for name in named)
+        keys = ("place", "moving_to", "moving_from", "left", "arrives")
+        numbers = (columns.get(name, none) for name in keys)
         return population.places, population.ids, *numbers, (did, acts)
     names = () if society.city is None else society.city.ids()
     number: dict[str | None, int] = {place: at for at, place in enumerate(names)}
     ids = [mailbox.id for mailbox in society._citizens]
-    said = [mailbox.agent.memory.status.get("act", "idle") for mailbox in society._citizens]
-    acts = list(dict.fromkeys(said))
-    did = np.array([acts.index(each) for each in said], np.int64)
+    doing = [mailbox.agent.memory.status.get("act", "idle") for mailbox in society._citizens]
+    acts = list(dict.fromkeys(doing))
+    did = np.array([acts.index(each) for each in doing], np.int64)
     moving, where = society.books.moving, society.books.where
     ways: list[Any] = [moving.get(id, (None, 0, None, 0)) for id in ids]
     went: Any = ([where[id] for id in ids], *([way[at] for way in ways] for at in (0, 2)))
     place, to, start = (np.array([number.get(n, -1) for n in some], np.int64) for some in went)
-    left, arrives = (np.array([way[at] for way in ways], np.int64) for at in (3, 1))
-    return names, ids, place, to, start, left, arrives, (did, acts)
+    departed, arrives = (np.array([way[at] for way in ways], np.int64) for at in (3, 1))
+    return names, ids, place, to, start, departed, arrives, (did, acts)
 
 
 # What the blocks keep in a citizen's status for themselves.
-_KEPT: Final = (
+_INTERNAL: Final = (
     "day mended now faded paid_day jobless purse earned stuck place home work school plan act "
     "plan_home plan_duty plan_now plan_chosen moving_to moving_from arrives left mode item_do "
     "item_where item_until pay skill age social hunger energy safety money savings income"
 )
-_INSIDE: Final = frozenset(_KEPT.split())
+_INSIDE: Final = frozenset(_INTERNAL.split())
 
 
 def numbers(society: Steps, needs: Iterable[str], topics: Iterable[str]) -> dict[str, str]:
     """Return what of a citizen's status is a number, by its path: a name for people."""
-    found = {"money": "money", "savings": "savings", "income": "income", "profile.age": "age"}
-    found |= {f"needs.{each}": f"{each}, how far it is met" for each in needs}
-    found |= {f"opinions.{each}": f"opinion of {each}" for each in topics}
+    names = {"money": "money", "savings": "savings", "income": "income", "profile.age": "age"}
+    names |= {f"needs.{each}": f"{each}, how far it is met" for each in needs}
+    names |= {f"opinions.{each}": f"opinion of {each}" for each in topics}
     if society.population is not None:
         declared = society.population.declared
         own = [
@@ -114,7 +114,7 @@ def numbers(society: Steps, needs: Iterable[str], topics: Iterable[str]) -> dict
     else:
         first = society._citizens[0].agent.memory.status if society._citizens else {}
         own = [name for name, value in first.items() if isinstance(value, int | float)]
-    return found | {name: name.replace("_", " ") for name in own if name not in _INSIDE}
+    return names | {name: name.replace("_", " ") for name in own if name not in _INSIDE}
 
 
 def levels(society: Steps, path: str, topics: Sequence[str]) -> Any:
@@ -126,10 +126,10 @@ def levels(society: Steps, path: str, topics: Sequence[str]) -> Any:
             column = columns["opinions"] if "opinions" in columns and name in topics else None
             return np.full(count, np.nan) if column is None else column[:, topics.index(name)] + 0.0
         return columns[name] + 0.0 if name in columns else np.full(count, np.nan)
-    made = []
+    values = []
     for mailbox in society._citizens:
         value: Any = mailbox.agent.memory.status
         for each in path.split("."):
             value = value.get(each) if isinstance(value, dict) else None
-        made.append(float(value) if isinstance(value, int | float) else np.nan)
-    return np.array(made)
+        values.append(float(value) if isinstance(value, int | float) else np.nan)
+    return np.array(values)

@@ -66,7 +66,7 @@ class Experiments(Steps):
     _journal: Journal | None
     _state: SocietyState | None = None  # the state of the run that is under way
     _telling = False  # whether the run's `progress` is being called
-    _given: tuple[str, list[Intervention]] = ("", [])
+    _live_interventions: tuple[str, list[Intervention]] = ("", [])
     """The id of the last run, and the interventions that were given while it was under way."""
 
     @cached_property
@@ -80,21 +80,21 @@ class Experiments(Steps):
             if self._telling and threading.get_ident() == self._thread.ident:
                 return await function(*args)  # `progress` asks between two steps, on this loop
             raise DefinitionError("a society is run from outside: an agent cannot await a step")
-        begun: list[Any] = []
+        tasks: list[Any] = []
 
         async def there() -> Any:
-            begun.append(asyncio.current_task())
+            tasks.append(asyncio.current_task())
             return await function(*args)
 
-        async def over() -> None:
-            if begun:
-                await asyncio.wait(begun)
+        async def wait_until_done() -> None:
+            if tasks:
+                await asyncio.wait(tasks)
 
         try:
             return await asyncio.wrap_future(self._thread.run(there))
         except asyncio.CancelledError:
             with suppress(SpaceClosed):  # the society's own loop cancels a step
-                await asyncio.wrap_future(self._thread.run(over))
+                await asyncio.wrap_future(self._thread.run(wait_until_done))
             raise
 
     def _on_loop(self, function: Callable[..., Any], *args: Any) -> Any:
@@ -144,10 +144,10 @@ class Experiments(Steps):
                 status has the values
             RunMismatch: another survey began the run
         """
-        asked: list[SurveyAnswer] = await self._from_outside(
+        answers: list[SurveyAnswer] = await self._from_outside(
             self._survey, survey, citizens, run_id, AgentToolbox(model).model
         )
-        return asked
+        return answers
 
     async def interview(
         self,
@@ -184,8 +184,8 @@ class Experiments(Steps):
         self._start()
         # Without a population, a city of one's own may grow.
         spots = spots_of(self.city) if self.population is None else self._spots
-        found: Whereabouts | None = self._thread.call(whereabouts, self, spots)
-        return found
+        positions: Whereabouts | None = self._thread.call(whereabouts, self, spots)
+        return positions
 
     def respondent(self, citizen: str | int) -> Respondent:
         """Return copies of what a citizen is now; from any thread, at any time, as `positions`.
@@ -197,22 +197,22 @@ class Experiments(Steps):
         self._start()
 
         def look() -> Respondent:
-            ((id, mailbox),) = self._asked([citizen]).items()
+            ((id, mailbox),) = self._to_ask([citizen]).items()
             return self._respondent(id, mailbox, self._view_now())
 
-        found: Respondent = self._thread.call(look)
-        return found
+        respondent: Respondent = self._thread.call(look)
+        return respondent
 
-    def _asked(self, citizens: Iterable[str | int] | None) -> dict[str, SocietyMailbox | None]:
+    def _to_ask(self, citizens: Iterable[str | int] | None) -> dict[str, SocietyMailbox | None]:
         """Return the citizens to ask, in id order, with their mailboxes; rows have none."""
         mailboxes = {mailbox.id: mailbox for mailbox in self._citizens}
-        known = mailboxes if self.population is None else self.books.where
-        ids: Iterable[str] = known
+        existing = mailboxes if self.population is None else self.books.where
+        ids: Iterable[str] = existing
         if citizens is not None:
             ids = sorted({str(id) for id in several(citizens, "citizens")}, key=id_order)
             for id in ids:
-                if id not in known:
-                    such = next(iter(known), 1)
+                if id not in existing:
+                    such = next(iter(existing), 1)
                     raise ConfigError(
                         f"there is no citizen {id!r:.80} to ask: give an id, such as {such}"
                     )
@@ -245,7 +245,7 @@ class Experiments(Steps):
         self.changed.check(intervention)
         self.interventions: tuple[Intervention, ...] = (*self.interventions, intervention)
         if self._state is not None:
-            self._given[1].append(intervention)
+            self._live_interventions[1].append(intervention)
             self._state.interventions.append(intervention.as_json())
             self._asking.record.hear(intervention.as_json())
             self._asking.record.commit_now()  # before the step in which it is made
@@ -253,21 +253,21 @@ class Experiments(Steps):
     async def _chosen(self, citizens: Whom) -> dict[str, SocietyMailbox | None]:
         """Return the citizens to ask, of whom a dict or a function chooses."""
         if not isinstance(citizens, Mapping) and not callable(citizens):
-            return self._asked(citizens)
+            return self._to_ask(citizens)
         if callable(citizens) and is_async(citizens):
             raise ConfigError(f"citizens must be a plain function, got {citizens!r:.80}")
         if callable(citizens):
             check_function("citizens", citizens, "respondent")
-        view, found = self._view_now(), dict[str, SocietyMailbox | None]()
-        for number, (id, mailbox) in enumerate(self._asked(None).items()):
+        view, chosen = self._view_now(), dict[str, SocietyMailbox | None]()
+        for number, (id, mailbox) in enumerate(self._to_ask(None).items()):
             if number % _CHOSEN_AT_ONCE == 0:
                 await asyncio.sleep(0)
             of = self._respondent(id, mailbox, view)
             if citizens(of) if callable(citizens) else has_values(of.status, citizens):
-                found[id] = mailbox
-        if not found and not callable(citizens):
+                chosen[id] = mailbox
+        if not chosen and not callable(citizens):
             raise ConfigError(nobody_with(citizens))
-        return found
+        return chosen
 
     async def _survey(
         self, survey: Survey, citizens: Whom, run_id: str | None, model: Any
@@ -324,9 +324,9 @@ class Experiments(Steps):
             async with gate:
                 return await self._ask(id, mailbox, survey, asking, view, model)
 
-        asked, answers = list(mailboxes.items()), list[SurveyAnswer]()
-        for at in range(0, len(asked), many):
-            for each in await side_by_side([ask(*one) for one in asked[at : at + many]]):
+        items, answers = list(mailboxes.items()), list[SurveyAnswer]()
+        for at in range(0, len(items), many):
+            for each in await side_by_side([ask(*item) for item in items[at : at + many]]):
                 answers += each
         return answers
 
@@ -344,32 +344,32 @@ class Experiments(Steps):
         if mailbox is not None:
             citizen = mailbox.agent
         respondent = self._respondent(id, mailbox, view)
-        given: dict[str, Any] = {}  # the last object: the questions that it answers well count
+        reply: dict[str, Any] = {}  # the last object: the questions that it answers well count
         failed = ""
 
         def read(text: str) -> None:
-            nonlocal given
-            given = _OBJECT.parse(text)
-            faults = (each.fault(given.get(each.id)) for each in survey.questions)
-            if found := [each for each in faults if each]:
-                raise UnreadableText(f"cannot be used: {'; '.join(found)}")
+            nonlocal reply
+            reply = _OBJECT.parse(text)
+            faults = (each.fault(reply.get(each.id)) for each in survey.questions)
+            if wrong := [each for each in faults if each]:
+                raise UnreadableText(f"cannot be used: {'; '.join(wrong)}")
 
         if model is None and citizen.llm is not None:
             model = citizen.llm.model
         if model is not None:
-            asked = AskedModel(asking, citizen, model)
+            citizen_model = AskedModel(asking, citizen, model)
             rules = getattr(citizen.params, "decision_prompt", RULES)
             try:
-                await ask_json(asked, survey.prompt(respondent, rules), survey.schema, read)
+                await ask_json(citizen_model, survey.prompt(respondent, rules), survey.schema, read)
             except Unusable as error:
-                failed = "" if given else f"the model's answer {error}"
+                failed = "" if reply else f"the model's answer {error}"
             except ModelError as error:
-                failed = "" if given else str(error)
+                failed = "" if reply else str(error)
         answers = []
         for question in survey.questions:
-            reason = failed or (question.fault(given.get(question.id)) if model is not None else "")
+            reason = failed or (question.fault(reply.get(question.id)) if model is not None else "")
             if model is not None and not reason:
-                value, source = given[question.id], "model"
+                value, source = reply[question.id], "model"
             else:
                 value, fault = question.by_rule(respondent)
                 source = "none" if fault else "rule"

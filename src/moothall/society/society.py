@@ -35,8 +35,7 @@ from moothall.foundation.text import counted
 from moothall.foundation.threads import is_async, refuse_on_loop
 from moothall.journal import Journal
 from moothall.journal.journal_argument import as_journal
-from moothall.society import arguments as given
-from moothall.society import columns_first
+from moothall.society import arguments, columns_first
 from moothall.society.checkpoint import (
     KIND,
     SocietyState,
@@ -145,21 +144,21 @@ class Society(Experiments):
         check_boolean("ask_once", ask_once)
         limits = {"model_timeout_s": model_timeout_s, "turn_timeout_s": turn_timeout_s}
         model = AgentToolbox(model).model
-        given.check_parts(limits, engine=engine, budget=budget, facts=facts)
-        self.services: dict[str, Service] = given.services_of(services)
+        arguments.check_parts(limits, engine=engine, budget=budget, facts=facts)
+        self.services: dict[str, Service] = arguments.services_of(services)
         parts: Any = {"model": model, "engine": engine, "journal": journal, "facts": facts}
         self._by_rows = type(self) is Society and columns_first.in_columns(
             citizens, city, self.services, mailbox=mailbox, **parts
         )
         if self._by_rows:
-            self._kept = columns_first.copies_of(self.services)
+            self._service_copies = columns_first.copies_of(self.services)
             citizens = columns_first.population_of(citizens, city, seed, people)
             people = USUAL_PEOPLE
         population = citizens if isinstance(citizens, Population) else None
         if population is not None:
-            city, seed = given.of_population(population, city, seed)
+            city, seed = arguments.of_population(population, city, seed)
             citizens = ()
-        given.check_places(self.services, city)
+        arguments.check_places(self.services, city)
         super().__init__(approver=approver, mailbox=mailbox)
         self._thread.end_with(self)
         self.city: Any = city
@@ -167,7 +166,7 @@ class Society(Experiments):
         self.population: Population | None = population
         self.clock: Clock = Clock(start)
         self.facts: Any = facts
-        self._began = self.clock.start.isoformat()
+        self._start_time = self.clock.start.isoformat()
         self._token = object()
         self._reached = self.services if city is None else {"city": CITY, **self.services}
         self.books: Books = self.new_books()
@@ -180,7 +179,7 @@ class Society(Experiments):
         try:
             if population is not None:
                 begin_life(self, population, self._engine)
-            for agent in given.agents_of(citizens, city, seed, people):
+            for agent in arguments.agents_of(citizens, city, seed, people):
                 self.add(agent)
         except BaseException:
             self.close()
@@ -222,7 +221,7 @@ class Society(Experiments):
         self._start()
         if threading.get_ident() != self._thread.ident:
             return self._thread.run(between).result()
-        if self._in_step and self._wanted is None:
+        if self._in_step and self._want_tables is None:
             raise StateError(f"step {self.number} is under way: look at citizens between two steps")
         return function()
 
@@ -231,7 +230,7 @@ class Society(Experiments):
             self._by_rows = False
             self.router.at_own_work = True  # many agents take seconds
             try:
-                columns_first.become_agents(self, self._kept)
+                columns_first.become_agents(self, self._service_copies)
             finally:
                 self.router.at_own_work = False
 
@@ -333,7 +332,7 @@ class Society(Experiments):
             DefinitionError: a run is under way
         """
         length = seconds_of(step)
-        count = given.steps_of(length, days, steps)
+        count = arguments.steps_of(length, days, steps)
         every = max(1, DAY_S // length) if save_every is None else save_every
         check_integer("save_every", every, 1, None)
         if run_id is not None:
@@ -392,17 +391,17 @@ class Society(Experiments):
         if self.unwritten is None:
             begin(self)
         id = secrets.token_hex(8) if run_id is None else run_id
-        if id != self._given[0]:
-            self._given = (id, [])
+        if id != self._live_interventions[0]:
+            self._live_interventions = (id, [])
         try:
-            given = self._given[1]
-            made = [each for each in self.interventions if all(each is not one for one in given)]
+            live = self._live_interventions[1]
+            planned = [e for e in self.interventions if all(e is not other for other in live)]
             is_kept = out is not None or self._journal is not None
-            program = self._program(length, count, made) if is_kept else {}
+            program = self._program(length, count, planned) if is_kept else {}
             if not isinstance(out, Tables | None):
                 out = Tables(out, fingerprint(**program), trajectories=trajectories)
             if out is not None:
-                out.keep_others(id, over=self._journal is not None)
+                out.keep_others(id, is_over=self._journal is not None)
             many = len(self.population or self.ids())
             async with recorded(
                 self._journal,
@@ -415,7 +414,7 @@ class Society(Experiments):
             ) as record:
                 async with self._between:
                     if self._journal is not None:
-                        state = self._from_record(record, state, made)
+                        state = self._from_record(record, state, planned)
                         self._asking.charge_recorded(record, self._model, self.mailboxes)
                     set_length(self, length)
                     await record.commit()
@@ -433,7 +432,7 @@ class Society(Experiments):
             self.books.faults.tell_counts()
 
     def _from_record(
-        self, record: Record[SocietyState], new: SocietyState, made: list[Intervention]
+        self, record: Record[SocietyState], new: SocietyState, planned: list[Intervention]
     ) -> SocietyState:
         """Save the first state of a recorded run, or restore its last; return the state."""
         self._asking.record = record
@@ -447,8 +446,8 @@ class Society(Experiments):
         for each in new.interventions:  # given while the journal was opened
             record.hear(each)
         state.interventions += [*record.heard, *new.interventions]
-        self._given[1][:] = [Intervention(**each) for each in state.interventions]
-        self.interventions: tuple[Intervention, ...] = (*made, *self._given[1])
+        self._live_interventions[1][:] = [Intervention(**each) for each in state.interventions]
+        self.interventions: tuple[Intervention, ...] = (*planned, *self._live_interventions[1])
         return state
 
     async def _run_steps(
@@ -462,7 +461,7 @@ class Society(Experiments):
         tables: Tables | None,
     ) -> None:
         last = self.number if state.ended else state.first + count
-        given.take_services(self.services, self._token)
+        arguments.take_services(self.services, self._token)
         before = len(self.metrics) - len(state.rows)
         if tables is not None:
             tables.begin(self, state.rows, last)
@@ -513,17 +512,17 @@ class Society(Experiments):
         finally:
             self._telling = False
 
-    def _program(self, length: int, count: int, made: list[Intervention]) -> dict[str, Any]:
+    def _program(self, length: int, count: int, planned: list[Intervention]) -> dict[str, Any]:
         """Return what must be equal for a society to resume a run: its parts and its time."""
         return {
-            **given.program_of(self.agents, self.city),
+            **arguments.program_of(self.agents, self.city),
             "seed": self.seed,
             "time": [length, count],
-            "start": self._began,
+            "start": self._start_time,
             **({} if self.population is None else {"population": self.population.program()}),
             "services": [[id, type(each).__name__] for id, each in self.services.items()],
             "model": getattr(self._model, "name", None),
-            "interventions": [each.as_json() for each in made],
+            "interventions": [each.as_json() for each in planned],
         }
 
     def decisions(
@@ -544,7 +543,7 @@ class Society(Experiments):
             ConfigError: there is no journal, or no run yet
             NoSuchRun: there is no run of that id
         """
-        run_id = self._given[0] if run_id is None else run_id
+        run_id = self._live_interventions[0] if run_id is None else run_id
         if self._journal is None or not run_id:
             raise ConfigError("decisions are looked up in a journal: give journal= and run()")
         return decisions(self._journal, run_id, citizen, step)
@@ -584,8 +583,8 @@ class Society(Experiments):
             StateError: a step is under way, or an agent's state is not JSON data
         """
         columns = self._by_rows and not self._closed
-        made: dict[str, Any] = self._on_loop(columns_first.state_of if columns else state_of, self)
-        return made
+        state: dict[str, Any] = self._on_loop(columns_first.state_of if columns else state_of, self)
+        return state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore a state of a society with the same seed and services.

@@ -36,7 +36,7 @@ from moothall.spaces.space import Space
 logger: logging.Logger = logging.getLogger("moothall.society")
 
 _FAILURES: Final = 100  # the failures kept as text; all are counted
-_SAID: Final = 10  # of the failures of an intervention, so many are logged
+_MOST_LOGGED: Final = 10  # of the failures of an intervention, so many are logged
 
 
 class Steps(Space):
@@ -64,7 +64,7 @@ class Steps(Space):
     _interceptors: tuple[Interceptor, ...] = ()
     _in_step = False
     _by_rows = False  # whether citizens live in columns by the society's own choice
-    _wanted: dict[Any, Any] | None = None  # what rows want, while agents have their turns
+    _want_tables: dict[Any, Any] | None = None  # what rows want, while agents have their turns
     _broken = ""
     unwritten: dict[tuple[str, str], int] | None = None  # what no state can have, as it began
 
@@ -77,7 +77,7 @@ class Steps(Space):
         self._between = asyncio.Lock()  # held by a step, and by work between two steps
         self._order: list[SocietyMailbox] | None = []
         self._come: list[SocietyMailbox] = []
-        self._gone: list[str] = []
+        self._removed: list[str] = []
         self._turned: list[int] = []  # the rows that became agents after their turn
 
     # -- one step ----------------------------------------------------------------------------------
@@ -109,27 +109,27 @@ class Steps(Space):
         try:
             self._intervene_now()
             early = router.collect(self._interceptors)  # messages sent since the last step
-            heard = router.deliver(early)
+            delivered = router.deliver(early)
             tables: dict[Any, Any] = {}
             view = self._view_now()
             del self.news[: len(view.news)]  # later announcements are for the next step
             if self.population is not None:
-                heard += deliver_to_rows(self, early, True)
+                delivered += deliver_to_rows(self, early, True)
                 router.at_own_work = True  # calls of numpy may keep the interpreter for seconds
                 tables = await life.run_population(self.population, view, self.books, self._engine)
                 router.at_own_work = False
-            self._wanted = tables
+            self._want_tables = tables
             await self._engine.run(self._perceive(view), router)
             router.at_own_work = True
             self._make_ready()
             to_services = [s for s in early if s.envelope.to in self._reached]
-            row = self._commit(heard, to_services, tables)
+            row = self._commit(delivered, to_services, tables)
         except asyncio.CancelledError:
             await router.break_off()
             raise
         finally:
             router.at_own_work = False
-            self._in_step, self._wanted = False, None
+            self._in_step, self._want_tables = False, None
         self._broken = ""
         return row
 
@@ -138,9 +138,9 @@ class Steps(Space):
         for mailbox in self.mailboxes:
             if mailbox.arriving is not None:
                 if not mailbox.arriving.answered:
-                    ended = asyncio.Event()
-                    on_end(mailbox.arriving, ended.set)
-                    await ended.wait()
+                    arrived = asyncio.Event()
+                    on_end(mailbox.arriving, arrived.set)
+                    await arrived.wait()
                 mailbox.arriving = None
 
     def _intervene_now(self) -> None:
@@ -148,8 +148,8 @@ class Steps(Space):
             failed = each.change(self) if each.falls_in(self.number, self.clock) else []
             for why in failed:
                 self.books.faults.add((), "intervention", self.number, why)
-            more = [f"{len(failed) - _SAID:,} others"] if len(failed) > _SAID else []
-            for why in [*failed[:_SAID], *more]:  # of very many citizens, many cannot pay
+            more = [f"{len(failed) - _MOST_LOGGED:,} others"] if len(failed) > _MOST_LOGGED else []
+            for why in [*failed[:_MOST_LOGGED], *more]:  # of very many citizens, many cannot pay
                 logger.warning("intervention in step %d: %s", self.number, why)
 
     def _view_now(self) -> View:
@@ -192,28 +192,28 @@ class Steps(Space):
         mailbox.wants = mailbox.wants and []  # None: it is not in `router.wanting`
         if turn.late:
             error = TimeoutError(f"its turn waited longer than {self._turn_timeout_s} s")
-        what, place = described(error)
-        self._fail(mailbox, what, "lost its turn", place)
+        text, place = described(error)
+        self._fail(mailbox, text, "lost its turn", place)
         logger.debug("agent %r, step %d", mailbox.id, self.number, exc_info=error)
 
     def _fail(
-        self, mailbox: SocietyMailbox, what: str, how: str = "failed", place: str = ""
+        self, mailbox: SocietyMailbox, text: str, how: str = "failed", place: str = ""
     ) -> None:
         how = f"agent {mailbox.id!r} {how}"
-        self.books.faults.add(mailbox.rank, mailbox.id, self.number, what, how, place)
+        self.books.faults.add(mailbox.rank, mailbox.id, self.number, text, how, place)
 
     def _check_first_step(self) -> None:
         """Raise StateError if all citizens have failed in the first step: none has lived."""
         if self.number != 1 or self.population is not None:
             return
-        failed = {who for _, who, _ in self.books.faults.now}
+        failed = {source for _, source, _ in self.books.faults.now}
         citizens = [each.id for each in self._citizens if each.lives]
         if citizens and failed.issuperset(citizens):
             faults = "; ".join(str(each) for each in [*self.books.faults.by_key.values()][:3])
             raise StateError(f"all {len(citizens):,} citizens failed in the first step: {faults}")
 
     def _commit(
-        self, heard: int, to_services: list[Sent], tables: dict[Any, Any]
+        self, delivered: int, to_services: list[Sent], tables: dict[Any, Any]
     ) -> dict[str, Any]:
         """Run the commit stage: settle, write, deliver; return the row of metrics."""
         router, books = self.router, self.books
@@ -222,15 +222,15 @@ class Steps(Space):
         total = books.total
         for mailbox in self._citizens:
             memory, status = cast(Any, mailbox.agent).memory, books._status[mailbox.id]
-            what = books.restore(mailbox.id)
+            part = books.restore(mailbox.id)
             if memory.status is not status:
-                memory.status, what = status, "status for another dict"
-            if what:
-                why = f"it changed its own {what}, which only the commit stage may change: undone"
+                memory.status, part = status, "status for another dict"
+            if part:
+                why = f"it changed its own {part}, which only the commit stage may change: undone"
                 self._fail(mailbox, why)
-        said = tables.pop(Say, None)
-        if said is not None:
-            said = row_messages(self, said)
+        utterances = tables.pop(Say, None)
+        if utterances is not None:
+            utterances = row_messages(self, utterances)
         sent = router.collect(self._interceptors)
         to_services += [each for each in sent if each.envelope.to in self._reached]
         self._settle(to_services, tables)
@@ -243,16 +243,16 @@ class Steps(Space):
         if to_services:  # deliver the services' answers in the next step too
             sent = [each for each in sent if each.envelope.to not in self._reached]
             sent = sorted([*sent, *router.collect(self._interceptors)], key=lambda s: s.rank)
-        heard += router.deliver(sent)
+        delivered += router.deliver(sent)
         if self.population is not None:
-            heard += deliver_to_rows(self, sent, False, said)
+            delivered += deliver_to_rows(self, sent, False, utterances)
         # In id order, independent of the order of turns.
         books.faults.now.sort(key=lambda each: each[0])
-        failed = [(self.number, who, what) for _, who, what in books.faults.now]
+        failed = [(self.number, source, text) for _, source, text in books.faults.now]
         self.failures = [*self.failures, *failed][-_FAILURES:] if failed else self.failures
         if self.population is not None:
             change_rows(self)
-        row = self._measured(heard, len(failed))
+        row = self._measured(delivered, len(failed))
         self.metrics.append(row)
         self.number += 1
         self.clock = self.clock.after()
@@ -365,15 +365,15 @@ class Steps(Space):
         super()._detach(mailbox, *spared)
         self._order = None
         if self._in_step:
-            self._gone.append(mailbox.id)  # until the commit stage all see it in its place
+            self._removed.append(mailbox.id)  # until the commit stage all see it in its place
         else:
             self.books.leave(mailbox.id)
 
     def _update_membership(self) -> None:
         """Update the books for agents that came or left in this step."""
-        left, self._gone = self._gone, []
+        leavers, self._removed = self._removed, []
         come, self._come = self._come, []
-        for id in left:
+        for id in leavers:
             self.books.leave(id)
         for mailbox in come:
             try:
@@ -382,7 +382,7 @@ class Steps(Space):
             except ConfigError as error:
                 self._fail(mailbox, str(error), "could not come")
                 self._detach(mailbox)
-                self._gone.clear()
+                self._removed.clear()
 
     def enter_books(self, mailbox: SocietyMailbox) -> None:
         """Enter a citizen into the books, and route its calls of models through the society."""

@@ -30,7 +30,7 @@ _HIDDEN: Final = (
         "jobless",
     ),  # income of a day; `profile` has a year's, and "jobless" is said in words
 )
-_SAID: Final = (
+_WORD_ORDER: Final = (
     *("age", "gender", "education", "household", "skill", "occupation"),
     *("", "interests", "income"),
 )
@@ -126,8 +126,8 @@ class Question:
             "yes_no": {"type": "boolean"},
         }
         bounds = {"minimum": self.low, "maximum": self.high}
-        given = {name: bound for name, bound in bounds.items() if bound is not None}
-        return {"description": self.text, **kinds[self.kind], **given}
+        limits = {name: bound for name, bound in bounds.items() if bound is not None}
+        return {"description": self.text, **kinds[self.kind], **limits}
 
     def fault(self, value: Any) -> str:
         """Return what is wrong with an answer; empty if nothing is."""
@@ -146,10 +146,10 @@ class Question:
         low, high = self.low, self.high
         bounds = "".join(f" {w} {at}" for w, at in (("from", low), ("to", high)) if at is not None)
         kinds = {"scale": "a whole number", "yes_no": "true or false"}
-        what = kinds.get(self.kind, f"a {self.kind}") + bounds
+        expected = kinds.get(self.kind, f"a {self.kind}") + bounds
         if self.choices:
-            what = f"one of {', '.join(self.choices)}"
-        return f"{self.id}: must be {what}, got {one_line(repr(value), 80)}"
+            expected = f"one of {', '.join(self.choices)}"
+        return f"{self.id}: must be {expected}, got {one_line(repr(value), 80)}"
 
     def by_rule(self, respondent: Respondent) -> tuple[Any, str]:
         """Return the rule's answer and "", or None and why there is no usable answer."""
@@ -191,9 +191,9 @@ class Interview(str):
 
     def __new__(cls, text: str, source: str, reason: str) -> Interview:
         """Return a text with its source."""
-        made = super().__new__(cls, text)
-        made.source, made.reason = source, reason
-        return made
+        interview = super().__new__(cls, text)
+        interview.source, interview.reason = source, reason
+        return interview
 
 
 @dataclass(frozen=True)
@@ -228,12 +228,12 @@ class Survey:
 
     def prompt(self, respondent: Respondent, rules: str = RULES) -> list[dict[str, Any]]:
         """Return the prompt for a citizen's model; `rules` are said before the task."""
-        who = respondent.name or f"citizen {respondent.id}"
+        name = respondent.name or f"citizen {respondent.id}"
         status, perceived = respondent.status, respondent.perceived
         about = " ".join(each.text for each in self.questions)
-        shown = {
+        context = {
             "you": {
-                "name": who,
+                "name": name,
                 **{k: v for k, v in status.items() if k not in _HIDDEN},
                 **jobless_of(status, perceived),
             },
@@ -248,7 +248,7 @@ class Survey:
             "Answer the questions as that citizen would. What it remembers is what it did, said "
             "and heard: it tells of nothing else, and says so if it does not know."
         )
-        return perceived.prompt(task, self.schema, {k: v for k, v in shown.items() if v}, rules)
+        return perceived.prompt(task, self.schema, {k: v for k, v in context.items() if v}, rules)
 
 
 @dataclass
@@ -261,35 +261,35 @@ class SurveyState:
 def in_words(respondent: Respondent) -> str:
     """Return what a citizen says of itself by rule: its state, money, needs and plan."""
     status, perceived = respondent.status, respondent.perceived
-    said = [f"I am {respondent.name or respondent.id}"]
+    parts = [f"I am {respondent.name or respondent.id}"]
     profile, moving, needs = (status.get(name) or {} for name in ("profile", "moving", "needs"))
     if profile:
         keys = sorted(profile, key=_place_in_words)  # a row's status has another order
         words = {k: ", ".join(v) if isinstance(v := profile[k], dict) else v for k in keys}
         if isinstance(profile.get("skill"), int):
             words["skill"] = _percent(profile["skill"])
-        said.append(", ".join(f"{key}: {value}" for key, value in words.items()))
+        parts.append(", ".join(f"{key}: {value}" for key, value in words.items()))
     if perceived.place is not None:
-        said.append(f"I am at {perceived.place}")
+        parts.append(f"I am at {perceived.place}")
     elif moving:
-        said.append(f"I am on the way to {moving['to']}")
+        parts.append(f"I am on the way to {moving['to']}")
     if "money" in status:
-        said.append(f"I have {status['money'] / 100:,.2f}")
+        parts.append(f"I have {status['money'] / 100:,.2f}")
     if needs:
         met = ", ".join(f"{key} {_percent(value)}" for key, value in needs.items())
-        said.append(f"How far my needs are met: {met}")
+        parts.append(f"How far my needs are met: {met}")
     if respondent.stream:
         last = respondent.stream[-1]
-        said.append(f"I remember: {last[1] if isinstance(last, list) else last.get('content')}")
+        parts.append(f"I remember: {last[1] if isinstance(last, list) else last.get('content')}")
     plan = (status.get("plan") or [])[status.get("now") or 0 :]
-    said.append(f"My plan: {'; '.join(map(planned, plan)) or 'none'}")
-    sentence = ". ".join(each.rstrip(".") for each in said)
+    parts.append(f"My plan: {'; '.join(map(planned, plan)) or 'none'}")
+    sentence = ". ".join(each.rstrip(".") for each in parts)
     return one_line(f"(by rule, not by a model: this is how it is) {sentence}.", _LONGEST)
 
 
 def _place_in_words(name: str) -> int:
     """Return where a part of a profile is said; attributes of one's own stand in the middle."""
-    return _SAID.index(name if name in _SAID else "")
+    return _WORD_ORDER.index(name if name in _WORD_ORDER else "")
 
 
 def _percent(thousandths: int) -> str:

@@ -62,7 +62,7 @@ class Tables:
         self._from: int | None = None
         self._where_from: int | None = None
         self._prompts: dict[str, str] = {}
-        self._said: list[tuple[Any, ...]] = []
+        self._messages: list[tuple[Any, ...]] = []
         with writing_errors(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
 
@@ -73,20 +73,20 @@ class Tables:
 
     def manifest(self, **more: Any) -> None:
         """Write the manifest: the run's settings, and which steps the tables have."""
-        known: dict[str, Any] = {"settings": self._settings, "messages_from_step": self._from}
+        content: dict[str, Any] = {"settings": self._settings, "messages_from_step": self._from}
         if self.trajectories:
-            known["trajectories_from_step"] = self._where_from
-            known |= {"trajectories_values": [*self.values]} if self.values else {}
-        whole = known | self._prompts | more
+            content["trajectories_from_step"] = self._where_from
+            content |= {"trajectories_values": [*self.values]} if self.values else {}
+        data = content | self._prompts | more
         if not more.get("complete"):
-            whole["run"] = self._run  # which alone may go on with them
-        text = json.dumps(whole, indent=2, ensure_ascii=False) + "\n"
+            data["run"] = self._run  # which alone may go on with them
+        text = json.dumps(data, indent=2, ensure_ascii=False) + "\n"
         write_whole(self.folder / _MANIFEST, lambda to: Path(to).write_text(text, "utf-8"))
 
     # -- during the run ----------------------------------------------------------------------------
 
     # Whole tables are of a run that is `over` for them; others of the one the manifest names.
-    def keep_others(self, run: str, *, over: bool) -> dict[str, Any]:
+    def keep_others(self, run: str, *, is_over: bool) -> dict[str, Any]:
         """Return the manifest of a run's earlier tables, {} for none; ConfigError: of another."""
         self._run = run
         names = [f"{name}{end}" for name in _TABLES for end in (".csv", ".parquet")]
@@ -95,7 +95,7 @@ class Tables:
             return {}
         with suppress(OSError, ValueError, KeyError, TypeError):
             before: dict[str, Any] = json.loads((self.folder / _MANIFEST).read_bytes())
-            goes_on = over if before["complete"] else before.get("run", run) == run
+            goes_on = is_over if before["complete"] else before.get("run", run) == run
             if before["settings"] == self._settings and goes_on:
                 return before
         raise ConfigError(
@@ -111,15 +111,15 @@ class Tables:
         with writing_errors(self.folder):
             is_ours = bool(text) and path.exists() and path.read_bytes().startswith(text)
         # Whole tables with our steps: the journal is a copy of before the run's end, brought back.
-        before = self.keep_others(self._run, over=step == last or is_ours)
-        begun, complete = before.get("messages_from_step"), before.get("complete")
+        before = self.keep_others(self._run, is_over=step == last or is_ours)
+        messages_from, complete = before.get("messages_from_step"), before.get("complete")
         where = before.get("trajectories_from_step")
         with writing_errors(self.folder):
             follows = complete is not None and is_ours
             is_over = complete and step == last
             has_all = bool(follows or is_over)
             lives = society.population is None and step < last  # rows' messages are only counted
-            self._from = begun if has_all else step if lives else None
+            self._from = messages_from if has_all else step if lives else None
             has_where = self.trajectories and has_all and where is not None
             has_where &= before.get("trajectories_values", []) == [*self.values]
             self._where_from = where if has_where else step if step < last else None
@@ -149,13 +149,13 @@ class Tables:
     def _say(self, message: dict[str, Any]) -> None:
         action = message["action"]
         args = json.dumps(action["args"], ensure_ascii=False)
-        self._said.append((message["from"], message["to"], action["name"], args))
+        self._messages.append((message["from"], message["to"], action["name"], args))
 
     def add(self, row: dict[str, Any]) -> None:
         """Write a step's messages, trajectories and row of metrics. Raises FileError."""
-        said, self._said = self._said, []
-        if said:
-            self._append("messages", _text([(row["step"], *each) for each in said]))
+        messages, self._messages = self._messages, []
+        if messages:
+            self._append("messages", _text([(row["step"], *each) for each in messages]))
         if self.trajectories:
             self._append(NAME, *rows_of(self._society, row["step"], self._arrow, self.values))
         new = (self.folder / "metrics.csv").stat().st_size == 0
@@ -180,11 +180,11 @@ class Tables:
         router.observers = tuple(each for each in router.observers if each != self._say)
         own = () if society.population is None else society.population.metrics
         types = {"time": "string"} | dict.fromkeys(own, "float64")
-        self.names = self._whole("metrics", types)
+        self.names = self._converted("metrics", types)
         if complete:
             self.names.append(self._citizens(society))
         types = dict.fromkeys(_MESSAGES, "string") | {"step": "int64"}
-        self.names += self._whole("messages", types)
+        self.names += self._converted("messages", types)
         if self.trajectories:
             self.names += self._trajectories()
         if society._asking.prompts:
@@ -197,24 +197,26 @@ class Tables:
     def _trajectories(self) -> list[str]:
         """Convert the trajectories; if a value was text in some steps alone, all are texts."""
         try:
-            return self._whole(NAME, types_of(self._society, self.values))
+            return self._converted(NAME, types_of(self._society, self.values))
         except FileError:
             if not self.values:
                 raise
-            return self._whole(NAME, TYPES | dict.fromkeys(self.values, "name"))
+            return self._converted(NAME, TYPES | dict.fromkeys(self.values, "name"))
 
-    def _whole(self, name: str, types: dict[str, str]) -> list[str]:
+    def _converted(self, name: str, types: dict[str, str]) -> list[str]:
         """Convert a table to Parquet, if wanted; return its file's name, if there is a file."""
-        path, made = (self.folder / f"{name}{suffix}" for suffix in (".csv", ".parquet"))
+        path, target = (self.folder / f"{name}{suffix}" for suffix in (".csv", ".parquet"))
         if not path.exists() or not path.stat().st_size:
-            return [made.name] if made.exists() else []
+            return [target.name] if target.exists() else []
         if self._arrow is None:
             return [path.name]
         try:
-            write_whole(made, lambda to: convert(path, to, types))
+            write_whole(target, lambda to: convert(path, to, types))
         except ValueError as error:
-            raise FileError(f"{made} cannot be written, its rows are in {path}: {error}") from error
-        return [made.name]
+            raise FileError(
+                f"{target} cannot be written, its rows are in {path}: {error}"
+            ) from error
+        return [target.name]
 
     def rows(self) -> list[dict[str, Any]]:
         """Return the rows of metrics of a finished run."""
@@ -223,8 +225,10 @@ class Tables:
             rows: list[dict[str, Any]] = self._parquet.read_table(path).to_pylist()
             return rows
         with path.open(encoding="utf-8", newline="") as lines:
-            made = csv.DictReader(lines)
-            return [{n: v if n == "time" else read_json(v) for n, v in row.items()} for row in made]
+            reader = csv.DictReader(lines)
+            return [
+                {n: v if n == "time" else read_json(v) for n, v in row.items()} for row in reader
+            ]
 
     def _citizens(self, society: Steps) -> str:
         """Write the citizens' current state; return the file's name."""
@@ -237,14 +241,16 @@ class Tables:
                     lines = csv.writer(file, lineterminator="\n")
                     lines.writerow(columns)
                     for at in range(0, len(columns["id"][0]), _ROWS):
-                        part = (_plain(v[at : at + _ROWS], said) for v, said in columns.values())
+                        part = (_plain(v[at : at + _ROWS], texts) for v, texts in columns.values())
                         lines.writerows(zip(*part, strict=True))
                 return
-            made = {
-                name: values if said is None else self._arrow.array(said).take(values % len(said))
-                for name, (values, said) in columns.items()
+            arrays = {
+                name: values
+                if texts is None
+                else self._arrow.array(texts).take(values % len(texts))
+                for name, (values, texts) in columns.items()
             }
-            self._parquet.write_table(self._arrow.table(made), to)
+            self._parquet.write_table(self._arrow.table(arrays), to)
 
         write_whole(path, write)
         return path.name
@@ -274,9 +280,9 @@ def convert(source: Path | IO[bytes], to: str, types: Mapping[str, str]) -> None
 
 def _text(rows: Iterable[Iterable[Any]]) -> bytes:
     """Return rows as CSV."""
-    made = io.StringIO()
-    csv.writer(made, lineterminator="\n").writerows(rows)
-    return made.getvalue().encode()
+    out = io.StringIO()
+    csv.writer(out, lineterminator="\n").writerows(rows)
+    return out.getvalue().encode()
 
 
 def _size_before(path: Path, step: int) -> int:
@@ -311,8 +317,8 @@ def _columns(society: Steps) -> dict[str, tuple[Any, Sequence[str | None] | None
 def _attributes(agent: Any) -> dict[str, Any]:
     """Return the values of a citizen's profile that a cell can hold."""
     profile = agent.status.get("profile") if isinstance(agent, CitizenAgent) else None
-    given = profile.items() if isinstance(profile, Mapping) else ()
-    return {key: each for key, each in given if isinstance(each, str | int | float)}
+    items = profile.items() if isinstance(profile, Mapping) else ()
+    return {key: each for key, each in items if isinstance(each, str | int | float)}
 
 
 def _alike(values: list[Any]) -> list[Any]:
@@ -333,10 +339,10 @@ def _cells(agent: CitizenAgent) -> dict[str, Any]:
     return {**flat, "id": str(agent.id), "name": agent.name}
 
 
-def _plain(values: Any, said: Sequence[str | None] | None) -> list[Any]:
+def _plain(values: Any, texts: Sequence[str | None] | None) -> list[Any]:
     """Return values as a list, with the texts in place of their numbers."""
     listed: list[Any] = values if isinstance(values, list) else values.tolist()
-    return listed if said is None else [said[number] for number in listed]
+    return listed if texts is None else [texts[number] for number in listed]
 
 
 # -- writing files -------------------------------------------------------------------------------
@@ -359,8 +365,8 @@ def writing_errors(path: Path) -> Iterator[None]:
 
 def write_whole(path: Path, write: Callable[[str], Any]) -> None:
     """Write a file beside its place, and move it there when it is whole and on the disk."""
-    with writing_errors(path), written_whole(path) as beside:
-        write(str(beside))
+    with writing_errors(path), written_whole(path) as temporary:
+        write(str(temporary))
 
 
 def file_name(text: str, suffix: str) -> str:

@@ -72,24 +72,24 @@ def _value(society: Steps, path: str) -> tuple[Any, list[str | None] | None]:
         texts = population.declared[path].texts(population.places)
         values = population.columns[path]
         return (values + 0.0, None) if texts is None else (values % len(texts), [*texts])
-    made = []
+    cells = []
     for mailbox in society._citizens:
         value: Any = mailbox.agent.memory.status
         for each in path.split("."):
             value = value.get(each) if isinstance(value, dict) else None
-        made.append(value)
-    if all(value is None or isinstance(value, int | float) for value in made):
-        return np.array([np.nan if value is None else float(value) for value in made]), None
-    said = [value if value is None else str(value) for value in made]
-    kinds = list(dict.fromkeys(said))
-    return np.array([kinds.index(each) for each in said], np.int64), kinds
+        cells.append(value)
+    if all(value is None or isinstance(value, int | float) for value in cells):
+        return np.array([np.nan if value is None else float(value) for value in cells]), None
+    labels = [value if value is None else str(value) for value in cells]
+    kinds = list(dict.fromkeys(labels))
+    return np.array([kinds.index(each) for each in labels], np.int64), kinds
 
 
 def _text(
     step: int, ids: Any, coded: Iterable[tuple[Any, Any]], arrow: Any, values: Sequence[str]
 ) -> bytes:
     if arrow is None:
-        made = io.StringIO()
+        buffer = io.StringIO()
         cells = (
             [None if each != each else each for each in numbers.tolist()]
             if texts is None
@@ -97,8 +97,8 @@ def _text(
             for numbers, texts in coded
         )
         rows = zip([step] * len(ids), ids, *cells, strict=True)
-        csv.writer(made, lineterminator="\n").writerows(rows)
-        return made.getvalue().encode()
+        csv.writer(buffer, lineterminator="\n").writerows(rows)
+        return buffer.getvalue().encode()
     writer = package("pyarrow.csv", "Parquet", "tables")
     columns = [arrow.array(np.full(len(ids), step)), arrow.array(ids).cast(arrow.string())]
     columns += [
@@ -132,17 +132,17 @@ class Trajectories:
     """
 
     def __init__(self, path: str | PathLike[str]) -> None:
-        given = Path(path)
-        files = [given]
-        if given.is_dir():
-            files = [given / f"{NAME}{suffix}" for suffix in (".parquet", ".csv")]
-        found = next((each for each in files if each.is_file()), None)
-        if found is None:
-            raise ConfigError(f"{given} has no table {NAME}: run with trajectories=True")
-        self.path: Path = found
+        source = Path(path)
+        files = [source]
+        if source.is_dir():
+            files = [source / f"{NAME}{suffix}" for suffix in (".parquet", ".csv")]
+        file = next((each for each in files if each.is_file()), None)
+        if file is None:
+            raise ConfigError(f"{source} has no table {NAME}: run with trajectories=True")
+        self.path: Path = file
         first = next(iter(self._parts()), None)
         if first is not None and tuple(first)[: len(COLUMNS)] != COLUMNS:
-            raise ConfigError(f"{found} is not a table of trajectories: it has {', '.join(first)}")
+            raise ConfigError(f"{file} is not a table of trajectories: it has {', '.join(first)}")
 
     def __repr__(self) -> str:
         return f"Trajectories({str(self.path)!r})"
@@ -167,16 +167,16 @@ class Trajectories:
         """Return the whole table as a data frame of pandas. Raises MissingExtra: none is there."""
         pandas = package("pandas", "Trajectories.to_pandas()", "pandas")
         if self.path.suffix == ".parquet":
-            made: DataFrame = pandas.read_parquet(self.path)
+            frame: DataFrame = pandas.read_parquet(self.path)
         else:
-            made = pandas.read_csv(self.path, dtype=dict.fromkeys(COLUMNS[1:], "string"))
-        return made
+            frame = pandas.read_csv(self.path, dtype=dict.fromkeys(COLUMNS[1:], "string"))
+        return frame
 
     def _chosen(self, name: str, value: Any) -> Iterator[dict[str, Any]]:
         if self.path.suffix == ".parquet":
             parquet = package("pyarrow.parquet", "a table of results", "tables")
-            found = parquet.read_table(self.path, filters=[(name, "=", value)])
-            yield from found.to_pylist()
+            table = parquet.read_table(self.path, filters=[(name, "=", value)])
+            yield from table.to_pylist()
         else:
             yield from (row for row in self if row[name] == value)
 
@@ -199,8 +199,8 @@ class Trajectories:
                 return
             for row in rows:
                 own = (_read(each) for each in row[len(COLUMNS) :])
-                whole = [int(row[0]), *(each or None for each in row[1 : len(COLUMNS)]), *own]
-                yield {name: [each] for name, each in zip(names, whole, strict=True)}
+                cells = [int(row[0]), *(each or None for each in row[1 : len(COLUMNS)]), *own]
+                yield {name: [each] for name, each in zip(names, cells, strict=True)}
 
 
 def _read(cell: str) -> Any:

@@ -27,7 +27,7 @@ from moothall.studio.orders.simulate import SimulateOrder, check, is_unbounded
 if TYPE_CHECKING:
     from moothall.society.experiments.results import Results
     from moothall.society.experiments.study import Experiment
-    from moothall.society.experiments.sweep import Progress as Far
+    from moothall.society.experiments.sweep import SweepProgress
 
 MANY_STEPS: Final = 100_000_000
 """Ask before more agent-steps than this: hours for agents, minutes for citizens in columns."""
@@ -244,7 +244,7 @@ def _experiment(
             return 1
     progress = ProgressLine()
 
-    def show_progress(now: Far) -> None:
+    def show_progress(now: SweepProgress) -> None:
         if not progress.is_due(last=now.ended == now.cells):
             return
         if as_json:

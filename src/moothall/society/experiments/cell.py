@@ -32,7 +32,7 @@ from moothall.society.experiments.models import TOWN, Source, function_of, impor
 from moothall.society.experiments.pictures import draw_map
 from moothall.society.experiments.results import ANSWERS, Measurements, Row
 from moothall.society.experiments.trajectory_file import TrajectoryFile
-from moothall.society.experiments.workflow import Item, Run, Surveyed, steps_of
+from moothall.society.experiments.workflow import Item, RunLength, Surveyed, steps_of
 from moothall.society.kernel.faults import described
 from moothall.society.kernel.intervention import Intervention
 from moothall.society.metrics import METRICS
@@ -91,13 +91,13 @@ class Cell:
         values = json.dumps(self.values, sort_keys=True)
         same = {"experiment": self.experiment, "parameters": values, "seed": self.seed}
         with importable(self.folder), closing(Measurements(part, **same)) as rows:
-            run, whole = _CellRun(self, lived, part, rows), False
+            run, is_complete = _CellRun(self, lived, part, rows), False
             try:
                 await run.run(self.workflow, self.condition)
                 rows.write(run.totals)
-                whole = True
+                is_complete = True
             finally:
-                run.close(whole)
+                run.close(is_complete)
 
 
 def maker(cell: Cell) -> Callable[[], Society]:
@@ -107,18 +107,18 @@ def maker(cell: Cell) -> Callable[[], Society]:
     if "folder" in inspect.signature(make).parameters:
         parameters["folder"] = cell.folder
 
-    def made() -> Society:
+    def make_society() -> Society:
         if cell.source == TOWN:
-            found = make(seed=cell.seed, **parameters)
+            society = make(seed=cell.seed, **parameters)
         else:
-            found = make(cell.seed, **parameters)
-        if isinstance(found, Population):
-            found = Society(found)
-        if not isinstance(found, Society):
-            raise ConfigError(f"society.make must return a Society, got {found!r:.80}")
-        return found
+            society = make(cell.seed, **parameters)
+        if isinstance(society, Population):
+            society = Society(society)
+        if not isinstance(society, Society):
+            raise ConfigError(f"society.make must return a Society, got {society!r:.80}")
+        return society
 
-    return made
+    return make_society
 
 
 @functools.cache
@@ -168,17 +168,19 @@ class _CellRun:
             self._measure(society, condition, {})
             for item in workflow:
                 if item.run is not None or item.step is not None:
-                    count = item.step or (item.run or Run()).count(seconds_of(self._cell.step))
+                    count = item.step or (item.run or RunLength()).count(
+                        seconds_of(self._cell.step)
+                    )
                     await self._run(society, condition, count, where)
                     coming = []
                 elif item.survey is not None:
                     await self._survey(society, condition, item.survey)
                 elif item.interview is not None:
-                    who, question = item.interview.citizen, item.interview.question
+                    citizen, question = item.interview.citizen, item.interview.question
                     id = self._next_id(society, condition)
-                    said = await society.interview(who, question, run_id=id)
-                    name = f"interview {who}: {question} (by {said.source})"
-                    self.rows.append(Row(condition, society.number, name, None, str(said)))
+                    answer = await society.interview(citizen, question, run_id=id)
+                    name = f"interview {citizen}: {question} (by {answer.source})"
+                    self.rows.append(Row(condition, society.number, name, None, str(answer)))
                 elif item.intervene is not None:
                     coming.append(Intervention(society.number, **item.intervene))
                     society.intervene(coming[-1])
@@ -195,8 +197,8 @@ class _CellRun:
             self.totals["first_failures"] = (self.totals["first_failures"] + lines)[:3]
             if society._asking.unused:
                 self.totals["first_fallback"] = [society._asking.unused]
-            for who, many in society._asking.by_rule.items():
-                self.totals[BY_RULE + who] = self.totals.get(BY_RULE + who, 0) + many
+            for block, many in society._asking.by_rule.items():
+                self.totals[BY_RULE + block] = self.totals.get(BY_RULE + block, 0) + many
 
     def _trajectories(self, society: Society, condition: str) -> TrajectoryFile | None:
         """Return the file of where citizens are in a condition, if it is asked for."""
@@ -246,8 +248,8 @@ class _CellRun:
             if value is None:
                 continue
             if not isinstance(value, Real) or not abs(float(value)) < float("inf"):
-                what = f"must be a finite number, got {value!r:.80} after step {society.number}"
-                raise ConfigError(f"metrics: {name} {what}")
+                rule = f"must be a finite number, got {value!r:.80} after step {society.number}"
+                raise ConfigError(f"metrics: {name} {rule}")
             self.rows.append(Row(condition, society.number, name, float(value)))
 
     async def _survey(self, society: Society, condition: str, surveyed: Surveyed) -> None:
@@ -262,28 +264,30 @@ class _CellRun:
         if not answers and callable(whom):
             return  # today it is true of nobody
         if surveyed.keep:
-            said = json.dumps([[e.citizen, e.question, e.value, e.source] for e in answers])
-            self.rows.append(Row(condition, society.number, ANSWERS + surveyed.name, None, said))
-        means: dict[str, list[Any]] = {}
+            text = json.dumps([[e.citizen, e.question, e.value, e.source] for e in answers])
+            self.rows.append(Row(condition, society.number, ANSWERS + surveyed.name, None, text))
+        values_by_name: dict[str, list[Any]] = {}
         for question in questions:
-            given = [each for each in answers if each.question == question.id]
-            values = [each.value for each in given if each.source != "none"]
+            replies = [each for each in answers if each.question == question.id]
+            values = [each.value for each in replies if each.source != "none"]
             if not values:
-                why = given[0].reason if given else "there is not a citizen"
+                why = replies[0].reason if replies else "there is not a citizen"
                 raise ConfigError(f"survey {surveyed.name!r}: no citizen answers: {why}")
-            whose = f"survey {surveyed.name!r}"
-            silent = [f"{whose}, {e.citizen}: {e.reason}" for e in given if e.source == "none"]
+            subject = f"survey {surveyed.name!r}"
+            silent = [f"{subject}, {e.citizen}: {e.reason}" for e in replies if e.source == "none"]
             self.totals["failures"] += len(silent)
             self.totals["first_failures"] += silent[:3]
             if question.kind == "choice":
                 for choice in question.choices:
-                    means[f"{question.id}={choice}"] = [value == choice for value in values]
+                    values_by_name[f"{question.id}={choice}"] = [
+                        value == choice for value in values
+                    ]
             elif question.kind != "text":
-                means[question.id] = values
+                values_by_name[question.id] = values
         by_model = [each.source == "model" for each in answers]
         if any(by_model):
-            means["by_model"] = by_model
-        for name, each in means.items():
+            values_by_name["by_model"] = by_model
+        for name, each in values_by_name.items():
             mean = float(sum(each)) / len(each)
             self.rows.append(Row(condition, society.number, f"{surveyed.name}.{name}", mean))
 
@@ -304,11 +308,11 @@ class _CellRun:
             self._journal = Journal(self._batches / "journal.db")
         society._journal = self._journal
 
-    def close(self, whole: bool) -> None:
+    def close(self, is_complete: bool) -> None:
         """Close the journal; it is deleted after a whole cell."""
         if self._journal is not None:
             self._journal.close()
-            if whole:
+            if is_complete:
                 shutil.rmtree(self._batches, ignore_errors=True)
 
 
@@ -317,7 +321,9 @@ def _rule(by: Source | None, folder: Path) -> Callable[[Respondent], Any] | None
     if by is None or not isinstance(by, str) or not by.startswith("status."):
         return None if by is None else function_of(by, folder)
     names = by.split(".")[1:]
-    return lambda asked: functools.reduce(lambda value, name: value[name], names, asked.status)
+    return lambda respondent: functools.reduce(
+        lambda value, name: value[name], names, respondent.status
+    )
 
 
 def kind_of(error: Exception) -> type[Exception]:
@@ -330,11 +336,11 @@ def main() -> None:
     # Each runs in a process that is forked from this one, which has imported what cells need. Where
     # there is no safe fork, this process runs one itself. All end with the parent, whose pipe is
     # closed.
-    said = os.fdopen(os.dup(1), "w", buffering=1)
+    reports = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # what a society's code prints must not mix with our reports
 
-    def say(**what: Any) -> None:
-        said.write(json.dumps(what) + "\n")
+    def say(**report: Any) -> None:
+        reports.write(json.dumps(report) + "\n")
 
     if not _FORKS:
         sys.exit(_run_one(sys.stdin.readline(), sys.stdin.readline(), say, 0))
@@ -345,10 +351,10 @@ def main() -> None:
     gc.collect()
     gc.freeze()  # a collection in a child would copy the pages of all that is imported
     while (part := sys.stdin.readline()) and (line := sys.stdin.readline()):
-        open_while_alive, held = os.pipe()
+        open_while_alive, write_end = os.pipe()
         child = os.fork()
         if not child:
-            os.close(held)
+            os.close(write_end)
             if (random := sys.modules.get("numpy.random")) is not None:
                 random.seed()  # as `random` does by itself: it is the same in all children
             code = _run_one(part, line, say, open_while_alive)
@@ -357,7 +363,7 @@ def main() -> None:
             os._exit(code)  # taking all modules apart would copy their pages, too
         os.close(open_while_alive)
         code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        os.close(held)
+        os.close(write_end)
         say(code=code)
 
 

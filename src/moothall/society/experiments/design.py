@@ -39,16 +39,16 @@ from moothall.society.experiments.models import (
 from moothall.society.experiments.parts import (
     ELEMENTS,
     Chart,
-    Condition,
-    Metric,
+    ConditionDesign,
+    MetricDesign,
     Published,
     SocietyDesign,
     metric_of,
 )
 from moothall.society.experiments.workflow import (
+    DesignPart,
     FieldError,
     Item,
-    Part,
     Surveyed,
     Where,
     asked_of,
@@ -63,17 +63,19 @@ _DOT: Final = re.compile(r"\.(?!py:)")
 """What is between the names of a parameter deep inside: no dot of `file.py:Block`."""
 
 
-class Design(Part):
+class Design(DesignPart):
     """The fields of an `Experiment`, which documents them."""
 
     name: str = Field(min_length=1, max_length=100, pattern=r"^[\w][\w .-]*$")
     question: str = ""
     society: SocietyDesign = Field(default_factory=SocietyDesign)
-    metrics: list[Metric] = Field(default_factory=list)
+    metrics: list[MetricDesign] = Field(default_factory=list)
     charts: dict[str, Chart | None] = Field(default_factory=dict)
     every: int = Field(default=1, ge=1)
     workflow: list[dict[str, Any]] = Field(min_length=1)
-    conditions: dict[str, Condition] = Field(default_factory=lambda: {"base": Condition()})
+    conditions: dict[str, ConditionDesign] = Field(
+        default_factory=lambda: {"base": ConditionDesign()}
+    )
     seeds: StrictInt | list[StrictInt] = 1
     parameters: dict[str, list[Any]] = Field(default_factory=dict)
     maps: bool = False
@@ -86,12 +88,12 @@ class Design(Part):
 
     @field_validator("metrics", mode="before")
     @classmethod
-    def _by_name(cls, given: Any) -> Any:
-        if not isinstance(given, Mapping):
-            return given
+    def _by_name(cls, metrics: Any) -> Any:
+        if not isinstance(metrics, Mapping):
+            return metrics
         return [
             {**metric_of(name), **(about or {})} if isinstance(about, Mapping | None) else about
-            for name, about in given.items()
+            for name, about in metrics.items()
         ]
 
     _command: str | None = PrivateAttr(default=None)
@@ -149,14 +151,14 @@ class Design(Part):
     def _all_cells(self) -> list[Cell]:
         metrics = [(each.name, each.by) for each in self.metrics]
         same = (self.name, self.folder, self.society.source, self.society.step)
-        made: list[Cell] = []
+        cells: list[Cell] = []
         for name in self.conditions:
             for at, values in enumerate(self.grid()):
                 lived = (*same, *self._resolved(name, values), metrics, self.every)
                 for seed in self.all_seeds:
                     has_map = self.maps and at == 0 and seed == self.all_seeds[0]
-                    made.append(Cell(name, seed, values, *lived, has_map, self.trajectories))
-        return made
+                    cells.append(Cell(name, seed, values, *lived, has_map, self.trajectories))
+        return cells
 
     def _resolved(self, name: str, values: Mapping[str, Any]) -> tuple[dict[str, Any], list[Item]]:
         """Return the society's parameters and the workflow of a condition with these values."""
@@ -165,20 +167,20 @@ class Design(Part):
         condition = self.conditions[name]
         if condition.workflow is not None:
             where, raw = ("conditions", name, "workflow"), condition.workflow
-        given = {**condition.parameters, **values}
+        settings = {**condition.parameters, **values}
         used: set[str] = set()
         try:
-            filled = _filled(raw, given, used, where)
+            filled = _filled(raw, settings, used, where)
             workflow = TypeAdapter(list[Item]).validate_python(filled, context=self.folder)
         except ValidationError as error:
             raise FieldError(
-                *(((*where, *at), what) for at, what in faults_of(error, list[Item]))
+                *(((*where, *at), text) for at, text in faults_of(error, list[Item]))
             ) from None
         steps_of(workflow, seconds_of(self.society.step), where)
         parameters = copy_json(self.society.parameters)
-        known = self.arguments()
+        arguments = self.arguments()
         places: dict[str, Where] = {}  # of parameters that are not set under `society`
-        whole_first = sorted(given.items(), key=lambda each: each[0].count("."))
+        whole_first = sorted(settings.items(), key=lambda each: each[0].count("."))
         for key, value in whole_first:
             at: Where = ("parameters", key)
             if key in condition.parameters:
@@ -186,11 +188,11 @@ class Design(Part):
                 if key in values:
                     raise FieldError((at, "it is swept, so no condition can set it"))
             root, *path = _DOT.split(key)
-            if known is not None and root not in known:
+            if arguments is not None and root not in arguments:
                 if key not in used:
-                    near = nearest(root, known)
-                    what = f"{_NONE}{near}, and no ${key} is in the workflow; {there(known)}"
-                    raise FieldError((at, what))
+                    near = nearest(root, arguments)
+                    text = f"{_NONE}{near}, and no ${key} is in the workflow; {there(arguments)}"
+                    raise FieldError((at, text))
                 continue
             into, places[key] = parameters, at
             for step, each in itertools.pairwise((root, *path)):
@@ -226,8 +228,8 @@ class Design(Part):
         if any(each.kind is each.VAR_KEYWORD for each in parameters.values()):
             return None
         if self.society.make is None:
-            others = ("seed", "folder", "budget", "journal")
-            return [name for name in parameters if name not in others]
+            reserved = ("seed", "folder", "budget", "journal")
+            return [name for name in parameters if name not in reserved]
         if not parameters:
             raise FieldError((where, f"{self.society.source!r} must take the seed"))
         _, *names = parameters  # the first is the seed, whatever it is called
@@ -243,8 +245,8 @@ class Design(Part):
         seeds = self.all_seeds
         are_seeds = all(0 <= each < 1 << 64 for each in seeds)
         if not seeds or len(set(seeds)) != len(seeds) or not are_seeds:
-            what = "must be 1 or more, or a list of different seeds, 0 to 2**64 - 1"
-            raise FieldError((("seeds",), what))
+            text = "must be 1 or more, or a list of different seeds, 0 to 2**64 - 1"
+            raise FieldError((("seeds",), text))
         if not self.conditions:
             raise FieldError((("conditions",), "must have one or more, or be left out"))
         for name in self.conditions:
@@ -252,48 +254,48 @@ class Design(Part):
                 raise FieldError((("conditions", name), "its name must have a letter, and no /"))
         for name, each in self.parameters.items():
             if not each or any(each.count(value) > 1 for value in each):
-                what = "must be a list of one value or more, each once"
-                raise FieldError((("parameters", name), what))
+                text = "must be a list of one value or more, each once"
+                raise FieldError((("parameters", name), text))
         measured = {each.name for each in self.metrics}
         if len(measured) != len(self.metrics):
             raise FieldError((("metrics",), "two metrics have the same name"))
-        given: list[tuple[Where, dict[str, Any]]] = [
+        groups: list[tuple[Where, dict[str, Any]]] = [
             (("society",), self.society.parameters),
             (("parameters",), self.parameters),
             *((("conditions", n, "parameters"), c.parameters) for n, c in self.conditions.items()),
         ]
-        for where, values in given:
+        for where, values in groups:
             for name, value in values.items():
                 try:
                     copy_json(value)
                 except NotJSON as error:
                     raise FieldError(((*where, name), f"must be JSON data: {error}")) from None
-        known = self.arguments()
+        arguments = self.arguments()
         for name in self.society.parameters:
-            if known is not None and name not in known:
-                what = f"{_NONE}{nearest(name, known)}; {there(known)}"
-                raise FieldError((("society", name), what))
+            if arguments is not None and name not in arguments:
+                text = f"{_NONE}{nearest(name, arguments)}; {there(arguments)}"
+                raise FieldError((("society", name), text))
         self._cells = self._all_cells()
-        asked = dict.fromkeys(name for each in self.surveys() for name in each.metrics)
+        surveyed = dict.fromkeys(name for each in self.surveys() for name in each.metrics)
         for index, metric in enumerate(self.metrics):
             if metric.by is not None:
                 self._function(("metrics", index, "by"), metric.by, "society")
-            elif "." in metric.name and metric.name not in asked:
-                what = f"no survey measures it; {there(asked or ['none'])}"
-                raise FieldError((("metrics", index, "name"), what))
+            elif "." in metric.name and metric.name not in surveyed:
+                text = f"no survey measures it; {there(surveyed or ['none'])}"
+                raise FieldError((("metrics", index, "name"), text))
         for name in self.about:
             if name not in ELEMENTS:
-                what = f"it is no element of ODD{nearest(name, ELEMENTS)}; {there(ELEMENTS)}"
-                raise FieldError((("about", name), what))
+                text = f"it is no element of ODD{nearest(name, ELEMENTS)}; {there(ELEMENTS)}"
+                raise FieldError((("about", name), text))
         for name, chart in self.charts.items():
-            self._check_chart(("charts", name), name, chart or Chart(), (*measured, *asked))
+            self._check_chart(("charts", name), name, chart or Chart(), (*measured, *surveyed))
         for index, figure in enumerate(self.published):
-            if figure.metric not in (*measured, *asked):
-                what = f"no metric {figure.metric!r} is measured"
-                raise FieldError((("published", index, "metric"), what))
+            if figure.metric not in (*measured, *surveyed):
+                text = f"no metric {figure.metric!r} is measured"
+                raise FieldError((("published", index, "metric"), text))
             if figure.condition.partition("/")[0] not in self.conditions:
-                what = f"there is no condition {figure.condition!r}"
-                raise FieldError((("published", index, "condition"), what))
+                text = f"there is no condition {figure.condition!r}"
+                raise FieldError((("published", index, "condition"), text))
 
     def _check_chart(self, where: Where, name: str, chart: Chart, measured: Iterable[str]) -> None:
         if is_of_file(name):
@@ -303,21 +305,21 @@ class Design(Part):
         elif not chart.metrics:
             raise FieldError((where, "must have metrics, or be named file.py:function"))
         for index, each in enumerate(chart.metrics):
-            if each not in (known := [*measured]):
-                what = f"no metric {each!r} is measured{nearest(each, known)}; {there(known)}"
-                raise FieldError(((*where, "metrics", index), what))
+            if each not in (names := [*measured]):
+                text = f"no metric {each!r} is measured{nearest(each, names)}; {there(names)}"
+                raise FieldError(((*where, "metrics", index), text))
 
     @staticmethod
     def _faulty(faults: Iterable[tuple[Where, str]], metrics: Any) -> FieldError:
         """Return faults as an error; metrics by name have that name in their paths."""
         names = [*metrics] if isinstance(metrics, Mapping) else ()
-        made: list[tuple[Where, str]] = []
-        for where, what in faults:
+        renamed: list[tuple[Where, str]] = []
+        for where, text in faults:
             at = where[1] if where[:1] == ("metrics",) and len(where) > 1 else None
             if isinstance(at, int) and at < len(names):
                 where = ("metrics", names[at], *where[2:])
-            made.append((where, what))
-        return FieldError(*made)
+            renamed.append((where, text))
+        return FieldError(*renamed)
 
     def _function(self, where: Where, source: Source, *takes: str) -> Callable[..., Any]:
         try:
@@ -348,21 +350,21 @@ class Design(Part):
 
     def as_json(self) -> dict[str, Any]:
         """Return the design as JSON data, with functions by name."""
-        made: dict[str, Any] = in_words(self.model_dump(exclude_defaults=True))
-        return {"society": {}, **made}
+        data: dict[str, Any] = in_words(self.model_dump(exclude_defaults=True))
+        return {"society": {}, **data}
 
 
-def _filled(value: Any, given: Mapping[str, Any], used: set[str], at: Where) -> Any:
+def _filled(value: Any, values: Mapping[str, Any], used: set[str], at: Where) -> Any:
     """Return a workflow with its `$name`s replaced by values; collect these names in `used`."""
     if isinstance(value, str) and value[:1] == "$":
         name = value[1:]
-        if name in given:
+        if name in values:
             used.add(name)
-            return given[name]
+            return values[name]
         if name.isidentifier():
             raise FieldError((at, f"no parameter of this condition is named {name!r}"))
     if isinstance(value, Mapping):
-        return {key: _filled(each, given, used, (*at, key)) for key, each in value.items()}
+        return {key: _filled(each, values, used, (*at, key)) for key, each in value.items()}
     if isinstance(value, list):
-        return [_filled(each, given, used, (*at, index)) for index, each in enumerate(value)]
+        return [_filled(each, values, used, (*at, index)) for index, each in enumerate(value)]
     return value

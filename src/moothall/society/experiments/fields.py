@@ -22,37 +22,37 @@ _WORDS: Final = {
 """What is said instead of pydantic's words, by the type of its error."""
 
 
-def there(known: Iterable[str]) -> str:
+def there(names: Iterable[str]) -> str:
     """Return what there is, for the end of an error."""
-    return f"there are: {', '.join(known)}"
+    return f"there are: {', '.join(names)}"
 
 
 def placed(
     faults: Iterable[tuple[Where, str]], places: Mapping[str, Where]
 ) -> Iterator[tuple[Where, str]]:
     """Yield faults of a society's parameters, each with the path where its parameter is set."""
-    for path, what in faults:
+    for path, text in faults:
         name = ".".join(map(str, path))
         pairs = ((f"{key}.", f"{name}.", at) for key, at in places.items())
         set_at = (at for a, b, at in pairs if a.startswith(b) or b.startswith(a))
-        yield next(set_at, ("society", *path)), what
+        yield next(set_at, ("society", *path)), text
 
 
 def faults_of(error: ValidationError, kind: Any) -> list[tuple[Where, str]]:
     """Return pydantic's errors of a model as (path, what is wrong), without alternatives' names."""
-    found: dict[Where, str] = {}
+    texts: dict[Where, str] = {}
     for each in error.errors(include_url=False, include_context=False):
         loc = each["loc"]
         where = tuple(itertools.takewhile(lambda part: str(part) not in _TAGS, loc))
-        what = _WORDS.get(each["type"]) or in_words(each)
+        text = _WORDS.get(each["type"]) or in_words(each)
         if each["type"] == "extra_forbidden":
-            what = unknown(str(where[-1]), names_at(kind, where[:-1]))
-        found.setdefault(where, what)
-    return list(found.items())
+            text = unknown(str(where[-1]), names_at(kind, where[:-1]))
+        texts.setdefault(where, text)
+    return list(texts.items())
 
 
-def unknown(name: str, known: Iterable[str]) -> str:
+def unknown(name: str, fields: Iterable[str]) -> str:
     """Return that there is no such field, and the nearest known name, or all of them."""
-    names = [*known]
+    names = [*fields]
     near = nearest(name, names)
     return f"there is no such field{near or (f'; {there(names)}' if names else '')}"

@@ -30,9 +30,9 @@ from moothall.society.experiments.results import Results
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-    from moothall.society.experiments.sweep import Progress
+    from moothall.society.experiments.sweep import SweepProgress
 
-_KEPT: Final = 0.5  # the part of the points that a round keeps
+_KEPT_PART: Final = 0.5  # the part of the points that a round keeps
 _TRIES: Final = 1000  # how often a point outside the prior is drawn again
 
 
@@ -82,21 +82,21 @@ class Fit:
         if not 0 < share < 1:
             raise ConfigError(f"share must be between 0 and 1, got {share!r:.40}")
         rows = sorted(zip(self._values(name), self.weights, strict=True))
-        found: list[float] = []
+        bounds: list[float] = []
         for part in ((1 - share) / 2, (1 + share) / 2):
             weight = 0.0
             for value, each in rows:
                 weight += each
                 if weight >= part - 1e-12:
-                    found.append(value)
+                    bounds.append(value)
                     break
-        return found[0], found[-1]
+        return bounds[0], bounds[-1]
 
     @property
     def rows(self) -> list[dict[str, float]]:
         """The points as dicts, with `weight` and `distance`."""
-        given = zip(self.points, self.weights, self.distances, strict=True)
-        return [{**point, "weight": weight, "distance": away} for point, weight, away in given]
+        triples = zip(self.points, self.weights, self.distances, strict=True)
+        return [{**point, "weight": weight, "distance": away} for point, weight, away in triples]
 
     def to_pandas(self) -> DataFrame:
         """Return `rows` as a data frame of pandas."""
@@ -105,8 +105,8 @@ class Fit:
 
     def _values(self, name: str) -> list[float]:
         if name not in self.best:
-            known = ", ".join(self.best)
-            raise ConfigError(f"there is no parameter {name!r}{nearest(name, self.best)}: {known}")
+            names = ", ".join(self.best)
+            raise ConfigError(f"there is no parameter {name!r}{nearest(name, self.best)}: {names}")
         return [each[name] for each in self.points]
 
     def _repr_html_(self) -> str:
@@ -118,22 +118,22 @@ class Fit:
         return display.table(("parameter", "mean", "2.5 %", "97.5 %", "nearest"), rows, len(rows))
 
 
-def targets_of(design: Design, given: Mapping[str, Any]) -> list[Target]:
+def targets_of(design: Design, targets: Mapping[str, Any]) -> list[Target]:
     """Return the targets, checked."""
     measured = [each.name for each in design.metrics]
     measured += [name for each in design.surveys() for name in each.metrics]
-    made = []
-    for metric, about in given.items():
+    checked = []
+    for metric, about in targets.items():
         if metric not in measured:
             near = nearest(metric, measured)
-            known = ", ".join(dict.fromkeys(measured)) or "none"
+            names = ", ".join(dict.fromkeys(measured)) or "none"
             raise ConfigError(
-                f"targets: no metric {metric!r} is measured{near}; there are: {known}"
+                f"targets: no metric {metric!r} is measured{near}; there are: {names}"
             )
         parts = dict(about) if isinstance(about, Mapping) else {"value": about}
         if strange := set(parts) - {"value", "condition", "step", "scale"}:
-            what = "has value, condition, step and scale"
-            raise ConfigError(f"targets: {metric!r} {what}, got {min(strange)!r:.40}")
+            rule = "has value, condition, step and scale"
+            raise ConfigError(f"targets: {metric!r} {rule}, got {min(strange)!r:.40}")
         for name in ("value", "scale"):
             number: Any = parts.get(name)
             if number is None and name == "scale":
@@ -143,23 +143,23 @@ def targets_of(design: Design, given: Mapping[str, Any]) -> list[Target]:
         if parts.get("scale") is not None and parts["scale"] <= 0:
             raise ConfigError(f"targets: {metric}.scale must be above 0, got {parts['scale']}")
         condition = checked_condition(design, parts.pop("condition", None))
-        made.append(Target(metric, parts.pop("value"), condition, **parts))
-    if not made:
+        checked.append(Target(metric, parts.pop("value"), condition, **parts))
+    if not checked:
         raise ConfigError("targets must have one metric or more, as {metric: value}")
-    return made
+    return checked
 
 
 class Priors:
     """What is known of the parameters before: bounds, or distributions of scipy.stats."""
 
-    def __init__(self, given: Mapping[str, Any]) -> None:
-        if not given:
+    def __init__(self, priors: Mapping[str, Any]) -> None:
+        if not priors:
             raise ConfigError("priors must have one parameter or more, as {name: (low, high)}")
         uniform = package("scipy.stats").uniform
-        self.names: list[str] = list(given)
+        self.names: list[str] = list(priors)
         self._by_name: list[Any] = []
         self._wholes: list[Bounds | None] = []
-        for name, prior in given.items():
+        for name, prior in priors.items():
             if callable(getattr(prior, "ppf", None)) and callable(getattr(prior, "pdf", None)):
                 self._by_name.append(prior)
                 self._wholes.append(None)
@@ -182,7 +182,7 @@ class Priors:
     def point(self, row: Any) -> Point:
         """Return a row of numbers as values of the parameters."""
         pairs = zip(self.names, row.tolist(), self._wholes, strict=True)
-        return {name: at if whole is None else whole.value(at) for name, at, whole in pairs}
+        return {name: at if bounds is None else bounds.value(at) for name, at, bounds in pairs}
 
 
 async def fit(
@@ -195,84 +195,84 @@ async def fit(
     seed: int,
     jobs: int,
     out: Path | None,
-    progress: Callable[[Progress], Any] | None,
+    progress: Callable[[SweepProgress], Any] | None,
 ) -> Fit:
     """Return points that come near the targets; see `Experiment.fit`."""
     check_integer("points", points, 4, 100_000)
     check_integer("rounds", rounds, 1, 1000)
-    known, wanted = Priors(priors), targets_of(design, targets)
-    conditions = list(dict.fromkeys(each.condition for each in wanted))
+    prior, goals = Priors(priors), targets_of(design, targets)
+    conditions = list(dict.fromkeys(each.condition for each in goals))
     random = np.random.default_rng(seed)
-    kept = max(2, int(points * _KEPT))
+    keep = max(2, int(points * _KEPT_PART))
     scales: list[float] = []
 
     async def simulated(rows: Any, number: int) -> tuple[Any, Any]:
         folder = None if out is None else out / f"round-{number}"
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True)
-        at = [known.point(row) for row in rows]
+        at = [prior.point(row) for row in rows]
         results = await run_points(design, at, conditions, jobs=jobs, out=folder, progress=progress)
-        measured = np.array([_measured(results, wanted, each) for each in range(len(at))])
+        measured = np.array([_measured(results, goals, each) for each in range(len(at))])
         if not scales:
             spread = measured.std(axis=0)
             scales.extend(
                 each.scale or (float(of) if of > 0 else 1.0)
-                for each, of in zip(wanted, spread, strict=True)
+                for each, of in zip(goals, spread, strict=True)
             )
-        away = (measured - [each.value for each in wanted]) / scales
+        away = (measured - [each.value for each in goals]) / scales
         return measured, np.sqrt((away**2).sum(axis=1))
 
-    units = package("scipy.stats.qmc").LatinHypercube(len(known.names), rng=random).random(points)
-    rows = known.drawn(units)
+    units = package("scipy.stats.qmc").LatinHypercube(len(prior.names), rng=random).random(points)
+    rows = prior.drawn(units)
     measured, distances = await simulated(rows, 1)
     weights = np.ones(points)  # of importance: the prior's density, divided by the proposal's
-    told: list[dict[str, float]] = []
+    history: list[dict[str, float]] = []
     accepted, fresh = 1.0, points
     for number in range(1, rounds + 1):
-        best = np.argsort(distances, kind="stable")[:kept]
+        best = np.argsort(distances, kind="stable")[:keep]
         rows, weights, distances, measured = (
             each[best] for each in (rows, weights, distances, measured)
         )
         bound = float(distances[-1])
-        told.append({"simulated": fresh, "accepted": accepted, "distance": bound})
+        history.append({"simulated": fresh, "accepted": accepted, "distance": bound})
         if number == rounds or accepted < least or bound == 0:
             break
-        new, new_weights = _moved(rows, weights, known, points - kept, random)
+        new, new_weights = _moved(rows, weights, prior, points - keep, random)
         new_measured, new_distances = await simulated(new, number + 1)
         fresh, accepted = len(new), float(np.mean(new_distances <= bound))
         rows = np.vstack([rows, new])
         weights = np.concatenate([weights, new_weights])
         distances = np.concatenate([distances, new_distances])
         measured = np.vstack([measured, new_measured])
-    at_best = {each.metric: float(of) for each, of in zip(wanted, measured[0], strict=True)}
-    of_rows = [known.point(row) for row in rows]
+    at_best = {each.metric: float(of) for each, of in zip(goals, measured[0], strict=True)}
+    of_rows = [prior.point(row) for row in rows]
     weights = weights / weights.sum()
-    return Fit(of_rows, weights.tolist(), distances.tolist(), told, at_best)
+    return Fit(of_rows, weights.tolist(), distances.tolist(), history, at_best)
 
 
-def _measured(results: Results, wanted: list[Target], number: int) -> list[float]:
+def _measured(results: Results, targets: list[Target], number: int) -> list[float]:
     return [
         results.interval(each.metric, condition_at(number, each.condition), each.step).mean
-        for each in wanted
+        for each in targets
     ]
 
 
-def _moved(rows: Any, weights: Any, known: Priors, count: int, random: Any) -> tuple[Any, Any]:
+def _moved(rows: Any, weights: Any, prior: Priors, count: int, random: Any) -> tuple[Any, Any]:
     """Return new points near others, drawn by weight, and their weights by importance."""
     size, weights = rows.shape[1], weights / weights.sum()
     spread = 2 * np.atleast_2d(np.cov(rows.T, aweights=weights))
     floor = 1e-12 * np.maximum(1.0, np.abs(rows).max(axis=0)) ** 2
     spread = spread + np.diag(floor)  # all points may have the same value
-    made = np.empty((count, size))
+    moved = np.empty((count, size))
     for at in range(count):
         for _ in range(_TRIES):
             near = rows[random.choice(len(rows), p=weights)]
-            made[at] = random.multivariate_normal(near, spread)
-            if known.density(made[at : at + 1])[0] > 0:
+            moved[at] = random.multivariate_normal(near, spread)
+            if prior.density(moved[at : at + 1])[0] > 0:
                 break
         else:
-            made[at] = near
+            moved[at] = near
     kernel = package("scipy.stats").multivariate_normal(np.zeros(size), spread)
-    densities = kernel.pdf((made[:, None, :] - rows[None, :, :]).reshape(-1, size))
+    densities = kernel.pdf((moved[:, None, :] - rows[None, :, :]).reshape(-1, size))
     proposed = densities.reshape(count, len(rows)) @ weights
-    return made, known.density(made) / proposed
+    return moved, prior.density(moved) / proposed

@@ -21,14 +21,14 @@ def compare(manifest: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
         a line for each setting, version and result that differs; it notes if a deterministic
         result differs although settings and versions agree
     """
-    one, two = _parts(manifest), _parts(other)
-    keys = [key for key in dict.fromkeys((*one, *two)) if one.get(key) != two.get(key)]
+    first, second = _parts(manifest), _parts(other)
+    keys = [key for key in dict.fromkeys((*first, *second)) if first.get(key) != second.get(key)]
     explained = any(group in ("settings", "versions") for group, _ in keys)
     lines = []
     for group, name in keys:
         strange = not explained and name in manifest.get("deterministic", ())
         note = " (although settings and versions agree)" if strange else ""
-        values = (one_line(str(each.get((group, name))), 100) for each in (one, two))
+        values = (one_line(str(each.get((group, name))), 100) for each in (first, second))
         lines.append(f"{_WORDS.get(group, '')}{name}: {' and '.join(values)}{note}")
     return lines
 

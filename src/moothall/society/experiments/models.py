@@ -65,10 +65,10 @@ def town_parameters(own: tuple[tuple[str, type[Block]], ...] = ()) -> type[BaseM
     kinds["blocks"] = create_model("Blocks", __config__=forbid, **blocks)
     kinds["prompts"] = create_model("Prompts", __config__=forbid, **prompts)
     llm = Annotated[str, AfterValidator(_model_name)] | None
-    asked = inspect.signature(LabourMarket).parameters
+    parameters = inspect.signature(LabourMarket).parameters
     rates: dict[str, Any] = {
         name: (Annotated[int, Field(ge=0, strict=True)] | None, None)
-        for name in asked
+        for name in parameters
         if name not in ("id", "seed")
     }
     kinds["labour"] = create_model("Labour", __config__=forbid, **rates) | None
@@ -77,27 +77,27 @@ def town_parameters(own: tuple[tuple[str, type[Block]], ...] = ()) -> type[BaseM
     return create_model("Parameters", __config__=ConfigDict(arbitrary_types_allowed=True), **fields)
 
 
-def _file(given: Any, info: ValidationInfo) -> Any:
+def _file(value: Any, info: ValidationInfo) -> Any:
     folder: Any = info.context
-    if isinstance(given, str) and not (folder / given).is_file():
-        raise ValueError(f"there is no file {given!r} in the folder of the experiment")
-    return given
+    if isinstance(value, str) and not (folder / value).is_file():
+        raise ValueError(f"there is no file {value!r} in the folder of the experiment")
+    return value
 
 
-def _model_name(given: str, info: ValidationInfo) -> str:
+def _model_name(name: str, info: ValidationInfo) -> str:
     try:
-        if is_of_file(given):
-            function_of(given, info.context or Path())
+        if is_of_file(name):
+            function_of(name, info.context or Path())
         else:
-            check_spelling(given)
+            check_spelling(name)
     except (ConfigError, ModelError) as error:
         raise ValueError(str(error)) from None
-    return given
+    return name
 
 
-def _start(given: str) -> str:
-    Clock(start=given)
-    return given
+def _start(value: str) -> str:
+    Clock(start=value)
+    return value
 
 
 def town(
@@ -137,13 +137,13 @@ def town(
         place = City.generate(seed=seed, citizens=max(10, many))
     if columns and (llm is not None or params):
         raise ConfigError("columns: citizens must be without a model and params")
-    said = dict(prompts or {})
-    told = {_PROMPTS[name]: said.pop(name) for name in [*said] if name in _PROMPTS}
-    own = CitizenAgentParams(**{**dict(params or {}), **told})
-    given = {name: dict(each or {}) for name, each in (blocks or {}).items()}
-    for name, text in said.items():
-        given.setdefault(name, {})["prompt"] = text
-    all_blocks = _blocks_of(given, folder)
+    texts = dict(prompts or {})
+    agent_prompts = {_PROMPTS[name]: texts.pop(name) for name in [*texts] if name in _PROMPTS}
+    own = CitizenAgentParams(**{**dict(params or {}), **agent_prompts})
+    block_params = {name: dict(each or {}) for name, each in (blocks or {}).items()}
+    for name, text in texts.items():
+        block_params.setdefault(name, {})["prompt"] = text
+    all_blocks = _blocks_of(block_params, folder)
     if not (max_usd is None and max_calls is None):
         budget = Budget(usd=max_usd, model_calls=max_calls, name="an experiment's cell")
     if labour and not economy:
@@ -195,16 +195,16 @@ def _city_of(path: Path, citizens: int) -> City:
         raise ConfigError(f"city: {path.name!r} cannot be read: {error.strerror}") from None
 
 
-def _blocks_of(given: Mapping[str, dict[str, Any]], folder: Path) -> Callable[[], list[Any]]:
+def _blocks_of(params: Mapping[str, dict[str, Any]], folder: Path) -> Callable[[], list[Any]]:
     """Return a function that makes a citizen's blocks: the shipped ones, then those of files."""
     shipped = [f"{name}Block" for name in NAMES]
-    names = [*shipped, *(name for name in given if name not in shipped)]
-    made = []
+    names = [*shipped, *(name for name in params if name not in shipped)]
+    kinds = []
     for name in names:
         kind = block_of(name, folder) if is_of_file(name) else getattr(known, name)
         parameters = kind.ParamsType or BlockParams
-        made.append((kind, parameters(**given[name]) if name in given else None))
-    return lambda: [kind(block_params=parameters) for kind, parameters in made]
+        kinds.append((kind, parameters(**params[name]) if name in params else None))
+    return lambda: [kind(block_params=parameters) for kind, parameters in kinds]
 
 
 def model_of(name: Any, answers: Path | None = None, folder: Path = Path()) -> Any:
@@ -213,18 +213,18 @@ def model_of(name: Any, answers: Path | None = None, folder: Path = Path()) -> A
 
     if not isinstance(name, str):
         return name
-    asked: Any = name
+    source: Any = name
     if is_of_file(name):
-        asked = function_of(name, folder)()
-        if not callable(getattr(asked, "complete", None)):
-            raise ConfigError(f"llm: {name!r} must return a model, got {asked!r:.80}")
+        source = function_of(name, folder)()
+        if not callable(getattr(source, "complete", None)):
+            raise ConfigError(f"llm: {name!r} must return a model, got {source!r:.80}")
     if answers is None:
-        return model(asked)
+        return model(source)
     # A branch has the answers that are given to its trunk, and the trunk those of its branch.
-    made = _RECORDED.get((name, answers))
-    if made is None:
-        made = _RECORDED[name, answers] = RecordedModel(asked, answers)
-    return made
+    recorded = _RECORDED.get((name, answers))
+    if recorded is None:
+        recorded = _RECORDED[name, answers] = RecordedModel(source, answers)
+    return recorded
 
 
 # -- functions of files ----------------------------------------------------------------------------
@@ -280,12 +280,12 @@ def function_of(source: Source, folder: Path, *takes: str) -> Callable[..., Any]
     path, root = (folder / name).resolve(), folder.resolve()
     if not path.is_relative_to(root):
         raise ConfigError(f"{name!r} is not in the folder of the experiment, {root}")
-    found: Any = getattr(_module(path, name, root), attribute, None)
-    if not callable(found) or is_async(found):
+    function: Any = getattr(_module(path, name, root), attribute, None)
+    if not callable(function) or is_async(function):
         raise ConfigError(f"{name!r} has no plain function {attribute!r}")
     if takes:
-        check_function(repr(source), found, *takes)
-    return found  # type: ignore[no-any-return]
+        check_function(repr(source), function, *takes)
+    return function  # type: ignore[no-any-return]
 
 
 def is_of_file(name: Any) -> bool:
@@ -295,10 +295,10 @@ def is_of_file(name: Any) -> bool:
 
 def block_of(source: str, folder: Path) -> type[Block]:
     """Return the class of a block in a file below `folder`."""
-    found: Any = function_of(source, folder)
-    if not (isinstance(found, type) and issubclass(found, Block)):
-        raise ConfigError(f"{source!r} must be a class of Block, got {found!r:.80}")
-    return found
+    block: Any = function_of(source, folder)
+    if not (isinstance(block, type) and issubclass(block, Block)):
+        raise ConfigError(f"{source!r} must be a class of Block, got {block!r:.80}")
+    return block
 
 
 def _module(path: Path, name: str, root: Path) -> ModuleType:

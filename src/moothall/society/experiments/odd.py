@@ -46,23 +46,23 @@ def odd_page(design: Any) -> str:
     """Return the page, in Markdown. It makes the society of the first cell, and runs no step."""
     cell: Cell = design.cells()[0]
     with maker(cell)() as society:
-        told = _Told(design, cell, society)
+        page = _OddPage(design, cell, society)
         parts = [
             f"# {design.name}: ODD protocol",
             "The elements are those of Grimm et al. 2020, JASSS 23(2) 7. This page is written from "
             "the study itself: its file, its code, and the society that these make.",
-            f"## 1. Purpose and patterns\n\n{told.purpose()}",
-            f"## 2. Entities, state variables and scales\n\n{told.entities()}",
-            f"## 3. Process overview and scheduling\n\n{told.scheduling()}",
-            f"## 4. Design concepts\n\n{told.concepts()}",
-            f"## 5. Initialization\n\n{told.initialization()}",
-            f"## 6. Input data\n\n{told.input()}",
-            f"## 7. Submodels\n\n{told.submodels()}",
+            f"## 1. Purpose and patterns\n\n{page.purpose()}",
+            f"## 2. Entities, state variables and scales\n\n{page.entities()}",
+            f"## 3. Process overview and scheduling\n\n{page.scheduling()}",
+            f"## 4. Design concepts\n\n{page.concepts()}",
+            f"## 5. Initialization\n\n{page.initialization()}",
+            f"## 6. Input data\n\n{page.input()}",
+            f"## 7. Submodels\n\n{page.submodels()}",
         ]
     return "\n\n".join(parts) + "\n"
 
 
-class _Told:
+class _OddPage:
     """What a study tells of itself, element by element."""
 
     def __init__(self, design: Any, cell: Cell, society: Society) -> None:
@@ -72,9 +72,9 @@ class _Told:
         own = () if population is not None or not self.citizens else self.citizens[0].blocks
         self.blocks: list[Any] = [*(own if population is None else population.blocks)]
 
-    def _own(self, element: str, *found: str) -> str:
+    def _own(self, element: str, *parts: str) -> str:
         """Return the author's text of an element, then what was found; or that it is not stated."""
-        texts = [each for each in (self.design.about.get(element, ""), *found) if each]
+        texts = [each for each in (self.design.about.get(element, ""), *parts) if each]
         return "\n\n".join(texts) or _UNSAID
 
     def purpose(self) -> str:
@@ -105,11 +105,11 @@ class _Told:
             ]
             parts.append(f"**Citizens** (`{type(first).__name__}`): {len(self.citizens):,}.")
             parts.append(_table(("variable", "type", "of the first, at the start"), rows))
-        others = Counter(
+        agents = Counter(
             type(each).__name__ for each in society.agents if each not in self.citizens
         )
-        if others:
-            many = ", ".join(f"{count:,} `{name}`" for name, count in sorted(others.items()))
+        if agents:
+            many = ", ".join(f"{count:,} `{name}`" for name, count in sorted(agents.items()))
             parts.append(f"**Other agents**: {many}.")
         services = Counter(type(each).__name__ for each in society.services.values())
         if services:
@@ -154,8 +154,8 @@ class _Told:
             f"- {name}: {one_line(json.dumps(in_words(self._workflow(name))), 1000)}"
             for name in self.design.conditions
         ]
-        said = "\n".join(["The workflow of each condition:", "", *workflow])
-        return self._own("scheduling", "\n".join(lines), said)
+        workflows = "\n".join(["The workflow of each condition:", "", *workflow])
+        return self._own("scheduling", "\n".join(lines), workflows)
 
     def _workflow(self, name: str) -> Any:
         own = self.design.conditions[name].workflow
@@ -163,12 +163,12 @@ class _Told:
 
     def concepts(self) -> str:
         """Return the design concepts, those that the engine determines filled in."""
-        asked = [each.name for each in self.design.surveys()]
+        surveys = [each.name for each in self.design.surveys()]
         metrics = [f"`{each.name}` ({each.label or each.name})" for each in self.design.metrics]
-        metrics += [f"the survey `{name}`" for name in dict.fromkeys(asked)]
+        metrics += [f"the survey `{name}`" for name in dict.fromkeys(surveys)]
         every = "step" if self.design.every == 1 else f"{self.design.every} steps"
         society = self.society
-        found = {
+        texts = {
             "sensing": "A citizen perceives the time and facts, its place and who is there, news, "
             "its messages, and the answers to its wants, all of the step before.",
             "interaction": "By messages, which arrive in the next step; by wants, which the commit "
@@ -183,7 +183,7 @@ class _Told:
             "observation": f"{', '.join(metrics)}; measured after each {every}." if metrics else "",
         }
         return "\n\n".join(
-            f"**{title}.** {self._own(name, found.get(name, ''))}"
+            f"**{title}.** {self._own(name, texts.get(name, ''))}"
             for name, title in _CONCEPTS.items()
         )
 
@@ -191,7 +191,7 @@ class _Told:
         """Return the parameters of the society in each condition, the seeds, and the start."""
         design, cell = self.design, self.cell
         rows = [(name, _value(value)) for name, value in sorted(cell.parameters.items())]
-        others = [
+        conditions = [
             (name, one_line(json.dumps(in_words(each.parameters)), 1000))
             for name, each in design.conditions.items()
             if each.parameters
@@ -202,7 +202,7 @@ class _Told:
             f"The society is made by `{in_words(cell.source)}`; it begins at "
             f"{self.society.clock.start.isoformat(sep=' ')}. Seeds: {one_line(str(seeds), 200)}.",
             _table(("parameter", "value in the first cell"), rows),
-            _table(("condition", "other parameters"), others),
+            _table(("condition", "other parameters"), conditions),
             _table(("swept parameter", "values"), swept),
         ]
         return self._own("initialization", *parts)
@@ -271,5 +271,5 @@ def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
     lines = [[cell.replace("|", "\\|") for cell in row] for row in rows]
     if not lines:
         return ""
-    made = [[*head], ["---"] * len(head), *lines]
-    return "\n".join(f"| {' | '.join(row)} |" for row in made)
+    table = [[*head], ["---"] * len(head), *lines]
+    return "\n".join(f"| {' | '.join(row)} |" for row in table)

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from moothall.society.clock import seconds_of
 from moothall.society.experiments.models import TOWN, Source, is_of_file
-from moothall.society.experiments.workflow import Part
+from moothall.society.experiments.workflow import DesignPart
 
 
 class SocietyDesign(BaseModel):
@@ -21,9 +21,9 @@ class SocietyDesign(BaseModel):
 
     @field_validator("step")
     @classmethod
-    def _length(cls, given: str | int) -> str | int:
-        seconds_of(given)
-        return given
+    def _length(cls, length: str | int) -> str | int:
+        seconds_of(length)
+        return length
 
     @property
     def source(self) -> Source:
@@ -36,7 +36,7 @@ class SocietyDesign(BaseModel):
         return dict(self.model_extra or {})
 
 
-class Metric(Part):
+class MetricDesign(DesignPart):
     """A metric: a column of a society's metrics or a function, with label and unit of its axis."""
 
     name: str = Field(min_length=1, max_length=100)
@@ -46,18 +46,18 @@ class Metric(Part):
 
     @model_validator(mode="before")
     @classmethod
-    def _from_name(cls, given: Any) -> Any:
-        if isinstance(given, str):
-            return metric_of(given)
-        if callable(given):
-            name = getattr(given, "__name__", "")
+    def _from_name(cls, value: Any) -> Any:
+        if isinstance(value, str):
+            return metric_of(value)
+        if callable(value):
+            name = getattr(value, "__name__", "")
             if not name.isidentifier():
                 raise ValueError('a lambda has no name: write {"name": "…", "by": …}')
-            return {"name": name, "by": given}
-        return given
+            return {"name": name, "by": value}
+        return value
 
 
-class Chart(Part):
+class Chart(DesignPart):
     """A picture of the report: curves of several metrics, or what a function of a file draws."""
 
     metrics: list[str] = Field(default_factory=list)
@@ -74,7 +74,7 @@ ELEMENTS: Final = (
 """The elements of the ODD protocol for which an experiment may state a text."""
 
 
-class Condition(Part):
+class ConditionDesign(DesignPart):
     """A condition: other parameters (of the society or for `$name`s) or workflow; a label."""
 
     parameters: dict[str, Any] = Field(default_factory=dict)
@@ -82,7 +82,7 @@ class Condition(Part):
     label: str = ""
 
 
-class Published(Part):
+class Published(DesignPart):
     """A published figure, to compare with a metric, times `scale`, after `step` steps."""
 
     quantity: str

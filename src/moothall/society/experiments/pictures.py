@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 COLOURS: Final = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 SHAPES: Final = ("s", "^", "P", "D", "v", "X", "p")
 DPI: Final = 150
-_LAID: Final = 1_000  # of more nodes, forces would take seconds
+_MOST_LAID_OUT: Final = 1_000  # of more nodes, forces would take seconds
 _DENSE: Final = 5_000  # with more citizens than this, the map shows their density
 
 
@@ -62,22 +62,22 @@ def draw_map(
     if by is not None or layer is not None or is_network or isinstance(city, Plane):
         return drawn(_coloured(society, by, layer, network if is_network else None), path)
     figure, axes = figure_of(7.5, 8)
-    seen = society.positions()
-    if seen is None:
+    positions = society.positions()
+    if positions is None:
         raise ConfigError("a map needs a city whose places have positions, such as a City")
-    if len(seen.ids) > _DENSE:
-        spots = [(x, y) for x, y in zip(seen.x, seen.y, strict=True) if x is not None]
+    if len(positions.ids) > _DENSE:
+        spots = [(x, y) for x, y in zip(positions.x, positions.y, strict=True) if x is not None]
         scale: dict[str, Any] = {"bins": "log", "mincnt": 1, "cmap": "viridis", "linewidths": 0}
         cells = axes.hexbin(*zip(*spots, strict=True), gridsize=70, **scale)
         figure.colorbar(cells, ax=axes, label="citizens in a hexagon", shrink=0.8)
         axes.set_aspect("equal")
     else:
-        _places(axes, seen, city)
+        _places(axes, positions, city)
         axes.set_aspect("equal", "datalim")
         below = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.09), "ncols": 4}
         axes.legend(**below, frameon=False, fontsize=9)
     axes.set(**_axes_of(city))
-    axes.set_title(f"{len(seen.ids):,} citizens, {society.clock}")
+    axes.set_title(f"{len(positions.ids):,} citizens, {society.clock}")
     return drawn(figure, path)
 
 
@@ -92,7 +92,7 @@ def _coloured(
 ) -> Figure:
     """Return a map of each citizen in the colour of its number `by`; of none, all alike."""
     city, columns = society.city, {} if society.population is None else society.population.columns
-    shown: dict[str, Any] = {}
+    limits: dict[str, Any] = {}
     if network is not None:
         spots = laid_out(network)
         if city is None:
@@ -105,17 +105,17 @@ def _coloured(
         if not {"x", "y"} <= {*columns}:
             raise ConfigError("a map of a Plane needs citizens with the columns 'x' and 'y'")
         x, y = columns["x"], columns["y"]
-        shown = {"xlim": (0, city.width), "ylim": (0, city.height)}
+        limits = {"xlim": (0, city.width), "ylim": (0, city.height)}
     else:
-        seen = society.positions()
-        if seen is None:
+        positions = society.positions()
+        if positions is None:
             raise ConfigError("a map needs a city whose places have positions, such as a City")
-        x, y = (np.array(each, float) for each in (seen.x, seen.y))
+        x, y = (np.array(each, float) for each in (positions.x, positions.y))
     figure, axes = figure_of(7.5, 8)
     if network is not None:
-        starts, others = network.links
+        starts, targets = network.links
         source = np.repeat(np.arange(len(network)), np.diff(starts))
-        ends = np.stack([spots[source], spots[others]], axis=1)[source < others]
+        ends = np.stack([spots[source], spots[targets]], axis=1)[source < targets]
         lines = package("matplotlib.collections").LineCollection
         axes.add_collection(lines(ends, colors="#d9d9d9", linewidths=0.8, zorder=1))
         axes.set_axis_off()
@@ -144,7 +144,7 @@ def _coloured(
             below = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.09), "ncols": 4}
             axes.legend(**below, frameon=False, fontsize=9)
     axes.set_aspect("equal")
-    axes.set(**_axes_of(city), **shown)
+    axes.set(**_axes_of(city), **limits)
     axes.set_title(f"{len(x):,} citizens, {society.clock}")
     return figure  # type: ignore[no-any-return]
 
@@ -158,16 +158,16 @@ def laid_out(network: Network) -> Any:
     count = len(network)
     angle = 2 * np.pi * np.arange(count) / max(1, count)
     at = np.column_stack([np.cos(angle), np.sin(angle)])
-    if count > _LAID:
+    if count > _MOST_LAID_OUT:
         return at
-    starts, others = network.links
+    starts, targets = network.links
     source = np.repeat(np.arange(count), np.diff(starts))
     near = 2 / np.sqrt(max(1, count))  # the distance of linked nodes
     for step in np.linspace(0.2, 0.005, 60):
         apart = at[:, None] - at[None]
         far = np.maximum(np.sqrt((apart**2).sum(axis=2)), 1e-3)
         force = (apart * (near / far)[:, :, None] ** 2).sum(axis=1)
-        pull = (at[source] - at[others]) * far[source, others][:, None] / near
+        pull = (at[source] - at[targets]) * far[source, targets][:, None] / near
         for axis in (0, 1):
             force[:, axis] -= np.bincount(source, pull[:, axis], count)
         length = np.maximum(np.sqrt((force**2).sum(axis=1)), 1e-9)[:, None]
@@ -187,20 +187,20 @@ def _layer(figure: Any, axes: Any, society: Society, name: str) -> None:
     if isinstance(city, Grid):
         cells = np.full((city.height, city.width), np.nan)
         cells[city.cells[:, 1], city.cells[:, 0]] = values
-        shown = axes.imshow(cells, origin="lower", interpolation="nearest", **style)
+        image = axes.imshow(cells, origin="lower", interpolation="nearest", **style)
     else:
         x, y = np.array([city.position(place) for place in city.ids()], float).T
-        shown = axes.scatter(x, y, c=values, s=60, marker="s", linewidths=0, **style)
-    figure.colorbar(shown, ax=axes, label=name, shrink=0.8)
+        image = axes.scatter(x, y, c=values, s=60, marker="s", linewidths=0, **style)
+    figure.colorbar(image, ax=axes, label=name, shrink=0.8)
 
 
-def _places(axes: Any, seen: Whereabouts, city: Any) -> None:
+def _places(axes: Any, positions: Whereabouts, city: Any) -> None:
     """Draw the roads, the places by kind, and how many citizens are where."""
     roads = [[city.position(road.a), city.position(road.b)] for road in getattr(city, "roads", ())]
     lines = package("matplotlib.collections").LineCollection
     axes.add_collection(lines(roads, colors="#d9d9d9", linewidths=0.8, zorder=1))
-    others = [kind for kind in city.kinds() if kind != "home"]
-    for number, kind in enumerate(others):
+    kinds = [kind for kind in city.kinds() if kind != "home"]
+    for number, kind in enumerate(kinds):
         shape, colour = SHAPES[number % len(SHAPES)], COLOURS[number % len(COLOURS)]
         where = [city.position(place) for place in city.by_kind(kind)]
         style: dict[str, Any] = {"marker": shape, "color": colour, "label": kind, "zorder": 4}
@@ -209,7 +209,11 @@ def _places(axes: Any, seen: Whereabouts, city: Any) -> None:
     if homes:
         style = {"marker": "s", "color": "#8c8c8c", "label": "home", "zorder": 2}
         axes.scatter(*zip(*homes, strict=True), s=5, **style)
-    spots = [each for each in zip(seen.x, seen.y, seen.place, strict=True) if each[0] is not None]
+    spots = [
+        each
+        for each in zip(positions.x, positions.y, positions.place, strict=True)
+        if each[0] is not None
+    ]
     there = Counter((x, y) for x, y, place in spots if place is not None)
     if there:
         most = max(there.values())
@@ -267,7 +271,7 @@ def drawn(figure: Figure, path: str | PathLike[str] | None) -> Figure:
 
 
 @functools.cache
-def _shown(base: type[Figure]) -> type[Figure]:
+def _notebook_class(base: type[Figure]) -> type[Figure]:
     """Return the class of figures that a notebook shows: without pyplot it shows no `Figure`."""
 
     def png(self: Any) -> bytes:
@@ -281,5 +285,5 @@ def _shown(base: type[Figure]) -> type[Figure]:
 def figure_of(width: float, height: float, rows: int = 1, **options: Any) -> tuple[Any, Any]:
     """Return a figure, sized in inches, and its axes; it is independent of windows and pyplot."""
     base = package("matplotlib.figure", "a picture", "pictures").Figure
-    figure = _shown(base)(figsize=(width, height), layout="constrained")
+    figure = _notebook_class(base)(figsize=(width, height), layout="constrained")
     return figure, figure.subplots(rows, **options)

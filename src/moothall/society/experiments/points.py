@@ -15,7 +15,7 @@ from moothall.society.experiments.results import Results
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from moothall.society.experiments.sweep import Progress
+    from moothall.society.experiments.sweep import SweepProgress
 
 Point = dict[str, int | float]
 """Values of parameters, by name."""
@@ -24,15 +24,15 @@ Point = dict[str, int | float]
 class Bounds:
     """The lowest and highest value of a parameter; of two whole numbers, its values are whole."""
 
-    def __init__(self, name: str, given: Any) -> None:
-        if not isinstance(given, Sequence) or isinstance(given, str) or len(given) != 2:
-            raise ConfigError(f"{name}: must be (low, high), got {given!r:.80}")
-        are_numbers = all(type(each) in (int, float) and math.isfinite(each) for each in given)
-        if not are_numbers or not given[0] < given[1]:
-            raise ConfigError(f"{name}: must be two numbers, the lower first, got {given!r:.80}")
-        self.low: float = given[0]
-        self.high: float = given[1]
-        self.is_whole: bool = all(type(each) is int for each in given)
+    def __init__(self, name: str, bounds: Any) -> None:
+        if not isinstance(bounds, Sequence) or isinstance(bounds, str) or len(bounds) != 2:
+            raise ConfigError(f"{name}: must be (low, high), got {bounds!r:.80}")
+        are_numbers = all(type(each) in (int, float) and math.isfinite(each) for each in bounds)
+        if not are_numbers or not bounds[0] < bounds[1]:
+            raise ConfigError(f"{name}: must be two numbers, the lower first, got {bounds!r:.80}")
+        self.low: float = bounds[0]
+        self.high: float = bounds[1]
+        self.is_whole: bool = all(type(each) is int for each in bounds)
 
     def value(self, at: float) -> int | float:
         """Return a value as the parameter has it."""
@@ -46,9 +46,9 @@ def checked_condition(design: Design, name: str | None) -> str:
             raise ConfigError(f"say which condition=, one of {', '.join(design.conditions)}")
         return next(iter(design.conditions))
     if name not in design.conditions:
-        known = ", ".join(design.conditions)
+        names = ", ".join(design.conditions)
         near = nearest(name, design.conditions)
-        raise ConfigError(f"there is no condition {name!r}{near}; there are: {known}")
+        raise ConfigError(f"there is no condition {name!r}{near}; there are: {names}")
     return name
 
 
@@ -59,11 +59,11 @@ async def run_points(
     *,
     jobs: int,
     out: Path | None,
-    progress: Callable[[Progress], Any] | None = None,
+    progress: Callable[[SweepProgress], Any] | None = None,
 ) -> Results:
     """Run conditions of an experiment at points of its parameters, with all its seeds."""
     own = design.conditions
-    made = {
+    variants = {
         condition_at(number, name): {
             "parameters": {**own[name].parameters, **point},
             "workflow": own[name].workflow,
@@ -72,7 +72,7 @@ async def run_points(
         for name in conditions
     }
     fields = {name: getattr(design, name) for name in type(design).model_fields}
-    fields |= {"conditions": made, "parameters": {}, "published": [], "charts": {}}
+    fields |= {"conditions": variants, "parameters": {}, "published": [], "charts": {}}
     fields |= {"maps": False, "trajectories": False}
     several = type(design)(**fields)
     results: Results = await several.run(jobs=jobs, out=out, progress=progress, report=False)

@@ -22,7 +22,7 @@ from moothall.society.clock import DAY_S, seconds_of
 from moothall.society.experiments.cell import BY_RULE
 from moothall.society.experiments.design import Design
 from moothall.society.experiments.models import function_of, importable, is_of_file
-from moothall.society.experiments.parts import Chart, Metric, Published
+from moothall.society.experiments.parts import Chart, MetricDesign, Published
 from moothall.society.experiments.pictures import COLOURS, SHAPES, drawn, figure_of
 from moothall.society.experiments.results import Interval, Results
 from moothall.society.tables import file_name, write_whole
@@ -49,15 +49,15 @@ _FEW: Final = 4  # with fewer seeds than this Student's t makes intervals wide
 def by_whom(totals: dict[str, Any]) -> str:
     """Return in brackets how often a rule decided for each block that had asked a model."""
     counts = {k.removeprefix(BY_RULE): v for k, v in totals.items() if k.startswith(BY_RULE)}
-    order = sorted(counts, key=lambda who: (-counts[who], who))
-    return f" ({', '.join(f'{who} {counts[who]:,}' for who in order)})" if counts else ""
+    order = sorted(counts, key=lambda block: (-counts[block], block))
+    return f" ({', '.join(f'{block} {counts[block]:,}' for block in order)})" if counts else ""
 
 
 def write_report(design: Design, results: Results, folder: Path) -> Path:
     """Write a PNG for each metric, and `report.html`, which loads nothing from elsewhere."""
     pictures = {}
-    given = [each.name for each in design.metrics if each.name in results.metrics]
-    for metric in dict.fromkeys([*given, *results.metrics]):
+    measured = [each.name for each in design.metrics if each.name in results.metrics]
+    for metric in dict.fromkeys([*measured, *results.metrics]):
         path = folder / file_name(metric, ".png")
         write_whole(path, functools.partial(draw_metric, design, results, metric))
         pictures[metric] = path
@@ -105,20 +105,22 @@ def _page(
     parts = [f"<h1>{escape(design.name)}</h1><p>{escape(design.question)}</p><h2>Set-up</h2>"]
     parts += [_table((), [each for each in setup if each[1]]), "<h2>Results</h2>"]
     for metric, path in pictures.items():
-        shown = _series(design, results, metric)
+        curves = _series(design, results, metric)
         label = _about_of(design, metric).label or metric
-        said = _caption(results, metric, shown)
-        parts.append(_figure(path, f"{label}: {said}. Intervals are by Student's t."))
-        head = ("", "at the end", f"above {_label_of(design, shown[0][1])!r}, seed by seed")
-        parts.append(_table(head, _last(results, metric, shown)))
+        caption = _caption(results, metric, curves)
+        parts.append(_figure(path, f"{label}: {caption}. Intervals are by Student's t."))
+        head = ("", "at the end", f"above {_label_of(design, curves[0][1])!r}, seed by seed")
+        parts.append(_table(head, _last(results, metric, curves)))
     parts += [_figure(path, _titled(design, name)) for name, path in charts.items()]
     first = f", with {json.dumps(design.grid()[0])}" if design.parameters else ""
     if design.maps:
         for name in design.conditions:
             path = results.path.parent / file_name(f"map-{name}", ".png")
             if path.exists():  # missing if the cell ran before maps were wanted
-                said = f"{_label_of(design, name)}: the map at the end, of the first seed{first}."
-                parts.append(_figure(path, said))
+                caption = (
+                    f"{_label_of(design, name)}: the map at the end, of the first seed{first}."
+                )
+                parts.append(_figure(path, caption))
     if design.published:
         parts.append("<h2>Beside published figures</h2>")
         rows = [(each.quantity, each.published, _ours(results, each)) for each in design.published]
@@ -130,7 +132,7 @@ def _page(
             for c, values, seed, _, q, text in results.texts[:_TEXTS]
         ]
         parts.append(_table(("who", "asked", "said"), rows))
-    said = json.dumps(manifest["experiment"], indent=2, ensure_ascii=False)
+    settings = json.dumps(manifest["experiment"], indent=2, ensure_ascii=False)
     how = "the program that has made it"
     if design.command is not None:
         how = f"<code>{escape(design.command)}</code>"
@@ -138,7 +140,7 @@ def _page(
         "<h2>To repeat it</h2><p>The same file, code, versions and seeds give the same table, as "
         f"far as a model answers the same: {how}.</p><details><summary>The experiment as run"
         "</summary><pre>"
-        f"{escape(said)}</pre></details>"
+        f"{escape(settings)}</pre></details>"
     )
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8"><meta http-equiv='
@@ -150,12 +152,12 @@ def _page(
 
 
 def _last(
-    results: Results, metric: str, shown: list[tuple[str, str, str]]
+    results: Results, metric: str, curves: list[tuple[str, str, str]]
 ) -> list[tuple[str, str, str]]:
     """Return each curve's last mean, and how far it is above the first with equal parameters."""
     rows = []
     firsts: dict[str, str] = {}
-    for label, condition, values in shown:
+    for label, condition, values in curves:
         first = firsts.setdefault(values, condition)
         above = ""
         if first != condition:
@@ -182,10 +184,11 @@ def _figure(path: Path, caption: str) -> str:
     return f"<figure>{image}<figcaption>{escape(caption)}</figcaption></figure>"
 
 
-def _in_words(given: dict[str, Any]) -> str:
+def _in_words(settings: dict[str, Any]) -> str:
     """Return settings as a reader takes them in, a name and its value each."""
     texts = {
-        k: v if isinstance(v, str) else json.dumps(v, ensure_ascii=False) for k, v in given.items()
+        k: v if isinstance(v, str) else json.dumps(v, ensure_ascii=False)
+        for k, v in settings.items()
     }
     return "; ".join(f"{name.replace('_', ' ')}: {text}" for name, text in texts.items())
 
@@ -209,30 +212,30 @@ def _label_of(design: Design, condition: str) -> str:
 def _series(design: Design, results: Results, metric: str) -> list[tuple[str, str, str]]:
     """Return the curves of one picture as (label, condition, parameters)."""
     swept = [name for name, values in design.parameters.items() if len(values) > 1]
-    found = []
+    curves = []
     for condition, values in results.measured(metric):
         each = json.loads(values)
         more = "".join(f", {name} = {each[name]}" for name in swept)
-        found.append((_label_of(design, condition) + more, condition, values))
-    return found
+        curves.append((_label_of(design, condition) + more, condition, values))
+    return curves
 
 
-def _about_of(design: Design, metric: str) -> Metric:
+def _about_of(design: Design, metric: str) -> MetricDesign:
     """Return the design's entry for a metric, or one without a label."""
-    found = next((each for each in design.metrics if each.name == metric), Metric(name="?"))
-    is_share = not found.unit and any(metric in each.shares for each in design.surveys())
-    return found.model_copy(update={"unit": "share of answers"}) if is_share else found
+    entry = next((each for each in design.metrics if each.name == metric), MetricDesign(name="?"))
+    is_share = not entry.unit and any(metric in each.shares for each in design.surveys())
+    return entry.model_copy(update={"unit": "share of answers"}) if is_share else entry
 
 
-def _caption(results: Results, metric: str, shown: list[tuple[str, str, str]]) -> str:
+def _caption(results: Results, metric: str, curves: list[tuple[str, str, str]]) -> str:
     """Return the caption of a picture; it says if curves are left out, or seeds are few."""
-    seeds = len(results.values(metric, shown[0][1], None, shown[0][2]))
-    said = f"mean and 95 % interval over {counted(seeds, 'seed')}"
+    seeds = len(results.values(metric, curves[0][1], None, curves[0][2]))
+    text = f"mean and 95 % interval over {counted(seeds, 'seed')}"
     if seeds == 1:
-        said = "values of 1 seed, without an interval"
+        text = "values of 1 seed, without an interval"
     elif seeds < _FEW:
-        said += " (wide because there are few seeds)"
-    return said + (f"; first {_MOST} of {len(shown)} shown" if len(shown) > _MOST else "")
+        text += " (wide because there are few seeds)"
+    return text + (f"; first {_MOST} of {len(curves)} shown" if len(curves) > _MOST else "")
 
 
 def draw_metric(
@@ -240,10 +243,10 @@ def draw_metric(
 ) -> Figure:
     """Return a picture of a metric: a curve for each condition, or means if there are no curves."""
     about = _about_of(design, metric)
-    shown = _series(design, results, metric)
-    every: list[_Curve] = [(label, (metric, at, values)) for label, at, values in shown]
+    curves = _series(design, results, metric)
+    every: list[_Curve] = [(label, (metric, at, values)) for label, at, values in curves]
     axis = (about.label or metric, about.unit)
-    return _draw(design, results, every, axis, _caption(results, metric, shown), path)
+    return _draw(design, results, every, axis, _caption(results, metric, curves), path)
 
 
 def draw_chart(design: Design, results: Results, name: str, path: str | None = None) -> Figure:
@@ -259,10 +262,10 @@ def draw_chart(design: Design, results: Results, name: str, path: str | None = N
         return drawn(picture, path)
     every: list[_Curve] = []
     for metric in chart.metrics:
-        said = _about_of(design, metric).label or metric
-        many = len(found := _series(design, results, metric)) > 1
-        for label, at, values in found:
-            every.append((f"{said}, {label}" if many else said, (metric, at, values)))
+        title = _about_of(design, metric).label or metric
+        many = len(curves := _series(design, results, metric)) > 1
+        for label, at, values in curves:
+            every.append((f"{title}, {label}" if many else title, (metric, at, values)))
     if not every:
         raise ConfigError(f"charts: none of the metrics of {name!r} was measured")
     first = every[0][1][0]
@@ -288,31 +291,31 @@ def _draw(
     label, unit = about
     axis = _wrapped(label, _NARROW)
     axis += f"\n({_wrapped(unit, _NARROW)})" if unit else ""
-    shown = every[:_MOST]
-    is_short = all(len(name) <= _NARROW for name, _ in shown)
-    styles = _styles(shown)
-    means = [
+    curves = every[:_MOST]
+    is_short = all(len(name) <= _NARROW for name, _ in curves)
+    styles = _styles(curves)
+    intervals = [
         {step: _drawn(Interval.of([*by.values()]), unit) for step, by in results.curve(*of).items()}
-        for _, of in shown
+        for _, of in curves
     ]
-    has_curves = max(map(len, means)) > 2
+    has_curves = max(map(len, intervals)) > 2
     width = _NARROW if is_short or not has_curves else 2 * _NARROW
-    names = [_wrapped(name, width) for name, _ in shown]
+    names = [_wrapped(name, width) for name, _ in curves]
     lines = sum(text.count("\n") + 1 for text in (*names, axis))
-    height = 3.2 + 0.22 * lines if has_curves else 1.0 + 0.2 * (lines + len(shown))
+    height = 3.2 + 0.22 * lines if has_curves else 1.0 + 0.2 * (lines + len(curves))
     picture, axes = figure_of(6.5, height)
     if has_curves:
-        _curves(axes, means, styles, seconds_of(design.society.step))
+        _curves(axes, intervals, styles, seconds_of(design.society.step))
         axes.set_ylabel(axis)
         below = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.16), "frameon": False}
         axes.legend(axes.lines, names, ncols=1 + is_short, **below)
     else:
-        for number, (by_step, style) in enumerate(zip(means, styles, strict=True)):
+        for number, (by_step, style) in enumerate(zip(intervals, styles, strict=True)):
             interval = by_step[max(by_step)]
             half = [[interval.mean - interval.low], [interval.high - interval.mean]]
             axes.errorbar(interval.mean, number, xerr=half, capsize=4, **style | {"linestyle": "-"})
-        axes.set_yticks(range(len(shown)), names)
-        axes.set(ylim=(len(shown) - 0.5, -0.5), xlabel=axis)
+        axes.set_yticks(range(len(curves)), names)
+        axes.set(ylim=(len(curves) - 0.5, -0.5), xlabel=axis)
         axes.margins(x=0.15)
     axes.ticklabel_format(axis="y" if has_curves else "x", useOffset=False)
     axes.grid(color="#e5e5e5")
@@ -320,12 +323,12 @@ def _draw(
     return drawn(picture, path)
 
 
-def _styles(shown: list[_Curve]) -> list[dict[str, Any]]:
+def _styles(curves: list[_Curve]) -> list[dict[str, Any]]:
     """Return each curve's style; a colour per metric and condition if values vary, too."""
-    conditions = list(dict.fromkeys(of[:2] for _, of in shown))
-    values = list(dict.fromkeys(of[2] for _, of in shown))
+    conditions = list(dict.fromkeys(of[:2] for _, of in curves))
+    values = list(dict.fromkeys(of[2] for _, of in curves))
     styles = []
-    for number, (_, of) in enumerate(shown):
+    for number, (_, of) in enumerate(curves):
         condition, value = of[:2], of[2]
         colour = line = shape = number
         if len(conditions) > 1 and len(values) > 1:
@@ -349,12 +352,12 @@ def _drawn(interval: Interval, unit: str) -> Interval:
 
 
 def _curves(
-    axes: Any, means: list[dict[int, Interval]], styles: list[dict[str, Any]], step_s: int
+    axes: Any, intervals: list[dict[int, Interval]], styles: list[dict[str, Any]], step_s: int
 ) -> None:
     """Draw each curve, with its interval as a band."""
-    longest = max(max(each) for each in means) * step_s
+    longest = max(max(each) for each in intervals) * step_s
     unit, size = ("days", DAY_S) if longest >= 3 * DAY_S else ("hours", 3600)
-    for by_step, style in zip(means, styles, strict=True):
+    for by_step, style in zip(intervals, styles, strict=True):
         times = [step * step_s / size for step in by_step]
         mean = [each.mean for each in by_step.values()]
         few = max(1, len(times) // 15)

@@ -94,12 +94,12 @@ class Results:
         names = ("condition", "parameters", "metric", "step", "seed", "value", "text")
         try:
             with parquet.ParquetFile(self.path) as file:
-                columns, kept = file.read().to_pydict(), file.metadata.metadata or {}
-            totals = json.loads(kept.get(_TOTALS, "{}"))
+                columns, metadata = file.read().to_pydict(), file.metadata.metadata or {}
+            totals = json.loads(metadata.get(_TOTALS, "{}"))
             rows = zip(*(columns[each] for each in names), strict=True)
         except (OSError, ValueError, KeyError) as error:
-            what = f"{self.path} has no results of an experiment: {error_text(error)}"
-            raise ConfigError(what) from error
+            reason = f"{self.path} has no results of an experiment: {error_text(error)}"
+            raise ConfigError(reason) from error
         self.failures: int = totals.get("failures", 0)
         self.first_failures: list[str] = totals.get("first_failures", [])
         self._values: dict[Key, dict[int, dict[int, float]]] = {}
@@ -107,8 +107,8 @@ class Results:
         self._answers: list[tuple[str, str, int, int, str, str]] = []
         for condition, values, metric, step, seed, value, text in rows:
             if value is None:
-                kept = self._answers if metric.startswith(ANSWERS) else self.texts
-                kept.append((condition, values, seed, step, metric, text))
+                texts = self._answers if metric.startswith(ANSWERS) else self.texts
+                texts.append((condition, values, seed, step, metric, text))
                 continue
             of_key = self._values.setdefault((condition, values, metric), {})
             of_key.setdefault(step, {})[seed] = value
@@ -181,14 +181,14 @@ class Results:
                 "seed": seed,
                 "step": step,
                 "survey": metric.removeprefix(ANSWERS),
-                "citizen": who,
+                "citizen": citizen,
                 "question": question,
                 "value": value,
                 "source": source,
             }
             for condition, values, seed, step, metric, text in self._answers
             if survey is None or metric == ANSWERS + survey
-            for who, question, value, source in json.loads(text)
+            for citizen, question, value, source in json.loads(text)
         ]
 
     def trajectories(
@@ -228,8 +228,8 @@ class Results:
                 default=lambda each: getattr(each, "item", each.__repr__)(),  # numbers of NumPy
             )
         if not isinstance(parameters, str) or (self.grid and parameters not in self.grid):
-            known = " or ".join(self.grid) or "left out"
-            raise ConfigError(f"parameters must be {known}, got {parameters!r:.200}")
+            options = " or ".join(self.grid) or "left out"
+            raise ConfigError(f"parameters must be {options}, got {parameters!r:.200}")
         return parameters
 
     def measured(self, metric: str) -> list[tuple[str, str]]:
@@ -245,13 +245,13 @@ class Results:
     ) -> dict[int, dict[int, float]]:
         """Return the values by number of steps, then by seed; arguments as of `values`."""
         parameters = self._grid(parameters)
-        found = self._values.get((condition, parameters, metric))
-        if found is None:
+        by_step = self._values.get((condition, parameters, metric))
+        if by_step is None:
             raise ConfigError(
                 f"there is no {metric!r} of condition {condition!r} with {parameters}; metrics: "
                 f"{', '.join(self.metrics)}; conditions: {', '.join(self.conditions)}"
             )
-        return {step: found[step] for step in sorted(found)}
+        return {step: by_step[step] for step in sorted(by_step)}
 
     def values(
         self,
@@ -296,9 +296,9 @@ class Results:
         parameters: Mapping[str, Any] | str | None = None,
     ) -> Interval:
         """Return how far a condition is above `other`, seed by seed; arguments as of `values`."""
-        one = self.values(metric, condition, step, parameters)
-        two = self.values(metric, other, step, parameters)
-        return Interval.of([one[seed] - two[seed] for seed in one if seed in two])
+        first = self.values(metric, condition, step, parameters)
+        second = self.values(metric, other, step, parameters)
+        return Interval.of([first[seed] - second[seed] for seed in first if seed in second])
 
 
 def _short(value: float) -> str:
@@ -350,9 +350,9 @@ class Measurements:
             self._flush()
 
     def _flush(self) -> None:
-        made = [self._same | row._asdict() for row in self._rows]
+        rows = [self._same | row._asdict() for row in self._rows]
         with writing_errors(self._path):
-            self._writer.write_table(arrow()[0].Table.from_pylist(made, schema=_schema()))
+            self._writer.write_table(arrow()[0].Table.from_pylist(rows, schema=_schema()))
         self._rows.clear()
 
     def write(self, totals: Mapping[str, Any]) -> None:

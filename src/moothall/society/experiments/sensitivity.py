@@ -25,7 +25,7 @@ from moothall.society.experiments.results import Results
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-    from moothall.society.experiments.sweep import Progress
+    from moothall.society.experiments.sweep import SweepProgress
 
 METHODS: Final = {
     "sobol": ("S1", "S1_conf", "ST", "ST_conf"),
@@ -58,15 +58,15 @@ class Sensitivity:
 
     def of(self, metric: str) -> dict[str, dict[str, float | None]]:
         """Return the indices of a metric, by parameter. Raises ConfigError: it was not measured."""
-        found = {
+        indices = {
             row["parameter"]: {name: row[name] for name in METHODS[self.method]}
             for row in self.rows
             if row["metric"] == metric
         }
-        if not found:
-            known = ", ".join(dict.fromkeys(row["metric"] for row in self.rows))
-            raise ConfigError(f"there is no metric {metric!r}; there are: {known}")
-        return found
+        if not indices:
+            metrics = ", ".join(dict.fromkeys(row["metric"] for row in self.rows))
+            raise ConfigError(f"there is no metric {metric!r}; there are: {metrics}")
+        return indices
 
     def to_pandas(self) -> DataFrame:
         """Return `rows` as a data frame of pandas."""
@@ -81,9 +81,9 @@ class Sensitivity:
         return display.table(heads, cells, len(cells))
 
 
-def bounds_of(design: Design, given: Mapping[str, Any] | None) -> dict[str, Bounds]:
+def bounds_of(design: Design, bounds: Mapping[str, Any] | None) -> dict[str, Bounds]:
     """Return bounds by parameter; without any, those of the values that the design sweeps."""
-    if given is None:
+    if bounds is None:
         swept = {name: values for name, values in design.parameters.items() if len(values) > 1}
         wrong = [
             name
@@ -91,12 +91,12 @@ def bounds_of(design: Design, given: Mapping[str, Any] | None) -> dict[str, Boun
             if not all(type(each) in (int, float) for each in values)
         ]
         if wrong or not swept:
-            what = f"{wrong[0]!r} has other values" if wrong else "nothing is swept"
-            raise ConfigError(f"bounds= must be given, as {{name: (low, high)}}: {what}")
-        given = {name: (min(values), max(values)) for name, values in swept.items()}
-    if not given:
+            reason = f"{wrong[0]!r} has other values" if wrong else "nothing is swept"
+            raise ConfigError(f"bounds= must be given, as {{name: (low, high)}}: {reason}")
+        bounds = {name: (min(values), max(values)) for name, values in swept.items()}
+    if not bounds:
         raise ConfigError("bounds= must have one parameter or more")
-    return {name: Bounds(name, each) for name, each in given.items()}
+    return {name: Bounds(name, each) for name, each in bounds.items()}
 
 
 async def analyse(
@@ -108,7 +108,7 @@ async def analyse(
     seed: int,
     jobs: int,
     out: Path | None,
-    progress: Callable[[Progress], Any] | None,
+    progress: Callable[[SweepProgress], Any] | None,
 ) -> Sensitivity:
     """Run an experiment at the points of a method of SALib, and analyse its metrics."""
     if method not in METHODS:
@@ -117,20 +117,20 @@ async def analyse(
     if method == "sobol" and samples & (samples - 1):
         raise ConfigError(f"samples must be a power of 2 for sobol, got {samples}")
     name = checked_condition(design, condition)
-    known = bounds_of(design, bounds)
+    ranges = bounds_of(design, bounds)
     sampled = package(f"SALib.sample.{method}", "sensitivity", "sensitivity")
     analysed = package(f"SALib.analyze.{method}", "sensitivity", "sensitivity")
     problem = {
-        "num_vars": len(known),
-        "names": list(known),
-        "bounds": [[each.low, each.high] for each in known.values()],
+        "num_vars": len(ranges),
+        "names": list(ranges),
+        "bounds": [[each.low, each.high] for each in ranges.values()],
     }
     if method == "sobol":
         drawn = sampled.sample(problem, samples, calc_second_order=False, seed=seed)
     else:
         drawn = sampled.sample(problem, samples, num_levels=_LEVELS, seed=seed)
     points: list[Point] = [
-        {key: known[key].value(at) for key, at in zip(known, row, strict=True)}
+        {key: ranges[key].value(at) for key, at in zip(ranges, row, strict=True)}
         for row in drawn.tolist()
     ]
     results = await run_points(design, points, [name], jobs=jobs, out=out, progress=progress)
@@ -140,14 +140,14 @@ async def analyse(
         values = np.array([results.interval(metric, each).mean for each in at_points])
         indices = METHODS[method]
         if np.ptp(values) == 0:
-            found: dict[str, Any] = {index: [None] * len(known) for index in indices}
+            result: dict[str, Any] = {index: [None] * len(ranges) for index in indices}
         elif method == "sobol":
-            found = analysed.analyze(problem, values, calc_second_order=False, seed=seed)
+            result = analysed.analyze(problem, values, calc_second_order=False, seed=seed)
         else:
-            found = analysed.analyze(problem, drawn, values, num_levels=_LEVELS, seed=seed)
-        for at, parameter in enumerate(known):
+            result = analysed.analyze(problem, drawn, values, num_levels=_LEVELS, seed=seed)
+        for at, parameter in enumerate(ranges):
             row: dict[str, Any] = {"metric": metric, "parameter": parameter}
-            rows.append(row | {index: _number(found[index][at]) for index in indices})
+            rows.append(row | {index: _number(result[index][at]) for index in indices})
     return Sensitivity(method, rows, results, points)
 
 

@@ -13,9 +13,15 @@ from moothall.foundation.errors import ConfigError, MissingExtra
 from moothall.foundation.files import at_line, read_yaml
 from moothall.foundation.threads import refuse_on_loop
 from moothall.society.experiments.design import Design
-from moothall.society.experiments.parts import Chart, Condition, Metric, Published, SocietyDesign
+from moothall.society.experiments.parts import (
+    Chart,
+    ConditionDesign,
+    MetricDesign,
+    Published,
+    SocietyDesign,
+)
 from moothall.society.experiments.results import Results
-from moothall.society.experiments.sweep import Progress, sweep
+from moothall.society.experiments.sweep import SweepProgress, sweep
 from moothall.society.experiments.workflow import FieldError
 
 if TYPE_CHECKING:
@@ -65,11 +71,11 @@ class Experiment(Design):
             workflow: Sequence[Mapping[str, Any]],
             question: str = "",
             society: Mapping[str, Any] | SocietyDesign = ...,
-            metrics: Sequence[str | Mapping[str, Any] | Metric]
+            metrics: Sequence[str | Mapping[str, Any] | MetricDesign]
             | Mapping[str, Mapping[str, Any] | None] = (),
             charts: Mapping[str, Mapping[str, Any] | Chart | None] = ...,
             every: int = 1,
-            conditions: Mapping[str, Mapping[str, Any] | Condition] = ...,
+            conditions: Mapping[str, Mapping[str, Any] | ConditionDesign] = ...,
             seeds: int | Sequence[int] = 1,
             parameters: Mapping[str, Sequence[Any]] = ...,
             maps: bool = False,
@@ -101,20 +107,20 @@ class Experiment(Design):
         try:
             if "folder" in data:  # it is that of the file
                 raise FieldError((("folder",), "there is no such field"))
-            made = cls(**{**data, **instead, "folder": path.parent})
+            experiment = cls(**{**data, **instead, "folder": path.parent})
             own = None if instead else shlex.join(["moothall", "simulate", str(path)])
-            made._command = command or own
-            return made
+            experiment._command = command or own
+            return experiment
         except FieldError as error:
-            told = (at_line(path, lines, *each) for each in error.faults)
-            raise ConfigError("\n".join(told)) from None
+            messages = (at_line(path, lines, *each) for each in error.faults)
+            raise ConfigError("\n".join(messages)) from None
 
     async def run(
         self,
         *,
         jobs: int = 1,
         out: str | Path | None = None,
-        progress: Callable[[Progress], Any] | None = None,
+        progress: Callable[[SweepProgress], Any] | None = None,
         report: bool = True,
     ) -> Results:
         """Run every condition with every seed and all parameters, and join the measurements.
@@ -125,7 +131,7 @@ class Experiment(Design):
         Args:
             jobs: how many processes at a time; 0 runs all in this process, for a notebook
             out: the folder of `results.parquet`, `experiment.json`, the report and its pictures
-            progress: called with the `Progress` whenever it changes
+            progress: called with a `SweepProgress` whenever it changes
             report: whether to write the report; it needs matplotlib
 
         Raises:
@@ -185,7 +191,7 @@ class Experiment(Design):
         seed: int = 0,
         jobs: int = 1,
         out: str | Path | None = None,
-        progress: Callable[[Progress], Any] | None = None,
+        progress: Callable[[SweepProgress], Any] | None = None,
     ) -> Sensitivity:
         """Measure how much each parameter moves each metric, by SALib.
 
@@ -234,7 +240,7 @@ class Experiment(Design):
         seed: int = 0,
         jobs: int = 1,
         out: str | Path | None = None,
-        progress: Callable[[Progress], Any] | None = None,
+        progress: Callable[[SweepProgress], Any] | None = None,
     ) -> Fit:
         """Find the values of parameters with which metrics come near known figures.
 
@@ -278,7 +284,7 @@ class Experiment(Design):
         *,
         jobs: int = 1,
         out: str | Path | None = None,
-        progress: Callable[[Progress], Any] | None = None,
+        progress: Callable[[SweepProgress], Any] | None = None,
         report: bool = True,
     ) -> Results:
         """Call `run` from a script, and wait for the results.

@@ -39,7 +39,7 @@ _PACKAGES: Final = ("moothall", "numpy", "scipy")
 
 
 @dataclass
-class Progress:
+class SweepProgress:
     """How far a sweep is; `ended` counts the cells of earlier calls too.
 
     `steps` is how many steps this call runs, `lived` how many of them it has run, in `seconds`.
@@ -53,8 +53,8 @@ class Progress:
 
     def __str__(self) -> str:
         part = 100 * self.lived // self.steps if self.steps else 100
-        left = "" if self.seconds_left is None else f", {self.seconds_left:,.0f} s left"
-        return f"{self.ended:,} of {self.cells:,} cells, {part} %{left}"
+        remaining = "" if self.seconds_left is None else f", {self.seconds_left:,.0f} s left"
+        return f"{self.ended:,} of {self.cells:,} cells, {part} %{remaining}"
 
     @property
     def seconds_left(self) -> float | None:
@@ -63,7 +63,11 @@ class Progress:
 
 
 async def sweep(
-    design: Design, folder: Path, *, jobs: int, progress: Callable[[Progress], Any] | None = None
+    design: Design,
+    folder: Path,
+    *,
+    jobs: int,
+    progress: Callable[[SweepProgress], Any] | None = None,
 ) -> Path:
     """Run all cells that have not ended, and join all parts; return the file of the results."""
     check_integer("jobs", jobs, 0, None)
@@ -76,16 +80,18 @@ async def sweep(
     same = _hash(shared)
     _claim(design, folder, shared)
     # Of this call: a file may change before the next.
-    known = functools.cache(lambda path: hashlib.sha256(path.read_bytes()).hexdigest())
-    parts = [folder / "parts" / f"{_key(same, cell, known)}.parquet" for cell in cells]
-    left = [each for each in zip(cells, parts, strict=True) if not each[1].exists()]
-    far = Progress(len(cells), len(cells) - len(left), sum(cell.steps for cell, _ in left))
-    begun = time.perf_counter()
+    file_hash = functools.cache(lambda path: hashlib.sha256(path.read_bytes()).hexdigest())
+    parts = [folder / "parts" / f"{_key(same, cell, file_hash)}.parquet" for cell in cells]
+    pending = [each for each in zip(cells, parts, strict=True) if not each[1].exists()]
+    far = SweepProgress(
+        len(cells), len(cells) - len(pending), sum(cell.steps for cell, _ in pending)
+    )
+    start = time.perf_counter()
 
-    def lived(steps: int, ended: int = 0) -> None:
+    def lived(steps: int, ended_cells: int = 0) -> None:
         far.lived += steps
-        far.ended += ended
-        far.seconds = time.perf_counter() - begun
+        far.ended += ended_cells
+        far.seconds = time.perf_counter() - start
         if progress is not None:
             progress(far)
 
@@ -94,7 +100,7 @@ async def sweep(
     turns: dict[Any, asyncio.Lock] = defaultdict(asyncio.Lock)
     processes = _Processes()
 
-    async def one(cell: Cell, part: Path) -> None:
+    async def run_cell(cell: Cell, part: Path) -> None:
         # Only one process at a time may use a file of recorded answers.
         file = cell.parameters.get("answers")
         async with turns[str(file)] if file else contextlib.nullcontext(), gate:
@@ -105,10 +111,10 @@ async def sweep(
                     await cell.run(part, lived)
             except MoothallError as error:
                 raise kind_of(error)(f"{cell}: {error}") from error
-            lived(0, ended=1)
+            lived(0, ended_cells=1)
 
     try:
-        await side_by_side([one(*each) for each in left])
+        await side_by_side([run_cell(*each) for each in pending])
     finally:
         processes.kill()
         await to_its_end(processes.wait())
@@ -116,21 +122,25 @@ async def sweep(
     totals = join(parts, path)
     for cell, part in zip(cells, parts, strict=True):
         if cell.has_map:
-            shown = folder / file_name(f"map-{cell.condition}", ".png")
-            shown.unlink(missing_ok=True)  # it may be that of another first seed
+            picture = folder / file_name(f"map-{cell.condition}", ".png")
+            picture.unlink(missing_ok=True)  # it may be that of another first seed
             if (drawn := part.with_suffix(".png")).exists():
-                write_whole(shown, functools.partial(shutil.copyfile, drawn))
+                write_whole(picture, functools.partial(shutil.copyfile, drawn))
     _write_manifest(design, folder, shared, totals)
     return path
 
 
 def _determined_by(design: Design) -> dict[str, str]:
     """Return hashes of what all cells share, by name."""
-    asked = [question.by for one in design.surveys() for question in one.questions]
-    rules = [each for each in asked if not (isinstance(each, str) and each.startswith("status."))]
-    whom = [one.citizens for one in design.surveys()]
+    question_rules = [question.by for survey in design.surveys() for question in survey.questions]
+    rules = [
+        each
+        for each in question_rules
+        if not (isinstance(each, str) and each.startswith("status."))
+    ]
+    whom = [survey.citizens for survey in design.surveys()]
     rules += [each for each in whom if isinstance(each, str) or callable(each)]
-    named = (*(each.by for each in design.metrics), *rules)
+    functions = (*(each.by for each in design.metrics), *rules)
     parts = (
         [*(cell.parameters.get("blocks") or ()), cell.parameters.get("llm")]
         for cell in design.cells()
@@ -138,21 +148,24 @@ def _determined_by(design: Design) -> dict[str, str]:
     own = [each for some in parts for each in some if is_of_file(each)]
     if design.society.make is not None:
         own = []  # what a function of one's own takes as blocks is its own matter
-    named = (*named, *dict.fromkeys(own))
-    sources = [design.society.source, *dict.fromkeys(each for each in named if each is not None)]
+    functions = (*functions, *dict.fromkeys(own))
+    sources = [
+        design.society.source,
+        *dict.fromkeys(each for each in functions if each is not None),
+    ]
     code = [hashlib.sha256(code_of(each, design.folder)).hexdigest() for each in sources]
-    said = {**design.shared(), "code": code}
-    return {name: _hash(in_words(each)) for name, each in said.items()}
+    shared = {**design.shared(), "code": code}
+    return {name: _hash(in_words(each)) for name, each in shared.items()}
 
 
-def _hash(said: Any) -> str:
-    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
+def _hash(data: Any) -> str:
+    return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
 
 
-def _key(fingerprint: str, cell: Cell, known: Callable[[Path], str]) -> str:
+def _key(fingerprint: str, cell: Cell, file_hash: Callable[[Path], str]) -> str:
     """Return the name of a cell's part; a town's table and city count by their bytes."""
-    given = [cell.parameters.get(name) for name in ("citizens", "city") if cell.source == "town"]
-    files = [known(cell.folder / each) for each in given if isinstance(each, str)]
+    inputs = [cell.parameters.get(name) for name in ("citizens", "city") if cell.source == "town"]
+    files = [file_hash(cell.folder / each) for each in inputs if isinstance(each, str)]
     more = ["trajectories"] if cell.trajectories else []
     return _hash([fingerprint, cell.condition, cell.seed, cell.values, *files, *more])[:24]
 
@@ -173,34 +186,34 @@ def _claim(design: Design, folder: Path, shared: dict[str, str]) -> None:
             other, has = dict(before["determined_by"]), before["versions"]["moothall"]
             name = before["experiment"]["name"]
         except (ValueError, KeyError, TypeError):
-            what = f"{path} is not a manifest of an experiment: give another folder"
-            raise ConfigError(what) from None
+            text = f"{path} is not a manifest of an experiment: give another folder"
+            raise ConfigError(text) from None
     if not data or not has_results:  # nothing, or an attempt in which no cell has ended
         _write_manifest(design, folder, shared, None)
         return
     differs = [each for each in shared if other.get(each) != shared[each]]
     if has != version("moothall"):
-        whose = f"moothall {has}, and this is {version('moothall')}"
+        owner = f"moothall {has}, and this is {version('moothall')}"
     elif name != design.name:
-        whose = f"experiment {name!r}"
+        owner = f"experiment {name!r}"
     else:
-        whose = f"another version of this one, which differs in {', '.join(differs)}"
+        owner = f"another version of this one, which differs in {', '.join(differs)}"
     if differs or has != version("moothall"):
-        raise ConfigError(f"{folder} has results of {whose}: give another folder, or delete it")
+        raise ConfigError(f"{folder} has results of {owner}: give another folder, or delete it")
 
 
 def _write_manifest(
     design: Design, folder: Path, shared: dict[str, str], totals: dict[str, Any] | None
 ) -> None:
     versions = {name: version(name) for name in _PACKAGES}
-    made = {
+    manifest = {
         "experiment": design.as_json(),
         "complete": totals is not None,
         "totals": totals,
         "versions": {"python": platform.python_version()} | versions,
         "determined_by": shared,
     }
-    text = json.dumps(in_words(made), indent=2, ensure_ascii=False) + "\n"
+    text = json.dumps(in_words(manifest), indent=2, ensure_ascii=False) + "\n"
     write_whole(folder / _MANIFEST, lambda to: Path(to).write_text(text, encoding="utf-8"))
 
 
@@ -258,14 +271,14 @@ async def _in_process(
             process.stdin.write(json.dumps(str(part)).encode() + b"\n" + cell.as_json() + b"\n")
             await process.stdin.drain()
         async for line in process.stdout:
-            said = json.loads(line)
-            if "error" in said:
-                raise getattr(errors, said["kind"])(said["error"])
-            if "code" in said:
-                code: int = said["code"]
+            message = json.loads(line)
+            if "error" in message:
+                raise getattr(errors, message["kind"])(message["error"])
+            if "code" in message:
+                code: int = message["code"]
                 break
-            steps += said["lived"]
-            lived(said["lived"])
+            steps += message["lived"]
+            lived(message["lived"])
         else:
             code = await process.wait()
         processes.put_back(process)

@@ -22,15 +22,15 @@ from moothall.society.kernel.intervention import CHANGES, Intervention
 from moothall.society.survey import Question, Respondent, Survey
 
 Where = tuple[str | int, ...]
-_SHOWN: Final = 5  # how many faults are shown at once
+_MOST_SHOWN: Final = 5  # how many faults are shown at once
 
 
 class FieldError(ConfigError):
     """Fields of an experiment are wrong; `faults` has the path of each, and what is wrong."""
 
     def __init__(self, *faults: tuple[Where, str]) -> None:
-        self.faults: tuple[tuple[Where, str], ...] = faults[:_SHOWN]
-        super().__init__("\n".join(f"{field_path(at)}: {what}" for at, what in self.faults))
+        self.faults: tuple[tuple[Where, str], ...] = faults[:_MOST_SHOWN]
+        super().__init__("\n".join(f"{field_path(at)}: {text}" for at, text in self.faults))
 
 
 def field_path(where: Where) -> str:
@@ -38,13 +38,13 @@ def field_path(where: Where) -> str:
     return render_path(list(where)) or "it"
 
 
-class Part(BaseModel):
+class DesignPart(BaseModel):
     """A part of an experiment: it is immutable, and refuses unknown fields."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", frozen=True)
 
 
-class Run(Part):
+class RunLength(DesignPart):
     """Run for some time: `days`, `steps`, or a length such as `6h`."""
 
     days: float | None = Field(default=None, gt=0)
@@ -53,13 +53,13 @@ class Run(Part):
 
     @model_validator(mode="before")
     @classmethod
-    def _from_length(cls, given: Any) -> Any:
-        if isinstance(given, str):
-            return {"length": given}
-        if not isinstance(given, cls | dict):
-            what = "a length such as 6h, {days: 2} or {steps: 8}"
-            raise ValueError(f"must be {what}, got {given!r:.80}")
-        return given
+    def _from_length(cls, value: Any) -> Any:
+        if isinstance(value, str):
+            return {"length": value}
+        if not isinstance(value, cls | dict):
+            expected = "a length such as 6h, {days: 2} or {steps: 8}"
+            raise ValueError(f"must be {expected}, got {value!r:.80}")
+        return value
 
     def count(self, step_s: int) -> int:
         """Return how many steps it has."""
@@ -74,7 +74,7 @@ class Run(Part):
         return int(seconds) // step_s
 
 
-class Asked(Part):
+class SurveyQuestion(DesignPart):
     """A question of a survey; its rule is `status.NAME.NAME`, `file.py:function` or a function."""
 
     id: str = Field(min_length=1)
@@ -87,12 +87,12 @@ class Asked(Part):
 
     @field_validator("by")
     @classmethod
-    def _known(cls, given: Source | None, info: ValidationInfo) -> Source | None:
-        if isinstance(given, str) and given.startswith("status."):
-            return given
-        if given is not None and info.context is not None:  # a cell's process has no folder
-            function_of(given, info.context, "respondent")
-        return given
+    def _check_rule(cls, value: Source | None, info: ValidationInfo) -> Source | None:
+        if isinstance(value, str) and value.startswith("status."):
+            return value
+        if value is not None and info.context is not None:  # a cell's process has no folder
+            function_of(value, info.context, "respondent")
+        return value
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -104,20 +104,20 @@ class Asked(Part):
         return Question(self.id, self.text, self.kind, self.choices, self.low, self.high, by)
 
 
-class Surveyed(Part):
+class Surveyed(DesignPart):
     """A survey of all citizens, or of some; `keep` has the results know each one's answers."""
 
     name: str = Field(min_length=1)
-    questions: list[Asked] = Field(min_length=1)
+    questions: list[SurveyQuestion] = Field(min_length=1)
     citizens: list[str | int] | dict[str, Any] | Source | None = None
     keep: bool = False
 
     @field_validator("citizens")
     @classmethod
-    def _known(cls, given: Any, info: ValidationInfo) -> Any:
-        if (isinstance(given, str) or callable(given)) and info.context is not None:
-            function_of(given, info.context, "respondent")
-        return given
+    def _check_citizens(cls, value: Any, info: ValidationInfo) -> Any:
+        if (isinstance(value, str) or callable(value)) and info.context is not None:
+            function_of(value, info.context, "respondent")
+        return value
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -129,8 +129,8 @@ class Surveyed(Part):
     @property
     def metrics(self) -> list[str]:
         """The names under which its answers may be measured."""
-        means = [each.id for each in self.questions if each.kind in ("scale", "number")]
-        return [*(f"{self.name}.{each}" for each in means), *self.shares]
+        numeric = [each.id for each in self.questions if each.kind in ("scale", "number")]
+        return [*(f"{self.name}.{each}" for each in numeric), *self.shares]
 
     @property
     def shares(self) -> list[str]:
@@ -140,14 +140,14 @@ class Surveyed(Part):
         return [f"{self.name}.{each}" for each in (*chosen, *agreed, "by_model")]
 
 
-class Interviewed(Part):
+class Interviewed(DesignPart):
     """A question to one citizen in free text."""
 
     citizen: str | int
     question: str = Field(min_length=1)
 
 
-class Branch(Part):
+class Branch(DesignPart):
     """A new society from a saved state, with a workflow; its condition is `CONDITION/NAME`."""
 
     of: str
@@ -155,10 +155,10 @@ class Branch(Part):
     workflow: list[Item] = Field(min_length=1)
 
 
-class Item(Part):
+class Item(DesignPart):
     """An item of a workflow: it has exactly one of these fields."""
 
-    run: Run | None = None
+    run: RunLength | None = None
     step: int | None = Field(default=None, ge=1)
     interview: Interviewed | None = None
     survey: Surveyed | None = None
@@ -168,13 +168,13 @@ class Item(Part):
 
     @field_validator("intervene")
     @classmethod
-    def _changes(cls, given: dict[str, Any] | None) -> dict[str, Any] | None:
-        for name in given or ():
+    def _changes(cls, changes: dict[str, Any] | None) -> dict[str, Any] | None:
+        for name in changes or ():
             if name not in CHANGES:
                 raise ValueError(f"there is no {name!r}, but {', '.join(CHANGES)}")
-        if given is not None:
-            Intervention(0, **given)
-        return given
+        if changes is not None:
+            Intervention(0, **changes)
+        return changes
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -195,15 +195,15 @@ def surveys_of(workflow: Iterable[Item]) -> Iterator[Surveyed]:
 
 def asked_of(workflow: Iterable[Item], citizens: int) -> int:
     """Return how many citizens its surveys and interviews ask at most, those of branches too."""
-    asked = 0
+    count = 0
     for item in workflow:
         if item.survey is not None:
             whom = item.survey.citizens
-            asked += min(len({*map(str, whom)}), citizens) if isinstance(whom, list) else citizens
+            count += min(len({*map(str, whom)}), citizens) if isinstance(whom, list) else citizens
         if item.branch is not None:
-            asked += asked_of(item.branch.workflow, citizens)
-        asked += item.interview is not None
-    return asked
+            count += asked_of(item.branch.workflow, citizens)
+        count += item.interview is not None
+    return count
 
 
 def steps_of(
@@ -231,11 +231,11 @@ def steps_of(
             saved.add(item.save)
         if item.branch is not None:
             if item.branch.of not in saved:
-                what = f"no state {item.branch.of!r} is saved before it"
-                raise FieldError(((*at, "branch", "of"), what))
+                text = f"no state {item.branch.of!r} is saved before it"
+                raise FieldError(((*at, "branch", "of"), text))
             if item.branch.name in branches or "/" in item.branch.name:
-                what = f"{item.branch.name!r} must have no /, and be of one branch alone"
-                raise FieldError(((*at, "branch", "name"), what))
+                text = f"{item.branch.name!r} must have no /, and be of one branch alone"
+                raise FieldError(((*at, "branch", "name"), text))
             branches.add(item.branch.name)
             steps += steps_of(item.branch.workflow, step_s, (*at, "branch", "workflow"), saved)
     if steps == 0:

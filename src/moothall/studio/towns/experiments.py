@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from fastapi import APIRouter, Response
 
     from moothall.society.experiments.study import Experiment
-    from moothall.society.experiments.sweep import Progress
+    from moothall.society.experiments.sweep import SweepProgress
     from moothall.studio.hub import Hub
 
 _AT_ONCE: Final = 4
@@ -158,7 +158,7 @@ class ExperimentRuns:
             running.fault = str(error) if isinstance(error, MoothallError) else error_text(error)
         self._tell(running)
 
-    def _progress(self, running: _Running, now: Progress) -> None:
+    def _progress(self, running: _Running, now: SweepProgress) -> None:
         running.ended, running.seconds_left = now.ended, now.seconds_left
         running.part = now.lived / now.steps if now.steps else 1.0
         if time.monotonic() - running.shown_at >= _PROGRESS_S:
