@@ -85,7 +85,7 @@ class Tables:
 
     # -- during the run ----------------------------------------------------------------------------
 
-    # Whole tables are of a run that is `over` for them; others of the one the manifest names.
+    # Whole tables are of a run that is `is_over` for them; others of the one the manifest names.
     def keep_others(self, run: str, *, is_over: bool) -> dict[str, Any]:
         """Return the manifest of a run's earlier tables, {} for none; ConfigError: of another."""
         self._run = run
