@@ -3,9 +3,9 @@
     check_names.py [-v]
 
 A class, function, attribute, parameter or variable counts if its whole name is one of `WORDS`; a
-noun in it makes it fine (`calls_made`), and so does a question (`is_taken`). `CEILINGS` and
-`OPENINGS` say how many a package, or a folder of tests, still has: they only fall. With -v each is
-printed with its place.
+noun in it makes it fine (`calls_made`), and so does a question (`is_taken`). `CEILINGS` says how
+many a package still has: they only fall. No test begins with an article, a pronoun or a
+preposition. With -v each is printed with its place.
 """
 
 from __future__ import annotations
@@ -87,8 +87,6 @@ OPENERS = frozenset(
 )
 CALLBACKS = ("before_action", "after_action", "after_add", "before_remove")
 """Features whose name begins with such a word."""
-OPENINGS = {}
-"""How many tests of a folder begin with an article, a pronoun or a preposition."""
 
 
 def names_in(tree: ast.AST) -> Iterator[tuple[str, int]]:
@@ -134,7 +132,7 @@ def in_tests(root: Path) -> list[str]:
 
 def faults(what: str, places: list[str], ceilings: dict[str, int]) -> Iterator[str]:
     """Yield what exceeds its ceiling."""
-    counts = Counter(each.partition("/")[0] if "/" in each else "." for each in places)
+    counts = Counter(each.partition("/")[0] for each in places)
     for name in sorted({*counts, *ceilings}):
         count, most = counts[name], ceilings.get(name, 0)
         if count > most:
@@ -146,11 +144,11 @@ def main() -> int:
     places, shared = in_source(ROOT / "src" / "moothall")
     tests = in_tests(ROOT / "tests")
     if "-v" in sys.argv:
-        print(*places, *shared, *tests, sep="\n")
+        print(*places, *shared, sep="\n")
     wrong = [*faults("names that do not say what it is", places, CEILINGS)]
     if len(shared) > SHARED:
         wrong.append(f"{len(shared)} classes share a name, and at most {SHARED} may")
-    wrong += faults("tests whose first word is no feature", tests, OPENINGS)
+    wrong += [f"tests/{each}: its first word must be its feature" for each in tests]
     print("\n".join(wrong), end="\n" if wrong else "")
     return 1 if wrong else 0
 
