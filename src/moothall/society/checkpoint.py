@@ -158,10 +158,13 @@ def load(society: Steps, data: Any, stored: Callable[[str], bytes] = _decoded) -
     """Load a state into a society built in the same way; StateError if it is of another."""
     if not isinstance(data, dict) or data.get("kind") != KIND:
         raise StateError("this is not a state of a Society")
+    if data.get("version") == 1 and not data.get("columns"):
+        data = _of_version_1(data)
     if data.get("version") != VERSION:
         raise StateError(
             f"this state of a Society is of version {data.get('version')!r:.80}; this moothall "
-            f"reads version {VERSION}"
+            f"reads version {VERSION}, and 1 of a society without columns: load it with the moothall "
+            "that wrote it"
         )
     try:
         _load(society, data, stored)
@@ -169,6 +172,12 @@ def load(society: Steps, data: Any, stored: Callable[[str], bytes] = _decoded) -
         raise
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
         raise StateError(f"the state of the Society is damaged: {error!r:.300}") from error
+
+
+def _of_version_1(data: dict[str, Any]) -> dict[str, Any]:
+    """Return a state as this version writes it: of blocks it had their own states alone."""
+    agents = [{"states": each.get("blocks", {}), **each} for each in data["agents"]]
+    return {**data, "version": VERSION, "nodes": None, "agents": agents}
 
 
 def _load(society: Steps, data: dict[str, Any], stored: Callable[[str], bytes]) -> None:

@@ -52,6 +52,9 @@ class ReviewRule:
 
 
 class _ReviewFunction(ReviewRule):
+    # Journals have it: a run is resumed by a rule whose class has the name of the recorded one.
+    __qualname__ = "_Rule"
+
     def __init__(self, name: str, catches: Callable[[Situation], bool]) -> None:
         self.name = name
         self._catches = catches
