@@ -22,7 +22,7 @@ def test_amqp_messages_that_older_versions_left_in_a_queue_are_delivered(
 ) -> None:
     recorded: dict[str, Any] = json.loads((FORMATS / f"queue-{version}.json").read_text())
     arguments = recorded["arguments"] | {"x-dead-letter-exchange": f"{exchange}.dead"}
-    queue, *_, asked = f"{exchange}.agent.clerk", *recorded["messages"]
+    queue, asked = f"{exchange}.agent.clerk", recorded["messages"][-1]
     make_space().observe(lambda _: None, everywhere=True)  # which declares the exchange
     answers = channel.queue_declare("", exclusive=True).method.queue
     channel.queue_bind(answers, exchange, asked["properties"]["reply_to"])
