@@ -163,8 +163,8 @@ def load(society: Steps, data: Any, stored: Callable[[str], bytes] = _decoded) -
     if data.get("version") != VERSION:
         raise StateError(
             f"this state of a Society is of version {data.get('version')!r:.80}; this moothall "
-            f"reads version {VERSION}, and 1 of a society without columns: load it with the moothall "
-            "that wrote it"
+            f"reads version {VERSION}, and 1 of a society without columns: load it with the "
+            "moothall that wrote it"
         )
     try:
         _load(society, data, stored)
