@@ -80,7 +80,7 @@ class ChatCompany:
     def of(
         cls,
         me: str,
-        amqp: bool,
+        over_broker: bool,
         *,
         model_name: str | None,
         root: str | None,
@@ -89,7 +89,7 @@ class ChatCompany:
     ) -> ChatCompany:
         """Make the agents that the command line, the environment and moothall.toml name."""
         typed = {"model_name", "root", "agents"}
-        if amqp:  # with --amqp, only what the command line names is added
+        if over_broker:  # then only what the command line names is added
             typed = {each for each in typed if is_typed(each)}
         configured = settings("chat")
         chosen, key = chosen_model(configured, model_name, os.environ.get("MOOTHALL_KEY"))

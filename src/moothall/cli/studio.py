@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+from functools import partial
 from typing import Any
 
 import click
@@ -45,8 +46,7 @@ _PASSWORD = "MOOTHALL_STUDIO_PASSWORD"
 )
 @company_options
 @journal_option("Journal that runs are recorded in and read from.")
-@click.option("--amqp", is_flag=True, help="Talk with agents of other processes over RabbitMQ.")
-@place_options
+@partial(place_options, flag=())
 @click.option("--name", metavar="ID", default="User", show_default=True, help="Your id there.")
 def command(
     port: int,
@@ -54,7 +54,6 @@ def command(
     public_url: str | None,
     proxies: tuple[str, ...],
     journal: str | None,
-    amqp: bool,
     place: BrokerPlace,
     name: str,
     **agent_options: Any,
@@ -79,14 +78,13 @@ def command(
 
     Exit codes: 0 ended by Ctrl-C, 1 failed, 2 wrong usage.
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
-    place.check(amqp)
     MissingExtra.unless("moothall studio", "studio", "fastapi", "uvicorn", "websockets")
     logging.getLogger("moothall").addHandler(logging.NullHandler())
-    company = ChatCompany.of(name, amqp, **agent_options)
+    company = ChatCompany.of(name, place.is_chosen, **agent_options)
     members = [each for each in company.members if not (company.small and each.id == "FunctionAI")]
     studio = Studio(name)
     try:
-        with place.space() if amqp else NativeSpace() as space:
+        with place.space() if place.is_chosen else NativeSpace() as space:
             space.add(studio.user)
             with usage():
                 address = studio.launch(

@@ -28,8 +28,7 @@ from moothall.spaces.space import Space
 @company_options
 @journal_option("File in which the agents' replies are recorded.")
 @click.option("--no-history", is_flag=True, help="Do not keep typed lines for the next time.")
-@click.option("--amqp", is_flag=True, help="Talk with agents of other processes over RabbitMQ.")
-@place_options
+@partial(place_options, flag=("name",))
 @click.option(
     "--name",
     metavar="ID",
@@ -39,7 +38,6 @@ from moothall.spaces.space import Space
 def command(
     journal: str | None,
     no_history: bool,
-    amqp: bool,
     place: BrokerPlace,
     name: str | None,
     **agent_options: Any,
@@ -82,23 +80,18 @@ def command(
     Defaults come from MOOTHALL_MODEL, MOOTHALL_ROOT and MOOTHALL_AGENTS, then from moothall.toml in
     the current folder (model, root, key, agents; at the top level or in [chat]).
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
-    place.check(amqp, *(() if name is None else ("--name",)))
-    me = name or (f"USER-{secrets.token_hex(2).upper()}" if amqp else "You")
-    company = ChatCompany.of(me, amqp, **agent_options)
+    me = name or (f"USER-{secrets.token_hex(2).upper()}" if place.is_chosen else "You")
+    company = ChatCompany.of(me, place.is_chosen, **agent_options)
     chat = Session(company.small, me)
     chat.notes += company.notes
     try:
         with recorded(company.members, journal, "everybody whom you bring"):
-            return interruptible(
-                _run(chat, company.members, not no_history, place if amqp else None)
-            )
+            return interruptible(_run(chat, company.members, not no_history, place))
     finally:
         company.close()
 
 
-async def _run(
-    chat: Session, members: list[Agent], history: bool, place: BrokerPlace | None
-) -> int:
+async def _run(chat: Session, members: list[Agent], history: bool, place: BrokerPlace) -> int:
     console: Console = PlainConsole()
     if _is_terminal(sys.stdin) and _is_terminal(sys.stdout):
         history_path = None
@@ -109,9 +102,9 @@ async def _run(
                 chat.notes.append(f"(no history: {error})")
         console = TerminalConsole(chat.complete, chat.interrupt, history_path)
     space: Space = (
-        NativeSpace(approver=console.approver)
-        if place is None
-        else place.space(approver=console.approver, on_connection=chat.on_connection)
+        place.space(approver=console.approver, on_connection=chat.on_connection)
+        if place.is_chosen
+        else NativeSpace(approver=console.approver)
     )
     stop = partial(asyncio.get_running_loop().call_soon_threadsafe, chat.interrupt)
     # Without a person at the terminal, Ctrl-C ends the chat.

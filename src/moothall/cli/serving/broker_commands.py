@@ -20,7 +20,7 @@ from moothall.cli.shared_options import print_text, recorded, usage
 from moothall.cli.values import NonEmptyText
 from moothall.foundation.errors import MissingExtra, MoothallError
 from moothall.foundation.text import counted, escaped
-from moothall.spaces.amqp.amqp_options import AMQPOptions
+from moothall.spaces.amqp.amqp_options import AMQPOptions, silence_client
 
 if TYPE_CHECKING:
     from moothall.spaces.amqp.amqp_space import AMQPSpace
@@ -62,6 +62,10 @@ _OPTIONS = {
     ),
 }
 """The options by their arguments: the exchange, and arguments of `AMQPOptions`."""
+_OF_BROKER: Final = "--quorum, --use-ssl and the certificates"
+_FLAG = click.option(
+    "--amqp", is_flag=True, help="Talk with agents of other processes over RabbitMQ."
+)
 _QUORUM = click.option("--quorum", is_flag=True, help="Replicate the queues in a cluster.")
 
 
@@ -72,6 +76,7 @@ class BrokerPlace:
     exchange: str | None
     quorum: bool
     amqp_arguments: dict[str, Any]  # arguments of `AMQPOptions`
+    is_chosen: bool = True  # whether a command that needs no broker goes over one
 
     @property
     def name(self) -> str:
@@ -90,44 +95,49 @@ class BrokerPlace:
             exchange, self.quorum or group.quorum, group.amqp_arguments | self.amqp_arguments
         )
 
-    def check(self, amqp: bool, *broker_options: str) -> None:
-        """Refuse options of the broker without --amqp; `others` are such options, too."""
-        if not amqp and (
-            self.exchange is not None or self.quorum or self.amqp_arguments or broker_options
-        ):
-            of_others = "".join(f", {each}" for each in broker_options)
-            raise click.UsageError(
-                f"--exchange{of_others}, --quorum, --use-ssl and the certificates are for --amqp"
-            )
+    def check(self, over_broker: bool, by: str, more: dict[str, bool]) -> None:
+        """Refuse options of a broker where the command goes over none: it would by `by`.
+
+        `more` are further such options of the command, each with whether it is given.
+        """
+        has_options = self.exchange is not None or self.quorum or bool(self.amqp_arguments)
+        if not over_broker and (has_options or any(more.values())):
+            options = ", ".join(("--exchange", *more, _OF_BROKER))
+            raise click.UsageError(f"{options} are for {by}")
 
     def space(self, **options: Any) -> AMQPSpace:
         """Return a space there."""
-        from moothall.spaces.amqp.amqp_space import AMQPSpace
+        from moothall.spaces.amqp.amqp_space import space_over_broker
 
-        _hush_pika()
-        at = self.options()
+        at = {"exchange": self.name, "quorum": self.quorum}
         with usage():
-            return AMQPSpace(amqp_options=at, exchange=self.name, quorum=self.quorum, **options)
+            return space_over_broker(self.amqp_arguments, **at, **options)
 
 
-def place_options(function: Callable[..., Any], *, quorum: bool = True) -> Callable[..., Any]:
-    """Add the options that name the broker, and pass them as one, `place`."""
+def place_options(
+    function: Callable[..., Any], *, quorum: bool = True, flag: tuple[str, ...] | None = None
+) -> Callable[..., Any]:
+    """Add the options that name the broker, and pass them as one, `place`.
+
+    With `flag`, the command goes over a broker only if a person says so, by an option that is added
+    as well; `flag` names arguments of the command that are for a broker, too.
+    """
 
     @wraps(function)
     def command(*args: Any, exchange: str | None, quorum: bool = False, **kwargs: Any) -> Any:
         options = {name: kwargs.pop(name) for name in _OPTIONS if name != "exchange"}
         options_set = {name: value for name, value in options.items() if value not in (None, False)}
-        return function(*args, place=BrokerPlace(exchange, quorum, options_set), **kwargs)
+        is_chosen = flag is None or kwargs.pop("amqp")
+        place = BrokerPlace(exchange, quorum, options_set, is_chosen)
+        more = {f"--{name}": kwargs[name] is not None for name in flag or ()}
+        place.check(is_chosen, "--amqp", more)
+        return function(*args, place=place, **kwargs)
 
+    choosing = () if flag is None else (_FLAG,)
     decorated: Callable[..., Any] = command
-    for option in reversed((*_OPTIONS.values(), *((_QUORUM,) if quorum else ()))):
+    for option in reversed((*choosing, *_OPTIONS.values(), *((_QUORUM,) if quorum else ()))):
         decorated = option(decorated)
     return decorated
-
-
-def _hush_pika() -> None:
-    """Silence pika's log: moothall reports a failure in one line."""
-    logging.getLogger("pika").setLevel(logging.CRITICAL + 1)
 
 
 def forks_on_mismatch(agents: Sequence[Agent], way: str) -> None:
@@ -315,7 +325,7 @@ def _opened(place: BrokerPlace) -> DeadLetters:
     MissingExtra.unless("moothall dead-letters", "amqp", "pika")
     from moothall.spaces.amqp.dead_letters import DeadLetters
 
-    _hush_pika()
+    silence_client()
     options = place.options()
     with usage():
         return DeadLetters(options, place.name)

@@ -203,17 +203,7 @@ def command(
         )
     if http is not None and mcp_stdio:
         raise click.UsageError("give either --http or --mcp-stdio")
-    if (
-        place.exchange is not None
-        or place.quorum
-        or place.amqp_arguments
-        or inbox is not None
-        or shared
-    ):
-        raise click.UsageError(
-            "--exchange, --inbox, --shared, --quorum, --use-ssl and the certificates are for "
-            "RabbitMQ"
-        )
+    place.check(False, "RabbitMQ", {"--inbox": inbox is not None, "--shared": shared})
     MissingExtra.unless("moothall serve --http", "mcp", "mcp", "mcp_types", "starlette", "uvicorn")
     if len(agents) > 1 and (id or description) is not None:
         raise click.UsageError("--id and --description are for one agent")

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import sqlite3
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -28,7 +26,6 @@ from moothall.serving.company.settings import (
     Settings,
 )
 from moothall.serving.company.supervisor import Supervised
-from moothall.spaces.amqp.amqp_options import FILES, AMQPOptions
 from moothall.spaces.native import NativeSpace
 
 if TYPE_CHECKING:
@@ -91,7 +88,9 @@ class CompanySpace:
             self.space = NativeSpace(approver=approver, mailbox=settings.mailbox)
         else:
             self.connected = False
-            self.space = self._amqp(broker, inbox=self._path(broker.inbox), approver=approver)
+            self.space = self._over_broker(
+                broker, inbox=self._path(broker.inbox), approver=approver
+            )
 
     def _approver(self) -> Approver | None:
         """Return who decides: the file's own approver, a caller, or a later answer."""
@@ -113,30 +112,12 @@ class CompanySpace:
 
     def missing_files(self) -> list[str]:
         """Return what is wrong with the files of certificates that the settings name."""
-        broker, faults = self._settings.broker, []
-        for key in FILES:
-            path = self._path(getattr(broker, key, None))
-            if path is not None and not path.is_file():
-                faults.append(f"broker.{key}: there is no file {str(path)!r}")
-        return faults
+        broker = self._settings.broker
+        return [] if broker is None else broker.missing_files(self._folder)
 
-    def _amqp(self, broker: BrokerSettings, **more: Any) -> Any:
-        from moothall.spaces.amqp.amqp_space import AMQPSpace
-
-        # moothall logs a lost connection in one line; pika logs a traceback.
-        logging.getLogger("pika").setLevel(logging.CRITICAL + 1)
-        settings = broker.options()
-        options = AMQPOptions.from_environment(
-            **settings | {name: self._path(settings[name]) for name in FILES if name in settings}
-        )
-        return AMQPSpace(
-            amqp_options=options,
-            exchange=broker.exchange,
-            quorum=broker.quorum,
-            keep=broker.keep,
-            mailbox=self._settings.mailbox,
-            **{"on_connection": self._on_connection, **more},
-        )
+    def _over_broker(self, broker: BrokerSettings, **more: Any) -> Any:
+        options = {"mailbox": self._settings.mailbox, "on_connection": self._on_connection, **more}
+        return broker.space(self._folder, **options)
 
     async def open(self, name: str, on_low: Callable[[str, str, float], object]) -> None:
         """Open the journal and the budgets, which call `on_low` when they get low."""
@@ -213,7 +194,7 @@ class CompanySpace:
         assert broker is not None
         if self._waiting_space is None:
             # A second space: the agents' space cannot open its inbox while the other process runs.
-            self._waiting_space = self._amqp(broker, on_connection=None)
+            self._waiting_space = self._over_broker(broker, on_connection=None)
         try:
             waits: bool = await self._waiting_space._stand_by(id)
         except MoothallError as error:
@@ -247,24 +228,10 @@ class CompanySpace:
         """Publish a dead letter that says why an agent was given up, if there is a broker."""
         if self._settings.broker is None or not self.connected:
             return
-        import pika
-
-        from moothall.spaces.amqp.dead_letters import publish_dead_letter
-
         message = {"from": name, "to": name, "action": {"name": "given_up", "args": {"why": why}}}
-        body = json.dumps(message).encode()
-        confirmed = asyncio.Event()
-        loop = asyncio.get_running_loop()
-
-        def publish() -> None:
-            broker, properties = self.space._router.broker, pika.BasicProperties(type="send")
-            done = partial(loop.call_soon_threadsafe, confirmed.set)
-            publish_dead_letter(broker, properties, body, why, name, done)
-
         with suppress(TimeoutError, MoothallError):
-            self.space._thread.enter(publish)
             async with asyncio.timeout(_CONFIRM_S):
-                await confirmed.wait()
+                await self.space._report_dead(name, message, why)
 
     def resumes_stopped(self, run: Outline) -> bool:
         """Return whether the agent resumes a run by itself, since nothing else does.

@@ -44,7 +44,8 @@ from moothall.foundation.text import excerpt, nearest
 from moothall.serving.company.kinds import KINDS
 from moothall.serving.company.schedule import Missed, Schedule
 from moothall.serving.company.supervisor import Restart
-from moothall.spaces.amqp.amqp_options import AMQPOptions
+from moothall.spaces.amqp.amqp_options import FILES, AMQPOptions
+from moothall.spaces.space import Space
 
 _UNITS: Final = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 _DURATION: Final = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|[smhdw]))+")
@@ -161,6 +162,22 @@ class BrokerSettings(_BrokerOptions):
         """Return the arguments for `AMQPOptions` that the file states."""
         values = {name: getattr(self, _FIELD_NAMES.get(name, name)) for name in _OPTIONS}
         return {name: value for name, value in values.items() if value is not None}
+
+    def missing_files(self, folder: Path) -> list[str]:
+        """Return which files of certificates are not there, relative to a folder."""
+        paths = {name: folder / path for name, path in self.options().items() if name in FILES}
+        missing = {name: str(path) for name, path in paths.items() if not path.is_file()}
+        return [f"broker.{name}: there is no file {path!r}" for name, path in missing.items()]
+
+    def space(self, folder: Path, **more: Any) -> Space:
+        """Return a space there; its files are relative to a folder."""
+        from moothall.spaces.amqp.amqp_space import space_over_broker
+
+        options = self.options()
+        options |= {name: folder / options[name] for name in FILES if name in options}
+        return space_over_broker(
+            options, exchange=self.exchange, quorum=self.quorum, keep=self.keep, **more
+        )
 
 
 class CallerSettings(_SettingsPart):

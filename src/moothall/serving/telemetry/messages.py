@@ -55,9 +55,10 @@ class MessageSpans(Beginning):
     def handling(self, delivery: Any) -> OpenSpan:
         """Begin the span of a message that is handled."""
         envelope, receiver = delivery.envelope, delivery.mailbox.id
-        is_durable = delivery.recorder is not None
+        recorder = delivery.recorder
+        is_durable = recorder is not None
         about: dict[str, Any] = {
-            names.MESSAGING_SYSTEM: "rabbitmq" if is_durable else names.SCOPE,
+            names.MESSAGING_SYSTEM: recorder.messaging_system if is_durable else names.SCOPE,
             names.MESSAGING_OPERATION: names.PROCESS,
             names.MESSAGING_OPERATION_TYPE: names.PROCESS,
             names.MESSAGING_DESTINATION: receiver,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 import re
 from collections.abc import Mapping
@@ -199,6 +200,11 @@ def _size(text: str) -> int:
         return len(text.encode())
     except UnicodeEncodeError:
         return 0
+
+
+def silence_client() -> None:
+    """Have pika log nothing: we report a failure in one line, and it logs a traceback."""
+    logging.getLogger("pika").setLevel(logging.CRITICAL + 1)
 
 
 class Names:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from moothall.actions.approval import Approver
@@ -21,7 +23,7 @@ from moothall.foundation.arguments import (
 from moothall.foundation.errors import ConfigError, MissingExtra, RequestError
 from moothall.foundation.text import log_failure
 from moothall.foundation.threads import is_async, loop_is_running
-from moothall.spaces.amqp.amqp_options import AMQPOptions, Limits, Names
+from moothall.spaces.amqp.amqp_options import AMQPOptions, Limits, Names, silence_client
 from moothall.spaces.amqp.inbox import Inbox
 from moothall.spaces.delivery import Delivery
 from moothall.spaces.loop import on_a_space
@@ -162,6 +164,18 @@ class AMQPSpace(Space):
         self._start()
         return await asyncio.wrap_future(self._thread.run(self._router.queues.stand_by, id))
 
+    async def _report_dead(self, agent: str, message: dict[str, Any], why: str) -> None:
+        import pika
+
+        from moothall.spaces.amqp.dead_letters import publish_dead_letter
+
+        body, confirmed = json.dumps(message).encode(), asyncio.Event()
+        done = partial(asyncio.get_running_loop().call_soon_threadsafe, confirmed.set)
+        properties = pika.BasicProperties(type="send")
+        about = (self._router.broker, properties, body, why, agent, done)
+        self._thread.enter(partial(publish_dead_letter, *about))
+        await confirmed.wait()
+
     def _prepare(self) -> None:
         self._inbox = Inbox(self._inbox_path)
 
@@ -245,6 +259,12 @@ class AMQPSpace(Space):
             except Exception as error:
                 log_failure(logger, "on_connection failed and is called no more", error)
                 self._on_connection = None
+
+
+def space_over_broker(options: Mapping[str, Any], **more: Any) -> AMQPSpace:
+    """Return a space by the arguments of `AMQPOptions` that a user states, for our commands."""
+    silence_client()
+    return AMQPSpace(amqp_options=AMQPOptions.from_environment(**options), **more)
 
 
 def _log_missing_observer(added: Future[None]) -> None:

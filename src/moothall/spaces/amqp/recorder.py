@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from moothall.actions.message import Envelope
 from moothall.foundation.errors import ActionError, InboxError, SpaceClosed
@@ -64,6 +64,8 @@ class Recorder:
     action is called; its messages are confirmed before *ended*, with the answer, is in the inbox;
     the answer is confirmed before the message is acknowledged.
     """
+
+    messaging_system: ClassVar[str] = "rabbitmq"  # as telemetry has it
 
     router: Router
     broker: Broker
