@@ -4,7 +4,7 @@
 
 Each fact has its source and the range that the source supports. The town lives from a Monday on, by
 rules: as objects for a week, in columns for `--days`. What people do is looked at in the first
-week, of `WATCHED` people or less. `--write` puts the table into docs/plausibility.md.
+week, of `WATCHED` people or less. `--write` puts the table into docs/society-figures.md.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from moothall.society import (
 from moothall.society.blocks.columns import ACTS, GENDERS, HOUSEHOLDS
 from moothall.society.blocks.ties import KIN, KIND, STRENGTH
 
-PAGE = Path(__file__).parent.parent / "docs" / "plausibility.md"
+PAGE = Path(__file__).parent.parent / "docs" / "society-figures.md"
 ALONE, COUPLE, LONE, THREE, _, FAMILY, _ = range(1, 1 + len(HOUSEHOLDS))
 FEMALE, MALE = GENDERS.index("female"), GENDERS.index("male")
 PARTNER, PARENT, CHILD = (KIN.index(each) for each in ("partner", "parent", "child"))
@@ -353,6 +353,7 @@ def table(towns: dict[str, Town]) -> str:
         f"| fact | found | tolerated | {' | '.join(towns)} | source |",
         "| --- | --- | --- |" + " --- |" * len(towns) + " --- |",
     ]
+    sources = [*dict.fromkeys(fact.source for fact in FACTS)]
     holds = dict.fromkeys(towns, 0)
     for fact in FACTS:
         cells = []
@@ -362,10 +363,11 @@ def table(towns: dict[str, Town]) -> str:
             holds[name] += fine
             cells.append(shown(ours) if fine else f"**{shown(ours)}**")
         span = f"{shown(fact.low)} to {shown(fact.high)}"
-        cells = [fact.name, fact.found, span, *cells, fact.source]
+        cells = [fact.name, fact.found, span, *cells, str(1 + sources.index(fact.source))]
         lines.append(f"| {' | '.join(cells)} |")
     said = ", ".join(f"{many} of {len(FACTS)} {name}" for name, many in holds.items())
-    return f"Within tolerance: {said}.\n\n" + "\n".join(lines)
+    listed = "\n".join(f"{number}. {source}" for number, source in enumerate(sources, 1))
+    return f"Within tolerance: {said}.\n\n" + "\n".join(lines) + f"\n\nSources:\n\n{listed}"
 
 
 def main() -> None:
