@@ -94,7 +94,8 @@ class TokenBoundedMemory(Memory):
         self.left_out: int = 0
         self._task = -1  # the index of the last user message
         self._cleared: tuple[int, ...] = ()
-        self._clearable = 0  # how many results could be cleared
+        self._numbered = 0  # how many results have a number
+        self._clearable = 0  # how many of them could be cleared
 
     if not TYPE_CHECKING:  # for a checker they are inherited; at run time a subclass loses them
         add_once = Memory.add_once
@@ -121,14 +122,13 @@ class TokenBoundedMemory(Memory):
         self._sizes.append(size)
         self._tokens += size
         if NUMBERED in memory:
+            self._numbered += 1
             self._clearable += _may_clear(memory)
-        if self._tokens > self.max_tokens:
-            self._fit()
+        if self._tokens > self.max_tokens and self._tokens > (bound := self._bound):
+            self._fit(bound)
 
-    def _fit(self) -> None:
-        bound, clears = self._bound, self.clear and self._clearable > 0
-        if self._tokens <= bound:
-            return
+    def _fit(self, bound: int) -> None:
+        clears = self.clear and self._clearable > 0
         if self.reply_tokens is not None:  # what earlier replies left goes first
             if clears:
                 self._clear(own=False)
@@ -139,6 +139,8 @@ class TokenBoundedMemory(Memory):
             self._drop(bound)
 
     def _take_cleared(self) -> list[int]:
+        if not self._cleared:  # as before most answers
+            return []
         numbers, self._cleared = self._cleared, ()
         return list(numbers)
 
@@ -154,6 +156,7 @@ class TokenBoundedMemory(Memory):
         """Count anew: the list is public, and other code may have cleared or extended it."""
         self._sizes = [self._size(item) for item in self._items]
         self._tokens = sum(self._sizes)
+        self._numbered = sum(NUMBERED in item for item in self._items)
         self._clearable = sum(map(_may_clear, self._items))
         users = [place for place, item in enumerate(self._items) if item.get("role") == "user"]
         self._task = users[-1] if users else -1
@@ -254,15 +257,24 @@ class TokenBoundedMemory(Memory):
         """
         if not own:
             most = max(most, sum(self._sizes[self._task :]) + self.max_tokens // 8)
-        items = self._items
+        items, sizes = self._items, self._sizes
         newest = self._newest if own else self._task
+        one_by_one = self._numbered > 0  # a line for cleared results changes with each that goes
         start = 0
-        while self._tokens > most:
+        while (tokens := self._tokens) > most:
             while start < newest and (start == self._task or items[start].get("role") == "system"):
                 start += 1
             if start >= newest:
                 break
-            end = self._end_of(start)
+            end, stop = start, newest if start > self._task else min(newest, self._task)
+            while end < stop:  # what goes, goes at once: each call with its results
+                role = items[end].get("role")
+                if role != "tool" and (tokens <= most or role == "system"):
+                    break
+                if one_by_one and role != "tool" and end > start:
+                    break
+                tokens -= sizes[end]
+                end += 1
             self.left_out += end - start if start > self._task >= 0 else 0
             self._remove(start, end)
             newest -= end - start
@@ -270,16 +282,17 @@ class TokenBoundedMemory(Memory):
     @property
     def _bound(self) -> int:
         """How many tokens there may be now: more while a reply runs."""
-        is_running = -1 < self._task < len(self._items) - 1
-        return max(self.max_tokens, (self.reply_tokens or 0) if is_running else 0)
+        most, is_running = self.reply_tokens, -1 < self._task < len(self._items) - 1
+        return self.max_tokens if most is None or not is_running else max(self.max_tokens, most)
 
     def _remove(self, start: int, end: int) -> None:
-        numbered = [item for item in self._items[start:end] if NUMBERED in item]
-        cleared_numbers = (
-            [range_of(item)[0] for item in numbered if is_cleared(item)] if numbered else ()
-        )
+        cleared_numbers: list[int] = []
+        if self._numbered:
+            numbered = [item for item in self._items[start:end] if NUMBERED in item]
+            cleared_numbers = [range_of(item)[0] for item in numbered if is_cleared(item)]
+            self._numbered -= len(numbered)
+            self._clearable -= sum(map(_may_clear, numbered))
         self._tokens -= sum(self._sizes[start:end])
-        self._clearable -= sum(map(_may_clear, numbered))
         del self._items[start:end]
         del self._sizes[start:end]
         if self._task >= end:

@@ -211,8 +211,8 @@ class SummarizingMemory(TokenBoundedMemory):
     def _third(self) -> int:
         return self._room * 2 // 3
 
-    def _fit(self) -> None:
-        self._drop(self._bound)
+    def _fit(self, bound: int) -> None:
+        self._drop(bound)
 
     def _is_read(self, item: dict[str, Any]) -> bool:
         return any(item is each for each in self._read)

@@ -177,18 +177,7 @@ async def streamed(
     The caller must close it (`contextlib.aclosing`): otherwise a connection stays open until the
     garbage collector runs.
     """
-    stream = None if whole else getattr(model, "stream", None)
-    if stream is None:
-        reply: Any = await answer_of(model, messages, actions=actions, schema=schema)
-        # A user's own model may return anything; the reader checks it.
-        in_parts = isinstance(reply, ModelReply) and not whole
-        for part in in_pieces(reply, by_word=False) if in_parts else (reply,):
-            yield part
-        return
-    more = {} if schema is None else {"schema": schema}
-    parts: Any = stream(messages, actions=actions, **more)
-    if not _traces(model):
-        parts = tracing.streaming(parts, model, lambda: Request(messages, actions, schema, True))
+    parts = _parts_of(model, messages, actions, schema, whole)
     try:
         async for part in parts:
             yield part
@@ -207,13 +196,38 @@ async def streamed_to(
 ) -> Any:
     """Return a model's answer, unchecked, and tell its pieces as they come."""
     reply: Any = None
-    async with aclosing(streamed(model, messages, actions, schema)) as parts:
+    parts = _parts_of(model, messages, actions, schema)
+    try:
         async for part in parts:
             if isinstance(part, _PIECES):
                 tell(part)
             else:
                 reply = part
+    finally:
+        if hasattr(parts, "aclose"):
+            await parts.aclose()
     return reply
+
+
+def _parts_of(model: Any, messages: Any, actions: Any, schema: Any, whole: bool = False) -> Any:
+    """Return the parts of a model's answer, as it streams them if it can."""
+    stream = None if whole else getattr(model, "stream", None)
+    if stream is None:
+        return _parts_of_whole(model, messages, actions, schema, whole)
+    parts = stream(messages, actions=actions, **({} if schema is None else {"schema": schema}))
+    if tracing.active is None or _traces(model):
+        return parts
+    return tracing.streaming(parts, model, lambda: Request(messages, actions, schema, True))
+
+
+async def _parts_of_whole(
+    model: Any, messages: Any, actions: Any, schema: Any, whole: bool
+) -> AsyncGenerator[Any, None]:
+    reply: Any = await answer_of(model, messages, actions=actions, schema=schema)
+    # A user's own model may return anything; the reader checks it.
+    in_parts = isinstance(reply, ModelReply) and not whole
+    for part in in_pieces(reply, by_word=False) if in_parts else (reply,):
+        yield part
 
 
 def with_options(model: Any, options: Mapping[str, Any] | None) -> Any:

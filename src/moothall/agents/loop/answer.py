@@ -134,6 +134,7 @@ MAX_ARGS_CHARS = 1_000_000
 """How long the JSON text of one call's arguments may be."""
 MAX_ID_CHARS = 16_384
 """How long the id of a call may be: litellm's holds the signature of a provider."""
+_PLAIN = frozenset((str, int, bool, type(None)))  # a float may be infinite: 1e999
 _NUMBERED = re.compile(r"(.*\D)(\d{1,9})", re.DOTALL)
 
 
@@ -231,11 +232,11 @@ def read_answer(
     text, calls = getattr(answer, "text", None), answer.calls
     text = readable(text) if text and not text.isspace() else ""
     if not calls:
-        finish_reason = getattr(answer, "finish_reason", None)
+        finish_reason, blocks = getattr(answer, "finish_reason", None), blocks_of(answer)
         if finish_reason == "unreadable":
             return Answer(text, [], _UNREADABLE)
-        if text or blocks_of(answer):
-            return Answer(text, [], "", thinking_of(answer), blocks_of(answer))
+        if text or blocks:
+            return Answer(text, [], "", thinking_of(answer), blocks)
         if finish_reason == "length":
             return Answer("", [], f"{EMPTY} ({_CUT})")
         return Answer("", [], EMPTY)
@@ -279,9 +280,10 @@ def _read_call(
         wanted.name = readable(shorten(given, 255))
         wanted.fault = f'"{readable(shorten(given))}" is not an action; {listed}'
         return wanted
+    text = getattr(call, "args", None)
     try:
-        args = _read_args(getattr(call, "args", None))
-        wanted.args = copy_json(args)
+        args = _read_args(text)
+        wanted.args = args.copy() if _is_plain(text, args) else copy_json(args)
     except NotJSON as error:
         wanted.fault = f'the arguments of "{given}" are not JSON: {error}'
         return wanted
@@ -341,6 +343,12 @@ def _read_args(args: Any) -> dict[str, Any]:
     if not isinstance(args, dict):
         raise UnreadableText(f"must be a JSON object, not {json_type(args)}")
     return args
+
+
+def _is_plain(text: Any, args: dict[str, Any]) -> bool:
+    """Whether arguments read from this text are JSON for sure, and have nothing mutable in them."""
+    is_ascii = type(text) is str and text.isascii() and "\\u" not in text  # so are their texts
+    return is_ascii and _PLAIN.issuperset(map(type, args.values()))
 
 
 _FOREIGN: WeakKeyDictionary[Any, Action] = WeakKeyDictionary()

@@ -23,6 +23,7 @@ from moothall.actions.environment import failed
 from moothall.agents.dispatch import block_name
 from moothall.agents.loop.permission import permits
 from moothall.agents.loop.provenance import trace
+from moothall.agents.loop.room import make_room
 from moothall.agents.replies.charging import begun
 from moothall.agents.replies.events import CallProgress, CallStarted
 from moothall.agents.replies.hooks import (
@@ -55,6 +56,8 @@ def around_model(step: ModelStep, call: Call) -> Call:
     """Return a call of the model with what stands around it: here from the inside out."""
     run = step._run
     record, hooks, blocks = run.record, run.agent._hooks, run.agent.blocks
+    if not (hooks or blocks or run.state.unusable) and record is None:
+        return partial(_again, step, call)  # the most frequent case
     blocks = blocks and [each for each in blocks if hasattr(each, "around_model")]
     before = hooks and hooks.get("pre_reasoning")
     if run.state.unusable:
@@ -80,7 +83,8 @@ def around_action(step: ActionStep, call: Call) -> Call:
     agent, request = step._of.agent, step._of.request
     record, emit, traces = request.recorded, request.emit, tracing.active
     hooks, blocks, guarded = agent._hooks, agent.blocks, request.state.texts is not None
-    asks = guarded or step.action.access_policy != ACCESS_PERMITTED
+    action: Any = step._call.action
+    asks = guarded or action.access_policy != ACCESS_PERMITTED
     if not (hooks or blocks or asks) and record is None and emit is None and traces is None:
         return call  # the most frequent case
     past = None if record is None else record.find(step.key)
@@ -143,7 +147,7 @@ async def _again(step: ModelStep, call: Call) -> Any:
     try:
         given = await call()
     except ContextOverflow:
-        if not step._run.long.make_room():
+        if not make_room(step._run.memory):
             raise
         step._messages = None
         given = await call()

@@ -324,17 +324,18 @@ class ReActAgent(RecordedAgent):
         """Return the current actions as the model sees them, without denied ones."""
         given = [*self.actions.get_actions(), *offered]
         # Read anew each time: an action may be registered, or denied, between two answers.
-        policies = [(each, getattr(each, "access_policy", None)) for each in given]
+        policies = [getattr(each, "access_policy", None) for each in given]
         if thread.defers is None:
             count = len(given) + (len(thread.discovered) if thread.discovered else 0)
             thread.defers = count > MANY if self.deferred is None else self.deferred
-        now = (policies, thread.defers, thread.joined)
+        now = (given, policies, thread.defers, thread.joined)
         kept: tuple[Any, OfferedActions] | None = thread.shown
         if kept is not None and kept[0] == now:
             return kept[1]
         before = None if kept is None else kept[1]
         check_actions(given, self.id)
-        visible = [as_action(each) for each, policy in policies if policy != ACCESS_DENIED]
+        pairs = zip(given, policies, strict=True)
+        visible = [as_action(each) for each, policy in pairs if policy != ACCESS_DENIED]
         if thread.discovered:
             names = {each.name for each in given}
             visible += [a for name, a in thread.discovered.items() if name not in names]

@@ -78,6 +78,12 @@ async def _ask_and_fit(model: Any, memory: Any, agent: str) -> None:
     fit(model, memory, agent)
 
 
+def make_room(memory: Any) -> bool:
+    """Have a memory show less, if it can; return whether it does."""
+    make = getattr(memory, "_make_room", None)
+    return make is not None and bool(make())
+
+
 def left_out(detail: str, count: int, agent: str, model: Any) -> str:
     """Return a reply's detail, with how many messages of it the model no longer read."""
     said = f"{counted(count, 'earlier message')} of this reply did not fit the model's memory"
@@ -109,20 +115,13 @@ class LongResults:
         agent: Looping,
         model: Model,
         request: ReplyRequest,
-        memory: Any,
         record: Record[Any] | None,
     ) -> None:
         self._agent = agent
         self._request = request
-        self._memory = memory
-        self._clears = hasattr(memory, "_take_cleared")
         self._record = record
         self._thread = request.state
         self._model = model
-
-    def limit(self, results: int) -> int:
-        """Return how many characters of each result of an answer are shown."""
-        return result_chars(self._model, self._agent.max_result_chars, results)
 
     def remember(self, messages: Iterable[dict[str, Any]], turn: Turn) -> None:
         """Take the results in messages that are remembered from an earlier process."""
@@ -145,9 +144,10 @@ class LongResults:
         limit: int,
         turn: Turn,
     ) -> tuple[str, list[Any] | None]:
-        """Return the content of a result as its model is shown it, and the mark of its message."""
-        if len(content) < min(LEAST_CHARS, limit) and call.was is None:  # the fastest way
-            return content, None
+        """Return the content of a result as its model is shown it, and the mark of its message.
+
+        One that is short, and of arguments that nobody has changed, is shown as it is.
+        """
         mark: list[Any] | None = None
         if len(content) >= LEAST_CHARS and self._is_free:
             own = self._results.action
@@ -170,23 +170,17 @@ class LongResults:
             content = f"{content}\n{cut(said, limit)}"
         return content, mark
 
-    def look(self, turn: Turn) -> None:
-        """Tell what the memory has cleared, and let the model read it again."""
-        if self._clears and (numbers := self._memory._take_cleared()):
-            self._offer(turn)
-            self._request.tell(ResultsCleared, str(self._agent.id), numbers)
-
-    def make_room(self) -> bool:
-        """Have the memory show less, if it can."""
-        make = getattr(self._memory, "_make_room", None)
-        return make is not None and bool(make())
+    def tell_cleared(self, numbers: list[int], turn: Turn) -> None:
+        """Tell which results the memory has cleared, and let the model read them again."""
+        self._offer(turn)
+        self._request.tell(ResultsCleared, str(self._agent.id), numbers)
 
     @property
     def _results(self) -> Results:
         known = self._thread.results
         if known is None:
             known = self._thread.results = Results()
-        known.page = page_chars(self.limit(1))
+        known.page = page_chars(result_chars(self._model, self._agent.max_result_chars, 1))
         known.read_value = None if self._record is None else self._record.kept
         return known
 

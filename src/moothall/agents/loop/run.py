@@ -37,7 +37,7 @@ from moothall.agents.loop.recording import (
     remember,
     tell_past,
 )
-from moothall.agents.loop.room import LongResults, fit, left_out
+from moothall.agents.loop.room import LongResults, fit, left_out, result_chars
 from moothall.agents.loop.showing import Pieces, Showing
 from moothall.agents.loop.steering import Steering
 from moothall.agents.loop.steps import ModelStep
@@ -55,6 +55,7 @@ from moothall.foundation.text import counted, cut, error_message, log_failure
 from moothall.foundation.threads import is_cancelled
 from moothall.memory.given import meant_by
 from moothall.memory.memory import Memory
+from moothall.memory.results import LEAST_CHARS
 from moothall.models.base import answer_of, streamed_to, with_options
 from moothall.models.protocol import Model
 
@@ -78,6 +79,7 @@ class Run:
     """One run of the loop, which asks the model and executes its calls until it stops."""
 
     _prompts: PromptRecord | None = None
+    _long: LongResults | None = None
     _turn: Turn | None = None  # the last one; it is appended to the state once it has ended
     _lost = 0  # how many messages of the reply its model no longer reads, as events said
     _remembered = 0  # of a run with a record: how many messages are in the memory
@@ -95,16 +97,23 @@ class Run:
         if self.budget is not None:
             self.model = budgeted(self.model, self.budget)
         self.schema: AnswerSchema | None = request.answer
+        self._clears = hasattr(memory, "_take_cleared")
         self.state: LoopState = LoopState(allowed=request.allowed, joined=[*self.thread.joined])
         self.record: Record[Any] | None = request.recorded
         self.showing: Showing = Showing(agent, request, memory)
         self._own_model: Model = own
-        self.long: LongResults = LongResults(agent, own, request, memory, self.record)
         self._ids: set[str] = set()  # of the calls
         if request.conversation or type(request.content) is list:  # they may have calls, too
             before = meant_by({"content": request.content})
             self._ids = call_ids([*(request.conversation or ()), *before])
         self._steering = Steering()
+
+    @property
+    def long(self) -> LongResults:
+        """What its model is shown of long results: made for the first call."""
+        if self._long is None:
+            self._long = LongResults(self.agent, self._own_model, self.request, self.record)
+        return self._long
 
     async def reply(self) -> Reply:
         """Ask the model and execute its calls until there is a reason to stop."""
@@ -190,18 +199,20 @@ class Run:
         if answer.text:
             state.text = answer.text
         value: Any = answer.text
-        if self.request.must_call and not answer.calls and not answer.fault:
-            answer.fault = demand_of(self.request.offered)
-        cut = "" if answer.calls else CUT.get(str(getattr(given, "finish_reason", "")), "")
-        if self.schema is not None and not answer.calls and not answer.fault:
-            try:
-                value = self.schema.read(answer.text)
-            except UnreadableText as error:
-                refused = f"{cut}: {answer.text}" if cut == CUT["refusal"] else ""
-                answer.fault = refused or (f"{error} (It was {cut}.)" if cut else str(error))
-        if agent.check is not None and not answer.calls and not answer.fault:
-            check = partial(fault_of, value, agent.check)
-            answer.fault = await self._of_user("check", f"check.{turn.iteration}", check)
+        cut = ""
+        if not answer.calls:
+            cut = CUT.get(str(getattr(given, "finish_reason", "")), "")
+            if self.request.must_call and not answer.fault:
+                answer.fault = demand_of(self.request.offered)
+            if self.schema is not None and not answer.fault:
+                try:
+                    value = self.schema.read(answer.text)
+                except UnreadableText as error:
+                    refused = f"{cut}: {answer.text}" if cut == CUT["refusal"] else ""
+                    answer.fault = refused or (f"{error} (It was {cut}.)" if cut else str(error))
+            if agent.check is not None and not answer.fault:
+                check = partial(fault_of, value, agent.check)
+                answer.fault = await self._of_user("check", f"check.{turn.iteration}", check)
         if faults := answer.fault:
             if self._past(f"{turn.iteration}."):
                 # Calls of this answer ran before: the model must not read that none was executed.
@@ -327,7 +338,8 @@ class Run:
             if self.agent.system_prompt is not None or self.agent.blocks:
                 for what, key, function in self.showing.asks():
                     self.showing.take(key, await self._of_user(what, key, function))
-            self.long.look(turn)
+            if self._clears and (numbers := self.memory._take_cleared()):
+                self.long.tell_cleared(numbers, turn)
             self.showing.begin()
             self.state.defers = self.thread.defers
             if self.emit is not None:
@@ -434,7 +446,8 @@ class Run:
         turn.steps = steps
         if owed is not None and waits:
             owed = [place for place in owed if place not in waits]
-        limit, offered = self.long.limit(len(answer.calls)), self.showing.offered
+        most, offered = self.agent.max_result_chars, self.showing.offered
+        limit = result_chars(self._own_model, most, len(answer.calls))
         about = (request.run_id, request.thread)
         self._add_calls(turn, answer, owed)
         for place, wanted in enumerate(answer.calls):
@@ -443,12 +456,14 @@ class Run:
                 result = calls.cut_off(place, ends)
             if (error := result.get("error")) is not None:
                 error = str(error)
-            made = (turn.iteration, wanted.name, wanted.args, result, error, *about)
-            steps.append(Step(*made, dict(wanted.origins), wanted.repaired))
+            made = (turn.iteration, wanted.name, wanted.args, result, error)
+            steps.append(Step(*made, *about, dict(wanted.origins), wanted.repaired))
             whole = results.result_content(result)
             contents.append(cut(whole, limit))
             if owed is None or place in owed:
-                shown, number = self.long.shown(wanted, result, whole, limit, turn)
+                shown, number = whole, None
+                if len(whole) >= min(LEAST_CHARS, limit) or wanted.was is not None:
+                    shown, number = self.long.shown(wanted, result, whole, limit, turn)
                 content: str | list[dict[str, Any]] = shown
                 if result.get("result").__class__ not in results.SCALARS:
                     content = results.shown_content(self.model, shown, result)
@@ -482,13 +497,13 @@ class Run:
         first = len(state.messages)
         turn.add_to(state, ends)
         if record is None:
-            self._in_file(turn, first)
+            self._remember(turn, first)
             return
         record.save(state)
         if turn.messages:
-            record.then(partial(self._in_file, turn, first))
+            record.then(partial(self._remember, turn, first))
 
-    def _in_file(self, turn: Turn, first: int) -> None:
+    def _remember(self, turn: Turn, first: int) -> None:
         """Add a turn's messages to memory, `first` being the number of the first; emit them."""
         new = turn.stored() if turn.marks else turn.messages
         try:
@@ -542,6 +557,5 @@ class Run:
         if count := getattr(self.memory, "left_out", 0):
             detail = left_out(detail, count, self.id, self.model)
         how = (state.steps, usage, reason, detail, stop.error, self.request.run_id)
-        return Reply(
-            state.text, value, messages, *how, outside=state.outside if state.marks else ()
-        )
+        outside = state.outside if state.marks else ()
+        return Reply(state.text, value, messages, *how, outside=outside)

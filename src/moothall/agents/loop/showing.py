@@ -105,9 +105,10 @@ class Showing:
 
     def action(self, name: str) -> Action | None:
         """Return the action of a public name."""
-        for offered in (*self._request.offered, *self.offered.own):
-            if offered.name == name:
-                return offered
+        if self._request.offered or self.offered.own:
+            for offered in (*self._request.offered, *self.offered.own):
+                if offered.name == name:
+                    return offered
         found = self._agent.actions.get_action(name)
         return (self.thread.discovered or {}).get(name) if found is None else as_action(found)
 
@@ -126,6 +127,7 @@ class Showing:
         if own is not None and callable(own):
             own = said.get(_SYSTEM)
         guidance = getattr(agent.actions, "guidance", ())
+        told = self._looked = self.offered.told
         if own or agent._goals or guidance or said:
             more = [text for key, text in said.items() if key != _SYSTEM]
             parts = (own, *guidance, *more, format_goals(agent._goals or ()))
@@ -134,17 +136,15 @@ class Showing:
             if self._outside:  # which does not count as the program's
                 lines = "\n".join(line for _, line in self._outside)
                 prompt = [{"role": "system", "content": f"{system}\n\n{lines}".strip()}, *messages]
-        told = self._looked = self.offered.told
-        if self._outside:
-            told = (*told, *self._outside)
+                told = (*told, *self._outside)
         self._made = prompt
-        some = None if new is messages else new
-        if some is None:  # looked at anew
+        if new is messages:  # looked at anew
             thread.has_blocks = False
-        for each in () if thread.has_blocks else new:
-            if type(each.get("content")) is list and has_blocks(each):
-                thread.has_blocks = True
-        look(thread, self._request, ours, self.named, some, told)
+        if not thread.has_blocks:
+            for each in new:
+                if type(each.get("content")) is list and has_blocks(each):
+                    thread.has_blocks = True
+        look(thread, self._request, ours, self.named, None if new is messages else new, told)
         if thread.marked:  # neither hooks nor models see marks
             self._without_marks = self._without_marks or Shown()
             self._made = prompt = self._without_marks.of(prompt)

@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from moothall.agents.loop.answer import RequestedCall
     from moothall.agents.loop.parts import Looping
     from moothall.agents.loop.recording import LoopState, Turn
-    from moothall.agents.loop.room import LongResults
     from moothall.agents.loop.showing import Showing
     from moothall.agents.replies.record import Record
     from moothall.agents.replies.reply import Stop
     from moothall.agents.replies.reply_request import ReplyRequest
     from moothall.agents.replies.step import Past, Step
     from moothall.budget import Budget
+    from moothall.memory.memory import Memory
     from moothall.models.protocol import Model
 
 
@@ -40,7 +40,7 @@ class Asking(Protocol):
 
     agent: Looping
     budget: Budget | None
-    long: LongResults
+    memory: Memory
     model: Model
     record: Record[Any] | None
     request: ReplyRequest

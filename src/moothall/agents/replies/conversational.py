@@ -511,20 +511,15 @@ class ConversationalAgent(Threaded):
     async def _in_turn(self, request: ReplyRequest) -> Reply:
         """Reply in the thread's turn."""
         outer = REPLYING.get()
-        mine = Replying(self, request.thread, request=request)
         handling: Any = CURRENT.get()
-        if handling is not None and request.budget is None:
-            request.budget = budget_of_caller(self, handling, bool(outer))
-        if around := outer or (() if handling is None else getattr(handling, "replies", ())):
-            mine.nest(around)
-            request.nested = mine.depth > 1
-        if handling is not None and not handling.envelope.name:  # it carries this reply to its loop
-            handling.replies = (*(each for each in handling.replies if each.open), mine)
+        mine = Replying(self, request.thread, request=request)
+        if is_asked := handling is not None or bool(outer):  # by another agent, or its own action
+            self._nest(mine, request, outer, handling)
         thread = request.state = self._take_thread(request.thread)
         adrift = is_adrift()
-        if outer or handling is not None or thread.texts is not None or adrift:
+        if is_asked or adrift or thread.texts is not None:
             note_content(request, self)
-        if handling is not None and request.emit is None and not outer:
+        if is_asked and not outer and request.emit is None:
             request.emit = self._listener()
         turns = mine.turns = thread.turns
         # The thread's own reply waits for this one: to wait for its turn would be a deadlock.
@@ -559,6 +554,18 @@ class ConversationalAgent(Threaded):
                 beside.end()
             self._release(thread)
             reset(token)
+
+    def _nest(
+        self, mine: Replying, request: ReplyRequest, outer: tuple[Replying, ...], handling: Any
+    ) -> None:
+        """Set what a reply is within: the replies and the message that led to it."""
+        if handling is not None and request.budget is None:
+            request.budget = budget_of_caller(self, handling, bool(outer))
+        if around := outer or getattr(handling, "replies", ()):
+            mine.nest(around)
+            request.nested = mine.depth > 1
+        if handling is not None and not handling.envelope.name:  # it carries this reply to its loop
+            handling.replies = (*(each for each in handling.replies if each.open), mine)
 
     async def _traced_reply(
         self, answer: Callable[[ReplyRequest], Awaitable[Reply]], request: ReplyRequest

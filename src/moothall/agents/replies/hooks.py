@@ -6,6 +6,7 @@ import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
 
 from moothall.actions.provenance.marks import bare, marks_of, stored
@@ -68,10 +69,10 @@ async def run_hooks(
         limit: asyncio.Timeout | None = None
         try:
             # Copies: only the returned dict counts, so that a failed hook has changed nothing.
-            given = dict(kwargs)
-            for key, value in kwargs.items():
-                if isinstance(value, (dict, list)):
-                    given[key] = value.copy()
+            given = {
+                key: value.copy() if isinstance(value, (dict, list)) else value
+                for key, value in kwargs.items()
+            }
             given["deps"] = deps  # the program's own object
             result: Any = fn(agent, given)
             if result is None:
@@ -115,13 +116,13 @@ async def as_hooked(
     **options: Any,
 ) -> Any:
     """Return `kwargs[name]` as hooks changed it: the recorded value, or by calling them now."""
+    run = partial(run_hooks, agent, type, kwargs, lambda made: check(made[name]), budget)
+    if record is None:
+        return (await run())[name]
 
     async def call(step: Step | None) -> Any:
-        made = await run_hooks(agent, type, kwargs, lambda made: check(made[name]), budget)
-        return made[name]
+        return (await run())[name]
 
-    if record is None:
-        return await call(None)
     return await record.step(f"{type}.{key}", call, **options)
 
 

@@ -7,7 +7,7 @@ import logging
 import math
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
@@ -186,16 +186,17 @@ class RecordedAgent(ConversationalAgent):
             await self._forget_deleted(request.state)
         self._check_request(request)
         await self._get_ready()
-        part, record = request.record, NULL_RECORD
-        if part is None and self._journal is not None:
+        if (part := request.record) is None:
+            if self._journal is None:  # nothing is recorded
+                return self._at_rest(request, await self._traced_work(request, NULL_RECORD))
             part = await self._begin(self._journal, request)
+        record: Record[Any] = NULL_RECORD
         try:
             try:
-                if part is not None:
-                    record = self._begun(part, request)
+                record = self._begun(part, request)
             except RunMismatch as error:
                 journal = self._journal
-                if part is None or journal is None or not self._may_fork(request, error):
+                if journal is None or not self._may_fork(request, error):
                     raise
                 part.close()
                 run_id = request.run_id
@@ -203,31 +204,35 @@ class RecordedAgent(ConversationalAgent):
                 logger.warning("%s; resuming its fork, run %r", error, request.run_id)
                 part = await self._begin(journal, request)
                 record = self._begun(part, request)
-            request.recorded = record if part is not None else None
-            if part is not None:
-                _note_run(part, request.state)
-            if part is not None and ended(record):  # it has its span
+            request.recorded = record
+            _note_run(part, request.state)
+            if ended(record):  # it has its span
                 return await self._work(request, record)
-            if tracing.active is None:
-                reply = await self._work(request, record)
-            else:
-                work = partial(self._work, request, record)
-                reply = await tracing.within(work, "reply", self, request)
-            if part is not None and part.past:
+            reply = await self._traced_work(request, record)
+            if part.past:
                 asking = [e.request.run_id for e in REPLYING.get() if e.request and e.open]
                 await answer_asker(self._journal, record, reply, asking, request.state.texts)
-            if reply.stop_reason == "waiting" and request.record is None:
-                budget = request.budget or getattr(self, "budget", None)
-                if budget is not None:
-                    budget._rest()
-            return reply
+            return self._at_rest(request, reply)
         finally:
             if record.at_end is not None:
                 record.at_end()
-            if part is not None and request.record is None:
+            if request.record is None:
                 part.close()
                 if ended(record):
                     self._end_run(f"{part.run.key}/", request.thread)
+
+    def _traced_work(self, request: ReplyRequest, record: Record[Any]) -> Awaitable[Reply]:
+        if tracing.active is None:
+            return self._work(request, record)
+        return tracing.within(partial(self._work, request, record), "reply", self, request)
+
+    def _at_rest(self, request: ReplyRequest, reply: Reply) -> Reply:
+        """Return a reply; what a run that waits has reserved is given back."""
+        if reply.stop_reason == "waiting" and request.record is None:
+            budget = request.budget or getattr(self, "budget", None)
+            if budget is not None:
+                budget._rest()
+        return reply
 
     async def _forget_deleted(self, thread: Thread) -> None:
         """Forget a conversation in this process if a run of it was deleted from its journal."""
