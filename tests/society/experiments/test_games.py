@@ -100,7 +100,7 @@ def test_game_is_played_by_a_model_of_a_file_beside_it(tmp_path: Path) -> None:
 
 
 def test_game_figures_in_the_documentation_stand_beside_those_of_people() -> None:
-    page = (Path(__file__).parents[3] / "docs" / "experiments-figures.md").read_text()
+    page = (Path(__file__).parents[3] / "docs" / "society-figures.md").read_text()
     table = page.partition("## Games")[2].partition("\n## ")[0]
     for name in ("ultimatum", "trust", "dilemma"):
         for each in game(name).published:
