@@ -46,7 +46,6 @@ EXCEPTIONS = {
     "journal/entry.py who": "public, and recorded",
     "journal/journal.py kept": "public: `Journal.kept`",
     "memory/summarizing.py settled": "public: `SummarizingMemory.settled`",
-    "serving/company/company.py _left": "of `Space`",
     "serving/company/company.py ended": "public: `Company.ended`",
     "serving/company/schedule.py due": "public: `Schedule.due`",
     "society/checkpoint.py ended": "a key of checkpoints",

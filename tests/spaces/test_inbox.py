@@ -17,10 +17,10 @@ from commands import Command, run
 from moothall.foundation.errors import InboxError
 from moothall.spaces.amqp.inbox import (
     ACCEPTED,
-    ENDED,
+    FINISHED,
     STARTED,
-    Entry,
     Inbox,
+    InboxEntry,
 )
 
 
@@ -49,10 +49,10 @@ def test_inbox_look_up_unknown_message_returns_none(inbox: Inbox) -> None:
 
 def test_started_then_ended_with_an_answer(inbox: Inbox) -> None:
     inbox.start([("k", "a")])
-    assert inbox.look_up("k", "a") == Entry("k", STARTED, None, None)
+    assert inbox.look_up("k", "a") == InboxEntry("k", STARTED, None, None)
     assert inbox.unfinished("a") == []  # the broker has it still
     inbox.end("k", "a", b"answer")
-    ended = Entry("k", ENDED, None, b"answer")
+    ended = InboxEntry("k", FINISHED, None, b"answer")
     assert inbox.look_up("k", "a") == ended
     inbox.flush()
     assert inbox.look_up("k", "a") == ended
@@ -63,19 +63,19 @@ def test_inbox_end_keeps_answer_unchanged(inbox: Inbox, answer: bytes | None) ->
     inbox.start([("k", "a")])
     inbox.end("k", "a", answer)
     inbox.start([("next", "a")])
-    assert inbox.look_up("k", "a") == Entry("k", ENDED, None, answer)
+    assert inbox.look_up("k", "a") == InboxEntry("k", FINISHED, None, answer)
 
 
 def test_accepted_then_started_then_ended(inbox: Inbox) -> None:
     inbox.accept("k", "a", b"message")
-    assert inbox.look_up("k", "a") == Entry("k", ACCEPTED, b"message", None)
+    assert inbox.look_up("k", "a") == InboxEntry("k", ACCEPTED, b"message", None)
     inbox.start([("k", "a")])
-    started = Entry("k", STARTED, b"message", None)
+    started = InboxEntry("k", STARTED, b"message", None)
     assert inbox.look_up("k", "a") == started
     assert inbox.unfinished("a") == [started]
     inbox.end("k", "a", b"answer")
     assert inbox.unfinished("a") == []
-    assert inbox.look_up("k", "a") == Entry("k", ENDED, None, b"answer")
+    assert inbox.look_up("k", "a") == InboxEntry("k", FINISHED, None, b"answer")
     inbox.answered("k", "a")
     inbox.flush()
     assert inbox.unfinished("a") == []
@@ -95,10 +95,10 @@ def test_inbox_unsent_answer_is_unfinished_until_message_is_redelivered(
     first.answered("sent", "a")
     first.close()
     second = Inbox(path)
-    assert second.unfinished("a") == [Entry("accepted", ENDED, None, b"1")]
+    assert second.unfinished("a") == [InboxEntry("accepted", FINISHED, None, b"1")]
     second.answered("accepted", "a")
     assert second.unfinished("a") == []
-    assert second.look_up("accepted", "a") == Entry("accepted", ENDED, None, b"1")
+    assert second.look_up("accepted", "a") == InboxEntry("accepted", FINISHED, None, b"1")
     second.close()
 
 
@@ -106,30 +106,30 @@ def test_inbox_permit_keeps_the_permitted_message(inbox: Inbox) -> None:
     inbox.accept("k", "a", b"message")
     for key in ("k", "never accepted"):
         inbox.permit(key, "a", b"permitted")
-        assert inbox.look_up(key, "a") == Entry(key, ACCEPTED, b"permitted", None)
+        assert inbox.look_up(key, "a") == InboxEntry(key, ACCEPTED, b"permitted", None)
     inbox.start([("k", "a")])
     inbox.permit("k", "a", b"again")
-    assert inbox.look_up("k", "a") == Entry("k", STARTED, b"permitted", None)
+    assert inbox.look_up("k", "a") == InboxEntry("k", STARTED, b"permitted", None)
     inbox.end("k", "a", None)
     inbox.permit("k", "a", b"again")
-    assert inbox.look_up("k", "a") == Entry("k", ENDED, None, None)
+    assert inbox.look_up("k", "a") == InboxEntry("k", FINISHED, None, None)
 
 
 def test_inbox_redelivery_never_moves_an_entry_back(inbox: Inbox) -> None:
     inbox.accept("k", "a", b"message")
     inbox.accept("k", "a", b"another")
-    assert inbox.look_up("k", "a") == Entry("k", ACCEPTED, b"message", None)
+    assert inbox.look_up("k", "a") == InboxEntry("k", ACCEPTED, b"message", None)
     inbox.start([("k", "a")])
     inbox.start([("k", "a")])
     inbox.accept("k", "a", b"another")
-    assert inbox.look_up("k", "a") == Entry("k", STARTED, b"message", None)
+    assert inbox.look_up("k", "a") == InboxEntry("k", STARTED, b"message", None)
     inbox.end("k", "a", b"answer")
     for written in (False, True):
         if written:
             inbox.flush()
         inbox.start([("k", "a")])
         inbox.accept("k", "a", b"message")
-        assert inbox.look_up("k", "a") == Entry("k", ENDED, None, b"answer")
+        assert inbox.look_up("k", "a") == InboxEntry("k", FINISHED, None, b"answer")
         inbox.answered("k", "a")
         assert inbox.unfinished("a") == []
 
@@ -137,13 +137,13 @@ def test_inbox_redelivery_never_moves_an_entry_back(inbox: Inbox) -> None:
 def test_inbox_accept_after_start_adds_the_message(inbox: Inbox) -> None:
     inbox.start([("k", "a")])
     inbox.accept("k", "a", b"message")
-    assert inbox.unfinished("a") == [Entry("k", STARTED, b"message", None)]
+    assert inbox.unfinished("a") == [InboxEntry("k", STARTED, b"message", None)]
 
 
 def test_inbox_end_without_a_start_is_kept(inbox: Inbox) -> None:
     inbox.end("k", "a", b"answer")
     inbox.flush()
-    assert inbox.look_up("k", "a") == Entry("k", ENDED, None, b"answer")
+    assert inbox.look_up("k", "a") == InboxEntry("k", FINISHED, None, b"answer")
 
 
 def test_many_at_once(inbox: Inbox) -> None:
@@ -155,7 +155,7 @@ def test_many_at_once(inbox: Inbox) -> None:
     for n, (key, agent) in enumerate(pairs):
         entry = inbox.look_up(key, agent)
         assert entry is not None
-        assert entry.state == (STARTED if n % 2 else ENDED)
+        assert entry.state == (STARTED if n % 2 else FINISHED)
         assert entry.answer == (None if n % 2 else key.encode())
 
 
@@ -164,13 +164,13 @@ def test_inbox_keeps_a_message_to_two_agents_as_two(inbox: Inbox) -> None:
     inbox.start([("k", "b")])
     assert inbox.look_up("k", "c") is None
     inbox.end("k", "b", b"b's")
-    assert inbox.look_up("k", "a") == Entry("k", ACCEPTED, b"message", None)
-    assert inbox.look_up("k", "b") == Entry("k", ENDED, None, b"b's")
+    assert inbox.look_up("k", "a") == InboxEntry("k", ACCEPTED, b"message", None)
+    assert inbox.look_up("k", "b") == InboxEntry("k", FINISHED, None, b"b's")
     assert [entry.key for entry in inbox.unfinished("a")] == ["k"]
     assert inbox.unfinished("b") == []
     inbox.end("k", "a", None)
     inbox.flush()
-    assert inbox.look_up("k", "a") == Entry("k", ENDED, None, None)
+    assert inbox.look_up("k", "a") == InboxEntry("k", FINISHED, None, None)
 
 
 def test_inbox_unfinished_are_in_the_order_accepted(inbox: Inbox) -> None:
@@ -205,10 +205,10 @@ def test_inbox_forget_removes_old_ended_entries_up_to_at_most(inbox: Inbox) -> N
     assert inbox.forget(0) == 50
     assert inbox.forget(0) == 0
     for n in range(0, 100, 10):
-        assert inbox.look_up(f"k{n}", "a") == Entry(f"k{n}", STARTED, None, None)
+        assert inbox.look_up(f"k{n}", "a") == InboxEntry(f"k{n}", STARTED, None, None)
     assert [entry.key for entry in inbox.unfinished("a")] == ["accepted"]
     inbox.start([("k1", "a")])  # as if it had never come
-    assert inbox.look_up("k1", "a") == Entry("k1", STARTED, None, None)
+    assert inbox.look_up("k1", "a") == InboxEntry("k1", STARTED, None, None)
 
 
 def test_inbox_forget_passes_entries_still_running(inbox: Inbox) -> None:
@@ -231,7 +231,7 @@ def test_inbox_forget_removes_entries_ended_under_a_clock_set_ahead(
         inbox.flush()
     inbox.end("now", "a", None)
     assert [inbox.forget(3600, at_most=30) for _ in range(3)] == [30, 20, 0]
-    assert inbox.look_up("now", "a") == Entry("now", ENDED, None, None)
+    assert inbox.look_up("now", "a") == InboxEntry("now", FINISHED, None, None)
 
 
 @pytest.mark.parametrize("name", ("", "é\0'; --", "x" * 255, "日本語"))
@@ -239,8 +239,8 @@ def test_inbox_name_of_any_text_is_only_a_name(inbox: Inbox, name: str) -> None:
     inbox.accept(name, name, b"message")
     inbox.end("k", name, b"answer")
     inbox.flush()
-    assert inbox.look_up(name, name) == Entry(name, ACCEPTED, b"message", None)
-    assert inbox.unfinished(name) == [Entry(name, ACCEPTED, b"message", None)]
+    assert inbox.look_up(name, name) == InboxEntry(name, ACCEPTED, b"message", None)
+    assert inbox.unfinished(name) == [InboxEntry(name, ACCEPTED, b"message", None)]
 
 
 def test_inbox_durable_is_true_only_with_a_file(path: Path) -> None:
@@ -272,7 +272,7 @@ def test_inbox_in_memory_keeps_the_last_hundred_thousand_ended_entries() -> None
         inbox.flush()
     known = [n for n in range(230_000) if inbox.look_up(str(n), "a") is not None]
     assert known == list(range(130_000, 230_000))
-    assert inbox.look_up("229999", "a") == Entry("229999", ENDED, None, b"answer")
+    assert inbox.look_up("229999", "a") == InboxEntry("229999", FINISHED, None, b"answer")
     assert inbox.look_up("229999", "b") is None
     inbox.close()
 
@@ -303,9 +303,9 @@ def test_inbox_file_keeps_entries_after_close(path: Path) -> None:
     first.close()
     assert [file.name for file in path.parent.iterdir()] == [path.name]
     second = Inbox(path)
-    assert second.look_up("accepted", "a") == Entry("accepted", ACCEPTED, b"message", None)
-    assert second.look_up("started", "a") == Entry("started", STARTED, None, None)
-    assert second.look_up("ended", "a") == Entry("ended", ENDED, None, b"answer")
+    assert second.look_up("accepted", "a") == InboxEntry("accepted", ACCEPTED, b"message", None)
+    assert second.look_up("started", "a") == InboxEntry("started", STARTED, None, None)
+    assert second.look_up("ended", "a") == InboxEntry("ended", FINISHED, None, b"answer")
     assert second.forget(3600) == 0
     assert second.forget(0) == 1
     second.close()
@@ -318,12 +318,12 @@ def test_inbox_file_keeps_entries_after_close(path: Path) -> None:
         ("inbox.start([('k', 'a')]); inbox.end('k', 'a', b'x'); die()", [STARTED, None]),
         (
             "inbox.start([('k', 'a')]); inbox.end('k', 'a', b'x'); inbox.flush(); die()",
-            [ENDED, None],
+            [FINISHED, None],
         ),
         (
             "inbox.start([('k', 'a')]); inbox.end('k', 'a', b'x')\n"
             "inbox.start([('l', 'a')]); die()",
-            [ENDED, STARTED],
+            [FINISHED, STARTED],
         ),
         ("inbox.accept('k', 'a', b'message'); die()", [ACCEPTED, None]),
         (
@@ -368,12 +368,12 @@ def test_inbox_file_killed_at_any_moment_keeps_every_reported_start(path: Path) 
         inbox = Inbox(path)
         for n in range(told):
             key = f"{round} {n}"
-            assert inbox.look_up(key, "a") == Entry(key, ENDED, None, key.encode())
+            assert inbox.look_up(key, "a") == InboxEntry(key, FINISHED, None, key.encode())
         last = inbox.look_up(f"{round} {told}", "a")
         assert last is not None
         # It may have been killed between the next start and telling of it.
         after = inbox.look_up(f"{round} {told + 1}", "a")
-        assert last.state == (STARTED if after is None else ENDED)
+        assert last.state == (STARTED if after is None else FINISHED)
         assert after is None or after.state == STARTED
         assert inbox.look_up(f"{round} {told + 2}", "a") is None
         inbox.close()
@@ -397,7 +397,7 @@ def test_inbox_file_in_use_refuses_a_second_process(path: Path) -> None:
     process.stdin.close()
     process.stdout.close()
     inbox = Inbox(path)
-    assert inbox.look_up("k", "a") == Entry("k", STARTED, None, None)
+    assert inbox.look_up("k", "a") == InboxEntry("k", STARTED, None, None)
     inbox.close()
 
 
@@ -442,8 +442,8 @@ def test_inbox_in_forked_child_refuses_and_parent_keeps_the_lock(path: Path) -> 
     assert done.stderr == ""
     assert done.stdout.count("it is used by another process") == 1
     inbox = Inbox(path)
-    assert inbox.look_up("before", "a") == Entry("before", ENDED, None, b"x")
-    assert inbox.look_up("after", "a") == Entry("after", STARTED, None, None)
+    assert inbox.look_up("before", "a") == InboxEntry("before", FINISHED, None, b"x")
+    assert inbox.look_up("after", "a") == InboxEntry("after", STARTED, None, None)
     inbox.close()
 
 
@@ -478,8 +478,8 @@ def test_inbox_start_that_fails_half_way_starts_nothing(path: Path) -> None:
     inbox.close()
     inbox = Inbox(path)
     assert inbox.look_up("first", "a") is None
-    assert inbox.look_up("second", "a") == Entry("second", STARTED, None, None)
-    assert inbox.look_up("ended", "a") == Entry("ended", ENDED, None, b"answer")
+    assert inbox.look_up("second", "a") == InboxEntry("second", STARTED, None, None)
+    assert inbox.look_up("ended", "a") == InboxEntry("ended", FINISHED, None, b"answer")
     inbox.close()
 
 
@@ -551,10 +551,10 @@ def test_inbox_on_a_full_disk_keeps_what_it_reported(path: Path, program: str) -
         entry = inbox.look_up(key, "a")
         # The last end was never written where no room came.
         ended = n < count - 1 or "last" in program
-        assert entry == Entry(
-            key, *((ENDED, None, key.encode() * 100) if ended else (1, None, None))
+        assert entry == InboxEntry(
+            key, *((FINISHED, None, key.encode() * 100) if ended else (1, None, None))
         )
-        assert inbox.look_up(key, "b") == Entry(key, STARTED, None, None)
+        assert inbox.look_up(key, "b") == InboxEntry(key, STARTED, None, None)
     assert inbox.look_up(f"k{count}", "a") is inbox.look_up(f"k{count}", "b") is None
     assert len(inbox.unfinished("a")) == ("last" in program)
     inbox.start([("on", "a")])

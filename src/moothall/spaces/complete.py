@@ -26,14 +26,14 @@ async def completions(
     text: str, ids: list[str], help_of: Callable[[str], Awaitable[Help]]
 ) -> tuple[int, list[str]]:
     """Return how many characters at a text's end to replace, and what may replace them."""
-    if found := _ID.fullmatch(text):
-        return _beginning(found[1], [_id(id) for id in (BROADCAST, *ids)], ".")
-    if found := _ACTION.fullmatch(text):
-        message = _parsed(f"/{found[1]}.help")
+    if match := _ID.fullmatch(text):
+        return _beginning(match[1], [_id(id) for id in (BROADCAST, *ids)], ".")
+    if match := _ACTION.fullmatch(text):
+        message = _parsed(f"/{match[1]}.help")
         if message is None:
             return 0, []
         actions = await _actions(message["to"], ids, help_of)
-        return _beginning(found[2], [*filter(None, map(_action, actions))], " ")
+        return _beginning(match[2], [*filter(None, map(_action, actions))], " ")
     word = _WORD.search(text)
     assert word is not None  # it may be empty
     before = text[: word.start()]
@@ -53,16 +53,16 @@ async def completions(
 
 async def completed_call(line: str, help_of: Callable[[str], Awaitable[Help]]) -> str:
     """Return a line with the names that its arguments lack; empty if they are not known."""
-    found = _CALL.match(line)
-    if found is None or ":" in found[2] or '"' in found[2] or not found[2].isprintable():
+    match = _CALL.match(line)
+    if match is None or ":" in match[2] or '"' in match[2] or not match[2].isprintable():
         return ""
-    message = _parsed(found[1])
+    message = _parsed(match[1])
     if message is None or message["to"] == BROADCAST:
         return ""
     args = _args(await help_of(message["to"]), message["action"]["name"])
     if not args:
         return ""
-    words = found[2].split(maxsplit=len(args) - 1)
+    words = match[2].split(maxsplit=len(args) - 1)
     pairs = zip(args.items(), words, strict=False)  # the last may be left out
     try:
         values = {name: _value(word.strip(), about) for (name, about), word in pairs}
@@ -93,16 +93,16 @@ def _value(word: str, about: Any) -> Any:
 
 
 async def _actions(to: str, ids: list[str], help_of: Callable[[str], Awaitable[Help]]) -> Help:
-    found: dict[str, Any] = {}
+    actions: dict[str, Any] = {}
     for id in ids if to == BROADCAST else [to]:
         if id in ids:
-            found |= await help_of(id)
-    return found | _SPECIAL if to == BROADCAST or to in ids else found
+            actions |= await help_of(id)
+    return actions | _SPECIAL if to == BROADCAST or to in ids else actions
 
 
-def _beginning(written: str, candidates: list[str], end: str) -> tuple[int, list[str]]:
-    fitting = [c + end for c in candidates if c.startswith((written, f'"{written}'))]
-    return len(written), list(dict.fromkeys(fitting))
+def _beginning(prefix: str, candidates: list[str], end: str) -> tuple[int, list[str]]:
+    fitting = [c + end for c in candidates if c.startswith((prefix, f'"{prefix}'))]
+    return len(prefix), list(dict.fromkeys(fitting))
 
 
 def _id(id: str) -> str:

@@ -15,7 +15,7 @@ ByHandler = dict[Delivery, list[Delivery]]
 """By handler, the requests that it has made and that have not ended."""
 
 
-class Waits(NamedTuple):
+class WaitGraph(NamedTuple):
     """Who waits for whom in a process."""
 
     requests: ByHandler  # those that a handler awaits
@@ -24,12 +24,12 @@ class Waits(NamedTuple):
 
 def requests_here(mailboxes: Iterable[Mailbox]) -> ByHandler:
     """Return what handlers of a space in one process have requested."""
-    made: ByHandler = {}
+    requests: ByHandler = {}
     for mailbox in mailboxes:
         for each in (*mailbox.queued(), *mailbox.active):
             if each.kind == REQUEST:
-                note_request(made, each.parent, each)
-    return made
+                note_request(requests, each.parent, each)
+    return requests
 
 
 def note_request(
@@ -46,7 +46,7 @@ def note_request(
         note_request(requests_by_handler, handler.parent, handler)
 
 
-def waits(mailboxes: Iterable[Mailbox], requests_by_handler: ByHandler) -> Waits:
+def waits(mailboxes: Iterable[Mailbox], requests_by_handler: ByHandler) -> WaitGraph:
     """Return who waits for whom."""
     behind = {
         each: mailbox.in_the_way(each)
@@ -55,10 +55,12 @@ def waits(mailboxes: Iterable[Mailbox], requests_by_handler: ByHandler) -> Waits
         if each.kind == REQUEST and each.state == QUEUED
     }
     # A handler that awaits more than its requests may go on.
-    found = {
-        each: asked for each, asked in requests_by_handler.items() if 0 < each.waiting <= len(asked)
+    blocked = {
+        each: requests
+        for each, requests in requests_by_handler.items()
+        if 0 < each.waiting <= len(requests)
     }
-    return Waits(found, behind)
+    return WaitGraph(blocked, behind)
 
 
 def stuck(requests: dict[K, list[K]], way: Callable[[K], Iterable[K] | None]) -> dict[K, list[K]]:
@@ -67,22 +69,24 @@ def stuck(requests: dict[K, list[K]], way: Callable[[K], Iterable[K] | None]) ->
     `way` tells the handlers of which one must end before a request starts: none if it goes on by
     itself, and None if it does not as far as is known.
     """
-    left = dict(requests)
+    remaining = dict(requests)
 
     def goes_on(request: K) -> bool:
-        if request in left:
+        if request in remaining:
             return False
         handlers = way(request)
-        return handlers is not None and not (handlers and all(each in left for each in handlers))
+        return handlers is not None and not (
+            handlers and all(each in remaining for each in handlers)
+        )
 
-    while free := [each for each, asked in left.items() if any(map(goes_on, asked))]:
+    while free := [each for each, own in remaining.items() if any(map(goes_on, own))]:
         for each in free:
-            del left[each]
-    return left
+            del remaining[each]
+    return remaining
 
 
 def cycle(
-    left: dict[K, list[K]], way: Callable[[K], Iterable[K] | None], first: K
+    requests: dict[K, list[K]], way: Callable[[K], Iterable[K] | None], first: K
 ) -> list[tuple[K, K]]:
     """Return the handlers that wait for each other before a stuck one can go on.
 
@@ -91,23 +95,23 @@ def cycle(
     path: dict[K, K] = {}
     at = first
     while at not in path:
-        request = path[at] = left[at][0]
-        at = request if request in left else next(iter(way(request) or ()))
+        request = path[at] = requests[at][0]
+        at = request if request in requests else next(iter(way(request) or ()))
     pairs = [*path.items()]
     return pairs[[*path].index(at) :]
 
 
-def deadlocks(found: Waits) -> Iterable[tuple[Delivery, Deadlock]]:
+def deadlocks(graph: WaitGraph) -> Iterable[tuple[Delivery, Deadlock]]:
     """Yield requests without which all others go on, each with its error."""
 
     def way(request: Delivery) -> list[Delivery]:
-        return found.behind.get(request, [])
+        return graph.behind.get(request, [])
 
-    left = found.requests
-    while left := stuck(left, way):
-        pairs = cycle(left, way, next(iter(left)))
-        handler, request = next(pair for pair in pairs if pair[1] in found.behind)
-        ways = described((str(each), str(asked)) for each, asked in pairs)
+    remaining = graph.requests
+    while remaining := stuck(remaining, way):
+        pairs = cycle(remaining, way, next(iter(remaining)))
+        handler, request = next(pair for pair in pairs if pair[1] in graph.behind)
+        ways = described((str(each), str(target)) for each, target in pairs)
         yield (
             request,
             Deadlock(
@@ -115,7 +119,7 @@ def deadlocks(found: Waits) -> Iterable[tuple[Delivery, Deadlock]]:
                 "ask within one chain"
             ),
         )
-        left = {each: asked for each, asked in left.items() if each is not handler}
+        remaining = {each: target for each, target in remaining.items() if each is not handler}
 
 
 def described(pairs: Iterable[tuple[str, str]]) -> str:

@@ -25,7 +25,7 @@ CALLBACK: Final = 4  # not a message: `after_add`, `before_remove` or what `Mail
 QUEUED: Final = 0
 ASKING: Final = 1
 RUNNING: Final = 2
-ENDED: Final = 3
+FINISHED: Final = 3
 
 MAX_HOPS: Final = 32
 """How many requests a chain may have, each made while handling the one before."""
@@ -147,8 +147,8 @@ class Delivery:
 
     def __str__(self) -> str:
         """Return the name of the action in errors, also in a broadcast: `Calculator.add`."""
-        whose = self.envelope.to if self.mailbox is None else self.mailbox.id
-        return f"{whose}.{self.envelope.name}"
+        receiver = self.envelope.to if self.mailbox is None else self.mailbox.id
+        return f"{receiver}.{self.envelope.name}"
 
 
 class RouterPort(Protocol):

@@ -45,10 +45,10 @@ async def idle(
     quiet = 0
     while True:
         mailboxes = list(router.mailboxes.values()) if only is None else [only]
-        left = {mailbox.id: count for mailbox in mailboxes if (count := under_way(mailbox))}
-        quiet = 0 if left or not await router.arrived(mailboxes) else quiet + 1
+        remaining = {mailbox.id: count for mailbox in mailboxes if (count := under_way(mailbox))}
+        quiet = 0 if remaining or not await router.arrived(mailboxes) else quiet + 1
         if quiet == 2 or (until is not None and clock() >= until):
-            return left
+            return remaining
         await asyncio.sleep(LOOK_S)
 
 
@@ -56,7 +56,7 @@ def counts(messages: dict[str, int]) -> str:
     """Return how many messages there are, and for which agents: `3 messages: 'a' 2, 'b' 1`."""
     if not messages:
         return "messages on their way"
-    whose = sorted(messages.items(), key=lambda each: -each[1])
-    shown = ", ".join(f"{id!r} {count}" for id, count in whose[:10])
-    more = f", {len(whose) - 10} more agents" if len(whose) > 10 else ""
-    return f"{counted(sum(messages.values()), 'message')}: {shown}{more}"
+    by_agent = sorted(messages.items(), key=lambda each: -each[1])
+    listed = ", ".join(f"{id!r} {count}" for id, count in by_agent[:10])
+    more = f", {len(by_agent) - 10} more agents" if len(by_agent) > 10 else ""
+    return f"{counted(sum(messages.values()), 'message')}: {listed}{more}"

@@ -22,7 +22,7 @@ from moothall.foundation.errors import ActionError, RequestError
 from moothall.foundation.jsonvalue import NotJSON, to_json
 from moothall.foundation.text import error_message, log_failure, printable
 from moothall.foundation.threads import DATA, WORKERS, awaited, call_user, is_async
-from moothall.spaces.delivery import ANSWER, ASKING, ENDED, REQUEST, Delivery, RouterPort
+from moothall.spaces.delivery import ANSWER, ASKING, FINISHED, REQUEST, Delivery, RouterPort
 from moothall.spaces.request import settle
 
 logger: logging.Logger = logging.getLogger("moothall.space")
@@ -104,11 +104,11 @@ async def handle(mailbox: Any, delivery: Delivery, offer: Offer, kwargs: dict[st
     if limit is not None:
         limit.cancel()
     if mailbox.after:
-        shown = failure
+        reported = failure
         if isinstance(failure, asyncio.CancelledError) and delivery.error is not None:
-            shown = delivery.error  # why it was cancelled: the deadline, the sender, …
+            reported = delivery.error  # why it was cancelled: the deadline, the sender, …
         try:
-            await call_callback(mailbox, agent.after_action, delivery.message(), value, shown)
+            await call_callback(mailbox, agent.after_action, delivery.message(), value, reported)
         except Exception as error:
             log_failure(logger, f"after_action of agent {agent.id!r} failed on {delivery}", error)
     if failure is not None:
@@ -195,7 +195,7 @@ def ask_permission(mailbox: Any, delivery: Delivery, offer: Offer) -> None:
             mailbox.accept(delivery)
             mailbox.router.make_ready(mailbox)
         else:
-            delivery.state = ENDED
+            delivery.state = FINISHED
             mailbox.router.refuse(delivery, not_permitted(offer.where, decision))
 
     delivery.task = mailbox.router.thread.spawn(ask())

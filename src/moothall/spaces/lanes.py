@@ -48,8 +48,8 @@ class LanedMailbox(Mailbox):
         """Return the handlers of which one must end before a message, or any other, starts."""
         lane = None if delivery is None else delivery.lane
         if lane is None:
-            found = super().in_the_way(delivery)
-            return [*found, *self._busy.values()] if found and delivery is None else found
+            handlers = super().in_the_way(delivery)
+            return [*handlers, *self._busy.values()] if handlers and delivery is None else handlers
         if self.about_to_start():
             return []
         if lane in self._busy:
@@ -147,12 +147,12 @@ class LanedMailbox(Mailbox):
         """Free the lane or place of a handler that has ended, so that the next may start."""
         name: str | None = delivery.lane
         if name is not None and self._busy.get(name) is delivery:
-            over = delivery.reentrant
-            if over is None:
+            top = delivery.reentrant
+            if top is None:
                 self._free(name)
             else:  # the re-entrant request on top of it continues, and takes its place
-                self._busy[name] = over
-                over.lane = name
+                self._busy[name] = top
+                top.lane = name
         super().finish(delivery)
         if self._line:
             self.router.make_ready(self)

@@ -86,9 +86,9 @@ class LoopThread:
 
     def end_with(self, owner: Any) -> None:
         """End the loop once nobody holds the space any more: from now on, the loop does not."""
-        closing, over = weakref.WeakMethod(self._closing), weakref.WeakMethod(self._on_end)
+        closing, on_end = weakref.WeakMethod(self._closing), weakref.WeakMethod(self._on_end)
         self._closing = lambda: (closing() or _nothing)()
-        self._on_end = lambda: (over() or (lambda: None))()
+        self._on_end = lambda: (on_end() or (lambda: None))()
         weakref.finalize(owner, self._end_soon).atexit = False
 
     def _end_soon(self) -> None:
@@ -332,7 +332,7 @@ class LoopThread:
                 self._settle(outcome, None, SpaceClosed("the space was closed"))
 
     def _run_until(self, is_done: Callable[[], bool]) -> None:
-        """Run the loop until `over()`, even if a task of an agent stops it.
+        """Run the loop until `is_done()`, even if a task of an agent stops it.
 
         asyncio lets SystemExit and KeyboardInterrupt out of a task, and any task may call `stop`.
         """

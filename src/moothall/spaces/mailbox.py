@@ -27,7 +27,7 @@ from moothall.spaces.delivery import (
     ANSWER,
     BROADCAST,
     CALLBACK,
-    ENDED,
+    FINISHED,
     QUEUED,
     REQUEST,
     RUNNING,
@@ -267,8 +267,8 @@ class Mailbox:
             self.box.clear()
             self.box.extend(live)
             self.dead = 0
-            for outer, held in list(self.reentrant_messages.items()):
-                self.reentrant_messages[outer] = deque(d for d in held if d.state == QUEUED)
+            for outer, messages in list(self.reentrant_messages.items()):
+                self.reentrant_messages[outer] = deque(d for d in messages if d.state == QUEUED)
 
     def dispatch_ready(self) -> None:
         """Handle the messages that may be handled now."""
@@ -299,9 +299,9 @@ class Mailbox:
 
     def run_reentrant(self, outer: Delivery) -> None:
         """Run re-entrant requests of a handler's call chain while it waits, one at a time."""
-        held = self.reentrant_messages.get(outer)
-        while held and outer.waiting and outer.reentrant is None:
-            delivery = held.popleft()
+        queue = self.reentrant_messages.get(outer)
+        while queue and outer.waiting and outer.reentrant is None:
+            delivery = queue.popleft()
             if delivery.state == QUEUED:
                 delivery.inner = True
                 delivery.outer = outer
@@ -309,8 +309,8 @@ class Mailbox:
                 delivery.state = RUNNING
                 self.forget(delivery)
                 self.begin(delivery)
-            held = self.reentrant_messages.get(outer)
-        if not held:
+            queue = self.reentrant_messages.get(outer)
+        if not queue:
             self.reentrant_messages.pop(outer, None)
 
     def pause(self) -> Callable[[], None]:
@@ -378,7 +378,7 @@ class Mailbox:
 
     def finish(self, delivery: Delivery) -> None:
         """Free the place of a handler that has ended, so that the next may start."""
-        delivery.state = ENDED
+        delivery.state = FINISHED
         del self.active[delivery]
         if delivery.inner:
             self._lift(delivery)
@@ -387,11 +387,11 @@ class Mailbox:
                 self.paused -= 1
             else:
                 self.running -= 1
-            if (over := delivery.reentrant) is not None:
+            if (top := delivery.reentrant) is not None:
                 # The re-entrant request on top of it continues, and takes its place.
                 self.running += 1
-                over.inner = False
-                over.outer = delivery.reentrant = None
+                top.inner = False
+                top.outer = delivery.reentrant = None
         if self.reentrant_messages:
             for waits in self.reentrant_messages.pop(delivery, ()):
                 if waits.state == QUEUED:
@@ -401,11 +401,11 @@ class Mailbox:
 
     def _lift(self, delivery: Delivery) -> None:
         """Unlink a re-entrant request from the handlers below and above it."""
-        over, under = delivery.reentrant, delivery.outer
-        if over is not None:
-            over.outer = under
+        above, under = delivery.reentrant, delivery.outer
+        if above is not None:
+            above.outer = under
         if under is not None:
-            under.reentrant = over
+            under.reentrant = above
         delivery.reentrant = delivery.outer = None
 
     def _missing(self, delivery: Delivery) -> None:
@@ -414,7 +414,7 @@ class Mailbox:
         if delivery.kind == ANSWER and name == "say":
             self._tell(delivery)
         elif delivery.kind == BROADCAST:
-            delivery.state = ENDED
+            delivery.state = FINISHED
             delivery.answered = True
             if delivery.recorder is not None:
                 delivery.recorder.concluded(delivery)
@@ -423,7 +423,7 @@ class Mailbox:
 
     def _refuse(self, delivery: Delivery, error: RequestError) -> None:
         """End a message with an error before its action starts."""
-        delivery.state = ENDED
+        delivery.state = FINISHED
         self._lift(delivery)
         self.router.refuse(delivery, error)
 
@@ -463,7 +463,7 @@ class Mailbox:
         self.reentrant_messages.clear()
         self.dead = self.waiting_bytes = 0
         for delivery in waiting:
-            delivery.state = ENDED
+            delivery.state = FINISHED
             self.router.refuse(delivery, error)
         for delivery in [*self.active, *self.asking]:
             if delivery not in spared:

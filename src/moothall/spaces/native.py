@@ -69,8 +69,10 @@ class NativeSpace(Space):
         if sender not in keepers:
             here = {} if self._router is None else self._router.mailboxes
             if len(keepers) > 2 * len(here) + _MOST_ABSENT:  # threads of a program, not of agents
-                kept = ((id, each) for id, each in list(keepers.items()) if id in here or not id)
-                keepers = self._keepers = dict(kept)
+                retained = (
+                    (id, each) for id, each in list(keepers.items()) if id in here or not id
+                )
+                keepers = self._keepers = dict(retained)
             keepers[sender] = WeakValueDictionary()
         keepers[sender][str(agent.id)] = agent
 
@@ -80,10 +82,10 @@ class NativeSpace(Space):
         if keepers is None or mailbox.router.ending:
             return
         # What an agent asked others in the name of who left, they keep in threads of their own.
-        left: list[tuple[str, str | None]] = [(mailbox.id, None)]
-        for sender, thread in left:
-            found = {**keepers.get(sender, {}), **keepers.get("", {})}
-            for id, keeper in found.items():
+        departures: list[tuple[str, str | None]] = [(mailbox.id, None)]
+        for sender, thread in departures:
+            own = {**keepers.get(sender, {}), **keepers.get("", {})}
+            for id, keeper in own.items():
                 dropped = keeper._sender_left(sender, thread)  # type: ignore[attr-defined]
-                left += [(id, each) for each in dropped]
+                departures += [(id, each) for each in dropped]
         keepers.pop(mailbox.id, None)

@@ -19,12 +19,12 @@ from moothall.foundation.errors import (
 )
 from moothall.foundation.text import log_failure
 from moothall.foundation.threads import failing
-from moothall.spaces.deadlock import Waits, deadlocks, requests_here, waits
+from moothall.spaces.deadlock import WaitGraph, deadlocks, requests_here, waits
 from moothall.spaces.delivery import (
     ANSWER,
     ASKING,
     CALLBACK,
-    ENDED,
+    FINISHED,
     QUEUED,
     REQUEST,
     RUNNING,
@@ -89,12 +89,12 @@ class Outcomes:
         elif error is not None:
             if kind != REQUEST:
                 envelope = delivery.envelope
-                what = f"action {envelope.name!r} of agent {mailbox.id!r} failed on a message of"
-                what = f"{what} {envelope.sender!r}"
+                subject = f"action {envelope.name!r} of agent {mailbox.id!r} failed on a message of"
+                subject = f"{subject} {envelope.sender!r}"
                 if isinstance(error, MoothallError):  # the sender gets its full text
-                    logger.debug("%s", what, exc_info=error)
+                    logger.debug("%s", subject, exc_info=error)
                 else:
-                    log_failure(logger, what, error)
+                    log_failure(logger, subject, error)
             self.refuse(delivery, outcome_of(delivery, error))
         elif value is None and kind != REQUEST:
             delivery.answered = True
@@ -171,11 +171,11 @@ class Outcomes:
         elif delivery.state != RUNNING:
             return
         if delivery.state == QUEUED:
-            delivery.state = ENDED
+            delivery.state = FINISHED
             if delivery.mailbox is not None:
                 delivery.mailbox.forget(delivery)
         elif delivery.state == ASKING:
-            delivery.state = ENDED
+            delivery.state = FINISHED
             delivery.mailbox.asking.discard(delivery)  # a task cancelled at once does not begin
             if delivery.task is not None:
                 delivery.task.cancel()
@@ -274,7 +274,7 @@ class Outcomes:
         if found_waits.requests:
             self._look_in(min(2 * waited, _LONGEST_LOOK_S))
 
-    def _waits(self) -> Waits:
+    def _waits(self) -> WaitGraph:
         mailboxes = list(self.mailboxes.values())
         return waits(mailboxes, requests_here(mailboxes))
 
@@ -292,6 +292,6 @@ class Outcomes:
             self._show(delivery.envelope)
 
     def _show(self, envelope: Envelope) -> None:
-        told = (self.observers, envelope.to_dict, "observer", logger, BaseException)
-        for failed in failing(*told):
+        notification = (self.observers, envelope.to_dict, "observer", logger, BaseException)
+        for failed in failing(*notification):
             self.observers = tuple(each for each in self.observers if each is not failed)

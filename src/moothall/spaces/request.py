@@ -81,13 +81,13 @@ class Request:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[None] = loop.create_future()
 
-        def ended() -> None:
+        def wake() -> None:
             try:
                 loop.call_soon_threadsafe(settle, future)
             except RuntimeError:
                 return  # that loop is closed: nothing waits there any more
 
-        on_end(self._delivery, ended)
+        on_end(self._delivery, wake)
         handling: Any = CURRENT.get()
         try:
             with waiting(handling, self._delivery):
@@ -179,16 +179,16 @@ def waiting(handling: Any, delivery: Delivery) -> Iterator[None]:
         return
     router = handling.mailbox.router
 
-    def over() -> None:
+    def end_wait() -> None:
         router.enter(_end_wait, handling, delivery)
 
     router.enter(_begin_wait, handling, delivery)
-    on_end(delivery, over)
+    on_end(delivery, end_wait)
     try:
         yield
     finally:
-        not_on_end(delivery, over)
-        over()
+        not_on_end(delivery, end_wait)
+        end_wait()
 
 
 def _begin_wait(handling: Delivery, delivery: Delivery) -> None:

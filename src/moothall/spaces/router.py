@@ -23,7 +23,7 @@ from moothall.foundation.errors import (
 )
 from moothall.foundation.jsonvalue import weight
 from moothall.foundation.text import counted
-from moothall.spaces.delivery import BROADCAST, ENDED, MAX_HOPS, QUEUED, REQUEST, SEND, Delivery
+from moothall.spaces.delivery import BROADCAST, FINISHED, MAX_HOPS, QUEUED, REQUEST, SEND, Delivery
 from moothall.spaces.loop import LoopThread
 from moothall.spaces.mailbox import Mailbox
 from moothall.spaces.outcomes import UNTIMED_S, Outcomes
@@ -96,7 +96,7 @@ class Router(Outcomes):
         if type(timeout) is not int and timeout is not None:
             check_timeout("a request's timeout=", timeout)
         handling: Any = CURRENT.get()
-        if handling is not None and handling.state == ENDED:
+        if handling is not None and handling.state == FINISHED:
             handling = None  # a task that its handler left running starts a chain of its own
         delivery = Delivery(envelope, REQUEST, handling, timeout)
         if wait:
@@ -107,8 +107,8 @@ class Router(Outcomes):
             delivery.caller_context = caller_context
         if (on_event := ON_EVENT.get()) is not None:
             delivery.on_event = on_event
-        if held := CALLERS_RESERVATIONS.get():
-            delivery.reservations = tuple(ref for ref in held if (each := ref()) and each.open)
+        if refs := CALLERS_RESERVATIONS.get():
+            delivery.reservations = tuple(ref for ref in refs if (each := ref()) and each.open)
         if get_ident() == self.thread_id:
             if mailbox.outside:
                 self.catch_up(mailbox)
@@ -250,8 +250,8 @@ class Router(Outcomes):
         for timer in self._delayed:
             timer.cancel()
         if self._delayed:
-            what = counted(len(self._delayed), "message")
-            logger.warning("the space was closed before the time of %s with a delay", what)
+            messages = counted(len(self._delayed), "message")
+            logger.warning("the space was closed before the time of %s with a delay", messages)
         for expected in list(self._expected.values()):
             for delivery in list(expected):
                 self.refuse(delivery, self.closed_error())

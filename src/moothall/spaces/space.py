@@ -55,7 +55,7 @@ class Space:
     """How long `close` lets started actions continue; None to cancel them at once."""
     _keeps_waiting = False
     """Whether messages that wait when the space is closed wait elsewhere for the next one."""
-    _left: Callable[[Agent], None] | None = None
+    _on_removed: Callable[[Agent], None] | None = None
     """Told, on the loop, of each agent that leaves the space."""
     _ended_request: Callable[[Delivery], None] | None = None
 
@@ -109,8 +109,8 @@ class Space:
             DefinitionError: it is not an agent, is in a space, or has an action without help
         """
         if not isinstance(agent, Agent):
-            made = f": make one, {agent.__name__}(id)" if isinstance(agent, type) else ""
-            raise DefinitionError(f"add takes an agent, got {agent!r}{made}")
+            hint = f": make one, {agent.__name__}(id)" if isinstance(agent, type) else ""
+            raise DefinitionError(f"add takes an agent, got {agent!r}{hint}")
         if not hasattr(agent, "id"):
             kind = type(agent).__name__
             raise DefinitionError(f"a {kind} has no id: its __init__ calls super().__init__(id)")
@@ -151,11 +151,11 @@ class Space:
             refuse_on_loop("remove(drain=True)", "space.aremove(agent, drain=True)")
             self._thread.run(self._finish, self._mailbox_of(agent)).result()
         handling = CURRENT.get()
-        left = self._remove(agent, router, handling)
+        removal = self._remove(agent, router, handling)
         # Without a `before_remove` this takes microseconds: any loop but a space's may wait.
-        quick = left.envelope.name != "before_remove"
-        if left is not handling and not (on_a_space() if quick else loop_is_running()):
-            Request(left, router).result()
+        quick = removal.envelope.name != "before_remove"
+        if removal is not handling and not (on_a_space() if quick else loop_is_running()):
+            Request(removal, router).result()
 
     async def aremove(self, agent: Agent | str | int, *, drain: bool = False) -> None:
         """Remove an agent as `remove` does in a thread: wait until it has left."""
@@ -210,7 +210,7 @@ class Space:
             mailbox.suspended = mailbox.pause()
 
     def _meter(self, on_end: Callable[[Delivery], None]) -> None:
-        """Call `ended(delivery)`, on the loop, with each request to an agent here at its end."""
+        """Call `on_end(delivery)`, on the loop, with each request to an agent here at its end."""
         self._ended_request = on_end
         if self._router is not None:
             self._router.meter = on_end
@@ -312,17 +312,17 @@ class Space:
         Raises:
             RuntimeError: called where an event loop is running: `await asyncio.to_thread(…)` there
         """
-        left = self._idle("drain", timeout)
+        remaining = self._idle("drain", timeout)
         self.close()
-        return sum(left.values())
+        return sum(remaining.values())
 
     def _idle(self, method: str, timeout: float) -> dict[str, int]:
         refuse_on_loop(method, f"asyncio.to_thread(space.{method})")
         router = self._router
         if router is None or self._closed:
             return {}
-        left: dict[str, int] = self._thread.run(idle, router, timeout).result()
-        return left
+        remaining: dict[str, int] = self._thread.run(idle, router, timeout).result()
+        return remaining
 
     def close(self) -> None:
         """Remove every agent and end the loop; messages that wait end as `SpaceClosed`.
@@ -446,7 +446,7 @@ class Space:
     def _settle_in(self, mailbox: Mailbox, *, waits: bool) -> None:
         """Run an agent's `after_add`, if it has one."""
         if mailbox.arriving is not None:
-            ready = self._begin(mailbox, mailbox.arriving, told=waits)
+            ready = self._begin(mailbox, mailbox.arriving, is_reported=waits)
             if waits:
                 Request(ready, mailbox.router).result()
 
@@ -458,18 +458,20 @@ class Space:
                 return mailbox.leaving
             spared = handling if handling is not None and handling.mailbox is mailbox else None
             last = overrides(mailbox.agent, "before_remove")
-            left = mailbox.leaving = self._delivery(mailbox, "before_remove" if last else "removed")
+            removal = mailbox.leaving = self._delivery(
+                mailbox, "before_remove" if last else "removed"
+            )
         if last:
-            return self._begin(mailbox, left, spared)
+            return self._begin(mailbox, removal, spared)
 
         def leave() -> None:
             self._detach(mailbox, spared)
             released = self._thread.spawn(self._released(mailbox))
-            released.add_done_callback(lambda _: router.settle(left, None, None))
+            released.add_done_callback(lambda _: router.settle(removal, None, None))
 
         # In turn: what was sent to it before this is in its mailbox by then, and is ended.
         router.enter(leave)
-        return left
+        return removal
 
     def _begin(
         self,
@@ -477,12 +479,12 @@ class Space:
         delivery: Delivery,
         spared: Delivery | None = None,
         *,
-        told: bool = False,
+        is_reported: bool = False,
     ) -> Delivery:
         """Run `after_add` or `before_remove` as a delivery of its own.
 
         The agent leaves if its `after_add` fails, and after its `before_remove` in any case. The
-        callback's error is logged; only at DEBUG level if a caller is `told` of it.
+        callback's error is logged; only at DEBUG level if it `is_reported` to a caller.
         """
         name = delivery.envelope.name
         delivery.inner = name == "before_remove"  # it waits for no other handler
@@ -494,7 +496,7 @@ class Space:
             except BaseException as error:
                 leaves = True
                 about = f"{name} of agent {mailbox.id!r} failed"
-                if told or delivery.answered:
+                if is_reported or delivery.answered:
                     logger.debug("%s", about, exc_info=error)
                 else:
                     log_failure(logger, about, error)
@@ -535,10 +537,10 @@ class Space:
             if dropped and router.ending:
                 self._dropped[mailbox.id] = dropped
             elif dropped:
-                what = counted(dropped, "message")
-                logger.warning("agent %r was removed before it handled %s", mailbox.id, what)
-        if self._left is not None:
-            self._left(mailbox.agent)
+                messages = counted(dropped, "message")
+                logger.warning("agent %r was removed before it handled %s", mailbox.id, messages)
+        if self._on_removed is not None:
+            self._on_removed(mailbox.agent)
 
     async def _closing(self) -> None:
         """Remove all agents and close the router: the last work on the loop."""

@@ -27,7 +27,7 @@ logger: logging.Logger = logging.getLogger("moothall.space")
 _IDLE = 64
 """How many idle tasks are kept."""
 
-_ENDED = object()
+_END = object()
 """What the `steps` of a worker yield when its handler has ended."""
 
 
@@ -38,7 +38,7 @@ class _Worker:
     context: Context = field(default_factory=Context)
     run: Callable[..., Any] = field(init=False)
     # Runs one handler after the other; it is sent a coroutine, and yields what that waits for, then
-    # `_ENDED` once `value` or `error` is set.
+    # `_END` once `value` or `error` is set.
     steps: Callable[[Any], Any] = field(init=False)
     task: asyncio.Task[None] = field(init=False)
     wake: asyncio.Future[None] = field(init=False)  # what the idle task waits for
@@ -94,7 +94,7 @@ class TaskPool:
         if outer is not None:
             _enter_task(loop, outer)
         self.in_no_task = in_no_task
-        if yielded is not _ENDED:
+        if yielded is not _END:
             worker.yielded = yielded
             worker.handed = True
             if not worker.wake.done():
@@ -241,7 +241,7 @@ def _steps(worker: _Worker) -> Generator[Any, Any, None]:
                 raise
             worker.error = error
         coroutine = None
-        coroutine = yield _ENDED
+        coroutine = yield _END
 
 
 @types.coroutine
@@ -249,7 +249,7 @@ def _drive(worker: _Worker, yielded: Any) -> Generator[Any, Any, None]:
     """Resume a handler that waits for `yielded`, until it ends."""
     steps = worker.steps
     throw = steps.__self__.throw  # type: ignore[attr-defined]
-    while yielded is not _ENDED:
+    while yielded is not _END:
         try:
             sent = yield yielded
         except BaseException as error:  # a cancellation: raise it where the handler waits

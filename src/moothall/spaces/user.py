@@ -94,11 +94,11 @@ class User(Agent):
         if name != "say" and name not in SPECIAL:
             await self._show(f"{escaped(name)} {escaped_json(message['action']['args'])}", "calls ")
 
-    async def _show(self, text: str, what: str = "") -> None:
+    async def _show(self, text: str, remark: str = "") -> None:
         message = self._current_message
         sender = "?" if message is None else message["from"]
-        shown = sender if _PLAIN.fullmatch(sender) else escaped_json(sender)
-        mark = f"{shown}: " if not what else f"{shown} {what}"
+        label = sender if _PLAIN.fullmatch(sender) else escaped_json(sender)
+        mark = f"{label}: " if not remark else f"{label} {remark}"
         # In a thread: a blocked terminal must not block the space.
         await WORKERS.run(asyncio.get_running_loop(), self._terminal.show, mark + text)
 
@@ -150,18 +150,18 @@ class User(Agent):
         own = str(self.id)
         space: Any = self.space
         here = await space._everyone() if BROADCAST in addressed else space.ids()
-        known = dict.fromkeys(here) | addressed
-        others = [id for id in known if id not in (own, BROADCAST)]
+        receivers = dict.fromkeys(here) | addressed
+        waiting_for = [id for id in receivers if id not in (own, BROADCAST)]
         end = time.monotonic() + patience_s
-        others = await self._handled(others, patience_s)
-        asking = self._asking(others)
+        waiting_for = await self._handled(waiting_for, patience_s)
+        asking = self._asking(waiting_for)
         while asking and time.monotonic() < end:
             await asyncio.sleep(_LOOK_S)
-            asking = self._asking(others)
+            asking = self._asking(waiting_for)
         for id in asking:
             self._show_busy(id, patience_s)
         if not asking:  # what was approved is behind what was handled
-            await self._handled(others, max(end - time.monotonic(), _LOOK_S))
+            await self._handled(waiting_for, max(end - time.monotonic(), _LOOK_S))
         with suppress(MoothallError):  # this agent has left the space meanwhile
             await self.request({"to": own, "action": {"name": "help"}}, patience_s)
 
@@ -169,9 +169,9 @@ class User(Agent):
         """Wait until agents have handled their messages so far; return those that have."""
         # This request is handled in order, after the messages before it.
         help = {"action": {"name": "help"}, "meta": {"in_order": True}}
-        asked = [(id, self.request({"to": id, **help}, patience_s)) for id in ids]
+        requests = [(id, self.request({"to": id, **help}, patience_s)) for id in ids]
         handled = []
-        for id, pending in asked:
+        for id, pending in requests:
             try:
                 await pending
                 handled.append(id)

@@ -104,13 +104,13 @@ class Watchdog:
                 now,
             )  # many take their turns: none of them is too long
         elif now - pulse.asked_at >= HELD_S and pulse.holder is None:
-            who, where = _holder(space)
-            pulse.holder = who
+            holder, where = _holder(space)
+            pulse.holder = holder
             logger.warning(
                 "%s has held the loop of its space for over %.1f s, at %s: nothing else runs there "
                 "meanwhile. Await what takes long, or make the action a plain def, which runs in a "
                 "thread",
-                who,
+                holder,
                 HELD_S,
                 where,
             )

@@ -232,7 +232,7 @@ class Company:
             raise ConfigError("\n".join(f"{self.name}: {each}" for each in faults))
 
     def _start(self) -> None:
-        self.space._left = self._on_left
+        self.space._on_removed = self._on_left
         self.space._meter(self._metrics.count_request)
         for name, agent_settings in self.settings.agents.items():
             self._task(self._keep(name, agent_settings))
@@ -323,7 +323,7 @@ class Company:
             self._server.stop(at_once=True)
             await asyncio.to_thread(self._server.join, _STREAMS_S)
         self.space._grace_s = seconds_left()
-        self.space._left = None
+        self.space._on_removed = None
         await asyncio.to_thread(self._space.close)
         self._leave(False)  # another company of this process may have the same agents
 

@@ -15,7 +15,7 @@ from pika.exceptions import AMQPError
 
 from moothall.foundation.errors import AgentStopped, BrokerError, DuplicateAgent, RequestError
 from moothall.spaces.amqp.link.broker import Broker
-from moothall.spaces.amqp.link.connection import NOT_FOUND, LinkLost, Refused
+from moothall.spaces.amqp.link.connection import NOT_FOUND, LinkLost, RefusedByBroker
 from moothall.spaces.amqp.link.consumer import Consumption, Tag
 from moothall.spaces.amqp.queues import Queues
 from moothall.spaces.amqp.receiver import Receiver
@@ -230,7 +230,7 @@ class AgentQueues:
             mailbox.finish_waiting()
             await self._withdraw(queue)
             return
-        with suppress(LinkLost, AMQPError, Refused):  # `removed` tries again
+        with suppress(LinkLost, AMQPError, RefusedByBroker):  # `removed` tries again
             await self.queues.unbind(queue.id, queue.mailbox.groups)
 
     async def leave_shared(self) -> None:
@@ -276,9 +276,9 @@ class AgentQueues:
                     with suppress(LinkLost):  # else they are published again, on another channel
                         await self._publisher.confirmed_or_returned(sent)
                     await self._delete(queue)
-                except (LinkLost, AMQPError, Refused) as error:
+                except (LinkLost, AMQPError, RefusedByBroker) as error:
                     logger.warning("the queue of the removed agent %r stays: %s", queue.id, error)
-                with suppress(LinkLost, AMQPError, Refused):
+                with suppress(LinkLost, AMQPError, RefusedByBroker):
                     await self.queues.delete("claim", queue.id)
         finally:
             del self._leaving[queue.id]
@@ -294,13 +294,13 @@ class AgentQueues:
             await self.queues.unbind(queue.id, queue.mailbox.groups)
             await self._drain(queue)
             # Messages may be on their way here: the broker cancels the consumer after them.
-            taken = self._consumer.until_ended(consumer)
+            consumer_end = self._consumer.until_ended(consumer)
             try:
                 await self.queues.delete("agent", queue.id)
-                await taken
+                await consumer_end
             finally:
-                taken.cancel()
-        except Refused as error:
+                consumer_end.cancel()
+        except RefusedByBroker as error:
             if error.code != NOT_FOUND:
                 raise
             queue.was_deleted = True
@@ -310,19 +310,19 @@ class AgentQueues:
         clock = asyncio.get_running_loop().time
         until = clock() + _LONGEST_DRAIN_S
         while True:
-            found = await self.queues.state("agent", queue.id)
-            if not found.exists:
+            state = await self.queues.state("agent", queue.id)
+            if not state.exists:
                 queue.was_deleted = True
                 return
             if not self._is_consumed_here(queue):
                 raise LinkLost("the channel was lost")
-            if not found.messages:
+            if not state.messages:
                 return
             if clock() > until:  # nothing is taken, for example because its inbox cannot be written
                 logger.error(
                     "agent %r is removed, and %d messages are lost with its queue",
                     queue.id,
-                    found.messages,
+                    state.messages,
                 )
                 return
             self._consumer.flush()

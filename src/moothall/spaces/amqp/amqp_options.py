@@ -123,7 +123,7 @@ class AMQPOptions:
 
     @classmethod
     def from_environment(
-        cls, environment: Mapping[str, str] | None = None, **given: Any
+        cls, environment: Mapping[str, str] | None = None, **arguments: Any
     ) -> AMQPOptions:
         """Read `AMQP_HOST`, `AMQP_PORT`, `AMQP_USERNAME`, `AMQP_PASSWORD`, `AMQP_VHOST`,
         `AMQP_USE_SSL`, `AMQP_HEARTBEAT`, `AMQP_CA_FILE`, `AMQP_CERT_FILE` and `AMQP_KEY_FILE`.
@@ -132,29 +132,29 @@ class AMQPOptions:
 
         Args:
             environment: the variables; if left out, those of this process
-            given: arguments that come before the variables
+            arguments: arguments that come before the variables
 
         Raises:
             ConfigError: a variable or an argument is not valid
         """  # noqa: D205 - the list of variables is one sentence
         variables = os.environ if environment is None else environment
-        found: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         for name, variable in _VARIABLES.items():
             value = variables.get(variable)
-            if not value or name in given:
+            if not value or name in arguments:
                 continue
             if name in ("port", "heartbeat"):
                 if not (value.isascii() and value.isdigit() and 1 <= int(value[:6]) <= 65535):
                     raise ConfigError(f"{variable} must be 1 to 65535, got {value!r}")
-                found[name] = int(value)
+                values[name] = int(value)
             elif name == "use_ssl":
                 if value.lower() not in _TRUTHS:
-                    wanted = ", ".join(_TRUTHS)
-                    raise ConfigError(f"{variable} must be one of {wanted}, got {value!r}")
-                found[name] = _TRUTHS[value.lower()]
+                    options = ", ".join(_TRUTHS)
+                    raise ConfigError(f"{variable} must be one of {options}, got {value!r}")
+                values[name] = _TRUTHS[value.lower()]
             else:
-                found[name] = value
-        return cls(**found | given)
+                values[name] = value
+        return cls(**values | arguments)
 
     @property
     def address(self) -> str:
@@ -163,7 +163,7 @@ class AMQPOptions:
 
 
 @dataclass(frozen=True)
-class Limits:
+class BrokerLimits:
     """What a space lets wait, and for how long: arguments of `AMQPSpace`."""
 
     mailbox: int
@@ -182,16 +182,16 @@ def each_node(options: AMQPOptions) -> list[AMQPOptions]:
 def _places(options: AMQPOptions) -> list[tuple[str, int]]:
     """Return the name and the port of each host: `NAME`, `NAME:PORT` or `[ADDRESS]:PORT`."""
     assert options.port is not None
-    found = []
+    places = []
     for host in options.hostname.split(","):
         parts = _HOST.fullmatch(host.strip())
         if parts is None:
-            found.append((host.strip(), options.port))
+            places.append((host.strip(), options.port))
         else:
             port = parts["port"] or parts["at"]
             name = parts["bracketed"] or parts["host"]
-            found.append((name, options.port if port is None else int(port)))
-    return found
+            places.append((name, options.port if port is None else int(port)))
+    return places
 
 
 def _size(text: str) -> int:

@@ -23,11 +23,11 @@ from moothall.foundation.errors import (
 )
 from moothall.spaces.amqp import wire
 from moothall.spaces.amqp.agent_queues import AgentQueues
-from moothall.spaces.amqp.amqp_options import AMQPOptions, Limits, Names
+from moothall.spaces.amqp.amqp_options import AMQPOptions, BrokerLimits, Names
 from moothall.spaces.amqp.delays import Delays
 from moothall.spaces.amqp.inbox import Inbox
 from moothall.spaces.amqp.link.broker import Broker
-from moothall.spaces.amqp.link.connection import LinkLost, Refused
+from moothall.spaces.amqp.link.connection import LinkLost, RefusedByBroker
 from moothall.spaces.amqp.link.publisher import (
     CONFIRMED,
     FULL,
@@ -43,9 +43,9 @@ from moothall.spaces.amqp.queues import Queues
 from moothall.spaces.amqp.receiver import Receiver
 from moothall.spaces.amqp.recorder import InFlight, Recorder, in_flight_of
 from moothall.spaces.amqp.requests import OpenRequests
-from moothall.spaces.amqp.waiting import Waiting
+from moothall.spaces.amqp.waiting import DeadlockWatch
 from moothall.spaces.amqp.wire import Outbound
-from moothall.spaces.deadlock import Waits
+from moothall.spaces.deadlock import WaitGraph
 from moothall.spaces.delivery import ANSWER, MAX_HOPS, QUEUED, REQUEST, SEND, Delivery
 from moothall.spaces.handler import answers
 from moothall.spaces.loop import LoopThread
@@ -69,7 +69,7 @@ class AMQPRouter(Router):
         thread: LoopThread,
         options: AMQPOptions,
         names: Names,
-        limits: Limits,
+        limits: BrokerLimits,
         inbox: Inbox,
         *,
         quorum: bool,
@@ -105,7 +105,9 @@ class AMQPRouter(Router):
             waits=lambda: self.waiting.report(),
         )
         self.recorder: Recorder = Recorder(self, broker, inbox, lambda: not self._ready)
-        self.waiting: Waiting = Waiting(self.requests, self.mailboxes, self.recorder.in_flight)
+        self.waiting: DeadlockWatch = DeadlockWatch(
+            self.requests, self.mailboxes, self.recorder.in_flight
+        )
         self.receiver: Receiver = Receiver(
             self,
             broker,
@@ -154,16 +156,16 @@ class AMQPRouter(Router):
                 handling = None
             else:
                 handling.unconfirmed += 1
-        told = wire.SEND if kind == SEND else wire.ANSWER
+        wire_kind = wire.SEND if kind == SEND else wire.ANSWER
         to, names = (envelope.to if is_one(envelope.to) else ""), self.broker.names
         message = Outbound(
             self.broker.new_key(),
-            told,
+            wire_kind,
             names.key("agent", to) if to else names.key_to_several(envelope.to),
             wire.encode(envelope),
             to=to,
             mandatory=bool(to),
-            headers=wire.headers(told, envelope),
+            headers=wire.headers(wire_kind, envelope),
             about=(handling, envelope) if kind == SEND else None,
         )
         if delay:
@@ -245,7 +247,7 @@ class AMQPRouter(Router):
         state = "is gone" if outcome == RETURNED else "takes nothing"
         logger.error("the queue %s %s; trying again in a second", queue, state)
         if outcome == RETURNED:
-            with suppress(LinkLost, AMQPError, Refused):
+            with suppress(LinkLost, AMQPError, RefusedByBroker):
                 await self.broker.declare_dead_letters()
         elif self.broker.quorum:  # as in `Presence.hold_refused`
             self.broker.publisher.close_channel()
@@ -269,8 +271,8 @@ class AMQPRouter(Router):
                 f"{self.broker.publisher.largest:,} are the limit (the broker's max_message_size, "
                 f"or {wire.LARGEST:,})"
             )
-        whose = f'"{message.to}"' if message.to else "an agent"
-        return MailboxFull(f"the mailbox of {whose} is full: the broker takes no more for it")
+        receiver = f'"{message.to}"' if message.to else "an agent"
+        return MailboxFull(f"the mailbox of {receiver} is full: the broker takes no more for it")
 
     def _answer_too_large(self, message: Outbound) -> None:
         """Send an error in place of an answer that is too large."""
@@ -287,10 +289,10 @@ class AMQPRouter(Router):
 
     async def statistics(self) -> dict[str, dict[str, Any]]:
         """Return what all processes count of each agent, and what waits at the broker."""
-        found = await self.requests.statistics()
-        for id, each in found.items():
+        counts = await self.requests.statistics()
+        for id, each in counts.items():
             each["waiting"] += (await self.queues.state("agent", id)).messages
-        return found
+        return counts
 
     async def arrived(self, mailboxes: Iterable[Mailbox]) -> bool:
         """Return whether no message is on its way to these mailboxes, or waits at the broker."""
@@ -298,8 +300,8 @@ class AMQPRouter(Router):
             return False
         with suppress(LinkLost, AMQPError):
             # What waits for a shared agent that leaves this process is for the others.
-            taken = [each.id for each in mailboxes if not (each.shared and each.finishing)]
-            return not any([(await self.queues.state("agent", each)).messages for each in taken])
+            ids = [each.id for each in mailboxes if not (each.shared and each.finishing)]
+            return not any([(await self.queues.state("agent", each)).messages for each in ids])
         return False
 
     # -- outcomes ----------------------------------------------------------------------------------
@@ -363,7 +365,7 @@ class AMQPRouter(Router):
         if self.observers and not ours and self.everywhere.is_new(key):
             self._show(delivery.envelope)
 
-    def _waits(self) -> Waits:
+    def _waits(self) -> WaitGraph:
         return self.waiting.now()
 
     def _look_for_deadlock(self, waited: float) -> None:
@@ -400,16 +402,16 @@ class AMQPRouter(Router):
                     await broker.publisher.drained()
                 async with asyncio.timeout(_LAST_S):
                     await broker.end_replies()
-            except (TimeoutError, LinkLost, AMQPError, Refused) as error:
+            except (TimeoutError, LinkLost, AMQPError, RefusedByBroker) as error:
                 logger.warning(
                     "the space was closed before the broker had confirmed everything: %s",
                     error or type(error).__name__,
                 )
-        elif lost := len(broker.publisher):
+        elif unconfirmed := len(broker.publisher):
             logger.warning(
                 "the space was closed without a connection, before the broker had confirmed "
                 "everything: %d messages are lost",
-                lost,
+                unconfirmed,
             )
         for delivery in self.requests.deliveries():
             self.refuse(delivery, self.closed_error())

@@ -23,7 +23,7 @@ from moothall.foundation.arguments import (
 from moothall.foundation.errors import ConfigError, MissingExtra, RequestError
 from moothall.foundation.text import log_failure
 from moothall.foundation.threads import is_async, loop_is_running
-from moothall.spaces.amqp.amqp_options import AMQPOptions, Limits, Names, silence_client
+from moothall.spaces.amqp.amqp_options import AMQPOptions, BrokerLimits, Names, silence_client
 from moothall.spaces.amqp.inbox import Inbox
 from moothall.spaces.delivery import Delivery
 from moothall.spaces.loop import on_a_space
@@ -132,7 +132,7 @@ class AMQPSpace(Space):
         self._options = AMQPOptions.from_environment() if amqp_options is None else amqp_options
         self._names = Names(exchange)
         self._inbox_path = None if inbox is None else os.fspath(inbox)
-        self._limits = Limits(
+        self._limits = BrokerLimits(
             mailbox, mailbox_bytes, float(keep), prefetch, prefetch_bytes, deliveries
         )
         self._quorum = quorum
@@ -153,8 +153,8 @@ class AMQPSpace(Space):
             added.result()
 
     async def _everyone(self, group: str | None = None) -> list[str]:
-        asked = self._thread.run(self._router.requests.everyone, group)
-        return [*self.ids(group), *await asyncio.wrap_future(asked)]
+        future = self._thread.run(self._router.requests.everyone, group)
+        return [*self.ids(group), *await asyncio.wrap_future(future)]
 
     async def _count_everywhere(self) -> dict[str, Any]:
         return await self._router.statistics()
@@ -249,13 +249,13 @@ class AMQPSpace(Space):
         await super()._closing()
         await self._router.shut_down()
 
-    def _on_state(self, what: str, text: str) -> None:
+    def _on_state(self, state: str, text: str) -> None:
         """Log that the connection was made or lost, and tell `on_connection`."""
-        level = logging.INFO if what in ("connected", "unblocked") else logging.WARNING
+        level = logging.INFO if state in ("connected", "unblocked") else logging.WARNING
         logger.log(level, "%s", text)
         if self._on_connection is not None:
             try:
-                self._on_connection(what, text)
+                self._on_connection(state, text)
             except Exception as error:
                 log_failure(logger, "on_connection failed and is called no more", error)
                 self._on_connection = None

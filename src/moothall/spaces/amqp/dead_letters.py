@@ -119,9 +119,9 @@ class DeadLetter:
             agent = address(agent)
         except InvalidId:
             agent = ""
-        named = f"{_text(properties.message_id)}\0{agent}\0{reason}\0{time}\0".encode()
+        identity = f"{_text(properties.message_id)}\0{agent}\0{reason}\0{time}\0".encode()
         return cls(
-            key=sha256(named + body).hexdigest()[:12],
+            key=sha256(identity + body).hexdigest()[:12],
             agent=agent,
             reason=reason,
             time=time,
@@ -173,13 +173,13 @@ class DeadLetters:
         """Connect."""
         failed: list[BrokerError] = []
         for node in each_node(self._options):
-            wanted = parameters(node, "moothall dead-letters")
-            wanted.blocked_connection_timeout = _BLOCKED_S
+            node_parameters = parameters(node, "moothall dead-letters")
+            node_parameters.blocked_connection_timeout = _BLOCKED_S
             context = tls(node)
             if context is not None:
-                wanted.ssl_options = pika.SSLOptions(context, node.hostname)
+                node_parameters.ssl_options = pika.SSLOptions(context, node.hostname)
             try:
-                self._connection = BlockingConnection(wanted)
+                self._connection = BlockingConnection(node_parameters)
                 return self
             except (AMQPError, OSError, ValueError) as error:  # ValueError: as in `Connection`
                 failed.append(BrokerError(explain(_cause(error), node)))
@@ -192,16 +192,16 @@ class DeadLetters:
 
     def look(self, most: int = MOST) -> tuple[list[DeadLetter], int]:
         """Return the oldest dead letters, and how many more there are."""
-        found: list[DeadLetter] = []
+        letters: list[DeadLetter] = []
         size = 0
         with self._channel() as channel:
             waiting = self._count(channel)
             for each, _ in self._each(channel, min(waiting, most)):
-                found.append(each)
+                letters.append(each)
                 size += len(each.body)
                 if size > _MOST_BYTES:
                     break
-        return found, waiting - len(found)
+        return letters, waiting - len(letters)
 
     def resend(self, key: str | None = None) -> Iterator[tuple[DeadLetter, str | None]]:
         """Send one dead letter, or all, to its receiver again, as a new message.
@@ -300,8 +300,8 @@ class DeadLetters:
             raise BrokerError(explain(_cause(error), self._options)) from error
 
     def _count(self, channel: BlockingChannel) -> int:
-        found = channel.queue_declare(self._names.dead_letters, passive=True)
-        count: int = found.method.message_count
+        declared = channel.queue_declare(self._names.dead_letters, passive=True)
+        count: int = declared.method.message_count
         return count
 
     def _each(self, channel: BlockingChannel, most: int) -> Iterator[tuple[DeadLetter, int]]:

@@ -12,7 +12,7 @@ from pika.channel import Channel
 from pika.exceptions import AMQPError
 
 from moothall.spaces.amqp.link.broker import Broker
-from moothall.spaces.amqp.link.connection import LinkLost, Refused
+from moothall.spaces.amqp.link.connection import LinkLost, RefusedByBroker
 from moothall.spaces.amqp.wire import Outbound
 
 logger: logging.Logger = logging.getLogger("moothall.amqp")
@@ -69,7 +69,7 @@ class Delays:
                 await self._declare()
             except (LinkLost, AMQPError):
                 await asyncio.sleep(_AGAIN_S)  # for the next connection
-            except Refused as error:
+            except RefusedByBroker as error:
                 logger.error("messages cannot wait at the broker for their time: %s", error)
                 await asyncio.sleep(_AGAIN_S)
         self.broker.publisher.release(exchange)

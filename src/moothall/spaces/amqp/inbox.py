@@ -18,10 +18,10 @@ from moothall.foundation.sqlite import SQLiteConnection, SQLiteFile
 # The states of a message.
 ACCEPTED: Final = 0  # stored and acknowledged, not started
 STARTED: Final = 1  # started; in doubt if its process has ended
-ENDED: Final = 2
+FINISHED: Final = 2
 
 
-class Entry(NamedTuple):
+class InboxEntry(NamedTuple):
     """The record of a message in an inbox."""
 
     key: str  # unique among senders
@@ -145,11 +145,11 @@ class Inbox:
 
     # -- use ---------------------------------------------------------------------------------------
 
-    def look_up(self, key: str, agent: str) -> Entry | None:
+    def look_up(self, key: str, agent: str) -> InboxEntry | None:
         """Return the entry of a message to an agent; None if the message never came."""
-        ended = self._ends.get((key, agent))
-        if ended is not None:
-            return Entry(key, ENDED, None, ended[0])
+        end = self._ends.get((key, agent))
+        if end is not None:
+            return InboxEntry(key, FINISHED, None, end[0])
         if not self.durable:
             return None
         try:
@@ -197,7 +197,7 @@ class Inbox:
         if self.durable and (self._ends or self._answered):
             self._write("", ())
 
-    def unfinished(self, agent: str) -> list[Entry]:
+    def unfinished(self, agent: str) -> list[InboxEntry]:
         """Return an agent's accepted messages that have not ended or are not `answered`.
 
         They are in order of acceptance. They were acknowledged: the broker does not redeliver them.
@@ -208,8 +208,8 @@ class Inbox:
             rows = self._execute(_UNFINISHED, (agent,)).fetchall()
         except sqlite3.Error as error:
             self._fail(error)
-        settled = self._ends.keys() | self._answered
-        return [self._entry(row) for row in rows if (row[0], agent) not in settled]
+        finished = self._ends.keys() | self._answered
+        return [self._entry(row) for row in rows if (row[0], agent) not in finished]
 
     def forget(self, older_than: float, at_most: int = 10_000) -> int:
         """Remove the oldest entries that ended `older_than` s ago or earlier; return how many."""
@@ -284,15 +284,15 @@ class Inbox:
         self._answered.clear()
         return changed
 
-    def _entry(self, row: tuple[Any, ...]) -> Entry:
+    def _entry(self, row: tuple[Any, ...]) -> InboxEntry:
         key, state, message, answer = row
         if (
-            state not in (ACCEPTED, STARTED, ENDED)
+            state not in (ACCEPTED, STARTED, FINISHED)
             or not (message is None or isinstance(message, bytes))
             or not (answer is None or isinstance(answer, bytes))
         ):
             raise self._file.damaged(f"the entry of {key!r} is not valid")
-        return Entry(key, state, None if state == ENDED else message, answer)
+        return InboxEntry(key, state, None if state == FINISHED else message, answer)
 
     def _open(self) -> SQLiteConnection:
         try:

@@ -76,17 +76,17 @@ class Observers:
             self._channel = self._broker.consumer.number
             # A new queue each time: the broker may not know yet that the old connection is lost.
             queue = names.queue("observer", self._broker.new_key())
-            lost = names.queue("unobserved", self._broker.new_key())
-            passed_on = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": lost}
+            overflow = names.queue("unobserved", self._broker.new_key())
+            passed_on = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": overflow}
             # Not deleted with its consumer, which may be ended for a while.
             expires = {"x-expires": _EXPIRE_S * 1000}
             declare = partial(call, Channel.queue_declare, exclusive=True)
-            await declare(lost, arguments=_MOST_LOST | expires)
+            await declare(overflow, arguments=_MOST_LOST | expires)
             await declare(queue, arguments=_MOST | passed_on | expires)
             self._queue = queue
             await self.bind()
             consume = self._broker.consumer.consume
-            await consume(lost, self._count, _PREFETCH_LOST, lambda: None)
+            await consume(overflow, self._count, _PREFETCH_LOST, lambda: None)
             await consume(queue, self._observed, _PREFETCH, lambda: None, sized=True)
 
     async def bind(self) -> None:
@@ -113,6 +113,6 @@ class Observers:
         envelope = inbound.envelope
         if inbound.kind == wire.REPLY and envelope.args.get("data", 0) is None:
             return
-        told = (self._callbacks, envelope.to_dict, "observer", logger, BaseException)
-        for failed in failing(*told):
+        notification = (self._callbacks, envelope.to_dict, "observer", logger, BaseException)
+        for failed in failing(*notification):
             self._callbacks = tuple(each for each in self._callbacks if each is not failed)

@@ -135,7 +135,7 @@ class Presence:
 
     async def _await_queue(self, to: str) -> None:
         """Publish held messages once there is a queue; end them if no process has the id."""
-        publisher, queues, held = (
+        publisher, queues, messages_for = (
             self.broker.publisher,
             self.queues,
             self.broker.publisher.messages_for,
@@ -148,7 +148,9 @@ class Presence:
                     await asyncio.sleep(_GONE_S)  # it may not be bound yet, or not any more
                     break
                 if to not in self.router.mailboxes and not await queues.is_claimed(to):
-                    there = any(each.kind == wire.REQUEST and each.about.wait for each in held(to))
+                    there = any(
+                        each.kind == wire.REQUEST and each.about.wait for each in messages_for(to)
+                    )
                     if there:
                         await queues.declare(to)
                         await queues.bind(to, ())
@@ -186,21 +188,21 @@ class Presence:
         return True
 
     async def _publish_again(self, to: str) -> None:
-        publisher, found = self.broker.publisher, None
+        publisher, state = self.broker.publisher, None
         await asyncio.sleep(_LOOK_S)
         sent = publisher.sent(to)  # later ones may find room, or their receiver
         with suppress(LinkLost, AMQPError):  # the next connection publishes them
-            found = await self.queues.state("agent", to)
+            state = await self.queues.state("agent", to)
             # Messages published before this may still be refused, and come before the others.
             await publisher.confirmed_or_returned(publisher.in_flight(to))
-        full = found is not None and found.messages >= self.broker.limits.mailbox
+        full = state is not None and state.messages >= self.broker.limits.mailbox
         if self.broker.quorum and not full:
             publisher.close_channel()  # the next one is opened at once
         for message in publisher.take_held(to):
             if message.kind == wire.ANSWER:
-                ends = found is not None and not found.in_use
+                ends = state is not None and not state.in_use
             else:  # without a leader, the broker knows of no messages
-                ends = full or bool(found and found.messages and message.refused > _TRIES)
+                ends = full or bool(state and state.messages and message.refused > _TRIES)
             if ends and message.key in sent:
                 self.broker.on_outcome(message, NO_ROOM)
             else:

@@ -11,7 +11,7 @@ from pika.exceptions import AMQPError
 
 from moothall.foundation.errors import BrokerError, DuplicateAgent
 from moothall.spaces.amqp.link.broker import CLASSIC, Broker
-from moothall.spaces.amqp.link.connection import LOCKED, NOT_FOUND, LinkLost, Refused
+from moothall.spaces.amqp.link.connection import LOCKED, NOT_FOUND, LinkLost, RefusedByBroker
 
 _DOWN: Final = {NOT_FOUND: ": start that node, or use quorum=True (--quorum) from the beginning"}
 
@@ -75,8 +75,8 @@ class Queues:
 
         name, arguments = self._names.queue("agent", id), self._arguments
         try:
-            found, ours = await self.broker.control.declare(name, arguments, first)
-        except Refused as error:
+            declared, ours = await self.broker.control.declare(name, arguments, first)
+        except RefusedByBroker as error:
             if error.code == LOCKED and claim is not None:
                 raise DuplicateAgent(
                     f"an agent {id!r} is in another process of this exchange, and ids are unique: "
@@ -85,7 +85,7 @@ class Queues:
             raise BrokerError(
                 f"agent {id!r} can have no queue at the broker: {error}{_DOWN.get(error.code, '')}"
             ) from error
-        return found.message_count, ours and self.broker.queue_type == CLASSIC
+        return declared.message_count, ours and self.broker.queue_type == CLASSIC
 
     def _keys(self, id: str, groups: Iterable[str]) -> list[str]:
         """Return the routing keys of all messages to an agent, those to it alone last."""
@@ -96,16 +96,16 @@ class Queues:
     async def bind(self, id: str, groups: Iterable[str]) -> None:
         """Have the broker route to its queue an agent's messages, its groups', and broadcasts."""
         name, exchange = self._names.queue("agent", id), self._names.exchange
-        *others, own = self._keys(id, groups)
+        *other_keys, own = self._keys(id, groups)
 
         def bind(channel: Channel, callback: Callable[[Any], None]) -> None:
-            for key in others:
+            for key in other_keys:
                 channel.queue_bind(name, exchange, key)
             channel.queue_bind(name, exchange, own, callback=callback)
 
         try:
             await self._call(bind)
-        except Refused as error:
+        except RefusedByBroker as error:
             raise BrokerError(f"agent {id!r} can have no messages routed to it: {error}") from error
 
     async def unbind(self, id: str, groups: Iterable[str]) -> None:
@@ -124,11 +124,11 @@ class Queues:
         """Return what the broker says of a queue of an agent."""
         name = self._names.queue(kind, id)
         try:
-            found = await self._call(Channel.queue_declare, name, passive=True)
-        except Refused as error:
+            declared = await self._call(Channel.queue_declare, name, passive=True)
+        except RefusedByBroker as error:
             locked = error.code == LOCKED  # the exclusive queue of another process
             return State(locked, locked, 0)
-        return State(True, found.consumer_count > 0, found.message_count)
+        return State(True, declared.consumer_count > 0, declared.message_count)
 
     async def is_served(self, id: str) -> bool:
         """Return whether some process has an agent of that id, or waits to take the id over."""
@@ -149,7 +149,7 @@ class Queues:
         name = self._names.queue("standby", id)
         try:
             await self._call(Channel.queue_declare, name, exclusive=True)
-        except Refused as error:
+        except RefusedByBroker as error:
             return error.code == LOCKED  # another process stands by, too
         except (LinkLost, AMQPError):
             return False

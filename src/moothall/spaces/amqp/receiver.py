@@ -14,7 +14,7 @@ from moothall.foundation.errors import InboxError, InDoubt, RequestCancelled
 from moothall.spaces import delivery as kinds
 from moothall.spaces.amqp import wire
 from moothall.spaces.amqp.dead_letters import publish_dead_letter
-from moothall.spaces.amqp.inbox import ENDED, STARTED, Entry, Inbox
+from moothall.spaces.amqp.inbox import FINISHED, STARTED, Inbox, InboxEntry
 from moothall.spaces.amqp.link.broker import Broker
 from moothall.spaces.amqp.link.consumer import Tag
 from moothall.spaces.amqp.recorder import Ident, InFlight, Recorder
@@ -148,7 +148,7 @@ class Receiver:
             waits = delivery.mailbox is mailbox and delivery.state == kinds.QUEUED
             if waits and delivery.tag is not None:
                 del self.recorder.in_flight[ident]
-                delivery.state = kinds.ENDED
+                delivery.state = kinds.FINISHED
                 mailbox.forget(delivery)
                 self.broker.consumer.give_back(delivery.tag)
 
@@ -189,10 +189,10 @@ class Receiver:
         self.broker.publisher.publish(message)
 
     def _take_again(
-        self, entry: Entry, mailbox: Mailbox, inbound: Inbound, tag: Tag | None
+        self, entry: InboxEntry, mailbox: Mailbox, inbound: Inbound, tag: Tag | None
     ) -> None:
         """Answer or resume a message that the inbox has, or end it as in doubt, by its state."""
-        if entry.state == ENDED:
+        if entry.state == FINISHED:
             if entry.answer is None:
                 self.broker.consumer.acknowledge(tag)
             else:
@@ -216,31 +216,31 @@ class Receiver:
         else:
             self._put(delivery, mailbox)
 
-    def _end_waiting_in_doubt(self, delivery: InFlight, what: str) -> None:
+    def _end_waiting_in_doubt(self, delivery: InFlight, reason: str) -> None:
         """End a message that has not started here as in doubt."""
         mailbox = delivery.mailbox
         assert mailbox is not None
         if delivery.state == kinds.QUEUED:
             mailbox.forget(delivery)
-            self._end_in_doubt(delivery, mailbox, what)
+            self._end_in_doubt(delivery, mailbox, reason)
 
-    def _end_in_doubt(self, delivery: InFlight, mailbox: Mailbox, what: str) -> None:
+    def _end_in_doubt(self, delivery: InFlight, mailbox: Mailbox, reason: str) -> None:
         """End a message that was started and has no recorded end: a dead letter, and an error."""
         where = f"{mailbox.id}.{delivery.envelope.name}"
-        text = f'in doubt: "{where}" {what}; it is unknown whether it took effect'
+        text = f'in doubt: "{where}" {reason}; it is unknown whether it took effect'
         logger.error("%s (message of %r)", text, delivery.envelope.sender)
         delivery.mailbox = mailbox
-        delivery.state = kinds.ENDED
+        delivery.state = kinds.FINISHED
         refuse = partial(self.router.refuse, delivery, InDoubt(text, where))
         assert delivery.raw is not None  # it has not begun in this process
         publish_dead_letter(self.broker, *delivery.raw, text, mailbox.id, refuse)
 
     def cancel(self, key: str, agent: str) -> None:
         """Cancel a request whose sender no longer waits for it."""
-        known = self.recorder.in_flight.get((key, agent))
-        if known is not None:
-            text = f'the request to "{known}" was cancelled'
-            self.router.abort(known, RequestCancelled(text))
+        delivery = self.recorder.in_flight.get((key, agent))
+        if delivery is not None:
+            text = f'the request to "{delivery}" was cancelled'
+            self.router.abort(delivery, RequestCancelled(text))
             return
         self._cancelled[key, agent] = None  # the request has not arrived yet
         if len(self._cancelled) > _MOST_CANCELLED:

@@ -310,5 +310,5 @@ def in_flight_of(handling: Any, recorder: Recorder) -> InFlight | None:
     """Return the innermost message in a handler's call chain that the recorder records."""
     while handling is not None and handling.recorder is not recorder:
         handling = handling.parent
-    found: InFlight | None = handling
-    return found
+    innermost: InFlight | None = handling
+    return innermost

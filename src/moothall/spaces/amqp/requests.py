@@ -215,8 +215,8 @@ class OpenRequests:
             self._notify(wire.HERE, to, sender, id=id, args=args)
         elif (echo := self._echoes.get(id or "")) is not None:
             settle(echo)
-        elif (found := self._answers.get(id or "")) is not None:
-            found.append(notice.args)
+        elif (answers := self._answers.get(id or "")) is not None:
+            answers.append(notice.args)
 
     # -- sent again: receivers deduplicate by key --------------------------------------------------
 

@@ -12,7 +12,7 @@ from pika.channel import Channel
 from pika.exceptions import AMQPError
 
 from moothall.spaces.amqp.link.broker import Broker
-from moothall.spaces.amqp.link.connection import LinkLost, Refused
+from moothall.spaces.amqp.link.connection import LinkLost, RefusedByBroker
 from moothall.spaces.amqp.link.consumer import Tag
 from moothall.spaces.amqp.wire import Outbound
 from moothall.spaces.mailbox import Mailbox
@@ -62,20 +62,20 @@ class Starts:
         assert limits.deliveries is not None
         arguments = {"x-expires": int(limits.keep_s * 2000), "x-queue-type": broker.queue_type}
         try:
-            found, _ = await broker.control.declare(name, arguments)
-            started = 1 + found.message_count
+            declared, _ = await broker.control.declare(name, arguments)
+            started = 1 + declared.message_count
             if started >= limits.deliveries:
                 self.in_doubt(delivery, f"was started {started} times, and its process ended")
                 return
             start = Outbound(broker.new_key(), _START, name, b"", exchange="")  # to that queue
             broker.publisher.publish(start)
             await broker.publisher.confirmed_or_returned([start])
-        except (LinkLost, AMQPError, Refused) as error:
+        except (LinkLost, AMQPError, RefusedByBroker) as error:
             logger.warning("a start of %s is not counted at the broker: %s", delivery, error)
         finally:
             resume()
 
     async def forget(self, name: str) -> None:
         """Delete the count of a message that has ended."""
-        with suppress(LinkLost, AMQPError, Refused):  # the queue expires
+        with suppress(LinkLost, AMQPError, RefusedByBroker):  # the queue expires
             await self.broker.control.call(Channel.queue_delete, name)

@@ -9,7 +9,15 @@ from typing import Any
 
 from moothall.spaces.amqp.recorder import Ident, InFlight
 from moothall.spaces.amqp.requests import OpenRequests
-from moothall.spaces.deadlock import ByHandler, Waits, cycle, described, note_request, stuck, waits
+from moothall.spaces.deadlock import (
+    ByHandler,
+    WaitGraph,
+    cycle,
+    described,
+    note_request,
+    stuck,
+    waits,
+)
 from moothall.spaces.delivery import Delivery
 from moothall.spaces.mailbox import Mailbox
 
@@ -17,7 +25,7 @@ logger: logging.Logger = logging.getLogger("moothall.amqp")
 
 
 @dataclass(slots=True, eq=False, repr=False)
-class Waiting:
+class DeadlockWatch:
     """Looks for agents that wait for each other, here and elsewhere. It runs on the loop."""
 
     requests: OpenRequests
@@ -27,7 +35,7 @@ class Waiting:
     _warned: frozenset[str] = frozenset()
     _looking: bool = False
 
-    def now(self) -> Waits:
+    def now(self) -> WaitGraph:
         """Return who waits for whom in this process."""
         requests_by_handler: ByHandler = {}
         for request in self.requests.deliveries():
@@ -75,7 +83,7 @@ class Waiting:
         # What was on its way at the first look has arrived before the second.
         if suspects and suspects == self._suspects and suspects != self._warned:
             self._warned = suspects
-            ways = described((_label(handler), _label(asked)) for handler, asked in pairs)
+            ways = described((_label(handler), _label(request)) for handler, request in pairs)
             logger.warning(
                 "agents of several processes wait for each other until a deadline passes: %s; use "
                 "send, or ask within one chain",
@@ -95,9 +103,9 @@ class _WaitsEverywhere:
     def add(self, answer: Mapping[str, Any]) -> None:
         """Add what a process has told; nothing if it cannot be read."""
         try:
-            told = answer["waits"]
+            waits = answer["waits"]
             requests, behind, agents = (
-                {str(key): [str(each) for each in found] for key, found in told[part].items()}
+                {str(key): [str(each) for each in values] for key, values in waits[part].items()}
                 for part in ("requests", "behind", "agents")
             )
         except (LookupError, TypeError, AttributeError):
@@ -121,13 +129,15 @@ def _way_elsewhere(request: Delivery) -> Iterable[Delivery] | None:
 
 
 def _names_by_handler(requests: ByHandler) -> dict[str, list[str]]:
-    return {_name(each): [_name(other) for other in others] for each, others in requests.items()}
+    return {
+        _name(each): [_name(other) for other in requested] for each, requested in requests.items()
+    }
 
 
 def _name(delivery: Delivery) -> str:
     """Return by what a message is known in all processes: its key, agent and action."""
-    whose = delivery.envelope.to if delivery.mailbox is None else delivery.mailbox.id
-    parts = (delivery.key, whose, delivery.envelope.name)
+    receiver = delivery.envelope.to if delivery.mailbox is None else delivery.mailbox.id
+    parts = (delivery.key, receiver, delivery.envelope.name)
     return "\n".join(each.replace("\n", " ") for each in parts)
 
 

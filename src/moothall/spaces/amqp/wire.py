@@ -108,8 +108,8 @@ class Outbound:
     @classmethod
     def unpack(cls, packed: bytes) -> Outbound:
         """Return the message that `pack` packed."""
-        found = json.loads(packed)
-        return cls(body=found.pop("body").encode(), **found)
+        fields = json.loads(packed)
+        return cls(body=fields.pop("body").encode(), **fields)
 
     def encoded_properties(self) -> bytes:
         """Return its AMQP properties as bytes: pika's own encoder takes ten times as long."""
@@ -273,8 +273,8 @@ def _timeout(value: object, name: str) -> float | None:
         seconds = ""
     if seconds is not None and (type(seconds) not in (int, float) or seconds != seconds):
         raise Unreadable(f"its header {name} is {value!r}, not seconds")
-    found: float | None = seconds
-    return found
+    timeout: float | None = seconds
+    return timeout
 
 
 class HeaderField(NamedTuple):
@@ -306,8 +306,8 @@ _FIELDS_BY_KIND: Final = {
     kind: [each for each in HEADER_FIELDS if kind in each.kinds] for kind in (SEND, REQUEST, ANSWER)
 }
 _USUAL: Final = {
-    kind: {each.field: each.usual for each in found if each.field not in _OF_ENVELOPE}
-    for kind, found in _FIELDS_BY_KIND.items()
+    kind: {each.field: each.usual for each in fields if each.field not in _OF_ENVELOPE}
+    for kind, fields in _FIELDS_BY_KIND.items()
 }
 _NONE: Final[Mapping[str, Any]] = {}
 
@@ -349,10 +349,10 @@ def error_of(headers: dict[str, Any], args: dict[str, Any]) -> RequestError | No
     if plain is not None:
         return plain(text)
     type_ = str(headers.get("type", outcome))
-    said = "" if text == type_ else text.removeprefix(f"{type_}: ")
-    found = headers.get("where")
-    where = found if isinstance(found, str) else None
+    message = "" if text == type_ else text.removeprefix(f"{type_}: ")
+    place = headers.get("where")
+    where = place if isinstance(place, str) else None
     of_space = _OF_SPACE.get(outcome) if isinstance(outcome, str) else None
     if of_space is not None:
-        return of_space(said, where)
-    return ActionError(type_, said, where)
+        return of_space(message, where)
+    return ActionError(type_, message, where)

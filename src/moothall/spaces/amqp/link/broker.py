@@ -17,14 +17,14 @@ from pika.channel import Channel
 from pika.exceptions import AMQPError, ChannelClosedByBroker
 
 from moothall.foundation.errors import BrokerError
-from moothall.spaces.amqp.amqp_options import AMQPOptions, Limits, Names, each_node
+from moothall.spaces.amqp.amqp_options import AMQPOptions, BrokerLimits, Names, each_node
 from moothall.spaces.amqp.link.connection import (
     NO_PERMISSION,
     NOT_FOUND,
     Connection,
     Control,
     LinkLost,
-    Refused,
+    RefusedByBroker,
 )
 from moothall.spaces.amqp.link.consumer import Consumer, Deliver
 from moothall.spaces.amqp.link.dialling import DIAL_S, declined, explain, parameters, tls
@@ -70,7 +70,7 @@ class Broker:
     thread: LoopThread
     options: AMQPOptions
     names: Names
-    limits: Limits
+    limits: BrokerLimits
     quorum: bool
     on_outcome: Callable[[Outbound, str], None]  # called when publishing a message has ended
     replied: Deliver  # takes what comes for this process
@@ -137,10 +137,10 @@ class Broker:
         if connection is None or not connection.is_open:
             raise LinkLost("there is no connection")
         opened: asyncio.Future[Channel] = self.loop.create_future()
-        connection.channel(on_open_callback=lambda found: settle(opened, found))
-        await asyncio.wait((opened, connection.lost), return_when=asyncio.FIRST_COMPLETED)
+        connection.channel(on_open_callback=lambda channel: settle(opened, channel))
+        await asyncio.wait((opened, connection.loss), return_when=asyncio.FIRST_COMPLETED)
         if not opened.done():
-            raise LinkLost(str(connection.lost.result()))
+            raise LinkLost(str(connection.loss.result()))
         return opened.result()
 
     async def close(self) -> None:
@@ -153,7 +153,7 @@ class Broker:
         if connection is not None:
             if connection.is_open:
                 connection.close()
-            await asyncio.wait((connection.lost,), timeout=_CLOSE_S)
+            await asyncio.wait((connection.loss,), timeout=_CLOSE_S)
             connection.abort()
 
     def drop(self) -> None:
@@ -198,7 +198,7 @@ class Broker:
             if connection.is_open:
                 connection.close()
             self._disconnected()
-            if isinstance(error, Refused):
+            if isinstance(error, RefusedByBroker):
                 raise BrokerError(declined(error, self.names.exchange, node)) from error
             if isinstance(error, LinkLost | AMQPError):
                 raise BrokerError(explain(error, node)) from error
@@ -216,7 +216,7 @@ class Broker:
     async def _reconnect(self) -> None:
         """Open another connection whenever one is lost."""
         while not self._closing and self._connection is not None:
-            error = await asyncio.shield(self._connection.lost)
+            error = await asyncio.shield(self._connection.loss)
             self._disconnected()
             if self._closing:
                 return
@@ -262,7 +262,7 @@ class Broker:
             arguments["x-delivery-limit"] = _UNLIMITED
         try:
             await self.control.declare(dead, arguments)
-        except Refused as error:
+        except RefusedByBroker as error:
             if error.code != NOT_FOUND:
                 raise
             logger.error("there are no dead letters until their node is back: %s", error)
@@ -362,25 +362,25 @@ class Broker:
                 await self.bind_agents()
                 self.replies_lost()
                 return
-            except (Refused, BrokerError):  # it was deleted again, or a queue was
+            except (RefusedByBroker, BrokerError):  # it was deleted again, or a queue was
                 await asyncio.sleep(_FIRST_WAIT_S)
         self.drop()  # the next connection says why
 
     def _consumer_closed(self, error: Exception) -> None:
         # The broker closes a channel with a message unacknowledged for too long.
         remedy = self.remedy() if "timed out" in str(error) else ""
-        what = "delivers again what had not ended"
-        self._closed(self._attach_consumer, self.consumer, error, what, remedy)
+        consequence = "delivers again what had not ended"
+        self._closed(self._attach_consumer, self.consumer, error, consequence, remedy)
 
     def _publisher_closed(self, _: Channel, error: Exception) -> None:
-        what = "is sent again what it had not confirmed"
+        consequence = "is sent again what it had not confirmed"
 
         async def attach() -> None:
             if isinstance(error, ChannelClosedByBroker) and error.reply_code == NOT_FOUND:
                 await self._bind_again()
             await self._attach_publisher()
 
-        self._closed(attach, self.publisher, error, what)
+        self._closed(attach, self.publisher, error, consequence)
         if too_large := _LARGEST.search(str(error)):
             self.publisher.refuse_larger(int(too_large[1]))
 
@@ -389,7 +389,7 @@ class Broker:
         attach: Callable[[], Any],
         user: Consumer | Publisher,
         error: Exception,
-        what: str,
+        consequence: str,
         remedy: str = "",
     ) -> None:
         """Open another channel after one was closed, unless its connection is closed too."""
@@ -398,7 +398,7 @@ class Broker:
         if self.is_up and not self._ending:
             if isinstance(error, ChannelClosedByBroker):
                 why = f"{error.reply_text}; {remedy}" if remedy else error.reply_text
-                logger.warning("the broker closed a channel, and %s: %s", what, why)
+                logger.warning("the broker closed a channel, and %s: %s", consequence, why)
 
             async def again() -> None:
                 if getattr(error, "reply_code", 0) == NO_PERMISSION:
@@ -406,7 +406,7 @@ class Broker:
                 try:
                     if connection is self._connection:
                         await attach()
-                except Refused:
+                except RefusedByBroker:
                     self.drop()  # a queue or exchange was deleted: declare everything again
                 except (LinkLost, AMQPError):
                     return  # the next connection sets everything up

@@ -79,12 +79,12 @@ class Connection(pika.connection.Connection, asyncio.Protocol):  # type: ignore[
         self._before_write = before_write
         self._after_read = after_read
         self.opened: asyncio.Future[None] = loop.create_future()
-        self.lost: asyncio.Future[BaseException] = loop.create_future()
+        self.loss: asyncio.Future[BaseException] = loop.create_future()
         super().__init__(
             parameters,
             lambda _: settle(self.opened),
             self._failed,
-            lambda _, error: settle(self.lost, error),
+            lambda _, error: settle(self.loss, error),
         )
 
     def publish(
@@ -215,8 +215,8 @@ class Connection(pika.connection.Connection, asyncio.Protocol):  # type: ignore[
         pika's error would end the connection, and the next one would redeliver the message.
         """
         try:
-            found: tuple[int, Any] = super()._read_frame()
-            return found
+            decoded: tuple[int, Any] = super()._read_frame()
+            return decoded
         except InvalidFrameError:
             raise  # the stream itself is broken
         except Exception:  # decoding raises ValueError, OverflowError, RecursionError, …
@@ -259,7 +259,7 @@ LOCKED: Final = 405
 OTHER_SETTINGS: Final = 406
 
 
-class Refused(Exception):
+class RefusedByBroker(Exception):
     """The broker refused an operation.
 
     Attributes:
@@ -313,7 +313,7 @@ class Control:
 
         try:
             return await self.call(declare), True
-        except Refused as error:
+        except RefusedByBroker as error:
             if error.code != OTHER_SETTINGS:
                 raise
         return await self.call(Channel.queue_declare, name, passive=True), False
@@ -328,7 +328,7 @@ class Control:
             return
         self._channel = None
         if isinstance(error, ChannelClosedByBroker):
-            self._end(Refused(error.reply_code, error.reply_text))
+            self._end(RefusedByBroker(error.reply_code, error.reply_text))
         else:
             self._end(LinkLost(str(error)))
 

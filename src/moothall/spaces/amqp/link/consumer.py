@@ -206,14 +206,14 @@ class Consumer:
         """Count messages as no longer in hand."""
         changed: dict[Consumption, None] = {}
         for tag in tags:
-            found, size = self._open.pop(tag)
-            found.count -= 1
-            found.bytes -= size
-            if found.sized:
+            consumption, size = self._open.pop(tag)
+            consumption.count -= 1
+            consumption.bytes -= size
+            if consumption.sized:
                 self._bytes -= size
-                changed[found] = None
-        for found in (*changed, *self._paused):
-            self._regulate(found)
+                changed[consumption] = None
+        for consumption in (*changed, *self._paused):
+            self._regulate(consumption)
 
     # -- the end of a consumer ---------------------------------------------------------------------
 
@@ -312,7 +312,7 @@ class Consumer:
 
     def _on_cancel(self, frame: Any) -> None:
         """Tell the owner of a consumer that the broker has cancelled it."""
-        found = self._consumers.pop(frame.method.consumer_tag, None)
-        if found is not None:
-            found.is_ended = True
-            found.cancelled()
+        consumption = self._consumers.pop(frame.method.consumer_tag, None)
+        if consumption is not None:
+            consumption.is_ended = True
+            consumption.cancelled()

@@ -18,7 +18,7 @@ from pika.exceptions import (
 
 from moothall.foundation.errors import BrokerError
 from moothall.spaces.amqp.amqp_options import AMQPOptions
-from moothall.spaces.amqp.link.connection import OTHER_SETTINGS, LinkLost, Refused
+from moothall.spaces.amqp.link.connection import OTHER_SETTINGS, LinkLost, RefusedByBroker
 
 DIAL_S = 10.0
 """How long the broker may take to answer."""
@@ -107,11 +107,11 @@ def explain(error: BaseException, options: AMQPOptions) -> str:
         return f"the certificate of {where} is not to be trusted ({error.verify_message}): {advice}"
     # pika wraps it, as text.
     if options.use_ssl and (alert := _CLIENTS.search(str(error))):
-        said = alert[1].replace("_", " ").lower()
+        alert_text = alert[1].replace("_", " ").lower()
         which = "wants a client certificate"
         if options.cert_file is not None:
             which = f"refuses the client certificate {str(options.cert_file)!r}"
-        return f"{where} {which} ({said}): give one by {_CERT_FILE}"
+        return f"{where} {which} ({alert_text}): give one by {_CERT_FILE}"
     hung_up = isinstance(error, ConnectionResetError | BrokenPipeError | StreamLostError)
     if hung_up or any(each in str(error) for each in _HUNG_UP[options.use_ssl]):
         # A TLS port closes a plain connection without an error; what it says of a client
@@ -136,7 +136,7 @@ def explain(error: BaseException, options: AMQPOptions) -> str:
     )
 
 
-def declined(error: Refused, exchange: str, options: AMQPOptions) -> str:
+def declined(error: RefusedByBroker, exchange: str, options: AMQPOptions) -> str:
     """Say in one line what the broker did not let a space declare."""
     where = f"the message broker at {options.address}"
     if error.code == OTHER_SETTINGS:

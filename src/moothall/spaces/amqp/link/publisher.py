@@ -84,15 +84,15 @@ class Publisher:
             self._on_outcome(message, TOO_LARGE)
             return
         to = message.exchange or message.to
-        held = self._held_messages and (
+        hold = self._held_messages and (
             self._held_messages.get(to) or self._held_messages.get(_ALL)
         )
-        waits = held or self._waiting or not self._may_emit()
+        waits = hold or self._waiting or not self._may_emit()
         if waits and message.kind in _REFUSABLE and self._is_full(message):
             self._on_outcome(message, FULL)
             return
-        if held:
-            self._keep(held[1], message)
+        if hold:
+            self._keep(hold[1], message)
         else:
             message.in_flight = True
             self.bytes += len(message.body)
@@ -135,11 +135,11 @@ class Publisher:
     def refuse_larger(self, largest: int) -> None:
         """End larger messages as `TOO_LARGE`: the broker closed the channel because of one."""
         self.largest = largest
-        kept = [*self._unconfirmed.values(), *self._waiting]
+        messages = [*self._unconfirmed.values(), *self._waiting]
         self._unconfirmed.clear()
         self._unconfirmed_bytes = 0
-        self._waiting = deque(each for each in kept if len(each.body) <= largest)
-        self._end([each for each in kept if len(each.body) > largest], TOO_LARGE)
+        self._waiting = deque(each for each in messages if len(each.body) <= largest)
+        self._end([each for each in messages if len(each.body) > largest], TOO_LARGE)
         self._wake()
 
     def pause(self) -> None:
