@@ -86,7 +86,8 @@ def owners_of(society: Steps) -> dict[str, Any]:
     if population is not None:
         owners |= by_number(population.blocks)
         owners |= {f"metric {name!r}": each for name, each in population.metrics.items()}
-        owners["the network"] = population.network
+        if population.network is not None:
+            owners["the network"] = population.network
     owners |= {"facts": society.facts, "the places": society.changed.own_city()}
     return {**owners, "the society": society}
 

@@ -33,8 +33,10 @@ from moothall.society.population.life import answers_of
 from moothall.society.population.messages import is_heard_whole, messages_of, sent_of
 from moothall.society.population.population import Population
 
-MANY: Final = 1_000
+MANY: Final = 100
 """Fewer citizens are agents from the start: a step of few costs less so."""
+_MAILBOX: Final = 1_000
+"""A smaller mailbox may be full, of which a row is not told."""
 _FEW: Final = 4
 """Once one in so many is an agent, all become agents: beside rows, an agent costs three times."""
 _PROFILE: Final = (
@@ -69,7 +71,7 @@ def in_columns(
         and type(city) is City
         and model is None
         and journal is None
-        and mailbox >= MANY  # a row is not told that a mailbox was full
+        and mailbox >= _MAILBOX
         and (engine is None or (type(engine) is LocalEngine and engine.rows))
         and all(_is_shipped(each) for each in shipped)
     )

@@ -83,7 +83,7 @@ class Society(Experiments):
     Args:
         citizens: the agents; or a number of citizens to draw by the seed (`make_people`), or the
             file of a table (`read_people`), both with all blocks; or a `Population`, whose city,
-            seed and blocks the society then uses. 1,000 drawn citizens or more of a `City` live in
+            seed and blocks the society then uses. 100 drawn citizens or more of a `City` live in
             columns, to the same effect, unless there is a model, a journal, an engine, a service
             or a function for `facts` of your own. A citizen that is taken, `agents[n]`, is an
             agent among them from then on, with an empty stream. What asks for all makes all

@@ -20,9 +20,9 @@ from moothall.society import (
     make_economy,
 )
 
-COUNT = 1000
+COUNT = 120
 CITY = City.generate(seed=5, citizens=COUNT + 10)
-LOOKED = (0, 6, 250, 499, 999)
+LOOKED = (0, 6, 50, 77, 119)
 
 
 def made(start: str = "2026-01-05T09:00") -> Society:
@@ -52,7 +52,6 @@ def alike(town: Society, agents: Society, exactly: bool = True) -> None:
             assert own == value, (mine.id, name)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("before", (0, 3))
 async def test_taken_citizen_lives_as_in_a_town_of_agents(before: int) -> None:
     async with made() as town, made() as agents:
@@ -173,7 +172,7 @@ async def test_taken_citizen_changed_by_a_program_has_the_effect_it_has_among_ag
         alike(town, agents)
 
 
-@pytest.mark.parametrize("write", (pytest.param(homeless, marks=pytest.mark.long), shouting))
+@pytest.mark.parametrize("write", (homeless, shouting))
 async def test_town_in_columns_becomes_all_agents_by_what_no_row_can_show_or_hear(
     write: Callable[[Society], None],
 ) -> None:
@@ -203,7 +202,6 @@ class Emigrates(OtherBlock):
             town.remove(self.agent)
 
 
-@pytest.mark.long
 async def test_taken_citizen_with_a_block_of_ones_own_lives_among_rows_until_it_leaves() -> None:
     async with made() as town, made() as agents:
         every = [*agents.agents]
@@ -254,7 +252,6 @@ async def test_intervention_changes_rows_and_makes_agents_of_those_who_could_not
         alike(town, agents)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     "changes",
     (
@@ -274,7 +271,6 @@ async def test_intervention_that_concerns_all_makes_all_agents(changes: dict[str
         alike(town, agents)
 
 
-@pytest.mark.long
 async def test_town_in_columns_has_the_state_of_agents_and_leaves_rows_as_they_are() -> None:
     async with made() as town, made() as agents, made() as fork:
         for each in (town, agents):
@@ -317,7 +313,6 @@ async def test_town_in_columns_that_was_killed_and_resumed_is_as_one_that_was_lo
             alike(town, again)
 
 
-@pytest.mark.long  # one that was killed is looked at so too
 async def test_progress_may_look_at_another_citizen_in_each_step() -> None:
     async with made() as town, made() as agents:
         assert len([*agents.agents]) == COUNT

@@ -108,15 +108,14 @@ def same_agents(one: Society, other: Society) -> None:
             assert own == value, (mine.id, name)
 
 
-@pytest.mark.long
 async def test_many_citizens_live_in_columns_until_somebody_looks_and_then_as_agents() -> None:
-    city = City.generate(seed=5, citizens=1000)
+    city = City.generate(seed=5, citizens=120)
     first, second = ([*make_economy(city, seed=5), Feed()] for _ in range(2))
     async with (
-        Society(1000, city, seed=5, services=first, start="2026-01-05T11:00") as one,
-        Society(1000, city, seed=5, services=second, start="2026-01-05T11:00") as other,
+        Society(120, city, seed=5, services=first, start="2026-01-05T11:00") as one,
+        Society(120, city, seed=5, services=second, start="2026-01-05T11:00") as other,
     ):
-        assert len(other.agents) == 1000  # looked at before the first step
+        assert len(other.agents) == 120  # looked at before the first step
         assert one.ids() == other.ids()
         for town in (one, other):
             town.intervene(Intervention(3, close=["park"], pay=[["government", "everyone", 100]]))
@@ -133,15 +132,15 @@ async def test_many_citizens_live_in_columns_until_somebody_looks_and_then_as_ag
 
 
 async def test_citizens_of_ones_own_come_to_a_town_that_lived_in_columns() -> None:
-    city = City.generate(seed=5, citizens=1100)
-    async with Society(1000, city, seed=5, services=make_economy(city, seed=5)) as town:
+    city = City.generate(seed=5, citizens=130)
+    async with Society(120, city, seed=5, services=make_economy(city, seed=5)) as town:
         await town.run(steps=2)
         town.add(CitizenAgent("ada"))
         await town.run(steps=2)
-        assert len(town.ids()) == len(town.agents) == 1001
+        assert len(town.ids()) == len(town.agents) == 121
         town.remove("5")
         state = town.state_dict()
-    async with Society(1000, city, seed=5, services=make_economy(city, seed=5)) as again:
+    async with Society(120, city, seed=5, services=make_economy(city, seed=5)) as again:
         again.add(CitizenAgent("ada"))
         again.load_state_dict(state)
         assert again.state_dict() == state
@@ -159,18 +158,18 @@ def test_code_of_ones_own_makes_citizens_agents(what: str, tmp_path: Path) -> No
         "services": [Own("own")],
         "journal": tmp_path / "runs.db",
     }
-    city = City.generate(seed=5, citizens=1000)
-    with Society(1000, city, seed=5, **{what: options[what]}) as town:
+    city = City.generate(seed=5, citizens=120)
+    with Society(120, city, seed=5, **{what: options[what]}) as town:
         assert town.population is None
 
 
 async def test_interview_by_rule_says_the_same_of_a_row_and_of_an_agent() -> None:
-    city = City.generate(seed=3, citizens=1000)
-    agents = citizens(make_people(city, 1000, seed=3))
+    city = City.generate(seed=3, citizens=120)
+    agents = citizens(make_people(city, 120, seed=3))
     said = []
-    async with Society(1000, city, seed=3) as rows, Society(agents, city, seed=3) as objects:
+    async with Society(120, city, seed=3) as rows, Society(agents, city, seed=3) as objects:
         for town in (rows, objects):
-            texts = [await town.interview(id, "How are you?") for id in (1, 2, 500, 1000)]
+            texts = [await town.interview(id, "How are you?") for id in (1, 2, 60, 120)]
             said.append([text.partition(" My plan")[0] for text in texts])
         assert rows.population is not None
     assert said[0] == said[1]

@@ -71,18 +71,18 @@ class LedgerField:
     """A whole number of a service, which the array of a `Ledger` keeps if it has one."""
 
     def __set_name__(self, owner: Any, name: str) -> None:
-        self._name, self._own = name, f"_{name}"
+        self._name, self.stored_name = name, f"_{name}"
         owner.state_names = (*getattr(owner, "state_names", ()), name)
 
     def __get__(self, service: Any, owner: type) -> int:
         if service.ledger is None:
-            own: int = getattr(service, self._own)
+            own: int = getattr(service, self.stored_name)
             return own
         return int(service.ledger.arrays[self._name][service.at])
 
     def __set__(self, service: Any, value: int) -> None:
         if service.ledger is None:
-            setattr(service, self._own, value)  # `vars` would create a dict for each
+            setattr(service, self.stored_name, value)  # `vars` would create a dict for each
         else:
             service.ledger.arrays[self._name][service.at] = value
 

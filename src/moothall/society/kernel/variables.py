@@ -173,6 +173,8 @@ def _names_of_class(kind: type) -> frozenset[str]:
         for name, part in vars(each).items():
             if isinstance(part, functools.cached_property):
                 names.add(name)
+            if stored := getattr(part, "stored_name", ""):  # of a number that a ledger may keep
+                names.add(stored)
             parts = [part, *(getattr(part, of, None) for of in ("fget", "fset", "func"))]
             parts.append(getattr(part, "__func__", None))
             for function in parts:
