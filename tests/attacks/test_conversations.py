@@ -21,7 +21,7 @@ from moothall.agents.conversation.conversation_state import ConversationState
 from moothall.agents.conversation.hand_over import HandOver
 from moothall.agents.conversation.termination import MaxTurns, Said, StoppedBy
 from moothall.agents.loop.react import ReActAgent
-from moothall.agents.replies.reply import Reply, Step, shown
+from moothall.agents.replies.reply import Reply, Step, speaker_label
 from moothall.foundation.errors import (
     DefinitionError,
     InvalidId,
@@ -311,7 +311,7 @@ def test_chosen_by_shows_the_model_what_was_said_as_data() -> None:
     ),
 )
 def test_participant_id_is_never_more_than_a_name(id: str) -> None:
-    name = shown(id)
+    name = speaker_label(id)
     assert name.isprintable()
     assert ":" not in name or name.startswith('"')
     ann = agent("Ann", {"name": "hand_over", "args": {"to": id, "message": "yours"}})

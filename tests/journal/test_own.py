@@ -165,7 +165,7 @@ async def test_list_that_grows_is_recorded_item_by_item(tmp_path: Path) -> None:
 async def test_value_can_be_read_before_it_is_committed(tmp_path: Path) -> None:
     with Journal(tmp_path / "j") as journal:
         async with recorded(journal, "R", "Lines", "me", Lines) as record:
-            assert record.kept(record.keep(b"one")) == b"one"
+            assert record.stored_value(record.keep(b"one")) == b"one"
 
 
 @on_a_loop
@@ -184,8 +184,8 @@ async def test_kept_value_is_written_with_the_entry_that_names_it(tmp_path: Path
                 await record.commit()
                 later = record.keep(value + b"!")
                 await record.commit()
-                assert record.kept(name) == value
-                assert record.kept(later) == value + b"!"
+                assert record.stored_value(name) == value
+                assert record.stored_value(later) == value + b"!"
                 record.save(State(later))
                 await record.commit()
             assert journal.kept(later) == value + b"!"

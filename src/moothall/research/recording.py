@@ -142,7 +142,7 @@ def report_so_far(run_id: str, entries: Sequence[Entry], *, under_way: bool = Fa
     record = ReadRecord(ReadPart(run_id, entries), Progress)
     if record.over is not None and "report" in record.over:
         return _ended_with(record.over, run_id)
-    begun = record.begun or {}
+    begun = record.start or {}
     progress = record.state or Progress()
     if not progress.objectives:
         topics = str(begun.get("task", "")).splitlines()

@@ -19,7 +19,7 @@ from moothall.agents.loop.recording import catch_up_models, mark_known
 from moothall.agents.replies.checked_parts import check_model, check_part
 from moothall.agents.replies.record import Record
 from moothall.agents.replies.recorded_agent import RecordedAgent
-from moothall.agents.replies.reply import GIVEN, Reply, Stop
+from moothall.agents.replies.reply import WITH_TEXT, Reply, Stop
 from moothall.agents.replies.reply_context import note_sources
 from moothall.agents.replies.reply_request import ReplyRequest
 from moothall.agents.replies.resume import guarded
@@ -128,7 +128,7 @@ class Researcher(RecordedAgent):
     _model: Model | str | None = None
     _judge: Model | str | bool | None = None
     _state_type = Progress
-    _gives = GIVEN | {"budget", "deadline"}
+    _gives = WITH_TEXT | {"budget", "deadline"}
     _untracked = True  # a report has what its sources say
     outside_policy: ClassVar[AccessPolicy] = ACCESS_PERMITTED  # it reads what its sources name
 
@@ -408,7 +408,7 @@ class Researcher(RecordedAgent):
             return
         self._check_objectives()
         request = OneIteration(self.task, run_id=self.run_id)
-        request.state = self._kept.default
+        request.state = self._all_threads.default
         await self._respond(request)
 
     def _check_objectives(self) -> None:
@@ -456,7 +456,7 @@ class Researcher(RecordedAgent):
 
     async def _restore(self, part: RunPart, budget: Budget | None) -> None:
         record = Record(part, Progress)
-        if record.begun is not None:
+        if record.start is not None:
             self._catch_up(record, self.budget or budget)
 
     def _check_request(self, request: ReplyRequest) -> None:
@@ -525,7 +525,7 @@ class Researcher(RecordedAgent):
         bench.request = request
         bench.record = record
         bench.run_id = request.run_id
-        heard = [each["content"] for each in record.heard]
+        heard = [each["content"] for each in record.received]
         bench.progress.told += [*(request.state.own or ()), *request.state.hear(), *heard]
         request.state.own = None
 

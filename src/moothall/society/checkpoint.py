@@ -148,10 +148,12 @@ def save(society: Steps, record: Record[SocietyState], state: SocietyState) -> N
 
 def restore(society: Steps, record: Record[SocietyState], state: SocietyState) -> None:
     """Restore a society's state from a record."""
-    data = json.loads(record.kept(state.head))
-    data["agents"] = [each for part in state.parts for each in json.loads(record.kept(part))]
+    data = json.loads(record.stored_value(state.head))
+    data["agents"] = [
+        each for part in state.parts for each in json.loads(record.stored_value(part))
+    ]
     data["columns"] = state.columns
-    load(society, data, record.kept)
+    load(society, data, record.stored_value)
     society._asking.prompts = int(state.prompts, 16)
 
 

@@ -445,7 +445,7 @@ class Society(Experiments):
         self.metrics: list[dict[str, Any]] = [*before, *state.rows]
         for each in new.interventions:  # given while the journal was opened
             record.hear(each)
-        state.interventions += [*record.heard, *new.interventions]
+        state.interventions += [*record.received, *new.interventions]
         self._live_interventions[1][:] = [Intervention(**each) for each in state.interventions]
         self.interventions: tuple[Intervention, ...] = (*planned, *self._live_interventions[1])
         return state

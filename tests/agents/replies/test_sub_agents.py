@@ -64,7 +64,7 @@ async def test_eight_fresh_calls_of_one_answer_run_at_once_and_hear_only_their_o
     reply = await asyncio.wait_for(boss.reply("Go.", thread="ada"), 30)
     assert [step.result["result"] for step in reply.steps] == [f"did task {n}" for n in range(8)]
     assert sorted(map(said_to, echo.prompts)) == [[f"task {n}"] for n in range(8)]
-    assert list(helper._kept) == []
+    assert list(helper._all_threads) == []
 
 
 @on_a_loop
@@ -110,7 +110,7 @@ async def test_fresh_works_for_a_group() -> None:
     boss = ReActAgent("boss", model, actions=[agent.as_action(fresh=True)])
     reply = await boss.reply("Go.")
     assert [step.result["result"] for step in reply.steps] == ["Fine.", "Fine."]
-    assert [*agent._kept] == []
+    assert [*agent._all_threads] == []
 
 
 @pytest.mark.parametrize("recorded", (True, False))

@@ -21,10 +21,10 @@ from moothall.agents.replies.charging import budget_of
 from moothall.agents.replies.checked_parts import Participant
 from moothall.agents.replies.group import Group
 from moothall.agents.replies.record import Record, dumped, loaded
-from moothall.agents.replies.reply import GIVEN, Content, Reply
+from moothall.agents.replies.reply import WITH_TEXT, Content, Reply
 from moothall.agents.replies.reply_context import note_sources, own_reply
 from moothall.agents.replies.reply_request import ReplyRequest, checked_content
-from moothall.agents.replies.resume import end_of, ended, guarded
+from moothall.agents.replies.resume import end_of, guarded, has_ended
 from moothall.agents.replies.thread import Interruption, Thread, steer
 from moothall.foundation.errors import NotPermitted, StateError
 from moothall.journal.stop_reason import FINAL
@@ -111,7 +111,7 @@ class Conversation(Group):
         self.until: Final[Condition | None] = setup.until
         self._setup = setup
         if max_turns is not None:  # then that many turns are an answer, as by `MaxTurns`
-            self._gives = GIVEN | {"max_iterations"}
+            self._gives = WITH_TEXT | {"max_iterations"}
         self.journal = journal
         if budget is not None:
             self.budget = budget
@@ -119,7 +119,7 @@ class Conversation(Group):
     @property
     def state(self) -> ConversationState:
         """Return the state of its own thread: utterances, last speaker. Read-only."""
-        return self._state_of(self._kept.default)
+        return self._state_of(self._all_threads.default)
 
     def _state_of(self, thread: Thread) -> ConversationState:
         if thread.own is None:
@@ -202,7 +202,7 @@ class Conversation(Group):
         if thread.underway is not None or any(each.agent is self for each in REPLYING.get()[:-1]):
             return True
         handling = CURRENT.get()
-        handlings = [each.turns.handling for each in self._kept.under_way()]
+        handlings = [each.turns.handling for each in self._all_threads.under_way()]
         return any(each is not None and leads_to(each, handling) for each in handlings)
 
     async def _work(self, request: ReplyRequest, record: Record[ConversationState]) -> Reply:
@@ -217,7 +217,7 @@ class Conversation(Group):
                 limit = budget_of(self, request.budget)
                 past_reply = await resumed(self._setup, record, request, limit)
                 if past_reply is not None:
-                    if ended(record):
+                    if has_ended(record):
                         self._set_state(thread, record.state)
                     return past_reply
                 thread.own = now = record.state
@@ -253,13 +253,13 @@ class Conversation(Group):
 
     async def _restore(self, part: RunPart, budget: Budget | None) -> None:
         record = Record(part, ConversationState)
-        if record.begun is None or record.state is None:
+        if record.start is None or record.state is None:
             return
         await restore(self._setup, record, budget_of(self, budget))
         now = at_end(record)
         prepare(now, record, self._setup)
-        now.run = None if ended(record) else record.run_id
-        self._set_state(self._kept.get(record.begun["thread"]), now)
+        now.run = None if has_ended(record) else record.run_id
+        self._set_state(self._all_threads.get(record.start["thread"]), now)
 
     # -- saved and loaded --------------------------------------------------------------------------
 
@@ -268,7 +268,7 @@ class Conversation(Group):
         return self.agents
 
     def _check_still(self, *, loads: bool) -> None:
-        under_way: list[Any] = [each.underway for each in self._kept.under_way()]
+        under_way: list[Any] = [each.underway for each in self._all_threads.under_way()]
         if loads and under_way:
             raise RuntimeError(
                 f"conversation {self.id!r} is replying: load its state before or after"

@@ -11,7 +11,7 @@ from moothall.agents.replies.read_record import ReadRecord
 from moothall.agents.replies.record import Record, loaded
 from moothall.agents.replies.reply import Reply, Stop
 from moothall.agents.replies.reply_request import AnswerSchema
-from moothall.agents.replies.resume import ended, reply_at_end
+from moothall.agents.replies.resume import has_ended, reply_at_end
 from moothall.models.protocol import Usage
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def prepare(state: ConversationState, record: Record[ConversationState], setup: 
     state.record = record
     state.check(setup.agents, f"run {record.run_id!r}")
     if state is record.state:
-        for each in record.heard:
+        for each in record.received:
             state.add(None, each["content"], known_to=each["known_to"])
 
 
@@ -37,12 +37,12 @@ async def resumed(
     try:
         await restore(setup, record, budget)
     except Stop as stop:
-        if not ended(record):
+        if not has_ended(record):
             why = (stop.reason, stop.detail, stop.error, request.run_id)
             return Reply("", "", [], [], Usage(), *why)
     tell_past(setup, record, request)
     prepare(record.state, record, setup)
-    return as_it_ended(record, request.answer) if ended(record) else None
+    return as_it_ended(record, request.answer) if has_ended(record) else None
 
 
 def at_end(record: ReadRecord[ConversationState]) -> ConversationState:

@@ -15,7 +15,7 @@ from moothall.agents.loop.prompt_record import FEW, keep_list
 from moothall.agents.replies.events import TurnEnded
 from moothall.agents.replies.group import in_thread, in_time
 from moothall.agents.replies.record import Record
-from moothall.agents.replies.reply import Content, Reply, Stop, Utterance, shown
+from moothall.agents.replies.reply import Content, Reply, Stop, Utterance, speaker_label
 from moothall.agents.replies.reply_context import note_sources, sources_of_thread
 from moothall.foundation.errors import BudgetExceeded, ModelError
 from moothall.foundation.jsonvalue import readable
@@ -131,8 +131,8 @@ class Exchange:
         request = self._request
         for number, utterance in enumerate(utterances, before + 1):
             request.tell(TurnEnded, self._setup.id, utterance.speaker, number, utterance)
-            if request.seen is not None:
-                await request.seen()  # wait for the reader, who may save the state here
+            if request.wait_for_reader is not None:
+                await request.wait_for_reader()  # wait for the reader, who may save the state here
 
     def _keep(self, turn: Contribution) -> Utterance:
         """Add a turn's outcome to the state, for the others to hear; return the utterance."""
@@ -246,7 +246,9 @@ class Exchange:
         }
         if len(utterances) == 1:
             return utterances[0].text, values[utterances[0].speaker]
-        text = "\n\n".join(f"{shown(each.speaker or '')}: {each.text}" for each in utterances)
+        text = "\n\n".join(
+            f"{speaker_label(each.speaker or '')}: {each.text}" for each in utterances
+        )
         return text, values
 
     # -- what is said while somebody speaks --------------------------------------------------------

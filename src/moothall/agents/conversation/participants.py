@@ -262,7 +262,7 @@ class Participants:
 
 async def restore(setup: Setup, record: Record[ConversationState], budget: Budget | None) -> None:
     """Restore the participants that keep a record, and the model that chooses, from the record."""
-    thread = None if record.begun is None else record.begun["thread"]
+    thread = None if record.start is None else record.start["thread"]
     for entry in record.entries():
         data, key = entry.data, entry.data.get("key", "")
         told_id = key.split(".", 2)[2] if key.startswith("told.") else ""  # to whom it was told
@@ -289,7 +289,7 @@ async def _tell(
     if once is not None:
         run, place = once
         keeps, own = isinstance(agent, Threaded), getattr(agent, "shared", False)
-        observer = agent._kept.get(None if own else thread) if keeps else agent
+        observer = agent._all_threads.get(None if own else thread) if keeps else agent
         if _OFFSETS.get(observer, run) > place:
             return
         # Mark it first: a delivery that is cut off is not repeated.

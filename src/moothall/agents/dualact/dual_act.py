@@ -20,7 +20,7 @@ from moothall.agents.replies.record import Record
 from moothall.agents.replies.reply import Reply, Stop
 from moothall.agents.replies.reply_context import note_sources
 from moothall.agents.replies.reply_request import ReplyRequest, thread_id
-from moothall.agents.replies.resume import end_of, ended, guarded
+from moothall.agents.replies.resume import end_of, guarded, has_ended
 from moothall.agents.replies.thread import Thread
 from moothall.foundation.arguments import check_function
 from moothall.foundation.errors import StateError
@@ -176,7 +176,7 @@ class DualActAgent(Group):
             self._share_memory()
 
     def _to_resume(self, schema: Any, thread: str | int | None) -> ReplyRequest:
-        progress: DualActState | None = self._kept.get(thread_id(thread)).own
+        progress: DualActState | None = self._all_threads.get(thread_id(thread)).own
         if progress is None:
             where = "" if thread is None else f" in thread {str(thread)!r}"
             raise StateError(
@@ -261,17 +261,17 @@ class DualActAgent(Group):
             if answer_schema is not None:
                 progress.read_values(answer_schema, len(self.config.reactives) > 1)
             self._tell_past(progress, request)
-        has_ended = ended(record)
+        is_final = has_ended(record)
         try:
             await self._restore_members(record, request.budget)
         except Stop as stop:
-            if not has_ended:
+            if not is_final:
                 progress = progress or DualActState(request.content, request.thread, request.run_id)
                 progress.finish(stop.reason, stop.detail)
                 return progress.reply(stop.error)
         if progress is None:
             return None
-        if has_ended:
+        if is_final:
             return progress.reply()
         request.state.own = progress
         request.resumed = True

@@ -13,7 +13,7 @@ from moothall.agents.dualact.conclusions import merged
 from moothall.agents.replies.read_record import ReadRecord
 from moothall.agents.replies.record import APPENDED, LIVE, loaded
 from moothall.agents.replies.reply import Reply, Step, Stop
-from moothall.agents.replies.resume import ended
+from moothall.agents.replies.resume import has_ended
 from moothall.foundation.jsonvalue import UnreadableText
 from moothall.foundation.text import counted
 from moothall.journal.stop_reason import StopReason
@@ -185,7 +185,7 @@ def replayed(part: RecordedPart) -> Reply:
     """Return the reply that a run ended with."""
     record = ReadRecord(part, DualActState)
     progress = record.state or DualActState()
-    if record.over is not None and not ended(record):
+    if record.over is not None and not has_ended(record):
         progress = loaded(DualActState, record.over["progress"], f"run {part.run_id!r}")
     progress.run_id = part.run_id
     return progress.reply()

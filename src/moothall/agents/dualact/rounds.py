@@ -77,7 +77,7 @@ class Rounds:
         self._budget = agent.budget if request.budget is None else request.budget
         self._speaking: list[Any] = []
         progress.told.extend(request.state.hear())
-        self._came: list[Any] = list(record.heard)  # during the turn that is repeated
+        self._came: list[Any] = list(record.received)  # during the turn that is repeated
         note_sources(request, progress.outside)
 
     def interrupt(self, text: str) -> None:

@@ -51,33 +51,33 @@ def safe_name(name: str) -> str:
     """Return a name that every provider accepts, as close to this one as possible."""
     if _SAFE.fullmatch(name) is not None:
         return name
-    made = _UNSAFE.sub("_", name)
-    return (made if is_safe(made[:1]) else f"_{made}")[:MAX_NAME]
+    replaced = _UNSAFE.sub("_", name)
+    return (replaced if is_safe(replaced[:1]) else f"_{replaced}")[:MAX_NAME]
 
 
 def safe_names(names: Iterable[str]) -> dict[str, str]:
     """Return a different safe name for each; a safe name stays, equal ones get part of a hash."""
     public = list(dict.fromkeys(names))
-    wanted = {name: safe_name(name) for name in public}
-    times = Counter(wanted.values())
-    found: dict[str, str] = {}
-    for name, near in wanted.items():
+    near_names = {name: safe_name(name) for name in public}
+    times = Counter(near_names.values())
+    by_name: dict[str, str] = {}
+    for name, near in near_names.items():
         if near == name or times[near] == 1:
-            found[name] = near
+            by_name[name] = near
         else:
             digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
-            found[name] = f"{near[: MAX_NAME - 17]}_{digest[:16]}"
+            by_name[name] = f"{near[: MAX_NAME - 17]}_{digest[:16]}"
     # A public name may itself end like a hash.
-    taken: dict[str, str] = {}
-    for name in sorted(found, key=lambda name: (name != found[name], name)):
-        safe = found[name]
+    by_safe_name: dict[str, str] = {}
+    for name in sorted(by_name, key=lambda name: (name != by_name[name], name)):
+        safe = by_name[name]
         number = 2
-        while safe in taken:
-            safe = f"{found[name][: MAX_NAME - 8]}_{number}"
+        while safe in by_safe_name:
+            safe = f"{by_name[name][: MAX_NAME - 8]}_{number}"
             number += 1
-        taken[safe] = name
-        found[name] = safe
-    return found
+        by_safe_name[safe] = name
+        by_name[name] = safe
+    return by_name
 
 
 _NOTHING: dict[str, str] = {}
@@ -91,41 +91,41 @@ class OfferedActions:
     `hidden` are deferred actions, `finder` what finds these, `own` the loop's own actions.
     """
 
-    __slots__ = ("actions", "finder", "given", "hidden", "own", "public", "told")
+    __slots__ = ("actions", "agent_actions", "descriptions", "finder", "hidden", "own", "public")
 
     def __init__(self, actions: list[Action], hidden: Sequence[Action] = ()) -> None:
-        self.given: list[Action] = actions
+        self.agent_actions: list[Action] = actions
         self.finder: Any = None
         self.own: tuple[Action, ...] = ()
-        self.told: Sequence[tuple[str, str]] = ()
+        self.descriptions: Sequence[tuple[str, str]] = ()
         if by_others := [each for each in actions if each._described_by]:
-            self.told = [(a._described_by, f"{a.name}: {a.description}") for a in by_others]
-        shown = {action.name: action for action in actions}
+            self.descriptions = [(a._described_by, f"{a.name}: {a.description}") for a in by_others]
+        visible = {action.name: action for action in actions}
         # Names are safe beside the hidden ones: none changes when another is found.
-        by_name = {**{each.name: each for each in hidden}, **shown} if hidden else shown
-        if len(shown) == len(actions) and all(map(_SAFE.fullmatch, by_name)):
+        by_name = {**{each.name: each for each in hidden}, **visible} if hidden else visible
+        if len(visible) == len(actions) and all(map(_SAFE.fullmatch, by_name)):
             self.actions: list[Action] = actions
             self.hidden: Sequence[Action] = hidden
             self.public: dict[str, str] = _NOTHING
             return
         self.public = {}
-        made: dict[str, Action] = {}
+        safe_actions: dict[str, Action] = {}
         safe_of = safe_names(by_name)
         for name, action in by_name.items():
             safe = safe_of[name]
-            made[name] = action
+            safe_actions[name] = action
             if safe != name:
                 self.public[safe] = name
-                made[name] = copy(action)
-                made[name].name = safe
-        self.actions = [made[name] for name in shown]
-        self.hidden = [made[each.name] for each in hidden]
+                safe_actions[name] = copy(action)
+                safe_actions[name].name = safe
+        self.actions = [safe_actions[name] for name in visible]
+        self.hidden = [safe_actions[each.name] for each in hidden]
 
     def only(self, actions: list[Action]) -> OfferedActions:
         """Return these of the same actions, or of the hidden ones."""
-        made = OfferedActions(actions, () if self.finder is None else self.finder.given)
-        made.finder, made.own = self.finder, self.own
-        return made
+        offered = OfferedActions(actions, () if self.finder is None else self.finder.actions)
+        offered.finder, offered.own = self.finder, self.own
+        return offered
 
 
 MAX_CALLS = 128
@@ -144,7 +144,7 @@ class RequestedCall:
 
     id: str  # different from those of the reply's other calls
     name: str  # the action's public name
-    shown: str  # the safe name, as in the messages
+    safe_name: str  # the safe name, as in the messages
     args: dict[str, Any] = field(default_factory=dict)  # as JSON data; empty if unreadable
     action: Action | None = None
     kwargs: dict[str, Any] = field(default_factory=dict)  # the arguments for the function
@@ -153,7 +153,7 @@ class RequestedCall:
     repaired: str = ""  # what of its arguments was spelled otherwise
     has_started: bool = False  # whether its execution has begun, in this process
     resumed: bool = False  # whether it had begun before its run was resumed
-    stated: bool = False  # whether a person has stated its result
+    is_stated: bool = False  # whether a person has stated its result
     result: dict[str, Any] | None = None  # the environment's, once it has ended
     origins: Origins = field(default_factory=dict)  # of its arguments, by parameter
     from_outside: tuple[tuple[str, str], ...] = ()  # its guarded values that are from outside
@@ -163,7 +163,7 @@ class RequestedCall:
     adrift_reads: tuple[ReadValue, ...] = ()  # what was read in threads that may be its own
     late: Callable[[Sequence[str]], None] | None = None  # told what its work reads after its end
     always: tuple[str, ...] = ()  # values that a person permitted for the thread
-    said: tuple[str, ...] = ()  # what a person answered to its questions
+    statements: tuple[str, ...] = ()  # what a person answered to its questions
     questions: tuple[str, ...] = ()  # these questions, as far as they have been asked
     was: dict[str, Any] | None = None  # the model's arguments, if a person changed them
     waits: Exception | None = None  # what ends the reply, if it waits in the journal
@@ -174,31 +174,33 @@ class RequestedCall:
         if self.watched is not None:
             self.watched(text)
 
-    def hear(self, said: str) -> None:
+    def hear(self, text: str) -> None:
         """Note what a person answered."""
-        self.said += (said,)
+        self.statements += (text,)
 
     def provenance(self, sources: list[str]) -> dict[str, Any]:
         """Return what a record keeps of where its values, and its result, come from."""
-        if not (self.origins or self.read or self.always or self.said or sources or self.stated):
+        if not (
+            self.origins or self.read or self.always or self.statements or sources or self.is_stated
+        ):
             return {}
-        kept = {"origins": self.origins, "derived": self.derived, "said": self.said}
+        data = {"origins": self.origins, "derived": self.derived, "said": self.statements}
         unbegun = not (self.has_started or self.resumed)
-        kept |= {"sources": sources, "stated": self.stated, "unbegun": unbegun}
-        return {name: each for name, each in {**kept, "always": self.always}.items() if each}
+        data |= {"sources": sources, "stated": self.is_stated, "unbegun": unbegun}
+        return {name: each for name, each in {**data, "always": self.always}.items() if each}
 
-    def restore(self, kept: Any) -> None:
+    def restore(self, data: Any) -> None:
         """Take what a record has kept."""
-        if isinstance(kept, dict):
-            self.origins = origins_of(kept.get("origins"))
-            self.derived = kept.get("derived", False)
-            self.read, self.always = tuple(kept.get("sources", ())), tuple(kept.get("always", ()))
-            self.said = tuple(kept.get("said", ()))
-            self.stated, self.resumed = kept.get("stated", False), not kept.get("unbegun", False)
+        if isinstance(data, dict):
+            self.origins = origins_of(data.get("origins"))
+            self.derived = data.get("derived", False)
+            self.read, self.always = tuple(data.get("sources", ())), tuple(data.get("always", ()))
+            self.statements = tuple(data.get("said", ()))
+            self.is_stated, self.resumed = data.get("stated", False), not data.get("unbegun", False)
 
 
 @dataclass(slots=True)
-class Answer:
+class ModelAnswer:
     """A model's answer, read."""
 
     text: str
@@ -209,114 +211,116 @@ class Answer:
 
     def message(self, **more: Any) -> dict[str, Any]:
         """Return it as a chat message."""
-        made = {"role": "assistant", "content": self.text, **more}
+        message = {"role": "assistant", "content": self.text, **more}
         if self.blocks:
             text = [{"type": "text", "text": self.text}] if self.text else []
-            made["content"] = [*text, *self.blocks]
+            message["content"] = [*text, *self.blocks]
         if self.thinking:
-            made["thinking"] = self.thinking
-        return made
+            message["thinking"] = self.thinking
+        return message
 
 
 def read_answer(
     answer: Any,
     ids: set[str],
     find: Callable[[str], tuple[str, Action | None]],
-    known: Callable[[], list[str]],
-) -> Answer:
+    list_names: Callable[[], list[str]],
+) -> ModelAnswer:
     """Read a model's answer; `ids` are those of the reply's calls so far."""
     if not is_answer(answer):
-        made = answer.class_name if isinstance(answer, NoAnswer) else type(answer).__name__
-        why = f"the model gave no answer but {shorten(made)}: complete must return a ModelReply"
-        return Answer("", [], why)
+        kind = answer.class_name if isinstance(answer, NoAnswer) else type(answer).__name__
+        why = f"the model gave no answer but {shorten(kind)}: complete must return a ModelReply"
+        return ModelAnswer("", [], why)
     text, calls = getattr(answer, "text", None), answer.calls
     text = readable(text) if text and not text.isspace() else ""
     if not calls:
         finish_reason, blocks = getattr(answer, "finish_reason", None), blocks_of(answer)
         if finish_reason == "unreadable":
-            return Answer(text, [], _UNREADABLE)
+            return ModelAnswer(text, [], _UNREADABLE)
         if text or blocks:
-            return Answer(text, [], "", thinking_of(answer), blocks)
+            return ModelAnswer(text, [], "", thinking_of(answer), blocks)
         if finish_reason == "length":
-            return Answer("", [], f"{EMPTY} ({_CUT})")
-        return Answer("", [], EMPTY)
+            return ModelAnswer("", [], f"{EMPTY} ({_CUT})")
+        return ModelAnswer("", [], EMPTY)
     if len(calls) > MAX_CALLS:
         fault = (
             f"Your answer calls {len(calls)} actions, and at most {MAX_CALLS} are allowed in one. "
             "None was executed."
         )
-        return Answer(text, [], fault)
-    wanted: list[RequestedCall] = []
+        return ModelAnswer(text, [], fault)
+    requested: list[RequestedCall] = []
     faults = ""
     for call in calls:
-        wanted.append(each := _read_call(call, ids, find, known))
+        requested.append(each := _read_call(call, ids, find, list_names))
         if each.fault:
             faults += f"; {each.fault}" if faults else each.fault
     if faults and getattr(answer, "finish_reason", None) == "length":
         faults += f" ({_CUT})"
-        for each in wanted:
+        for each in requested:
             each.fault = f"{each.fault} ({_CUT})" if each.fault else None
-    return Answer(text, wanted, faults, thinking_of(answer))
+    return ModelAnswer(text, requested, faults, thinking_of(answer))
 
 
 def _read_call(
     call: Any,
     ids: set[str],
     find: Callable[[str], tuple[str, Action | None]],
-    known: Callable[[], list[str]],
+    list_names: Callable[[], list[str]],
 ) -> RequestedCall:
     id = _id(getattr(call, "id", None), ids)
-    given = getattr(call, "name", None)
-    if not isinstance(given, str):
-        wanted = RequestedCall(id, "?", "_")
-        wanted.fault = f"the name of an action must be a text, got {json_type(given)}"
-        return wanted
-    name, action = find(given)
-    wanted = RequestedCall(id, name, safe_name(given), {}, None, {})
+    stated_name = getattr(call, "name", None)
+    if not isinstance(stated_name, str):
+        requested = RequestedCall(id, "?", "_")
+        requested.fault = f"the name of an action must be a text, got {json_type(stated_name)}"
+        return requested
+    name, action = find(stated_name)
+    requested = RequestedCall(id, name, safe_name(stated_name), {}, None, {})
     if action is None:
-        names = known()
+        names = list_names()
         listed = ", ".join(names[:20]) + (" and others" if len(names) > 20 else "")
         listed = f"the actions are {listed}" if names else "there are no actions"
-        wanted.name = readable(shorten(given, 255))
-        wanted.fault = f'"{readable(shorten(given))}" is not an action; {listed}'
-        return wanted
+        requested.name = readable(shorten(stated_name, 255))
+        requested.fault = f'"{readable(shorten(stated_name))}" is not an action; {listed}'
+        return requested
     text = getattr(call, "args", None)
     try:
         args = _read_args(text)
-        wanted.args = args.copy() if _is_plain(text, args) else copy_json(args)
+        requested.args = args.copy() if _is_plain(text, args) else copy_json(args)
     except NotJSON as error:
-        wanted.fault = f'the arguments of "{given}" are not JSON: {error}'
-        return wanted
+        requested.fault = f'the arguments of "{stated_name}" are not JSON: {error}'
+        return requested
     except UnreadableText as error:
-        wanted.fault = f'the arguments of "{given}" {error}'
-        return wanted
-    wanted.action = action
+        requested.fault = f'the arguments of "{stated_name}" {error}'
+        return requested
+    requested.action = action
     try:
-        wanted.kwargs = action.check(args)
+        requested.kwargs = action.check(args)
     except InvalidArguments as error:
         try:
-            args, wanted.kwargs, wanted.repaired = repaired(action, args)
-            wanted.args = copy_json(args)
+            args, requested.kwargs, requested.repaired = repaired(action, args)
+            requested.args = copy_json(args)
         except InvalidArguments:
-            wanted.fault = readable(str(error))
-    return wanted
+            requested.fault = readable(str(error))
+    return requested
 
 
-def _id(given: Any, taken: set[str]) -> str:
+def _id(stated_id: Any, used: set[str]) -> str:
     """Return the id that the model gave a call; a new one if it is invalid or taken.
 
     Some providers count anew in each turn, and want ids in their own form: the next number is new.
     """
-    is_one = isinstance(given, str) and 0 < len(given) <= MAX_ID_CHARS and given.isascii()
-    if is_one and given not in taken:
-        id: str = given
+    is_one = (
+        isinstance(stated_id, str) and 0 < len(stated_id) <= MAX_ID_CHARS and stated_id.isascii()
+    )
+    if is_one and stated_id not in used:
+        id: str = stated_id
     else:
-        stem, number = "call_", len(taken) + 1
-        if is_one and (found := _NUMBERED.fullmatch(given[: MAX_ID_CHARS - 1])):
-            stem, number = found[1], int(found[2]) + 1
-        while (id := f"{stem}{number}") in taken:
+        stem, number = "call_", len(used) + 1
+        if is_one and (match := _NUMBERED.fullmatch(stated_id[: MAX_ID_CHARS - 1])):
+            stem, number = match[1], int(match[2]) + 1
+        while (id := f"{stem}{number}") in used:
             number += 1
-    taken.add(id)
+    used.add(id)
     return id
 
 
@@ -355,17 +359,17 @@ _FOREIGN: WeakKeyDictionary[Any, Action] = WeakKeyDictionary()
 """Actions as models are shown them, where they differ from the given ones."""
 
 
-def as_action(given: Any) -> Action:
+def as_action(source: Any) -> Action:
     """Return an action, maybe of a user's own class, as an `Action`, the same one each time."""
-    if type(given) is Action or isinstance(given, Action):
-        function = given.function
+    if type(source) is Action or isinstance(source, Action):
+        function = source.function
         if type(function) is not MethodType or function.__name__ != "say":
-            return given
-        return _without_thread(given)
-    made = _FOREIGN.get(given)
-    if made is None:
-        made = _FOREIGN[given] = Action.of(given)
-    return made
+            return source
+        return _without_thread(source)
+    action = _FOREIGN.get(source)
+    if action is None:
+        action = _FOREIGN[source] = Action.of(source)
+    return action
 
 
 def _without_thread(say: Action) -> Action:
@@ -374,9 +378,9 @@ def _without_thread(say: Action) -> Action:
     properties = parameters.get("properties", {})
     if "thread" not in properties:
         return say
-    made = _FOREIGN.get(say)
-    if made is None:
-        shown = {name: each for name, each in properties.items() if name != "thread"}
-        made = _FOREIGN[say] = copy(say)
-        made._parameters, made._validator = {**parameters, "properties": shown}, None
-    return made
+    action = _FOREIGN.get(say)
+    if action is None:
+        remaining = {name: each for name, each in properties.items() if name != "thread"}
+        action = _FOREIGN[say] = copy(say)
+        action._parameters, action._validator = {**parameters, "properties": remaining}, None
+    return action

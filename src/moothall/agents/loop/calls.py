@@ -17,7 +17,7 @@ from moothall.actions.provenance import reading
 from moothall.agents.context import Context, filled, injected
 from moothall.agents.loop.chain import around_action
 from moothall.agents.loop.parts import context_of
-from moothall.agents.loop.permission import Limit
+from moothall.agents.loop.permission import PausableLimit
 from moothall.agents.loop.provenance import begins, source_of
 from moothall.agents.loop.results import answered, result_of
 from moothall.agents.loop.steps import ActionStep, Executing
@@ -70,27 +70,27 @@ class Calls(Executing):
 
     async def execute(self) -> None:
         """Execute the calls."""
-        if len(self.wanted) == 1:
+        if len(self.calls) == 1:
             await self._run(0)
         else:
-            await side_by_side([self._run(place) for place in range(len(self.wanted))])
+            await side_by_side([self._run(place) for place in range(len(self.calls))])
         if not self.ends:
             return
-        waits = [str(call.waits) for call in self.wanted if call.waits is not None]
+        waits = [str(call.waits) for call in self.calls if call.waits is not None]
         if len(waits) == len(self.ends):
             raise Stop("waiting", "; ".join(waits))
         raise next(each for each in self.ends if each.reason != "waiting")
 
     async def within(self, budget: Budget) -> None:
         """Execute the calls within a budget's actions and seconds."""
-        steps = [ActionStep(self, place) for place in range(len(self.wanted))]
+        steps = [ActionStep(self, place) for place in range(len(self.calls))]
         past = [None if self.record is None else self.record.find(each.key) for each in steps]
         new = [
             each is None or not each.is_charged(step.action._asks is not None)
             for each, step in zip(past, steps, strict=True)
         ]
         try:
-            held = await budget.in_turn(partial(budget.reserve, actions=new.count(True)))
+            reservation = await budget.in_turn(partial(budget.reserve, actions=new.count(True)))
         except BudgetExceeded as error:
             refused = {"tool_executed": False, "error": f"not executed: {error}"}
             for place, step in enumerate(steps):
@@ -100,7 +100,7 @@ class Calls(Executing):
                     self._end_as(step, {**refused}, self.keeps_refused)
             raise Stop.at_limit(error) from error
         limit = asyncio.timeout(budget.remaining_seconds())
-        token = ACTING.set(replace(ACTING.get(), limit=Limit(limit, budget)))
+        token = ACTING.set(replace(ACTING.get(), limit=PausableLimit(limit, budget)))
         try:
             async with limit:
                 await self.execute()
@@ -111,25 +111,27 @@ class Calls(Executing):
             raise Stop.at_limit(late) from error
         finally:
             reset(token)
-            begun = sum(
-                call.has_started for call, is_new in zip(self.wanted, new, strict=True) if is_new
+            started = sum(
+                call.has_started for call, is_new in zip(self.calls, new, strict=True) if is_new
             )
-            held._ledger.settle(held, checked_amounts(Calls.within, {"actions": begun}))
+            reservation._ledger.settle(
+                reservation, checked_amounts(Calls.within, {"actions": started})
+            )
 
     @property
     def in_doubt(self) -> bool:
         """Return whether a call has begun and not ended, and may not be repeated unasked."""
         return any(
             call.has_started and call.result is None and not ActionStep(self, place).may_repeat
-            for place, call in enumerate(self.wanted)
+            for place, call in enumerate(self.calls)
         )
 
     def cut_off(self, place: int, ends: bool = True) -> dict[str, Any]:
         """Emit the result of a call that was cut off, and return it; record it if the call ends."""
-        step, wanted = ActionStep(self, place), self.wanted[place]
+        step, call = ActionStep(self, place), self.calls[place]
         past = None if self.record is None else self.record.find(step.key)
-        began = wanted.has_started or (past is not None and past.state == "started")
-        error = wanted.fault or (_CUT_OFF if began else _NEVER_BEGUN)
+        had_begun = call.has_started or (past is not None and past.state == "started")
+        error = call.fault or (_CUT_OFF if had_begun else _NEVER_BEGUN)
         result = {"tool_executed": False, "error": error}
         self._end_as(step, result, ends)
         step.tell_end(result)
@@ -145,18 +147,18 @@ class Calls(Executing):
                 step._call.result = await around_action(step, call)()
                 return
             except Stop as stop:
-                ended = stop
+                last_stop = stop
             finally:
                 self.under_way -= 1
                 if self.rests is not None and not self.under_way:
                     self.rests.set()
                     self.rests = None
-            if ended.reason != "waiting" or not await self._goes_on(step):
+            if last_stop.reason != "waiting" or not await self._goes_on(step):
                 break
             step._call.waits, step._call.questions = None, ()
-        self.ends.append(ended)
-        if ended.reason == "waiting":
-            step._call.waits = ended
+        self.ends.append(last_stop)
+        if last_stop.reason == "waiting":
+            step._call.waits = last_stop
 
     async def _goes_on(self, step: ActionStep) -> bool:
         """Return whether what a call waits for comes while others of its answer are under way."""

@@ -24,7 +24,7 @@ from moothall.agents.dispatch import block_name
 from moothall.agents.loop.permission import permits
 from moothall.agents.loop.provenance import trace
 from moothall.agents.loop.room import make_room
-from moothall.agents.replies.charging import begun
+from moothall.agents.replies.charging import begin_call
 from moothall.agents.replies.events import CallProgress, CallStarted
 from moothall.agents.replies.hooks import (
     as_hooked,
@@ -63,7 +63,7 @@ def around_model(step: ModelStep, call: Call) -> Call:
     if run.state.unusable:
         call = partial(_tried_again, step, call)
     if record is not None:
-        call = partial(_asked, step, call)
+        call = partial(_with_bill, step, call)
     for block in reversed(blocks):
         call = partial(_in_block_of_model, block, step, call)
     if before:
@@ -98,7 +98,7 @@ def around_action(step: ActionStep, call: Call) -> Call:
             traces = emit = None
     else:
         if record is not None:
-            call = partial(_begun, step, call)
+            call = partial(_with_start, step, call)
         if late or asks:
             call = partial(_permitted, step, call)
         if before:
@@ -128,43 +128,43 @@ def around_action(step: ActionStep, call: Call) -> Call:
 
 
 async def _after_answer(step: ModelStep, call: Call) -> Any:
-    run, given = step._run, await call()
-    about, check = step.hooked("answer", given), partial(expect_answer, given)
+    run, answer = step._run, await call()
+    about, check = step.hooked("answer", answer), partial(expect_answer, answer)
     hooks = (run.agent, "post_reasoning", about, "answer", check, run.budget)
     return await as_hooked(run.record, f"{step.iteration}", *hooks, of=ANSWER)
 
 
-def _count(step: ModelStep, given: Any) -> None:
+def _count(step: ModelStep, answer: Any) -> None:
     """Count what an answer took, before it is read: one that cannot be used costs tokens too."""
     thoughts = step._run.request.thoughts
     if thoughts is not None:
-        thoughts.append(str(getattr(given, "reasoning", "")))
-    step._turn.usage = stated_usage(given)
+        thoughts.append(str(getattr(answer, "reasoning", "")))
+    step._turn.usage = stated_usage(answer)
 
 
 async def _again(step: ModelStep, call: Call) -> Any:
     """Ask once more with less, if that was too long; hooks and blocks see the shorter prompt."""
     try:
-        given = await call()
+        answer = await call()
     except ContextOverflow:
         if not make_room(step._run.memory):
             raise
         step._messages = None
-        given = await call()
+        answer = await call()
     if step._run.record is None:  # else it is counted once it is recorded, or read there
-        _count(step, given)
-    return given
+        _count(step, answer)
+    return answer
 
 
 async def _answered_once(step: ModelStep, call: Call) -> Any:
     run = step._run
     assert run.record is not None
     name = getattr(run.model, "name", None)
-    given = await run.record.step(
+    answer = await run.record.step(
         f"{step.iteration}", partial(_with_record, step, call), of=ANSWER, model=name
     )
-    _count(step, given)
-    return given
+    _count(step, answer)
+    return answer
 
 
 async def _committed(step: ModelStep, call: Call) -> Any:
@@ -176,23 +176,23 @@ async def _committed(step: ModelStep, call: Call) -> Any:
 async def _before_answer(step: ModelStep, call: Call) -> Any:
     run = step._run
     about = step.hooked("messages", step.messages)
-    made = await run_hooks(run.agent, "pre_reasoning", about, expect_messages, run.budget)
-    step._messages = made["messages"]  # they are checked
+    changed = await run_hooks(run.agent, "pre_reasoning", about, expect_messages, run.budget)
+    step._messages = changed["messages"]  # they are checked
     return await call()
 
 
-async def _asked(step: ModelStep, call: Call) -> Any:
+async def _with_bill(step: ModelStep, call: Call) -> Any:
     """Record that the call begins, with what it reserves; a second one is on the same bill."""
     run, record, again = step._run, step._record, step._bill is not None
     assert record is not None
     if step._bill is None:
         most: tuple[Any, ...] = ()
         if run.budget is not None:  # `begins` commits, which adds the other messages to memory
-            shown = step._messages or run.prompt_to_come()
-            most = (shown, run.showing.offered.actions or None, step.schema)
-        step._bill = await begun(record, run.budget, run.model, *most)
+            prompt = step._messages or run.prompt_to_come()
+            most = (prompt, run.showing.offered.actions or None, step.schema)
+        step._bill = await begin_call(record, run.budget, run.model, *most)
     with step._bill:
-        record.tell(prompt=run.noted(step, again))
+        record.tell(prompt=run.prompt_entry(step, again))
         return await call()
 
 
@@ -201,12 +201,12 @@ async def _tried_again(step: ModelStep, call: Call) -> Any:
 
 
 async def _in_block_of_model(block: Any, step: ModelStep, call: Call) -> Any:
-    made, passed, error = await _in_block(block.around_model, step, call)
-    if error is None and not (passed and made is passed[-1]) and not is_answer(made):
-        error = TypeError(f"it gave no answer of a model but {made!r:.80}")
+    result, passed, error = await _in_block(block.around_model, step, call)
+    if error is None and not (passed and result is passed[-1]) and not is_answer(result):
+        error = TypeError(f"it gave no answer of a model but {result!r:.80}")
     if error is not None:
         raise _broken(step._run.agent, block, "around_model", error)
-    return made
+    return result
 
 
 # -- around a call of an action --------------------------------------------------------------------
@@ -230,7 +230,7 @@ async def _after_call(step: ActionStep, call: Call) -> Any:
     about, check = {**step.hooked, "result": result}, partial(expect, kind=dict)
     hooks = (of.agent, "post_acting", about, "result", check)
     try:
-        return await as_hooked(of.record, step.key, *hooks, beside=len(of.wanted) > 1)
+        return await as_hooked(of.record, step.key, *hooks, beside=len(of.calls) > 1)
     except HookError as error:
         of.ends.append(Stop.on_hook(of.agent.id, error))
         return result
@@ -245,7 +245,7 @@ async def _executed_once(step: ActionStep, call: Call) -> Any:
         partial(_with_record, step, call),
         of=Codec(step.dump, step.load),
         outcome="repeat" if step.may_repeat else "ask",
-        beside=len(step._of.wanted) > 1,
+        beside=len(step._of.calls) > 1,
         goes_on=True,
         anew=step.action._asks is not None,
         **step.about,
@@ -257,10 +257,10 @@ async def _before_call(step: ActionStep, call: Call) -> Any:
     if of.record is not None:
         await of.record.commit()  # hooks may see messages only once they are recorded
     try:
-        given = step.hooked
-        made = await run_hooks(of.agent, "pre_acting", given, expect_args)
-        if made["args"] is not given["args"]:
-            step.change(made["args"])
+        arguments = step.hooked
+        changed = await run_hooks(of.agent, "pre_acting", arguments, expect_args)
+        if changed["args"] is not arguments["args"]:
+            step.change(changed["args"])
     except HookError as error:
         if error.__cause__ is None:  # no arguments: the model cannot repair that
             of.ends.append(Stop.on_hook(of.agent.id, error))
@@ -275,11 +275,11 @@ async def _before_call(step: ActionStep, call: Call) -> Any:
 
 
 async def _in_block_of_action(block: Any, step: ActionStep, call: Call) -> Any:
-    made, passed, error = await _in_block(block.around_action, step, call)
-    if error is None and not (passed and made is passed[-1]) and not isinstance(made, dict):
-        error = TypeError(f"it gave no result of an action, a dict, but {made!r:.80}")
+    result, passed, error = await _in_block(block.around_action, step, call)
+    if error is None and not (passed and result is passed[-1]) and not isinstance(result, dict):
+        error = TypeError(f"it gave no result of an action, a dict, but {result!r:.80}")
     if error is None:
-        return made
+        return result
     broken = _broken(step._of.agent, block, "around_action", error)
     step._of.ends.append(Stop.on_hook(step._of.agent.id, broken))
     # What has been executed is recorded as executed: a resumed run does not repeat it.
@@ -303,15 +303,15 @@ async def _origins(step: ActionStep, call: Call) -> Any:
 
 
 async def _told_start(step: ActionStep, call: Call) -> Any:
-    tell, wanted, named = step._of.request.tell, step._call, step.of_event
+    tell, requested, event_fields = step._of.request.tell, step._call, step.of_event
     if not step._is_told:  # a second try is the same call
         step._is_told = True
-        tell(CallStarted, *named, wanted.args, wanted.origins)
-    wanted.watched = partial(tell, CallProgress, *named)
+        tell(CallStarted, *event_fields, requested.args, requested.origins)
+    requested.watched = partial(tell, CallProgress, *event_fields)
     try:
         return await call()
     finally:
-        wanted.watched = None
+        requested.watched = None
 
 
 async def _unless_refused(step: ActionStep, call: Call) -> Any:
@@ -320,26 +320,26 @@ async def _unless_refused(step: ActionStep, call: Call) -> Any:
 
 async def _permitted(step: ActionStep, call: Call) -> Any:
     """Ask the policy, the guard of values from outside and the approver."""
-    of, wanted = step._of, step._call
+    of, requested = step._of, step._call
     if step.action.access_policy == ACCESS_PERMITTED and of.request.state.texts is None:
         return await call()
     try:
-        with within(ACTING, acting(wanted)):  # what the approver has read
-            decision = await permits(of.agent, wanted, of.request, step._record)
+        with within(ACTING, acting(requested)):  # what the approver has read
+            decision = await permits(of.agent, requested, of.request, step._record)
     except asyncio.CancelledError as error:
         if is_cancelled():
             raise
         return failed(error)  # what was awaited was cancelled, not this task
     if decision is not True:
-        return failed(not_permitted(wanted.name, decision))
+        return failed(not_permitted(requested.name, decision))
     return await call()
 
 
-async def _begun(step: ActionStep, call: Call) -> Any:
+async def _with_start(step: ActionStep, call: Call) -> Any:
     assert step._record is not None
-    wanted = step._call
-    assert wanted.action is not None
-    await step._record.begins(wanted.args, resumes=wanted.action._asks is not None)
+    requested = step._call
+    assert requested.action is not None
+    await step._record.begins(requested.args, resumes=requested.action._asks is not None)
     return await call()
 
 
@@ -355,13 +355,13 @@ async def _in_block(
     around: Any, step: Any, call: Call
 ) -> tuple[Any, list[Any], BaseException | None]:
     """Call a block's function; return its result, those that came from within, and its error."""
-    passed, others = list[Any](), list[BaseException]()
+    passed, errors = list[Any](), list[BaseException]()
 
     async def go_on() -> Any:
         try:
             passed.append(await call())
         except BaseException as error:
-            others.append(error)
+            errors.append(error)
             raise
         return passed[-1]
 
@@ -370,7 +370,7 @@ async def _in_block(
     except (Exception, asyncio.CancelledError) as error:
         if isinstance(error, asyncio.CancelledError) and is_cancelled():
             raise
-        if any(error is each for each in others):  # not the block's own
+        if any(error is each for each in errors):  # not the block's own
             raise
         return None, passed, error
 

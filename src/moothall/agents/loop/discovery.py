@@ -22,7 +22,7 @@ from moothall.actions.search import ActionIndex
 from moothall.actions.signature.schema import object_schema
 from moothall.agents.agent import Agent
 from moothall.agents.loop.answer import OfferedActions, RequestedCall
-from moothall.agents.loop.recording import Turn
+from moothall.agents.loop.recording import LoopTurn
 from moothall.agents.replies.reply_context import agent_here, sources_told_to
 from moothall.agents.replies.thread import Thread
 from moothall.foundation.errors import DefinitionError, MoothallError
@@ -38,7 +38,7 @@ MANY: Final = 40
 HELP_TIMEOUT_S = 3.0
 """How long an agent may take to say what it can do."""
 
-_NAMED: Final = 30
+_MAX_NAMED: Final = 30
 _ABOUT_CHARS: Final = 200
 _MAX_ACTIONS = 200
 _MAX_ARGS = 100
@@ -54,7 +54,7 @@ def shown_of(
     actions: list[Action],
     by_server: bool,
     thread: Thread,
-    known: OfferedActions | None,
+    last_shown: OfferedActions | None,
 ) -> OfferedActions:
     """Return actions as a model is shown them: of the deferred ones, only those that have joined.
 
@@ -77,37 +77,41 @@ def shown_of(
     is_free = results is not None and all(each.name != READ_RESULT for each in actions)
     own = (results,) if results is not None and is_free else ()
     if not hidden:
-        joined = [each for each in own if each.name in thread.joined] if own else []
-        made = OfferedActions([*actions, *joined])
-        made.own = own
-        return made
-    before = None if known is None else known.finder
-    finder = before if before is not None and before.given == hidden else Finder(hidden)
+        own_found = [each for each in own if each.name in thread.found_actions] if own else []
+        offered = OfferedActions([*actions, *own_found])
+        offered.own = own
+        return offered
+    before = None if last_shown is None else last_shown.finder
+    finder = before if before is not None and before.actions == hidden else Finder(hidden)
     names = {each.name: each for each in hidden}
-    shown = [each for each in actions if each.name not in names]
+    visible = [each for each in actions if each.name not in names]
     names |= {each.name: each for each in own}
-    found = [names[name] for name in thread.joined if name in names]
-    made = OfferedActions([*shown, finder.action, *found], hidden)
-    made.finder, made.own = finder, (finder.action, *own)
-    finder.named = {each.name: safe.name for each, safe in zip(hidden, made.hidden, strict=True)}
-    return made
+    discovered = [names[name] for name in thread.found_actions if name in names]
+    offered = OfferedActions([*visible, finder.action, *discovered], hidden)
+    offered.finder, offered.own = finder, (finder.action, *own)
+    finder.safe_names = {
+        each.name: safe.name for each, safe in zip(hidden, offered.hidden, strict=True)
+    }
+    return offered
 
 
 class Finder:
     """Finds deferred actions by words."""
 
-    def __init__(self, given: list[Action]) -> None:
-        self.given = given
-        self.named: dict[str, str] = {}  # how a model may name each
+    def __init__(self, actions: list[Action]) -> None:
+        self.actions = actions
+        self.safe_names: dict[str, str] = {}  # how a model may name each
         self._index: ActionIndex | None = None
-        of = Counter(each._server for each in given)
+        of = Counter(each._server for each in actions)
         own = of.pop("", 0)
-        named = [f"{shorten(_line(id), 60)} ({count})" for id, count in of.most_common(_NAMED)]
-        named += [f"{len(of) - _NAMED} others"] if len(of) > _NAMED else []
-        named += [f"this program ({own})"] if own else []
+        servers = [
+            f"{shorten(_line(id), 60)} ({count})" for id, count in of.most_common(_MAX_NAMED)
+        ]
+        servers += [f"{len(of) - _MAX_NAMED} others"] if len(of) > _MAX_NAMED else []
+        servers += [f"this program ({own})"] if own else []
         about = (
-            f"Find actions that are not listed here. There are {len(given)}, of "
-            f"{', '.join(named)}. Those that are found can be called from your next answer on."
+            f"Find actions that are not listed here. There are {len(actions)}, of "
+            f"{', '.join(servers)}. Those that are found can be called from your next answer on."
         )
         words = "a few words on what the action should do, and to what"
         schema = object_schema(words={"type": "string", "description": words})
@@ -116,30 +120,33 @@ class Finder:
 
     def _find(self, words: str) -> list[dict[str, str]] | str:
         if self._index is None:
-            self._index = ActionIndex(self.given)
-        found = self._index.find(words)
-        reading.add([each._described_by for each in found if each._described_by])
-        if not found:
+            self._index = ActionIndex(self.actions)
+        matches = self._index.find(words)
+        reading.add([each._described_by for each in matches if each._described_by])
+        if not matches:
             return (
                 "No action matches. Try other words, such as what the action is called elsewhere."
             )
         return [
-            {"name": self.named[each.name], "description": one_line(each.description, _ABOUT_CHARS)}
-            for each in found
+            {
+                "name": self.safe_names[each.name],
+                "description": one_line(each.description, _ABOUT_CHARS),
+            }
+            for each in matches
         ]
 
 
-def join(thread: Thread, turn: Turn, shown: OfferedActions, call: RequestedCall) -> None:
+def join(thread: Thread, turn: LoopTurn, offered: OfferedActions, call: RequestedCall) -> None:
     """If a call was a search, show the model what it found from its next answer on, at the end."""
-    if call.action is not shown.finder.action:
+    if call.action is not offered.finder.action:
         return
-    found = (call.result or {}).get("result")
-    if type(found) is not list:
+    matches = (call.result or {}).get("result")
+    if type(matches) is not list:
         return
-    public = (shown.public.get(each["name"], each["name"]) for each in found)
-    new = [name for name in public if name not in thread.joined]
+    public = (offered.public.get(each["name"], each["name"]) for each in matches)
+    new = [name for name in public if name not in thread.found_actions]
     turn.joined = [*turn.joined, *new]
-    thread.joined += tuple(new)
+    thread.found_actions += tuple(new)
 
 
 async def discover(agent: Agent, which: str | Iterable[str | int]) -> list[Action]:
@@ -153,22 +160,22 @@ async def discover(agent: Agent, which: str | Iterable[str | int]) -> list[Actio
     ids: Iterable[str | int] = which
     if isinstance(which, str):
         ids = await space._everyone(which[1:] if is_group(which) else None)
-    others = [id for id in dict.fromkeys(map(str, ids)) if id != own]
-    helps = await asyncio.gather(*(_help_of(agent, id) for id in others))
-    found: dict[str, Action] = {}
-    for id, help in zip(others, helps, strict=True):
+    other_ids = [id for id in dict.fromkeys(map(str, ids)) if id != own]
+    helps = await asyncio.gather(*(_help_of(agent, id) for id in other_ids))
+    by_name: dict[str, Action] = {}
+    for id, help in zip(other_ids, helps, strict=True):
         for action in () if help is None else discovered_actions(agent, id, help):
-            if found.setdefault(action.name, action) is not action:
+            if by_name.setdefault(action.name, action) is not action:
                 about = "agent %r leaves out an action of %r: another is called %r already"
                 logger.warning(about, agent.id, id, action.name)
-    return list(found.values())
+    return list(by_name.values())
 
 
 async def _help_of(agent: Agent, id: str) -> Any:
     try:
         # The answer names the request, so that observers of the space can tell it from an action.
-        known = f"help-{secrets.token_hex(4)}"
-        message = {"id": known, "to": id, "action": {"name": "help", "args": {}}}
+        request_id = f"help-{secrets.token_hex(4)}"
+        message = {"id": request_id, "to": id, "action": {"name": "help", "args": {}}}
         return await agent.request(message, timeout=HELP_TIMEOUT_S)
     except MoothallError as error:
         logger.warning("agent %r discovers nothing of %r: %s", agent.id, id, error)
@@ -180,18 +187,18 @@ def discovered_actions(agent: Agent, id: str, help: Any) -> list[Action]:
     if not isinstance(help, dict):
         logger.warning("agent %r discovers nothing of %r: its help is not an object", agent.id, id)
         return []
-    found = []
+    actions = []
     for name, described in list(help.items())[:_MAX_ACTIONS]:
         parameters = _parameters(described, name)
         if parameters is not None:
-            found.append(_action(agent, id, name, described, parameters))
+            actions.append(_action(agent, id, name, described, parameters))
             continue
         about = "agent %r leaves out the action %r of %r: its help names no arguments"
         logger.warning(about, agent.id, shorten(name), id)
     if len(help) > _MAX_ACTIONS:
         about = "agent %r uses %d of the %d actions of %r"
         logger.warning(about, agent.id, _MAX_ACTIONS, len(help), id)
-    return found
+    return actions
 
 
 def _action(
@@ -206,8 +213,8 @@ def _action(
     text = _line(described.get("description")) or "not described"
     described_as = f"Action of the agent {_line(id)!r}: {text}"
     # An agent of this process is the program's: its own action says what it is.
-    found, is_here = agent_here(agent, id)
-    offer = None if found is None else found.offers.get(name)
+    other_agent, is_here = agent_here(agent, id)
+    offer = None if other_agent is None else other_agent.offers.get(name)
     options: dict[str, Any] = {"guard": () if name == "say" else None}
     if offer is not None:
         options = {"outside": offer.outside, "own": offer.own, "guard": offer.guarded}
@@ -215,18 +222,18 @@ def _action(
         options["addresses"] = offer.addressed
     elif id not in getattr(agent, "trusted", ()):
         options["outside"] = not is_here
-    made = Action._described(_joined(id, name), call, described_as, parameters, **options)
-    made._server, made.deferred = id, None if offer is None else offer.deferred
+    action = Action._described(_full_name(id, name), call, described_as, parameters, **options)
+    action._server, action.deferred = id, None if offer is None else offer.deferred
     if not is_here and id not in getattr(agent, "trusted", ()):
-        made._described_by = f"what {_line(id)} says of its actions"
-    return made
+        action._described_by = f"what {_line(id)} says of its actions"
+    return action
 
 
-def _joined(id: str, name: str) -> str:
-    joined = f"{id}.{name}"
-    if len(joined) <= MAX_ID:
-        return joined
-    digest = hashlib.sha256(joined.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+def _full_name(id: str, name: str) -> str:
+    full = f"{id}.{name}"
+    if len(full) <= MAX_ID:
+        return full
+    digest = hashlib.sha256(full.encode("utf-8", "surrogatepass")).hexdigest()[:16]
     return f"{id[:110]}….{name[:110]}…{digest}"
 
 
@@ -235,44 +242,44 @@ def _parameters(described: Any, name: str) -> dict[str, Any] | None:
     args = described.get("args") if isinstance(described, dict) else None
     if not isinstance(args, dict) or len(args) > _MAX_ARGS:
         return None
-    if not all(isinstance(said, dict) for said in args.values()):
+    if not all(isinstance(each, dict) for each in args.values()):
         return None
     # The thread of a `say` is its reply's; the model must not name another.
-    shown = {each: said for each, said in args.items() if (name, each) != ("say", "thread")}
+    visible = {each: schema for each, schema in args.items() if (name, each) != ("say", "thread")}
     return {
         "type": "object",
-        "properties": {each: _schema(said, 0) for each, said in shown.items()},
-        "required": [each for each, said in shown.items() if "default" not in said],
+        "properties": {each: _schema(schema, 0) for each, schema in visible.items()},
+        "required": [each for each, schema in visible.items() if "default" not in schema],
         "additionalProperties": False,
     }
 
 
-def _schema(said: Any, depth: int) -> dict[str, Any]:
+def _schema(source: Any, depth: int) -> dict[str, Any]:
     """Return a schema's allowed keywords; empty, which admits anything, if it is unusable."""
-    if not isinstance(said, dict) or depth > _MAX_DEPTH:
+    if not isinstance(source, dict) or depth > _MAX_DEPTH:
         return {}
-    schema = {key: said[key] for key in ("default", "const") if key in said}
-    kind = said.get("type")
+    schema = {key: source[key] for key in ("default", "const") if key in source}
+    kind = source.get("type")
     kinds = kind if isinstance(kind, list) else [kind]
     if kinds and all(isinstance(each, str) and each in _KINDS for each in kinds):
         schema["type"] = list(dict.fromkeys(kinds)) if isinstance(kind, list) else kind
-    if description := _line(said.get("description")):
+    if description := _line(source.get("description")):
         schema["description"] = description
-    if _short(said.get("enum"), list):
-        schema["enum"] = said["enum"]
-    if _short(said.get("anyOf"), list):
-        schema["anyOf"] = [_schema(choice, depth + 1) for choice in said["anyOf"]]
+    if _short(source.get("enum"), list):
+        schema["enum"] = source["enum"]
+    if _short(source.get("anyOf"), list):
+        schema["anyOf"] = [_schema(choice, depth + 1) for choice in source["anyOf"]]
     for key in ("items", "additionalProperties"):
-        if isinstance(said.get(key), dict):
-            schema[key] = _schema(said[key], depth + 1)
-    if isinstance(said.get("additionalProperties"), bool):
-        schema["additionalProperties"] = said["additionalProperties"]
-    if _short(said.get("properties"), dict):
-        inner = {name: _schema(item, depth + 1) for name, item in said["properties"].items()}
+        if isinstance(source.get(key), dict):
+            schema[key] = _schema(source[key], depth + 1)
+    if isinstance(source.get("additionalProperties"), bool):
+        schema["additionalProperties"] = source["additionalProperties"]
+    if _short(source.get("properties"), dict):
+        inner = {name: _schema(item, depth + 1) for name, item in source["properties"].items()}
         schema["properties"] = inner
-        if isinstance(said.get("required"), list):
+        if isinstance(source.get("required"), list):
             schema["required"] = [
-                n for n in dict.fromkeys(map(str, said["required"])) if n in inner
+                n for n in dict.fromkeys(map(str, source["required"])) if n in inner
             ]
     return schema
 

@@ -67,26 +67,26 @@ async def complete_many(
     check_integer("complete_many: at_once=", at_once)
     if isinstance(conversations, str):
         raise ConfigError("complete_many: conversations must be a list, got one text")
-    asked: Any = named(model)
+    chosen_model: Any = named(model)
     listed = [
         [{"role": "user", "content": each}] if isinstance(each, str) else list(each)
         for each in conversations
     ]
-    gate = asyncio.Semaphore(len(listed) or 1 if getattr(asked, "batch", False) else at_once)
-    program = {"model": getattr(asked, "name", None), "asked": listed, "schema": schema}
+    gate = asyncio.Semaphore(len(listed) or 1 if getattr(chosen_model, "batch", False) else at_once)
+    program = {"model": getattr(chosen_model, "name", None), "asked": listed, "schema": schema}
 
     async def answer(record: Record[Any], number: int) -> ModelReply | ModelError:
         async def call(step: Step) -> dict[str, Any]:
-            return answer_json(await completed(asked, budget, listed[number], schema, step))
+            return answer_json(await completed(chosen_model, budget, listed[number], schema, step))
 
         async with gate:
             try:
-                made: dict[str, Any] = await record.step(
+                data: dict[str, Any] = await record.step(
                     str(number), call, beside=True, model=program["model"]
                 )
             except ModelError as error:
                 return error
-            reply: ModelReply = answer_of_json(made)
+            reply: ModelReply = answer_of_json(data)
             return reply
 
     async with recorded(
@@ -99,7 +99,7 @@ async def complete_many(
         program=program,
     ) as record:
         if journal is not None:
-            catch_up_models(record, None, asked, budget)
+            catch_up_models(record, None, chosen_model, budget)
         answers = await side_by_side([answer(record, n) for n in range(len(listed))])
         if record.over is None and not any(isinstance(each, ModelError) for each in answers):
             await record.end("done")

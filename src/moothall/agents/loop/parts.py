@@ -148,7 +148,7 @@ class Looping(Protocol):
 
 
 def messages_of(
-    memory: AnyMemory, id: str | int, known: object
+    memory: AnyMemory, id: str | int, last_message: object
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Return the messages of a memory for a prompt, and which of them are new.
 
@@ -156,9 +156,9 @@ def messages_of(
     """
     try:
         new = messages = memory.get_memories()
-        if known is not None and getattr(memory, "_only_grows", False):
+        if last_message is not None and getattr(memory, "_only_grows", False):
             for after, each in enumerate(reversed(messages)):
-                if each is known:
+                if each is last_message:
                     new = messages[len(messages) - after :]
                     break
         check_memories(new)
@@ -181,7 +181,7 @@ def registry_of(actions: Actions | None) -> ActionRegistry:
             f"got {actions!r}"
         )
     for source in actions:  # type: ignore[union-attr]
-        known = len(registry.actions)
+        count_before = len(registry.actions)
         grows = not isinstance(source, Agent) and not hasattr(source, "merged_with")
         if getattr(source, "__name__", "") == "<lambda>":
             raise DefinitionError(
@@ -189,7 +189,7 @@ def registry_of(actions: Actions | None) -> ActionRegistry:
                 "give it one by Action(name, function)"
             )
         registry.register(source)  # type: ignore[arg-type]
-        if grows and len(registry.actions) == known:
+        if grows and len(registry.actions) == count_before:
             raise DefinitionError(
                 f"actions= has two of one name, the second being {source!r}: give one another name"
             )
@@ -199,38 +199,38 @@ def registry_of(actions: Actions | None) -> ActionRegistry:
 def register_blocks(registry: ActionRegistry, blocks: Sequence[Any]) -> None:
     """Register what blocks offer: their `offers`, or else their `@action` methods; and guidance."""
     offering = [each for each in blocks if isinstance(getattr(each, "offers", None), dict)]
-    others = [each for each in blocks if all(each is not block for block in offering)]
-    for action in block_actions(others).values():
+    plain_blocks = [each for each in blocks if all(each is not block for block in offering)]
+    for action in block_actions(plain_blocks).values():
         registry.register(action)
     for block in offering:
         registry.register(block)
-    said = [getattr(each, "guidance", "") for each in others]
-    if texts := [each for each in said if isinstance(each, str) and each]:
+    guidance = [getattr(each, "guidance", "") for each in plain_blocks]
+    if texts := [each for each in guidance if isinstance(each, str) and each]:
         registry.guidance = (*registry.guidance, *texts)
 
 
 def checked_policy(policy: Any, id: str | int) -> AccessPolicy:
     """Return an outside policy."""
     if policy not in (ACCESS_PERMITTED, ACCESS_DENIED, ACCESS_REQUESTED):
-        wanted = "must be one of ACCESS_REQUESTED, ACCESS_DENIED, ACCESS_PERMITTED"
-        raise ConfigError(f"agent {id!r}: outside_policy= {wanted}, got {policy!r:.80}")
-    given: AccessPolicy = policy
-    return given
+        allowed = "must be one of ACCESS_REQUESTED, ACCESS_DENIED, ACCESS_PERMITTED"
+        raise ConfigError(f"agent {id!r}: outside_policy= {allowed}, got {policy!r:.80}")
+    checked: AccessPolicy = policy
+    return checked
 
 
 def checked_goals(goals: Iterable[Goal], id: str | int) -> list[Goal]:
     """Return goals as a list, each with a priority that has an order."""
     if isinstance(goals, str) or not isinstance(goals, Iterable):
-        wanted = "goals= must be a list of goals"
-        given = "one: put it in a list" if hasattr(goals, "priority") else repr(goals)[:80]
-        raise DefinitionError(f"agent {id!r}: {wanted}, got {given}")
+        fault = "goals= must be a list of goals"
+        got = "one: put it in a list" if hasattr(goals, "priority") else repr(goals)[:80]
+        raise DefinitionError(f"agent {id!r}: {fault}, got {got}")
     checked = list(goals)
     for goal in checked:
         check_part(goal, ("priority", "name", "description"), "goals", id)
         for part in ("name", "description"):
-            if not isinstance(given := getattr(goal, part), str):
+            if not isinstance(got := getattr(goal, part), str):
                 raise ConfigError(
-                    f"agent {id!r}: the {part} of a goal must be a text, got {given!r:.80}"
+                    f"agent {id!r}: the {part} of a goal must be a text, got {got!r:.80}"
                 )
         rank: Any = goal.priority
         # A priority that cannot be ordered. Only NaN and the like differ from themselves.
@@ -272,7 +272,7 @@ def context_of(
         deps=agent.deps if request.deps is None else request.deps,
         _on_answer=None if call is None else call.hear,
         _on_progress=None if call is None else call.progress,
-        _wait_for_reader=None if call is None else request.seen,
+        _wait_for_reader=None if call is None else request.wait_for_reader,
     )
 
 

@@ -43,7 +43,7 @@ _MOST_WORDS: Final = 4_000
 NOT_BEGUN: Final = "not executed: cancelled before it was permitted"
 
 
-class Limit:
+class PausableLimit:
     """The seconds of some calls, which stand still while one of them waits for a person.
 
     So do those of the calls around them. Each limit is of one loop; any may enter it.
@@ -82,8 +82,8 @@ class Limit:
         self._waiting -= 1
         self._budget._stand_still(False)
         if not self._waiting and not self._timeout.expired():
-            left = self._budget.remaining_seconds()
-            self._timeout.reschedule(None if left is None else self._loop.time() + left)
+            remaining = self._budget.remaining_seconds()
+            self._timeout.reschedule(None if remaining is None else self._loop.time() + remaining)
 
 
 async def permits(
@@ -93,23 +93,23 @@ async def permits(
     chosen, texts = call.action, request.state.texts
     if chosen is None or chosen.access_policy == ACCESS_DENIED:
         return False
-    asked: list[tuple[str, str]] = []
+    open_questions: list[tuple[str, str]] = []
     if texts is not None:
         if not call.origins:
             trace(call, texts)
         if call.from_outside and agent.outside_policy != ACCESS_PERMITTED:
-            asked = questions(call, texts, request)
-    if asked and agent.outside_policy == ACCESS_DENIED:
-        return Refused(note_of(asked[:1]))
-    if not asked and chosen.access_policy == ACCESS_PERMITTED:
+            open_questions = questions(call, texts, request)
+    if open_questions and agent.outside_policy == ACCESS_DENIED:
+        return Refused(note_of(open_questions[:1]))
+    if not open_questions and chosen.access_policy == ACCESS_PERMITTED:
         return True
     id = str(agent.id)
     args = copy_json(call.args)
     message = {"from": id, "to": id, "action": {"name": call.name, "args": args}}
 
     async def asks() -> Any:
-        if request.seen is not None:
-            await request.seen()  # the reader sees the call before it is asked
+        if request.wait_for_reader is not None:
+            await request.wait_for_reader()  # the reader sees the call before it is asked
         with asking_person():  # an override may ask by itself
             return await call_user(agent.request_permission, message)
 
@@ -133,8 +133,8 @@ async def permits(
             return changed_or_refused(decision, args, chosen.check)
         return decision
 
-    keys = [key for key, _ in asked]
-    note = note_of(asked) if asked else ""
+    keys = [key for key, _ in open_questions]
+    note = note_of(open_questions) if open_questions else ""
     waits_in = None if step is None else step.run_id
     first = CallToApprove(call.name, args, note, tuple(keys), chosen.check, waits_in)
     token = ACTING.set(replace(ACTING.get(), to_approve=first))
@@ -153,8 +153,10 @@ async def permits(
             texts.always.update(call.always)
             if step is not None and keys:
                 step.tell(allowed=[*keys])
-        if permitted is False and asked and agent._approver() is None:
-            return Refused(f"{note_of(asked[:1])}; nobody can be asked, without an approver")
+        if permitted is False and open_questions and agent._approver() is None:
+            return Refused(
+                f"{note_of(open_questions[:1])}; nobody can be asked, without an approver"
+            )
         return permitted
     except asyncio.CancelledError:
         call.fault = NOT_BEGUN
@@ -189,14 +191,14 @@ def rewrite(call: RequestedCall, args: dict[str, Any], texts: Texts | None) -> d
 
 def hear(call: RequestedCall, texts: Texts | None, before: Any, after: Any) -> None:
     """Take what a person wrote in a value as the user's."""
-    for said in _written(before, after):
-        if said not in call.said:
-            call.hear(said)
+    for text in _new_texts(before, after):
+        if text not in call.statements:
+            call.hear(text)
         if texts is not None:
-            texts.add(said, "user")
+            texts.add(text, "user")
 
 
-def _written(before: Any, after: Any) -> Iterator[str]:
+def _new_texts(before: Any, after: Any) -> Iterator[str]:
     """Yield what is new in a value: of a text, its new words; of another, each new part."""
     if _same(before, after) or after is None:
         return
@@ -205,19 +207,19 @@ def _written(before: Any, after: Any) -> Iterator[str]:
         if len(old) + len(new) > _MOST_WORDS:
             return  # then a guarded value in it is asked about once more
         for kind, _, _, begin, end in SequenceMatcher(None, old, new, False).get_opcodes():
-            if kind in ("insert", "replace") and (said := "".join(new[begin:end]).strip()):
-                yield said
+            if kind in ("insert", "replace") and (words := "".join(new[begin:end]).strip()):
+                yield words
     elif isinstance(after, list):
-        known = before if isinstance(before, list) else []
+        old_items = before if isinstance(before, list) else []
         for each in after:
-            if not any(_same(each, other) for other in known):
-                yield from _written(None, each)
+            if not any(_same(each, other) for other in old_items):
+                yield from _new_texts(None, each)
     elif isinstance(after, dict):
         for name, each in after.items():
-            yield from _written(before.get(name) if isinstance(before, dict) else None, each)
+            yield from _new_texts(before.get(name) if isinstance(before, dict) else None, each)
     else:
         yield after if isinstance(after, str) else json_line(after)
 
 
-def _same(one: Any, other: Any) -> bool:
-    return type(one) is type(other) and one == other
+def _same(first: Any, second: Any) -> bool:
+    return type(first) is type(second) and first == second

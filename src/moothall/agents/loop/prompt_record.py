@@ -35,14 +35,14 @@ class PromptRecord:
         self._thread = thread
         self._head: list[dict[str, Any]] | None = None
         self._before: list[dict[str, Any]] = []
-        self._shown: OfferedActions | None = None
+        self._offered: OfferedActions | None = None
         self._since: tuple[Any, ...] = ()
 
     def note(
         self,
         prompt: list[dict[str, Any]],
         own: list[dict[str, Any]],
-        shown: OfferedActions,
+        offered: OfferedActions,
         schema: dict[str, Any] | None,
         again: bool = False,
     ) -> dict[str, Any]:
@@ -51,33 +51,33 @@ class PromptRecord:
         With `again`, it takes the place of what was returned last.
         """
         if again:
-            self._head, self._before, self._shown = self._since
-        self._since = (self._head, self._before, self._shown)
+            self._head, self._before, self._offered = self._since
+        self._since = (self._head, self._before, self._offered)
         first, last = _place(prompt, own)
-        noted: dict[str, Any] = {"own": [len(own) - (last - first), len(own)]}
+        entry: dict[str, Any] = {"own": [len(own) - (last - first), len(own)]}
         system = int(first > 0 and prompt[0].get("role") == "system")
         head, before = prompt[:system], prompt[system:first]
-        gone = len(self._before) - len(before)
-        if head == self._head and gone >= 0 and self._before[gone:] == before:
-            if gone:  # the memory is full: it has dropped the oldest
-                noted["gone"] = gone
+        dropped = len(self._before) - len(before)
+        if head == self._head and dropped >= 0 and self._before[dropped:] == before:
+            if dropped:  # the memory is full: it has dropped the oldest
+                entry["gone"] = dropped
         elif len(before) > FEW:
-            noted["earlier"] = keep_list(self._record, self._thread, before)
-            noted["before"] = _json(head).decode()
+            entry["earlier"] = keep_list(self._record, self._thread, before)
+            entry["before"] = _json(head).decode()
         else:
-            noted["before"] = _json([*head, *before]).decode()
+            entry["before"] = _json([*head, *before]).decode()
         self._head, self._before = head, before
         if last < len(prompt):
-            noted["after"] = _json(prompt[last:]).decode()
-        if shown is not self._shown:
-            self._shown = shown
+            entry["after"] = _json(prompt[last:]).decode()
+        if offered is not self._offered:
+            self._offered = offered
             tools = [
                 {"name": each.name, "description": each.description, "parameters": each.parameters}
-                for each in shown.actions
+                for each in offered.actions
             ]
             # As text: the journal stores equal texts of several runs once.
-            noted |= {"tools": _json(tools).decode(), "schema": schema}
-        return noted
+            entry |= {"tools": _json(tools).decode(), "schema": schema}
+        return entry
 
 
 def _place(prompt: list[Any], own: list[Any]) -> tuple[int, int]:
@@ -93,7 +93,7 @@ def _place(prompt: list[Any], own: list[Any]) -> tuple[int, int]:
 
 
 def recorded_prompt(
-    entries: Iterable[Entry], path: str, sequence: int, kept: Callable[[str], bytes]
+    entries: Iterable[Entry], path: str, sequence: int, read_value: Callable[[str], bytes]
 ) -> dict[str, Any] | None:
     """Return the messages, tools and schema of an entry's answer or failure; None if unknown."""
     own: list[Any] = []
@@ -104,22 +104,22 @@ def recorded_prompt(
             continue
         if entry.kind == "state":
             own += map(bare, entry.data.get("appended", {}).get("messages", ()))
-        noted = entry.data.get("prompt")
-        if noted is not None:
-            if "before" in noted:
-                before = read_json(noted["before"])
-            if "earlier" in noted:
-                before += kept_list(noted["earlier"], kept)
-            if "gone" in noted:
+        prompt = entry.data.get("prompt")
+        if prompt is not None:
+            if "before" in prompt:
+                before = read_json(prompt["before"])
+            if "earlier" in prompt:
+                before += kept_list(prompt["earlier"], read_value)
+            if "gone" in prompt:
                 first = int(before[0].get("role") == "system")
-                del before[first : first + noted["gone"]]
-            if "tools" in noted:
-                about = {"tools": read_json(noted["tools"]), "schema": noted["schema"]}
+                del before[first : first + prompt["gone"]]
+            if "tools" in prompt:
+                about = {"tools": read_json(prompt["tools"]), "schema": prompt["schema"]}
         if entry.sequence == sequence:
-            if noted is None:
+            if prompt is None:
                 return None
-            after = read_json(noted.get("after", "[]"))
-            messages = [*before, *own[slice(*noted["own"])], *after]
+            after = read_json(prompt.get("after", "[]"))
+            messages = [*before, *own[slice(*prompt["own"])], *after]
             return {"messages": [*map(bare, messages)], **about}
     return None
 
@@ -127,7 +127,7 @@ def recorded_prompt(
 # -- lists of earlier runs -------------------------------------------------------------------------
 
 
-class _Kept(NamedTuple):
+class _StoredList(NamedTuple):
     """A list as a journal has it."""
 
     file: ref[Store]  # another one of the same path need not have the values
@@ -144,10 +144,10 @@ def keep_list(record: Record[Any], thread: Thread, items: list[Any]) -> str:
     so on. The hashes themselves say where a group ends: so lists share their groups, wherever they
     begin, no matter who made them. Nothing depends on what the thread knows: that saves time.
     """
-    last: _Kept | None = thread.remembered
+    last: _StoredList | None = thread.remembered
     if last is None or last.file() is not record.run.file:
-        last = _Kept(ref(record.run.file), [], [], frozenset(), None)
-    digests = _known(last, items)
+        last = _StoredList(ref(record.run.file), [], [], frozenset(), None)
+    digests = _known_digests(last, items)
     digests += [bytes.fromhex(record.keep(_json(each))) for each in items[len(digests) :]]
     name, groups = _grouped(digests)
     for digest, group in groups.items():
@@ -156,8 +156,10 @@ def keep_list(record: Record[Any], thread: Thread, items: list[Any]) -> str:
     record.run.rely(last.deletions, partial(_values, items))
 
     def remember() -> None:
-        made = frozenset(groups)
-        thread.remembered = _Kept(last.file, items, digests, made, record.run.deletions)
+        group_digests = frozenset(groups)
+        thread.remembered = _StoredList(
+            last.file, items, digests, group_digests, record.run.deletions
+        )
 
     record.then(remember)
     return name
@@ -170,18 +172,18 @@ def keep_conversation(record: Record[Any], request: ReplyRequest) -> dict[str, A
         {"name": each.name, "description": each.description, "parameters": each.parameters}
         for each in request.offered
     ]
-    kept: dict[str, Any] = {"tools": tools, "must_call": request.must_call} if tools else {}
-    return {**kept, "conversation": keep_list(record, request.state, before) if before else ""}
+    data: dict[str, Any] = {"tools": tools, "must_call": request.must_call} if tools else {}
+    return {**data, "conversation": keep_list(record, request.state, before) if before else ""}
 
 
 def restore_conversation(record: Record[Any], request: ReplyRequest) -> None:
     """Give the request that resumes a run the conversation with which the run began."""
-    begun = record.begun or {}
-    if request.conversation is None and "conversation" in begun:
-        name = begun["conversation"]
-        request.conversation = kept_list(name, record.kept) if name else ()
-        request.offered = tuple(left_to_caller(**each) for each in begun.get("tools", ()))
-        request.must_call = begun.get("must_call", False)
+    start = record.start or {}
+    if request.conversation is None and "conversation" in start:
+        name = start["conversation"]
+        request.conversation = kept_list(name, record.stored_value) if name else ()
+        request.offered = tuple(left_to_caller(**each) for each in start.get("tools", ()))
+        request.must_call = start.get("must_call", False)
 
 
 def _values(items: list[Any]) -> dict[str, bytes]:
@@ -189,27 +191,27 @@ def _values(items: list[Any]) -> dict[str, bytes]:
     values = [_json(each) for each in items]
     digests = [sha256(value).digest() for value in values]
     _, groups = _grouped(digests)
-    made = (*zip(digests, values, strict=True), *groups.items())
-    return {digest.hex(): value for digest, value in made}
+    pairs = (*zip(digests, values, strict=True), *groups.items())
+    return {digest.hex(): value for digest, value in pairs}
 
 
 def _grouped(digests: list[bytes]) -> tuple[str, dict[bytes, bytes]]:
     """Return the name of a list whose items have these digests, and its groups by theirs."""
-    made: dict[bytes, bytes] = {}
+    by_digest: dict[bytes, bytes] = {}
     levels = 0
     while not levels or len(digests) > 1:
         groups = [b"".join(group) for group in _groups(digests)]
         digests, levels = [sha256(group).digest() for group in groups], levels + 1
-        made.update(zip(digests, groups, strict=True))
-    return f"{levels}:{digests[0].hex()}", made
+        by_digest.update(zip(digests, groups, strict=True))
+    return f"{levels}:{digests[0].hex()}", by_digest
 
 
-def _known(last: _Kept, items: list[Any]) -> list[bytes]:
+def _known_digests(last: _StoredList, items: list[Any]) -> list[bytes]:
     """Return the digests of the first items, if the last list ended with these."""
     before = last.items
-    for gone, each in enumerate(before):
-        if each == items[0] and before[gone:] == items[: len(before) - gone]:
-            return last.digests[gone:]
+    for dropped, each in enumerate(before):
+        if each == items[0] and before[dropped:] == items[: len(before) - dropped]:
+            return last.digests[dropped:]
     return []
 
 
@@ -232,7 +234,7 @@ def _json(data: Any) -> bytes:
         return json_text(data).encode()
 
 
-def _alike(one: Sequence[Any], other: Sequence[Any]) -> int:
+def _alike(first: Sequence[Any], second: Sequence[Any]) -> int:
     """Return the length of the common prefix."""
-    pairs = zip(one, other, strict=False)
-    return next((n for n, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))
+    pairs = zip(first, second, strict=False)
+    return next((n for n, (a, b) in enumerate(pairs) if a != b), min(len(first), len(second)))

@@ -21,7 +21,7 @@ from moothall.foundation.text import cut
 from moothall.foundation.text.values import fold
 
 _PARTED: Final = (list, tuple, dict)
-_SHOWN: Final = 3
+_MAX_SHOWN: Final = 3
 _SOURCE_CHARS: Final = 200
 _MOST_OWN: Final = 1000
 _OWN_CHARS: Final = 100
@@ -34,7 +34,7 @@ def look(
     messages: Sequence[dict[str, Any]],
     find: Callable[[str], Action | None],
     new: Sequence[dict[str, Any]] | None = None,
-    told: Sequence[tuple[str, str]] | None = None,
+    descriptions: Sequence[tuple[str, str]] | None = None,
 ) -> None:
     """Take in the messages that a model is shown, if any of them comes from outside.
 
@@ -45,8 +45,8 @@ def look(
     What stands in a memory without a mark, such as that of an earlier version, counts as from
     outside if the action that returned it does.
     """
-    thread.looked = messages[-1] if messages else None
-    whole = new is None
+    thread.last_checked = messages[-1] if messages else None
+    from_start = new is None
     if new is None:
         new = messages
     texts = thread.texts
@@ -54,17 +54,21 @@ def look(
         thread.marked = True
     if texts is None:
         # What nobody has looked at yet may be of an earlier version, without marks.
-        found = request.outside or told or (thread.marked and any(map(sources_of, new)))
-        if not found and (not whole or not any(_of_unknown(each, find) for each in new)):
+        from_outside = (
+            request.outside or descriptions or (thread.marked and any(map(sources_of, new)))
+        )
+        if not from_outside and (
+            not from_start or not any(_of_unknown(each, find) for each in new)
+        ):
             return
         new = messages
         texts = thread.texts = Texts(request.on_behalf)
         texts.note(request.outside)
-    elif not whole and messages[0].get("role") == "system":
+    elif not from_start and messages[0].get("role") == "system":
         take_in(texts, messages[0], find)
-    if told and told is not texts.descriptions:
-        texts.descriptions = told
-        for source, text in told:
+    if descriptions and descriptions is not texts.descriptions:
+        texts.descriptions = descriptions
+        for source, text in descriptions:
             texts.read(text, [source])
     args: dict[Any, Any] = {}
     for message in new:
@@ -72,19 +76,21 @@ def look(
         for call in message.get("tool_calls") or ():
             args[call.get("id")] = call.get("args")
         if marks.wrote:
-            given = args.get(message.get("tool_call_id"))
-            _keep(texts, given if isinstance(given, dict) else {}, marks.wrote, message, find)
+            call_args = args.get(message.get("tool_call_id"))
+            _keep(
+                texts, call_args if isinstance(call_args, dict) else {}, marks.wrote, message, find
+            )
 
 
 def _keep(
     texts: Texts,
-    given: dict[str, Any],
+    args: dict[str, Any],
     names: Sequence[str],
     message: dict[str, Any],
     find: Callable[[str], Action | None],
 ) -> None:
     """Note what an action was given from outside, as the mark of its result says."""
-    foreign = {name: given[name] for name in names if name in given}
+    foreign = {name: args[name] for name in names if name in args}
     action = find(str(message.get("name", "")))
     texts.wrote(foreign, action is not None and _changes(action))
     texts.place(foreign)
@@ -123,8 +129,8 @@ def take_in(texts: Texts, message: dict[str, Any], find: Callable[[str], Action 
         texts.add(content, "program", "prompt")
     else:
         texts.add(content, "user")
-    for said in marks.said:
-        texts.add(said, "user")
+    for statement in marks.said:
+        texts.add(statement, "user")
     if role == "tool" and marks.own:
         texts.know([each for each in marks.own if _is_plain(each)], str(message.get("name", "")))
     texts.always.update(filter(_is_text, marks.always))
@@ -143,18 +149,18 @@ def _is_plain(value: Any) -> bool:
 
 def own_values(result: Any, own: bool | Sequence[str]) -> list[Any]:
     """Return the values of a result's fields, or with True all, that are the program's."""
-    made: dict[tuple[type, Any], Any] = {}
+    values: dict[tuple[type, Any], Any] = {}
     waiting: list[tuple[Any, bool]] = [(as_json(result), own is True)]
     names = () if isinstance(own, bool) else own
-    while waiting and len(made) < _MOST_OWN:
+    while waiting and len(values) < _MOST_OWN:
         value, is_own = waiting.pop()
         if isinstance(value, dict):
             waiting += [(each, is_own or name in names) for name, each in value.items()]
         elif isinstance(value, list):
             waiting += [(each, is_own) for each in value]
         elif is_own and _is_plain(value):
-            made[type(value), value] = value
-    return [*made.values()]
+            values[type(value), value] = value
+    return [*values.values()]
 
 
 def trace(call: RequestedCall, texts: Texts) -> None:
@@ -162,7 +168,7 @@ def trace(call: RequestedCall, texts: Texts) -> None:
     action = call.action
     assert action is not None
     guarded, addressed = action.guarded, action.addressed
-    known: Origins = {}
+    by_parameter: Origins = {}
     from_outside: list[tuple[str, str]] = []
     call.derived = False
     for name, value in call.args.items():
@@ -176,15 +182,15 @@ def trace(call: RequestedCall, texts: Texts) -> None:
                 call.derived = True
                 if is_guarded:
                     from_outside.append((name, part))
-                    if len(from_outside) <= _SHOWN:
+                    if len(from_outside) <= _MAX_SHOWN:
                         origin = texts.locate(part)
             origins[origin] = None
         if not is_guarded and (addressed is None or name in addressed):
             within = _addresses(texts, value, action, name)
             from_outside += [(name, part) for part, _ in within]
-            origins.update(dict.fromkeys(origin for _, origin in within[:_SHOWN]))
-        known[name] = [*origins]
-    call.origins, call.from_outside = known, tuple(from_outside)
+            origins.update(dict.fromkeys(origin for _, origin in within[:_MAX_SHOWN]))
+        by_parameter[name] = [*origins]
+    call.origins, call.from_outside = by_parameter, tuple(from_outside)
     if call.derived:
         note_foreign(call)
 
@@ -192,11 +198,11 @@ def trace(call: RequestedCall, texts: Texts) -> None:
 def note_foreign(call: RequestedCall) -> None:
     """Note which arguments of a call are partly from outside, by their origins."""
     assert call.action is not None
-    guarded, found = call.action.guarded, call.origins.items()
-    outside = [name for name, each in found if any(o.kind == "outside" for o in each)]
+    guarded, origins = call.action.guarded, call.origins.items()
+    outside = [name for name, each in origins if any(o.kind == "outside" for o in each)]
     # A guarded value is executed only once a person has permitted it: then it is known.
-    asked = outside if guarded is None else guarded
-    call.foreign = {name: call.args[name] for name in outside if name not in asked}
+    guarded_names = outside if guarded is None else guarded
+    call.foreign = {name: call.args[name] for name in outside if name not in guarded_names}
 
 
 def begins(call: RequestedCall, texts: Texts | None) -> None:
@@ -211,16 +217,18 @@ def begins(call: RequestedCall, texts: Texts | None) -> None:
 def _addresses(texts: Texts, value: Any, action: Action, name: str) -> Traced:
     """Return the addresses within a value that are from outside."""
     choices, _ = choices_of(action, name)
-    made: Traced = []
+    traced: Traced = []
     for place, each in enumerate(addresses_in(value)):
         if any(same(part, each.text) or same(value, part) for part in choices):
             continue
         origin = texts.address(each)
         if place == MOST:
-            made.append((f"more than {MOST} addresses", UNTRACED))
+            traced.append((f"more than {MOST} addresses", UNTRACED))
         elif origin.kind == "outside":
-            made.append((each.text, texts.locate(each.text) if len(made) < _SHOWN else origin))
-    return made
+            traced.append(
+                (each.text, texts.locate(each.text) if len(traced) < _MAX_SHOWN else origin)
+            )
+    return traced
 
 
 def choices_of(action: Action, name: str) -> tuple[list[Any], set[str]]:
@@ -232,31 +240,31 @@ def choices_of(action: Action, name: str) -> tuple[list[Any], set[str]]:
     parameters = action.parameters
     schema = parameters.get("properties", {}).get(name)
     by_others = action._described_by or (action.outside and action._server)
-    made: list[Any] = []
+    choices: list[Any] = []
     if by_others and isinstance(schema, dict) and "default" in schema:
-        made.append(schema["default"])
+        choices.append(schema["default"])
     fields: set[str] = set()
     waiting: list[Any] = [schema]
-    seen: set[str] = set()
+    visited: set[str] = set()
     while waiting:
         each = waiting.pop()
         if isinstance(each, list):
             waiting += each
         elif isinstance(each, dict):
             if not by_others:
-                made += [each[key] for key in ("const", "default") if key in each]
-                made += each["enum"] if isinstance(each.get("enum"), list) else []
+                choices += [each[key] for key in ("const", "default") if key in each]
+                choices += each["enum"] if isinstance(each.get("enum"), list) else []
             ref = str(each.get("$ref", ""))
-            if ref.startswith("#/$defs/") and ref not in seen:
-                seen.add(ref)
+            if ref.startswith("#/$defs/") and ref not in visited:
+                visited.add(ref)
                 waiting.append(parameters.get("$defs", {}).get(ref.removeprefix("#/$defs/")))
-            named = each.get("properties")
-            if isinstance(named, dict):
-                fields.update(named)
-                waiting += named.values()
+            properties = each.get("properties")
+            if isinstance(properties, dict):
+                fields.update(properties)
+                waiting += properties.values()
             waiting += [value for key, value in each.items() if key not in _NO_SCHEMAS]
-    made += [part for each in made if isinstance(each, list) for part in each]
-    return made, fields
+    choices += [part for each in choices if isinstance(each, list) for part in each]
+    return choices, fields
 
 
 def questions(call: RequestedCall, texts: Texts, request: ReplyRequest) -> list[tuple[str, str]]:
@@ -265,30 +273,34 @@ def questions(call: RequestedCall, texts: Texts, request: ReplyRequest) -> list[
         # All that was read from outside is what the tool's own server says of its tools, and the
         # server gets what the user said in any case.
         return []
-    made: list[tuple[str, str]] = []
+    result: list[tuple[str, str]] = []
     guarded = () if call.action is None else call.action.guarded
     for parameter, part in dict.fromkeys(call.from_outside):
         key = f"{call.name}.{parameter}={fold(part)}"
         if key not in texts.always and key not in request.allowed:
-            said = ""
-            if len(made) < _SHOWN:
+            question = ""
+            if len(result) < _MAX_SHOWN:
                 within = guarded is not None and parameter not in guarded
-                said = question_on(parameter, part, texts.locate(part), texts.sources, within)
-            made.append((key, said))
-    return made
+                question = question_on(parameter, part, texts.locate(part), texts.sources, within)
+            result.append((key, question))
+    return result
 
 
-def note_of(asked: list[tuple[str, str]]) -> str:
+def note_of(asked_values: list[tuple[str, str]]) -> str:
     """Return what is asked of the values of a call as one text."""
-    said = "; ".join(each for _, each in asked[:_SHOWN])
-    return said if len(asked) <= _SHOWN else f"{said}; and {len(asked) - _SHOWN} other values"
+    text = "; ".join(each for _, each in asked_values[:_MAX_SHOWN])
+    return (
+        text
+        if len(asked_values) <= _MAX_SHOWN
+        else f"{text}; and {len(asked_values) - _MAX_SHOWN} other values"
+    )
 
 
 def marks_of_result(call: RequestedCall, thread: Thread, request: ReplyRequest) -> Marks | None:
     """Return the marks of a call's result."""
     is_outside = call.action is not None and call.action.outside
     result = None if call.result is None else call.result.get("result")
-    reads = thread.texts is not None or is_outside or call.read or call.said or call.stated
+    reads = thread.texts is not None or is_outside or call.read or call.statements or call.is_stated
     if not reads and not isinstance(result, _PARTED):  # the most frequent case
         return None
     sources = sources_of_result(call, thread.texts, call.result or {})
@@ -297,13 +309,13 @@ def marks_of_result(call: RequestedCall, thread: Thread, request: ReplyRequest) 
         if call.action is not None and (call.has_started or call.resumed) and call.action.own:
             own = own_values(result, call.action.own)
         if thread.texts is None:  # the next prompt fills it
-            thread.texts, thread.looked = Texts(request.on_behalf), None
+            thread.texts, thread.last_checked = Texts(request.on_behalf), None
             thread.texts.note(sources)
     wrote: list[str] = []
     has_begun = (call.has_started or call.resumed) and call.foreign
     if has_begun and not (is_outside and call.action and call.action.idempotent):
         wrote = [*call.foreign]
-    return Marks(sources, call.always, call.said, call.stated, own, wrote)
+    return Marks(sources, call.always, call.statements, call.is_stated, own, wrote)
 
 
 def marks_of_fault(call: RequestedCall, thread: Thread) -> Marks:
@@ -311,9 +323,9 @@ def marks_of_fault(call: RequestedCall, thread: Thread) -> Marks:
 
     Its message repeats what the model wrote: the name that no action has, or a value.
     """
-    written = marks_after_reading(thread)
+    marks = marks_after_reading(thread)
     fault = call.action is None or call.action.outside
-    return Marks(() if written is None else written.sources, fault=fault)
+    return Marks(() if marks is None else marks.sources, fault=fault)
 
 
 def marks_after_reading(thread: Thread) -> Marks | None:
@@ -321,40 +333,40 @@ def marks_after_reading(thread: Thread) -> Marks | None:
     return None if thread.texts is None else Marks([*thread.texts.sources])
 
 
-class Shown:
+class UnmarkedMessages:
     """The messages of a prompt as models get them, without marks; built again where they differ."""
 
-    __slots__ = ("_given", "_made")
+    __slots__ = ("_bare", "_messages")
 
     def __init__(self) -> None:
-        self._given: list[dict[str, Any]] = []
-        self._made: list[dict[str, Any]] = []
+        self._messages: list[dict[str, Any]] = []
+        self._bare: list[dict[str, Any]] = []
 
     def of(self, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Return messages without marks."""
         first = int(bool(messages) and messages[0].get("role") == "system")
-        given, known = messages[first:], len(self._given)
-        if len(given) < known or not all(map(is_, given, self._given)):
-            known = 0
-        self._made = [*self._made[:known], *map(bare, given[known:])]
-        self._given = given
-        return [*messages[:first], *self._made]
+        rest, unchanged = messages[first:], len(self._messages)
+        if len(rest) < unchanged or not all(map(is_, rest, self._messages)):
+            unchanged = 0
+        self._bare = [*self._bare[:unchanged], *map(bare, rest[unchanged:])]
+        self._messages = rest
+        return [*messages[:first], *self._bare]
 
 
 def sources_of_result(
     call: RequestedCall, texts: Texts | None, result: dict[str, Any]
 ) -> list[str]:
     """Return where the result of a call comes from, if from outside; empty if not."""
-    if call.stated:
+    if call.is_stated:
         return []
     is_outside = call.action is not None and call.action.outside
     is_outside = is_outside and (call.has_started or call.resumed)
-    found = [source_of(call)] if is_outside else []
-    found += [*call.read, *_recalled(result.get("result"))]
+    sources = [source_of(call)] if is_outside else []
+    sources += [*call.read, *_recalled(result.get("result"))]
     may_give_back = call.action is None or call.action._gives_back or "error" in result
     if texts is not None and may_give_back and not is_outside:
-        found += texts.sources if call.derived or texts.changed else ()
-    return union(found)
+        sources += texts.sources if call.derived or texts.changed else ()
+    return union(sources)
 
 
 def _recalled(result: Any) -> list[str]:
@@ -369,5 +381,5 @@ def source_of(call: RequestedCall) -> str:
     for value in call.args.values():
         if isinstance(value, str) and ("." in value or "/" in value) and " " not in value:
             return cut(value, _SOURCE_CHARS)
-    given = ", ".join(map(json_line, call.args.values()))
-    return f"{call.name}({cut(given, _SOURCE_CHARS)})" if given else call.name
+    args = ", ".join(map(json_line, call.args.values()))
+    return f"{call.name}({cut(args, _SOURCE_CHARS)})" if args else call.name

@@ -27,7 +27,7 @@ from moothall.agents.loop.prompt_record import keep_conversation, restore_conver
 from moothall.agents.loop.recording import KIND, LoopState, catch_up, program_of, show_open
 from moothall.agents.loop.results import MAX_RESULT_CHARS
 from moothall.agents.loop.room import bounds_of
-from moothall.agents.loop.run import Run
+from moothall.agents.loop.run import LoopRun
 from moothall.agents.loop.telling_budget import TellingBudget
 from moothall.agents.replies.charging import budget_of
 from moothall.agents.replies.checked_parts import (
@@ -43,7 +43,7 @@ from moothall.agents.replies.checked_parts import (
 from moothall.agents.replies.record import Record
 from moothall.agents.replies.recorded_agent import RecordedAgent
 from moothall.agents.replies.reply import Reply
-from moothall.agents.replies.reply_context import ASKED
+from moothall.agents.replies.reply_context import ASK_CONTEXT
 from moothall.agents.replies.reply_request import ReplyRequest
 from moothall.agents.replies.state import memory_state, opened, restore_memory, state
 from moothall.agents.replies.sub_agents.asking import restore_asked
@@ -176,8 +176,8 @@ class ReActAgent(RecordedAgent):
         self.actions = registry_of(actions)
         if self.blocks:
             register_blocks(self.actions, self.blocks)
-        given = getattr(self.actions, "blocks", ())
-        more = [each for each in given if all(each is not block for block in self.blocks)]
+        registered = getattr(self.actions, "blocks", ())
+        more = [each for each in registered if all(each is not block for block in self.blocks)]
         if budget_line is not False or warn_at is not None:
             more.append(TellingBudget(id, budget_line, warn_at))
         if more:
@@ -227,7 +227,7 @@ class ReActAgent(RecordedAgent):
 
     def _load(self) -> tuple[Any, list[Action] | None]:
         super()._load()
-        own = self._kept.default
+        own = self._all_threads.default
         if not makes_memories(self._memory):  # whether it makes one for this thread, it knows
             self._memory_of(own)
         actions = self._show(own, ()).actions
@@ -254,14 +254,14 @@ class ReActAgent(RecordedAgent):
     @property
     def memory(self) -> Memory:
         """Return the memory of the agent's own thread."""
-        return self._memory_of(self._kept.default)
+        return self._memory_of(self._all_threads.default)
 
     @memory.setter
     def memory(self, memory: MemoryPart) -> None:
         self._memory = memory_part(memory, self.id)
         if self._threads is not None:
             for thread in (self._threads.default, *self._threads):
-                thread.memory = thread.looked = None
+                thread.memory = thread.last_checked = None
 
     def _memory_of(self, thread: Thread) -> Memory:
         if thread.memory is None:
@@ -269,20 +269,24 @@ class ReActAgent(RecordedAgent):
         return thread.memory
 
     def _memory_in(self, thread: str | None) -> Memory:
-        return self._memory_of(self._kept.get(thread))
+        return self._memory_of(self._all_threads.get(thread))
 
     def _made_for(self, thread: str | None) -> Memory:
-        given = self._memory
-        if given is None:  # atomic: several OS threads may be here at once
+        memory = self._memory
+        if memory is None:  # atomic: several OS threads may be here at once
             own: Memory = self.__dict__.setdefault("_memory", self._bounded())
             if thread is None:
                 return own
-            given = own
-        made: Memory = memory_of_thread(given, thread, self.id)
-        return self._bounded() if ASKED.get().fresh and getattr(made, "_in_file", False) else made
+            memory = own
+        result: Memory = memory_of_thread(memory, thread, self.id)
+        return (
+            self._bounded()
+            if ASK_CONTEXT.get().fresh and getattr(result, "_in_file", False)
+            else result
+        )
 
     def _end_run(self, key: str, thread: str | None) -> None:
-        memory = self._kept.get(thread).memory
+        memory = self._all_threads.get(thread).memory
         if isinstance(memory, Memory):
             memory._end_run(key)
 
@@ -291,10 +295,10 @@ class ReActAgent(RecordedAgent):
             self._memory._forget_thread(thread)
 
     def _one_thread_only(self) -> str | None:
-        given = self._memory
-        if given is None or has_threads(given):
+        memory = self._memory
+        if memory is None or has_threads(memory):
             return None
-        return f"its memory, a {type(given).__name__}, has no thread(id)"
+        return f"its memory, a {type(memory).__name__}, has no thread(id)"
 
     def _bounded(self) -> Memory:
         """Return the memory of an agent that was given none."""
@@ -318,30 +322,30 @@ class ReActAgent(RecordedAgent):
     @property
     def discovered(self) -> dict[str, Action]:
         """Return other agents' actions, by name, as the last reply of its own thread found them."""
-        return self._kept.default.discovered or {}
+        return self._all_threads.default.discovered or {}
 
     def _show(self, thread: Thread, offered: tuple[Action, ...]) -> OfferedActions:
         """Return the current actions as the model sees them, without denied ones."""
-        given = [*self.actions.get_actions(), *offered]
+        actions = [*self.actions.get_actions(), *offered]
         # Read anew each time: an action may be registered, or denied, between two answers.
-        policies = [getattr(each, "access_policy", None) for each in given]
+        policies = [getattr(each, "access_policy", None) for each in actions]
         if thread.defers is None:
-            count = len(given) + (len(thread.discovered) if thread.discovered else 0)
+            count = len(actions) + (len(thread.discovered) if thread.discovered else 0)
             thread.defers = count > MANY if self.deferred is None else self.deferred
-        now = (given, policies, thread.defers, thread.joined)
-        kept: tuple[Any, OfferedActions] | None = thread.shown
-        if kept is not None and kept[0] == now:
-            return kept[1]
-        before = None if kept is None else kept[1]
-        check_actions(given, self.id)
-        pairs = zip(given, policies, strict=True)
+        now = (actions, policies, thread.defers, thread.found_actions)
+        last: tuple[Any, OfferedActions] | None = thread.offered
+        if last is not None and last[0] == now:
+            return last[1]
+        before = None if last is None else last[1]
+        check_actions(actions, self.id)
+        pairs = zip(actions, policies, strict=True)
         visible = [as_action(each) for each, policy in pairs if policy != ACCESS_DENIED]
         if thread.discovered:
-            names = {each.name for each in given}
+            names = {each.name for each in actions}
             visible += [a for name, a in thread.discovered.items() if name not in names]
-        shown = shown_of(visible, bool(thread.defers), thread, before)
-        thread.shown = (now, shown)
-        return shown
+        result = shown_of(visible, bool(thread.defers), thread, before)
+        thread.offered = (now, result)
+        return result
 
     # -- its state ---------------------------------------------------------------------------------
 
@@ -367,20 +371,20 @@ class ReActAgent(RecordedAgent):
             StateError: the state is not one of such an agent; then nothing has changed, unless the
                 memory is a user's own class
         """
-        found = opened(saved, KIND)
-        threads = found.get("threads")
+        state = opened(saved, KIND)
+        threads = state.get("threads")
         if not isinstance(threads, dict):
             raise StateError(f"agent {self.id!r}: the state of its threads is not an object")
         for thread in self._threads or ():
             assert thread.id is not None
             self._forget_memory(thread.id)
-        made = Threads(self.shared)
-        for id, given in threads.items():
-            restore_memory(self._memory_of(made.get(id)), given, self.id)
-        restore_memory(self.memory, found.get("memory"), self.id)
-        made.default.memory = self.memory
-        self._threads = made
-        self._note_threads(*made)
+        restored = Threads(self.shared)
+        for id, of_thread in threads.items():
+            restore_memory(self._memory_of(restored.get(id)), of_thread, self.id)
+        restore_memory(self.memory, state.get("memory"), self.id)
+        restored.default.memory = self.memory
+        self._threads = restored
+        self._note_threads(*restored)
 
     # -- the loop ----------------------------------------------------------------------------------
 
@@ -406,12 +410,12 @@ class ReActAgent(RecordedAgent):
         if request.conversation is not None:
             request.memory = GivenMemory(request.conversation)
         assert request.memory is not None  # it was checked
-        run = Run(self, request, request.memory)
+        run = LoopRun(self, request, request.memory)
         if self.discover is not None or record.run.parked:
             return self._reply_as_prepared(run, record)
         return run.reply()
 
-    async def _reply_as_prepared(self, run: Run, record: Record[LoopState]) -> Reply:
+    async def _reply_as_prepared(self, run: LoopRun, record: Record[LoopState]) -> Reply:
         if self.discover is not None and self._mailbox is not None:
             await self._discover(run.thread)
         if record.run.parked:
@@ -422,26 +426,26 @@ class ReActAgent(RecordedAgent):
         return program_of(self)
 
     def _keeps(self, record: Record[Any], request: ReplyRequest) -> dict[str, Any]:
-        found = [getattr(each, "keeps_in", "") for each in self.blocks]
-        kept: dict[str, Any] = {"folders": each} if (each := [*filter(None, found)]) else {}
-        return kept if request.conversation is None else kept | keep_conversation(record, request)
+        folders = [getattr(each, "keeps_in", "") for each in self.blocks]
+        data: dict[str, Any] = {"folders": each} if (each := [*filter(None, folders)]) else {}
+        return data if request.conversation is None else data | keep_conversation(record, request)
 
-    def _begun(self, part: RunPart, request: ReplyRequest) -> Record[Any]:
-        record = super()._begun(part, request)
+    def _open_record(self, part: RunPart, request: ReplyRequest) -> Record[Any]:
+        record = super()._open_record(part, request)
         restore_conversation(record, request)
         return record
 
     async def _restore(self, part: RunPart, budget: Budget | None) -> None:
         record = Record(part, LoopState)
-        if record.begun is not None:
-            memory = self._memory_of(self._kept.get(record.begun["thread"]))
+        if record.start is not None:
+            memory = self._memory_of(self._all_threads.get(record.start["thread"]))
             catch_up(self, record, memory, budget_of(self, budget))
             await restore_asked(record, budget_of(self, budget), self._registered)
 
     def _registered(self, name: str) -> Action | None:
         """Return its own action of a name."""
-        found = self.actions.get_action(name)
-        return None if found is None else as_action(found)
+        action = self.actions.get_action(name)
+        return None if action is None else as_action(action)
 
     async def _remember(self, message: dict[str, Any], thread: Thread) -> None:
         memory = self._memory_of(thread)
@@ -453,5 +457,5 @@ class ReActAgent(RecordedAgent):
             memory.add_memory(message)
 
     async def _discover(self, thread: Thread) -> None:
-        found = await discover(self, self.discover or ())
-        thread.discovered, thread.shown = {each.name: each for each in found}, None
+        actions = await discover(self, self.discover or ())
+        thread.discovered, thread.offered = {each.name: each for each in actions}, None

@@ -35,7 +35,7 @@ KIND = "ReActAgent"
 _OFFSETS = ReplayOffsets()
 
 
-class Turn:
+class LoopTurn:
     """What a turn adds to its run: it is made aside, and appended once it has ended."""
 
     __slots__ = ("iteration", "joined", "marks", "messages", "steps", "usage")
@@ -51,8 +51,8 @@ class Turn:
 
     def add(self, message: dict[str, Any], marks: Marks | None = None, number: Any = None) -> None:
         """Add a message; beside it stand its marks, and the number of its result."""
-        if (marks is not None or number is not None) and (kept := _kept(marks, number)):
-            self.marks = [*self.marks, {"message": len(self.messages), **kept}]
+        if (marks is not None or number is not None) and (mark := _mark_data(marks, number)):
+            self.marks = [*self.marks, {"message": len(self.messages), **mark}]
         self.messages.append(message)
 
     def add_result(
@@ -63,17 +63,22 @@ class Turn:
         number: list[Any] | None = None,
     ) -> None:
         """Add the message of a call's result."""
-        made = {"role": "tool", "tool_call_id": call.id, "name": call.shown, "content": content}
-        self.add(made, marks, number)
+        message = {
+            "role": "tool",
+            "tool_call_id": call.id,
+            "name": call.safe_name,
+            "content": content,
+        }
+        self.add(message, marks, number)
 
     def stored(self) -> list[dict[str, Any]]:
         """Return the messages as a memory keeps them, with their marks."""
-        made = [*self.messages]
+        messages = [*self.messages]
         for each in self.marks:
             place = each["message"]
-            made[place] = {**made[place], **each}
-            del made[place]["message"]
-        return made
+            messages[place] = {**messages[place], **each}
+            del messages[place]["message"]
+        return messages
 
     def add_to(self, state: LoopState, ends: bool) -> None:
         """Append it to the turns so far. With `ends` it counts: else the run has it again."""
@@ -92,7 +97,7 @@ class Turn:
 
 
 @dataclass(slots=True)
-class LoopState(Turn):
+class LoopState(LoopTurn):
     """The state of a run of the loop between two turns: those so far as one, and what they left."""
 
     iteration: int = 0
@@ -117,8 +122,8 @@ class LoopState(Turn):
     def __post_init__(self) -> None:
         # Earlier versions recorded the marks within the messages.
         if self.messages and any_marked(self.messages):
-            kept = [_kept(marks_of(each), each.get(NUMBERED)) for each in self.messages]
-            self.marks[:0] = [{"message": n, **each} for n, each in enumerate(kept) if each]
+            marks = [_mark_data(marks_of(each), each.get(NUMBERED)) for each in self.messages]
+            self.marks[:0] = [{"message": n, **each} for n, each in enumerate(marks) if each]
             self.messages[:] = map(bare, self.messages)
 
     @property
@@ -131,12 +136,12 @@ class LoopState(Turn):
         self.faults, self.unusable, self.same, self.before = "", 0, 0, ()
 
 
-def _kept(marks: Marks | None, number: Any) -> dict[str, Any]:
-    kept: dict[str, Any] = {FIELD: marks.json()} if marks else {}
-    return kept if number is None else {**kept, NUMBERED: number}
+def _mark_data(marks: Marks | None, number: Any) -> dict[str, Any]:
+    data: dict[str, Any] = {FIELD: marks.json()} if marks else {}
+    return data if number is None else {**data, NUMBERED: number}
 
 
-def over(reply: Reply) -> dict[str, Any]:
+def end_data(reply: Reply) -> dict[str, Any]:
     """Return what is recorded of the end, besides the state."""
     usage = usage_json(reply.usage)
     return {"detail": reply.detail, "text": reply.text, "value": reply.value, "usage": usage}
@@ -144,9 +149,9 @@ def over(reply: Reply) -> dict[str, Any]:
 
 def as_it_ended(record: ReadRecord[LoopState], schema: AnswerSchema | None = None) -> Reply:
     """Return the reply that a run ended with, its value as the requested type."""
-    state, over = record.state or LoopState(), record.over
-    assert over is not None
-    reply = reply_at_end(record, schema, state.messages, state.steps, Usage(*over["usage"]))
+    state, end = record.state or LoopState(), record.over
+    assert end is not None
+    reply = reply_at_end(record, schema, state.messages, state.steps, Usage(*end["usage"]))
     return replace(reply, outside=state.outside)
 
 
@@ -194,7 +199,7 @@ def catch_up(
 
 def catch_up_models(
     record: Record[Any],
-    known: Any,
+    owner: Any,
     model: Any,
     budget: Budget | None,
     its: Callable[[Entry], bool] | None = None,
@@ -205,14 +210,14 @@ def catch_up_models(
     """
     entries = record.entries()
     skip: Callable[[int], None] | None = getattr(model, "skip", None)
-    new = entries[_known(known, record, "entries") :]
+    new = entries[_known_count(owner, record, "entries") :]
     answers = spending(new if its is None else filter(its, new)).answers
-    _set_known(known, record, len(entries))
+    _set_known(owner, record, len(entries))
     if answers and callable(skip):
         skip(answers)
     # A budget made for this reply is new; the one that it is part of may be charged already.
     for account, alone in () if budget is None else budget._each():
-        before = _known(account, record, "entries")
+        before = _known_count(account, record, "entries")
         if before < len(entries):
             _set_known(account, record, len(entries))  # counted, even if the charge is refused
             charge_spent(alone, model, spending(entries[before:]))
@@ -245,18 +250,18 @@ def catch_up_memory(memory: Memory, record: Record[LoopState]) -> None:
     messages = record.state.stored() if record.state is not None else []
     after = 0
     if not callable(getattr(memory, "add_once", None)):  # then compare with what it has
-        after = _known(memory, record, "messages") or overlap(
+        after = _known_count(memory, record, "messages") or overlap(
             [*map(bare, memory.get_memories())], [*map(bare, messages)]
         )
     remember(memory, record, messages[after:], after)
 
 
-def _known(of: Any, record: Record[Any], what: Literal["entries", "messages"]) -> int:
+def _known_count(of: Any, record: Record[Any], unit: Literal["entries", "messages"]) -> int:
     """Return how many of these of a run an object knows, from this run or those it copies."""
-    known = _OFFSETS.get(of, record.key)
+    count = _OFFSETS.get(of, record.key)
     for each in record.copied:
-        known = max(known, min(_OFFSETS.get(of, each["key"]), each[what]))
-    return known
+        count = max(count, min(_OFFSETS.get(of, each["key"]), each[unit]))
+    return count
 
 
 def _set_known(of: Any, record: Record[Any], entries: int) -> None:
@@ -284,17 +289,17 @@ def call_ids(messages: Iterable[Any]) -> set[str]:
 
 def tell_past(agent: str, request: ReplyRequest, entries: Sequence[Entry]) -> None:
     """Emit the recorded calls and messages as past events."""
-    begun: dict[tuple[str, str], str] = {}
+    started: dict[tuple[str, str], str] = {}
     for entry in entries:
         if entry.kind == "state":
             for message in entry.data["appended"].get("messages", ()):
                 request.tell(MessageAdded, agent, bare(message), past=True)
-        for event, *parts in call_events(agent, entry, begun):
+        for event, *parts in call_events(agent, entry, started):
             request.tell(event, *parts, past=True)
 
 
 def call_events(
-    agent: str, entry: Entry, begun: dict[tuple[str, str], str]
+    agent: str, entry: Entry, started: dict[tuple[str, str], str]
 ) -> Iterator[tuple[Any, ...]]:
     """Yield the events of an action's call from its entry, each as its class and what it takes.
 
@@ -305,14 +310,14 @@ def call_events(
     if entry.kind not in ("started", "ended") or not {"action", "iteration", "id"} <= about.keys():
         return
     key = (entry.path, data["key"])
-    common = (agent, about["iteration"], begun.get(key, about["id"]), about["action"])
+    common = (agent, about["iteration"], started.get(key, about["id"]), about["action"])
     is_over = entry.kind == "ended"
     # A refused call has no recorded start.
-    if key not in begun:
+    if key not in started:
         args = data["result"]["args"] if is_over else data.get("args")
-        known = args if isinstance(args, dict) else {}
-        yield CallStarted, *common, known, origins_of(data.get("origins"))
-        begun[key] = about["id"]
+        checked_args = args if isinstance(args, dict) else {}
+        yield CallStarted, *common, checked_args, origins_of(data.get("origins"))
+        started[key] = about["id"]
     if is_over:
         result = data["result"]["result"]
         yield CallEnded, *common, result, error_of(result)
@@ -354,6 +359,6 @@ async def show_open(
 
 def _has_seen(memory: Memory, record: Record[Any]) -> bool:
     """Return whether a memory has messages of a run, as one in a file may have."""
-    told = getattr(memory, "_told", ())
+    run_keys = getattr(memory, "_told", ())
     in_file = getattr(memory, "_in_file", False)
-    return in_file or record.key in told or _OFFSETS.get(memory, record.key) > 0
+    return in_file or record.key in run_keys or _OFFSETS.get(memory, record.key) > 0

@@ -43,7 +43,7 @@ def result_content(result: dict[str, Any]) -> str:
         value = result["result"]
         if value.__class__ not in SCALARS:
             with suppress(RecursionError):  # json_text says what contains itself
-                value = _noted(value)
+                value = _with_notes(value)
         return json_text(value)
     return json_text({key: value for key, value in result.items() if key != "traceback"})
 
@@ -73,10 +73,10 @@ def _listed(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
 
-def _noted(value: Any) -> Any:
+def _with_notes(value: Any) -> Any:
     """Return a value with notes for its images, files and bytes, which are no text."""
     if isinstance(value, list):
-        return list(map(_noted, value))
+        return list(map(_with_notes, value))
     if isinstance(value, bytes | bytearray):
         try:
             return value.decode()
@@ -150,10 +150,10 @@ async def answered(
     question without what need not be the same again; by default, its text.
     """
     exact = question.text if exact is None else exact
-    asked = (exact, call.questions.count(exact))
+    place = (exact, call.questions.count(exact))
     call.questions += (exact,)
     try:
-        answer = await step.came(step.hash_of("question", *asked))
+        answer = await step.came(step.hash_of("question", *place))
         if answer is None:
             with asking(step._record, "question", text=question.text):
                 await step._record.commit()
@@ -167,5 +167,5 @@ async def answered(
             why = answer.late if answer.expired else f"{answer.by or 'a person'} does not answer"
             raise NobodyToAsk(f"agent {question.agent!r} asked {question.text!r}: {why}")
         return str(answer.value)
-    later.question, later.text = asked, question.text
+    later.question, later.text = place, question.text
     raise later from None

@@ -24,7 +24,7 @@ from moothall.memory.results import LEAST_CHARS, NUMBERED, READ, Results
 
 if TYPE_CHECKING:
     from moothall.agents.loop.parts import Looping
-    from moothall.agents.loop.recording import Turn
+    from moothall.agents.loop.recording import LoopTurn
     from moothall.models.protocol import Model
 
 logger: logging.Logger = logging.getLogger("moothall.reasoning")
@@ -35,7 +35,7 @@ _LEAST_CHARS = 200
 _ASKED_CHARS = 200
 """How many characters of a call's arguments are kept with its result, to find it by them."""
 _ASSUMED = f"{ASSUMED_CONTEXT:,} tokens are assumed: state context_tokens="
-_ASKED: WeakSet[Any] = WeakSet()
+_ASKED_MODELS: WeakSet[Any] = WeakSet()
 """The models whose servers have been asked how much they read."""
 
 
@@ -58,7 +58,7 @@ def fit(model: Any, memory: Any, agent: str) -> Awaitable[None] | None:
     fit_reply = None if is_own else getattr(memory, "_fit_reply", None)
     if fit_reply is None and not is_own:
         return None
-    if hasattr(model, "find_context") and model not in _ASKED:
+    if hasattr(model, "find_context") and model not in _ASKED_MODELS:
         return _ask_and_fit(model, memory, agent)
     if fit_reply is not None:
         fit_reply(bounds_of(model)[1])
@@ -71,7 +71,7 @@ async def _ask_and_fit(model: Any, memory: Any, agent: str) -> None:
     with suppress(ModelError, MissingExtra, TimeoutError):  # an answer will say so
         async with asyncio.timeout(_ASK_S):
             await model.find_context()
-    _ASKED.add(model)
+    _ASKED_MODELS.add(model)
     if model.context_tokens is None:
         about = "agent %r: nobody says how much model %s reads at once; %s"
         logger.info(about, agent, model.name, _ASSUMED)
@@ -86,10 +86,10 @@ def make_room(memory: Any) -> bool:
 
 def left_out(detail: str, count: int, agent: str, model: Any) -> str:
     """Return a reply's detail, with how many messages of it the model no longer read."""
-    said = f"{counted(count, 'earlier message')} of this reply did not fit the model's memory"
-    known = getattr(model, "context_tokens", None) is not None
-    logger.warning("agent %r: %s", agent, said if known else f"{said}; {_ASSUMED}")
-    return f"{detail}; {said}" if detail else said
+    text = f"{counted(count, 'earlier message')} of this reply did not fit the model's memory"
+    is_stated = getattr(model, "context_tokens", None) is not None
+    logger.warning("agent %r: %s", agent, text if is_stated else f"{text}; {_ASSUMED}")
+    return f"{detail}; {text}" if detail else text
 
 
 def result_chars(model: Any, most: int, results: int) -> int:
@@ -103,7 +103,7 @@ def result_chars(model: Any, most: int, results: int) -> int:
     return min(most, max(context // max(results, 4), _LEAST_CHARS))
 
 
-def _asked(args: Any) -> str:
+def _args_text(args: Any) -> str:
     return cut(json_text(args), _ASKED_CHARS) if args else ""
 
 
@@ -123,26 +123,26 @@ class LongResults:
         self._thread = request.state
         self._model = model
 
-    def remember(self, messages: Iterable[dict[str, Any]], turn: Turn) -> None:
+    def remember(self, messages: Iterable[dict[str, Any]], turn: LoopTurn) -> None:
         """Take the results in messages that are remembered from an earlier process."""
-        asked: dict[str, str] = {}
+        args_by_call: dict[str, str] = {}
         for each in messages:
             calls = each.get("tool_calls")
             for call in calls if isinstance(calls, list) else ():
                 if isinstance(call, dict):
-                    asked[str(call.get("id"))] = _asked(call.get("args"))
+                    args_by_call[str(call.get("id"))] = _args_text(call.get("args"))
             if NUMBERED in each:
-                its = asked.get(str(each.get("tool_call_id")), "")
+                its = args_by_call.get(str(each.get("tool_call_id")), "")
                 self._results.know(each, sources_of(each), its)
                 self._offer(turn)
 
-    def shown(
+    def content_shown(
         self,
         call: RequestedCall,
         result: dict[str, Any],
         content: str,
         limit: int,
-        turn: Turn,
+        turn: LoopTurn,
     ) -> tuple[str, list[Any] | None]:
         """Return the content of a result as its model is shown it, and the mark of its message.
 
@@ -157,7 +157,7 @@ class LongResults:
                 sources = sources_of_result(call, self._thread.texts, result)
                 keep = None if self._record is None else self._record.keep
                 is_whole = len(content) <= limit
-                about = (content, sources, is_whole, keep, _asked(call.args))
+                about = (content, sources, is_whole, keep, _args_text(call.args))
                 mark = self._results.add(call.name, *about)
                 if not is_whole:
                     content = excerpt(content, limit, f"result {mark[0]}, see {own.name}")
@@ -166,30 +166,30 @@ class LongResults:
             content = cut(content, limit)
         if call.was is not None:
             args = {name: each for name, each in call.args.items() if call.was.get(name) != each}
-            said = f"[A person changed the arguments of this call: {json_text(args)}]"
-            content = f"{content}\n{cut(said, limit)}"
+            note = f"[A person changed the arguments of this call: {json_text(args)}]"
+            content = f"{content}\n{cut(note, limit)}"
         return content, mark
 
-    def tell_cleared(self, numbers: list[int], turn: Turn) -> None:
+    def tell_cleared(self, numbers: list[int], turn: LoopTurn) -> None:
         """Tell which results the memory has cleared, and let the model read them again."""
         self._offer(turn)
         self._request.tell(ResultsCleared, str(self._agent.id), numbers)
 
     @property
     def _results(self) -> Results:
-        known = self._thread.results
-        if known is None:
-            known = self._thread.results = Results()
-        known.page = page_chars(result_chars(self._model, self._agent.max_result_chars, 1))
-        known.read_value = None if self._record is None else self._record.kept
-        return known
+        results = self._thread.results
+        if results is None:
+            results = self._thread.results = Results()
+        results.page = page_chars(result_chars(self._model, self._agent.max_result_chars, 1))
+        results.read_value = None if self._record is None else self._record.stored_value
+        return results
 
     @property
     def _is_free(self) -> bool:
         """Whether no action of the agent has the name by which results are read."""
         return self._agent.actions.get_action(READ) is None
 
-    def _offer(self, turn: Turn) -> None:
-        if READ not in self._thread.joined and self._is_free:
+    def _offer(self, turn: LoopTurn) -> None:
+        if READ not in self._thread.found_actions and self._is_free:
             turn.joined = [*turn.joined, READ]
-            self._thread.joined += (READ,)
+            self._thread.found_actions += (READ,)

@@ -14,7 +14,7 @@ from moothall.actions.provenance.marks import Marks
 from moothall.actions.provenance.origin import Sourced
 from moothall.agents.context import Context
 from moothall.agents.loop import results
-from moothall.agents.loop.answer import Answer, demand_of, read_answer
+from moothall.agents.loop.answer import ModelAnswer, demand_of, read_answer
 from moothall.agents.loop.calls import Calls, doubts_of
 from moothall.agents.loop.chain import around_model
 from moothall.agents.loop.discovery import join
@@ -28,12 +28,12 @@ from moothall.agents.loop.provenance import (
 )
 from moothall.agents.loop.recording import (
     LoopState,
-    Turn,
+    LoopTurn,
     as_it_ended,
     call_ids,
     catch_up,
+    end_data,
     mark_known,
-    over,
     remember,
     tell_past,
 )
@@ -47,7 +47,7 @@ from moothall.agents.replies.record import Past, Record
 from moothall.agents.replies.record import Step as RecordedStep
 from moothall.agents.replies.reply import Reply, Step, Stop
 from moothall.agents.replies.reply_request import ReplyRequest
-from moothall.agents.replies.resume import ended, guarded
+from moothall.agents.replies.resume import guarded, has_ended
 from moothall.agents.replies.sub_agents.asking import restore_asked
 from moothall.foundation.errors import BudgetExceeded, HookError, JournalError, StateError
 from moothall.foundation.jsonvalue import UnreadableText, json_text
@@ -75,13 +75,13 @@ CUT = {
 }
 
 
-class Run:
+class LoopRun:
     """One run of the loop, which asks the model and executes its calls until it stops."""
 
     _prompts: PromptRecord | None = None
     _long: LongResults | None = None
-    _turn: Turn | None = None  # the last one; it is appended to the state once it has ended
-    _lost = 0  # how many messages of the reply its model no longer reads, as events said
+    _turn: LoopTurn | None = None  # the last one; it is appended to the state once it has ended
+    _left_out = 0  # how many messages of the reply its model no longer reads, as events said
     _remembered = 0  # of a run with a record: how many messages are in the memory
 
     def __init__(self, agent: Looping, request: ReplyRequest, memory: Memory) -> None:
@@ -98,7 +98,9 @@ class Run:
             self.model = budgeted(self.model, self.budget)
         self.schema: AnswerSchema | None = request.answer
         self._clears = hasattr(memory, "_take_cleared")
-        self.state: LoopState = LoopState(allowed=request.allowed, joined=[*self.thread.joined])
+        self.state: LoopState = LoopState(
+            allowed=request.allowed, joined=[*self.thread.found_actions]
+        )
         self.record: Record[Any] | None = request.recorded
         self.showing: Showing = Showing(agent, request, memory)
         self._own_model: Model = own
@@ -126,15 +128,17 @@ class Run:
                 await asking
             if record is None:
                 return await self._reply()
-            if not ended(record):
-                return await guarded(record, self._resumed, over, self.end)
+            if not has_ended(record):
+                return await guarded(record, self._resumed, end_data, self.end)
         except Stop as stop:  # its memory failed between two turns, or at the end
             return self.end(stop)
         finally:
             if self.thread.underway is steering:
                 self.thread.underway = None
-            if steering.told:
-                self.thread.unheard.extend(steering.told)  # what came after the last turn
+            if steering.pending_texts:
+                self.thread.pending_texts.extend(
+                    steering.pending_texts
+                )  # what came after the last turn
         with suppress(Stop):  # its memory failed
             await self._resume()
         return as_it_ended(record, self.schema)
@@ -146,26 +150,26 @@ class Run:
     async def _reply(self) -> Reply:
         agent, state, request, steering = self.agent, self.state, self.request, self._steering
         is_new = not state.messages
-        if self.thread.looked is None:
-            if known := messages_of(self.memory, self.id, None)[0]:
-                self.long.remember(known, state)
-            del known  # a thousand replies may wait: each keeps what it needs
-        if self.thread.unheard:
-            steering.told.extend(self.thread.hear())
+        if self.thread.last_checked is None:
+            if remembered := messages_of(self.memory, self.id, None)[0]:
+                self.long.remember(remembered, state)
+            del remembered  # a thousand replies may wait: each keeps what it needs
+        if self.thread.pending_texts:
+            steering.pending_texts.extend(self.thread.hear())
             if not self._past(f"{state.iteration + 1}"):
                 self._hear()
         if is_new:
             self.thread.defers = None  # as its actions are now
-            asked, marks = Turn(), Marks(request.outside) if request.outside else None
-            asked.add({"role": "user", "content": request.content}, marks)
-            self.save(asked, ends=False)
-            del asked, marks
+            first_turn, marks = LoopTurn(), Marks(request.outside) if request.outside else None
+            first_turn.add({"role": "user", "content": request.content}, marks)
+            self.save(first_turn, ends=False)
+            del first_turn, marks
         elif (reply := self._terminal_before()) is not None:
             return reply
         while state.iteration < agent.max_iterations or self._is_told():
             if steering.was_swallowed():
                 raise asyncio.CancelledError
-            self._turn = turn = Turn(state.iteration + 1)
+            self._turn = turn = LoopTurn(state.iteration + 1)
             steering.in_turn = True
             try:
                 reply = await self.handle(turn)
@@ -182,7 +186,7 @@ class Run:
                     reply = self.end(Stop("cancelled", "the model's answer was cancelled"))
             finally:
                 steering.in_turn = False
-                if steering.told:
+                if steering.pending_texts:
                     self._hear()
             if reply is not None:
                 return reply
@@ -191,17 +195,17 @@ class Run:
             detail += f"; the last could not be used: {state.faults}"
         return self.end(Stop("max_iterations", detail))
 
-    async def handle(self, turn: Turn) -> Reply | None:
+    async def handle(self, turn: LoopTurn) -> Reply | None:
         """Handle one answer of the model and its calls; return the reply, or None to continue."""
         agent, state = self.agent, self.state
-        given = await self.ask(turn)
-        answer = read_answer(given, self._ids, self.showing.find, self.showing.known)
+        completion = await self.ask(turn)
+        answer = read_answer(completion, self._ids, self.showing.find, self.showing.callable_names)
         if answer.text:
             state.text = answer.text
         value: Any = answer.text
         cut = ""
         if not answer.calls:
-            cut = CUT.get(str(getattr(given, "finish_reason", "")), "")
+            cut = CUT.get(str(getattr(completion, "finish_reason", "")), "")
             if self.request.must_call and not answer.fault:
                 answer.fault = demand_of(self.request.offered)
             if self.schema is not None and not answer.fault:
@@ -216,7 +220,7 @@ class Run:
         if faults := answer.fault:
             if self._past(f"{turn.iteration}."):
                 # Calls of this answer ran before: the model must not read that none was executed.
-                raise self._gone(faults)
+                raise self._cannot_resume(faults)
             self._add_faults(turn, answer, faults)
             state.faults = faults
             state.unusable += 1
@@ -230,21 +234,21 @@ class Run:
             turn.add(answer.message(), marks_after_reading(self.thread))
             state.same, state.before = 0, ()
             self.save(turn)
-            if self._steering.told:
+            if self._steering.pending_texts:
                 return None  # the user has interrupted meanwhile
             return self.end(Stop("done", cut), value)
         contents = await self.act(turn, answer)
-        told = self._steering.told
-        repeated = "" if told else self._repeated(answer, contents)
+        is_interrupted = self._steering.pending_texts
+        repeated = "" if is_interrupted else self._repeated(answer, contents)
         self.save(turn)
-        if told:
+        if is_interrupted:
             return None
         actions = [call.action for call in answer.calls]
         reply = self._terminal(zip(actions, turn.steps, strict=True))
         return self.end(Stop("no_progress", repeated)) if repeated and reply is None else reply
 
     @staticmethod
-    def _gone(faults: str) -> Stop:
+    def _cannot_resume(faults: str) -> Stop:
         """Return the Stop for a partly executed answer whose actions the agent no longer has."""
         detail = (
             "the process ended while the calls of an answer were executed, and they cannot be "
@@ -252,9 +256,9 @@ class Run:
         )
         return Stop("error", detail, StateError(detail))
 
-    def _terminal(self, called: Iterable[tuple[Action | None, Step]]) -> Reply | None:
+    def _terminal(self, steps: Iterable[tuple[Action | None, Step]]) -> Reply | None:
         """Return the reply if a terminal action of an answer succeeded."""
-        for action, step in called:
+        for action, step in steps:
             if action is not None and action.terminal and step.error is None and step.executed:
                 value = step.result.get("result")
                 self.state.text = "" if value is None else json_text(value)
@@ -268,7 +272,7 @@ class Run:
         last = [step for step in self.state.steps if step.iteration == self.state.iteration]
         return self._terminal((self.showing.action(step.action), step) for step in last)
 
-    def _repeated(self, answer: Answer, contents: list[str]) -> str:
+    def _repeated(self, answer: ModelAnswer, contents: list[str]) -> str:
         """Return how often the same calls had the same results, if that is too often; else ""."""
         now = [
             (call.name, call.args, content)
@@ -301,13 +305,13 @@ class Run:
         record.at_end = partial(mark_known, record, self.agent._model, self.budget)
         if record.state is not None:
             self.state, self.request.allowed = record.state, record.state.allowed
-            self.thread.defers, self.thread.joined = self.state.defers, (*self.state.joined,)
-            known = self.state.stored()
-            if self.thread.looked is None:  # its earlier replies count, too
-                known = [*messages_of(self.memory, self.id, None)[0], *known]
-            self.long.remember(known, self.state)
+            self.thread.defers, self.thread.found_actions = self.state.defers, (*self.state.joined,)
+            messages = self.state.stored()
+            if self.thread.last_checked is None:  # its earlier replies count, too
+                messages = [*messages_of(self.memory, self.id, None)[0], *messages]
+            self.long.remember(messages, self.state)
             self.showing.begin()  # what it looks at may be results of the loop's own actions
-            look(self.thread, self.request, known, self.showing.named)
+            look(self.thread, self.request, messages, self.showing.action_named)
             self._ids |= call_ids(record.state.messages)
             self._remembered = len(record.state.messages)
         if self.emit is not None:
@@ -319,39 +323,39 @@ class Run:
 
     def _is_told(self) -> bool:
         """Return whether there is one more turn: the user has spoken, or the last was cut off."""
-        told = not self.state.faults and self.state.messages[-1]["role"] == "user"
-        return told or bool(self._past(f"{self.state.iteration + 1}."))
+        has_spoken = not self.state.faults and self.state.messages[-1]["role"] == "user"
+        return has_spoken or bool(self._past(f"{self.state.iteration + 1}."))
 
     def _hear(self) -> None:
-        heard = Turn()
+        turn = LoopTurn()
         for text in self._steering.leave():  # the turn may have ended in spite of our cancellation
             marks = Marks(text.sources) if isinstance(text, Sourced) else None
-            heard.add({"role": "user", "content": str(text)}, marks)
+            turn.add({"role": "user", "content": str(text)}, marks)
         self.state.hear()
-        self.save(heard, ends=False)
+        self.save(turn, ends=False)
 
     # -- asking the model --------------------------------------------------------------------------
 
-    async def ask(self, turn: Turn) -> Any:
+    async def ask(self, turn: LoopTurn) -> Any:
         """Return the model's answer, unchecked: the recorded one, or a new one."""
         try:
             if self.agent.system_prompt is not None or self.agent.blocks:
-                for what, key, function in self.showing.asks():
-                    self.showing.take(key, await self._of_user(what, key, function))
+                for label, key, function in self.showing.asks():
+                    self.showing.take(key, await self._of_user(label, key, function))
             if self._clears and (numbers := self.memory._take_cleared()):
                 self.long.tell_cleared(numbers, turn)
             self.showing.begin()
             self.state.defers = self.thread.defers
             if self.emit is not None:
-                lost, self._lost = self._lost, getattr(self.memory, "left_out", 0)
-                if self._lost and self._lost != lost:
-                    self.request.tell(MessagesLeftOut, self.id, self._lost)
+                before, self._left_out = self._left_out, getattr(self.memory, "left_out", 0)
+                if self._left_out and self._left_out != before:
+                    self.request.tell(MessagesLeftOut, self.id, self._left_out)
             schema = None if self.schema is None else self.schema.json
             step = ModelStep(self, turn, schema)
-            given = await around_model(step, partial(self._ask, step))()
+            completion = await around_model(step, partial(self._ask, step))()
             if self.record is not None:
                 step.look()
-            return given
+            return completion
         except BudgetExceeded as error:
             raise Stop.at_limit(error) from error
         except HookError as error:
@@ -368,7 +372,7 @@ class Run:
         """Ask the model itself; tell the pieces of its answer, if somebody listens."""
         if self.budget is None and self.request.nested:
             count_unbounded()
-        prompt, schema = self.showing.seen(self.model, step.messages), step.schema
+        prompt, schema = self.showing.as_model_sees(self.model, step.messages), step.schema
         actions, emit = self.showing.offered.actions or None, self.emit
         if emit is None:
             return answer_of(self.model, prompt, actions=actions, schema=schema)
@@ -376,7 +380,7 @@ class Run:
         return streamed_to(self.model, prompt, pieces.tell, actions=actions, schema=schema)
 
     async def _of_user(
-        self, what: str, key: str, function: Callable[[Context[Any]], Awaitable[str]]
+        self, label: str, key: str, function: Callable[[Context[Any]], Awaitable[str]]
     ) -> str:
         """Return what the user's check or system prompt returns for this reply: once, recorded."""
 
@@ -390,38 +394,40 @@ class Run:
         except (JournalError, Stop):
             raise
         except Exception as error:
-            log_failure(logger, f"the {what} of agent {self.agent.id!r} failed", error)
-            detail = f"the {what} failed: {type(error).__name__}: {error}"
+            log_failure(logger, f"the {label} of agent {self.agent.id!r} failed", error)
+            detail = f"the {label} failed: {type(error).__name__}: {error}"
             raise Stop("error", detail, error) from error
 
     def prompt_to_come(self) -> list[dict[str, Any]]:
         """Return the prompt as it is once the messages up to now are recorded and remembered."""
         return [*self.showing.prompt(), *self.state.messages[self._remembered :]]
 
-    def noted(self, step: ModelStep, again: bool) -> dict[str, Any]:
+    def prompt_entry(self, step: ModelStep, again: bool) -> dict[str, Any]:
         """Return what is recorded of a prompt; with `again`, of the step's second try."""
         if self._prompts is None:
             assert self.record is not None
             self._prompts = PromptRecord(self.record, self.thread)
-        own, shown = self.state.messages, self.showing.offered
-        return self._prompts.note(step.messages, own, shown, step.schema, again)
+        own, offered = self.state.messages, self.showing.offered
+        return self._prompts.note(step.messages, own, offered, step.schema, again)
 
     # -- acting ------------------------------------------------------------------------------------
 
-    async def act(self, turn: Turn, answer: Answer) -> list[str]:
+    async def act(self, turn: LoopTurn, answer: ModelAnswer) -> list[str]:
         """Execute the calls of an answer concurrently; add them and their results in call order."""
-        record, wanted = self.record, answer.calls
-        calls = Calls(self.agent, wanted, self.request, turn.iteration)
+        record, requested = self.record, answer.calls
+        calls = Calls(self.agent, requested, self.request, turn.iteration)
         if record is not None and (doubts := doubts_of(record, turn.iteration)):
             raise Stop("in_doubt", doubts)
         try:
             await (calls.execute() if self.budget is None else calls.within(self.budget))
         except BaseException as error:
-            open = any(call.result is None for call in wanted) and self._steering.is_cut_off(error)
-            if any(call.waits for call in wanted):
+            open = any(call.result is None for call in requested) and self._steering.is_cut_off(
+                error
+            )
+            if any(call.waits for call in requested):
                 self._park(turn, answer, calls)
             elif open and record is not None:
-                self.thread.unheard.extend(self._steering.leave())
+                self.thread.pending_texts.extend(self._steering.leave())
                 if isinstance(error, Stop) or calls.in_doubt:  # memory shows what was cut off
                     self._keep(turn, answer, calls, ends=False)
                     self.save(turn, ends=False)
@@ -433,8 +439,8 @@ class Run:
 
     def _keep(
         self,
-        turn: Turn,
-        answer: Answer,
+        turn: LoopTurn,
+        answer: ModelAnswer,
         calls: Calls,
         waits: Collection[int] = (),
         ends: bool = True,
@@ -450,36 +456,38 @@ class Run:
         limit = result_chars(self._own_model, most, len(answer.calls))
         about = (request.run_id, request.thread)
         self._add_calls(turn, answer, owed)
-        for place, wanted in enumerate(answer.calls):
-            result = wanted.result
+        for place, call in enumerate(answer.calls):
+            result = call.result
             if result is None:
                 result = calls.cut_off(place, ends)
             if (error := result.get("error")) is not None:
                 error = str(error)
-            made = (turn.iteration, wanted.name, wanted.args, result, error)
-            steps.append(Step(*made, *about, dict(wanted.origins), wanted.repaired))
-            whole = results.result_content(result)
-            contents.append(cut(whole, limit))
+            fields = (turn.iteration, call.name, call.args, result, error)
+            steps.append(Step(*fields, *about, dict(call.origins), call.repaired))
+            full_text = results.result_content(result)
+            contents.append(cut(full_text, limit))
             if owed is None or place in owed:
-                shown, number = whole, None
-                if len(whole) >= min(LEAST_CHARS, limit) or wanted.was is not None:
-                    shown, number = self.long.shown(wanted, result, whole, limit, turn)
-                content: str | list[dict[str, Any]] = shown
+                text, number = full_text, None
+                if len(full_text) >= min(LEAST_CHARS, limit) or call.was is not None:
+                    text, number = self.long.content_shown(call, result, full_text, limit, turn)
+                content: str | list[dict[str, Any]] = text
                 if result.get("result").__class__ not in results.SCALARS:
-                    content = results.shown_content(self.model, shown, result)
-                marks = marks_of_result(wanted, thread, request)
-                turn.add_result(wanted, content, marks, number)
+                    content = results.shown_content(self.model, text, result)
+                marks = marks_of_result(call, thread, request)
+                turn.add_result(call, content, marks, number)
             if offered.finder is not None:
-                join(thread, turn, offered, wanted)
+                join(thread, turn, offered, call)
         return contents
 
-    def _park(self, turn: Turn, answer: Answer, calls: Calls) -> None:
+    def _park(self, turn: LoopTurn, answer: ModelAnswer, calls: Calls) -> None:
         """Keep a turn aside: the resumed run has it again.
 
         If its thread goes on meanwhile, that shows what waits in place of the results.
         """
-        self.thread.unheard.extend(self._steering.leave())  # it is heard once the turn has ended
-        if self.record is None or not self.record.noted:
+        self.thread.pending_texts.extend(
+            self._steering.leave()
+        )  # it is heard once the turn has ended
+        if self.record is None or not self.record.entry_count:
             return  # it waits as before
         waits = {place: call.waits for place, call in enumerate(answer.calls) if call.waits}
         for place, stop in waits.items():
@@ -490,7 +498,7 @@ class Run:
 
     # -- memory ------------------------------------------------------------------------------------
 
-    def save(self, turn: Turn, ends: bool = True) -> None:
+    def save(self, turn: LoopTurn, ends: bool = True) -> None:
         """Append a turn, or with `ends=False` an open one or the user's words, and record it."""
         # Memory never has a message that the journal lacks: a resumed run might produce another.
         record, state = self.record, self.state
@@ -503,7 +511,7 @@ class Run:
         if turn.messages:
             record.then(partial(self._remember, turn, first))
 
-    def _remember(self, turn: Turn, first: int) -> None:
+    def _remember(self, turn: LoopTurn, first: int) -> None:
         """Add a turn's messages to memory, `first` being the number of the first; emit them."""
         new = turn.stored() if turn.marks else turn.messages
         try:
@@ -520,7 +528,7 @@ class Run:
             for message in turn.messages:
                 self.request.tell(MessageAdded, self.id, message)
 
-    def _add_faults(self, turn: Turn, answer: Answer, faults: str) -> None:
+    def _add_faults(self, turn: LoopTurn, answer: ModelAnswer, faults: str) -> None:
         """Add an answer that cannot be used, and the reason, to the messages."""
         if answer.calls:
             self._add_calls(turn, answer)
@@ -531,18 +539,20 @@ class Run:
         else:
             # Some chat formats require an answer between two messages of the user.
             marks = marks_after_reading(self.thread)
-            said = {"role": "assistant", "content": answer.text or "(no answer)"}
-            turn.add(said, marks)
+            message = {"role": "assistant", "content": answer.text or "(no answer)"}
+            turn.add(message, marks)
             turn.add({"role": "user", "content": faults}, marks)
 
-    def _add_calls(self, turn: Turn, answer: Answer, only: list[int] | None = None) -> None:
+    def _add_calls(
+        self, turn: LoopTurn, answer: ModelAnswer, only: list[int] | None = None
+    ) -> None:
         """Add the answer with its calls, or with those at these places."""
         owed = answer.calls
         if only is not None:
             owed = [call for place, call in enumerate(owed) if place in only]
         if not owed:
             return
-        calls = [{"id": c.id, "name": c.shown, "args": c.args} for c in owed]
+        calls = [{"id": c.id, "name": c.safe_name, "args": c.args} for c in owed]
         turn.add(answer.message(tool_calls=calls), marks_after_reading(self.thread))
 
     def end(self, stop: Stop, value: Any = None) -> Reply:

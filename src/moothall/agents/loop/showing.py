@@ -14,7 +14,7 @@ from moothall.agents.context import checked_prompt
 from moothall.agents.dispatch import block_name
 from moothall.agents.loop.answer import OfferedActions, as_action
 from moothall.agents.loop.parts import Looping, messages_of
-from moothall.agents.loop.provenance import Shown, look
+from moothall.agents.loop.provenance import UnmarkedMessages, look
 from moothall.agents.loop.results import as_seen, has_blocks
 from moothall.agents.replies.reply import Stop
 from moothall.foundation.errors import ConfigError, DefinitionError
@@ -37,10 +37,12 @@ _SYSTEM = "system_prompt"
 class Showing:
     """What the model of a run is shown."""
 
-    _without_marks: Shown | None = None
-    _made: list[dict[str, Any]] | None = None  # the prompt as it was made last
+    _without_marks: UnmarkedMessages | None = None
+    _last_prompt: list[dict[str, Any]] | None = None  # the prompt as it was made last
     _chosen: OfferedActions | None = None  # by a block, the last time that one chose
-    _looked: Sequence[tuple[str, str]] | None = None  # the descriptions that were looked at last
+    _last_descriptions: Sequence[tuple[str, str]] | None = (
+        None  # the descriptions that were looked at last
+    )
     offered: OfferedActions = OfferedActions([])  # in this turn
 
     def __init__(self, agent: Looping, request: ReplyRequest, memory: Memory) -> None:
@@ -48,24 +50,24 @@ class Showing:
         self._request = request
         self._memory = memory
         self.thread: Thread = request.state
-        self.said: dict[str, str] = {}  # what functions of the prompt returned, by key
+        self.texts: dict[str, str] = {}  # what functions of the prompt returned, by key
         self._outside: tuple[tuple[str, str], ...] = ()  # lines from outside, with their sources
 
     def asks(self) -> Iterator[tuple[str, str, Callable[..., Awaitable[str]]]]:
         """Yield the functions of the prompt to call for this run: what each is, its key."""
-        agent, said = self._agent, self.said
-        if callable(own := agent.system_prompt) and _SYSTEM not in said:
+        agent, texts = self._agent, self.texts
+        if callable(own := agent.system_prompt) and _SYSTEM not in texts:
             yield "system_prompt", _SYSTEM, partial(_text_of, own)
         for place, block in enumerate(agent.blocks):
             if callable(guidance := getattr(block, "guidance", None)):
                 name = block_name(block)
-                if (key := f"guidance.{place}.{name}") not in said:
+                if (key := f"guidance.{place}.{name}") not in texts:
                     yield f"guidance of the block {name!r}", key, partial(_text_of, guidance)
 
-    def take(self, key: str, said: Any) -> None:
+    def take(self, key: str, guidance: Any) -> None:
         """Take what a function of the prompt has said, now or in the record."""
-        text, lines = (said, ()) if isinstance(said, str) else said
-        self.said[key] = text
+        text, lines = (guidance, ()) if isinstance(guidance, str) else guidance
+        self.texts[key] = text
         self._outside += tuple((source, line) for source, line in lines)
 
     # -- actions -----------------------------------------------------------------------------------
@@ -81,9 +83,9 @@ class Showing:
 
     def choose(self, actions: list[Action]) -> None:
         """Show these of the agent's actions in this turn, in this order."""
-        if actions == self.offered.given:
+        if actions == self.offered.agent_actions:
             return
-        if self._chosen is None or self._chosen.given != actions:
+        if self._chosen is None or self._chosen.agent_actions != actions:
             for each in actions:
                 if not isinstance(each, Action):
                     raise ConfigError(f"step.actions must be Actions, got {each!r:.80}")
@@ -91,7 +93,10 @@ class Showing:
                     raise ConfigError(f"agent {self._agent.id!r} has no action {each.name!r}")
             self._chosen = self.offered.only([*actions])
         self.offered = self._chosen
-        if self._looked is not None and self.offered.told != self._looked:
+        if (
+            self._last_descriptions is not None
+            and self.offered.descriptions != self._last_descriptions
+        ):
             self.prompt()  # the model reads other descriptions
 
     def find(self, name: str) -> tuple[str, Action | None]:
@@ -99,7 +104,7 @@ class Showing:
         public = self.offered.public.get(name, name)
         return public, self.action(public)
 
-    def named(self, name: str) -> Action | None:
+    def action_named(self, name: str) -> Action | None:
         """Return the action of a name in a message."""
         return self.find(name)[1]
 
@@ -109,10 +114,10 @@ class Showing:
             for offered in (*self._request.offered, *self.offered.own):
                 if offered.name == name:
                     return offered
-        found = self._agent.actions.get_action(name)
-        return (self.thread.discovered or {}).get(name) if found is None else as_action(found)
+        own = self._agent.actions.get_action(name)
+        return (self.thread.discovered or {}).get(name) if own is None else as_action(own)
 
-    def known(self) -> list[str]:
+    def callable_names(self) -> list[str]:
         """Return the names that the model may call."""
         return [action.name for action in self.offered.actions]
 
@@ -120,48 +125,49 @@ class Showing:
 
     def prompt(self) -> list[dict[str, Any]]:
         """Return the prompt, from the current memory and goals."""
-        agent, thread, said = self._agent, self.thread, self.said
-        messages, new = messages_of(self._memory, agent.id, thread.looked)
+        agent, thread, texts = self._agent, self.thread, self.texts
+        messages, new = messages_of(self._memory, agent.id, thread.last_checked)
         ours = prompt = messages
         own = agent.system_prompt
         if own is not None and callable(own):
-            own = said.get(_SYSTEM)
+            own = texts.get(_SYSTEM)
         guidance = getattr(agent.actions, "guidance", ())
-        told = self._looked = self.offered.told
-        if own or agent._goals or guidance or said:
-            more = [text for key, text in said.items() if key != _SYSTEM]
+        descriptions = self._last_descriptions = self.offered.descriptions
+        if own or agent._goals or guidance or texts:
+            more = [text for key, text in texts.items() if key != _SYSTEM]
             parts = (own, *guidance, *more, format_goals(agent._goals or ()))
             if system := "\n\n".join(filter(None, parts)):
                 ours = prompt = [{"role": "system", "content": system}, *messages]
             if self._outside:  # which does not count as the program's
                 lines = "\n".join(line for _, line in self._outside)
                 prompt = [{"role": "system", "content": f"{system}\n\n{lines}".strip()}, *messages]
-                told = (*told, *self._outside)
-        self._made = prompt
+                descriptions = (*descriptions, *self._outside)
+        self._last_prompt = prompt
         if new is messages:  # looked at anew
             thread.has_blocks = False
         if not thread.has_blocks:
             for each in new:
                 if type(each.get("content")) is list and has_blocks(each):
                     thread.has_blocks = True
-        look(thread, self._request, ours, self.named, None if new is messages else new, told)
+        some = None if new is messages else new
+        look(thread, self._request, ours, self.action_named, some, descriptions)
         if thread.marked:  # neither hooks nor models see marks
-            self._without_marks = self._without_marks or Shown()
-            self._made = prompt = self._without_marks.of(prompt)
+            self._without_marks = self._without_marks or UnmarkedMessages()
+            self._last_prompt = prompt = self._without_marks.of(prompt)
         return prompt
 
-    def seen(self, model: Model, prompt: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    def as_model_sees(self, model: Model, prompt: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Return a prompt as the model gets it: without what it cannot see."""
-        is_known = prompt is self._made and not self.thread.has_blocks
+        is_known = prompt is self._last_prompt and not self.thread.has_blocks
         return prompt if is_known else as_seen(model, prompt)
 
 
 async def _text_of(function: Callable[..., Any], context: Context[Any]) -> Any:
     """Return what a function says for the prompt, as JSON data."""
-    made = await awaited(function(context))
-    if not isinstance(made, Guidance):
-        return checked_prompt(made)
-    return [checked_prompt(made.text), [[source, line] for source, line in made.outside]]
+    result = await awaited(function(context))
+    if not isinstance(result, Guidance):
+        return checked_prompt(result)
+    return [checked_prompt(result.text), [[source, line] for source, line in result.outside]]
 
 
 class Pieces:

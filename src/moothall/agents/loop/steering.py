@@ -24,11 +24,11 @@ class Steering:
         self._before = task.cancelling()  # before this run: not about it, unless on its way
         self._cancels = 0
         self.in_turn: bool = False
-        self.told: list[str] = []  # what the run has not heard yet
+        self.pending_texts: list[str] = []  # what the run has not heard yet
 
     def interrupt(self, text: str) -> None:
         """Stop the current turn and continue with this text. Call it on the run's own loop."""
-        self.told.append(text)
+        self.pending_texts.append(text)
         # In the run's own task, an action interrupts its own run: do not cancel it.
         if self.in_turn and asyncio.current_task() is not self._task:
             self._cancels += 1
@@ -65,5 +65,5 @@ class Steering:
     def leave(self) -> list[str]:
         """Undo our own cancellations; return what the run did not hear."""
         self.interrupted()
-        told, self.told = self.told, []
-        return told
+        texts, self.pending_texts = self.pending_texts, []
+        return texts

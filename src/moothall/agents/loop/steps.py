@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from moothall.agents.context import Context
     from moothall.agents.loop.answer import RequestedCall
     from moothall.agents.loop.parts import Looping
-    from moothall.agents.loop.recording import LoopState, Turn
+    from moothall.agents.loop.recording import LoopState, LoopTurn
     from moothall.agents.loop.showing import Showing
     from moothall.agents.replies.record import Record
     from moothall.agents.replies.reply import Stop
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from moothall.models.protocol import Model
 
 
-class Asking(Protocol):
+class RunPort(Protocol):
     """What a call of the model needs of its run."""
 
     agent: Looping
@@ -47,7 +47,7 @@ class Asking(Protocol):
     showing: Showing
     state: LoopState
 
-    def noted(self, step: ModelStep, again: bool) -> dict[str, Any]:
+    def prompt_entry(self, step: ModelStep, again: bool) -> dict[str, Any]:
         """Return what is recorded of a prompt; with `again`, of the step's second try."""
         ...
 
@@ -61,7 +61,7 @@ class Executing:
     """What the calls of one answer share."""
 
     agent: Looping
-    wanted: list[RequestedCall]
+    calls: list[RequestedCall]
     request: ReplyRequest
     iteration: int
     keeps_refused: bool = True  # record the calls that the budget refused as ended
@@ -85,7 +85,7 @@ class ModelStep:
 
     __slots__ = ("_bill", "_messages", "_record", "_run", "_turn", "iteration", "schema")
 
-    def __init__(self, run: Asking, turn: Turn, schema: dict[str, Any] | None) -> None:
+    def __init__(self, run: RunPort, turn: LoopTurn, schema: dict[str, Any] | None) -> None:
         self._run = run
         self._turn = turn
         self._messages: list[dict[str, Any]] | None = None  # None until somebody looks
@@ -114,7 +114,7 @@ class ModelStep:
     @property
     def actions(self) -> list[Action]:
         """The actions that the model is shown. Set another list to hide or add some."""
-        return self._run.showing.offered.given
+        return self._run.showing.offered.agent_actions
 
     @actions.setter
     def actions(self, actions: list[Action]) -> None:
@@ -138,7 +138,7 @@ class ActionStep:
     def __init__(self, of: Executing, place: int) -> None:
         self._of = of
         self._place = place
-        self._call: RequestedCall = of.wanted[place]
+        self._call: RequestedCall = of.calls[place]
         self._record: Step | None = None
         self._refused: dict[str, Any] | None = None  # the result, if a hook refused it
         self._is_told = False  # whether the stream has its start
@@ -211,8 +211,8 @@ class ActionStep:
         about = {**id, "iteration": self._of.iteration, "call": self._place}
         action = self._call.action
         if action is not None and action._asks is not None and not action._is_part:
-            asked = run_of_call(action._asks, self._of.request, self.key)
-            about |= {} if asked is None else {"asks": asked}
+            run = run_of_call(action._asks, self._of.request, self.key)
+            about |= {} if run is None else {"asks": run}
         source = tracing.source_of(action)
         return about if source is None else {**about, "source": source}
 
@@ -237,8 +237,8 @@ class ActionStep:
         data: dict[str, Any] = {"args": call.args, "result": as_json(result)}
         if call.was is not None:
             data["was"] = call.was
-        if kept := call.provenance(sources_of_result(call, texts, result)):
-            data["provenance"] = as_json(kept)
+        if provenance := call.provenance(sources_of_result(call, texts, result)):
+            data["provenance"] = as_json(provenance)
         return data if self._refused is None else {**data, "refused": True}
 
     def load(self, data: dict[str, Any]) -> dict[str, Any]:
@@ -262,19 +262,19 @@ class ActionStep:
         call.resumed = True
         self._go_on(past)
         if past.is_decided:
-            call.stated = past.decision == "done" or self.action.outside
+            call.is_stated = past.decision == "done" or self.action.outside
             if past.decision == "skip":
                 return {"tool_executed": False, "error": _SKIPPED}
             hear(call, texts, None, past.value)
             return {"tool_executed": True, "result": past.value}
-        for key, each in past.asked.items():
+        for key, each in past.requests.items():
             answer = past.answers.get(key)
             if answer is not None and each["kind"] == "question":  # before it returned `Later`
                 hear(call, texts, None, answer.value)
-        asked = past.asked[past.later or ""]
-        answer = past.answers[asked["wait"]]
-        call.read = tuple(union((*call.read, *asked.get("read", ()), *answer.sources)))
-        return as_result(asked.get("name", asked["wait"]), answer)
+        request = past.requests[past.later or ""]
+        answer = past.answers[request["wait"]]
+        call.read = tuple(union((*call.read, *request.get("read", ()), *answer.sources)))
+        return as_result(request.get("name", request["wait"]), answer)
 
     def _go_on(self, past: Past) -> None:
         """Note what its execution and its permission have changed before the run was cut off."""

@@ -49,22 +49,26 @@ class TellingBudget(Block):
 
     def _warn(self, step: ModelStep, budget: Budget, warn_at: float) -> None:
         warned, request = self._warned.setdefault(step._run, set()), step._run.request
-        left = budget.left
+        remaining = budget.left
         for name, share in budget.shares().items():
             if share >= warn_at and name not in warned:
                 warned.add(name)
                 request.tell(
-                    BudgetLow, str(step._run.agent.id), name, round(share, 3), getattr(left, name)
+                    BudgetLow,
+                    str(step._run.agent.id),
+                    name,
+                    round(share, 3),
+                    getattr(remaining, name),
                 )
 
 
 def left_in_words(budget: Budget) -> str:
     """Return what is left of a budget as a model reads it; empty without limits."""
-    left = budget.left
-    found = [(getattr(left, limit.name), limit) for limit in LIMITS]
+    remaining = budget.left
+    amounts = [(getattr(remaining, limit.name), limit) for limit in LIMITS]
     parts = [
         f"{amount:,} {limit.unit}" if limit.is_whole_number else f"{amount:,.4g} {limit.unit}"
-        for amount, limit in found
+        for amount, limit in amounts
         if amount is not None
     ]
     return f"What is left of the budget: {', '.join(parts)}." if parts else ""

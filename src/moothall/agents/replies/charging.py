@@ -39,18 +39,18 @@ class Spending:
     def add(self, charged: Mapping[str, Any] | None, usage: Usage | None = None) -> None:
         """Add the cost of one model call."""
         usage = usage or Usage()
-        stated = usage.total
+        total = usage.total
         if charged is None:
-            charged = {"tokens": stated, "usd": 0, "model_calls": 1}
+            charged = {"tokens": total, "usd": 0, "model_calls": 1}
         self.count(charged)
         tokens = charged["tokens"]
         if Decimal(charged["usd"]):
             return
-        if tokens < stated:
+        if tokens < total:
             self.untold += tokens
         else:
             self.unpriced = self.unpriced + usage
-            self.untold += tokens - stated
+            self.untold += tokens - total
 
     def count(self, charged: Mapping[str, Any]) -> None:
         """Add what was charged; what an older moothall recorded lacks later limits."""
@@ -93,9 +93,9 @@ def spending(entries: Iterable[Entry]) -> Spending:
                 spent.answers += not interrupted
         elif entry.kind in ("ended", "failed") and "action" in about:
             spent.count(data.get("charged") or {})
-    for key, left in reserved.items():
+    for key, start in reserved.items():
         if key not in goes_on:
-            spent.add(left.get("reserved"))
+            spent.add(start.get("reserved"))
     return spent
 
 
@@ -132,8 +132,8 @@ def count_unbounded() -> None:
     root.calls += 1
 
 
-async def begun(
-    step: Step, budget: Budget | None, model: Any, *asked: Any, args: Any = None
+async def begin_call(
+    step: Step, budget: Budget | None, model: Any, *request: Any, args: Any = None
 ) -> AbstractContextManager[None]:
     """Record that a call begins and what it reserves; return the context that it is charged in.
 
@@ -145,9 +145,9 @@ async def begun(
     bill = Bill(budget)
     step.charge(bill.json)
     try:
-        tokens, usd = model._most(*asked)
+        tokens, usd = model._most(*request)
         most = {"tokens": tokens, "usd": usd, "model_calls": 1}
-        reserved = charged_json(checked_amounts(begun, most))
+        reserved = charged_json(checked_amounts(begin_call, most))
     except Exception:
         reserved = None  # the call itself raises the same error
     await step.begins(args, reserved)
@@ -176,7 +176,7 @@ async def completed(
         count_unbounded()
     model = budgeted(model, budget)
     args = {"messages": prompt} if schema is None else {"messages": prompt, "schema": schema}
-    with await begun(step, budget, model, prompt, None, schema, args=args):
+    with await begin_call(step, budget, model, prompt, None, schema, args=args):
         if tell is not None:
             return await streamed_to(model, prompt, tell, schema=schema)
         return await answer_of(model, prompt, schema=schema)
@@ -240,7 +240,7 @@ def check_reply_budget(owner: Any, budget: Budget) -> None:
     _check_members(owner, owner, budget)
 
 
-def budget_of_caller(agent: Any, handling: Any, asked: bool) -> Budget | None:
+def budget_of_caller(agent: Any, handling: Any, is_nested: bool) -> Budget | None:
     """Return the budget of the caller from outside whom a reply serves, if the reply counts in it.
 
     An agent that another one has asked keeps a budget of its own.
@@ -248,19 +248,19 @@ def budget_of_caller(agent: Any, handling: Any, asked: bool) -> Budget | None:
     Raises:
         ConfigError: the caller called this agent, which has an unrelated budget
     """
-    found: Budget | None = from_caller(handling, "pays")
+    budget: Budget | None = from_caller(handling, "pays")
     had: Budget | None = getattr(agent, "budget", None)
-    if found is None or (had is not None and had.is_part_of(found)):
+    if budget is None or (had is not None and had.is_part_of(budget)):
         return None
     try:
-        check_reply_budget(agent, found)
+        check_reply_budget(agent, budget)
     except ConfigError:
         while not handling.envelope.name:  # no message, but what carries the reply to its loop
             handling = handling.parent
-        if not asked and handling.caller_context is not None:
+        if not is_nested and handling.caller_context is not None:
             raise
         return None
-    return found
+    return budget
 
 
 def _check_members(owner: Any, of: Any, budget: Budget) -> None:

@@ -46,14 +46,14 @@ _SUCH = {
 }
 
 
-def check_part(part: object, names: tuple[str, ...], what: str, id: object) -> None:
+def check_part(part: object, names: tuple[str, ...], label: str, id: object) -> None:
     """Refuse an object without these attributes early; it would fail during a reply."""
     missing = [name for name in names if not hasattr(part, name)]
     if missing or isinstance(part, type):
-        given = f"the class {part.__name__}" if isinstance(part, type) else repr(part)[:80]
-        such = f", such as {_SUCH[what]}" if what in _SUCH else ""
+        got = f"the class {part.__name__}" if isinstance(part, type) else repr(part)[:80]
+        such = f", such as {_SUCH[label]}" if label in _SUCH else ""
         raise DefinitionError(
-            f"agent {id!r}: {what}= needs an object with {', '.join(names)}{such}, not {given}"
+            f"agent {id!r}: {label}= needs an object with {', '.join(names)}{such}, not {got}"
         )
 
 
@@ -79,13 +79,13 @@ def memory_part(memory: Any, id: object) -> Any:
     return memory
 
 
-def check_memory_part(memory: object, what: str, id: object) -> None:
+def check_memory_part(memory: object, label: str, id: object) -> None:
     """Refuse what is not a memory, and one with async methods: nothing would await them."""
-    check_part(memory, ("add_memory", "get_memories"), what, id)
+    check_part(memory, ("add_memory", "get_memories"), label, id)
     for name in ("add_memory", "get_memories"):
         if is_async(getattr(memory, name)):
             its = f"{name} of a {type(memory).__name__} is async"
-            raise DefinitionError(f"agent {id!r}: {what}= needs plain methods, and {its}")
+            raise DefinitionError(f"agent {id!r}: {label}= needs plain methods, and {its}")
 
 
 def has_threads(memory: Any) -> bool:
@@ -93,21 +93,21 @@ def has_threads(memory: Any) -> bool:
     return makes_memories(memory) or callable(getattr(memory, "thread", None))
 
 
-def memory_of_thread(given: Any, thread: str | None, id: object) -> Any:
+def memory_of_thread(memory: Any, thread: str | None, id: object) -> Any:
     """Return the memory of a thread: a part of the given one, or what the given function makes."""
-    if makes_memories(given):
-        made: Any = given(thread)
-        check_memory_part(made, "what the function of memory", id)
-        return made
+    if makes_memories(memory):
+        own: Any = memory(thread)
+        check_memory_part(own, "what the function of memory", id)
+        return own
     if thread is None:
-        return given
-    if not has_threads(given):
+        return memory
+    if not has_threads(memory):
         raise DefinitionError(
             f"agent {id!r}: thread= needs a memory with threads, such as SQLiteMemory, a function "
-            f"of the thread's id that makes one, or none given at all; {type(given).__name__} has "
+            f"of the thread's id that makes one, or none given at all; {type(memory).__name__} has "
             "no thread(id)"
         )
-    return given.thread(thread)
+    return memory.thread(thread)
 
 
 _FITTING: Final[WeakSet[FunctionType]] = WeakSet()

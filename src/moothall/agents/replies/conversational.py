@@ -32,9 +32,9 @@ from moothall.agents.replies.hooks import (
     with_hook,
     without_hook,
 )
-from moothall.agents.replies.reply import GIVEN, Reply, gives
+from moothall.agents.replies.reply import WITH_TEXT, Reply, gives
 from moothall.agents.replies.reply_context import (
-    ASKED,
+    ASK_CONTEXT,
     MAX_DEPTH,
     Replying,
     approver_of_group,
@@ -110,7 +110,7 @@ class ConversationalAgent(Threaded):
     _takes_options: bool = False
     max_depth: int = MAX_DEPTH
     max_nested_model_calls: int = MAX_NESTED_MODEL_CALLS
-    _gives: frozenset[str] = GIVEN
+    _gives: frozenset[str] = WITH_TEXT
     """The stop reasons for which `say` returns the text."""
     _hooks: Hooks = NO_HOOKS
     _begins_with: bool = False
@@ -123,9 +123,9 @@ class ConversationalAgent(Threaded):
 
     if not TYPE_CHECKING:  # a checker refuses it
 
-        def run(self, *given: object) -> Any:
+        def run(self, *args: object) -> Any:
             """Run one step of its blocks."""
-            if given:
+            if args:
                 raise DefinitionError(
                     f"agent {self.id!r}: run() is a step of its blocks: ask it by reply(text)"
                 )
@@ -166,7 +166,7 @@ class ConversationalAgent(Threaded):
 
     def _as_once(self) -> tuple[str, int] | None:
         """Return the run and number of the message that it observes; None outside of a run."""
-        once = ASKED.get().once
+        once = ASK_CONTEXT.get().once
         return None if once is None else (f"{once[0]}/{self.id}", once[1])
 
     @property
@@ -181,8 +181,8 @@ class ConversationalAgent(Threaded):
 
     def _run_of_message(self) -> str | None:
         """Return the run id of a `say`: what a door names; the same for one redelivered."""
-        if (beside := given_with(self)) is not None and beside.run_id is not None:
-            return beside.run_id
+        if (context := given_with(self)) is not None and context.run_id is not None:
+            return context.run_id
         key = self._idempotency_key("say") if self._resumes("say") else None
         if key is None:
             return None
@@ -344,11 +344,13 @@ class ConversationalAgent(Threaded):
             what the agent replies
         """
         in_thread = self._thread_of_message(thread)
-        beside = given_with(self)
-        said: Any = content if beside is None else beside.content or content
+        context = given_with(self)
+        task: Any = content if context is None else context.content or content
         if (asker := calling(self)) is not None:
-            return await said_in_call(self, said, *asker, thread=in_thread)
-        return self._said(await self.reply(said, thread=in_thread, run_id=self._run_of_message()))
+            return await said_in_call(self, task, *asker, thread=in_thread)
+        return self._reply_text(
+            await self.reply(task, thread=in_thread, run_id=self._run_of_message())
+        )
 
     def as_action(
         self,
@@ -380,7 +382,7 @@ class ConversationalAgent(Threaded):
         """
         return asking(self, name, description, fresh=fresh, fork=fork)
 
-    def _said(self, reply: Reply) -> str:
+    def _reply_text(self, reply: Reply) -> str:
         """Return the text of a reply; raise its error if nobody may have the text."""
         if not gives(self, reply.stop_reason, reply.text):
             reply._raise(self.id)
@@ -493,16 +495,18 @@ class ConversationalAgent(Threaded):
     # -- how it replies ----------------------------------------------------------------------------
 
     async def _reply_on_loop(self, request: ReplyRequest) -> Reply:
-        joined = ASKED.get().joined
-        if joined is not None and joined[0] is self:
+        setup = ASK_CONTEXT.get().setup
+        if setup is not None and setup[0] is self:
             # They apply to this reply alone, not to nested ones.
-            request.record, request.offered, request.step = joined.part, joined.offered, joined.step
-            request.before, request.results = joined.before, joined.results
-            ASKED.set(ASKED.get()._replace(joined=None))
+            request.record, request.offered, request.step = setup.part, setup.offered, setup.step
+            request.before, request.results = setup.before, setup.results
+            ASK_CONTEXT.set(ASK_CONTEXT.get()._replace(setup=None))
         if request.budget is not None:
             check_reply_budget(self, request.budget)
         if self.shared and request.thread is not None:
-            request.content = request.given = marked_with(request.thread, request.content)
+            request.content = request.original_content = marked_with(
+                request.thread, request.content
+            )
             request.thread = None
         if self._mailbox is not None:
             return await self._mailbox.carry(lambda: self._in_turn(request))
@@ -534,7 +538,7 @@ class ConversationalAgent(Threaded):
             answer = partial(self._watchers.reply, self.id, answer)
         if self._journal is not None:
             answer = partial(under_way, answer)
-        beside = AdriftReply() if adrift else None
+        adrift_reply = AdriftReply() if adrift else None
         try:
             if nested:
                 return await answer(request)
@@ -550,8 +554,8 @@ class ConversationalAgent(Threaded):
             mine.open = False
             if thread.texts is not None or reading_here() is not None:
                 tell_caller(self, thread)
-            if beside is not None:
-                beside.end()
+            if adrift_reply is not None:
+                adrift_reply.end()
             self._release(thread)
             reset(token)
 

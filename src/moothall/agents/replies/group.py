@@ -22,7 +22,7 @@ from moothall.agents.replies.record import Record, Step, dumped, loaded
 from moothall.agents.replies.recorded_agent import RecordedAgent
 from moothall.agents.replies.reply import Reply, Stop
 from moothall.agents.replies.reply import Step as Called
-from moothall.agents.replies.reply_context import Joined, as_asked, note_member
+from moothall.agents.replies.reply_context import ReplySetup, as_asked, note_member
 from moothall.agents.replies.reply_request import ReplyRequest
 from moothall.agents.replies.state import REPLY, opened, state
 from moothall.agents.replies.step import asking
@@ -115,8 +115,10 @@ class Group(RecordedAgent):
             for name, member in self._saved_members.items()
             if hasattr(member, "state_dict")
         }
-        own = self._kept.default.own
-        threads = {each.id: self._saved(each.own) for each in self._kept if each.own is not None}
+        own = self._all_threads.default.own
+        threads = {
+            each.id: self._saved(each.own) for each in self._all_threads if each.own is not None
+        }
         mine = None if own is None else self._saved(own)
         return state(self._kind, own=mine, threads=threads, members=members)
 
@@ -135,27 +137,27 @@ class Group(RecordedAgent):
             RuntimeError: a reply of a conversation is under way
         """
         self._check_still(loads=True)
-        found = opened(saved, self._kind)
-        whose = f"{self._kind_label} {self.id!r} cannot resume from this state"
-        threads, theirs = found.get("threads"), found.get("members")
+        state = opened(saved, self._kind)
+        label = f"{self._kind_label} {self.id!r} cannot resume from this state"
+        threads, theirs = state.get("threads"), state.get("members")
         if not isinstance(threads, dict) or not isinstance(theirs, dict):
-            raise StateError(f"{whose}: threads and members must be objects")
-        kept = Threads(self._together)
-        for id, given in [(None, found.get("own")), *threads.items()]:
-            kept.get(id).own = None if given is None else self._loaded(given, whose)
+            raise StateError(f"{label}: threads and members must be objects")
+        restored = Threads(self._together)
+        for id, own_state in [(None, state.get("own")), *threads.items()]:
+            restored.get(id).own = None if own_state is None else self._loaded(own_state, label)
         members = self._saved_members
         if theirs.keys() - members.keys():
-            raise StateError(f"{whose}: it is of {[*theirs]!r:.200}, not of {[*members]!r:.200}")
+            raise StateError(f"{label}: it is of {[*theirs]!r:.200}, not of {[*members]!r:.200}")
         for name in theirs:
             if not hasattr(members[name], "load_state_dict"):
-                raise StateError(f"{whose}: member {name!r} has no load_state_dict")
+                raise StateError(f"{label}: member {name!r} has no load_state_dict")
         for name, its in theirs.items():
             members[name].load_state_dict(its)
-        self._threads = kept
-        self._note_threads(*kept)
+        self._threads = restored
+        self._note_threads(*restored)
 
-    def _loaded(self, given: Any, whose: str) -> Any:
-        return loaded(self._state_type, given, whose)
+    def _loaded(self, state: Any, label: str) -> Any:
+        return loaded(self._state_type, state, label)
 
 
 def options_for(member: Any, request: ReplyRequest) -> dict[str, Any]:
@@ -232,9 +234,9 @@ async def ask_member(
     async def ask_once(step: Step) -> Reply:
         await step.begins()
         read = MemberReading()
-        its = Joined(agent, step=step if request.recorded is not None and is_person else None)
+        its = ReplySetup(agent, step=step if request.recorded is not None and is_person else None)
         until = asking(record, "person", text=str(agent.id)) if is_person else nullcontext()
-        with within(ACTING, acting(read)), as_asked(joined=its), until:
+        with within(ACTING, acting(read)), as_asked(setup=its), until:
             if is_person:
                 await record.commit()
             reply = await _request(agent, content, options, request, emit)
@@ -245,8 +247,8 @@ async def ask_member(
         return reply
 
     if getattr(agent, "_records", False):
-        its = Joined(agent, record.member(part, str(agent.id), **about), offered)
-        with as_asked(joined=its):
+        its = ReplySetup(agent, record.member(part, str(agent.id), **about), offered)
+        with as_asked(setup=its):
             reply = await _request(agent, content, options, request, emit)
         note_member(request, agent, reply)
         return reply
@@ -263,8 +265,8 @@ def _run_id(agent: Any, part: str, request: ReplyRequest) -> str | None:
     """Return the run id for a turn; a turn that a member records itself is a run of its own."""
     if request.recorded is not None or getattr(agent, "journal", None) is None:
         return request.run_id
-    made = f"{request.run_id}/{part}"
-    return made if len(made) <= 255 and made.isprintable() else None
+    run_id = f"{request.run_id}/{part}"
+    return run_id if len(run_id) <= 255 and run_id.isprintable() else None
 
 
 async def _request(
@@ -287,14 +289,18 @@ async def _request(
                     stack.push_async_callback(events.aclose)
                 async for event in events:
                     emit(event)
-                    if request.seen is not None and getattr(event, "reader_first", False):
-                        await request.seen()  # before an approver is asked about it
+                    if request.wait_for_reader is not None and getattr(
+                        event, "reader_first", False
+                    ):
+                        await request.wait_for_reader()  # before an approver is asked about it
                     if isinstance(event, Done):
                         reply = event.reply  # its members' replies come first, its own last
     if not isinstance(reply, Reply):
         raise ModelError(f"agent {agent.id!r} must give a Reply, got {reply!r:.80}")
-    whole = isinstance(reply.steps, list) and all(isinstance(each, Called) for each in reply.steps)
-    if not isinstance(reply.text, str) or not isinstance(reply.messages, list) or not whole:
+    has_steps = isinstance(reply.steps, list) and all(
+        isinstance(each, Called) for each in reply.steps
+    )
+    if not isinstance(reply.text, str) or not isinstance(reply.messages, list) or not has_steps:
         raise ModelError(
             f"the Reply of agent {agent.id!r} has no text, or no list of messages or of steps"
         )
@@ -313,7 +319,7 @@ def own_cancellation() -> Iterator[None]:
         raise ModelError("it was cancelled from elsewhere") from error
 
 
-async def in_time(request: Any, budget: Budget | None, what: str) -> Any:
+async def in_time(request: Any, budget: Budget | None, next_step: str) -> Any:
     """Await a user's awaitable; DeadlineExceeded if the budget's time was over before `what`."""
     limit = asyncio.timeout(None if budget is None else budget.remaining_seconds())
     try:
@@ -323,7 +329,7 @@ async def in_time(request: Any, budget: Budget | None, what: str) -> Any:
     except TimeoutError as error:
         if not limit.expired():  # a timeout of the awaitable itself
             raise
-        raise DeadlineExceeded(f"the seconds of {budget} were over before {what}") from error
+        raise DeadlineExceeded(f"the seconds of {budget} were over before {next_step}") from error
 
 
 class _Unanswered(Stop):

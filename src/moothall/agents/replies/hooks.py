@@ -69,12 +69,12 @@ async def run_hooks(
         limit: asyncio.Timeout | None = None
         try:
             # Copies: only the returned dict counts, so that a failed hook has changed nothing.
-            given = {
+            copied = {
                 key: value.copy() if isinstance(value, (dict, list)) else value
                 for key, value in kwargs.items()
             }
-            given["deps"] = deps  # the program's own object
-            result: Any = fn(agent, given)
+            copied["deps"] = deps  # the program's own object
+            result: Any = fn(agent, copied)
             if result is None:
                 continue
             if inspect.isawaitable(result):
@@ -116,7 +116,7 @@ async def as_hooked(
     **options: Any,
 ) -> Any:
     """Return `kwargs[name]` as hooks changed it: the recorded value, or by calling them now."""
-    run = partial(run_hooks, agent, type, kwargs, lambda made: check(made[name]), budget)
+    run = partial(run_hooks, agent, type, kwargs, lambda new: check(new[name]), budget)
     if record is None:
         return (await run())[name]
 
@@ -128,8 +128,12 @@ async def as_hooked(
 
 def _seconds(type: str, budget: Budget | None) -> float | None:
     """Return how many seconds a hook may take; None for no limit."""
-    left = None if budget is None else budget.remaining_seconds()
-    return None if left is not None and left < _OVER_S and type.startswith("post_") else left
+    remaining = None if budget is None else budget.remaining_seconds()
+    return (
+        None
+        if remaining is not None and remaining < _OVER_S and type.startswith("post_")
+        else remaining
+    )
 
 
 def expect(value: object, kind: type) -> None:
@@ -138,9 +142,9 @@ def expect(value: object, kind: type) -> None:
         raise TypeError(f"it gave no {kind.__name__} but {value!r:.80}")
 
 
-def expect_messages(made: dict[str, Any]) -> None:
+def expect_messages(result: dict[str, Any]) -> None:
     """Check that a hook returned messages for a model."""
-    messages = made["messages"]
+    messages = result["messages"]
     if not isinstance(messages, list) or not messages:
         raise TypeError(f"it gave no list of messages but {messages!r:.80}")
     for message in messages:
@@ -148,16 +152,16 @@ def expect_messages(made: dict[str, Any]) -> None:
             raise TypeError(f"a message is a dict, and among those it gave is {message!r:.80}")
 
 
-def expect_answer(given: object, answer: Any) -> None:
+def expect_answer(original: object, answer: Any) -> None:
     """Check that a hook returned a `ModelReply`, or an answer of the model's own class."""
-    if type(answer) is not type(given):
+    if type(answer) is not type(original):
         expect(answer, ModelReply)
 
 
-def expect_args(made: dict[str, Any]) -> None:
+def expect_args(result: dict[str, Any]) -> None:
     """Check that a hook returned the arguments of a call."""
-    expect(made["args"], dict)
-    copy_json(made["args"])
+    expect(result["args"], dict)
+    copy_json(result["args"])
 
 
 def with_hook(hooks: Hooks, type: HookType, name: str, fn: Hook) -> Hooks:
@@ -172,10 +176,10 @@ def with_hook(hooks: Hooks, type: HookType, name: str, fn: Hook) -> Hooks:
 def without_hook(hooks: Hooks, type: HookType, name: str) -> Hooks:
     """Return hooks without one."""
     _check_type(type)
-    left = dict(hooks.get(type, {}))
-    if left.pop(name, None) is None:
+    remaining = dict(hooks.get(type, {}))
+    if remaining.pop(name, None) is None:
         raise KeyError(f"there is no {type} hook {name!r}")
-    return {**hooks, type: left}
+    return {**hooks, type: remaining}
 
 
 async def reply_with_hooks(agent: Any, request: ReplyRequest) -> Reply:
@@ -191,29 +195,29 @@ async def reply_with_hooks(agent: Any, request: ReplyRequest) -> Reply:
     reply: Any = None
     kwargs = {"text": request.content, "schema": request.schema, **request.of_run}
     try:
-        kwargs = await call("pre_reply", kwargs, lambda made: check_changed(made, request))
+        kwargs = await call("pre_reply", kwargs, lambda new: check_changed(new, request))
         request.content = checked_content(kwargs["text"], "reply")
         if kwargs["schema"] is not request.schema:
             request.want(kwargs["schema"])
         reply = await agent._respond(request)
         kwargs = {**kwargs, "reply": reply}
-        made = await call("post_reply", kwargs, lambda made: expect(made["reply"], Reply))
-        return made["reply"]  # type: ignore[no-any-return]
+        changed = await call("post_reply", kwargs, lambda new: expect(new["reply"], Reply))
+        return changed["reply"]  # type: ignore[no-any-return]
     except Stop as stop:
-        return _ended(reply, request, stop)
+        return _stopped_reply(reply, request, stop)
     except HookError as error:
-        return _ended(reply, request, Stop.on_hook(agent.id, error))
+        return _stopped_reply(reply, request, Stop.on_hook(agent.id, error))
 
 
 async def observe_with_hooks(agent: Any, item: dict[str, Any], thread: Thread) -> None:
     """Let an agent remember a message, with its `pre_observe` and `post_observe` hooks around."""
 
-    def check(made: dict[str, Any]) -> dict[str, Any]:
-        item: dict[str, Any] = agent._as_observed(made["message"])
+    def check(result: dict[str, Any]) -> dict[str, Any]:
+        item: dict[str, Any] = agent._as_observed(result["message"])
         return item
 
-    marks, shown = marks_of(item), bare(item)
-    kwargs = {"run_id": None, "thread": thread.id, "message": shown}
+    marks, message = marks_of(item), bare(item)
+    kwargs = {"run_id": None, "thread": thread.id, "message": message}
     with as_asked(once=None):  # an observation that a hook causes is not this message of the run
         item = check(await run_hooks(agent, "pre_observe", kwargs, check))
     await agent._remember(stored(item, marks), thread)
@@ -221,7 +225,7 @@ async def observe_with_hooks(agent: Any, item: dict[str, Any], thread: Thread) -
         await run_hooks(agent, "post_observe", {**kwargs, "message": item}, check)
 
 
-def _ended(reply: Reply | None, request: ReplyRequest, stop: Stop) -> Reply:
+def _stopped_reply(reply: Reply | None, request: ReplyRequest, stop: Stop) -> Reply:
     """Return the reply, or an empty one, with the reason of the hook that ended it."""
     reply = reply or Reply("", "", [], [], Usage(), stop.reason, run_id=request.run_id)
     return replace(reply, stop_reason=stop.reason, detail=stop.detail, error=stop.error)

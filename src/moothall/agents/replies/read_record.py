@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from moothall.journal.run_parts import RecordedPart
 
 _SORTED: Final = json.JSONEncoder(sort_keys=True)
-_SHOWN = 80
+_MAX_PART_CHARS = 80
 """A part that is no longer than this, as JSON, stands in the fingerprint as it is."""
 _MEMBERS = "members"
 _STEPS: Final = ("started", "ended", "failed", "permitted", "decided", WAITS, ANSWERED)
@@ -38,12 +38,12 @@ class ReadRecord(Generic[S]):
         metadata = {each.name: each.metadata for each in fields(cast(Any, kind))}
         self._scalars = [name for name, how in metadata.items() if how not in (APPENDED, LIVE)]
         # How many items of each append-only list are recorded.
-        self._written = {name: 0 for name, how in metadata.items() if how == APPENDED}
+        self._counts = {name: 0 for name, how in metadata.items() if how == APPENDED}
         # The start entries of the turns that members record in their own parts, by part.
         self.members: dict[str, dict[str, Any]] = {}
-        self.begun: dict[str, Any] | None = None  # what the part began with; None if it is new
+        self.start: dict[str, Any] | None = None  # what the part began with; None if it is new
         self.over: dict[str, Any] | None = None  # the end, if nothing was done after it
-        self.heard: list[Any] = []  # from outside since the last state, in order
+        self.received: list[Any] = []  # from outside since the last state, in order
         state: dict[str, Any] | None = None
         for entry in part.past:
             if entry.kind != "begun":  # a fork begins anew, also what has ended
@@ -52,7 +52,7 @@ class ReadRecord(Generic[S]):
         self.state: S | None = None  # the last that was saved
         if state is not None:
             self.state = loaded(kind, state, f"run {part.run_id!r}")
-            self._written = {name: len(getattr(self.state, name)) for name in self._written}
+            self._counts = {name: len(getattr(self.state, name)) for name in self._counts}
 
     # -- what was recorded -------------------------------------------------------------------------
 
@@ -81,7 +81,7 @@ class ReadRecord(Generic[S]):
     @property
     def copied(self) -> list[dict[str, Any]]:
         """Return, for a fork, the runs it copied, with their `key` and how much was copied."""
-        copied: list[dict[str, Any]] = (self.begun or {}).get("copied", [])
+        copied: list[dict[str, Any]] = (self.start or {}).get("copied", [])
         return copied
 
     def _earlier(self, name: str) -> list[Any]:
@@ -91,18 +91,18 @@ class ReadRecord(Generic[S]):
     def _take(self, entry: Entry, state: dict[str, Any] | None) -> dict[str, Any] | None:
         kind, data = entry.kind, entry.data
         if kind == "state":
-            made: dict[str, Any] = {**(state or {}), **data["state"]}
+            merged: dict[str, Any] = {**(state or {}), **data["state"]}
             for name, items in data["appended"].items():
-                kept = (state or {}).get(name)
-                made[name] = items if kept is None else [*kept, *items]
-            for name, kept in data.get("earlier", {}).items():
-                made[name] = [*self._earlier(kept), *made.get(name, ())]
-            self.heard = []
-            return made
+                recorded = (state or {}).get(name)
+                merged[name] = items if recorded is None else [*recorded, *items]
+            for name, recorded in data.get("earlier", {}).items():
+                merged[name] = [*self._earlier(recorded), *merged.get(name, ())]
+            self.received = []
+            return merged
         if kind == "begun":
-            self.begun = data
+            self.start = data
         elif kind == "heard":
-            self.heard.append(data)
+            self.received.append(data)
         elif kind == "over":
             self.over = data
         elif "part" in data:
@@ -131,8 +131,8 @@ class ReadRecord(Generic[S]):
             past.state = kind
             if not is_of(self.run_id, data):
                 return
-            since = past.asked.get(data["wait"], {}).get("since", at)
-            past.asked[data["wait"]] = {**data, "since": since}
+            since = past.requests.get(data["wait"], {}).get("since", at)
+            past.requests[data["wait"]] = {**data, "since": since}
             return
         if kind == ANSWERED:
             about = (data.get("value"), data.get("by"), at, data.get("expired", False))
@@ -145,33 +145,33 @@ class ReadRecord(Generic[S]):
             past.args, past.asks = data.get("args"), data.get("asks", False)
             past.decision = None
         elif kind == "ended":
-            past.result, past.kept = data.get("result"), data.get("kept")
+            past.result, past.result_hash = data.get("result"), data.get("kept")
         else:
             past.error = data["error"]
 
 
-def kept_list(name: str, kept: Callable[[str], bytes]) -> list[Any]:
+def kept_list(name: str, read_value: Callable[[str], bytes]) -> list[Any]:
     """Return a list that `keep_list` has kept; `kept` returns a value by its hash."""
     levels, _, hash = name.partition(":")
     hashes = [hash]
     for _ in range(int(levels)):
-        groups = [kept(each).hex() for each in hashes]
+        groups = [read_value(each).hex() for each in hashes]
         hashes = [each[at : at + 64] for each in groups for at in range(0, len(each), 64)]
-    return [json.loads(kept(each)) for each in hashes]
+    return [json.loads(read_value(each)) for each in hashes]
 
 
 def fingerprint(**parts: Any) -> dict[str, str]:
     """Return a program's parts by name: each as JSON if that is short, else as its hash."""
-    made = {}
+    texts = {}
     for name, value in parts.items():
         try:
             text = _SORTED.encode(value)  # as nearly all parts are JSON data
         except (TypeError, ValueError, RecursionError):
             text = _SORTED.encode(as_json(value))
-        if len(text) > _SHOWN:
+        if len(text) > _MAX_PART_CHARS:
             text = f"sha256:{hashlib.sha256(text.encode()).hexdigest()[:32]}"
-        made[name.replace("_", " ")] = text
-    return made
+        texts[name.replace("_", " ")] = text
+    return texts
 
 
 def of_group(members: Iterable[Any], **parts: Any) -> dict[str, Any]:
@@ -186,15 +186,15 @@ def of_group(members: Iterable[Any], **parts: Any) -> dict[str, Any]:
 
 
 def check(
-    run_id: str, begun: Mapping[str, Any], kind: str, agent: str, program: Mapping[str, Any]
+    run_id: str, start: Mapping[str, Any], kind: str, agent: str, program: Mapping[str, Any]
 ) -> None:
     """Check that a program is the one that began the run."""
     changed: Iterable[str]
-    if begun["kind"] != kind:
-        changed, detail = ["agent"], f"it was a {begun['kind']}, and is a {kind}"
-    elif begun["fingerprint"] is None:
+    if start["kind"] != kind:
+        changed, detail = ["agent"], f"it was a {start['kind']}, and is a {kind}"
+    elif start["fingerprint"] is None:
         return
-    elif changes := _changes(agent, begun["fingerprint"], program):
+    elif changes := _changes(agent, start["fingerprint"], program):
         changed = dict.fromkeys(name for names in changes.values() for name in names)
         detail = "; ".join(
             f"agent {of!r}: " + "; ".join(f"{name}: {text}" for name, text in names.items())
@@ -206,7 +206,7 @@ def check(
 
 
 def _changes(
-    whose: str, recorded: Mapping[str, Any], now: Mapping[str, Any]
+    agent: str, recorded: Mapping[str, Any], now: Mapping[str, Any]
 ) -> dict[str, dict[str, str]]:
     """Return the changed parts of an agent and its members, by id, of the parts that both have."""
     own = {
@@ -214,7 +214,7 @@ def _changes(
         for name, text in now.items()
         if name != _MEMBERS and name in recorded and recorded[name] != text
     }
-    changes = {whose: own} if own else {}
+    changes = {agent: own} if own else {}
     # The group's own parts say which members it has, and in which role.
     pairs = zip(recorded.get(_MEMBERS, ()), now.get(_MEMBERS, ()), strict=False)
     for (was, was_program), (id, program) in pairs:

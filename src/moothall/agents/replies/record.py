@@ -73,12 +73,12 @@ class Record(ReadRecord[S]):
 
     def begin(self, kind: str, agent: str, program: Mapping[str, Any], /, **about: Any) -> None:
         """Note what the part begins with; RunMismatch if another program began it."""
-        begun = self.begun
-        if begun is not None:
-            check(self.run_id, begun, kind, agent, program)
-        if begun is None or begun["fingerprint"] is None:  # a fork may have another program
-            about = {"kind": kind, "agent": agent, **about, **(begun or {}), "fingerprint": program}
-            self.begun: dict[str, Any] | None = about
+        start = self.start
+        if start is not None:
+            check(self.run_id, start, kind, agent, program)
+        if start is None or start["fingerprint"] is None:  # a fork may have another program
+            about = {"kind": kind, "agent": agent, **about, **(start or {}), "fingerprint": program}
+            self.start: dict[str, Any] | None = about
             self.note("begun", about)
 
     async def step(
@@ -121,8 +121,8 @@ class Record(ReadRecord[S]):
         past = self._steps.get(key) or Past(key)
         codec = of if isinstance(of, Codec) else codec_of(of)
         if past.state == "ended":
-            if past.kept is not None:
-                return cast(T, self.kept(past.kept))
+            if past.result_hash is not None:
+                return cast(T, self.stored_value(past.result_hash))
             try:
                 return cast(T, codec.load(past.result))
             except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -137,10 +137,10 @@ class Record(ReadRecord[S]):
         if past.state == "started" and past.is_decided:
             step.tell(decided=past.decision)
             if past.decision is None or not goes_on:
-                made = self._decided(past, decided, of)
-                step.end("ended", {"result": codec.dump(made)})
-                return made
-        if past.asked and past.waits is not None and not anew:
+                decided_result = self._decided(past, decided, of)
+                step.end("ended", {"result": codec.dump(decided_result)})
+                return decided_result
+        if past.requests and past.waits is not None and not anew:
             answer = await step.came(past.waits)  # raises until there is an answer
             if past.later is not None and answer is not None and not goes_on:
                 result: T = codec.load(answer.value)
@@ -162,12 +162,12 @@ class Record(ReadRecord[S]):
                 step.end("failed", {"error": f"{type(error).__name__}: {error}"})
             raise
         except asyncio.CancelledError:
-            if step.begun and outcome == "repeat":  # its cost is known
+            if step.has_begun and outcome == "repeat":  # its cost is known
                 step.end("failed", {"error": "cancelled", "cancelled": True})
             raise
         finally:
             self.open -= 1
-        if past.asked:
+        if past.requests:
             step.withdraw()
         if isinstance(result, bytes):
             step.end("ended", {"kept": self.keep(result)})
@@ -202,15 +202,19 @@ class Record(ReadRecord[S]):
     def save(self, state: S, **earlier: tuple[int, str]) -> None:
         """Note the state between two turns. Append-only lists are recorded item by item."""
         # `earlier`: so many items at the beginning of a list are already kept by this name.
-        more = {"earlier": {name: kept for name, (_, kept) in earlier.items()}} if earlier else {}
+        more = (
+            {"earlier": {name: list_name for name, (_, list_name) in earlier.items()}}
+            if earlier
+            else {}
+        )
         for name in earlier:
-            self._written[name] = earlier[name][0]
+            self._counts[name] = earlier[name][0]
         grown: dict[str, Any] = {}
-        for name in self._written:
-            items, written = getattr(state, name), self._written[name]
-            if (count := len(items)) > written:
-                grown[name] = items[written:]
-                self._written[name] = count
+        for name in self._counts:
+            items, count_before = getattr(state, name), self._counts[name]
+            if (count := len(items)) > count_before:
+                grown[name] = items[count_before:]
+                self._counts[name] = count
         scalars = dict(zip(self._scalars, map(getattr, repeat(state), self._scalars), strict=True))
         self.note("state", {"state": scalars, "appended": grown, **more})
 
@@ -218,11 +222,11 @@ class Record(ReadRecord[S]):
         """Drop all items of a list but the last, to save memory: they are recorded."""
         items = getattr(state, name)
         del items[:-1]
-        self._written[name] = len(items)
+        self._counts[name] = len(items)
 
     def then(self, done: Callable[[], None]) -> None:
         """Call something once all entries noted so far are in the file."""
-        self._then.append((self.noted, done))
+        self._then.append((self.entry_count, done))
 
     async def commit(self, upto: int | None = None) -> None:
         """Write the noted entries, at least the run's first `upto`, or raise a JournalError."""
@@ -240,13 +244,13 @@ class Record(ReadRecord[S]):
         return self._part.part(name)
 
     def _earlier(self, name: str) -> list[Any]:
-        return kept_list(name, self.kept)
+        return kept_list(name, self.stored_value)
 
     def keep(self, data: bytes) -> str:
         """Store a value once, and return its sha256; 1 MiB or more is a file beside the journal."""
         return self._part.run.keep(data)
 
-    def kept(self, hash: str) -> bytes:
+    def stored_value(self, hash: str) -> bytes:
         """Return a stored value; raise a JournalError if it is missing or damaged."""
         return self._part.run.read_value(hash)
 
@@ -272,7 +276,7 @@ class Record(ReadRecord[S]):
         self._has_committed()
 
     @property
-    def noted(self) -> int:
+    def entry_count(self) -> int:
         """Return how many entries of the run were noted since it was opened."""
         return self._part.run.entry_count
 
@@ -299,11 +303,11 @@ class _NullRecord(Record[S]):
     run: Any = SimpleNamespace(resumes_later=False, parked=(), cut_off=(), past={})
 
     def __init__(self) -> None:
-        self.state = self.begun = self.over = self.at_end = None
-        self.heard = []
+        self.state = self.start = self.over = self.at_end = None
+        self.received = []
         self.members = {}
         self._steps = {}
-        self._written = {}
+        self._counts = {}
 
     @property
     def run_id(self) -> str:

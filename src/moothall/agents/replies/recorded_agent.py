@@ -18,7 +18,7 @@ from moothall.agents.replies.conversational import ConversationalAgent
 from moothall.agents.replies.read_record import fingerprint
 from moothall.agents.replies.record import NULL_RECORD, Record
 from moothall.agents.replies.reply import Reply
-from moothall.agents.replies.resume import answer_asker, answers_in, ended
+from moothall.agents.replies.resume import answer_asker, answers_in, has_ended
 from moothall.agents.replies.state import dumped, loaded
 from moothall.agents.replies.sub_agents.going_on import (
     ResumedRun,
@@ -110,8 +110,8 @@ class RecordedAgent(ConversationalAgent):
         self._check_resuming("resume_runs", concurrency, deps, budget, which)
         done = []
         for own in (True, False):  # its own runs go on with those that they have asked for
-            found = await asyncio.to_thread(to_go_on, self, cut_off=True)
-            some = [each for each in found if (each[0] is self) is own]
+            resumable = await asyncio.to_thread(to_go_on, self, cut_off=True)
+            some = [each for each in resumable if (each[0] is self) is own]
             done.append(await resumed(some, deps, budget, which, concurrency))
         return done[0] + done[1]
 
@@ -131,28 +131,28 @@ class RecordedAgent(ConversationalAgent):
         """
         self._check_resuming("resume_decided", concurrency, deps, budget, which)
         now = time.monotonic()
-        due = await asyncio.to_thread(to_go_on, self, cut_off=False)
-        for agent, runs in due:
+        resumable = await asyncio.to_thread(to_go_on, self, cut_off=False)
+        for agent, runs in resumable:
             runs[:] = [
                 run
                 for run in runs
                 if not run.held and run.state in ("waiting", "stopped")
                 if agent._again.get(run.id, now) <= now
             ]
-        found = await resumed(due, deps, budget, which, concurrency)
-        for agent, runs in due:
+        results = await resumed(resumable, deps, budget, which, concurrency)
+        for agent, runs in resumable:
             ids = {run.id for run in runs}
-            agent._have_resumed([each for each in found if each.run.id in ids], now)
-        return found
+            agent._have_resumed([each for each in results if each.run.id in ids], now)
+        return results
 
-    def _have_resumed(self, found: list[ResumedRun], now: float) -> None:
+    def _have_resumed(self, results: list[ResumedRun], now: float) -> None:
         """Send late replies, and note which runs are tried again only after a time."""
         self._again = {id: at for id, at in self._again.items() if at > now} | {
             each.run.id: math.inf if isinstance(each.error, RunDamaged) else now + _AGAIN_S
-            for each in found
+            for each in results
             if each.outcome != "resumed"
         }
-        for each in found:
+        for each in results:
             reply = each.reply
             if each.outcome == "resumed" and reply is not None and reply.stop_reason in ANSWERED:
                 self._tell_sender(each.run, reply.text)
@@ -170,13 +170,13 @@ class RecordedAgent(ConversationalAgent):
     def _tell_sender(self, run: Outline, text: str) -> None:
         """Send a late reply to the sender of the message that asked for it, if it was a message."""
         assert self._journal is not None
-        begun = begun_of(self._journal.entries(run.id, most=FIRST)) or {}
-        sender, mailbox = begun.get("asked_by"), self._mailbox
+        start = begun_of(self._journal.entries(run.id, most=FIRST)) or {}
+        sender, mailbox = start.get("asked_by"), self._mailbox
         if not isinstance(sender, str) or mailbox is None:
             return
         message = {"to": sender, "action": {"name": "say", "args": {"content": text}}}
         answer = check_message(message, mailbox.id)._replace(
-            thread=str(begun.get("asked_within", "")),
+            thread=str(start.get("asked_within", "")),
             within=run.thread,  # whose sources are those of the text
         )
         mailbox.send(answer, answers=True)
@@ -193,7 +193,7 @@ class RecordedAgent(ConversationalAgent):
         record: Record[Any] = NULL_RECORD
         try:
             try:
-                record = self._begun(part, request)
+                record = self._open_record(part, request)
             except RunMismatch as error:
                 journal = self._journal
                 if journal is None or not self._may_fork(request, error):
@@ -203,10 +203,10 @@ class RecordedAgent(ConversationalAgent):
                 request.run_id = await asyncio.to_thread(_fork_of, journal, run_id)
                 logger.warning("%s; resuming its fork, run %r", error, request.run_id)
                 part = await self._begin(journal, request)
-                record = self._begun(part, request)
+                record = self._open_record(part, request)
             request.recorded = record
             _note_run(part, request.state)
-            if ended(record):  # it has its span
+            if has_ended(record):  # it has its span
                 return await self._work(request, record)
             reply = await self._traced_work(request, record)
             if part.past:
@@ -218,7 +218,7 @@ class RecordedAgent(ConversationalAgent):
                 record.at_end()
             if request.record is None:
                 part.close()
-                if ended(record):
+                if has_ended(record):
                     self._end_run(f"{part.run.key}/", request.thread)
 
     def _traced_work(self, request: ReplyRequest, record: Record[Any]) -> Awaitable[Reply]:
@@ -263,39 +263,41 @@ class RecordedAgent(ConversationalAgent):
             and not {"task", "thread"} & set(error.changed)
         )
 
-    def _begun(self, part: RunPart, request: ReplyRequest) -> Record[Any]:
+    def _open_record(self, part: RunPart, request: ReplyRequest) -> Record[Any]:
         """Return the record of a new run, or of a resumed one if the program is the same."""
         record: Record[Any] = Record(part, self._state_type)
         schema = None if request.answer is None else request.answer.json
-        if schema is None and request.resumed and record.begun is not None:
-            schema = record.begun["schema"]  # `resume` need not pass it again
-        if request.options is None and record.begun is not None:
-            request.options = record.begun.get("options")
-        program = fingerprint(task=request.given, thread=request.thread, schema=schema)
-        if record.begun is not None and (request.record is not None or request.resumed):
+        if schema is None and request.resumed and record.start is not None:
+            schema = record.start["schema"]  # `resume` need not pass it again
+        if request.options is None and record.start is not None:
+            request.options = record.start.get("options")
+        program = fingerprint(task=request.original_content, thread=request.thread, schema=schema)
+        if record.start is not None and (request.record is not None or request.resumed):
             program.pop("task")  # the group has recorded it, or `resume` does not repeat it
-        given = None if request.given == request.content else request.given  # before hooks
+        original = (
+            None if request.original_content == request.content else request.original_content
+        )  # before hooks
         about = {
             "task": request.content,
-            "given": given,
+            "given": original,
             "thread": request.thread,
             "schema": schema,
         }
         if request.options:
             about["options"] = dict(request.options)
         if request.record is None:
-            if record.begun is not None:  # a resumed run keeps those that it began with
-                request.attributes = record.begun.get("attributes") or {}
+            if record.start is not None:  # a resumed run keeps those that it began with
+                request.attributes = record.start.get("attributes") or {}
             if request.attributes:
                 about["attributes"] = dict(request.attributes)
             about |= tracing.trace_headers()  # where a process that resumes the run continues it
-        if record.begun is None:
+        if record.start is None:
             about |= self._keeps(record, request)
         if request.record is None:
             about |= self._asker()
         record.begin(self._kind, str(self.id), program | self._program(), **about)
-        assert record.begun is not None
-        request.content = record.begun["task"]
+        assert record.start is not None
+        request.content = record.start["task"]
         return record
 
     def _keeps(self, record: Record[Any], request: ReplyRequest) -> dict[str, Any]:
@@ -307,8 +309,8 @@ class RecordedAgent(ConversationalAgent):
         asking = [e for e in REPLYING.get()[-2:] if e.agent is not self and e.open]
         if asking:
             asker, request = str(asking[0].agent.id), asking[0].request
-            known = answers_in(self, request)
-            return {"asker": asker} | ({"asked_for": request.recorded.run_id} if known else {})
+            in_journal = answers_in(self, request)
+            return {"asker": asker} | ({"asked_for": request.recorded.run_id} if in_journal else {})
         handling = CURRENT.get()
         message = handling.message() if handling is not None and handling.agent is self else None
         if handling is None or message is None or message["action"]["name"] != "say":
@@ -322,11 +324,11 @@ class RecordedAgent(ConversationalAgent):
 
     async def _get_ready(self) -> None:
         """Have it know what it may call, before its program is compared: a server says that."""
-        known: list[Any] = [self]
-        for agent in known:  # a group may be its own member, which its reply refuses
+        agents: list[Any] = [self]
+        for agent in agents:  # a group may be its own member, which its reply refuses
             members = agent._member_agents if isinstance(agent, RecordedAgent) else ()
-            known += [each for each in members if all(each is not other for other in known)]
-        for agent in known[1:]:
+            agents += [each for each in members if all(each is not other for other in agents)]
+        for agent in agents[1:]:
             if isinstance(agent, RecordedAgent) and not agent._member_agents:
                 await agent._get_ready()
 

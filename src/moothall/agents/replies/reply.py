@@ -36,7 +36,7 @@ from moothall.models.protocol import NO_USAGE, ChatMessage, Usage
 
 _LOGGER = logging.getLogger("moothall.reasoning")
 
-GIVEN: Final = ANSWERED | {"max_loops"}
+WITH_TEXT: Final = ANSWERED | {"max_loops"}
 """The reasons for which `say` returns the text, including a conclusion that nobody accepted."""
 
 
@@ -45,7 +45,7 @@ def gives(agent: Any, reason: str, text: str | None = None) -> bool:
 
     A text that nobody accepted is returned too, and no text only as an answer.
     """
-    return reason in (ANSWERED if text == "" else getattr(agent, "_gives", GIVEN))
+    return reason in (ANSWERED if text == "" else getattr(agent, "_gives", WITH_TEXT))
 
 
 @dataclass(slots=True)
@@ -173,15 +173,15 @@ class Reply(_InCell, Generic[T_co]):
 
     def _repr_html_(self) -> str:
         answered = self.stop_reason in ANSWERED
-        ended = self.stop_reason + (f": {self.detail}" if self.detail else "")
+        end = self.stop_reason + (f": {self.detail}" if self.detail else "")
         parts = [display.text(self.text)]
         if not answered:
-            parts.append(display.facts({"no answer": ended}))
+            parts.append(display.facts({"no answer": end}))
         if self.value is not None and not isinstance(self.value, str | Reply):
             parts.append(display.facts({"value": repr(self.value)}))
         parts.extend(self._tables())
         tokens = counted(self.usage.total, "token") if self.usage.total else ""
-        parts.append(display.small(" · ".join(filter(None, (ended, tokens, self.run_id)))))
+        parts.append(display.small(" · ".join(filter(None, (end, tokens, self.run_id)))))
         return "".join(parts)
 
     def _tables(self) -> list[str]:
@@ -219,8 +219,8 @@ class Reply(_InCell, Generic[T_co]):
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON data; what has no JSON form, such as the error, becomes text."""
-        made: dict[str, Any] = deep_json(self)
-        return made
+        data: dict[str, Any] = deep_json(self)
+        return data
 
     def raise_for_error(self) -> None:
         """Raise what ended the run; do nothing if its text is an answer.
@@ -239,9 +239,9 @@ class Reply(_InCell, Generic[T_co]):
         """Raise an error that names the agent and says why there is no answer."""
         if self.error is not None:
             raise self.error
-        who = "the agent" if agent is None else f"agent {agent!r}"
-        said = f"; it had said: {cut(self.text, 500)}" if self.text else ""
-        text = f"{who} has no reply ({self.stop_reason}): {self.detail}{said}"
+        label = "the agent" if agent is None else f"agent {agent!r}"
+        last_words = f"; it had said: {cut(self.text, 500)}" if self.text else ""
+        text = f"{label} has no reply ({self.stop_reason}): {self.detail}{last_words}"
         if agent is None and self.stop_reason == "deadline":
             raise DeadlineExceeded(text)
         if agent is None and self.stop_reason == "budget":
@@ -341,11 +341,11 @@ class Utterance:
         from outside that begins like an utterance of one of the participants, `ids`, is marked.
         """
         if self.speaker is None:
-            text, names = self.content, tuple(f"{shown(id)}:" for id in ids)
+            text, names = self.content, tuple(f"{speaker_label(id)}:" for id in ids)
             if isinstance(text, str) and text.lstrip().startswith(names):
                 return f"(from outside the conversation) {text}"
             return text
-        name = shown(self.speaker)
+        name = speaker_label(self.speaker)
         if self.error is not None:
             return f"({name} gave no answer: {cut(self.error, MAX_ERROR)})"
         if isinstance(self.content, str):
@@ -360,7 +360,7 @@ class Utterance:
         return with_sources(message, self.outside)
 
 
-def shown(id: str) -> str:
+def speaker_label(id: str) -> str:
     """Return an id as it precedes an utterance; in quotes if it is ambiguous."""
     if _PLAIN.fullmatch(id) and id == id.strip() and id.isprintable():
         return id

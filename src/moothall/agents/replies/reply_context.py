@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from moothall.agents.replies.reply import Reply
     from moothall.agents.replies.reply_request import ReplyRequest
     from moothall.agents.replies.step import Step
-    from moothall.agents.replies.thread import Turns
+    from moothall.agents.replies.thread import TurnLock
     from moothall.journal import RunPart
     from moothall.memory.results import Results
 
@@ -48,7 +48,7 @@ class Replying:
 
     agent: Agent
     thread: str | None
-    turns: Turns | None = None  # the lock of the thread, which the reply holds
+    turns: TurnLock | None = None  # the lock of the thread, which the reply holds
     request: ReplyRequest | None = None  # None for a chat agent, whose answers are not runs
     open: bool = True  # False after its end
     around: tuple[Replying, ...] = ()  # the open replies that led to it, the outermost first
@@ -88,12 +88,12 @@ class Replying:
         return thread_of_sender(str(self.agent.id), own if thread is None else f"{own}/{thread}")
 
 
-def is_open(turns: Turns, replies: Iterable[Replying]) -> bool:
+def is_open(turns: TurnLock, replies: Iterable[Replying]) -> bool:
     """Return whether one of these replies holds a thread's lock."""
     return any(each.turns is turns and each.open for each in replies)
 
 
-class Joined(NamedTuple):
+class ReplySetup(NamedTuple):
     """What an agent that asks another sets for the other one's next reply."""
 
     agent: Agent  # the one that is asked
@@ -107,19 +107,19 @@ class Joined(NamedTuple):
 class AskContext(NamedTuple):
     """How the agents are asked that this context asks."""
 
-    joined: Joined | None = None  # set by a group, or by an action that asks an agent
+    setup: ReplySetup | None = None  # set by a group, or by an action that asks an agent
     # Set where a thread lasts for one reply and is kept in no file: the thread of the caller.
     fresh: tuple[str | None] | None = None
     once: tuple[str, int] | None = None  # of a recorded message that is observed: run and number
 
 
 _AS_EVER: Final = AskContext()
-ASKED: ContextVar[AskContext] = ContextVar("moothall_asked", default=_AS_EVER)
+ASK_CONTEXT: ContextVar[AskContext] = ContextVar("moothall_asked", default=_AS_EVER)
 
 
 def as_asked(**how: Any) -> AbstractContextManager[None]:
     """Have the agents of a `with` block be asked as these fields of `AskContext` say."""
-    return within(ASKED, ASKED.get()._replace(**how))
+    return within(ASK_CONTEXT, ASK_CONTEXT.get()._replace(**how))
 
 
 class UnderWay:
@@ -190,7 +190,7 @@ def own_reply(agent: Any) -> ReplyRequest | None:
 
 def kept_thread(thread: str | None) -> str | None:
     """Return the thread that what is kept belongs to: of a fresh call, that of its caller."""
-    fresh = ASKED.get().fresh
+    fresh = ASK_CONTEXT.get().fresh
     return thread if fresh is None else fresh[0]
 
 
@@ -235,11 +235,11 @@ def approver_of_group(agent: Agent) -> Approver | None:
 
 _ANSWERS: Final = ("response", "error")
 
-Asked: TypeAlias = tuple[list[str], Texts | None]
+AskerSources: TypeAlias = tuple[list[str], Texts | None]
 """The outside sources in an asker's text, and the texts of the thread that the asker serves."""
 
 
-def sources_of_asker(agent: Any) -> Asked:
+def sources_of_asker(agent: Any) -> AskerSources:
     """Return the outside sources in the text that an agent gets now, and the asker's texts.
 
     A program's text counts as the user's. An agent of this process counts as the user, too, unless
@@ -249,12 +249,12 @@ def sources_of_asker(agent: Any) -> Asked:
     replies = [each for each in REPLYING.get() if each.open]
     if replies:
         request, read = replies[-1].request, reading_here()
-        found = [] if read is None else [*read.read]
+        sources = [] if read is None else [*read.read]
         if request is None:
-            return found, None
+            return sources, None
         if (texts := request.state.texts) is None:
-            return union((*request.outside, *found)), request.on_behalf
-        return union((*texts.sources, *found)), texts
+            return union((*request.outside, *sources)), request.on_behalf
+        return union((*texts.sources, *sources)), texts
     handling = CURRENT.get()
     message = handling.message() if handling is not None and handling.agent is agent else None
     if message is None or handling is None:
@@ -268,15 +268,15 @@ def sources_of_asker(agent: Any) -> Asked:
     name = message["action"]["name"]
     if name in _ANSWERS and any(each.outside for each in getattr(local, "offers", {}).values()):
         return [f"agent {sender}"], None
-    found, texts = sources_of_speaker(local, handling.within)
-    return union((*found, *handling.outside)), texts
+    sources, texts = sources_of_speaker(local, handling.within)
+    return union((*sources, *handling.outside)), texts
 
 
 def sources_here(agent: Any) -> list[str]:
     """Return the outside sources that an agent has read where it calls an action now."""
     request, read = own_reply(agent), reading_here()
-    found = sources_of_asker(agent)[0] if request is None else sources_of_thread(request)
-    return union((*found, *(() if read is None else read.read)))
+    sources = sources_of_asker(agent)[0] if request is None else sources_of_thread(request)
+    return union((*sources, *(() if read is None else read.read)))
 
 
 def agent_here(agent: Any, id: str) -> tuple[Any, bool]:
@@ -285,19 +285,19 @@ def agent_here(agent: Any, id: str) -> tuple[Any, bool]:
     find = getattr(space, "_here", None)
     if find is None:  # a space of another kind, such as a society, is one process
         return None, True
-    found = find(id)
-    return found, found is not None
+    local_agent = find(id)
+    return local_agent, local_agent is not None
 
 
-def sources_of_speaker(agent: Any, thread: str | None = None) -> Asked:
+def sources_of_speaker(agent: Any, thread: str | None = None) -> AskerSources:
     """Return the outside sources that an agent has read, in one thread or in all, and its texts."""
     if getattr(agent, "_untracked", False):
         return [f"agent {agent.id}"], None
-    kept = getattr(agent, "_threads", None)
-    if kept is None:
+    all_threads = getattr(agent, "_threads", None)
+    if all_threads is None:
         return [], None
-    threads: list[Thread] = [kept.default]
-    threads += [each for each in kept if each.id == thread or (thread is None and each.uses)]
+    threads: list[Thread] = [all_threads.default]
+    threads += [each for each in all_threads if each.id == thread or (thread is None and each.uses)]
     read = [each.texts for each in threads if each.texts is not None]
     return (
         (union(source for each in read for source in each.sources), read[0]) if read else ([], None)
@@ -307,9 +307,9 @@ def sources_of_speaker(agent: Any, thread: str | None = None) -> Asked:
 def sources_told_to(agent: Any, sender: str) -> list[str]:
     """Return the outside sources that an agent has read in its conversations with a sender."""
     own = [f"agent {agent.id}"] if getattr(agent, "_untracked", False) else []
-    kept = getattr(agent, "_threads", None)
-    found = [] if kept is None else [kept.default, *kept.of_sender(sender)]
-    read = (each.texts.sources for each in found if each.texts is not None)
+    all_threads = getattr(agent, "_threads", None)
+    threads = [] if all_threads is None else [all_threads.default, *all_threads.of_sender(sender)]
+    read = (each.texts.sources for each in threads if each.texts is not None)
     return union(chain(own, *read))
 
 
@@ -383,7 +383,7 @@ def note_late_reading(request: ReplyRequest, sources: Sequence[str]) -> None:
 def note_on_thread(thread: Thread, sources: Iterable[str], on_behalf: Texts | None = None) -> Texts:
     """Note that a thread has read from these sources; return its texts."""
     if thread.texts is None:  # the next prompt fills it
-        thread.texts, thread.looked = Texts(on_behalf), None
+        thread.texts, thread.last_checked = Texts(on_behalf), None
     thread.texts.note(sources)
     return thread.texts
 

@@ -95,7 +95,7 @@ class ReplyRequest:
         budget: Budget | None = None,
     ) -> None:
         self.content: str | list[dict[str, Any]] = checked_content(content, "reply")
-        self.given: str | list[dict[str, Any]] = self.content  # the content before hooks
+        self.original_content: str | list[dict[str, Any]] = self.content  # the content before hooks
         self.want(schema)
         # None for the agent's own.
         self.thread: str | None = None if thread is None else thread_id(thread)
@@ -106,7 +106,7 @@ class ReplyRequest:
         self.attributes: Mapping[str, Any] = NO_ATTRIBUTES  # what the caller says of the run
         self.emit: Callable[[Any], Any] | None = None  # where events go
         # Waits until the reader has seen the events; None without a reader to wait for.
-        self.seen: Callable[[], Awaitable[None]] | None = None
+        self.wait_for_reader: Callable[[], Awaitable[None]] | None = None
         self.state: Thread  # the thread, set before its turn
         self.record: RunPart | None = None  # the part of another's run that records it
         self.recorded: Record[Any] | None = None  # the record of this reply
@@ -157,38 +157,38 @@ class ReplyRequest:
 
 
 def optioned(
-    agent: Any, request: ReplyRequest, options: Mapping[str, Any] | None, **said: Any
+    agent: Any, request: ReplyRequest, options: Mapping[str, Any] | None, **attributes: Any
 ) -> ReplyRequest:
     """Return a request with what is said of the requests to its model, and of its run."""
     if options and not agent._takes_options:
         raise ConfigError(f"agent {agent.id!r}: options= is for a ReActAgent")
     request.options = options
-    for value in said.values():
+    for value in attributes.values():
         if value is not None:
-            request.attributes = attributes_of(said)
+            request.attributes = attributes_of(attributes)
     return request
 
 
-def checked_content(content: Any, what: str) -> str | list[dict[str, Any]]:
+def checked_content(content: Any, label: str) -> str | list[dict[str, Any]]:
     """Return a text or blocks, checked and copied, ready to be sent and remembered."""
     if isinstance(content, str):
         return readable(content)
     if not isinstance(content, list):
-        raise ConfigError(f"{what} takes a text or a list of blocks, got {type(content).__name__}")
+        raise ConfigError(f"{label} takes a text or a list of blocks, got {type(content).__name__}")
     if not content:
-        raise ConfigError(f"{what} was given an empty list of blocks")
+        raise ConfigError(f"{label} was given an empty list of blocks")
     try:
         blocks: list[dict[str, Any]] = copy_json(content)
     except NotJSON as error:
-        raise ConfigError(f"{what} takes blocks that are JSON: {error}") from None
+        raise ConfigError(f"{label} takes blocks that are JSON: {error}") from None
     for number, block in enumerate(blocks):
         if not isinstance(block, dict) or not isinstance(block.get("type"), str):
             raise ConfigError(
-                f"{what} takes blocks such as {{'type': 'text', 'text': …}}; "
+                f"{label} takes blocks such as {{'type': 'text', 'text': …}}; "
                 f"block {number} is {block!r:.80}"
             )
         if block["type"] == "text" and not isinstance(block.get("text"), str):
-            raise ConfigError(f"{what}: block {number} is of type 'text' and has no text")
+            raise ConfigError(f"{label}: block {number} is of type 'text' and has no text")
     return blocks
 
 
@@ -199,19 +199,19 @@ def thread_id(thread: str | int | None) -> str | None:
     return None if thread is None else _text(thread, "thread")
 
 
-def _text(given: Any, what: str) -> str:
+def _text(value: Any, name: str) -> str:
     try:
-        if isinstance(given, str) and 0 < len(given) <= 255 and given.encode():
-            return given
+        if isinstance(value, str) and 0 < len(value) <= 255 and value.encode():
+            return value
     except UnicodeEncodeError:  # half a character, which no store can keep
         pass
-    raise ConfigError(f"{what}= must be a text of 1 to 255 characters, got {given!r:.80}")
+    raise ConfigError(f"{name}= must be a text of 1 to 255 characters, got {value!r:.80}")
 
 
-def check_changed(made: dict[str, Any], request: ReplyRequest) -> None:
+def check_changed(changed: dict[str, Any], request: ReplyRequest) -> None:
     """Refuse a text or schema that a hook set, if it is invalid."""
-    checked_content(made["text"], "reply")
-    schema = made["schema"]
+    checked_content(changed["text"], "reply")
+    schema = changed["schema"]
     if schema is not None and schema is not request.schema:
         AnswerSchema(schema)
 
@@ -263,13 +263,13 @@ class AnswerSchema:
 
     __slots__ = ("_convert", "json")
 
-    def __init__(self, wanted: Any) -> None:
+    def __init__(self, requested: Any) -> None:
         self.json: dict[str, Any]
         self._convert: Callable[[Any], Any]
-        if isinstance(wanted, dict):
-            self.json, self._convert = _of_schema(wanted)
+        if isinstance(requested, dict):
+            self.json, self._convert = _of_schema(requested)
         else:
-            self.json, self._convert = _of_type(wanted)
+            self.json, self._convert = _of_type(requested)
 
     def read(self, text: str) -> Any:
         """Return a text's value by this schema; UnreadableText tells a model what to answer."""
@@ -312,9 +312,9 @@ class AnswerSchema:
         return value if not only_texts or isinstance(value, str | dict | list) else text.strip()
 
 
-def _of_schema(wanted: dict[str, Any]) -> tuple[dict[str, Any], Callable[[Any], Any]]:
+def _of_schema(requested: dict[str, Any]) -> tuple[dict[str, Any], Callable[[Any], Any]]:
     try:
-        schema: dict[str, Any] = copy_json(wanted)
+        schema: dict[str, Any] = copy_json(requested)
         checks = checked(json.dumps(schema))
     except (NotJSON, WrongSchema) as error:
         raise DefinitionError(f"schema= is not a JSON schema: {shorten(str(error), 300)}") from None
@@ -329,19 +329,19 @@ def _of_schema(wanted: dict[str, Any]) -> tuple[dict[str, Any], Callable[[Any], 
     return schema, convert
 
 
-def _of_type(wanted: Any) -> tuple[dict[str, Any], Callable[[Any], Any]]:
+def _of_type(requested: Any) -> tuple[dict[str, Any], Callable[[Any], Any]]:
     try:
-        if inspect.isroutine(wanted):  # pydantic would call it
+        if inspect.isroutine(requested):  # pydantic would call it
             raise TypeError("a function is not a type")
-        form = form_of(wanted)
-        found, definitions = schemas_of({"answer": form})
-        schema = found["answer"]
+        form = form_of(requested)
+        by_name, definitions = schemas_of({"answer": form})
+        schema = by_name["answer"]
         if definitions:
             schema = {**schema, "$defs": definitions}
     except Exception as error:  # its classes may run user code
         reason = shorten(str(error).partition("\n")[0], 200)
         raise ConfigError(
-            f"schema= must be a JSON schema or a type with a JSON form, got {spelled(wanted)} "
+            f"schema= must be a JSON schema or a type with a JSON form, got {spelled(requested)} "
             f"({type(error).__name__}: {reason})"
         ) from error
     reader = validator_of({"answer": form}, ["answer"])

@@ -69,7 +69,7 @@ class ReplayOffsets:
 R = TypeVar("R", bound=Reply)
 
 
-def ended(record: ReadRecord[Any]) -> bool:
+def has_ended(record: ReadRecord[Any]) -> bool:
     """Return whether a run is over for good."""
     return record.over is not None and record.over["reason"] in FINAL
 
@@ -82,20 +82,20 @@ def reply_at_end(
     usage: Usage,
 ) -> Reply:
     """Return the reply that a run ended with, its value as the requested type."""
-    over = record.over
-    assert over is not None
-    text, value, reason = over["text"], over["value"], over["reason"]
+    end = record.over
+    assert end is not None
+    text, value, reason = end["text"], end["value"], end["reason"]
     if schema is not None and reason == "done":
         with suppress(UnreadableText):  # from a terminal action, or by another schema
             value = schema.read(text)
-    made = (text, value, messages, steps, usage)
-    return Reply(*made, reason, over["detail"], None, record.run_id)
+    parts = (text, value, messages, steps, usage)
+    return Reply(*parts, reason, end["detail"], None, record.run_id)
 
 
 async def guarded(
     record: Record[Any],
     run: Callable[[], Awaitable[R]],
-    over: Callable[[R], Mapping[str, Any]],
+    at_end: Callable[[R], Mapping[str, Any]],
     stopped: Callable[[Stop], R],
 ) -> R:
     """Run to the end, and record its reason and what `over` returns, even if it is an exception."""
@@ -106,15 +106,17 @@ async def guarded(
         except Stop as stop:
             reply = stopped(stop)
         if not (reply.stop_reason == "waiting" and _rests(record)):
-            await record.end(reply.stop_reason, **over(reply))
+            await record.end(reply.stop_reason, **at_end(reply))
     except JournalError as error:
         log_failure(logger, f"run {record.run_id!r} stops", error)
         return stopped(Stop("error", str(error), error))
     except BaseException as error:
-        left = isinstance(error, asyncio.CancelledError) and record.run.resumes_later
-        if record.over is past and not left:  # else the end is noted already, and only not written
+        goes_on_later = isinstance(error, asyncio.CancelledError) and record.run.resumes_later
+        if (
+            record.over is past and not goes_on_later
+        ):  # else the end is noted already, and only not written
             ends = Stop("cancelled", _why(error, record.run.cut_off))
-            record.note_end("cancelled", **over(stopped(ends)))
+            record.note_end("cancelled", **at_end(stopped(ends)))
         try:
             awaits = isinstance(error, Exception | asyncio.CancelledError) and not is_closing(error)
             if awaits:
@@ -127,17 +129,17 @@ async def guarded(
     return reply
 
 
-def _why(error: BaseException, asked: Sequence[str]) -> str:
+def _why(error: BaseException, questions: Sequence[str]) -> str:
     """Return why a run was cut off, and what it had asked a person; empty if nothing says more."""
     if isinstance(error, Exception):
         return error_text(error)
     why = error_message(error)
-    return cut_off(why or why_ended("cancelled"), asked) if asked else why
+    return cut_off(why or why_ended("cancelled"), questions) if questions else why
 
 
 def _rests(record: Record[Any]) -> bool:
     """Return whether a run waits as before: nothing has happened since it was opened."""
-    return record.over is not None and record.over["reason"] == "waiting" and not record.noted
+    return record.over is not None and record.over["reason"] == "waiting" and not record.entry_count
 
 
 def end_of(record: Record[Any], state: Any, name: str, reply: Reply) -> dict[str, Any]:
@@ -150,11 +152,11 @@ def end_of(record: Record[Any], state: Any, name: str, reply: Reply) -> dict[str
     return about
 
 
-def overlap(known: list[Any], messages: list[Any]) -> int:
+def overlap(remembered: list[Any], messages: list[Any]) -> int:
     """Return how many of a run's messages are at the end of a memory that has no `add_once`."""
     for count in range(len(messages), 0, -1):
-        shared = min(count, len(known))
-        if shared and known[-shared:] == messages[count - shared : count]:
+        shared = min(count, len(remembered))
+        if shared and remembered[-shared:] == messages[count - shared : count]:
             return count
     return 0
 
@@ -183,7 +185,7 @@ async def answer_asker(
     One of those `under_way` has asked again, and gets the reply itself. `texts` are those of its
     thread: the answer comes from what that has read from outside.
     """
-    asker = (record.begun or {}).get("asked_for")
+    asker = (record.start or {}).get("asked_for")
     if journal is None or not isinstance(asker, str) or reply.stop_reason not in FINAL:
         return
     if asker in under_way:
@@ -199,8 +201,8 @@ async def answer_asker(
 
 def asked_in(entries: Iterable[Entry]) -> dict[str, Any] | None:
     """Return the arguments with which a run's reply was asked for; None before it began."""
-    begun = begun_of(entries)
-    if begun is None or "given" not in begun:
+    start = begun_of(entries)
+    if start is None or "given" not in start:
         return None
-    text = begun["task"] if begun["given"] is None else begun["given"]
-    return {"text": text, "schema": begun["schema"], "thread": begun["thread"]}
+    text = start["task"] if start["given"] is None else start["given"]
+    return {"text": text, "schema": start["schema"], "thread": start["thread"]}

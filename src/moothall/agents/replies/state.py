@@ -56,14 +56,14 @@ def reply_json(reply: Reply) -> dict[str, Any]:
     }
 
 
-def reply_of_json(given: dict[str, Any]) -> Reply:
+def reply_of_json(data: dict[str, Any]) -> Reply:
     """Return a reply from its JSON data."""
-    steps = [Step(**{**s, "origins": origins_of(s.get("origins"))}) for s in given["steps"]]
-    messages, outside = given["messages"], given.get("outside", ())
-    made = {**given, "steps": steps, "usage": Usage(*given["usage"])}
+    steps = [Step(**{**s, "origins": origins_of(s.get("origins"))}) for s in data["steps"]]
+    messages, outside = data["messages"], data.get("outside", ())
+    parts = {**data, "steps": steps, "usage": Usage(*data["usage"])}
     # Of an earlier version, in which the messages had them.
     outside = union((*outside, *(source for each in messages for source in sources_of(each))))
-    return Reply(**{**made, "messages": [*map(bare, messages)], "outside": (*outside,)})
+    return Reply(**{**parts, "messages": [*map(bare, messages)], "outside": (*outside,)})
 
 
 REPLY: Final = Codec(reply_json, reply_of_json)
@@ -93,18 +93,18 @@ def state(kind: str, **parts: Any) -> dict[str, Any]:
     return copied
 
 
-def opened(given: Any, kind: str) -> dict[str, Any]:
+def opened(saved: Any, kind: str) -> dict[str, Any]:
     """Return a copy of a saved state, checked to be of this kind and version."""
-    if not isinstance(given, dict) or given.get("kind") != kind:
-        what = given.get("kind") if isinstance(given, dict) else type(given).__name__
-        raise StateError(f"this is not a state of a {kind}, but of {what!r:.80}")
-    if given.get("version") != VERSION:
+    if not isinstance(saved, dict) or saved.get("kind") != kind:
+        actual = saved.get("kind") if isinstance(saved, dict) else type(saved).__name__
+        raise StateError(f"this is not a state of a {kind}, but of {actual!r:.80}")
+    if saved.get("version") != VERSION:
         raise StateError(
-            f"this state of a {kind} is of version {given.get('version')!r:.80}; this moothall "
+            f"this state of a {kind} is of version {saved.get('version')!r:.80}; this moothall "
             f"reads version {VERSION}"
         )
     try:
-        copied: dict[str, Any] = copy_json(given)
+        copied: dict[str, Any] = copy_json(saved)
     except NotJSON as error:
         raise StateError(f"the state of a {kind} is damaged: {error}") from error
     return copied
@@ -116,61 +116,61 @@ def dumped(state: Any) -> dict[str, Any]:
         each.name: getattr(state, each.name) for each in fields(state) if each.metadata != LIVE
     }
     try:
-        made: dict[str, Any] = to_json(parts)
+        data: dict[str, Any] = to_json(parts)
     except NotJSON:
-        made = deep_json(parts)
-    return made
+        data = deep_json(parts)
+    return data
 
 
-def loaded(kind: type[S], data: Any, whose: str) -> S:
+def loaded(kind: type[S], data: Any, label: str) -> S:
     """Return the state in JSON data. Fields that an older program did not save have defaults."""
     from pydantic import ValidationError
     from pydantic_core import PydanticSerializationError
     from pydantic_core import to_json as text_of
 
-    known = {each.name for each in fields(cast(Any, kind)) if each.metadata != LIVE}
+    names = {each.name for each in fields(cast(Any, kind)) if each.metadata != LIVE}
     try:
         if not isinstance(data, dict):
             raise TypeError(f"it must be an object, got {type(data).__name__}")
-        held = {name: value for name, value in data.items() if name in known}
+        recognized = {name: value for name, value in data.items() if name in names}
         try:
-            text = text_of(held)
+            text = text_of(recognized)
         except PydanticSerializationError:  # a lone surrogate, as in the name of a file
-            text = text_of(deep_json(held))
-        made: S = _adapter(cast(Any, kind)).validate_json(text, strict=True)
+            text = text_of(deep_json(recognized))
+        restored: S = _adapter(cast(Any, kind)).validate_json(text, strict=True)
     except (ValidationError, TypeError, ValueError) as error:
         why = str(error)
         if isinstance(error, ValidationError):
             first = error.errors(include_url=False)[0]
             place = ".".join(map(str, first["loc"]))
             why = f"{place}: {first['msg']}, got {first['input']!r:.80}"
-        raise StateError(f"{whose}: the state of a {kind.__name__} is damaged: {why}") from error
-    return made
+        raise StateError(f"{label}: the state of a {kind.__name__} is damaged: {why}") from error
+    return restored
 
 
 def memory_state(memory: Memory) -> dict[str, Any]:
     """Return the state of a memory: by its `state_dict` if it has one, else its items."""
     own: Any = getattr(memory, "state_dict", None)
     if callable(own):
-        made: dict[str, Any] = own()
-        return made
-    known = memory._told_state() if isinstance(memory, Memory) else {}
-    return {"items": memory.get_memories(), **known}
+        saved: dict[str, Any] = own()
+        return saved
+    more = memory._told_state() if isinstance(memory, Memory) else {}
+    return {"items": memory.get_memories(), **more}
 
 
-def restore_memory(memory: Memory, given: Any, agent: Any) -> None:
+def restore_memory(memory: Memory, saved: Any, agent: Any) -> None:
     """Replace the content of a memory by a saved state."""
     own: Any = getattr(memory, "load_state_dict", None)
     if callable(own):
-        own(given)
+        own(saved)
         return
-    items = given.get("items") if isinstance(given, dict) else None
+    items = saved.get("items") if isinstance(saved, dict) else None
     if not isinstance(items, list) or not all(
         isinstance(item, dict) and isinstance(item.get("role"), str) for item in items
     ):
         raise StateError(f"agent {agent!r}: the state of its memory is not a list of chat messages")
     if isinstance(memory, Memory):
-        memory._load_told(given)
+        memory._load_told(saved)
     listed: Any = getattr(memory, "items", None)
     if isinstance(listed, list):
         listed.clear()

@@ -45,8 +45,8 @@ class Past:
     was: dict[str, Any] | None = None  # the arguments that these replace
     decision: str | None = None  # what a person decided: `repeat`, `skip` or `done`
     value: Any = None  # the result that a person stated, if the decision is `done`
-    kept: str | None = None  # the hash of the result, if that is bytes
-    asked: dict[str, dict[str, Any]] = field(default_factory=dict)  # what it waits for, by key
+    result_hash: str | None = None  # the hash of the result, if that is bytes
+    requests: dict[str, dict[str, Any]] = field(default_factory=dict)  # what it waits for, by key
     answers: dict[str, WaitOutcome] = field(default_factory=dict)  # what came of that
 
     @property
@@ -57,13 +57,13 @@ class Past:
     @property
     def waits(self) -> str | None:
         """Return the key of what it has asked for last, if it has not gone on since."""
-        return next(reversed(self.asked), None) if self.state == WAITS else None
+        return next(reversed(self.requests), None) if self.state == WAITS else None
 
     @property
     def later(self) -> str | None:
         """Return the key of the result or moment that it waits for; None if it waits for none."""
         last = self.waits
-        return last if last and self.asked[last]["kind"] in ("result", "moment") else None
+        return last if last and self.requests[last]["kind"] in ("result", "moment") else None
 
     def is_charged(self, resumes: bool) -> bool:
         """Return whether its call is charged already; `resumes`: one that was cut off goes on."""
@@ -85,20 +85,20 @@ class Step:
     """Passed to a step's call, which reports its progress by it."""
 
     def __init__(
-        self, record: Any, key: str, note: dict[str, Any], past: Past, beside: bool
+        self, record: Any, key: str, note: dict[str, Any], past: Past, side_by_side: bool
     ) -> None:
         self._record = record
         self._key = key
         self._note = note
         self._charged: Callable[[], Mapping[str, Any]] | None = None
-        self._beside = beside
+        self._side_by_side = side_by_side
         self._took = False
-        self._noted: list[tuple[str, dict[str, Any]]] = []  # what it recorded of itself
-        self.begun: bool = False  # whether its effect has begun
+        self._own_entries: list[tuple[str, dict[str, Any]]] = []  # what it recorded of itself
+        self.has_begun: bool = False  # whether its effect has begun
         self.past = past
         # The arguments with which it began before the run was cut off: they hold.
-        began = past.state == "started" or (past.state == WAITS and past.args is not None)
-        self.args: Any = past.args if began else None
+        had_begun = past.state == "started" or (past.state == WAITS and past.args is not None)
+        self.args: Any = past.args if had_begun else None
 
     async def permitted(
         self,
@@ -121,8 +121,8 @@ class Step:
             change(past.changed)
             return True
         record, wait = self._record, self.hash_of(fingerprint)
-        given, decision = await self.came(wait), None
-        if given is None:
+        outcome, decision = await self.came(wait), None
+        if outcome is None:
             of = about or {}
             with asking(
                 record, "approval", of.get("action", ""), of.get("args"), of.get("text", "")
@@ -130,14 +130,14 @@ class Step:
                 await record.commit()  # keep all entries: a person may take long to answer
                 decision = await ask()
             if isinstance(decision, Later):
-                given = await self.wait(wait, "approval", decision, **(about or {}))
+                outcome = await self.wait(wait, "approval", decision, **(about or {}))
         note: dict[str, Any] = {"key": self._key, "fingerprint": fingerprint}
         if about is not None and "action" in about:
             note |= {"action": about["action"], "asked": about.get("args", {})}
-        if given is not None:
-            decision = Refused(given.late) if given.expired else decision_of(given.value)
+        if outcome is not None:
+            decision = Refused(outcome.late) if outcome.expired else decision_of(outcome.value)
             decision = decision if check is None else check(decision)
-            note |= {} if given.by is None else {"by": given.by}
+            note |= {} if outcome.by is None else {"by": outcome.by}
         if isinstance(decision, ChangedArgs) and change is not None:
             exact, was = change(decision.args)
             note |= {"fingerprint": exact, "proposed": fingerprint}
@@ -155,14 +155,14 @@ class Step:
         """Return the id of the run whose record it is in."""
         return str(self._record.run_id)
 
-    def hash_of(self, *asked: Any) -> str:
+    def hash_of(self, *parts: Any) -> str:
         """Return the hash of what this call of this run asks: two equal calls ask twice."""
-        exact = json.dumps([self._record.run_id, self._record.path, self._key, *asked])
+        exact = json.dumps([self._record.run_id, self._record.path, self._key, *parts])
         return hashlib.sha256(exact.encode()).hexdigest()
 
     def key_of(self, name: str) -> str:
         """Return the key of what this call waits for under a name; another call has another."""
-        if name in self.past.asked:  # as versions before had it
+        if name in self.past.requests:  # as versions before had it
             return name
         exact = json.dumps([self._record.path, self._key, name])
         return f"wait-{hashlib.sha256(exact.encode()).hexdigest()[:16]}"
@@ -171,8 +171,8 @@ class Step:
         """Return what came of a wait; None if nothing was asked; raise Stop if it goes on."""
         if wait in self.past.answers:
             return self.past.answers[wait]
-        asked = self.past.asked.get(wait)
-        return None if asked is None else await self._look(asked)
+        request = self.past.requests.get(wait)
+        return None if request is None else await self._look(request)
 
     async def wait(self, wait: str, kind: str, later: Later, **about: Any) -> WaitOutcome:
         """Ask, and return what has come already; raise Stop for the run to wait in the journal."""
@@ -182,67 +182,69 @@ class Step:
         """Ask a question, once; return the Stop after which the call is made again and hears it."""
         assert later.question is not None
         wait = self.hash_of("question", *later.question)
-        asked = self.past.asked.get(wait) or await self._ask(wait, "question", later, about)
-        return Stop("waiting", f"waiting for {self._waiting(asked)}")
+        request = self.past.requests.get(wait) or await self._ask(wait, "question", later, about)
+        return Stop("waiting", f"waiting for {self._waiting(request)}")
 
     async def _ask(
         self, wait: str, kind: str, later: Later, about: Mapping[str, Any]
     ) -> dict[str, Any]:
-        asked = {"key": self._key, "wait": wait, "kind": kind, "run": self.run_id, **about}
-        asked |= {"until": later.until, "remind": later.remind}
+        request = {"key": self._key, "wait": wait, "kind": kind, "run": self.run_id, **about}
+        request |= {"until": later.until, "remind": later.remind}
         if later.who:
-            asked["who"] = list(later.who)
+            request["who"] = list(later.who)
         if later.text:
-            asked["text"] = later.text
+            request["text"] = later.text
         if later.has_default:
-            asked["default"] = later.default
+            request["default"] = later.default
         if later.asks_caller:
-            asked["of_caller"] = True
-        self.past.asked[wait] = asked
-        self._tell(WAITS, asked)
+            request["of_caller"] = True
+        self.past.requests[wait] = request
+        self._tell(WAITS, request)
         await self._record.commit()
-        return asked
+        return request
 
-    async def _look(self, asked: dict[str, Any]) -> WaitOutcome:
-        record, wait = self._record, asked["wait"]
-        found = await self._row(wait)
-        if found is False:  # a copy of the run that asked, or one that was cancelled, asks again
-            if asked["kind"] == "result" and "name" not in asked:  # another call has its key now
-                self.past.asked.pop(wait)
-                asked, wait = {**asked, "name": wait}, self.key_of(wait)
-                asked["wait"] = wait
-                self.past.asked[wait] = asked
-            self._tell(WAITS, asked)
+    async def _look(self, request: dict[str, Any]) -> WaitOutcome:
+        record, wait = self._record, request["wait"]
+        outcome = await self._row(wait)
+        if outcome is False:  # a copy of the run that asked, or one that was cancelled, asks again
+            if (
+                request["kind"] == "result" and "name" not in request
+            ):  # another call has its key now
+                self.past.requests.pop(wait)
+                request, wait = {**request, "name": wait}, self.key_of(wait)
+                request["wait"] = wait
+                self.past.requests[wait] = request
+            self._tell(WAITS, request)
             await record.commit()
-            found = await self._row(wait)
-        if not isinstance(found, WaitOutcome):
-            raise Stop("waiting", f"waiting for {self._waiting(asked)}")
-        if found.expired and ("default" in asked or asked["kind"] == "moment"):
-            found = WaitOutcome(asked.get("default"), at=found.at)
-        given: dict[str, Any] = {"expired": True} if found.expired else {"value": found.value}
-        if found.by is not None:
-            given["by"] = found.by
-        if found.sources:
-            given["sources"] = [*found.sources]
-        self._tell(ANSWERED, {"key": self._key, "wait": wait, **given})
+            outcome = await self._row(wait)
+        if not isinstance(outcome, WaitOutcome):
+            raise Stop("waiting", f"waiting for {self._waiting(request)}")
+        if outcome.expired and ("default" in request or request["kind"] == "moment"):
+            outcome = WaitOutcome(request.get("default"), at=outcome.at)
+        details: dict[str, Any] = {"expired": True} if outcome.expired else {"value": outcome.value}
+        if outcome.by is not None:
+            details["by"] = outcome.by
+        if outcome.sources:
+            details["sources"] = [*outcome.sources]
+        self._tell(ANSWERED, {"key": self._key, "wait": wait, **details})
         await record.commit()
-        self.past.answers[wait] = found
-        return found
+        self.past.answers[wait] = outcome
+        return outcome
 
     def withdraw(self) -> None:
         """Note that nobody need answer what it has asked: it has its result from elsewhere."""
-        for wait in self.past.asked.keys() - self.past.answers.keys():
+        for wait in self.past.requests.keys() - self.past.answers.keys():
             self._tell(ANSWERED, {"key": self._key, "wait": wait, "withdrawn": True})
 
     def rests(self) -> None:
         """Keep what it has recorded: it may be called again while this process has the run."""
         self._record._steps.setdefault(self._key, self.past)
-        for each in self._noted:
+        for each in self._own_entries:
             self._record._take_step(*each, time.time())
 
     async def is_answered(self) -> bool:
         """Return whether what it waits for has come, or its time is over; or can go on."""
-        last = next(reversed(self.past.asked), None)
+        last = next(reversed(self.past.requests), None)
         if last is None or isinstance(await self._row(last), WaitOutcome):
             return last is not None
         if "asks" not in self._note.get("about", ()):
@@ -251,18 +253,18 @@ class Step:
 
     def _tell(self, kind: str, data: dict[str, Any]) -> None:
         self._record.note(kind, data)
-        self._noted.append((kind, data))
+        self._own_entries.append((kind, data))
 
     async def _row(self, wait: str) -> WaitOutcome | bool:
         run: OpenRun = self._record.run
-        asked = (wait, self._record.path, self._key)
+        place = (wait, self._record.path, self._key)
         if not run.file.waits:
-            return run.answer(*asked)
-        return await WORKERS.run(asyncio.get_running_loop(), run.answer, *asked)
+            return run.answer(*place)
+        return await WORKERS.run(asyncio.get_running_loop(), run.answer, *place)
 
-    def _waiting(self, asked: dict[str, Any]) -> Wait:
-        since = asked.get("since") or time.time()
-        return wait_of(asked, run=self._record.run_id, since=since, **_NOWHERE)
+    def _waiting(self, request: dict[str, Any]) -> Wait:
+        since = request.get("since") or time.time()
+        return wait_of(request, run=self._record.run_id, since=since, **_NOWHERE)
 
     async def begins(
         self,
@@ -283,19 +285,19 @@ class Step:
             data["reserved"] = dict(reserved)
         if self.past.args is not None and self.past.is_charged(resumes):
             data["again"] = True
-        self.begun = True
+        self.has_begun = True
         record = self._record
         if self.past.state == "started" and record.find(f"{self._key}{KEPT_MARK}") is not None:
             return  # the call that began then goes on
         self._tell("started", data)
-        noted = record.noted
+        entry_count = record.entry_count
         try:
-            if self._beside or record.open > 1:
+            if self._side_by_side or record.open > 1:
                 await asyncio.sleep(0)  # let concurrent steps begin in the same commit
-            await record.commit(noted)
+            await record.commit(entry_count)
         except asyncio.CancelledError:
             if "asks" in data:  # its effect has not begun: no person need decide about it
-                self.begun = False
+                self.has_begun = False
                 self.end("failed", {"error": "cancelled", "cancelled": True})
             raise
 

@@ -40,21 +40,21 @@ def event_json(event: Event) -> dict[str, Any]:
     return {"kind": event.kind, **parts}
 
 
-def event_of_json(given: Mapping[str, Any]) -> Event | None:
+def event_of_json(data: Mapping[str, Any]) -> Event | None:
     """Return the event in JSON data; None if this program does not know it."""
-    kind = _KINDS.get(str(given.get("kind")))
+    kind = _KINDS.get(str(data.get("kind")))
     if kind is None:
         return None
     try:
         if kind is Done:
-            return Done(str(given["agent"]), reply_of_json(given["reply"]))
+            return Done(str(data["agent"]), reply_of_json(data["reply"]))
         parts = {
-            name: codec_of(dict if hint is ChatMessage else hint).load(given[name])
+            name: codec_of(dict if hint is ChatMessage else hint).load(data[name])
             for name, hint in _fields_of(kind).items()
-            if name in given
+            if name in data
         }
-        made: Event = kind(**parts)
-        return made
+        event: Event = kind(**parts)
+        return event
     except (ValueError, TypeError, LookupError) as error:
         logger.debug("an event of another agent cannot be read: %s", error)
         return None
@@ -71,7 +71,7 @@ class _Events(Channel[Any]):
 
     closed = False
 
-    async def seen(self) -> None:
+    async def wait_for_reader(self) -> None:
         """Wait until the reader has seen what was put so far, and asks for more."""
         mark: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.put(mark)
@@ -111,19 +111,19 @@ class ReplyStream(Generic[R_co]):
         self._answer = answer
         self._events: _Events | None = None
         self._task: asyncio.Task[R_co] | None = None
-        self._over = False
+        self._is_over = False
         self.reply: R_co | None = None
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> Event:
-        if self._over:
+        if self._is_over:
             raise StopAsyncIteration
         events = self._events
         if events is None:
             events = self._events = _Events()
-            self._request.emit, self._request.seen = events.put, events.seen
+            self._request.emit, self._request.wait_for_reader = events.put, events.wait_for_reader
             self._task = asyncio.get_running_loop().create_task(self._answer(self._request))
             self._task.add_done_callback(events.put)
         assert self._task is not None
@@ -133,20 +133,20 @@ class ReplyStream(Generic[R_co]):
                     return self._last(self._task)
                 settle(event)
         except asyncio.CancelledError:
-            self._over = True
+            self._is_over = True
             self._task.cancel()
             events.close()
             raise
         return event  # type: ignore[no-any-return]
 
     def _last(self, task: asyncio.Task[R_co]) -> Event:
-        self._over = True
+        self._is_over = True
         self.reply = task.result()
         return Done(self._agent, self.reply, **self._request.of_run)
 
     async def aclose(self) -> None:
         """Cancel the reply, if it has not ended, and wait until its work has ended."""
-        self._over = True
+        self._is_over = True
         if self._events is None or self._task is None or self._task.done():
             return
         self._task.cancel()
@@ -218,8 +218,8 @@ class Watchers:
         except (Exception, asyncio.CancelledError) as error:
             reason: StopReason = "error" if isinstance(error, Exception) else "cancelled"
             detail = error_message(error) or type(error).__name__
-            ended = Reply("", None, [], [], Usage(), reason, detail, error, request.run_id)
-            self.tell(Done(str(agent), ended, **request.of_run))
+            failed = Reply("", None, [], [], Usage(), reason, detail, error, request.run_id)
+            self.tell(Done(str(agent), failed, **request.of_run))
             raise
         self.tell(Done(str(agent), reply, **request.of_run))
         return reply

@@ -48,17 +48,17 @@ class Underway(Protocol):
         ...
 
 
-class Turns:
+class TurnLock:
     """A lock for coroutines of any loops and OS threads: first come, first served."""
 
-    __slots__ = ("_granted", "_taken", "_waiting", "handling")
+    __slots__ = ("_granted", "_is_taken", "_waiting", "handling")
 
     def __init__(self) -> None:
         self.renew()
 
     def renew(self) -> None:
         """Let nobody have the turn, and nobody wait for it."""
-        self._taken = False
+        self._is_taken = False
         self.handling: Handling | None = None  # the message that led to the turn under way
         # Made when a task has to wait: most agents have one request at a time.
         self._waiting: deque[asyncio.Future[None]] | None = None
@@ -67,8 +67,8 @@ class Turns:
     def take_now(self) -> bool:
         """Take the turn if nobody has it; return whether it is taken."""
         with _GUARD:
-            is_free = not self._taken
-            self._taken = True
+            is_free = not self._is_taken
+            self._is_taken = True
             return is_free
 
     async def take(self) -> None:
@@ -81,8 +81,8 @@ class Turns:
                 self._waiting = deque()
             waiting = self._waiting
             waiting.append(turn)
-            if not self._taken:  # it has ended meanwhile
-                self._taken = True
+            if not self._is_taken:  # it has ended meanwhile
+                self._is_taken = True
                 waiting.remove(turn)
                 return
         try:
@@ -103,7 +103,7 @@ class Turns:
                 self._granted = self._waiting.popleft()
                 if settle(self._granted):
                     return
-            self._taken, self._granted = False, None
+            self._is_taken, self._granted = False, None
 
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
@@ -111,45 +111,47 @@ class Thread:
     """One conversation of an agent."""
 
     id: str | None  # None for the agent's own
-    turns: Turns = field(default_factory=Turns)  # may be shared by all threads of the agent
+    turns: TurnLock = field(default_factory=TurnLock)  # may be shared by all threads of the agent
     memory: Memory | None = None  # None until it is first used
     underway: Underway | None = None  # the reply under way, if it can be interrupted
-    unheard: list[Any] = field(default_factory=list)  # interruptions for the next reply
+    pending_texts: list[Any] = field(default_factory=list)  # interruptions for the next reply
     discovered: dict[str, Any] | None = None  # other agents' actions that were found last, by name
     defers: bool | None = False  # whether actions of servers are deferred; None: not decided yet
     results: Results | None = None  # the long ones, by number; None before the first
-    joined: tuple[str, ...] = ()  # the deferred actions that the model has found, in order
-    shown: Any = None  # the actions as last shown to the model, and their source
+    found_actions: tuple[str, ...] = ()  # the deferred actions that the model has found, in order
+    offered: Any = None  # the actions as last shown to the model, and their source
     own: Any = None  # an orchestrator's data for the thread
     remembered: Any = None  # what it remembers from earlier runs, as a journal keeps it
     texts: Texts | None = None  # its texts by origin; None until something outside was read
     marked: bool = False  # whether a message has a mark although nothing outside was read
     has_blocks: bool = False  # whether a result of an action has images or files
-    looked: Any = None  # the last message that was looked at for that; None before the first
+    last_checked: Any = None  # the last message that was looked at for that; None before the first
     # The other runs of the thread that wait: up to which entry its memory shows them.
     parked: dict[str, int] = field(default_factory=dict)
     runs: KnownRuns | None = None  # those of a journal that it knows; None without a journal
     uses: int = 0  # how many replies and other calls are using it
-    left: bool = False  # whether its sender has left: it goes when nothing uses it
+    is_abandoned: bool = False  # whether its sender has left: it goes when nothing uses it
 
     def keep(self, text: Any, most: int) -> bool:
         """Keep a text for the next reply; return False if `most` texts wait already."""
         with _GUARD:
-            if len(self.unheard) >= most:
+            if len(self.pending_texts) >= most:
                 return False
-            self.unheard.append(text)
+            self.pending_texts.append(text)
             return True
 
     def hear(self) -> tuple[Any, ...]:
         """Return the texts kept for the next reply, and clear them."""
         with _GUARD:
-            unheard = tuple(self.unheard)
-            del self.unheard[: len(unheard)]
-        return unheard
+            texts = tuple(self.pending_texts)
+            del self.pending_texts[: len(texts)]
+        return texts
 
     def forget(self) -> None:
         """Know nothing of earlier runs; what may be in the context stays marked as from outside."""
-        self.memory = self.results = self.own = self.remembered = self.looked = self.runs = None
+        self.memory = self.results = self.own = self.remembered = self.last_checked = self.runs = (
+            None
+        )
         self.parked.clear()
 
     def renew(self) -> None:
@@ -187,17 +189,17 @@ class Threads:
         """End a use of the thread; return whether its sender has left and it is gone now."""
         with _GUARD:
             thread.uses -= 1
-            gone = thread.left and not thread.uses
-            if gone and thread.id and self._by_id.get(thread.id) is thread:
+            is_gone = thread.is_abandoned and not thread.uses
+            if is_gone and thread.id and self._by_id.get(thread.id) is thread:
                 self._by_id.pop(thread.id, None)
-            return gone
+            return is_gone
 
     def drop(self, id: str) -> None:
         """Drop a thread: one in use at the end of its use, for which the next of its id waits."""
         with _GUARD:
             thread = self._by_id.get(id)
             if thread is not None and thread.uses:
-                thread.left = True
+                thread.is_abandoned = True
             else:
                 self._by_id.pop(id, None)
 
@@ -205,7 +207,7 @@ class Threads:
         threads, turns = self._by_id, self._turns
         try:
             threads.move_to_end(id)
-            if not threads[id].left:
+            if not threads[id].is_abandoned:
                 return threads[id]
             turns = threads.pop(id).turns
         except KeyError:
@@ -214,7 +216,7 @@ class Threads:
             oldest = next((each for each in list(threads.values()) if not each.uses), None)
             if oldest is not None:
                 threads.pop(oldest.id or "", None)
-        return threads.setdefault(id, Thread(id, turns or Turns()))
+        return threads.setdefault(id, Thread(id, turns or TurnLock()))
 
     def forget_sender(self, sender: str, within: str | None = None) -> list[str]:
         """Drop a leaving sender's threads, or that `within` one of its own; return their ids.
@@ -323,14 +325,14 @@ class Interruption:
     It is true if a reply was under way. Awaiting it waits until that reply has heard the text.
     """
 
-    _heard: concurrent.futures.Future[None] | None
+    _receipt: concurrent.futures.Future[None] | None
 
     def __bool__(self) -> bool:
-        return self._heard is not None
+        return self._receipt is not None
 
     def __await__(self) -> Generator[Any, None, bool]:
-        if self._heard is not None:
-            yield from asyncio.wrap_future(self._heard).__await__()
+        if self._receipt is not None:
+            yield from asyncio.wrap_future(self._receipt).__await__()
         return bool(self)
 
     def __repr__(self) -> str:
@@ -343,7 +345,7 @@ def steer(thread: Thread, text: Any, keep: Callable[[Any, Thread], None]) -> Int
     if underway is None:
         keep(text, thread)
         return Interruption(None)
-    heard: concurrent.futures.Future[None] = concurrent.futures.Future()
+    receipt: concurrent.futures.Future[None] = concurrent.futures.Future()
 
     def tell() -> None:
         try:
@@ -352,18 +354,18 @@ def steer(thread: Thread, text: Any, keep: Callable[[Any, Thread], None]) -> Int
             else:  # the reply has ended meanwhile
                 keep(text, thread)
         except Exception as error:  # such as MailboxFull
-            heard.set_exception(error)
+            receipt.set_exception(error)
         else:
-            heard.set_result(None)
+            receipt.set_result(None)
 
     if asyncio._get_running_loop() is underway.loop:
         tell()
-        heard.result()
+        receipt.result()
         underway.loop.call_soon_threadsafe(lambda: None)  # a signal alone does not wake its loop
-        return Interruption(heard)
+        return Interruption(receipt)
     try:
         underway.loop.call_soon_threadsafe(tell)
     except RuntimeError:  # its loop has ended
         keep(text, thread)
         return Interruption(None)
-    return Interruption(heard)
+    return Interruption(receipt)

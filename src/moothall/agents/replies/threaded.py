@@ -67,8 +67,8 @@ class Threaded(Agent):
     def _listener(self) -> Callable[[Event], None] | None:
         """Return what passes events on to the sender of the request, if that listens."""
         handling = CURRENT.get()
-        heard = None if handling is None or handling.agent is not self else handling.on_event
-        return None if heard is None else lambda event: heard(event_json(event))
+        listener = None if handling is None or handling.agent is not self else handling.on_event
+        return None if listener is None else lambda event: listener(event_json(event))
 
     async def prepare(self) -> None:
         """Do now what its first reply would do once: imports, loading weights, opening files.
@@ -107,7 +107,7 @@ class Threaded(Agent):
         return None
 
     @property
-    def _kept(self) -> Threads:
+    def _all_threads(self) -> Threads:
         """Return its threads in this process."""
         threads = self._threads
         if threads is None:  # atomic: several OS threads may be here at once
@@ -116,7 +116,7 @@ class Threaded(Agent):
 
     def _take_thread(self, id: str | None) -> Thread:
         """Return a thread for a use, which `_release` ends."""
-        thread = self._kept.take(id)
+        thread = self._all_threads.take(id)
         if id is not None:
             self._note_threads(thread)
         return thread
@@ -130,12 +130,12 @@ class Threaded(Agent):
                     note(self, sender_of_thread(each.id))
 
     def _thread_to_steer(self, thread: str | int | None) -> Thread:
-        threads = self._kept
+        threads = self._all_threads
         if self.shared or thread == "":
             return threads.default
         if thread is not None:
-            self._note_threads(found := threads.get(thread_id(thread)))
-            return found
+            self._note_threads(chosen := threads.get(thread_id(thread)))
+            return chosen
         under_way = threads.under_way()
         if len(under_way) > 1:
             ids = ", ".join(repr(each.id or "") for each in under_way)
@@ -174,9 +174,9 @@ class Threaded(Agent):
             return ""  # one lane for all senders
         if handling.answered_thread is not None:
             return handling.answered_thread
-        named = sent["args"].get("thread") if sent["name"] == "say" else None
+        own_thread = sent["args"].get("thread") if sent["name"] == "say" else None
         return thread_of_sender(
-            message["from"], named if isinstance(named, str) else handling.within
+            message["from"], own_thread if isinstance(own_thread, str) else handling.within
         )
 
     def _outgoing(self, message: Message | dict[str, Any], id: str) -> Envelope:
@@ -206,12 +206,12 @@ class Threaded(Agent):
 
     def _release(self, thread: Thread) -> None:
         """End a use of a thread; if its sender has left meanwhile, members forget it too."""
-        if self._kept.release(thread) and thread.id is not None:
+        if self._all_threads.release(thread) and thread.id is not None:
             self._drop_in_members(thread.id)
 
     def _end_thread(self, thread: str) -> None:
         """Drop a thread that nobody comes back to."""
-        self._kept.drop(thread)
+        self._all_threads.drop(thread)
         self._forget_memory(thread)
         self._drop_in_members(thread)
 

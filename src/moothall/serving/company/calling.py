@@ -159,7 +159,7 @@ class Calling:
                 )
             if (reply := work.result()).stop_reason == "in_doubt":
                 raise RunWaiting(reply.detail)
-            return agent._said(reply)
+            return agent._reply_text(reply)
         except (JournalError, RunHeld, RunMismatch, RequestError, LeftOpen):
             raise
         except Exception as error:  # whatever it is, it is the outcome of this call

@@ -233,7 +233,7 @@ class Scheduler:
         ) as record:
             if record.over is not None and record.over["reason"] != "waiting":
                 return None
-            if not record.heard:
+            if not record.received:
                 record.hear({"times": call.schedule.times})
 
             async def make(step: Step) -> dict[str, Any]:

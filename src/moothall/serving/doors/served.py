@@ -306,7 +306,7 @@ class Served:
     @staticmethod
     def forget(agent: ConversationalAgent, thread: str) -> None:
         """Remove a thread that was made for one reply."""
-        agent._kept.drop(thread)
+        agent._all_threads.drop(thread)
         agent._forget_memory(thread)
         agent._drop_in_members(thread)
 

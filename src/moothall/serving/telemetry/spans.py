@@ -100,7 +100,7 @@ class Telemetry(MessageSpans):
         inner = request is not None and request.record is not None
         if inner and scope is not None:  # a member, within its group's reply
             return {"ids": (None, id), "context": scope.otel}
-        parent_context = context_of(record.begun or {}, current)
+        parent_context = context_of(record.start or {}, current)
         if parent_context is not None:
             return {"ids": (None, id), "context": parent_context}
         around = trace.get_current_span() if scope is None else scope.span

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 from weakref import WeakKeyDictionary
 
 from moothall.agents.agent import Agent
-from moothall.agents.replies.charging import begun, budgeted, charge_spent, spending
+from moothall.agents.replies.charging import begin_call, budgeted, charge_spent, spending
 from moothall.agents.replies.record import NULL_RECORD, Record
 from moothall.agents.replies.step import Step
 from moothall.budget import Budget
@@ -116,7 +116,9 @@ class Asking:
                 async with asyncio.timeout(None if batch else self.timeout_s):
                     budget = citizen_model.agent.budget or self.budget
                     model = budgeted(citizen_model.model, budget)
-                    with await begun(step, budget, model, *prompt, args={"messages": prompt[0]}):
+                    with await begin_call(
+                        step, budget, model, *prompt, args={"messages": prompt[0]}
+                    ):
                         ask = partial(answer_of, model, prompt[0])
                         work = partial(ask, actions=prompt[1], schema=prompt[2])
                         if self.span is None:

@@ -17,8 +17,8 @@ from moothall.agents.context import Context
 from moothall.agents.replies.charging import budget_in_call
 from moothall.agents.replies.reply import Stop
 from moothall.agents.replies.reply_context import (
-    ASKED,
-    Joined,
+    ASK_CONTEXT,
+    ReplySetup,
     as_asked,
     own_reply,
     thread_of_caller,
@@ -41,8 +41,8 @@ def asking(
     agent: Any, name: str | None, description: str | None, *, fresh: bool, fork: bool
 ) -> Action:
     """Return the action that asks an agent; `as_action` documents it."""
-    for option, given in (("fresh", fresh), ("fork", fork)):
-        check_boolean(f"agent {agent.id!r}: as_action: {option}=", given)
+    for option, value in (("fresh", fresh), ("fork", fork)):
+        check_boolean(f"agent {agent.id!r}: as_action: {option}=", value)
     if fork and not agent._begins_with:
         raise ConfigError(
             f"agent {agent.id!r}: as_action: fork=True is for a ReActAgent, whose conversation can "
@@ -55,7 +55,7 @@ def asking(
         deps = None if caller is None else caller.deps
         budget = budget_in_call(agent, context.budget)
         read: Any = reading_here()
-        call = read if getattr(read, "action", None) is made else None
+        call = read if getattr(read, "action", None) is action else None
         if not is_fresh:
             about = {"thread": thread_of_caller(agent, None), "deps": deps, "budget": budget}
             return await said_in_call(agent, text, caller, call, **about)
@@ -63,36 +63,36 @@ def asking(
         before: Sequence[dict[str, Any]] = ()
         results = None
         if fork and caller is not None and caller.memory is not None:
-            before, known = caller.memory.get_memories(), caller.state.results
-            results = None if known is None else known.copy()
+            before, earlier = caller.memory.get_memories(), caller.state.results
+            results = None if earlier is None else earlier.copy()
         part = run_id = None
         if caller is not None and call is not None and call.key and agent._records:
             part, before = _recorded_in(caller.recorded, call.key, agent, before)
         if caller is not None and part is not None:
             run_id = caller.run_id
         of = None if caller is None else caller.thread
-        joined = Joined(agent, part, (), before, results)
-        with _passing(agent, thread, of), as_asked(joined=joined):
-            options = _stated(thread=thread, run_id=run_id, deps=deps, budget=budget)
+        setup = ReplySetup(agent, part, (), before, results)
+        with _passing(agent, thread, of), as_asked(setup=setup):
+            options = _without_none(thread=thread, run_id=run_id, deps=deps, budget=budget)
             reply = await agent.reply(text, **options)
         if part is not None and reply.stop_reason == "waiting":
             assert call is not None
             call.waits = Stop("waiting", reply.detail)  # and the caller's run waits with it
             raise Later
-        return str(agent._said(reply))
+        return str(agent._reply_text(reply))
 
     id = str(agent.id)
-    said = description or agent.description or f"Ask the agent {id}."
-    made = Action(id if name is None else name, ask, said, guard=())
-    made._asks, made._is_part = agent, is_fresh and agent._records
-    return made
+    about_agent = description or agent.description or f"Ask the agent {id}."
+    action = Action(id if name is None else name, ask, about_agent, guard=())
+    action._asks, action._is_part = agent, is_fresh and agent._records
+    return action
 
 
 def calling(agent: Any) -> tuple[ReplyRequest | None, Any] | None:
     """Return the reply, and its call, of which an agent's own `say` is an action; None without."""
     call: Any = reading_here()
-    asked: Any = getattr(getattr(call, "action", None), "_asks", None)
-    if asked is None or asked is not agent or asked._current_message is not None:
+    target: Any = getattr(getattr(call, "action", None), "_asks", None)
+    if target is None or target is not agent or target._current_message is not None:
         return None
     replies = [each for each in REPLYING.get() if each.open and each.agent is not agent]
     return (replies[-1].request, call) if replies else None
@@ -104,14 +104,14 @@ async def said_in_call(
     """Return what an agent says to a call; raise Later as long as its run waits."""
     run_id = None if call is None else run_of_call(agent, caller, call.key)
     try:
-        reply = await agent.reply(text, **_stated(run_id=run_id, **options))
+        reply = await agent.reply(text, **_without_none(run_id=run_id, **options))
     except (RunHeld, RunMismatch) as error:
         if run_id is None:
             raise
         raise Later(run_id, text=str(error)) from None
     if reply.stop_reason in ("waiting", "in_doubt") and run_id is not None:
         raise Later(reply.run_id, text=reply.detail)  # the call is made again then
-    return str(agent._said(reply))
+    return str(agent._reply_text(reply))
 
 
 def run_of_call(agent: Any, caller: ReplyRequest | None, key: str) -> str | None:
@@ -124,13 +124,13 @@ def run_of_call(agent: Any, caller: ReplyRequest | None, key: str) -> str | None
         return None
     record: Any = caller.recorded
     if (past := record.find(key)) is not None:
-        waits = [each["wait"] for each in past.asked.values() if each["kind"] == "result"]
-        if known := waits[-1] if waits else past.about.get("asks"):
-            return str(known)
+        waits = [each["wait"] for each in past.requests.values() if each["kind"] == "result"]
+        if run := waits[-1] if waits else past.about.get("asks"):
+            return str(run)
     return sha256("\n".join((record.key, key, str(agent.id))).encode()).hexdigest()[:32]
 
 
-def _stated(**options: Any) -> dict[str, Any]:
+def _without_none(**options: Any) -> dict[str, Any]:
     return {key: value for key, value in options.items() if value is not None}
 
 
@@ -157,10 +157,12 @@ def _recorded_in(
         return None, before
     id = str(agent.id)
     name = f"{key}/{id}"
-    known = record.members.get(name)
-    if known is not None:  # it was cut off: it goes on with what it had
-        kept = known.get("before")
-        return record.member(name, id), () if kept is None else json.loads(record.kept(kept))
+    start = record.members.get(name)
+    if start is not None:  # it was cut off: it goes on with what it had
+        digest = start.get("before")
+        return record.member(name, id), () if digest is None else json.loads(
+            record.stored_value(digest)
+        )
     about = {}
     if before:
         text = json.dumps(as_json(before), ensure_ascii=False, sort_keys=True)
@@ -176,7 +178,7 @@ def _passing(agent: Any, thread: str, of: str | None = None) -> Iterator[None]:
     """
     with ExitStack() as stack:
         stack.callback(agent._end_thread, thread)
-        stack.enter_context(as_asked(fresh=ASKED.get().fresh or (of,)))
+        stack.enter_context(as_asked(fresh=ASK_CONTEXT.get().fresh or (of,)))
         yield
 
 
@@ -192,12 +194,12 @@ async def restore_asked(
         action = None if past is None else find(str(past.about.get("action")))
         agent = None if action is None else action._asks
         part = record.member(name, data["agent"])
-        begun = (
+        start = (
             next((each.data for each in part.past if each.kind == "begun"), None) if part else None
         )
-        if agent is None or part is None or begun is None:
+        if agent is None or part is None or start is None:
             continue
-        with _passing(agent, begun["thread"]):
+        with _passing(agent, start["thread"]):
             await agent._restore(part, budget_in_call(agent, budget))
 
 
@@ -206,7 +208,7 @@ def doubts_of_asked(record: Record[Any], iteration: int) -> list[str]:
     paths = [record._part.part(n).path for n in record.members if n.startswith(f"{iteration}.")]
     if not paths:
         return []
-    known = record._part.run.past
-    found = [of for of in known if any(of == path or of.startswith(f"{path}/") for path in paths)]
-    entries = sorted((each for of in found for each in known[of]), key=lambda each: each.sequence)
+    past = record._part.run.past
+    members = [of for of in past if any(of == path or of.startswith(f"{path}/") for path in paths)]
+    entries = sorted((each for of in members for each in past[of]), key=lambda each: each.sequence)
     return [str(each) for each in in_doubt(entries)]

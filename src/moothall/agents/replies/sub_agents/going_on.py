@@ -42,39 +42,45 @@ class ResumedRun:
     error: Exception | None = None
 
 
-Found: TypeAlias = list[tuple[Any, list["Outline"]]]
+ResumableRuns: TypeAlias = list[tuple[Any, list["Outline"]]]
 """The runs that can go on, by the agent that resumes them."""
 
 
 def agents_that_resume(agent: Any) -> list[Any]:
     """Return an agent and those that its members and its actions ask, if they have journals."""
-    found = [agent]
-    for each in found:
+    agents = [agent]
+    for each in agents:
         find = getattr(getattr(each, "actions", None), "get_actions", None)
-        asked = [getattr(action, "_asks", None) for action in (find() if callable(find) else ())]
-        asked += getattr(each, "_member_agents", ())
-        found += [a for a in asked if a is not None and all(a is not other for other in found)]
-    return [each for each in found if getattr(each, "_records", False) and each.journal is not None]
+        next_agents = [
+            getattr(action, "_asks", None) for action in (find() if callable(find) else ())
+        ]
+        next_agents += getattr(each, "_member_agents", ())
+        agents += [
+            a for a in next_agents if a is not None and all(a is not other for other in agents)
+        ]
+    return [
+        each for each in agents if getattr(each, "_records", False) and each.journal is not None
+    ]
 
 
 def who_resumes(agent: Any) -> list[Any]:
     """Return whom to call `resume_decided` of, for an agent of any kind to go on: it, or others."""
-    found = agents_that_resume(agent)
-    return [agent] if found and getattr(agent, "_records", False) else found
+    agents = agents_that_resume(agent)
+    return [agent] if agents and getattr(agent, "_records", False) else agents
 
 
-def to_go_on(agent: Any, *, cut_off: bool) -> Found:
+def to_go_on(agent: Any, *, cut_off: bool) -> ResumableRuns:
     """Return an agent's runs that can go on, and those of other agents that it has asked for.
 
     A run that waits for another one goes on in its place: it asks again. `cut_off`: also those that
     were cut off.
     """
     agents = agents_that_resume(agent)
-    known = {str(each.id) for each in (agent, *agents)}
-    found: dict[str, tuple[Any, dict[str, Outline]]] = {
+    ids = {str(each.id) for each in (agent, *agents)}
+    by_agent: dict[str, tuple[Any, dict[str, Outline]]] = {
         f"{each._kind} {each.id}": (each, {}) for each in reversed(agents)
     }
-    for each, runs in list(found.values()):
+    for each, runs in list(by_agent.values()):
         journal = each.journal
         assert journal is not None
         find = journal._to_resume if cut_off else journal._due_runs
@@ -87,24 +93,24 @@ def to_go_on(agent: Any, *, cut_off: bool) -> Found:
                 continue  # it is due itself
             if last != run.id:
                 top = journal.run(last)
-                _, its = found.get(f"{top.kind} {top.agent}", (None, {}))
+                _, its = by_agent.get(f"{top.kind} {top.agent}", (None, {}))
                 its.setdefault(last, top)
-            elif (begun_of(journal.entries(run.id, most=FIRST)) or {}).get("asker") in known:
+            elif (begun_of(journal.entries(run.id, most=FIRST)) or {}).get("asker") in ids:
                 runs[run.id] = run
-    return [(each, list(runs.values())) for each, runs in found.values()]
+    return [(each, list(runs.values())) for each, runs in by_agent.values()]
 
 
 async def resumed(
-    found: Found, deps: Any, budget: Any, which: Any, concurrency: int
+    resumable: ResumableRuns, deps: Any, budget: Any, which: Any, concurrency: int
 ) -> list[ResumedRun]:
     """Resume the runs that are wanted, those of different agents side by side."""
-    for _, runs in found:
+    for _, runs in resumable:
         runs[:] = [run for run in runs if which is None or which(run)]
     done = await asyncio.gather(
-        *(_resume_all(agent, runs, deps, budget, concurrency) for agent, runs in found)
+        *(_resume_all(agent, runs, deps, budget, concurrency) for agent, runs in resumable)
     )
-    made = [each for some in done for each in some]
-    return made if made in done else sorted(made, key=lambda each: each.run.began)
+    results = [each for some in done for each in some]
+    return results if results in done else sorted(results, key=lambda each: each.run.began)
 
 
 async def _resume_all(
@@ -113,7 +119,7 @@ async def _resume_all(
     """Resume runs: those of a thread one after the other, those of others side by side."""
     journal = agent.journal
     assert journal is not None
-    found: dict[str, ResumedRun] = {}
+    results: dict[str, ResumedRun] = {}
     room = asyncio.Semaphore(concurrency)
 
     async def resume(some: list[Outline]) -> None:
@@ -123,7 +129,7 @@ async def _resume_all(
                     return
                 forked = journal.runs(forked_from=run.id, limit=1)
                 resumed = None if forked else await _resume_run(agent, run, deps, budget)
-                found[run.id] = resumed or ResumedRun(run, "forked")
+                results[run.id] = resumed or ResumedRun(run, "forked")
 
     threads: dict[str | None, list[Outline]] = {}
     for run in runs:
@@ -139,7 +145,7 @@ async def _resume_all(
         await asyncio.gather(*tasks, return_exceptions=True)
         await to_its_end(asyncio.to_thread(journal._runs.wait_for_openings))
         raise
-    return [found[run.id] for run in runs if run.id in found]
+    return [results[run.id] for run in runs if run.id in results]
 
 
 async def _resume_run(
@@ -150,14 +156,14 @@ async def _resume_run(
 ) -> ResumedRun:
     assert agent.journal is not None
     try:
-        asked = asked_in(agent.journal.entries(run.id))
-        if asked is None:
+        arguments = asked_in(agent.journal.entries(run.id))
+        if arguments is None:
             await asyncio.to_thread(agent.journal.delete, run.id)
             return ResumedRun(run, "empty")
         if agent.journal.in_doubt(run.id):
             return ResumedRun(run, "in_doubt")
         reply = await agent.reply(
-            **asked,
+            **arguments,
             run_id=run.id,
             deps=None if deps is None else deps(run),
             budget=None if budget is None else budget(run),
