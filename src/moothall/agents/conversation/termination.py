@@ -44,7 +44,7 @@ class Condition:
         raise NotImplementedError
 
     def begin(self, data: dict[str, Any], place: str) -> None:
-        """Called when a reply begins or resumes; `kept` is saved, and `place` is its key there."""
+        """Called when a reply begins or resumes; `data` is saved, and `place` is its key there."""
 
     async def check(self, state: ConversationState, place: str) -> str | None:
         """Return why it is met now, in words; None if it is not."""

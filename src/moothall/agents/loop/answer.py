@@ -86,8 +86,8 @@ _NOTHING: dict[str, str] = {}
 class OfferedActions:
     """The actions that a model is shown.
 
-    `given` are the agent's own, `actions` these under safe names, and `public` has the names that
-    differ; `told` are the descriptions that are not the program's, each after who wrote it;
+    `agent_actions` are the agent's, `actions` these under safe names, and `public` has the names
+    that differ; `descriptions` are those that are not the program's, each after who wrote it;
     `hidden` are deferred actions, `finder` what finds these, `own` the loop's own actions.
     """
 

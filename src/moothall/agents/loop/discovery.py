@@ -59,7 +59,7 @@ def shown_of(
     """Return actions as a model is shown them: of the deferred ones, only those that have joined.
 
     `by_server`: whether actions of servers and other agents are deferred that do not say it;
-    `known`: what the model was shown before.
+    `last_shown`: what the model was shown before.
     """
     hidden = [
         each

@@ -152,7 +152,7 @@ def messages_of(
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Return the messages of a memory for a prompt, and which of them are new.
 
-    If the memory only grows, those after `known` are: the last message of the prompt before.
+    If the memory only grows, those after `last_message` are: the last of the prompt before.
     """
     try:
         new = messages = memory.get_memories()

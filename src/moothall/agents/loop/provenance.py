@@ -38,7 +38,7 @@ def look(
 ) -> None:
     """Take in the messages that a model is shown, if any of them comes from outside.
 
-    So it does with what others say of their actions, which a model reads as well: `told`.
+    So it does with what others say of their actions, which a model reads as well: `descriptions`.
 
     If only some of the messages are `new`, the others were looked at before.
 

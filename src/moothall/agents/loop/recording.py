@@ -303,7 +303,7 @@ def call_events(
 ) -> Iterator[tuple[Any, ...]]:
     """Yield the events of an action's call from its entry, each as its class and what it takes.
 
-    `begun` has the ids of the calls that have begun so far: one that was cut off and is executed
+    `started` has the ids of the calls that have begun so far: one that was cut off and is executed
     again has another id then.
     """
     data, about = entry.data, entry.data.get("about", {})

@@ -136,9 +136,8 @@ class LoopRun:
             if self.thread.underway is steering:
                 self.thread.underway = None
             if steering.pending_texts:
-                self.thread.pending_texts.extend(
-                    steering.pending_texts
-                )  # what came after the last turn
+                # What came after the last turn.
+                self.thread.pending_texts.extend(steering.pending_texts)
         with suppress(Stop):  # its memory failed
             await self._resume()
         return as_it_ended(record, self.schema)
@@ -484,9 +483,8 @@ class LoopRun:
 
         If its thread goes on meanwhile, that shows what waits in place of the results.
         """
-        self.thread.pending_texts.extend(
-            self._steering.leave()
-        )  # it is heard once the turn has ended
+        # It is heard once the turn has ended.
+        self.thread.pending_texts.extend(self._steering.leave())
         if self.record is None or not self.record.entry_count:
             return  # it waits as before
         waits = {place: call.waits for place, call in enumerate(answer.calls) if call.waits}

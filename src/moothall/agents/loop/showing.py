@@ -40,9 +40,7 @@ class Showing:
     _without_marks: UnmarkedMessages | None = None
     _last_prompt: list[dict[str, Any]] | None = None  # the prompt as it was made last
     _chosen: OfferedActions | None = None  # by a block, the last time that one chose
-    _last_descriptions: Sequence[tuple[str, str]] | None = (
-        None  # the descriptions that were looked at last
-    )
+    _last_descriptions: Sequence[tuple[str, str]] | None = None  # those looked at last
     offered: OfferedActions = OfferedActions([])  # in this turn
 
     def __init__(self, agent: Looping, request: ReplyRequest, memory: Memory) -> None:

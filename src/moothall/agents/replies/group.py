@@ -320,7 +320,7 @@ def own_cancellation() -> Iterator[None]:
 
 
 async def in_time(request: Any, budget: Budget | None, next_step: str) -> Any:
-    """Await a user's awaitable; DeadlineExceeded if the budget's time was over before `what`."""
+    """Await a user's awaitable; DeadlineExceeded if the budget's time ended before `next_step`."""
     limit = asyncio.timeout(None if budget is None else budget.remaining_seconds())
     try:
         async with limit:

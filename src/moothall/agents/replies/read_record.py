@@ -151,7 +151,7 @@ class ReadRecord(Generic[S]):
 
 
 def kept_list(name: str, read_value: Callable[[str], bytes]) -> list[Any]:
-    """Return a list that `keep_list` has kept; `kept` returns a value by its hash."""
+    """Return a list that `keep_list` has kept; `read_value` returns a value by its hash."""
     levels, _, hash = name.partition(":")
     hashes = [hash]
     for _ in range(int(levels)):

@@ -202,11 +202,7 @@ class Record(ReadRecord[S]):
     def save(self, state: S, **earlier: tuple[int, str]) -> None:
         """Note the state between two turns. Append-only lists are recorded item by item."""
         # `earlier`: so many items at the beginning of a list are already kept by this name.
-        more = (
-            {"earlier": {name: list_name for name, (_, list_name) in earlier.items()}}
-            if earlier
-            else {}
-        )
+        more = {"earlier": {name: key for name, (_, key) in earlier.items()}} if earlier else {}
         for name in earlier:
             self._counts[name] = earlier[name][0]
         grown: dict[str, Any] = {}

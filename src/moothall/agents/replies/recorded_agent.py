@@ -274,9 +274,8 @@ class RecordedAgent(ConversationalAgent):
         program = fingerprint(task=request.original_content, thread=request.thread, schema=schema)
         if record.start is not None and (request.record is not None or request.resumed):
             program.pop("task")  # the group has recorded it, or `resume` does not repeat it
-        original = (
-            None if request.original_content == request.content else request.original_content
-        )  # before hooks
+        before_hooks = request.original_content
+        original = None if before_hooks == request.content else before_hooks
         about = {
             "task": request.content,
             "given": original,

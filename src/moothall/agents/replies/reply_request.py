@@ -120,9 +120,8 @@ class ReplyRequest:
         # journal keeps them with the actions offered, so that any process can resume the run.
         self.conversation: Sequence[dict[str, Any]] | None = None
         self.memory: Memory | None = None  # of its model; set when it begins
-        self.outside: (
-            list[str] | tuple[str, ...]
-        ) = ()  # of what is from outside in the content: the sources
+        # The sources of what is from outside in the content.
+        self.outside: list[str] | tuple[str, ...] = ()
         self.on_behalf: Texts | None = None  # the texts of the reply that asks for this one
         self.allowed: list[str] = []  # values from outside that a person has permitted in it
         self.resumed = False  # whether it resumes a stopped reply

@@ -98,7 +98,7 @@ async def guarded(
     at_end: Callable[[R], Mapping[str, Any]],
     stopped: Callable[[Stop], R],
 ) -> R:
-    """Run to the end, and record its reason and what `over` returns, even if it is an exception."""
+    """Run to the end, and record its reason and what `at_end` returns, even if it raises."""
     past = record.over  # of a run that is resumed
     try:
         try:
@@ -111,10 +111,8 @@ async def guarded(
         log_failure(logger, f"run {record.run_id!r} stops", error)
         return stopped(Stop("error", str(error), error))
     except BaseException as error:
-        goes_on_later = isinstance(error, asyncio.CancelledError) and record.run.resumes_later
-        if (
-            record.over is past and not goes_on_later
-        ):  # else the end is noted already, and only not written
+        resumes = isinstance(error, asyncio.CancelledError) and record.run.resumes_later
+        if record.over is past and not resumes:  # else its end is noted, and only not written
             ends = Stop("cancelled", _why(error, record.run.cut_off))
             record.note_end("cancelled", **at_end(stopped(ends)))
         try:

@@ -207,9 +207,8 @@ class Step:
         record, wait = self._record, request["wait"]
         outcome = await self._row(wait)
         if outcome is False:  # a copy of the run that asked, or one that was cancelled, asks again
-            if (
-                request["kind"] == "result" and "name" not in request
-            ):  # another call has its key now
+            if request["kind"] == "result" and "name" not in request:
+                # Another call has its key now.
                 self.past.requests.pop(wait)
                 request, wait = {**request, "name": wait}, self.key_of(wait)
                 request["wait"] = wait

@@ -80,7 +80,7 @@ class _Events(Channel[Any]):
         await mark
 
     def close(self) -> None:
-        """Cancel the tasks in `seen`, now and later: nobody reads any more."""
+        """Cancel the tasks in `wait_for_reader`, now and later: nobody reads any more."""
         self.closed = True
         while self._came:
             if isinstance(mark := self._came.popleft(), asyncio.Future):
