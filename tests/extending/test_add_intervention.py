@@ -17,8 +17,8 @@ ADDED = (
         '        if self.rain:\n            changed.facts["weather"] = "rain"\n',
     ),
     (
-        '    said = [f"news: {each}" for each in change.news]\n',
-        '    said += ["it rains"] if change.rain else []\n',
+        '    parts = [f"news: {each}" for each in change.news]\n',
+        '    parts += ["it rains"] if change.rain else []\n',
     ),
 )
 OFFERED = (("    news: list[_Text] = []\n", "    rain: bool = False\n"),)

@@ -346,7 +346,7 @@ async def test_crash_within_a_sub_agent_continues_there(tmp_path: Path) -> None:
         assert budget.spent.model_calls in (6, 7)  # the other helper's may have been cut off, too
         assert len(asked) < 4
         assert len(model.received) == 1
-        assert list(helper._kept) == []
+        assert list(helper._all_threads) == []
 
 
 @on_a_loop
