@@ -86,6 +86,7 @@ def test_model_answer_of_any_kind_ends_in_a_reply(answers: list[Any], bound: int
 @example([ModelReply("2", usage=None)])  # type: ignore[arg-type]
 @example([ModelReply("2", usage=Usage(3, None))])  # type: ignore[arg-type]
 @example([None, [Call("1", "add", None)], say("2")])  # type: ignore[arg-type]
+@example([b""])  # what a step that returns bytes records is no answer
 def test_model_answer_of_any_kind_is_recorded_so_that_the_run_can_be_read(
     answers: list[Any],
 ) -> None:

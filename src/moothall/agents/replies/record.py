@@ -169,7 +169,7 @@ class Record(ReadRecord[S]):
             self.open -= 1
         if past.requests:
             step.withdraw()
-        if isinstance(result, bytes):
+        if isinstance(result, bytes) and not isinstance(of, Codec):  # which has a form of its own
             step.end("ended", {"kept": self.keep(result)})
         else:
             step.end("ended", {"result": codec.dump(result)})
