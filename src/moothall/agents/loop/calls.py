@@ -79,6 +79,7 @@ class Calls(Executing):
         waits = [str(call.waits) for call in self.calls if call.waits is not None]
         if len(waits) == len(self.ends):
             raise Stop("waiting", "; ".join(waits))
+        # Any other end comes first: a reply that has failed does not wait.
         raise next(each for each in self.ends if each.reason != "waiting")
 
     async def within(self, budget: Budget) -> None:
@@ -167,6 +168,7 @@ class Calls(Executing):
             with suppress(TimeoutError):
                 async with asyncio.timeout(_LOOK_S):
                     await rests.wait()
+            # With none under way the run itself waits: then nothing of it need stay in a process.
             if self.under_way and step._record is not None and await step._record.is_answered():
                 return True
         return False

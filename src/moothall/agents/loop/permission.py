@@ -73,7 +73,7 @@ class PausableLimit:
             self._loop.call_soon_threadsafe(function)
 
     def _stop(self) -> None:
-        if not self._waiting and not self._timeout.expired():
+        if not self._waiting and not self._timeout.expired():  # asyncio refuses an expired one
             self._timeout.reschedule(None)
         self._budget._stand_still(True)
         self._waiting += 1

@@ -161,7 +161,7 @@ def keep_list(record: Record[Any], thread: Thread, items: list[Any]) -> str:
             last.file, items, digests, group_digests, record.run.deletions
         )
 
-    record.then(remember)
+    record.then(remember)  # if they do not come into the file, the next list keeps them again
     return name
 
 

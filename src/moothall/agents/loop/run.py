@@ -166,7 +166,7 @@ class LoopRun:
         elif (reply := self._terminal_before()) is not None:
             return reply
         while state.iteration < agent.max_iterations or self._is_told():
-            if steering.was_swallowed():
+            if steering.was_swallowed():  # by an action: the run ends all the same
                 raise asyncio.CancelledError
             self._turn = turn = LoopTurn(state.iteration + 1)
             steering.in_turn = True
@@ -420,9 +420,9 @@ class LoopRun:
         try:
             await (calls.execute() if self.budget is None else calls.within(self.budget))
         except BaseException as error:
-            open = any(call.result is None for call in requested) and self._steering.is_cut_off(
-                error
-            )
+            # Looked at before `_keep`, which gives each call a result.
+            misses = any(call.result is None for call in requested)
+            open = misses and self._steering.is_cut_off(error)
             if any(call.waits for call in requested):
                 self._park(turn, answer, calls)
             elif open and record is not None:

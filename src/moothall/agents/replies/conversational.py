@@ -548,6 +548,7 @@ class ConversationalAgent(Threaded):
                 turns.handling = handling
                 return await answer(request)
             finally:
+                # First: once the turn has ended, the next reply, perhaps of another loop, sets it.
                 thread.underway = None
                 turns.end()
         finally:

@@ -75,7 +75,7 @@ class _Events(Channel[Any]):
         """Wait until the reader has seen what was put so far, and asks for more."""
         mark: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.put(mark)
-        if self.closed:
+        if self.closed:  # it came after `close` had emptied the channel
             mark.cancel()
         await mark
 
@@ -125,6 +125,7 @@ class ReplyStream(Generic[R_co]):
             events = self._events = _Events()
             self._request.emit, self._request.wait_for_reader = events.put, events.wait_for_reader
             self._task = asyncio.get_running_loop().create_task(self._answer(self._request))
+            # The task itself is the last item, after all events that it has put.
             self._task.add_done_callback(events.put)
         assert self._task is not None
         try:

@@ -92,6 +92,7 @@ class TurnLock:
                 if turn in waiting:
                     waiting.remove(turn)
                 elif turn is self._granted:
+                    # Cancelled once it had been given the turn: without this nobody gets it again.
                     self.end()
             raise
 
@@ -101,7 +102,7 @@ class TurnLock:
             self.handling = None
             while self._waiting:
                 self._granted = self._waiting.popleft()
-                if settle(self._granted):
+                if settle(self._granted):  # else its loop has ended, and nobody would end the turn
                     return
             self._is_taken, self._granted = False, None
 
@@ -149,9 +150,8 @@ class Thread:
 
     def forget(self) -> None:
         """Know nothing of earlier runs; what may be in the context stays marked as from outside."""
-        self.memory = self.results = self.own = self.remembered = self.last_checked = self.runs = (
-            None
-        )
+        self.memory = self.results = self.own = None
+        self.remembered = self.last_checked = self.runs = None
         self.parked.clear()
 
     def renew(self) -> None:
@@ -209,6 +209,7 @@ class Threads:
             threads.move_to_end(id)
             if not threads[id].is_abandoned:
                 return threads[id]
+            # It is still in use: a reply in the new thread waits for the one under way.
             turns = threads.pop(id).turns
         except KeyError:
             pass

@@ -136,6 +136,7 @@ async def _resume_all(
         threads.setdefault(run.thread, []).append(run)
     tasks = [asyncio.create_task(resume(some)) for some in threads.values()]
     try:
+        # Shielded: a cancellation comes here first, and the runs are left before their tasks end.
         await asyncio.gather(*(asyncio.shield(task) for task in tasks))
     except BaseException:
         for run in runs:  # who asked for its reply has not cancelled it
