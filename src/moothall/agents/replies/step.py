@@ -208,8 +208,7 @@ class Step:
         outcome = await self._row(wait)
         if outcome is False:  # a copy of the run that asked, or one that was cancelled, asks again
             if request["kind"] == "result" and "name" not in request:
-                # Another call has its key now.
-                self.past.requests.pop(wait)
+                self.past.requests.pop(wait)  # another call has its key now
                 request, wait = {**request, "name": wait}, self.key_of(wait)
                 request["wait"] = wait
                 self.past.requests[wait] = request
