@@ -224,12 +224,7 @@ class Served:
         self._busy[sender] += 1
         self._counted[caller.name] += 1
         try:
-            pending = self._sender(sender)._request(message, None, caller_context=context)
-            try:
-                return await pending
-            except asyncio.CancelledError:
-                pending.cancel()
-                raise
+            return await self._sender(sender)._request(message, None, caller_context=context)
         finally:
             context.open = False
             self._busy -= Counter((sender,))
