@@ -119,6 +119,7 @@ class Deletions:
             folders = _folders(db, numbers) if threads else []
         leased: list[int] = []
         try:
+            # All leases before anything is hidden: one run that is held leaves all as they are.
             for number, id in numbers.items():
                 if not self._runs.hold(number):
                     raise RunHeld(id, self._holder(number))
@@ -155,6 +156,7 @@ class Deletions:
                     unpruned[id] = f"{self._holder(number) or 'a process'} works on it"
                     continue
                 batch.append(number)
+                # Held before it is judged, so that no process takes it up in between.
                 why = self._why_left(number, id, state, pruned)
                 if why:
                     unpruned[id] = why
@@ -203,8 +205,10 @@ class Deletions:
         while remaining:
             start = time.monotonic()
             with self._file.writing() as db:
+                # A piece at a time: writers get their turn in between.
                 while remaining and time.monotonic() < start + self._file.slice_s:
                     _hide(db, remaining.pop())
+                # In the same transaction: who has seen the count before must look for its values.
                 count_deletion(db)
             if remaining:
                 self._pace.rest(start)
@@ -284,6 +288,7 @@ class Deletions:
         released, files = self._holders.release(db, number, until)
         for hash in files:
             self._file.files.delete(hash)
+        # The row goes last: while it is there, the next deletion goes on with the rest.
         if released:
             db.execute("DELETE FROM runs WHERE number = ?", (number,))
 

@@ -81,6 +81,7 @@ class Waits(DueRuns):
         rows = [row for row in rows if run_id in (None, row[1]) and agent in (None, row[2])]
         leased = set(self._runs.leased([row[0] for row in rows]))
         for number, run, its, thread, changed in rows:
+            # A process has gone on with it: what looks cut off is under way.
             if number in leased:
                 continue
             doubts = read_before.get((number, changed))
@@ -230,6 +231,7 @@ class Waits(DueRuns):
             if last is None or reason not in ("waiting", "cancelled"):
                 raise StateError(f"run {run_id!r} does not wait")
             questions = [waits_for(each) for each in self.open(run_id, None, None)]
+            # The run first: if this process dies in between, the next `cancel` ends the rows.
             if reason == "waiting" or questions:
                 before = last.data.get("detail") if reason == "cancelled" else ""
                 detail = cut_off(before or why, questions)
@@ -273,6 +275,7 @@ class Waits(DueRuns):
             if wait.kind == DOUBT:
                 tell_doubt(db, number, wait, remind)
                 return
+            # The key of a wait is its name where that is enough: see `_COLUMNS`.
             query = "UPDATE waits SET remind = ? WHERE run = ? AND path = ? AND step = ? AND "
             condition = (remind, number, wait.path, wait.step, wait.key, wait.key)
             db.execute(f"{query}(key = ? OR name = ?)", condition)

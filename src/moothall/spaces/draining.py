@@ -46,6 +46,8 @@ async def idle(
     while True:
         mailboxes = list(router.mailboxes.values()) if only is None else [only]
         remaining = {mailbox.id: count for mailbox in mailboxes if (count := under_way(mailbox))}
+        # Two looks, since one is not at one moment: what waited at the broker as the mailboxes were
+        # looked at may be in one of them as the broker is asked.
         quiet = 0 if remaining or not await router.arrived(mailboxes) else quiet + 1
         if quiet == 2 or (until is not None and clock() >= until):
             return remaining

@@ -280,6 +280,7 @@ class Space:
             if self._router is None:
                 self._observers = (*self._observers, callback)
             else:
+                # Another tuple: the loop may be going through this one.
                 self._router.observers = (*self._router.observers, callback)
 
     async def aobserve(
@@ -403,6 +404,7 @@ class Space:
             router = self._make_router()
             router.observers = self._observers
             router.meter = self._ended_request
+            # Last, once it is whole: whoever finds a router uses it without this lock.
             self._router = router
             if self._closed:  # a signal handler did that meanwhile
                 self._thread.stop()
@@ -454,6 +456,7 @@ class Space:
         """Remove an agent; return the delivery that ends once the agent has left."""
         with self._members:
             mailbox = self._mailbox_of(agent)
+            # It is being removed already: all wait for the one end.
             if mailbox.leaving is not None:
                 return mailbox.leaving
             spared = handling if handling is not None and handling.mailbox is mailbox else None
@@ -528,6 +531,7 @@ class Space:
         router = self._router
         assert router is not None
         with self._members:
+            # Another agent may have the id by now, and this one be in another space.
             if router.mailboxes.get(mailbox.id) is mailbox:
                 del router.mailboxes[mailbox.id]
             if mailbox.agent._mailbox is mailbox:
@@ -555,10 +559,12 @@ class Space:
             for mailbox in list(router.mailboxes.values())
             if overrides(mailbox.agent, "before_remove")
         ]
+        # These still send and ask, so the router is closed after them.
         await wait_for_callbacks(leaving)
         self._closed = router.closed = True
         for mailbox in list(router.mailboxes.values()):
             leave = getattr(mailbox.agent, "_leave", None)  # of an agent whose runs are recorded
+            # Before what it does is cancelled: its runs go on at the next start.
             if leave is not None:
                 leave()
         for mailbox in list(router.mailboxes.values()):

@@ -67,8 +67,10 @@ class EventFeed:
             self._characters += len(self._events[-1])
             while len(self._events) > _MOST_EVENTS or self._characters > _KEPT_CHARACTERS:
                 self._characters -= len(self._events.popleft())
+            # A copy: pages come and go, each on its own loop, while these are woken.
             pages = [*self._pages.items()]
         for news, loop in pages:
+            # A page is woken once for all that comes until it looks.
             if not news.is_set():
                 with suppress(RuntimeError):  # its loop has ended, and with it the page
                     loop.call_soon_threadsafe(news.set)
@@ -96,6 +98,7 @@ class EventFeed:
                         await news.wait()
                 except TimeoutError:
                     yield self._frame(after, [], reset=False)
+                # Before `last` is read: what is published in between wakes the page again.
                 news.clear()
                 await asyncio.sleep(_BATCH_S)
         finally:
@@ -108,6 +111,7 @@ class EventFeed:
         with self._guard:
             at = after - (self.last - len(self._events))
             size = 0
+            # Below 0: it was dropped while the page read what came before.
             while 0 <= at < len(self._events) and len(events) < _FRAME and size < _FRAME_CHARACTERS:
                 events.append(self._events[at])
                 size += len(events[-1])

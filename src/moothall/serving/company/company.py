@@ -260,6 +260,7 @@ class Company:
     async def _all_started(self) -> None:
         """Wait until each agent runs, stands by or has died once."""
         while True:
+            # Before the parts are read: a change in between sets it again.
             self._changed.clear()
             parts = self._parts()
             started = [each for each in parts.values() if each.state != "starting" or each.deaths]
@@ -313,6 +314,7 @@ class Company:
             await asyncio.wait(under_way, timeout=seconds_left())
         while self._served is not None and self._served.busy and seconds_left():  # noqa: ASYNC110
             await asyncio.sleep(_LOOK_S)  # calls end without an event
+        # Before they are cancelled, so that their runs go on at the next start.
         self._leave()
         for task in under_way:
             task.cancel()

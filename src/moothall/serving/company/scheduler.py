@@ -102,6 +102,7 @@ class Scheduler:
             while (now := self.now()) < following and last <= now + _AHEAD:
                 wait_s = (following - now).total_seconds()
                 await asyncio.sleep(min(wait_s, _LONGEST_WAIT_S))
+            # The clock was set back over the last firing: nothing would fire until it is back there.
             if last > now + _AHEAD:
                 _log_ahead(call, last, now)
                 last = now
@@ -140,6 +141,7 @@ class Scheduler:
         task = self.firing.get(run_id)
         if task is None:
             of_it = [t for id, t in self.firing.items() if id.rpartition("@")[0] == call.name]
+            # After the last one alone, which itself comes after those before it.
             task = self.firing[run_id] = asyncio.create_task(self._fire(call, at, of_it[-1:]))
             task.add_done_callback(lambda done: self._on_firing_end(run_id, done))
         return task

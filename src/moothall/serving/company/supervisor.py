@@ -60,6 +60,7 @@ class Restart:
 
     def delay(self, deaths: int) -> float:
         """Return the seconds to wait after so many deaths in a row."""
+        # Bounded, since 2.0 ** 1024 is an OverflowError.
         doubled = self.first * 2.0 ** min(deaths - 1, 64)
         return min(doubled, self.longest) * random.uniform(0.5, 1.0)
 
@@ -172,12 +173,14 @@ class Supervisor:
                 try:
                     await work(part)
                     return
+                # A cancellation is the end of the part, and no death.
                 except Exception as error:
                     now = time.monotonic()
                     steady = part._ran is not None and now - part._ran >= rule.steady
                     in_a_row = 1 if steady else in_a_row + 1
                     part._died(error)
                     log_failure(logger, f"{name!r} died", error)
+                    # Where none is allowed, `times` stays empty and the first death is the last.
                     if len(times) == rule.most and (not times or now - times[0] <= rule.within):
                         part.set("given up")
                         often = counted(part.deaths, "time")

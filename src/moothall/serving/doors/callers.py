@@ -113,6 +113,7 @@ class Callers:
             return None
         with self._guard:
             if caller not in self._budgets:
+                # Within the guard: two first requests at once would each have a whole budget.
                 self._budgets[caller] = self._made_for(caller)
             budget = self._budgets[caller]
         if budget is not None:

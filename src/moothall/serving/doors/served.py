@@ -226,7 +226,9 @@ class Served:
         try:
             return await self._sender(sender)._request(message, None, caller_context=context)
         finally:
+            # A task that the action has left behind still has it: it asks and pays no more.
             context.open = False
+            # Not `[sender] -= 1`: this drops what is 0, and `_tell` looks whether any is left.
             self._busy -= Counter((sender,))
 
     async def waits(self, agent: str, run_id: str) -> list[Wait]:
@@ -275,6 +277,7 @@ class Served:
         delivery = Delivery(Envelope(sender, to, "say", {}), REQUEST)
         delivery.mailbox, delivery.state = self._sender(sender)._mailbox, RUNNING
         delivery.caller_context = context
+        # As if a message were handled: what the reply leads to finds its caller by `CURRENT`.
         before = CURRENT.set(delivery)
         try:
             yield
@@ -320,6 +323,7 @@ class Served:
         now = time.monotonic()
         with self._guard:
             entry = self._senders.pop(id, None)
+            # Added within the guard: another call of a new sender must find it, not add it again.
             agent = self._space.add(_Sender(id)) if entry is None else entry[0]
             self._senders[id] = agent, now  # the last one used is the last one here
             idle = [
@@ -353,6 +357,7 @@ class Served:
         return await answer(self._space.approver, question)
 
     def _tell(self, event: Event) -> None:
+        # Called with each event of the agents, most of which are of no call of a door.
         if self._busy and (caller := self._caller()) is not None:
             caller.loop.call_soon_threadsafe(caller.tell, event)
 
