@@ -102,7 +102,7 @@ class Scheduler:
             while (now := self.now()) < following and last <= now + _AHEAD:
                 wait_s = (following - now).total_seconds()
                 await asyncio.sleep(min(wait_s, _LONGEST_WAIT_S))
-            # The clock was set back over the last firing: nothing would fire until it is back there.
+            # The clock was set back over the last firing: nothing fires until it is back there.
             if last > now + _AHEAD:
                 _log_ahead(call, last, now)
                 last = now
