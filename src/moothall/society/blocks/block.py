@@ -6,6 +6,7 @@ import functools
 import importlib
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from pydantic import ConfigDict, Field
@@ -18,8 +19,9 @@ from moothall.models.ask import Unusable, ask_json
 from moothall.society.arrays import np
 from moothall.society.blocks.columns import ACTS, DOES, code
 from moothall.society.clock import DAY_S
+from moothall.society.columns.register import Register
 from moothall.society.columns.row import Row
-from moothall.society.columns.rows import Rows
+from moothall.society.columns.rows import Moment, Rows
 from moothall.society.kernel.draw import Draws
 from moothall.society.kernel.mind import prompt_context
 from moothall.society.kernel.perception import RULES, Perception, item_of
@@ -174,6 +176,19 @@ class CitizenBlock(Block):
             return await super().forward()
         self.step_rows(Row(self))
         return self.status.get("act")
+
+    def own_row(self) -> Rows:
+        """Return the citizen's row, without columns, for rules that ask of it only who it is."""
+        seed, citizen, step = self.draws.words
+        view, ids = self.perceived.view, np.array([citizen], np.uint64)
+        if view.city is not self.city or view.step != step:
+            view = replace(view, city=self.city, step=step, cache={})
+        key = ("own_row", seed)
+        if key not in view.cache:
+            view.cache[key] = Moment(view), Register(ids, view.city, (), seed, None)
+        moment, register = view.cache[key]
+        register.ids = ids
+        return Rows(register, moment, 0, 1, {})
 
     def want(self, want: Want) -> None:
         """Send a want to the world; outside a society, append it to the agent's `wants`."""

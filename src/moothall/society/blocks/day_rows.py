@@ -1,7 +1,8 @@
-"""The rule of `PlanBlock` that makes a day's plan, for many citizens at once."""
+"""The rule of `PlanBlock` that makes a day's plan, for rows or one citizen."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Final
 
 from moothall.society.arrays import np
@@ -14,6 +15,7 @@ from moothall.society.blocks.columns import (
     NONE,
     OCCUPATIONS,
     SLOTS,
+    UNTIL,
     Plans,
     code,
     word,
@@ -32,21 +34,41 @@ _FREE: Final = 6  # the number of an elementary span of the day outside the six 
 
 
 def make(self: Any, rows: Rows, plans: Plans, at: Any) -> None:
-    """Write this day's plans of some of the rows, as `PlanBlock._by_rule` does."""
+    """Write this day's plans of some of the rows."""
     arrays = plans.arrays
     index = plans.index[at]
     home, duty = plans.home[at], plans.duty[at]
-    ends, which, does, wheres, remote = _skeleton(self, rows, plans, at)
-    ids, every = rows.ids[at], np.arange(len(at))
+    day = _hours(self, rows, plans, at)
+    by_slot = items_of(self, rows, rows.ids[at], day, home, duty)
+    for slot, (some, items) in enumerate(by_slot):
+        arrays["plan"][:, slot][index[some]] = items
+        _clear(arrays, index[some[np.flatnonzero(items >> UNTIL >= DAY_S)]], slot + 1)
+    arrays["plan_now"][index] = 0
+    arrays["plan_chosen"][index] = -1
+    avoided = arrays["plan_avoid"]
+    avoided[index[np.flatnonzero(avoided[:, 0][index])]] = 0  # writing all would take memory
+    arrays["plan_home"][index] = home
+    arrays["plan_duty"][index] = duty
+
+
+def items_of(
+    self: Any, rows: Rows, ids: Any, day: Day, home: Any, duty: Any
+) -> Iterator[tuple[Any, Any]]:
+    """Yield the items of a day's plans, by slots: who has an item there, and the items.
+
+    Sleep, meals, work or school at their hours, and drawn pieces in the time that is left.
+    """
+    ends, which, does, wheres = _skeleton(self, rows, ids, day)
+    count = len(ids)
     # Without a home, items at home have no place (NONE); a duty at home is coded as HOME.
     homeless = (home < 0).astype(np.uint8) * np.uint8(HOME - NONE)
-    at_home = ((duty == home) | remote) * (np.uint8(DUTY - HOME) + homeless)
-    left, key, start = every, every.copy(), np.zeros(len(at), np.int32)
+    at_home = ((duty == home) | day.remote) * (np.uint8(DUTY - HOME) + homeless)
+    left, start = np.arange(count), np.zeros(count, np.int32)
+    key = left.copy()
     weights = _weights(rows, self.params.leisure)
-    slot = 0
     while len(left):
         end, item = ends.take(key), which.take(key)
-        own = item * len(at) + left
+        own = item * count + left
         do, kind, stop = does.take(own), wheres.take(own), end.copy()
         open_ = np.flatnonzero((item == _FREE) & (end - start >= 1800))
         if len(open_):
@@ -54,20 +76,12 @@ def make(self: Any, rows: Rows, plans: Plans, at: Any) -> None:
                 self.params, rows, ids[left[open_]], start[open_], end[open_], weights
             )
         where = kind - (kind == HOME) * homeless[left] - (kind == DUTY) * at_home[left]
-        arrays["plan"][:, slot][index[left]] = word(do, where, stop)
-        key += (stop == end) * len(at)
-        slot += 1
-        _clear(arrays, index[left[np.flatnonzero(stop >= DAY_S)]], slot)
+        yield left, word(do, where, stop)
+        key += (stop == end) * count
         on = np.flatnonzero(stop < DAY_S)
         left, key, start = left[on], key[on], stop[on]
         while len(later := np.flatnonzero(ends.take(key) <= start)):
-            key[later] += len(at)  # skip spans that belong to an earlier item
-    arrays["plan_now"][index] = 0
-    arrays["plan_chosen"][index] = -1
-    avoided = arrays["plan_avoid"]
-    avoided[index[np.flatnonzero(avoided[:, 0][index])]] = 0  # writing all would take memory
-    arrays["plan_home"][index] = home
-    arrays["plan_duty"][index] = duty
+            key[later] += count  # skip spans that belong to an earlier item
 
 
 def _clear(arrays: Any, rows: Any, slot: int) -> None:
@@ -79,10 +93,9 @@ def _clear(arrays: Any, rows: Any, slot: int) -> None:
         slot += 1
 
 
-def _skeleton(self: Any, rows: Rows, plans: Plans, at: Any) -> tuple[Any, ...]:
-    """Return the set items of each day, as `fixed_items` does."""
-    seed, ids, count = rows.population.seed, rows.ids[at], len(at)
-    day = _hours(self, rows, plans, at)
+def _skeleton(self: Any, rows: Rows, ids: Any, day: Day) -> tuple[Any, ...]:
+    """Return the set items of each day: sleep, meals, and work or school."""
+    seed, count = rows.population.seed, len(ids)
     table = np.full(count, HOME, np.uint8)
     kinds = town.kind_numbers(rows)
     lunch, dinner, begins, ends = day.lunch_at, day.dinner_at, day.begins, day.ends
@@ -132,7 +145,7 @@ def _skeleton(self: Any, rows: Rows, plans: Plans, at: Any) -> tuple[Any, ...]:
     for number, (doing, place, *_) in enumerate(items):
         does[number], wheres[number] = doing, place
     # The rising ends of a day's spans and their items, (13, n); what items are, (7, n).
-    return ends, which.astype(np.int64), does, wheres, day.remote
+    return ends, which.astype(np.int64), does, wheres
 
 
 def _hours(self: Any, rows: Rows, plans: Plans, at: Any) -> Day:

@@ -33,7 +33,6 @@ from pydantic import Field
 
 from moothall.society.arrays import np
 from moothall.society.blocks.block import CitizenBlockParams
-from moothall.society.blocks.rules import with_item
 from moothall.society.clock import DAY_S
 from moothall.society.kernel.draw import Draws, belows
 
@@ -248,34 +247,6 @@ def day_of(
 
 
 # -- the items of a plan --------------------------------------------------------------------------
-
-DUTIES: Final = ("", "work", "study")
-"""What a duty is called as an item of a plan."""
-
-
-def fixed_items(
-    day: Day, duty: str | None, home: str | None, table: str | None
-) -> list[dict[str, Any]]:
-    """Return the set items of a day: sleep, meals, and `duty`; `table` is the place of dinner."""
-    plan: list[dict[str, Any]] = []
-    if day.duty:
-        plan.append(item_of_plan(DUTIES[day.duty], duty, day.begins, day.ends))
-    lunch, dinner = day.lunch_at, day.dinner_at
-    there = duty if plan and day.begins <= lunch < day.ends else home
-    plan = with_item(plan, item_of_plan("eat", there, lunch, lunch + day.lunch))
-    if any(
-        each["do"] in DUTIES and each["from"] < dinner + day.dinner and dinner < each["until"]
-        for each in plan
-    ):
-        table = duty  # it goes on after dinner
-    for do, at, start, until in (
-        ("eat", table, dinner, dinner + day.dinner),
-        ("eat", home, day.wake, day.wake + day.breakfast),
-        ("sleep", home, day.asleep, day.wake),
-        ("sleep", home, day.bed, DAY_S),
-    ):
-        plan = with_item(plan, item_of_plan(do, at, start, until))
-    return plan
 
 
 def item_of_plan(do: str, where: str | None, start: int, until: int) -> dict[str, Any]:

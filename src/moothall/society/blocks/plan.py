@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar, Final
 
 from pydantic import Field, field_validator
@@ -17,9 +16,13 @@ from moothall.society.blocks.columns import (
     DESKS,
     DOES,
     PLANNED,
+    UNTIL,
+    WHAT,
+    WHERE,
     plan_from_status,
     plan_to_status,
 )
+from moothall.society.blocks.day_rows import items_of
 from moothall.society.blocks.economy import buys_after
 from moothall.society.blocks.hours import (
     NONE,
@@ -29,7 +32,6 @@ from moothall.society.blocks.hours import (
     Day,
     HoursParams,
     day_of,
-    fixed_items,
     item_of_plan,
     windows,
 )
@@ -45,7 +47,6 @@ from moothall.society.blocks.rules import (
     with_item,
 )
 from moothall.society.clock import DAY_S
-from moothall.society.columns.town import LOOKED_AT
 from moothall.society.kernel.perception import TIME
 from moothall.society.kernel.wants import Move
 
@@ -199,13 +200,17 @@ class PlanBlock(CitizenBlock):
     # -- making ------------------------------------------------------------------------------------
 
     def _by_rule(self) -> list[Item]:
-        home, day = self.status.get("home"), self._hours()
-        dines = self.draws.below(1000, "plan.dine") < self.params.dines
-        table = "restaurant" if dines and self._opens("restaurant", day.dinner_at) else home
-        plan = fixed_items(day, home if day.remote else self._duty_place, home, table)
-        for start, until in _gaps(plan):
-            plan += self._free(start, until)
-        return sorted(plan, key=lambda each: each["from"])
+        home, duty = self.status.get("home"), self._duty_place
+        row = self.own_row()
+        at = np.array([-1 if home is None else 0]), np.array([home != duty]) * (1 if duty else -1)
+        items = items_of(self, row, row.ids, self._hours(), *at)
+        kinds = () if self.city is None else self.city.kinds()
+        places = dict(enumerate([None, home, duty, None, *kinds]))
+        plan: list[Item] = []
+        for packed in (int(each[0]) for _, each in items):
+            do, begins = DOES[packed >> WHAT & 7], plan[-1]["until"] if plan else 0
+            plan.append(item_of_plan(do, places[packed & WHERE], begins, packed >> UNTIL))
+        return plan
 
     @property
     def _duty_place(self) -> str | None:
@@ -213,7 +218,7 @@ class PlanBlock(CitizenBlock):
         return self.status.get("work") or self.status.get("school")
 
     def _hours(self) -> Day:
-        """Return the hours of this day, as numbers."""
+        """Return the hours of this day, an array of one each."""
         status, city, place = self.status, self.city, self._duty_place
         duty = NONE if not place else WORK if status.get("work") else STUDY
         trade = (status.get("profile") or {}).get("occupation")
@@ -224,7 +229,7 @@ class PlanBlock(CitizenBlock):
             times = [[city.is_open(place, time)] for time in range(0, DAY_S, SLOT)]
             open_ = windows(np.array(times))
         seed, citizen, step = self.draws.words
-        made = day_of(
+        return day_of(
             self.params,
             seed,
             np.array([citizen], np.uint64),
@@ -235,35 +240,6 @@ class PlanBlock(CitizenBlock):
             open_=open_,
             which=np.zeros(1, np.int64),
         )
-        return Day(*(each.item() for each in made))
-
-    def _free(self, start: int, until: int) -> list[Item]:
-        """Return drawn items that fill free time."""
-        draws = self.draws
-        home = self.status.get("home")
-        made: list[Item] = []
-        while until - start >= 1800:
-            choice = [
-                (do, where, weight)
-                for (do, where, _), weight in zip(LEISURE, self.params.leisure, strict=True)
-                if where == "home" or self._opens(where, start)
-            ]
-            weights = [weight for *_, weight in choice]
-            do, where, _ = choice[draws.choice(weights, "plan.leisure", start)]
-            least, more = self.params.shopping if do == "shop" else self.params.piece
-            drawn = least + draws.below(more, "plan.length", start)
-            length = min(until - start, drawn * SLOT)
-            made.append(item_of_plan(do, home if where == "home" else where, start, start + length))
-            start += length
-        if until > start:
-            made.append(item_of_plan("leisure", home, start, until))
-        return made
-
-    def _opens(self, kind: str, time: int) -> bool:
-        """Return whether a place of a kind is open at a time and half an hour later."""
-        city = self.city
-        places = () if city is None else city.by_kind(kind)[:LOOKED_AT]
-        return any(self.is_open(each, time) and self.is_open(each, time + 1800) for each in places)
 
     async def _by_model(self) -> list[Item] | None:
         """Return the model's plan; None without a model or a usable answer."""
@@ -386,12 +362,6 @@ class PlanBlock(CitizenBlock):
             the items in order: do, where, from and until (seconds after midnight)
         """
         return [dict(item) for item in self.status.get("plan") or ()]
-
-
-def _gaps(plan: Sequence[Item]) -> list[tuple[int, int]]:
-    """Return the times of a day that a plan, in order, leaves free."""
-    ends = [0, *(each[end] for each in plan for end in ("from", "until")), DAY_S]
-    return [gap for gap in zip(ends[::2], ends[1::2], strict=True) if gap[0] < gap[1]]
 
 
 def _of_day(text: str) -> int:

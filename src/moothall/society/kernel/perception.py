@@ -39,6 +39,7 @@ class View:
         at: the citizens at each place
         others: what citizens of a population may see of each other; None without a population
         lasted: the length of the step before, in which the acts so far were done
+        cache: what is the same for all citizens in this step, by a name, once it is needed
     """
 
     step: int = 0
@@ -51,6 +52,7 @@ class View:
     at: Mapping[str, Iterable[str]] = field(default_factory=dict)
     others: Any = None
     lasted: int = 900
+    cache: dict[Any, Any] = field(default_factory=dict)
     _present: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     def present(self, place: str | None) -> tuple[str, ...]:
