@@ -32,7 +32,7 @@ class Request(NamedTuple):
 
     def asked_of(self, model: Model) -> AsyncGenerator[StreamPart, None]:
         """Ask a model; the caller must close the returned generator."""
-        return streamed(model, *self[:3], whole=not self.stream)
+        return streamed(model, *self[:3], in_one_piece=not self.stream)
 
     def as_json(self, name: str, **how: Any) -> str:
         """Return its content as JSON text; an error names the model `name`."""
@@ -153,10 +153,10 @@ async def answer_of(
         request = Request(messages, more.get("actions"), schema)
         ask = partial(call_user, partial(model.complete, messages, **more), in_thread=None)
         return await tracing.within(ask, "chat", model, request)
-    given = model.complete(messages, **more)
-    if type(given) is CoroutineType:  # the most frequent case
-        given = await given
-    return given if type(given) is ModelReply else await awaited(given)
+    answer = model.complete(messages, **more)
+    if type(answer) is CoroutineType:  # the most frequent case
+        answer = await answer
+    return answer if type(answer) is ModelReply else await awaited(answer)
 
 
 def _traces(model: Any) -> bool:
@@ -170,14 +170,14 @@ async def streamed(
     actions: list[Action] | None = None,
     schema: dict[str, Any] | None = None,
     *,
-    whole: bool = False,
+    in_one_piece: bool = False,
 ) -> AsyncGenerator[StreamPart, None]:
-    """Stream a model's answer; yield only the whole answer if it cannot stream, or with `whole`.
+    """Stream a model's answer; yield only the whole answer if it cannot stream, or `in_one_piece`.
 
     The caller must close it (`contextlib.aclosing`): otherwise a connection stays open until the
     garbage collector runs.
     """
-    parts = _parts_of(model, messages, actions, schema, whole)
+    parts = _parts_of(model, messages, actions, schema, in_one_piece)
     try:
         async for part in parts:
             yield part
@@ -209,11 +209,13 @@ async def streamed_to(
     return reply
 
 
-def _parts_of(model: Any, messages: Any, actions: Any, schema: Any, whole: bool = False) -> Any:
+def _parts_of(
+    model: Any, messages: Any, actions: Any, schema: Any, in_one_piece: bool = False
+) -> Any:
     """Return the parts of a model's answer, as it streams them if it can."""
-    stream = None if whole else getattr(model, "stream", None)
+    stream = None if in_one_piece else getattr(model, "stream", None)
     if stream is None:
-        return _parts_of_whole(model, messages, actions, schema, whole)
+        return _parts_of_whole(model, messages, actions, schema, in_one_piece)
     parts = stream(messages, actions=actions, **({} if schema is None else {"schema": schema}))
     if tracing.active is None or _traces(model):
         return parts
@@ -221,11 +223,11 @@ def _parts_of(model: Any, messages: Any, actions: Any, schema: Any, whole: bool 
 
 
 async def _parts_of_whole(
-    model: Any, messages: Any, actions: Any, schema: Any, whole: bool
+    model: Any, messages: Any, actions: Any, schema: Any, in_one_piece: bool
 ) -> AsyncGenerator[Any, None]:
     reply: Any = await answer_of(model, messages, actions=actions, schema=schema)
     # A user's own model may return anything; the reader checks it.
-    in_parts = isinstance(reply, ModelReply) and not whole
+    in_parts = isinstance(reply, ModelReply) and not in_one_piece
     for part in in_pieces(reply, by_word=False) if in_parts else (reply,):
         yield part
 

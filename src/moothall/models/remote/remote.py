@@ -285,7 +285,7 @@ class RemoteModel(Answering):
             headers=headers,
             body=body,
             stream=stream,
-            lasts=lambda given: self._failures.last(given, calls),
+            lasts=lambda response: self._failures.last(response, calls),
         )
         if 200 <= response.status < 300:
             return response

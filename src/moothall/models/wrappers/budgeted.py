@@ -160,13 +160,13 @@ class BudgetedModel(Answering):
 
     # -- before the call ---------------------------------------------------------------------------
 
-    def _most(self, *asked: Any) -> tuple[int, Decimal]:
+    def _most(self, *request: Any) -> tuple[int, Decimal]:
         """Return the tokens and money that a call would reserve now; of the dearest of several."""
         obeying: Any = self._obeying
         if obeying is not None:
-            bounds = [model._most(*asked) for model in getattr(obeying, "models", [obeying])]
+            bounds = [model._most(*request) for model in getattr(obeying, "models", [obeying])]
             return max(tokens for tokens, _ in bounds), max(usd for _, usd in bounds)
-        bound, tokens, usd = self._bound(Request(*asked))
+        bound, tokens, usd = self._bound(Request(*request))
         if bound.input is None or bound.output is None:
             remaining = self.budget.left
             if remaining.tokens is not None:
@@ -216,9 +216,9 @@ class BudgetedModel(Answering):
             # No tokenizer produces more tokens than bytes.
             return len(text.encode("utf-8", "surrogatepass")) + around
         # A run asks for the bound before it asks the model: the slow count is kept for that call.
-        known, self._counted = self._counted, None
-        if known is not None and known[0] == text:
-            return known[1] + around
+        last_count, self._counted = self._counted, None
+        if last_count is not None and last_count[0] == text:
+            return last_count[1] + around
         counted = count(text)
         if type(counted) is not int or counted < 0:
             raise DefinitionError(
