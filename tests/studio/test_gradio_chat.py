@@ -23,7 +23,7 @@ class Clerk(Agent):
         """Add two integers."""
         return a + b
 
-    @action(access_policy=ACCESS_REQUESTED)
+    @action(access_policy=ACCESS_REQUESTED, facts={"danger": "high"})
     async def delete(self, path: str) -> str:
         """Delete a file."""
         return f"{path} is gone"
@@ -66,7 +66,7 @@ def test_gradio_chat_talks_with_a_space_and_approves(browser: Browser) -> None:
             line.fill(f"/Clerk.delete path:{path!r}".replace("'", '"'))
             line.press("Enter")
             expect(page.get_by_label("Waits for you")).to_have_value(
-                f'User wants /Clerk.delete path:"{path}"'
+                f'User wants /Clerk.delete path:"{path}" (danger: high)'
             )
             page.get_by_role("button", name=button).click()
             expect(page.get_by_text(outcome).first).to_be_visible()

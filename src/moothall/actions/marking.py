@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, Literal, TypeAlias, TypedDict, TypeVar, Unpack, overload
+from typing import Any, Final, Literal, TypeAlias, TypedDict, TypeVar, Unpack, get_args, overload
 
 from moothall.actions.facts import NO_FACTS, Fact, check_facts
 from moothall.actions.retry import Retry
@@ -21,6 +21,18 @@ ACCESS_DENIED: Final = "denied"
 """No agent may use the action."""
 ACCESS_REQUESTED: Final = "requested"
 """Each use awaits the answer of the agent's `request_permission`."""
+
+POLICIES: Final[tuple[AccessPolicy, ...]] = get_args(AccessPolicy)
+
+
+def checked_policy(name: str, policy: object) -> AccessPolicy:
+    """Return an access policy; ConfigError for another value of the argument `name`."""
+    for each in POLICIES:
+        if policy == each:
+            return each
+    policies = ", ".join(f"ACCESS_{each.upper()}" for each in POLICIES)
+    raise ConfigError(f"{name} must be one of {policies}, got {policy!r:.80}")
+
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -146,10 +158,8 @@ def action(function: Callable[..., Any] | None = None, /, **options: Unpack[Mark
 
 def check_options(where: str, options: Mapping[str, Any]) -> None:
     """Raise unless each option has one of its values."""
-    access_policy = options.get("access_policy")
-    if access_policy not in (None, ACCESS_PERMITTED, ACCESS_DENIED, ACCESS_REQUESTED):
-        fault = "access_policy must be one of ACCESS_PERMITTED, ACCESS_DENIED, ACCESS_REQUESTED"
-        raise DefinitionError(f"{where}: {fault}, not {access_policy!r}")
+    if options.get("access_policy") is not None:
+        checked_policy(f"{where}: access_policy=", options["access_policy"])
     for option, value in options.items():
         if option in _BOOLEANS:
             check_boolean(f"{where}: {option}=", value)

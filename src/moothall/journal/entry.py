@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from moothall.actions.approval import ApprovalRequest, Question
+from moothall.actions.approval.decision import decision_json
 from moothall.actions.facts import NO_FACTS, Facts, facts_in_words
 from moothall.foundation.arguments import none_of
-from moothall.foundation.errors import JournalError
+from moothall.foundation.errors import ConfigError, JournalError
 from moothall.foundation.text import cut, display, escaped, escaped_json
 from moothall.journal.attributes import RecordedAttributes
 
@@ -26,7 +27,42 @@ WAYS = {"repeat": "run it again", "skip": "skip it"}
 RESUME = "resume"
 """What a person decides about a run that stopped: a process with its agent resumes it."""
 
-KINDS = ("approval", "question", "result", "moment", "doubt")
+
+class _WaitKind(NamedTuple):
+    words: str  # what is waited for
+    by_person: bool = False  # whether a person answers it
+    is_bound: bool = False  # whether its key is a hash that is bound to the run
+    is_text: bool = False  # whether the answer is a text
+    # Returns an answer as JSON data; raises ConfigError for what is none, with the key.
+    checked: Callable[[str, Any], Any] = lambda key, answer: answer
+
+
+def _text_answer(key: str, answer: Any) -> Any:
+    if not isinstance(answer, str | None):
+        raise ConfigError(
+            f"the answer to the question {key!r} must be a text, or None for no answer, got "
+            f"{answer!r:.80}"
+        )
+    return answer
+
+
+def _no_answer(key: str, answer: Any) -> Any:
+    if answer is not None:
+        raise ConfigError(
+            f"the moment {key!r} has no result: its answer is None, got {answer!r:.80}"
+        )
+    return answer
+
+
+KINDS: Final = {
+    "approval": _WaitKind(
+        "the approval of {call}{more}", True, True, checked=lambda key, value: decision_json(value)
+    ),
+    "question": _WaitKind("an answer to {text}", True, True, True, _text_answer),
+    "result": _WaitKind("the result {key} of {call}{more}"),
+    "moment": _WaitKind("a moment, for {call}{more}", checked=_no_answer),
+    "doubt": _WaitKind("a decision about {call}, whose outcome is unknown", by_person=True),
+}
 """The kinds of waits."""
 
 
@@ -36,10 +72,10 @@ class RunDamaged(JournalError):
 
 def kinds_of(kind: str | Iterable[str] | None) -> tuple[str, ...]:
     """Return the kinds of waits that are wanted; ConfigError for a word that is none."""
-    kinds = KINDS if kind is None else (kind,) if isinstance(kind, str) else tuple(kind)
+    kinds = (*KINDS,) if kind is None else (kind,) if isinstance(kind, str) else tuple(kind)
     for each in kinds:
         if each not in KINDS:
-            raise none_of("kind=", KINDS, each)
+            raise none_of("kind=", [*KINDS], each)
     return kinds
 
 
@@ -305,18 +341,10 @@ def in_words(
     """Return what a wait of this kind is for, in words."""
     call = escaped(cut(call_line(action, args), _EXCERPT_CHARS)) + facts_in_words(facts)
     more = f" [{escaped(cut(text, _EXCERPT_CHARS))}]" if text else ""
-    match kind:
-        case "approval":
-            return f"the approval of {call}{more}"
-        case "question":
-            return f"an answer to {escaped_json(cut(text, _EXCERPT_CHARS))}"
-        case "person":
-            return escaped(text)
-        case "moment":
-            return f"a moment, for {call}{more}"
-        case "doubt":
-            return f"a decision about {call}, whose outcome is unknown"
-    return f"the result {escaped(key)!r} of {call}{more}"
+    if kind == "person":
+        return escaped(text)
+    words = {"call": call, "more": more, "key": repr(escaped(key))}
+    return KINDS[kind].words.format_map(words | {"text": escaped_json(cut(text, _EXCERPT_CHARS))})
 
 
 def wait_of(data: dict[str, Any], **about: Any) -> Wait:

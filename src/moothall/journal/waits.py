@@ -13,7 +13,7 @@ from moothall.foundation.database import Database
 from moothall.foundation.errors import StateError
 from moothall.foundation.jsonvalue import json_text
 from moothall.journal.doubt import Decision, Done, Doubt, decisions_for, in_doubt, state_of
-from moothall.journal.entry import RESUME, Wait, kinds_of, stamp, wait_of, waits_for
+from moothall.journal.entry import KINDS, RESUME, Wait, kinds_of, stamp, wait_of, waits_for
 from moothall.journal.opening import TELLING, Runs
 from moothall.journal.stop_reason import FINAL, cut_off
 from moothall.journal.store.due import DueRuns
@@ -22,7 +22,7 @@ from moothall.journal.store.values import as_text
 from moothall.journal.store.wait_answers import give
 from moothall.journal.store.wait_rows import DOUBT, WaitOutcome, doubt_key, end_rows, tell_doubt
 
-OF_A_PERSON: Final = ("approval", "question", "doubt")
+OF_A_PERSON: Final = tuple(kind for kind, its in KINDS.items() if its.by_person)
 """The kinds that a person answers."""
 
 _OPEN: Final = "NOT taken AND value IS NULL AND place > 0"

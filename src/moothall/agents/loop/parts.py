@@ -9,9 +9,6 @@ from numbers import Real
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from moothall.actions import (
-    ACCESS_DENIED,
-    ACCESS_PERMITTED,
-    ACCESS_REQUESTED,
     AccessPolicy,
     Action,
     ActionRegistry,
@@ -207,15 +204,6 @@ def register_blocks(registry: ActionRegistry, blocks: Sequence[Any]) -> None:
     guidance = [getattr(each, "guidance", "") for each in plain_blocks]
     if texts := [each for each in guidance if isinstance(each, str) and each]:
         registry.guidance = (*registry.guidance, *texts)
-
-
-def checked_policy(policy: Any, id: str | int) -> AccessPolicy:
-    """Return an outside policy."""
-    if policy not in (ACCESS_PERMITTED, ACCESS_DENIED, ACCESS_REQUESTED):
-        allowed = "must be one of ACCESS_REQUESTED, ACCESS_DENIED, ACCESS_PERMITTED"
-        raise ConfigError(f"agent {id!r}: outside_policy= {allowed}, got {policy!r:.80}")
-    checked: AccessPolicy = policy
-    return checked
 
 
 def checked_goals(goals: Iterable[Goal], id: str | int) -> list[Goal]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from moothall.actions import ACCESS_DENIED, ACCESS_REQUESTED, AccessPolicy, Action, ActionRegistry
 from moothall.actions.environment import AnyEnvironment, Environment
 from moothall.actions.goal import Goal
+from moothall.actions.marking import checked_policy
 from moothall.agents.context import SystemPrompt, check_system_prompt
 from moothall.agents.loop.answer import OfferedActions, as_action
 from moothall.agents.loop.discovery import MANY, discover, shown_of
@@ -19,7 +20,6 @@ from moothall.agents.loop.parts import (
     Check,
     checked_discover,
     checked_goals,
-    checked_policy,
     register_blocks,
     registry_of,
 )
@@ -213,7 +213,7 @@ class ReActAgent(RecordedAgent):
             check_integer(f"agent {id!r}: tries=", tries, low=0)
             self.tries = tries
         if outside_policy != ACCESS_REQUESTED:
-            self.outside_policy = checked_policy(outside_policy, id)
+            self.outside_policy = checked_policy(f"agent {id!r}: outside_policy=", outside_policy)
         if discover is not None:
             self.discover = checked_discover(discover, id)
         if deferred is not None:

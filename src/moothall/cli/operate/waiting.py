@@ -125,7 +125,7 @@ def answer(run_id: str, key: str, value: str | None, journal: str | None, name: 
     with opened(journal) as store:
         kinds = {each.key: each.kind for each in store.waiting(run_id)}
         answer_value: Any = value
-        if value is not None and kinds.get(key) != "question":
+        if value is not None and not (key in kinds and KINDS[kinds[key]].is_text):
             try:
                 answer_value = json.loads(value)
             except (ValueError, RecursionError) as error:

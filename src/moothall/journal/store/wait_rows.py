@@ -8,11 +8,10 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
-from moothall.actions.approval.decision import decision_json
 from moothall.foundation.database import Database
 from moothall.foundation.errors import ConfigError
 from moothall.foundation.jsonvalue import NotJSON, to_json
-from moothall.journal.entry import Entry, Wait
+from moothall.journal.entry import KINDS, Entry, Wait
 from moothall.journal.store.values import as_text
 
 WAITS: Final = "waits"
@@ -20,8 +19,6 @@ WAITS: Final = "waits"
 ANSWERED: Final = "answered"
 """The kind of the entry with the answer, or that none came in time."""
 
-BOUND: Final = ("approval", "question")
-"""The kinds whose key is a hash that is bound to the run."""
 DOUBT: Final = "doubt"
 WAIT_KINDS: Final = frozenset((WAITS, ANSWERED, "decided"))
 """The kinds of entries that change rows."""
@@ -134,7 +131,7 @@ def write_rows(
 
 def is_of(run_id: str, wait_data: Mapping[str, Any]) -> bool:
     """Return whether a run waits for what an entry says: a copy asks a person for itself."""
-    return wait_data["kind"] not in BOUND or wait_data.get("run", run_id) == run_id
+    return not KINDS[wait_data["kind"]].is_bound or wait_data.get("run", run_id) == run_id
 
 
 def reopen_rows(db: Database, run: int, id: str, entries: Iterable[Entry]) -> bool:
@@ -167,17 +164,7 @@ def in_order(text: str) -> str:
 
 def as_answer(kind: str, key: str, value: Any) -> str:
     """Return an answer as it is stored; ConfigError if it is not of that kind."""
-    if kind == "approval":
-        value = decision_json(value)
-    elif kind == "question" and not isinstance(value, str | None):
-        raise ConfigError(
-            f"the answer to the question {key!r} must be a text, or None for no answer, got "
-            f"{value!r:.80}"
-        )
-    elif kind == "moment" and value is not None:
-        raise ConfigError(
-            f"the moment {key!r} has no result: its answer is None, got {value!r:.80}"
-        )
+    value = KINDS[kind].checked(key, value)
     try:
         return as_text(to_json(value))
     except NotJSON as error:

@@ -11,7 +11,8 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, Self, Unpack
 from weakref import WeakMethod, finalize
 
-from moothall.actions import ACCESS_DENIED, ACCESS_PERMITTED, ACCESS_REQUESTED, AccessPolicy, Action
+from moothall.actions import ACCESS_REQUESTED, AccessPolicy, Action
+from moothall.actions.marking import checked_policy
 from moothall.agents.agent import Agent
 from moothall.agents.workflow import AgentSettings
 from moothall.foundation.arguments import (
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
     from moothall.agents.context import Context
 
 logger: logging.Logger = logging.getLogger("moothall.mcp")
-_POLICIES = (ACCESS_DENIED, ACCESS_PERMITTED, ACCESS_REQUESTED)
 _FAULT: Final = 500
 """How many characters of a fault a page is shown."""
 
@@ -127,13 +127,8 @@ class MCPAgent(Agent):
         for name, each in (("headers", headers), ("auth", auth)):
             if each and not isinstance(self._target, str):
                 raise DefinitionError(f"{where}: {name}= is for an address, not for a command")
-        policies = access.values() if isinstance(access, Mapping) else (access,)
-        for policy in policies:
-            if policy not in _POLICIES:
-                raise ConfigError(
-                    f"{where}: access= must be ACCESS_PERMITTED, ACCESS_REQUESTED or "
-                    f"ACCESS_DENIED, or these by the tools' names, got {policy!r:.80}"
-                )
+        for tool, policy in access.items() if isinstance(access, Mapping) else (("", access),):
+            checked_policy(f"{where}: access=" + (f" of {tool!r:.80}" if tool else ""), policy)
         self._access = access
         self._unknown = set[str]()  # the names of it that the log has told of
         check_seconds(f"{where}: timeout_s=", timeout_s)

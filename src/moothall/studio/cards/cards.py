@@ -280,7 +280,7 @@ def _of_decision(journal: Journal, wait: Wait) -> dict[str, Any]:
 def _of_approval(request: ApprovalRequest) -> tuple[dict[str, Any], _Reader]:
     """Return what a card says of a call, and how its answer is read."""
     about = {name: getattr(request, name) for name in _REQUEST_FIELDS}
-    about |= {"run": request.run_id, "outside": [*request.outside]}
+    about |= {"run": request.run_id, "outside": [*request.outside], "line": str(request)}
     return {**about, "editable": request.check is not None}, _Approval(request).read
 
 

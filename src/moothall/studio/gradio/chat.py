@@ -12,7 +12,6 @@ from html import escape
 from typing import TYPE_CHECKING, Any, Final
 
 from moothall.actions.message import BROADCAST
-from moothall.actions.slash import format_slash
 from moothall.foundation.errors import MissingExtra, MoothallError
 from moothall.foundation.jsonvalue import json_text
 from moothall.foundation.text import escaped
@@ -259,10 +258,4 @@ def _card_text(card: dict[str, Any]) -> str:
     """Return in words what waits: the exact call, or the question."""
     if card["kind"] == "question":
         return _visible(f"{card['agent']} asks: {card['text']}")
-    call = {"to": card["agent"], "action": {"name": card["action"], "args": card["args"]}}
-    try:
-        line = format_slash(call)
-    except MoothallError:  # longer than a line
-        line = f"/{card['agent']}.{card['action']} {json_text(card['args'])}"
-    note = f"\n{card['note']}" if card.get("note") else ""
-    return _visible(f"{card['sender'] or card['run'] or 'A run'} wants {line}{note}")
+    return _visible(f"{card['sender'] or card['run'] or 'A run'} wants {card['line']}")
