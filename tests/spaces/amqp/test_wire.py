@@ -53,7 +53,7 @@ def test_wire_read_returns_the_sent_envelope() -> None:
     found = came()
     assert (found.key, found.kind, found.reply_to) == ("key", wire.REQUEST, "me")
     assert found.envelope == MESSAGE
-    usual = {"hops": 1, "call_chain": (), "timeout": 300, "heard": None}
+    usual = {"hops": 1, "call_chain": (), "timeout": 300, "on_event": None}
     assert found.delivery_fields == usual
     assert found.raw[0].headers is None  # most have none
     assert found.raw[0].delivery_mode == 2  # kept by a broker that is stopped
@@ -63,7 +63,7 @@ def test_wire_read_returns_the_sent_envelope() -> None:
 @pytest.mark.parametrize("chain", ((), ("one",), ("one", "two")))
 def test_wire_read_returns_hops_and_call_chain(hops: int, chain: tuple[str, ...]) -> None:
     found = came(hops=hops, call_chain=chain, within="r")
-    usual = {"timeout": 300, "heard": None}
+    usual = {"timeout": 300, "on_event": None}
     assert found.delivery_fields == {"hops": hops, "call_chain": chain, **usual}
     assert found.envelope == MESSAGE._replace(within="r")
 
