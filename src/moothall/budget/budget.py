@@ -22,7 +22,7 @@ from moothall.budget.amounts import (
 from moothall.budget.limits import LIMITS, RESERVED, Amounts, Least, Left, Limits, Spent
 from moothall.budget.period import Per, checked_per
 from moothall.budget.reservation import Ledger, Reservation
-from moothall.budget.shared import Books, HasBooks, SharedLedger
+from moothall.budget.shared import HasBooks, SharedBooks, SharedLedger
 from moothall.budget.waiting import in_turn
 from moothall.foundation.arguments import (
     check_boolean,
@@ -90,7 +90,7 @@ class Budget:
         name: str | None = None,
         prices: PriceList | None = None,
         clock: Clock | None = None,
-        journal: HasBooks | Books | None = None,
+        journal: HasBooks | SharedBooks | None = None,
         release_dead: bool = False,
         per: Per | None = None,
         on_low: Callable[[str, str, float], object] | None = None,
@@ -114,7 +114,7 @@ class Budget:
             if release_dead:
                 raise DefinitionError("Budget: release_dead= needs a journal=, which has who died")
             self._ledger = Ledger(title, utc)
-        elif not isinstance(books := getattr(journal, "budgets", journal), Books):
+        elif not isinstance(books := getattr(journal, "budgets", journal), SharedBooks):
             raise ConfigError(
                 f'Budget: journal= must be a Journal, such as Journal("runs.db"), got '
                 f"{excerpt(journal)}"

@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 @runtime_checkable
-class Books(Protocol):
+class SharedBooks(Protocol):
     """A store of accounts for several processes, such as `Journal.budgets`."""
 
     def accounts(self, names: Sequence[str]) -> list[dict[str, Any] | None]:
@@ -52,7 +52,7 @@ class HasBooks(Protocol):
     """What has books, such as a `Journal`."""
 
     @property
-    def budgets(self) -> Books:
+    def budgets(self) -> SharedBooks:
         """The books."""
         ...
 
@@ -72,7 +72,7 @@ class SharedLedger(Ledger):
         self,
         title: str,
         utc: Callable[[], float],
-        books: Books,
+        books: SharedBooks,
         now: Callable[[], float],
         release_dead: bool = False,
     ) -> None:

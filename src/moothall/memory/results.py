@@ -72,7 +72,7 @@ def range_of(message: dict[str, Any]) -> tuple[int, int]:
     return first, last
 
 
-class Results:
+class ThreadResults:
     """The results of one thread, by number from 1."""
 
     def __init__(self) -> None:
@@ -92,9 +92,9 @@ class Results:
         self.action: Action = Action._described(READ, self._read, _ABOUT, schema, idempotent=True)
         self.action._gives_back = False
 
-    def copy(self) -> Results:
+    def copy(self) -> ThreadResults:
         """Return what begins with the same results, for a conversation that begins with these."""
-        copied = Results()
+        copied = ThreadResults()
         copied.last, copied._size = self.last, self._size
         copied._results = {number: replace(each) for number, each in self._results.items()}
         return copied

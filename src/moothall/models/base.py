@@ -22,7 +22,7 @@ _PIECES = (TextPiece, ReasoningPiece)
 _WORD = re.compile(r"\s*\S+|\s+")
 
 
-class Request(NamedTuple):
+class ModelRequest(NamedTuple):
     """A request to a model, and whether its answer is streamed."""
 
     messages: list[dict[str, Any]]
@@ -54,7 +54,7 @@ class Answering:
     _asks_others: ClassVar[bool] = False
     """Whether other models answer for it, whose calls are traced instead."""
 
-    def _answer(self, request: Request) -> AsyncGenerator[StreamPart, None]:
+    def _answer(self, request: ModelRequest) -> AsyncGenerator[StreamPart, None]:
         """Yield the pieces of the answer, if `stream` is set, and finally the whole answer."""
         raise NotImplementedError
 
@@ -76,14 +76,14 @@ class Answering:
             ModelError: there is no answer, or the answer is not valid
         """
         self._check(messages)
-        request = Request(messages, actions, schema)
+        request = ModelRequest(messages, actions, schema)
         if tracing.active is not None and not self._asks_others:
             return await tracing.within(
                 partial(self._complete_reply, request), "chat", self, request
             )
         return await self._complete_reply(request)
 
-    async def _complete_reply(self, request: Request) -> ModelReply:
+    async def _complete_reply(self, request: ModelRequest) -> ModelReply:
         """Return the last part of an answer, which is read to its end: then a budget settles."""
         reply: Any = None
         async for part in self._answer(request):
@@ -105,7 +105,7 @@ class Answering:
             ModelError: as for `complete`, or the answer broke off
         """
         self._check(messages)
-        request = Request(messages, actions, schema, True)
+        request = ModelRequest(messages, actions, schema, True)
         answer = self._answer(request)
         if not self._asks_others:
             answer = tracing.streaming(answer, self, lambda: request)
@@ -150,7 +150,7 @@ async def answer_of(
     if schema is not None:  # a user's own model may not take that argument
         more["schema"] = schema
     if tracing.active is not None and not _traces(model):
-        request = Request(messages, more.get("actions"), schema)
+        request = ModelRequest(messages, more.get("actions"), schema)
         ask = partial(call_user, partial(model.complete, messages, **more), in_thread=None)
         return await tracing.within(ask, "chat", model, request)
     answer = model.complete(messages, **more)
@@ -219,7 +219,7 @@ def _parts_of(
     parts = stream(messages, actions=actions, **({} if schema is None else {"schema": schema}))
     if tracing.active is None or _traces(model):
         return parts
-    return tracing.streaming(parts, model, lambda: Request(messages, actions, schema, True))
+    return tracing.streaming(parts, model, lambda: ModelRequest(messages, actions, schema, True))
 
 
 async def _parts_of_whole(

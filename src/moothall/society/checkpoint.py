@@ -45,7 +45,7 @@ class SocietyState:
 
     first: int = 0
     step: int = 0
-    prompts: str = "0"  # `Asking.prompts`, as hexadecimal digits
+    prompts: str = "0"  # `CitizenModelCalls.prompts`, as hexadecimal digits
     head: str = ""
     ended: bool = False  # by `until`, before the last step
     parts: list[str] = field(default_factory=list)

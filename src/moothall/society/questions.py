@@ -28,7 +28,7 @@ from moothall.foundation.threads import is_async, side_by_side
 from moothall.journal import Journal
 from moothall.models.ask import Unusable, ask_json
 from moothall.society.checkpoint import SocietyState
-from moothall.society.kernel.asking import AskedModel, Asking
+from moothall.society.kernel.asking import AskedModel, CitizenModelCalls
 from moothall.society.kernel.intervention import Intervention, has_values, nobody_with, several
 from moothall.society.kernel.perception import RULES, Perception, View
 from moothall.society.kernel.router import SocietyMailbox
@@ -311,7 +311,9 @@ class Experiments(Steps):
         model: Any,
     ) -> list[SurveyAnswer]:
         """Ask citizens side by side, at most the engine's `concurrency` at a time."""
-        asking = Asking(self._asking.timeout_s, self._asking.budget, once=self._asking.once)
+        asking = CitizenModelCalls(
+            self._asking.timeout_s, self._asking.budget, once=self._asking.once
+        )
         asking.begin(self.number)
         asking.record = record
         view = self._view_now()
@@ -335,7 +337,7 @@ class Experiments(Steps):
         id: str,
         mailbox: SocietyMailbox | None,
         survey: Survey,
-        asking: Asking,
+        asking: CitizenModelCalls,
         view: View,
         model: Any,
     ) -> list[SurveyAnswer]:

@@ -48,7 +48,7 @@ from moothall.society.checkpoint import (
 )
 from moothall.society.clock import DAY_S, Clock, seconds_of
 from moothall.society.decision_log import Decision, decisions
-from moothall.society.kernel.asking import Asking
+from moothall.society.kernel.asking import CitizenModelCalls
 from moothall.society.kernel.commit import CITY, Books, Service
 from moothall.society.kernel.intervention import Changed, Intervention
 from moothall.society.kernel.router import Interceptor
@@ -173,7 +173,7 @@ class Society(Experiments):
         self.changed: Changed = Changed(city)
         self._model = model
         self._engine = LocalEngine() if engine is None else engine
-        self._asking = Asking(model_timeout_s, budget, once=ask_once)
+        self._asking = CitizenModelCalls(model_timeout_s, budget, once=ask_once)
         self._turn_timeout_s = turn_timeout_s
         self._journal = None if journal is None else as_journal(journal, "Society")
         try:
@@ -428,7 +428,7 @@ class Society(Experiments):
                     await record.end("done")
                 return state.rows
         finally:
-            self._state, self._asking.record = None, Asking.record
+            self._state, self._asking.record = None, CitizenModelCalls.record
             self.books.faults.tell_counts()
 
     def _from_record(

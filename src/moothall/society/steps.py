@@ -12,13 +12,19 @@ from moothall.foundation import tracing
 from moothall.foundation.errors import ConfigError, InvalidArguments, StateError
 from moothall.society.clock import Clock
 from moothall.society.columns.want_table import Say
-from moothall.society.kernel.asking import AskedModel, Asking
+from moothall.society.kernel.asking import AskedModel, CitizenModelCalls
 from moothall.society.kernel.citizen import CitizenAgent, CitizenMemory
 from moothall.society.kernel.commit import Books, Service, Submission
 from moothall.society.kernel.faults import described
 from moothall.society.kernel.intervention import Changed, Intervention
 from moothall.society.kernel.perception import Perception, View
-from moothall.society.kernel.router import Interceptor, Sent, SocietyMailbox, SocietyRouter, Turn
+from moothall.society.kernel.router import (
+    CitizenTurn,
+    Interceptor,
+    Sent,
+    SocietyMailbox,
+    SocietyRouter,
+)
 from moothall.society.kernel.wants import Move, Pay, want_of
 from moothall.society.metrics import METRICS, Measure
 from moothall.society.population import life
@@ -59,7 +65,7 @@ class Steps(Space):
     changed: Changed
     _model: Any
     _engine: Engine
-    _asking: Asking
+    _asking: CitizenModelCalls
     _turn_timeout_s: float
     _interceptors: tuple[Interceptor, ...] = ()
     _in_step = False
@@ -185,7 +191,7 @@ class Steps(Space):
                 having.append(mailbox)
         return having
 
-    def _on_turn_end(self, turn: Turn, error: BaseException | None) -> None:
+    def _on_turn_end(self, turn: CitizenTurn, error: BaseException | None) -> None:
         mailbox: Any = turn.mailbox
         if error is None or not mailbox.open or turn.cancelling or self.router.ending:
             return

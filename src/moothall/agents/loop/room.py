@@ -20,7 +20,7 @@ from moothall.foundation.jsonvalue import json_text
 from moothall.foundation.text import counted, cut
 from moothall.foundation.text.pages import excerpt, page_chars
 from moothall.memory.bounded import ASSUMED_CONTEXT, TokenBoundedMemory
-from moothall.memory.results import LEAST_CHARS, NUMBERED, READ, Results
+from moothall.memory.results import LEAST_CHARS, NUMBERED, READ, ThreadResults
 
 if TYPE_CHECKING:
     from moothall.agents.loop.parts import Looping
@@ -176,10 +176,10 @@ class LongResults:
         self._request.tell(ResultsCleared, str(self._agent.id), numbers)
 
     @property
-    def _results(self) -> Results:
+    def _results(self) -> ThreadResults:
         results = self._thread.results
         if results is None:
-            results = self._thread.results = Results()
+            results = self._thread.results = ThreadResults()
         results.page = page_chars(result_chars(self._model, self._agent.max_result_chars, 1))
         results.read_value = None if self._record is None else self._record.stored_value
         return results

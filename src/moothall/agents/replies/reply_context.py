@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from moothall.agents.replies.step import Step
     from moothall.agents.replies.thread import TurnLock
     from moothall.journal import RunPart
-    from moothall.memory.results import Results
+    from moothall.memory.results import ThreadResults
 
 
 MAX_DEPTH: Final = 8
@@ -100,7 +100,7 @@ class ReplySetup(NamedTuple):
     part: RunPart | None = None  # the part of the asking run that records the reply
     offered: tuple[Action, ...] = ()  # actions that the asked agent gets besides its own
     before: Sequence[dict[str, Any]] = ()  # the messages that its thread begins with
-    results: Results | None = None  # the long results in these messages
+    results: ThreadResults | None = None  # the long results in these messages
     step: Step | None = None  # the step of a group in which a person replies
 
 

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from moothall.budget import Budget
     from moothall.journal import RunPart
     from moothall.memory.memory import Memory
-    from moothall.memory.results import Results
+    from moothall.memory.results import ThreadResults
 
 
 NO_ATTRIBUTES: Final[Mapping[str, Any]] = MappingProxyType({})
@@ -111,7 +111,7 @@ class ReplyRequest:
         self.record: RunPart | None = None  # the part of another's run that records it
         self.recorded: Record[Any] | None = None  # the record of this reply
         self.before: Sequence[dict[str, Any]] = ()  # the messages that its thread begins with
-        self.results: Results | None = None  # the long results in these messages
+        self.results: ThreadResults | None = None  # the long results in these messages
         self.step: Step | None = None  # the step of a group's run in which a person replies
         self.offered: tuple[Action, ...] = ()  # extra actions for its model in this reply
         self.must_call = False  # whether the answer must call one of these

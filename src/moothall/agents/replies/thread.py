@@ -16,7 +16,7 @@ from weakref import WeakSet
 from moothall.actions.provenance.texts import Texts
 from moothall.foundation.threads import guard, in_child, settle
 from moothall.memory.memory import Memory
-from moothall.memory.results import Results
+from moothall.memory.results import ThreadResults
 
 if TYPE_CHECKING:
     from moothall.agents.agent import Handling
@@ -118,7 +118,7 @@ class Thread:
     pending_texts: list[Any] = field(default_factory=list)  # interruptions for the next reply
     discovered: dict[str, Any] | None = None  # other agents' actions that were found last, by name
     defers: bool | None = False  # whether actions of servers are deferred; None: not decided yet
-    results: Results | None = None  # the long ones, by number; None before the first
+    results: ThreadResults | None = None  # the long ones, by number; None before the first
     found_actions: tuple[str, ...] = ()  # the deferred actions that the model has found, in order
     offered: Any = None  # the actions as last shown to the model, and their source
     own: Any = None  # an orchestrator's data for the thread

@@ -8,7 +8,7 @@ from moothall.foundation.database.protocol import (
     SQLITE,
     Database,
     Lock,
-    Rows,
+    ResultRows,
 )
 
-__all__ = ["ALONE", "BUDGETS", "POSTGRESQL", "RUNS", "SQLITE", "Database", "Lock", "Rows"]
+__all__ = ["ALONE", "BUDGETS", "POSTGRESQL", "RUNS", "SQLITE", "Database", "Lock", "ResultRows"]

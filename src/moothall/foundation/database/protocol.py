@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
 
-class Rows(Protocol):
+class ResultRows(Protocol):
     """What a statement returns."""
 
     @property
@@ -34,11 +34,11 @@ class Rows(Protocol):
 class Database(Protocol):
     """A connection, in a transaction that somebody else ends."""
 
-    def execute(self, sql: str, values: Sequence[Any] = (), /) -> Rows:
+    def execute(self, sql: str, values: Sequence[Any] = (), /) -> ResultRows:
         """Run a statement."""
         ...
 
-    def executemany(self, sql: str, rows: Iterable[Sequence[Any]], /) -> Rows:
+    def executemany(self, sql: str, rows: Iterable[Sequence[Any]], /) -> ResultRows:
         """Run a statement for each of these rows of values."""
         ...
 

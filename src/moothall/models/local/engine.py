@@ -33,7 +33,7 @@ class Job:
 
 
 @dataclass(eq=False)
-class Engine:
+class InferenceEngine:
     """Computes answers in its own threads, up to `slots` at once."""
 
     name: str
@@ -136,7 +136,7 @@ class InProcess(Closing):
 
     in_process: Final = True
 
-    def _hold(self, engine: Engine) -> None:
+    def _hold(self, engine: InferenceEngine) -> None:
         self._engine = engine
         # Runs at the latest at the interpreter's exit, while its threads can still be joined.
         self._finalizer = weakref.finalize(self, engine.close, tell=False)

@@ -21,7 +21,7 @@ from moothall.foundation.threads import renewed
 from moothall.models.calling.choice import GUIDANCE
 from moothall.models.chat_stream import AnswerStream
 from moothall.models.local import weights
-from moothall.models.local.engine import Engine, Job, patient_threads
+from moothall.models.local.engine import InferenceEngine, Job, patient_threads
 from moothall.models.protocol import ModelReply, ReasoningPiece, TextPiece, Usage
 
 SPIN_TURNS: Final = 3_000
@@ -41,7 +41,7 @@ _JSON_STARTS = frozenset('{["-0123456789tfn')
 
 
 @dataclass(eq=False)
-class Llama(Engine):
+class Llama(InferenceEngine):
     """The runtime with the weights of a file; if `pooling` is set, it embeds."""
 
     path: Path

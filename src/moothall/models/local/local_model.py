@@ -21,7 +21,7 @@ from moothall.foundation.arguments import (
     none_of,
 )
 from moothall.foundation.errors import ConfigError, MissingExtra, ModelError
-from moothall.models.base import Answering, Request
+from moothall.models.base import Answering, ModelRequest
 from moothall.models.calling.choice import OneCall, after_a_thought
 from moothall.models.calling.listed import SeveralCalls
 from moothall.models.local import weights
@@ -199,7 +199,7 @@ class LocalModel(InProcess, Answering):
         """Whether it is in memory; it loads on first use."""
         return self._llama.loaded
 
-    async def _answer(self, request: Request) -> AsyncGenerator[StreamPart, None]:
+    async def _answer(self, request: ModelRequest) -> AsyncGenerator[StreamPart, None]:
         if self.tool_choice == "none":
             request = request._replace(actions=None)
         messages, actions = request.messages, request.actions
@@ -250,11 +250,11 @@ class LocalModel(InProcess, Answering):
             yield TextPiece(rest)
         yield reply
 
-    def _is_own(self, request: Request) -> bool:
+    def _is_own(self, request: ModelRequest) -> bool:
         """Return whether a request goes by the template of the weights; a schema alone does not."""
         return self._own_template and (bool(request.actions) or request.schema is None)
 
-    async def _own_answer(self, request: Request) -> AsyncGenerator[StreamPart, None]:
+    async def _own_answer(self, request: ModelRequest) -> AsyncGenerator[StreamPart, None]:
         """Yield the answer to a request that goes by the template of the weights."""
         attempt = request
         if request.schema is not None:  # beside actions, a final one takes the value
@@ -283,17 +283,17 @@ class LocalModel(InProcess, Answering):
                     raise
 
     async def _prepare(self, actions: list[Action] | None) -> None:
-        body, held_to = self._body(Request([{"role": "user", "content": "Hello"}], actions))
+        body, held_to = self._body(ModelRequest([{"role": "user", "content": "Hello"}], actions))
         async with aclosing(self._engine.generate(({**body, "max_tokens": 1}, held_to))) as parts:
             async for _ in parts:
                 pass
 
-    def _thinks(self, request: Request) -> bool:
+    def _thinks(self, request: ModelRequest) -> bool:
         """Return whether it says a thought before the value: a bare one leaves no room for it."""
         bare = request.schema is not None and request.schema.get("type") != "object"
         return bare and not request.actions and not self._makes_one_call
 
-    def _body(self, request: Request) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    def _body(self, request: ModelRequest) -> tuple[dict[str, Any], dict[str, Any] | None]:
         """Return the request for the engine, and what the text is held to."""
         messages, actions, schema, _ = request
         held_to: dict[str, Any] | None = schema

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from moothall.foundation.arguments import check_boolean, names_checked
 from moothall.foundation.errors import ConfigError
 from moothall.foundation.http import Response
-from moothall.models.base import Request
+from moothall.models.base import ModelRequest
 from moothall.models.protocol import ModelReply, StreamPart
 from moothall.models.providers import PROVIDERS, key_of
 from moothall.models.remote.adapting import Adapting
@@ -165,7 +165,7 @@ class AnthropicModel(RemoteModel):
             paused.append(reply)
             content = gone_on(content, reply)
 
-    def _body(self, request: Request) -> dict[str, Any]:
+    def _body(self, request: ModelRequest) -> dict[str, Any]:
         messages, actions, schema, _ = request
         adapted = self._adapting.messages(messages)
         body = self._fields | messages_body(adapted, self.name, self.base_url)

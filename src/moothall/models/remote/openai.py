@@ -14,7 +14,7 @@ from moothall.foundation.errors import ConfigError
 from moothall.foundation.http import HTTPError, Response
 from moothall.foundation.http.network import check_allowed
 from moothall.models.answer_reader import AnswerReader
-from moothall.models.base import Request
+from moothall.models.base import ModelRequest
 from moothall.models.chat_stream import AnswerStream
 from moothall.models.providers import PROVIDERS, key_of
 from moothall.models.remote.batch_servers import OpenAIBatches
@@ -209,7 +209,7 @@ class OpenAIModel(RemoteModel):
         format = audio.get("format") if isinstance(audio, dict) else None
         return AnswerStream(self.name, calls_before, self.base_url, all_turns, format)
 
-    def _body(self, request: Request) -> dict[str, Any]:
+    def _body(self, request: ModelRequest) -> dict[str, Any]:
         if self._api != "responses":
             return super()._body(request)
         messages, actions, schema, _ = request

@@ -24,7 +24,7 @@ from moothall.foundation.http import (
 from moothall.foundation.http.network import check_allowed
 from moothall.foundation.threads import awaited
 from moothall.models.answer_reader import AnswerReader
-from moothall.models.base import Answering, Request
+from moothall.models.base import Answering, ModelRequest
 from moothall.models.chat_answer import KEPT_FIELDS, Passing, RefusedCall, Unread, parsed
 from moothall.models.chat_stream import AnswerStream
 from moothall.models.protocol import ModelReply, StreamPart, TextPiece, calls_in
@@ -164,7 +164,7 @@ class RemoteModel(Answering):
 
     # -- a request, and what the server wants of it ------------------------------------------------
 
-    async def _answer(self, request: Request) -> AsyncGenerator[StreamPart, None]:
+    async def _answer(self, request: ModelRequest) -> AsyncGenerator[StreamPart, None]:
         check_allowed(self.base_url or f"https://{self._server.rpartition(':')[2]}", self.name)
         has_begun, reserved = False, None
         while True:
@@ -206,7 +206,7 @@ class RemoteModel(Answering):
         """Note what a refusal says of all requests; return whether it says something."""
         return self._adapting.refused(error_text)
 
-    def _content(self, request: Request) -> bytes:
+    def _content(self, request: ModelRequest) -> bytes:
         try:
             body = self._body(request)
             content = json.dumps(body, allow_nan=False).encode()
@@ -224,7 +224,7 @@ class RemoteModel(Answering):
         except (TypeError, ValueError, AttributeError, RecursionError) as error:
             raise ModelError(f"{self.name}: its input is not JSON: {error}") from error
 
-    def _body(self, request: Request) -> dict[str, Any]:
+    def _body(self, request: ModelRequest) -> dict[str, Any]:
         """Return the request in the provider's form."""
         messages, actions, schema, _ = request
         adapted = self._adapting.messages(messages, seen_after=True)

@@ -14,7 +14,7 @@ from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, TypeAlias
 
-from moothall.models.base import Request
+from moothall.models.base import ModelRequest
 from moothall.models.plain_chat import add_schema
 from moothall.models.protocol import ModelReply, ReasoningPiece, StreamPart, TextPiece
 
@@ -59,7 +59,7 @@ class SchemaForms:
         self._takes = takes
         self._refused: set[tuple[str, bool, str]] = set()
 
-    def form(self, request: Request) -> Form:
+    def form(self, request: ModelRequest) -> Form:
         """Return the form for a request."""
         if request.schema is None:
             return "plain"
@@ -71,7 +71,7 @@ class SchemaForms:
             refused.add("field")
         return next(each for each in forms if each not in refused)
 
-    def refused(self, form: Form, request: Request, error_text: str) -> bool:
+    def refused(self, form: Form, request: ModelRequest, error_text: str) -> bool:
         """Note that the server refused a form, if this error says so; return whether it does."""
         not_both = bool(request.actions and _NOT_BOTH.search(error_text))
         if form == "field" and (not_both or _NO_SCHEMA.search(error_text)):
@@ -82,12 +82,12 @@ class SchemaForms:
         return True
 
     @staticmethod
-    def _key(form: Form, request: Request) -> tuple[str, bool, str]:
+    def _key(form: Form, request: ModelRequest) -> tuple[str, bool, str]:
         # Words are never refused: there is no other form.
         return form, bool(request.actions), "" if form == "words" else json.dumps(request.schema)
 
 
-def in_form(form: Form, request: Request) -> Request:
+def in_form(form: Form, request: ModelRequest) -> ModelRequest:
     """Return a request as the server gets it."""
     if form == "words":
         messages = [dict(each) for each in request.messages]
@@ -102,7 +102,7 @@ def in_form(form: Form, request: Request) -> Request:
 
 
 async def as_text(
-    request: Request, parts: AsyncGenerator[StreamPart, None]
+    request: ModelRequest, parts: AsyncGenerator[StreamPart, None]
 ) -> AsyncGenerator[StreamPart, None]:
     """Yield the parts of an answer in the form `final`, with the final call as its text.
 
@@ -122,7 +122,7 @@ async def as_text(
             yield part
 
 
-def _final_as_text(request: Request, reply: ModelReply) -> ModelReply:
+def _final_as_text(request: ModelRequest, reply: ModelReply) -> ModelReply:
     name = _name(request)
     finals = [each for each in reply.calls if each.name == name]
     other_calls = tuple(each for each in reply.calls if each.name != name)
@@ -144,7 +144,7 @@ def _final_as_text(request: Request, reply: ModelReply) -> ModelReply:
     return replace(reply, text=text, calls=(), finish_reason=reason, reasoning=thought, thinking=())
 
 
-def _name(request: Request) -> str:
+def _name(request: ModelRequest) -> str:
     name, names = _FINAL, {each.name for each in request.actions or ()}
     while name in names:
         name += "_"

@@ -22,7 +22,7 @@ from moothall.foundation.errors import (
     RemoteForbidden,
     UnknownPrice,
 )
-from moothall.models.base import Answering, Request, prepare
+from moothall.models.base import Answering, ModelRequest, prepare
 from moothall.models.names import model as named
 from moothall.models.protocol import Model, ModelReply, StreamPart, stated_usage
 from moothall.models.wrappers.fallback import FallbackModel
@@ -133,7 +133,7 @@ class BudgetedModel(Answering):
     async def _prepare(self, actions: list[Action] | None) -> None:
         await prepare(self.model, actions)
 
-    async def _answer(self, request: Request) -> AsyncGenerator[StreamPart, None]:
+    async def _answer(self, request: ModelRequest) -> AsyncGenerator[StreamPart, None]:
         if self._obeying is not None:
             async with aclosing(request.asked_of(self._obeying)) as parts:
                 async for part in parts:
@@ -166,7 +166,7 @@ class BudgetedModel(Answering):
         if obeying is not None:
             bounds = [model._most(*request) for model in getattr(obeying, "models", [obeying])]
             return max(tokens for tokens, _ in bounds), max(usd for _, usd in bounds)
-        bound, tokens, usd = self._bound(Request(*request))
+        bound, tokens, usd = self._bound(ModelRequest(*request))
         if bound.input is None or bound.output is None:
             remaining = self.budget.left
             if remaining.tokens is not None:
@@ -175,13 +175,13 @@ class BudgetedModel(Answering):
                 usd = max(usd, Decimal(repr(remaining.usd)))
         return tokens, usd
 
-    def _bound(self, request: Request) -> tuple[_Bound, int, Decimal]:
+    def _bound(self, request: ModelRequest) -> tuple[_Bound, int, Decimal]:
         """Return the most tokens of a call, by kind and together, and their cost."""
         bound = _Bound(self._input_bound(request), self._output_bound())
         input, output = bound.input or 0, bound.output or 0
         return bound, input + output, self._priced(input, output, highest=True)
 
-    async def _reserve(self, request: Request) -> tuple[_Bound, Reservation]:
+    async def _reserve(self, request: ModelRequest) -> tuple[_Bound, Reservation]:
         bound, tokens, usd = self._bound(request)
         take = partial(self.budget.reserve, usd=usd)
         if bound.input is None or bound.output is None:
@@ -204,7 +204,7 @@ class BudgetedModel(Answering):
         add_to_bill(reservation, self.budget)
         return bound, reservation
 
-    def _input_bound(self, request: Request) -> int | None:
+    def _input_bound(self, request: ModelRequest) -> int | None:
         """Return the most tokens of the input; None without a bound."""
         if any(map(_has_more_than_text, request.messages)):
             return None

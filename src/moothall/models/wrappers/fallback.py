@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from moothall.foundation.arguments import check_function, check_text
 from moothall.foundation.errors import ContextOverflow, DefinitionError, MissingExtra, ModelError
-from moothall.models.base import Answering, Request, prepare, with_options
+from moothall.models.base import Answering, ModelRequest, prepare, with_options
 from moothall.models.names import model as named
 from moothall.models.protocol import Model, StreamPart
 
@@ -105,7 +105,7 @@ class FallbackModel(Answering):
             with suppress(ModelError, MissingExtra):  # an answer will say so, and ask the next
                 await prepare(each, actions)
 
-    async def _answer(self, request: Request) -> AsyncGenerator[StreamPart, None]:
+    async def _answer(self, request: ModelRequest) -> AsyncGenerator[StreamPart, None]:
         errors: list[Exception] = []
         for each in self.models:
             has_begun = False

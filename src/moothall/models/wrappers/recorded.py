@@ -19,7 +19,7 @@ from moothall.foundation.arguments import check_integer, check_text, is_path
 from moothall.foundation.errors import ConfigError, ModelError
 from moothall.foundation.text import one_line
 from moothall.foundation.threads import guard, in_child
-from moothall.models.base import Answering, Closing, Request, in_pieces, is_in_process, prepare
+from moothall.models.base import Answering, Closing, ModelRequest, in_pieces, is_in_process, prepare
 from moothall.models.names import model as named
 from moothall.models.protocol import (
     Model,
@@ -120,7 +120,7 @@ class RecordedModel(Answering, Closing):
     async def _prepare(self, actions: list[Action] | None) -> None:
         await prepare(self.model, actions)
 
-    async def _answer(self, request: Request) -> AsyncGenerator[StreamPart, None]:
+    async def _answer(self, request: ModelRequest) -> AsyncGenerator[StreamPart, None]:
         content = request.as_json(self.name, sort_keys=True, allow_nan=False)
         key = hashlib.sha256(content.encode()).hexdigest()
         about = _about(request)
@@ -177,7 +177,7 @@ class RecordedModel(Answering, Closing):
             await asyncio.shield(asyncio.wrap_future(asking))
 
 
-def _about(request: Request) -> str:
+def _about(request: ModelRequest) -> str:
     """Describe a request in one line, for people."""
     messages, actions, schema, _ = request
     text = messages[-1].get("content")

@@ -10,7 +10,7 @@ from typing import Any
 from moothall.foundation.arguments import check_function, check_integer, check_text
 from moothall.foundation.errors import ConfigError, DefinitionError, ModelError
 from moothall.foundation.threads import awaited
-from moothall.models.base import Answering, Request, in_pieces
+from moothall.models.base import Answering, ModelRequest, in_pieces
 from moothall.models.protocol import Call, ModelReply, StreamPart, TextPiece
 
 _OF_A_FUNCTION = 1000
@@ -86,7 +86,7 @@ class ScriptedModel(Answering):
         """Skip replies that a resumed run was given in another process."""
         self._skipped += replies
 
-    async def _answer(self, request: Request) -> AsyncGenerator[StreamPart, None]:
+    async def _answer(self, request: ModelRequest) -> AsyncGenerator[StreamPart, None]:
         place = len(self.received) + self._skipped
         self.received.append(list(request.messages))
         if not self._answers_all and place >= len(self._replies):

@@ -68,7 +68,7 @@ class ByRow(MutableMapping[str, Any]):
 
 
 class LedgerField:
-    """A whole number of a service, which the array of a `Ledger` keeps if it has one."""
+    """A whole number of a service, which the array of a `ServiceLedger` keeps if it has one."""
 
     def __set_name__(self, owner: Any, name: str) -> None:
         self._name, self.stored_name = name, f"_{name}"
@@ -87,7 +87,7 @@ class LedgerField:
             service.ledger.arrays[self._name][service.at] = value
 
 
-class Ledger:
+class ServiceLedger:
     """The `LedgerField`s of services of one class, in arrays. OverflowError: too large."""
 
     def __init__(self, services: Sequence[Any], names: Sequence[str], books: Any) -> None:

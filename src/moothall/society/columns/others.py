@@ -84,7 +84,7 @@ class Others:
             of each how many are there, itself too (0 on the way), and where it is among them; and
             a function that gives the rows of those who are at these positions among them
         """
-        if "place" not in self.moment.seen:
+        if "place" not in self.moment.visible:
             none = np.zeros(len(self), np.int64)
             return none, none, lambda position: none - 1
         starts, order, stands = self.once("rows.present", lambda: _by_place(self.seen("place")))

@@ -8,7 +8,7 @@ from moothall.society.arrays import np
 from moothall.society.kernel.wants import Want
 
 
-class Outcomes:
+class RowOutcomes:
     """The part of `Rows` that has the answers to wants."""
 
     @property

@@ -13,9 +13,9 @@ from moothall.society.arrays import np
 from moothall.society.city.network import Network
 from moothall.society.columns.layers import Layers
 from moothall.society.columns.lives import Lives
-from moothall.society.columns.outcomes import Outcomes
+from moothall.society.columns.outcomes import RowOutcomes
 from moothall.society.columns.register import Register
-from moothall.society.columns.turns import Turns
+from moothall.society.columns.turns import RowTurns
 from moothall.society.columns.want_table import Table, checked_fields
 from moothall.society.kernel import draw
 from moothall.society.kernel.perception import View
@@ -32,7 +32,7 @@ class Moment:
     """What all rows share in a step: the world as the step before left it."""
 
     view: View
-    seen: Mapping[str, Any] = field(default_factory=dict)
+    visible: Mapping[str, Any] = field(default_factory=dict)
     answers: Mapping[type[Want], Table] = field(default_factory=dict)
     messages: Any = None
     feed: Any = None
@@ -46,7 +46,7 @@ class Moment:
             return self.found[name]
 
 
-class Rows(Lives, Turns, Outcomes):
+class Rows(Lives, RowTurns, RowOutcomes):
     """Some of a population's citizens in one step; arrays have one entry for each of them.
 
     `rows[name]` is a column of these citizens as it is now; `rows[name] = values` writes one that
@@ -253,7 +253,7 @@ class Rows(Lives, Turns, Outcomes):
         Raises:
             ConfigError: the column is not declared with `seen=True`
         """
-        found = self.moment.seen.get(name)
+        found = self.moment.visible.get(name)
         if found is None:
             raise ConfigError(f"block {self._block}: declare column {name!r} with seen=True")
         return found

@@ -9,7 +9,7 @@ from moothall.foundation.errors import ConfigError
 from moothall.society.arrays import np
 
 
-class Turns:
+class RowTurns:
     """The part of `Rows` by which citizens act one after the other within a step."""
 
     def order(self: Any, purpose: str) -> Any:

@@ -30,7 +30,7 @@ from moothall.journal import Journal
 from moothall.society.clock import seconds_of
 from moothall.society.experiments.models import TOWN, Source, function_of, importable
 from moothall.society.experiments.pictures import draw_map
-from moothall.society.experiments.results import ANSWERS, Measurements, Row
+from moothall.society.experiments.results import ANSWERS, MeasurementRow, Measurements
 from moothall.society.experiments.trajectory_file import TrajectoryFile
 from moothall.society.experiments.workflow import Item, RunLength, Surveyed, steps_of
 from moothall.society.kernel.faults import described
@@ -180,7 +180,9 @@ class _CellRun:
                     id = self._next_id(society, condition)
                     answer = await society.interview(citizen, question, run_id=id)
                     name = f"interview {citizen}: {question} (by {answer.source})"
-                    self.rows.append(Row(condition, society.number, name, None, str(answer)))
+                    self.rows.append(
+                        MeasurementRow(condition, society.number, name, None, str(answer))
+                    )
                 elif item.intervene is not None:
                     coming.append(Intervention(society.number, **item.intervene))
                     society.intervene(coming[-1])
@@ -250,7 +252,7 @@ class _CellRun:
             if not isinstance(value, Real) or not abs(float(value)) < float("inf"):
                 rule = f"must be a finite number, got {value!r:.80} after step {society.number}"
                 raise ConfigError(f"metrics: {name} {rule}")
-            self.rows.append(Row(condition, society.number, name, float(value)))
+            self.rows.append(MeasurementRow(condition, society.number, name, float(value)))
 
     async def _survey(self, society: Society, condition: str, surveyed: Surveyed) -> None:
         """Ask a survey, and record the mean answer to each question."""
@@ -265,7 +267,9 @@ class _CellRun:
             return  # today it is true of nobody
         if surveyed.keep:
             text = json.dumps([[e.citizen, e.question, e.value, e.source] for e in answers])
-            self.rows.append(Row(condition, society.number, ANSWERS + surveyed.name, None, text))
+            self.rows.append(
+                MeasurementRow(condition, society.number, ANSWERS + surveyed.name, None, text)
+            )
         values_by_name: dict[str, list[Any]] = {}
         for question in questions:
             replies = [each for each in answers if each.question == question.id]
@@ -289,7 +293,9 @@ class _CellRun:
             values_by_name["by_model"] = by_model
         for name, each in values_by_name.items():
             mean = float(sum(each)) / len(each)
-            self.rows.append(Row(condition, society.number, f"{surveyed.name}.{name}", mean))
+            self.rows.append(
+                MeasurementRow(condition, society.number, f"{surveyed.name}.{name}", mean)
+            )
 
     def _next_id(self, society: Society, condition: str) -> str | None:
         """Return the id of the next run in the cell's journal; None if it has none."""

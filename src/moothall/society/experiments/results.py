@@ -314,7 +314,7 @@ def _short(value: float) -> str:
 # -- its files -------------------------------------------------------------------------------------
 
 
-class Row(NamedTuple):
+class MeasurementRow(NamedTuple):
     """A measurement: condition and branch, number of steps, metric, and a number or text."""
 
     condition: str
@@ -338,12 +338,12 @@ class Measurements:
 
     def __init__(self, path: Path, **same: Any) -> None:
         self._path, self._same = path, same
-        self._rows: list[Row] = []
+        self._rows: list[MeasurementRow] = []
         with writing_errors(path):
             self._file = tempfile.TemporaryFile(dir=path.parent)  # noqa: SIM115
         self._writer = arrow()[1].ParquetWriter(self._file, _schema())
 
-    def append(self, row: Row) -> None:
+    def append(self, row: MeasurementRow) -> None:
         """Add a row. Raises FileError."""
         self._rows.append(row)
         if len(self._rows) == _AT_ONCE:

@@ -32,7 +32,7 @@ Prompt: TypeAlias = tuple[list[dict[str, Any]], Any, Any]
 """The messages, the actions and the schema that a model receives."""
 
 
-class Asking:
+class CitizenModelCalls:
     """Asks models on behalf of citizens; each outcome is a step of the record of the run."""
 
     record: Record[Any] = NULL_RECORD
@@ -173,11 +173,13 @@ class Asking:
 
 
 class AskedModel:
-    """A model for one citizen, whose calls go through `Asking`; `own` is None for the society's."""
+    """A citizen's model, called through `CitizenModelCalls`; `own` is None for the society's."""
 
     _asks_others = True
 
-    def __init__(self, asking: Asking, agent: Agent, model: Any, own: Any = None) -> None:
+    def __init__(
+        self, asking: CitizenModelCalls, agent: Agent, model: Any, own: Any = None
+    ) -> None:
         self._asking = asking
         self.agent = agent
         self.model: Any = model
@@ -191,7 +193,7 @@ class AskedModel:
         actions: list[Any] | None = None,
         schema: dict[str, Any] | None = None,
     ) -> ModelReply:
-        """Answer a conversation; see `Asking.complete`."""
+        """Answer a conversation; see `CitizenModelCalls.complete`."""
         return await self._asking.complete(self, (messages, actions, schema))
 
 

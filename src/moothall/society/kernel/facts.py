@@ -48,7 +48,7 @@ class Facts(Mapping[str, Any]):
 
 
 @dataclass(frozen=True, slots=True)
-class Day:
+class DayWeather:
     """The weather of a day.
 
     Attributes:
@@ -85,7 +85,7 @@ class Weather:
         self._seed = seed
         self._year = functools.lru_cache(maxsize=4)(self._draw_year)
 
-    def day(self, clock: Clock) -> Day:
+    def day(self, clock: Clock) -> DayWeather:
         """Return the weather of the day that a clock shows."""
         date = clock.moment
         return self._year(date.year)[date.timetuple().tm_yday - 1]
@@ -104,7 +104,7 @@ class Weather:
         """Return `{"weather": {"rain": …, "temperature": …}}`, for the facts of a step."""
         return Facts(weather={"rain": self.day(clock).rain, "temperature": self.temperature(clock)})
 
-    def _draw_year(self, year: int) -> tuple[Day, ...]:
+    def _draw_year(self, year: int) -> tuple[DayWeather, ...]:
         days = []
         wet = Draws(self._seed, year, 0).below(100, "weather.first") < 38
         deviation = 0
@@ -115,7 +115,7 @@ class Weather:
             new = sum(draws.below(41, "weather.deviation", draw) for draw in range(3)) - 60
             deviation = deviation * 3 // 5 + new
             mean = 100 - 90 * _season(number) // 1000 + deviation
-            days.append(Day(wet, mean - (25 if wet else 45), mean + (25 if wet else 45)))
+            days.append(DayWeather(wet, mean - (25 if wet else 45), mean + (25 if wet else 45)))
         return tuple(days)
 
 

@@ -62,7 +62,7 @@ class Sent(NamedTuple):
         return id_order(self.envelope.sender)
 
 
-class Turn(Delivery):
+class CitizenTurn(Delivery):
     """An agent's turn in a step: it handles its messages, then does its own step."""
 
     __slots__ = ()
@@ -175,7 +175,7 @@ class SocietyMailbox(Mailbox):
                 self.router.tasks.cancel(turn)
         return dropped
 
-    async def take_turn(self, turn: Turn, mail: Iterable[Sent]) -> None:
+    async def take_turn(self, turn: CitizenTurn, mail: Iterable[Sent]) -> None:
         """Handle the messages, one after the other, then do the agent's own step."""
         for sent in mail:
             if not self.open:
@@ -222,14 +222,14 @@ class SocietyRouter(Router):
         mailbox: int,
         services: dict[str, Any],
         turn_timeout_s: float,
-        on_turn_end: Callable[[Turn, BaseException | None], None],
+        on_turn_end: Callable[[CitizenTurn, BaseException | None], None],
     ) -> None:
         super().__init__(thread, mailbox)
         self.sent: list[Sent] = []
         self.services = services
         self.makes: set[tuple[type, ...]] = set()  # checked classes of an agent and its blocks
         self.wanting: list[SocietyMailbox] = []  # those with wants in this step
-        self.turns: set[Turn] = set()  # under way
+        self.turns: set[CitizenTurn] = set()  # under way
         self._turn_timeout_s = turn_timeout_s
         self._on_turn_end = on_turn_end
         self._turn_ended = asyncio.Event()
@@ -351,7 +351,7 @@ class SocietyRouter(Router):
 
     def begin(self, mailbox: SocietyMailbox) -> None:
         """Begin an agent's turn; a turn that does not wait has ended when this returns."""
-        turn = Turn(Envelope(mailbox.id, mailbox.id, "step", {}), CALLBACK)
+        turn = CitizenTurn(Envelope(mailbox.id, mailbox.id, "step", {}), CALLBACK)
         turn.mailbox = mailbox
         turn.state = RUNNING
         mail, mailbox.mail = mailbox.mail, ()
@@ -360,13 +360,13 @@ class SocietyRouter(Router):
         if turn in self.turns:
             turn.limit = self.loop.call_later(self._turn_timeout_s, self._late, turn)
 
-    def _late(self, turn: Turn) -> None:
+    def _late(self, turn: CitizenTurn) -> None:
         turn.late = True
         self.tasks.cancel(turn)
 
     def end_handling(self, delivery: Delivery, value: Any, error: BaseException | None) -> None:
         """Handle the end of a turn, or of a callback that all spaces have."""
-        if type(delivery) is not Turn:
+        if type(delivery) is not CitizenTurn:
             super().end_handling(delivery, value, error)
             return
         self.turns.discard(delivery)

@@ -79,7 +79,7 @@ def read_people(
     return people
 
 
-class Table(NamedTuple):
+class PeopleTable(NamedTuple):
     """A file's name, its columns and rows, and whether its numbers may have a decimal comma."""
 
     name: str
@@ -88,14 +88,14 @@ class Table(NamedTuple):
     comma: bool
 
 
-def read_table(path: str | PathLike[str]) -> Table:
+def read_table(path: str | PathLike[str]) -> PeopleTable:
     """Return what a `.csv`, `.tsv` or `.parquet` file has."""
     file = Path(path)
     read = {".parquet": _parquet, ".csv": _csv, ".tsv": _csv}.get(file.suffix.lower())
     if read is None:
         raise ConfigError(f"{file.name}: a table must be .csv, .tsv or .parquet")
     try:
-        return Table(file.name, *read(file))
+        return PeopleTable(file.name, *read(file))
     except MoothallError:
         raise
     except Exception as error:  # pyarrow has its own error types
@@ -143,7 +143,7 @@ def checked_people(
     return people
 
 
-def _join(people: list[dict[str, Any]], table: Table, city: Any) -> None:
+def _join(people: list[dict[str, Any]], table: PeopleTable, city: Any) -> None:
     """Give persons what a table has of their households."""
     cells = {name: [row.get(name) for row in table.rows] for name in table.columns}
     columns = standard_columns(cells, table.name, comma=table.comma)

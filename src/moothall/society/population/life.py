@@ -34,7 +34,7 @@ class PopulationView:
     def __init__(self, population: Population, moment: Moment) -> None:
         self._population = population
         self._moment = moment
-        self._columns: Mapping[str, Any] = moment.seen
+        self._columns: Mapping[str, Any] = moment.visible
         self.network: Network | None = population.network
 
     def __len__(self) -> int:
@@ -145,7 +145,7 @@ async def run_population(
         each.flags.writeable = False
     moment = Moment(
         view,
-        seen=columns,
+        visible=columns,
         answers=books.answers,
         messages=books.messages,
         feed=books.services.get("feed"),

@@ -135,9 +135,11 @@ class RayEngine(LocalEngine):
             name: population.arrays[name] for name in SETTLED if name in population.arrays
         }
         city = None if moment.view.city is population.city else moment.view.city
-        columns = {name: each for name, each in moment.seen.items() if name not in commit_columns}
+        columns = {
+            name: each for name, each in moment.visible.items() if name not in commit_columns
+        }
         view = replace(moment.view, city=None, others=None, at={})
-        moment = replace(moment, view=view, seen=columns)
+        moment = replace(moment, view=view, visible=columns)
         return self._ray.put((moment, city, population.full, commit_columns, population.layers))
 
     def pull(self, names: Iterable[str]) -> None:
@@ -274,7 +276,7 @@ class RowWorker:
         for name, values in commit_columns.items():
             population.arrays[name] = values[population.base : population.until]
         moment.view.city = population.city if city is None else city
-        moment.seen = {**moment.seen, **commit_columns}
+        moment.visible = {**moment.visible, **commit_columns}
         return in_threads(population, moment, None)
 
     def columns(self, names: list[str]) -> dict[str, Any]:

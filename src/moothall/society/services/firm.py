@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Final
 from moothall.foundation.arguments import check_integer
 from moothall.society.arrays import np
 from moothall.society.columns import town
-from moothall.society.columns.ledger import LARGE, Ledger, LedgerField, afforded, in_rows
+from moothall.society.columns.ledger import LARGE, LedgerField, ServiceLedger, afforded, in_rows
 from moothall.society.kernel.commit import Books, Service
 from moothall.society.kernel.wants import Answer, Buy, Want, Work
 
@@ -54,7 +54,7 @@ class Firm(Service):
     worked: LedgerField = LedgerField()
     month_asked: LedgerField = LedgerField()
     month_sold: LedgerField = LedgerField()
-    ledger: Ledger | None = None
+    ledger: ServiceLedger | None = None
     at: int = 0
     state_names: ClassVar[tuple[str, ...]]
 
@@ -153,7 +153,7 @@ class Firm(Service):
         """Store the numbers of firms that settle as `Firm` does in arrays, if int64 has room."""
         firms = [each for each in services if type(each).settle is cls.settle]
         try:
-            ledger = Ledger(firms, cls.state_names, books)
+            ledger = ServiceLedger(firms, cls.state_names, books)
         except OverflowError:
             return
         for name in ("sells", "public"):
