@@ -54,9 +54,10 @@ def test_approval_request_has_the_facts_of_the_action_in_data_and_words() -> Non
     asked: list[ApprovalRequest] = []
     approver = CallbackApprover(lambda request: asked.append(request) or True)
     keeper(approver=approver).reply_sync("Go.")
-    assert [dict(each.facts) for each in asked] == [FACTS, {}]
-    assert str(asked[0]) == '/keeper.wipe disk:"a" (danger: high, cost_usd: 0.2, undone: true)'
-    assert asked[0].fingerprint == ApprovalRequest.of(asked[0].message).fingerprint
+    mounting, wiping = sorted(asked, key=lambda each: each.action)  # they are asked side by side
+    assert (dict(wiping.facts), dict(mounting.facts)) == (FACTS, {})
+    assert str(wiping) == '/keeper.wipe disk:"a" (danger: high, cost_usd: 0.2, undone: true)'
+    assert wiping.fingerprint == ApprovalRequest.of(wiping.message).fingerprint
 
 
 def test_approval_request_for_a_message_has_the_facts_of_the_receivers_action() -> None:
