@@ -26,7 +26,7 @@ from moothall import (
     action,
 )
 from moothall.spaces.amqp import wire
-from moothall.spaces.amqp.inbox import ENDED, STARTED, Inbox
+from moothall.spaces.amqp.inbox import FINISHED, STARTED, Inbox
 
 FORMATS = Path(__file__).with_name("formats")
 JOURNALS = (
@@ -114,7 +114,7 @@ def test_inbox_of_each_format_is_read(tmp_path: Path) -> None:
     started, ended = inbox.look_up("s.2", "A"), inbox.look_up("s.3", "A")
     assert started is not None
     assert ended is not None
-    assert (started.state, ended.state, ended.answer) == (STARTED, ENDED, b'{"answer":1}')
+    assert (started.state, ended.state, ended.answer) == (STARTED, FINISHED, b'{"answer":1}')
     inbox.close()
 
 

@@ -87,8 +87,7 @@ class _RunsCommand(click.Group):
     "--sort",
     type=OneOf((*SORTS, *(f"-{each}" for each in SORTS))),
     metavar="BY",
-    help="Order by began, changed, seconds, tokens, usd, model_calls, actions or entries; -BY: the "
-    "largest first.",
+    help=f"Order by {', '.join(SORTS[:-1])} or {SORTS[-1]}; -BY: the largest first.",
 )
 @click.option(
     "--limit",

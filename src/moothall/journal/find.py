@@ -14,6 +14,7 @@ from moothall.foundation.errors import ConfigError
 from moothall.foundation.jsonvalue import readable
 from moothall.journal.attributes import ATTRIBUTES, RunAttributes, wanted_paths
 from moothall.journal.stop_reason import STATES
+from moothall.journal.tally import SUMMED
 
 Moment: TypeAlias = float | datetime
 """Seconds since 1970, or a date and time: without a zone, the local one."""
@@ -24,17 +25,28 @@ NEEDS_A_PERSON: Final = ("waiting", "in_doubt", "stopped")
 CUT_OFF: Final = ("stopped", "in_doubt")
 """The states of runs whose process has ended."""
 
-SORTS: Final = ("began", "changed", "seconds", "tokens", "usd", "model_calls", "actions", "entries")
+SORTS: Final = ("began", "changed", "seconds", *SUMMED, "entries")
+
+
+def _sum_of(name: str) -> str:
+    if SUMMED[name] is float:
+        return f"coalesce(sum({name}), 0.0)"
+    return f"CAST(coalesce(sum({name}), 0) AS BIGINT)"  # PostgreSQL's sum is a decimal
+
 
 _COLUMNS: Final = (
-    "number, id, kind, agent, task, began, changed, last, tokens, usd, model_calls, actions, "
+    f"number, id, kind, agent, task, began, changed, last, {', '.join(SUMMED)}, "
     "seconds, CAST(attributes AS TEXT), state, forked_from, thread, waiting"
 )
+OUTLINED: Final = (
+    *("id", "kind", "agent", "task", "began", "changed", "entries"),
+    *("state", "forked_from", "thread"),
+)
+"""What an outline says of each run, beside its sums and attributes."""
+
 _SUMS: Final = (
-    "SELECT count(*), CAST(coalesce(sum(tokens), 0) AS BIGINT), coalesce(sum(usd), 0.0), "
-    "CAST(coalesce(sum(model_calls), 0) AS BIGINT), CAST(coalesce(sum(actions), 0) AS BIGINT), "
-    "coalesce(sum(seconds), 0.0) "
-    "FROM runs"
+    f"SELECT count(*), {', '.join(_sum_of(name) for name in SUMMED)}, "
+    "coalesce(sum(seconds), 0.0) FROM runs"
 )
 _STATE: Final = (
     "CASE WHEN number IN ({taken}) THEN CASE WHEN waiting > 0 THEN 'waiting' ELSE 'running' END "

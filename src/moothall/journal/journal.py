@@ -24,13 +24,13 @@ from moothall.journal.commits import Commits
 from moothall.journal.deleting import Deleted, Deletions
 from moothall.journal.doubt import Decision, Doubt, in_doubt
 from moothall.journal.entry import Entry, Outline, Outlines, Sums, Wait
-from moothall.journal.find import CUT_OFF, Filters, RunQuery
+from moothall.journal.find import CUT_OFF, OUTLINED, Filters, RunQuery
 from moothall.journal.moving import adopted, exported, imported, moved, named_file
 from moothall.journal.opening import Runs
 from moothall.journal.run_parts import ReadPart, RunPart, reply_of
 from moothall.journal.store.by_path import opened
 from moothall.journal.store.copies import backed_up, faults
-from moothall.journal.tally import TASK_CHARS
+from moothall.journal.tally import SUMMED, TASK_CHARS
 from moothall.journal.waits import Waits
 
 _ABOUT_TASK: Final = 10  # so many entries of a run have its task, with its mark
@@ -582,10 +582,10 @@ class Journal:
         for number, *about, column, state, origin, thread, waiting in db.execute(query, values):
             if number in leased:
                 state = "waiting" if waiting else "running"
-            id, kind, agent, task, start, changed, entries, *spent = about
-            outline = (id, kind, agent, task, start, changed, entries, state or "stopped")
-            spent.append(number in leased)
-            outlines.append(Outline(*outline, origin, thread, *spent, **of_column(column)))
+            details: dict[str, Any] = {**of_column(column), "held": number in leased}
+            details |= zip((*SUMMED, "seconds"), about[7:], strict=True)
+            details |= zip(OUTLINED, (*about[:7], state or "stopped", origin, thread), strict=True)
+            outlines.append(Outline(**details))
         return outlines
 
     def _given_back(self, outlines: list[Outline]) -> list[Outline]:

@@ -18,6 +18,11 @@ _MOST_OF_A_CALL: Final = 2**40
 """A call of more tokens counts as one of so many: a database has no place for any number."""
 
 
+SUMMED: Final = {"tokens": int, "usd": float, "model_calls": int, "actions": int}
+"""What is added up of a run: columns of the table of runs, by which runs are sorted, and what
+`Tally.sums` returns. To add one, add a migration to `store/tables.py` and a field of `Outline` and,
+before `seconds`, of `Sums`, too."""
+
 COUNTED: Final = frozenset(("started", "ended", "failed", "over"))
 """The kinds of entries that a tally counts."""
 
@@ -49,7 +54,7 @@ class Tally:
             self.reply = text if isinstance(text, str) else ""
 
     def sums(self) -> tuple[int, float, int, int]:
-        """Return the tokens, US dollars, model calls and actions."""
+        """Return what was added up, in the order of `SUMMED`."""
         return self.tokens, self.usd, self.model_calls, self.actions
 
 

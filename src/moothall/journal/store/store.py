@@ -31,15 +31,14 @@ from moothall.journal.store.values import (
     restored,
     set_aside,
 )
-from moothall.journal.tally import Tally, searched
+from moothall.journal.tally import SUMMED, Tally, searched
 
 logger: logging.Logger = logging.getLogger("moothall.journal")
 
 _INSERT = "INSERT INTO entries (place, path, kind, at, data, sum) VALUES (?, ?, ?, ?, ?, ?)"
 _UPDATE = (
     "UPDATE runs SET last = ?, sum = ?, changed = ?, seconds = seconds + ?, waiting = ?, "
-    "tokens = tokens + ?, usd = usd + ?, model_calls = model_calls + ?, actions = actions + ?, "
-    "state = {} WHERE number = ?"
+    f"{', '.join(f'{name} = {name} + ?' for name in SUMMED)}, state = {{}} WHERE number = ?"
 )
 _WORKED_ON = _UPDATE.format("NULL")
 _IN_DOUBT = _UPDATE.format("?")

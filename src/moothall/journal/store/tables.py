@@ -33,7 +33,12 @@ def _count_old_runs(db: sqlite3.Connection) -> None:
         db.execute(
             "UPDATE runs SET changed = ?, seconds = ?, tokens = ?, usd = ?, model_calls = ?, "
             "actions = ? WHERE number = ?",
-            (changed, max(changed - start, 0.0), *tally.sums(), number),
+            (
+                changed,
+                max(changed - start, 0.0),
+                *tally.sums()[:4],
+                number,
+            ),  # those of that version
         )
         text = searched(task, tally.reply or "")
         db.execute("INSERT INTO texts (run, text) VALUES (?, ?)", (number, text))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, unquote, urlsplit
 
@@ -50,7 +51,7 @@ def _sources(report: Any) -> list[tuple[str, Passage, Publication]]:
             continue
         about = passage.publication or Publication()
         doi = about.doi or (doi[1] if (doi := _DOI.match(url)) else "")
-        about = Publication(about.authors, about.published, unquote(doi), about.journal)
+        about = replace(about, doi=unquote(doi))
         base = _id(url, passage, about)
         number = next(n for n in range(1, len(ids) + 2) if f"{base}{n if n > 1 else ''}" not in ids)
         id = f"{base}{number if number > 1 else ''}"
