@@ -56,7 +56,7 @@ class Read:
         while self._size > MOST_CHARS and len(self._texts) > 1:
             self._size -= len(self._texts.pop(0).text)
 
-    def whole_value(self, value: str) -> Origin:
+    def locate(self, value: str) -> Origin:
         """Return where a value was read as a whole, in any spelling."""
         origin = self._first_at(value, whole_at)
         if origin.source:

@@ -344,7 +344,7 @@ class Texts:
 
     def locate(self, value: str) -> Origin:
         """Return where a value was read from outside, in any spelling; this takes longer."""
-        origin = self._read.whole_value(value)
+        origin = self._read.locate(value)
         if not origin.source and self.on_behalf is not None:
             origin = self.on_behalf.locate(value)
         return origin if origin.source else self._read.within(value)
