@@ -4,8 +4,8 @@
 
 A class, function, attribute, parameter or variable counts if its whole name is one of `WORDS`; a
 noun in it makes it fine (`calls_made`), and so does a question (`is_taken`). `CEILINGS` says how
-many a package still has: they only fall. No test begins with an article, a pronoun or a
-preposition. With -v each is printed with its place.
+many a package still has: they only fall. No test begins with an article, a pronoun, a
+preposition or a quantity. With -v each is printed with its place.
 """
 
 from __future__ import annotations
@@ -88,9 +88,11 @@ OPENERS = frozenset(
     "a an the it its they their he she you your we our one ones what who whose whoever whatever "
     "which that this these those there each every all both some any no none nobody nothing in "
     "on at of to for from with without within by as after before between beside below above "
-    "under over during until while when where if".split()
+    "under over during until while when where if how why two three few many several more most much "
+    "only own another other such so very too either neither everyone everybody everything "
+    "somebody something anything once half".split()
 )
-CALLBACKS = ("before_action", "after_action", "after_add", "before_remove")
+FEATURES = ("before_action", "after_action", "after_add", "before_remove", "own_template")
 """Features whose name begins with such a word."""
 
 
@@ -131,7 +133,7 @@ def in_tests(root: Path) -> list[str]:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         and node.name.startswith("test_")
         and node.name.split("_")[1] in OPENERS
-        and not node.name.removeprefix("test_").startswith(CALLBACKS)
+        and not node.name.removeprefix("test_").startswith(FEATURES)
     ]
 
 

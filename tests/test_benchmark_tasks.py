@@ -121,7 +121,9 @@ def test_benchmark_free_text_that_is_unreadable_is_asked_for_once_more_with_its_
     assert "Expecting value: line 1 column 1" in fault["content"]
 
 
-def test_two_unreadable_texts_end_the_reply(instructions: Any, loop: Any) -> None:
+def test_texts_that_are_unreadable_end_the_reply_at_the_second(
+    instructions: Any, loop: Any
+) -> None:
     scripted = ScriptedModel(["Of course.", "```json\n{}\n```"])
     outcome = loop.attempt(instructions.TASKS[0], loop.FreeText(scripted))
     assert outcome.reply.stop_reason == "unreadable"

@@ -143,7 +143,7 @@ def test_rabbitmqctl_works_on_the_private_node_and_says_what_failed(fragile: Bro
         fragile.ctl("delete_queue", "missing")
 
 
-def test_only_loopback_is_listened_on(broker: Broker) -> None:
+def test_broker_listens_only_on_loopback(broker: Broker) -> None:
     assert broker.pid is not None
     # What a node does every minute that it finds no epmd: by itself it starts one on all addresses.
     broker.ctl("eval", "rabbit_nodes:ensure_epmd().")

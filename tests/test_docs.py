@@ -226,7 +226,7 @@ def test_documentation_page_runs(
     assert run(text, page.stem, tmp_path, **environment) == []
 
 
-def test_few_blocks_are_not_run() -> None:
+def test_fragments_in_docs_are_few() -> None:
     fragments = [
         f"{page.name}:{block.start}"
         for page in PAGES

@@ -115,7 +115,7 @@ def test_approval_without_an_approver_is_refused():
         (..., False),
     ),
 )
-def test_only_true_permits(form, answer, permitted, caplog):
+def test_approver_permits_only_by_true(form, answer, permitted, caplog):
     class Async:
         async def approve(self, request):
             return answer
@@ -382,7 +382,7 @@ def test_rule_pattern_matches_the_whole_text_with_its_lines():
         ("j\n", False),
     ),
 )
-def test_only_y_or_yes_permits(typed, permitted):
+def test_terminal_permits_only_by_y_or_yes(typed, permitted):
     out = io.StringIO()
     assert ask(TerminalApprover(io.StringIO(typed), out)) is permitted
     assert '/Host.delete path:"/tmp/x"' in out.getvalue()

@@ -366,7 +366,7 @@ def test_recursive_type_within_a_union_is_cut_and_kept_too():
     assert not validator.is_valid({"x": {"rest": {"rest": 1}}})
 
 
-def test_two_classes_of_one_name_do_not_mix():
+def test_classes_of_one_name_do_not_mix():
     def make(annotation: Any) -> Any:
         return dataclass(type("Same", (), {"__annotations__": {"x": annotation}}))
 
@@ -712,7 +712,7 @@ def test_wrong_arguments(args, text):
     assert str(error.value) == text
 
 
-def test_several_missing_arguments_are_all_named():
+def test_missing_arguments_are_all_named():
     def do(a, b, *, c): ...
 
     assert refused(of(do), b=1) == 'missing arguments "a", "c"'
@@ -917,7 +917,7 @@ def test_whole_numbers_may_be_written_as_floats_everywhere():
     assert check(arg(list[Point]), x=[{"x": 2.0}] * 2000) == {"x": [Point(2)] * 2000}
 
 
-def test_many_or_long_unexpected_names_are_not_all_echoed():
+def test_unexpected_names_many_or_long_are_not_all_echoed():
     text = refused(ADD, a=1, **{"v" * 5000 + str(n): n for n in range(100)})
     assert len(text) < 1000
     assert text.endswith("and 92 more")

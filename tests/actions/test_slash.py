@@ -176,7 +176,7 @@ def test_slash_value_without_an_end_is_refused_at_once(text: str) -> None:
     assert wrong(f"/A.b c:{text}").column <= len(text) + 8
 
 
-def test_only_text_is_read() -> None:
+def test_slash_line_that_is_no_text_is_refused() -> None:
     with pytest.raises(DefinitionError, match="got bytes"):
         parse_slash(b"/*.help")  # type: ignore[arg-type]
 

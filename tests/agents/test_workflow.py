@@ -335,7 +335,7 @@ class Talk(Block):
     description = "talks with friends and neighbours"
 
 
-def test_two_blocks_with_one_action_name_are_refused_rather_than_one_be_lost() -> None:
+def test_blocks_with_one_action_name_are_refused_rather_than_one_be_lost() -> None:
     class Till(Block):
         @action(access_policy=ACCESS_PERMITTED)
         def pay(self, amount: int) -> int:

@@ -108,7 +108,7 @@ def test_conversation_participant_with_a_usage_that_is_no_number_is_heard(
     assert reply.usage.input_tokens == 0
 
 
-def test_half_a_character_reaches_nobody() -> None:
+def test_surrogate_in_a_turn_reaches_nobody() -> None:
     bob = Talker("Bob")
     talk = Conversation([Misbehaves("Ann", lambda: answer("a\ud800b")), bob], until=MaxTurns(2))
     talk.reply_sync("go \udfff")

@@ -144,7 +144,7 @@ def test_parameters_by_hand_are_a_schema(space, parameters):
 # -- two actions of one name -----------------------------------------------------------------------
 
 
-def test_two_methods_of_one_action_name_are_refused(space):
+def test_actions_of_one_name_in_two_methods_are_refused(space):
     class Twins(Agent):
         @action(name="go")
         async def first(self) -> None: ...
@@ -226,7 +226,7 @@ def test_return_type_without_a_json_form_is_no_fault(space):
     works(space)
 
 
-def test_half_a_character_in_what_an_action_says_is_escaped(space):
+def test_surrogate_in_the_description_of_an_action_is_escaped(space):
     def odd(self, a: Annotated[int, "more \udfff"]) -> int:
         return a
 
@@ -367,7 +367,7 @@ def test_tool_that_cannot_be_described_is_refused_where_it_is_given(takes: str, 
     refused(caught, "odd one", registry.get_actions()[0].name, "thing")
 
 
-def test_so_is_a_block_whose_action_cannot_be_described() -> None:
+def test_block_whose_action_cannot_be_described_is_refused() -> None:
     with pytest.raises(DefinitionError) as caught:
         ReActAgent("odd one", ScriptedModel([]), blocks=[Unresolved()])
     refused(caught, "odd one", "unresolved", "thing")

@@ -94,7 +94,7 @@ def test_dual_act_reviewer_that_obeys_what_it_read_last_ends_as_unreadable() -> 
         ),
     ).map(json.dumps)
 )
-def test_only_exactly_one_object_is_a_decision(text: str) -> None:
+def test_decision_is_exactly_one_object(text: str) -> None:
     try:
         decision = read_decision(text)
     except UnreadableText:

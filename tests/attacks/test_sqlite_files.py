@@ -147,7 +147,7 @@ def test_arguments_that_are_none_make_no_file(make: Callable[..., Any], tmp_path
     (b"x", b"{}", b"hello\n", b"SQLite format 3", b"x" * 99, b"\0" * 4096, bytes(range(256)) * 40),
     ids=len,
 )
-def test_another_kind_of_file_is_left_as_it_is(kind: Kind, path: Path, given: bytes) -> None:
+def test_file_of_another_kind_is_left_as_it_is(kind: Kind, path: Path, given: bytes) -> None:
     path.write_bytes(given)
     with pytest.raises(kind.error, match=r"file\.db': it is another kind of file"):
         kind.make(path)
@@ -159,7 +159,9 @@ def test_another_kind_of_file_is_left_as_it_is(kind: Kind, path: Path, given: by
     "statement",
     ("CREATE TABLE inbox (a)", "PRAGMA user_version = 1", "PRAGMA application_id = 7"),
 )
-def test_another_programs_database_is_left_as_it_is(kind: Kind, path: Path, statement: str) -> None:
+def test_database_of_another_program_is_left_as_it_is(
+    kind: Kind, path: Path, statement: str
+) -> None:
     changed(path, statement)
     before = path.read_bytes()
     with pytest.raises(kind.error, match="it is another program's database"):
@@ -177,7 +179,9 @@ def test_another_programs_database_is_left_as_it_is(kind: Kind, path: Path, stat
     ],
     ids=str,
 )
-def test_another_version_is_named(kind: Kind, path: Path, version: int) -> None:
+def test_file_of_another_version_is_refused_with_the_version(
+    kind: Kind, path: Path, version: int
+) -> None:
     kind.fill(path)
     newest = len(kind.migrations)
     changed(path, f"PRAGMA user_version = {version}")

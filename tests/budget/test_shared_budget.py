@@ -238,7 +238,7 @@ def test_shared_budget_named_child_is_one_per_name_and_parent(path: Path, journa
         assert again.spent.actions == 1
 
 
-def test_only_a_named_child_of_a_shared_parent_is_shared(path: Path, journal: Journal) -> None:
+def test_child_of_a_shared_budget_is_shared_only_by_a_name(path: Path, journal: Journal) -> None:
     """What an unnamed one is, nobody could find again; its children are this process's too."""
     for _ in range(2):
         whole = Budget(journal=journal, name="whole")

@@ -1065,7 +1065,7 @@ def test_agent_that_cannot_be_added_is_told_in_a_line(folder: Path) -> None:
     assert (done.returncode, done.stderr) == (2, said)
 
 
-def test_two_of_an_id_are_refused(folder: Path) -> None:
+def test_agents_of_one_id_are_refused(folder: Path) -> None:
     twice = ("--agent", "my_agents:make") * 2
     done = piped(folder, "", *twice)
     assert done.returncode == 1

@@ -140,7 +140,7 @@ def test_alone_one_is_told_so(chat: Callable[..., Chat]) -> None:
 
 
 @pytest.mark.long
-def test_two_people_have_names_of_their_own(chat: Callable[..., Chat]) -> None:
+def test_people_of_two_chats_have_names_of_their_own(chat: Callable[..., Chat]) -> None:
     with chat("--name", "Ann") as ann:
         ann.until(READY)
         with chat("--name", "Bob") as bob:

@@ -85,7 +85,7 @@ def test_bash_completes_commands_options_and_values(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("shell", "begins"), (("zsh", "#compdef moothall"), ("fish", "function _moothall_completion"))
 )
-def test_other_shells_have_their_scripts(shell: str, begins: str) -> None:
+def test_shells_other_than_bash_have_their_scripts(shell: str, begins: str) -> None:
     done = printed(shell)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith(begins)

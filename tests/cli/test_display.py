@@ -260,7 +260,7 @@ def step(action: str, result: Any = None, error: str | None = None) -> Step:
         ),
     ),
 )
-def test_how_a_run_ended_is_said(reply: Reply, words: str, code: int) -> None:
+def test_display_says_how_a_run_ended(reply: Reply, words: str, code: int) -> None:
     assert words in seen(Done("a", reply))
     assert exit_code(reply) == code
 

@@ -180,7 +180,7 @@ def test_command_tells_all_faults_at_once(folder: Path) -> None:
 # -- errors on standard error, answers on standard output ------------------------------------------
 
 
-def test_why_a_run_failed_is_on_standard_error(folder: Path) -> None:
+def test_reason_why_a_run_failed_is_on_standard_error(folder: Path) -> None:
     with OpenAIServer(status(400, "no such model")) as server:
         done = moothall("act", "x", "--model", f"{server.url}#m", folder=folder)
     assert (done.returncode, done.stdout) == (1, "")

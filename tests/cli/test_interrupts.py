@@ -140,5 +140,7 @@ def test_signal_at_a_random_moment_ends_each_command(signalled: Signalled) -> No
 
 @pytest.mark.long
 @pytest.mark.timeout(3600)
-def test_two_thousand_signals_at_random_moments_end_each_command(signalled: Signalled) -> None:
+def test_commands_are_each_ended_by_two_thousand_signals_at_random_moments(
+    signalled: Signalled,
+) -> None:
     assert wrong_ones(signalled, 2000, 8, seed=7) == []

@@ -269,7 +269,7 @@ def test_run_that_was_stopped_goes_on_by_the_command_that_it_named(
     assert "Well.\n" in done.stdout
 
 
-def test_more_tokens_are_given_to_a_run_that_had_too_few(folder: Path) -> None:
+def test_run_that_had_too_few_tokens_is_given_more(folder: Path) -> None:
     with OpenAIServer(does(SEARCH), streamed("Well.")) as server:
         stopped = moothall(*act(server, "--max-tokens", "10"), cwd=folder)
         command = suggested(stopped.stderr)

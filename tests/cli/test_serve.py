@@ -432,7 +432,7 @@ def test_served_agent_that_has_changed_goes_on_in_a_fork_where_that_is_wanted(
     assert (tmp_path / "notes").read_text().split() == ["first", "second", "second"]
 
 
-def test_two_that_say_the_same_are_two_runs(
+def test_messages_that_say_the_same_are_two_runs(
     serve: Callable[..., Program], me: Agent, tmp_path: Path, clerks: tuple[str, ...]
 ) -> None:
     (tmp_path / "go on").touch()

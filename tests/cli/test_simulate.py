@@ -156,7 +156,7 @@ def test_stopped_it_goes_on_by_resume_and_comes_to_the_same_files(
     assert manifest == other | {"run_id": "town"}
 
 
-def test_another_order_cannot_go_on_with_a_run(
+def test_run_does_not_go_on_with_other_options(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     recorded = (*TOWN, "--journal", str(tmp_path / "runs.db"), "--run-id", "town")
@@ -267,7 +267,7 @@ def test_picture_that_the_disk_has_no_room_for_is_named(
     assert error == f"moothall: {tmp_path}/out/map.png cannot be written: File too large"
 
 
-def test_two_runs_are_compared_by_their_manifests(
+def test_manifests_of_two_runs_are_compared(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def manifest(name: str, seed: int) -> Any:

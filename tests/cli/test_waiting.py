@@ -94,7 +94,7 @@ def test_approvals_are_listed_shown_permitted_and_refused_with_a_name(folder: Pa
     assert "permitted by eva: pay(coins=3)\n" in recorded
 
 
-def test_another_answer_and_a_wrong_key_fail_with_what_is_wrong(folder: Path) -> None:
+def test_answer_again_and_a_wrong_key_fail_with_what_is_wrong(folder: Path) -> None:
     with Journal(folder / "runs.db") as journal:
         key = journal.waiting(kind="approval")[0].key
     half = moothall("answer", "r", "batch-1", '{"rows": 2', cwd=folder)

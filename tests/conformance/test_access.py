@@ -160,7 +160,7 @@ def test_requested_asks_and_true_permits(space, me, form, name):
     (False, None, 1, "yes", "True", [True], 1.0, ..., RuntimeError("the asker fails")),
     ids=repr,
 )
-def test_anything_but_true_refuses(space, me, form, name, permit):
+def test_request_permission_refuses_by_anything_but_true(space, me, form, name, permit):
     host, asked = asked_of(permit, form)
     space.add(host)
     with pytest.raises(NotPermitted) as caught:
@@ -284,7 +284,7 @@ def test_approver_of_the_agent_goes_before_the_spaces(make_space):
     assert me.ask("other", "delete", path="x").result(timeout=10) == "deleted x"
 
 
-def test_own_request_permission_goes_before_any_approver(make_space):
+def test_request_permission_of_the_agent_goes_before_any_approver(make_space):
     space = make_space(approver=CallbackApprover(lambda request: True))
     me = space.add(Recorder("me"))
     host, asked = asked_of(False, "def")
@@ -294,7 +294,7 @@ def test_own_request_permission_goes_before_any_approver(make_space):
     assert len(asked) == 1
 
 
-def test_own_request_permission_may_extend_the_default(make_space):
+def test_request_permission_of_the_agent_may_extend_the_default(make_space):
     class Careful(Host):
         async def request_permission(self, proposed_message):
             if proposed_message["action"]["args"]["path"].startswith("/etc"):
@@ -325,7 +325,7 @@ def test_rules_permit_and_refuse_by_action_and_arguments(make_space):
 @pytest.mark.parametrize(
     "answer", (1, "yes", None, False, RuntimeError("the approver fails")), ids=repr
 )
-def test_only_true_of_an_approver_permits(make_space, log, form, answer):
+def test_approver_permits_only_by_true(make_space, log, form, answer):
     def decide():
         if isinstance(answer, Exception):
             raise answer

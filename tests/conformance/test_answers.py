@@ -474,7 +474,7 @@ def test_say_that_answers_none_sends_nothing(space, me):
     assert len(chat.messages) == 1
 
 
-def test_two_chat_agents_stop_after_one_exchange(space):
+def test_chat_agents_stop_after_one_exchange(space):
     one, two = space.add(Chat("one")), space.add(Chat("two"))
     one.send(message("two", "say", content="hi"))
     one.wait_for(1)
@@ -542,7 +542,7 @@ def test_agent_that_says_something_in_its_say_starts_a_new_exchange(space, me):
     assert me.told() == [("say", {"content": "from my own"})]
 
 
-def test_only_say_is_said_back(space, me):
+def test_say_is_the_only_action_whose_value_is_said_back(space, me):
     class Other(Agent):
         @action(name="tell")
         async def say(self, content: str) -> str:

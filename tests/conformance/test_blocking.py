@@ -94,7 +94,7 @@ def test_def_action_that_asks_an_agent_that_asks_back_ends(space: Any) -> None:
         assert me.ask("A", "do_plainly", value=0).result(timeout=WAIT_S) == "end"
 
 
-def test_many_def_chains_at_once(space: Any) -> None:
+def test_def_chains_go_many_at_once(space: Any) -> None:
     def ask(agent: Agent, value: int) -> Any:
         if value == 0:
             return 0

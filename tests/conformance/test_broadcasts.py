@@ -52,7 +52,7 @@ def test_broadcast_reaches_every_agent_by_default_the_sender_too(space):
     assert [len(member.messages) for member in members] == [1, 1, 1]
 
 
-def test_own_broadcasts_can_be_switched_off(space):
+def test_broadcasts_of_ones_own_can_be_switched_off(space):
     quiet = space.add(Member("quiet", receive_own_broadcasts=False))
     loud = space.add(Member("loud"))
     quiet.send(message("*", "say", content="from quiet"))

@@ -189,7 +189,7 @@ def test_chain_message_sent_without_waiting_is_not_in_the_chain(space: Any) -> N
     assert mine == ["asked", "end", "sent"]
 
 
-def test_two_calls_of_one_chain_are_let_in_one_at_a_time(space: Any) -> None:
+def test_calls_of_one_chain_are_let_in_one_at_a_time(space: Any) -> None:
     begun: Kept[int] = Kept()
     gates = {1: Gate(), 2: Gate()}
     inside: list[int] = []
@@ -470,7 +470,7 @@ def test_chain_may_take_the_second_place_where_there_is_room_for_two(
     assert me.request(message("A", "do"), timeout=3).result(timeout=WAIT_S) == "done"
 
 
-def test_two_chat_agents_that_answer_each_other_stop(space: Any) -> None:
+def test_chat_agents_that_answer_each_other_stop(space: Any) -> None:
     said: Kept[str] = Kept()
 
     class Chat(Agent):

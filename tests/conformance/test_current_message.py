@@ -175,7 +175,7 @@ def test_current_message_is_right_after_a_call_back(space, me):
     assert list(two.seen) == [("after the call back", 2, 2)]
 
 
-def test_another_agents_is_not_seen(space, me):
+def test_current_message_of_another_agent_is_not_seen(space, me):
     found = Kept()
 
     class Peeper(Agent):

@@ -367,7 +367,7 @@ def test_lane_that_cannot_be_told_is_none(space: Any, log: Log) -> None:
     assert "LookupError: no idea" in log.wait_for("lane")
 
 
-def test_many_lanes_come_and_go_in_order(space: Any, load: Any) -> None:
+def test_lanes_come_and_go_by_thousands_in_order(space: Any, load: Any) -> None:
     laned, me = space.add(Laned("laned")), space.add(Recorder("me"))
     wanted: dict[str, deque[str]] = {}
     for n in range(load(3_000)):

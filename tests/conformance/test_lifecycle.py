@@ -306,7 +306,7 @@ def test_action_may_add_an_agent_and_ask_it(space: Any, form: str) -> None:
     assert space.ids() == ["adder", "me", "new 0", "new 1", "new 2"]
 
 
-def test_two_who_remove_one_agent_at_once_run_its_before_remove_once(space: Any) -> None:
+def test_removals_of_one_agent_at_once_run_its_before_remove_once(space: Any) -> None:
     removed: Kept[str] = Kept()
     gate = Gate()
 
@@ -580,7 +580,7 @@ def test_closing_waits_for_no_action_that_lets_itself_be_cancelled(make_space: A
 # -- several spaces, and the end of the program ----------------------------------------------------
 
 
-def test_many_spaces_in_one_process(make_space: Any) -> None:
+def test_spaces_work_side_by_side_in_one_process(make_space: Any) -> None:
     spaces = [make_space() for _ in range(10)]
     for n, space in enumerate(spaces):
         space.add(Doer("doer"))
@@ -673,7 +673,7 @@ def test_space_left_open_does_not_hold_up_the_end_of_the_program(
     assert exit_s < 10
 
 
-def test_two_loops_that_add_to_each_other_at_once_do_not_lock_each_other(make_space: Any) -> None:
+def test_spaces_whose_loops_add_to_each_other_do_not_lock_each_other(make_space: Any) -> None:
     body = """
 there = Space()
 meet = threading.Barrier(2)

@@ -187,7 +187,7 @@ def test_request_awaited_on_two_loops_and_in_a_thread_answers_all(space: Any) ->
     assert values == ["one"] * 3
 
 
-def test_many_loops_in_many_threads(space: Any) -> None:
+def test_requests_from_loops_in_many_threads_each_find_their_answer(space: Any) -> None:
     space.add(Doer("doer", None, lambda agent, value: value))
     agents = [space.add(Agent(f"me {i}")) for i in range(8)]
     found: list[Any] = []

@@ -175,7 +175,7 @@ def test_broadcasts_and_direct_messages_of_one_sender_keep_their_order(space: An
         assert [n for _, n in counter.seen.wait_for(50)] == list(range(50))
 
 
-def test_different_agents_interleave(space: Any) -> None:
+def test_agents_handle_messages_while_another_one_is_busy(space: Any) -> None:
     holder = space.add(Holder("holder"))
     other = space.add(Holder("other"))
     me = space.add(Agent("me"))

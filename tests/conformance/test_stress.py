@@ -484,7 +484,7 @@ def test_spaces_open_and_close_under_load(make_space: Any, rounds: int) -> None:
 
 @pytest.mark.timeout(LONG_S)
 @pytest.mark.usefixtures("switching")
-def test_two_spaces_ask_each_other_under_load(make_space: Any, rounds: int) -> None:
+def test_spaces_ask_each_other_under_load(make_space: Any, rounds: int) -> None:
     here, there = make_space(), make_space()
 
     class Bridge(Peer):

@@ -151,7 +151,7 @@ def test_constructor_errors_of_its_own_stay_as_they_are() -> None:
 
 
 @pytest.mark.parametrize("given", ("no", None, 0))
-def test_own_broadcasts_are_received_or_not(given: Any) -> None:
+def test_receive_own_broadcasts_that_is_no_bool_is_refused(given: Any) -> None:
     told = f"agent 'a': receive_own_broadcasts= must be True or False, got {given!r}"
     for make in (Agent, lambda id, **options: ReActAgent(id, ScriptedModel([]), **options)):
         with pytest.raises(ConfigError) as raised:

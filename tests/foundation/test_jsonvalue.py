@@ -267,7 +267,7 @@ def test_stack_nearly_used_up_is_refused_in_words():
     ),
     ids=["text", "texts", "bytes, not characters", "keys", "items"],
 )
-def test_more_than_16_mib_is_refused(copy, value):
+def test_value_of_more_than_16_mib_is_refused(copy, value):
     with pytest.raises(NotJSON, match="larger than 16 MiB in all"):
         copy(value)
 

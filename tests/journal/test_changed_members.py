@@ -122,7 +122,7 @@ def test_member_that_has_changed_is_named_whoever_was_cut_off(
     ("part", "options"),
     (("review", {"review": on_error}), ("shared memory", {"shared_memory": True})),
 )
-def test_how_the_two_work_together_is_part_of_it(
+def test_options_of_a_dual_act_are_part_of_the_program(
     tmp_path: Path, part: str, options: dict[str, Any]
 ) -> None:
     with Journal(tmp_path / "j") as journal:

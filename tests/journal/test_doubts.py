@@ -115,7 +115,7 @@ async def test_call_that_is_cut_off_again_once_it_was_repeated_is_decided_anew(
 
 
 @on_a_loop
-async def test_somebody_is_told_of_a_doubt_once_and_reminded_of_it(tmp_path: Path) -> None:
+async def test_doubt_is_told_of_once_and_reminded_of(tmp_path: Path) -> None:
     broken = tmp_path / "after"
     with Journal(tmp_path / "before") as journal:
         await agent(journal, [], broken).reply("Pay both.", run_id="R", thread="c/1")

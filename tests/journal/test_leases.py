@@ -48,7 +48,7 @@ def agent(journal: Journal) -> ReActAgent:
 
 
 @pytest.mark.parametrize("how", ((), ("fork",)))
-def test_another_process_has_it_until_it_dies(place: Place, how: tuple[str, ...]) -> None:
+def test_run_in_another_process_is_held_until_it_dies(place: Place, how: tuple[str, ...]) -> None:
     path = place("j")
     with holder(path, *how) as (process, _), Journal(path) as journal:
         with pytest.raises(RunHeld, match=f"process {process.pid} on ") as held:
@@ -74,7 +74,9 @@ def test_another_process_has_it_until_it_dies(place: Place, how: tuple[str, ...]
 
 @pytest.mark.parametrize("name", ("j", "link", "./other/../j"))
 @on_a_loop
-async def test_another_journal_of_the_same_process_has_it(tmp_path: Path, name: str) -> None:
+async def test_run_in_another_journal_of_the_same_process_is_held(
+    tmp_path: Path, name: str
+) -> None:
     began, go_on = asyncio.Event(), asyncio.Event()
 
     async def hold() -> None:
@@ -133,7 +135,7 @@ async def test_journal_that_is_closed_gives_its_runs_back(place: Place) -> None:
 
 
 @pytest.mark.parametrize("durability", ("process", pytest.param("power", marks=pytest.mark.long)))
-def test_two_processes_write_their_runs_into_one_journal(tmp_path: Path, durability: str) -> None:
+def test_processes_write_their_runs_into_one_journal(tmp_path: Path, durability: str) -> None:
     def work(which: str) -> list[int]:
         with Processes() as processes:
             return [
@@ -159,7 +161,7 @@ def test_two_processes_write_their_runs_into_one_journal(tmp_path: Path, durabil
 
 @pytest.mark.parametrize("durability", ("process", "power"))
 @on_a_loop
-async def test_many_runs_at_once_in_one_process(place: Place, durability: str) -> None:
+async def test_runs_go_side_by_side_in_one_process(place: Place, durability: str) -> None:
     with Journal(place("j"), durability=durability) as journal:
         replies = await asyncio.gather(
             *(agent(journal).reply("go", run_id=f"R{number}") for number in range(40))

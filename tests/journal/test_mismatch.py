@@ -93,7 +93,7 @@ def test_mismatch_names_what_changed(
         assert react(journal, 0, "Yes.").reply_sync("go", run_id="R").text == "Yes."
 
 
-def test_several_changes_are_named_together(tmp_path: Path) -> None:
+def test_changes_of_a_program_are_named_together(tmp_path: Path) -> None:
     with Journal(tmp_path / "j") as journal:
         react(journal, "Yes.").reply_sync("go", run_id="R")
         with pytest.raises(RunMismatch) as refused:
@@ -276,7 +276,7 @@ def test_run_and_its_copy_both_go_on(tmp_path: Path, durable: bool) -> None:
         memory.close()
 
 
-def test_another_kind_of_agent_goes_on_with_neither_a_run_nor_a_copy(tmp_path: Path) -> None:
+def test_agent_of_another_kind_goes_on_with_neither_a_run_nor_a_copy(tmp_path: Path) -> None:
     with Journal(tmp_path / "j") as journal:
         one = ReActAgent("a", ScriptedModel(["Yes."]), journal=journal)
         human = ReActAgent("h", ScriptedModel([ValueError("down")]))

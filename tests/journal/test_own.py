@@ -79,7 +79,7 @@ def test_killed_at_commits_nothing_that_ended_is_done_again(
 
 
 @pytest.mark.parametrize("where", ("begin approve", "end approve", "begin hook pre"))
-def test_own_step_killed_while_waiting_is_not_in_doubt(
+def test_step_killed_while_it_asks_for_permission_is_not_in_doubt(
     processes: Processes, tmp_path: Path, where: str
 ) -> None:
     assert processes.run(tmp_path, effect=where) == KILLED
@@ -90,7 +90,9 @@ def test_own_step_killed_while_waiting_is_not_in_doubt(
     assert effects(tmp_path)["end pay"] == 1
 
 
-def test_own_step_permission_is_not_asked_for_again(processes: Processes, tmp_path: Path) -> None:
+def test_step_that_was_permitted_is_not_asked_for_again(
+    processes: Processes, tmp_path: Path
+) -> None:
     assert processes.run(tmp_path, effect="begin pay") == KILLED
     with Journal(tmp_path / "journal") as journal:
         (doubt,) = journal.in_doubt(RUN)
@@ -192,7 +194,7 @@ async def test_kept_value_is_written_with_the_entry_that_names_it(tmp_path: Path
 
 
 @on_a_loop
-async def test_own_step_that_failed_is_called_again(tmp_path: Path) -> None:
+async def test_step_that_failed_is_called_again(tmp_path: Path) -> None:
     called: list[str] = []
 
     async def pay(step: Step) -> str:
@@ -213,7 +215,7 @@ async def test_own_step_that_failed_is_called_again(tmp_path: Path) -> None:
 
 
 @on_a_loop
-async def test_another_program_does_not_go_on_with_it(tmp_path: Path) -> None:
+async def test_run_of_another_program_is_not_resumed(tmp_path: Path) -> None:
     with Journal(tmp_path / "j") as journal:
         async with recorded(journal, "R", "Lines", "me", Lines, program={"urls": ["a"]}) as record:
             await record.commit()

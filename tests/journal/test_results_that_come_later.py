@@ -373,7 +373,7 @@ def results(reply: Reply) -> list[Any]:
     return [step.result["result"] for step in reply.steps]
 
 
-def test_two_calls_that_wait_under_one_name_are_answered_each_by_its_own_key(place: Place) -> None:
+def test_calls_that_wait_under_one_name_are_answered_each_by_its_own_key(place: Place) -> None:
     both = [Call("1", "send_batch", {"rows": 3}), Call("2", "send_batch", {"rows": 3})]
     with Journal(place("j")) as journal:
         bank = Bank(journal)

@@ -287,7 +287,7 @@ async def test_resumption_that_is_cancelled_leaves_its_runs_to_the_next_one(
 
 
 @on_a_loop
-async def test_only_runs_of_this_agent_that_did_not_end(tmp_path: Path) -> None:
+async def test_resume_runs_takes_only_runs_of_this_agent_that_did_not_end(tmp_path: Path) -> None:
     with Journal(tmp_path / "journal") as journal:
         await desk(journal, at_once).reply("Hi", run_id="ended")
         (await journal.begin("r1", "ReActAgent", "another", "Hello")).close()

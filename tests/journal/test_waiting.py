@@ -157,7 +157,7 @@ async def test_approval_waits_in_the_journal_and_another_process_answers(place: 
 
 
 @on_a_loop
-async def test_two_equal_calls_are_two_questions_and_each_runs_once_it_is_permitted(
+async def test_calls_that_are_equal_are_two_questions_and_each_runs_once_it_is_permitted(
     place: Place,
 ) -> None:
     till = Till()

@@ -55,7 +55,7 @@ def test_oldest_goes_first() -> None:
     assert memory.get_memories(2) == [user("cccccc"), said("dddddd")]
 
 
-def test_only_messages_are_added() -> None:
+def test_bounded_memory_takes_only_messages() -> None:
     memory = filled(30)
     with pytest.raises(TypeError, match=r"a memory is a chat message .*, not NoneType"):
         memory.add_memory(None)  # type: ignore[arg-type]

@@ -660,7 +660,7 @@ def test_sqlite_memory_is_shared_by_event_loops_and_threads(made: Made) -> None:
 
 
 @pytest.mark.parametrize("item", ("hello", None, 7, ["a"], [("role", "user")]))
-def test_only_messages_are_added(path: Path, item: Any) -> None:
+def test_sqlite_memory_takes_only_messages(path: Path, item: Any) -> None:
     with SQLiteMemory(path) as memory:
         with pytest.raises(TypeError, match=r"a memory is a chat message .*, not "):
             memory.add_memory(item)

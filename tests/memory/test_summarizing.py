@@ -302,7 +302,7 @@ def test_settings_are_checked(kwargs: dict[str, Any], text: str) -> None:
         SummarizingMemory(**{"model": ScriptedModel(), **kwargs})
 
 
-def test_only_messages_are_added() -> None:
+def test_summarizing_memory_takes_only_messages() -> None:
     memory = SummarizingMemory(ScriptedModel())
     with pytest.raises(TypeError, match=r"a memory is a chat message .*, not str"):
         memory.add_memory("hello")  # type: ignore[arg-type]

@@ -197,7 +197,7 @@ def test_budgeted_model_reserves_the_upper_bound_while_a_call_is_under_way() -> 
     assert budget.spent.tokens == 2
 
 
-def test_more_text_more_actions_and_a_schema_are_more() -> None:
+def test_bound_grows_with_texts_actions_and_a_schema() -> None:
     model = Speaker(max_tokens=10)
     least = bound_of(model)
     assert bound_of(model, user("Hi" * 50)) == least + 98
@@ -307,7 +307,7 @@ def test_budgeted_model_records_what_a_provider_took_too_much_and_starts_nothing
     assert model.model.asked == 1  # type: ignore[attr-defined]
 
 
-def test_many_at_once_never_pass_a_limit() -> None:
+def test_calls_at_once_never_pass_a_limit() -> None:
     needed = bound_of(Speaker())
     budget = Budget(tokens=needed * 10 + 5, model_calls=500)
     most = 0
@@ -409,7 +409,7 @@ def test_budgeted_model_without_limit_or_usage_counts_all_that_was_left() -> Non
     assert unlimited.spent.model_calls == 1
 
 
-def test_such_a_model_is_not_asked_when_not_even_the_question_fits() -> None:
+def test_model_without_a_limit_is_not_asked_when_not_even_the_question_fits() -> None:
     with pytest.raises(BudgetExceeded, match="own was not asked"):
         run(BudgetedModel(NoLimit(said("ok", 1, 1)), Budget(tokens=50)).complete(HI))
 

@@ -115,7 +115,7 @@ def test_offline_the_one_on_this_machine_answers() -> None:
     assert run(model.complete(user("Hi"))).text == "here"
 
 
-def test_too_long_for_all_is_an_overflow_and_for_some_is_not() -> None:
+def test_fallback_is_an_overflow_if_it_is_one_for_all() -> None:
     overflow = broken(ContextOverflow("too long"))
     with pytest.raises(ContextOverflow, match=r"1\. too long; 2\. too long"):
         run(FallbackModel([overflow, overflow]).complete(user("Hi")))
@@ -200,7 +200,7 @@ def test_streamed_the_next_answers_as_long_as_nothing_was_said(
     assert [record.getMessage() for record in caplog.records] == ["broken: no; asking second"]
 
 
-def test_once_something_was_said_an_error_passes() -> None:
+def test_fallback_passes_an_error_on_once_something_was_said() -> None:
     second = ScriptedModel(["never"])
     model = FallbackModel([ScriptedModel([breaks]), second])
     came, error = run(until_error(model, user("Hi")))

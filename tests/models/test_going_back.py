@@ -105,7 +105,7 @@ def test_streamed_fields_go_back_whole() -> None:
     assert message["tool_calls"] == [ADD | {"extra_content": SIGNED}, MORE]
 
 
-def test_another_server_gets_none_of_it() -> None:
+def test_server_that_did_not_give_it_gets_nothing_back() -> None:
     overloaded = answer({"error": {"message": "busy", "code": 400}})
     first = calling(ADD | {"extra_content": SIGNED}, **THOUGHTS)
     with OpenAIServer(first, overloaded) as one, OpenAIServer(text("3")) as other:

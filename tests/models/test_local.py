@@ -443,7 +443,7 @@ def test_local_model_result_is_of_the_action_that_was_called(local: LocalModel) 
 
 
 @pytest.mark.long
-def test_too_many_actions_overflow_and_fewer_fit(local: LocalModel) -> None:
+def test_actions_too_many_overflow_and_fewer_fit(local: LocalModel) -> None:
     many = [Action(f"action_{n}", lambda: None, "Do something.", {}) for n in range(200)]
     with pytest.raises(ContextOverflow):
         run(local.complete(user("Do action_7"), many))

@@ -67,7 +67,7 @@ def test_local_embedder_gives_a_text_the_same_vector_whatever_is_beside_it(
     assert beside[0] == [0.0] * 576
 
 
-def test_more_texts_than_a_batch_keep_their_order(embedder: LocalEmbedder) -> None:
+def test_texts_of_more_than_a_batch_keep_their_order(embedder: LocalEmbedder) -> None:
     texts = [f"{n}" for n in range(20)]
     vectors = embedder.embed(texts)
     assert vectors[19] == embedder.embed(["19"])[0]

@@ -97,7 +97,9 @@ def test_own_template_model_may_answer_without_a_call_in_pieces(model: LocalMode
 
 
 @pytest.mark.long
-def test_several_actions_are_called_at_once_with_the_same_ids_each_time(model: LocalModel) -> None:
+def test_own_template_model_calls_actions_at_once_with_the_same_ids_each_time(
+    model: LocalModel,
+) -> None:
     items = ("figs", "nuts"), ("plums", "dates")
     shown = [each for two in items for each in (*looked_up(*two), said("Some."))]
     asked = [*shown, *user("How many pears and leeks are in stock?")]

@@ -259,7 +259,7 @@ def test_openai_stream_is_tried_again_before_its_first_byte(failure: Any) -> Non
     ),
     ids=("cut", "reset", "no-length"),
 )
-def test_half_an_answer_is_none_and_is_not_asked_for_again(given: Any) -> None:
+def test_stream_that_breaks_off_is_no_answer_and_is_not_asked_for_again(given: Any) -> None:
     came, said, requests = begun(given, streamed("never"))
     assert came == "It is so"
     assert re.match(r"the answer broke off(: \w+| after event \d, before its end)", said)

@@ -351,7 +351,7 @@ def test_fallback_goes_on_with_the_next_model_within_a_reply(
 
 
 @pytest.mark.parametrize("provider", SECOND, ids=lambda each: each.__name__)
-def test_another_model_reads_a_saved_memory(provider: Checks, tmp_path: Path) -> None:
+def test_memory_of_one_provider_is_read_by_another_model(provider: Checks, tmp_path: Path) -> None:
     path = tmp_path / "memory.db"
     with (
         OpenAIServer(

@@ -83,7 +83,7 @@ def test_openais_name_behind_another_address_is_any_server(
     assert "max_tokens" in server.requests[0].body
 
 
-def test_other_providers_are_refused() -> None:
+def test_provider_that_is_unknown_is_refused() -> None:
     with pytest.raises(ConfigError, match="provider= must be one of openai, anthropic"):
         OpenAIModel("m", provider="acme")
 

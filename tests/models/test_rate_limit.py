@@ -76,7 +76,7 @@ def clock() -> SetClock:
     return SetClock()
 
 
-def test_so_many_requests_in_any_minute_and_no_more(clock: SetClock) -> None:
+def test_rate_limit_lets_so_many_requests_begin_in_any_minute(clock: SetClock) -> None:
     async def scenario() -> None:
         line = Line(RateLimit(2, clock=clock))
         await line.come(0)
@@ -123,7 +123,7 @@ def test_rate_limit_gives_unused_tokens_back_at_once(clock: SetClock) -> None:
     run(scenario())
 
 
-def test_so_many_tokens_in_any_minute_and_no_more(clock: SetClock) -> None:
+def test_rate_limit_lets_so_many_tokens_be_used_in_any_minute(clock: SetClock) -> None:
     async def scenario() -> None:
         line = Line(RateLimit(tokens_per_minute=100, clock=clock))
         await line.come(90)
@@ -150,7 +150,7 @@ def test_rate_limit_keeps_the_estimate_where_a_provider_counted_nothing(clock: S
     run(scenario())
 
 
-def test_more_used_than_thought_delays_the_next(clock: SetClock) -> None:
+def test_rate_limit_delays_the_next_if_more_was_used_than_thought(clock: SetClock) -> None:
     async def scenario() -> None:
         line = Line(RateLimit(tokens_per_minute=100, clock=clock))
         await line.come(10)

@@ -302,7 +302,7 @@ def test_killed_it_loses_nothing_that_was_answered(path: Path) -> None:
         assert run(model.complete(user(str(said)))).text == str(said)
 
 
-def test_two_who_record_into_one_file_do_not_spoil_it(path: Path) -> None:
+def test_recordings_of_two_models_into_one_file_do_not_spoil_it(path: Path) -> None:
     one, other = (RecordedModel(ScriptedModel(["x" * 9000] * 50), path) for _ in range(2))
 
     def fill(model: RecordedModel, first: int) -> None:

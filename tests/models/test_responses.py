@@ -84,7 +84,7 @@ def test_user_may_keep_to_the_chat_interface() -> None:
         assert len(server.requests) == 1
 
 
-def test_other_interfaces_are_refused() -> None:
+def test_api_that_is_unknown_is_refused() -> None:
     with pytest.raises(ConfigError, match="api= must be"):
         OpenAIModel("m", "http://127.0.0.1:1/v1", api="batch")  # type: ignore[arg-type]
 

@@ -62,7 +62,7 @@ def test_scripted_call_has_several_spellings(reply: Any) -> None:
     assert given == ModelReply(calls=(Call("call_1_1", "add", {"a": 1}),), finish_reason="calls")
 
 
-def test_several_calls_in_one_reply_have_their_own_ids() -> None:
+def test_scripted_calls_in_one_reply_have_their_own_ids() -> None:
     given = run(ScriptedModel([[{"name": "add"}, {"name": "add"}]]).complete(user("?")))
     assert [call.id for call in given.calls] == ["call_1_1", "call_1_2"]
 

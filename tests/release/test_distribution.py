@@ -27,7 +27,7 @@ def metadata(wheel: Path) -> tuple[dict[str, list[str]], str]:
     return {key: message.get_all(key, []) for key in message}, text.decode()
 
 
-def test_two_builds_of_one_tree_have_the_same_bytes(tmp_path: Path) -> None:
+def test_builds_of_one_tree_have_the_same_bytes(tmp_path: Path) -> None:
     first, second = build(tmp_path / "a"), build(tmp_path / "b")
     for one, other in zip(
         sorted(first.parent.iterdir()), sorted(second.parent.iterdir()), strict=True

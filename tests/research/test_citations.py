@@ -130,7 +130,9 @@ def test_fault_of_a_quotation_over_sentences_and_code_is_none(
 
 
 @given(st.integers(2, 10**9), st.integers(2, 10**9), st.sampled_from(["{}", "{:,}", "about {}"]))
-def test_another_number_is_a_fault_unless_it_is_rounded(said: int, there: int, form: str) -> None:
+def test_number_that_the_passage_has_not_is_a_fault_unless_it_is_rounded(
+    said: int, there: int, form: str
+) -> None:
     why = fault(f"The store holds {form.format(said)} items.", f"The store holds {there} items.")
 
     digits = str(said).rstrip("0")

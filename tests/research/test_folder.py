@@ -279,7 +279,7 @@ def test_folder_index_is_kept_in_the_cache_folder(
         search_folder(docs)
 
 
-def test_several_searches_at_once_find_all(docs: Path, index: Path) -> None:
+def test_searches_at_once_find_all(docs: Path, index: Path) -> None:
     for number in range(100):
         (docs / f"n{number}.txt").write_text(f"number n{number}")
     tools = [search_folder(docs, index=index, results=100) for _ in range(2)]

@@ -283,7 +283,7 @@ def test_sentences_of_different_sources_that_differ_stand_side_by_side_in_a_repo
         ),
     ),
 )
-def test_two_sentences_differ_if_they_say_different_things_of_one_matter(
+def test_sentences_differ_if_they_say_different_things_of_one_matter(
     one: str, other: str, remark: str
 ) -> None:
     found = differing([Citation(1, one, LAMP), Citation(2, other, OTHER)])

@@ -147,7 +147,7 @@ def test_report_page_escapes_what_it_shows(place: str) -> None:
         "//example.org/a",
     ),
 )
-def test_only_pages_and_files_are_linked(url: str) -> None:
+def test_links_are_only_to_pages_and_files(url: str) -> None:
     passage = Passage.of(url, "Text.", DAY, "Title")
     narrative = f"x [^1^] [a]({url}) [b](<{url}>) <{url}>\n\n[^1^]: {url}\n[c]: {url}\n\n[c]"
     page = _Page(report(narrative, passage).html())

@@ -56,7 +56,7 @@ def test_pool_page_is_one_resource_however_its_url_is_spelled(one: str, other: s
         ("file:///a/b.md", "file:///a/c.md"),
     ),
 )
-def test_different_pages_stay_apart(one: str, other: str) -> None:
+def test_pages_that_are_different_stay_apart(one: str, other: str) -> None:
     assert len(ResourcePool([Resource(one), Resource(other)])) == 2
 
 
@@ -109,7 +109,7 @@ def test_parts_of_a_page_that_are_read_one_after_the_other_are_put_together() ->
     ]
 
 
-def test_many_threads_add_to_one_pool() -> None:
+def test_pool_is_added_to_by_many_threads() -> None:
     pool = ResourcePool()
 
     def fill() -> None:

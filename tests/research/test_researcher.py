@@ -91,7 +91,7 @@ def test_report_has_what_its_sources_bear_out_and_marks_the_rest() -> None:
     assert counts in report.markdown
 
 
-def test_half_a_character_of_a_model_does_not_keep_a_report_from_being_written() -> None:
+def test_surrogate_from_a_model_does_not_keep_a_report_from_being_written() -> None:
     said = "The alpha protocol uses port 4711.[^1^] So it is \ud83d."
     researcher, _ = research([*SCRIPT[:3], said, SCRIPT[4]])
     report = researcher.report_sync()
@@ -1052,7 +1052,7 @@ def test_equal_quotes_cite_one_passage_below_a_heading_for_each_objective() -> N
     assert researcher.report_so_far() == report
 
 
-def test_another_run_of_a_researcher_begins_at_the_beginning() -> None:
+def test_researcher_begins_another_run_at_the_beginning() -> None:
     researcher = Researcher("r", None, Objective("alpha port", 0.2), tools())
     begun = []
     for run_id in "AB":
@@ -1722,7 +1722,7 @@ def test_run_that_had_no_task_left_is_taken_further(tmp_path: Path) -> None:
         assert again.report_sync("R") == report
 
 
-def test_another_program_does_not_go_on_with_a_run(tmp_path: Path) -> None:
+def test_researcher_of_another_role_does_not_go_on_with_a_run(tmp_path: Path) -> None:
     path = tmp_path / "runs"
     research(SCRIPT[:2], journal=path, iterations=1)[0].report_sync("R")
     with pytest.raises(RunMismatch, match="role"):

@@ -472,7 +472,7 @@ def test_web_page_that_has_not_changed_is_not_sent_again() -> None:
     assert sent == [None, "yesterday"]
 
 
-def test_how_long_a_url_may_be() -> None:
+def test_url_has_at_most_4000_characters() -> None:
     longest = "http://web.test/".ljust(4000, "x")
     assert checked(longest) == longest
     with pytest.raises(PageError, match="at most 4000 characters, got 4001"):

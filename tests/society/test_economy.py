@@ -62,7 +62,7 @@ def test_tax_is_by_brackets() -> None:
 
 
 @given(st.integers(0, 10**9), st.integers(0, 10**6))
-def test_more_income_is_more_tax_and_never_more_than_the_income(income: int, more: int) -> None:
+def test_tax_grows_with_the_income_and_by_no_more_than_it(income: int, more: int) -> None:
     assert 0 <= tax_on(income) <= tax_on(income + more)
     assert tax_on(income + more) - tax_on(income) <= more
 
@@ -250,7 +250,7 @@ def test_economy_day_ends_with_inputs_profits_transfers_and_new_prices() -> None
     assert (shop.asked, works.paid, works.worked, state.taxed) == (0, 0, 0, {})
 
 
-def test_only_private_firms_make_goods_and_change_wages_and_a_seller_keeps_its_buffer() -> None:
+def test_private_firms_alone_make_goods_and_change_wages_and_a_seller_keeps_its_buffer() -> None:
     shop = Firm("firm-1", "shop-1", 10_000, wage=4000, price=100, stock=50, sells=True)
     school = Firm("firm-2", "school-1", wage=4000, public=True)
     works = Firm("firm-3", "work-1", 100_000, wage=4000)

@@ -143,7 +143,7 @@ def test_feed_post_is_liked_once_by_each() -> None:
     assert list(feed.posts[1].liked) == ["2"]
 
 
-def test_only_the_last_posts_are_kept_and_a_state_is_taken_over_whole() -> None:
+def test_feed_keeps_only_the_last_posts_and_takes_a_state_over_whole() -> None:
     feed = Feed(most=3)
     made = town(feed)
     for number in range(5):

@@ -204,7 +204,7 @@ def test_household_of_a_table_larger_than_every_home_is_named() -> None:
         City.generate(seed=1, citizens=20, households=[1, 2])
 
 
-def test_few_people_live_all_over_a_city_and_in_few_seats_of_its_large_homes() -> None:
+def test_homes_of_few_people_are_all_over_a_city_and_large_ones_have_few_seats_taken() -> None:
     large = City([Place(f"home-{n}", "home", 100 * n, 0, capacity=1000) for n in range(20)])
     many = np.unique([each["home"] for each in make_people(large, 800)], return_counts=True)[1]
     assert len(many) == 20

@@ -140,7 +140,7 @@ async def test_intervention_payment_that_nobody_can_make_for_one_reason_is_one_f
     assert said[11:] == ["intervention in step 0: 18 others"]
 
 
-async def test_everyone_is_paid_in_order_of_numbers_as_long_as_there_is_money() -> None:
+async def test_intervention_pays_everyone_in_order_of_numbers_as_long_as_there_is_money() -> None:
     citizens = [living(lambda me: None, id=id, money=0) for id in (10, 9, 100)]
     async with Society(citizens, services=[Bank(money=50)]) as society:
         society.intervene(Intervention(0, pay=[("bank", "everyone", 20)]))

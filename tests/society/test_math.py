@@ -34,7 +34,7 @@ def test_math_of_a_scalar_is_that_of_a_row_of_one(name: str, values: list[float]
 
 @pytest.mark.parametrize("name", TWO)
 @given(st.lists(st.tuples(numbers, numbers), max_size=40), numbers)
-def test_two_arguments_too_and_one_may_be_for_all(
+def test_functions_of_two_arguments_are_the_same_and_one_may_be_for_all(
     name: str, pairs: list[tuple[float, float]], same: float
 ) -> None:
     function = getattr(rules, name)

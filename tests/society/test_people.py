@@ -148,7 +148,7 @@ def test_people_with_blocks_instead_of_a_function_are_refused() -> None:
             citizens([{"id": 1}], blocks)  # type: ignore[arg-type]
 
 
-def test_too_many_for_the_homes_are_refused(city: City) -> None:
+def test_people_too_many_for_the_homes_are_refused(city: City) -> None:
     with pytest.raises(ConfigError, match="homes are full"):
         make_people(city, 500)
     with pytest.raises(ConfigError, match="kind 'home'"):
@@ -362,7 +362,7 @@ def test_people_who_are_drawn_are_not_told_of_small_places(
     assert caplog.records == []
 
 
-def test_other_files_and_other_values_are_refused(tmp_path: Path) -> None:
+def test_tables_of_other_forms_and_values_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"must be \.csv, \.tsv or \.parquet"):
         read_people(tmp_path / "people.txt")
     with pytest.raises(ConfigError, match="cannot be read"):

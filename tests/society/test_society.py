@@ -539,7 +539,7 @@ def test_engines_and_memories_refuse_what_they_cannot_use() -> None:
         CitizenMemory([])  # type: ignore[arg-type]
 
 
-async def test_many_citizens_who_take_their_turns_are_not_named(
+async def test_citizens_who_take_their_turns_are_not_said_to_hold_the_loop(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     class Thinks(CitizenAgent):

@@ -28,7 +28,7 @@ CASES = {
         "test_say_that_fails_sends_an_error",
         "test_answer_to_a_send_is_a_response_with_the_id",
         "test_answer_is_sent_for_every_value_but_none",
-        "test_only_say_is_said_back",
+        "test_say_is_the_only_action_whose_value_is_said_back",
         "test_response_and_error_may_be_overridden",
         "test_say_by_a_send_is_answered_by_a_say",
     ),

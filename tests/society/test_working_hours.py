@@ -40,7 +40,7 @@ def monday() -> tuple[Any, list[dict[str, Any]], Any]:
     return asyncio.run(planned(MONDAY))
 
 
-async def test_most_of_the_employed_work_at_eleven_on_a_weekday_and_few_at_three(
+async def test_working_hours_have_most_of_the_employed_at_eleven_on_a_weekday_and_few_at_three(
     monday: tuple[Any, list[dict[str, Any]], Any],
 ) -> None:
     ages, employed, _ = monday

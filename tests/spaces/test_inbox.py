@@ -146,7 +146,7 @@ def test_inbox_end_without_a_start_is_kept(inbox: Inbox) -> None:
     assert inbox.look_up("k", "a") == InboxEntry("k", FINISHED, None, b"answer")
 
 
-def test_many_at_once(inbox: Inbox) -> None:
+def test_inbox_holds_many_at_once(inbox: Inbox) -> None:
     pairs = [(f"k{n}", f"a{n % 3}") for n in range(1000)]
     inbox.start(pair for pair in pairs)
     for key, agent in pairs[::2]:

@@ -38,7 +38,7 @@ def keep(days: int) -> str:
     return "kept"
 
 
-def test_two_cards_that_want_the_same_name_their_tasks(
+def test_cards_that_want_the_same_name_their_tasks(
     studio: Studio, open_page: Callable[..., Page]
 ) -> None:
     """A card leads to its run, which says its thread and how long it waited.

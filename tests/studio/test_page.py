@@ -49,7 +49,7 @@ def reached(page: Page, last: str) -> list[str]:
 
 
 @pytest.mark.long
-def test_everybody_can_use_it(studio: Studio, open_page: Callable[..., Page]) -> None:
+def test_page_can_be_used_by_everybody(studio: Studio, open_page: Callable[..., Page]) -> None:
     """Tab reaches the tabs, the agents, the filter and the line, in that order.
 
     Axe finds nothing above minor on any tab, light and dark.

@@ -378,7 +378,7 @@ def test_branch_has_what_was_changed_since_its_checkpoint_or_has_it_not(
         assert len(studio.society.second_town.living().interventions) == has
 
 
-def test_two_branches_live_side_by_side(page: Page, studio: Studio) -> None:
+def test_branches_live_side_by_side(page: Page, studio: Studio) -> None:
     """What is changed in one alone is seen beside the other; they are swapped, one is closed."""
     town = studio.society.town
     assert town is not None

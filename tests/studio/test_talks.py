@@ -57,7 +57,7 @@ def talks_of(page: Page, agent: str) -> None:
     page.get_by_role("list", name="Agents").get_by_text(agent, exact=True).click()
 
 
-def test_two_conversations_stand_beside_each_other(browser: Browser, tmp_path: Path) -> None:
+def test_conversations_stand_beside_each_other(browser: Browser, tmp_path: Path) -> None:
     """Each has its own thread and memory; the messages of the space stay beside them."""
     with (
         opened(tmp_path, ["In rhyme.", "By train."], "journal") as studio,

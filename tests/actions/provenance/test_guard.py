@@ -346,7 +346,7 @@ def test_guard_covers_all_parameters_of_an_action_unless_it_is_idempotent() -> N
     assert (asked, done) == (["delete"], ["/home", "/home"])
 
 
-def test_own_actions_result_keeps_the_origin_of_its_arguments() -> None:
+def test_result_of_an_own_action_keeps_the_origin_of_its_arguments() -> None:
     kept: dict[str, str] = {}
     desk = Desk()
 

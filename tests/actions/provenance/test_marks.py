@@ -28,7 +28,7 @@ READ_BEFORE: list[dict[str, Any]] = [
 """A memory of a version that kept the marks among the keys of a message."""
 
 
-def test_neither_models_nor_hooks_nor_readers_of_a_reply_see_marks(tmp_path: Path) -> None:
+def test_marks_are_seen_by_no_model_hook_or_reader_of_a_reply(tmp_path: Path) -> None:
     seen: list[dict[str, Any]] = []
 
     def shown(_: Any, kwargs: dict[str, Any]) -> None:

@@ -663,7 +663,7 @@ def talks(path: Path) -> dict[str, tuple[Conversation, str, Any]]:
 
 
 @on_a_loop
-async def test_another_program_does_not_go_on_with_it(tmp_path: Path) -> None:
+async def test_conversation_of_another_program_does_not_go_on_with_a_run(tmp_path: Path) -> None:
     made = talks(tmp_path / "j.db")
     talk, task, schema = made.pop("")
     first = await talk.reply(task, schema, run_id=RUN)

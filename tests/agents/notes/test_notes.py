@@ -110,7 +110,7 @@ def test_notes_are_each_conversations_own_unless_they_are_shared(tmp_path: Path)
         ("ä", "a"),
     ),
 )
-def test_two_threads_never_share_a_folder_and_none_leads_out(
+def test_threads_never_share_a_folder_and_none_leads_out(
     tmp_path: Path, one: str, other: str
 ) -> None:
     notes = Notes(tmp_path / "notes")

@@ -35,7 +35,7 @@ def test_note_of_an_address_from_a_mail_is_asked_for_before_it_is_paid(tmp_path:
     assert "read_mail" in bank.asked[0]
 
 
-def test_so_it_is_in_another_process(tmp_path: Path) -> None:
+def test_origin_of_a_note_is_kept_in_another_process(tmp_path: Path) -> None:
     Bank(tmp_path).agent(READ_MAIL, NOTE_EVE, "Noted.").reply_sync("Read it.", thread="ada")
     program = (
         "from agents.notes.bank import *\n"

@@ -137,7 +137,7 @@ def test_chatty_message_longer_than_the_context_is_an_error() -> None:
         assert me.ask("Chatty", "say", content="short").result(timeout=10) == "good"
 
 
-def test_very_many_senders_are_forgotten_again() -> None:
+def test_chat_agent_forgets_the_oldest_of_very_many_senders() -> None:
     model = ScriptedModel(["a"] * 1100)
     with NativeSpace() as space:
         space.add(ChattyAI("Chatty", model, system_prompt=""))
@@ -194,7 +194,7 @@ def test_chatty_models_failure_comes_to_a_mere_sender_as_an_error_message() -> N
         assert "ModelError: " in me.errors[0]
 
 
-def test_two_chat_agents_stop_after_one_exchange() -> None:
+def test_chat_agents_stop_after_one_exchange() -> None:
     seen: list[tuple[str, str]] = []
     quiet = threading.Event()
 

@@ -205,7 +205,7 @@ def test_deleting_a_link_keeps_what_it_points_at(root: Path) -> None:
     assert folder.names("src") == []
 
 
-def test_how_far_and_through_how_many_links_a_name_may_lead(root: Path) -> None:
+def test_file_names_lead_through_so_many_links_and_so_deep(root: Path) -> None:
     for number in range(41):
         (root / str(number)).symlink_to("README.md" if number == 0 else str(number - 1))
     folder = Folder(root)

@@ -118,7 +118,7 @@ def test_function_agent_calls_another_agents_action_and_answers(space: NativeSpa
     assert "'User'" in system["content"]
 
 
-def test_only_the_user_speaks_as_the_user(space: NativeSpace) -> None:
+def test_function_agent_shows_only_the_user_as_the_user(space: NativeSpace) -> None:
     with OpenAIServer(text("ok")) as server:
         space.add(OpenAIFunctionAgent("FunctionAI", f"{server.url}#m", user_id=7))
         user, other = space.add(Listener(7)), space.add(Listener("Mallory"))
@@ -293,7 +293,7 @@ def asks(name: str) -> Answers:
     return Answers(answer)
 
 
-def test_two_that_pass_a_question_on_come_to_an_end(space: NativeSpace) -> None:
+def test_function_agents_that_pass_a_question_on_come_to_an_end(space: NativeSpace) -> None:
     space.add(OpenAIFunctionAgent("A", asks("B_say"), user_id="User", discover=["B"]))
     space.add(OpenAIFunctionAgent("B", asks("A_say"), user_id="User", discover=["A"]))
     user = space.add(Listener("User"))
@@ -303,7 +303,7 @@ def test_two_that_pass_a_question_on_come_to_an_end(space: NativeSpace) -> None:
     assert user.heard == [user.heard[0]]
 
 
-def test_two_that_hear_a_broadcast_answer_once_each(space: NativeSpace) -> None:
+def test_function_agents_that_hear_a_broadcast_answer_once_each(space: NativeSpace) -> None:
     models = {id: ScriptedModel([f"I am {id}."] * 3) for id in "AB"}
     for id, model in models.items():
         space.add(OpenAIFunctionAgent(id, model, user_id="User"))

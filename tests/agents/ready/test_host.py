@@ -70,7 +70,7 @@ def ask(me: Agent, action: str, **args: Any) -> Any:
 
 @pytest.mark.parametrize(("action", "args"), CALLS)
 @pytest.mark.parametrize("approver", (None, RefuseAll(), RuleApprover([])))
-def test_everything_is_refused_that_nobody_permits(
+def test_host_refuses_everything_that_nobody_permits(
     space: NativeSpace, root: Path, action: str, args: dict[str, str], approver: Any
 ) -> None:
     space.add(Host("Host", root, approver))

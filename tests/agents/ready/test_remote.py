@@ -159,7 +159,7 @@ def test_remote_agent_streams_a_group_and_a_chat_agent(spaces: tuple[Any, Any]) 
 
 
 @pytest.mark.parametrize("far", ("H", "R"))
-def test_either_of_a_dual_act_may_be_elsewhere(spaces: tuple[Any, Any], far: str) -> None:
+def test_dual_act_works_with_either_agent_elsewhere(spaces: tuple[Any, Any], far: str) -> None:
     there, here = spaces
     human = ReActAgent("H", ScriptedModel([decide("CONTINUE", "Count."), decide("TERMINATE")]))
     worker = ReActAgent("R", ScriptedModel(["3"]))

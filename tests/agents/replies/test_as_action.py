@@ -54,7 +54,7 @@ async def test_agent_as_action_keeps_threads_apart() -> None:
 
 
 @on_a_loop
-async def test_several_stand_side_by_side_and_one_keeps_its_own_budget() -> None:
+async def test_agents_as_actions_stand_side_by_side_and_one_keeps_its_own_budget() -> None:
     own = Budget(model_calls=1)
     experts = [
         ReActAgent("law", ScriptedModel(["Legal."]), budget=own),
@@ -119,7 +119,7 @@ async def test_agent_as_action_is_not_asked_again_by_a_run_that_has_ended(tmp_pa
     assert len(inner.received) == 1
 
 
-def test_two_agents_that_offer_the_same_are_refused_with_what_helps() -> None:
+def test_agents_that_offer_the_same_action_are_refused_with_what_helps() -> None:
     agents = [ReActAgent(name, ScriptedModel([])) for name in "ab"]
     with pytest.raises(DefinitionError, match=r"as_action\(name\)"):
         ReActAgent("boss", ScriptedModel([]), actions=agents)

@@ -114,7 +114,7 @@ def test_actions_are_counted_all_of_an_answer_or_none(parallel: int) -> None:
     assert roles[-parallel:] == ["tool"] * parallel
 
 
-def test_only_actions_that_are_executed_count(tmp_path: Path) -> None:
+def test_budget_counts_only_actions_that_are_executed(tmp_path: Path) -> None:
     def sell(n: int) -> int:
         """Sell."""
         return n

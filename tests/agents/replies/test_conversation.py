@@ -75,7 +75,7 @@ def test_participants_speak_in_turn_until_it_is_over() -> None:
     assert reply.usage == Usage(40, 8)
 
 
-def test_everyone_hears_everyone_else_once_and_knows_who_said_it() -> None:
+def test_participants_hear_each_other_once_and_know_who_said_it() -> None:
     ann, bob, cleo = agent("Ann", "a1", "a2"), agent("Bob", "b1"), agent("Cleo", "c1")
     Conversation([ann, bob, cleo], until=MaxTurns(4)).reply_sync("go")
     assert [m["content"] for m in ann.memory.get_memories()] == [
@@ -257,7 +257,7 @@ def test_conversation_state_tells_what_was_said() -> None:
 # -- several at once -------------------------------------------------------------------------------
 
 
-def test_several_speak_at_once_and_are_gathered_in_the_order_of_the_list() -> None:
+def test_speakers_at_once_are_gathered_in_the_order_of_the_list() -> None:
     async def main() -> None:
         ann, bob, cleo = Gated("Ann"), Gated("Bob"), Talker("Cleo")
         talk = Conversation(
@@ -290,7 +290,7 @@ def test_conversation_reply_of_several_has_what_each_said() -> None:
     assert reply.usage == Usage(20, 4)
 
 
-def test_several_at_once_have_as_many_turns() -> None:
+def test_speakers_at_once_have_as_many_turns() -> None:
     talk = Conversation([Talker("Ann"), Talker("Bob")], lambda state: ["Ann", "Bob"], max_turns=3)
     reply = talk.reply_sync("go")
     assert (reply.stop_reason, talk.state.turns) == ("max_iterations", 2)
@@ -510,7 +510,7 @@ def test_handover_answer_in_the_last_possible_turn_is_an_answer() -> None:
     assert reply.stop_reason == "done"
 
 
-def test_two_conversations_may_have_one_agent_at_a_time() -> None:
+def test_conversations_may_have_one_agent_at_a_time() -> None:
     async def main() -> None:
         gate = asyncio.Event()
 
@@ -817,7 +817,7 @@ def test_interruption_that_the_speaker_does_not_take_is_heard_after_its_turn() -
     asyncio.run(asyncio.wait_for(main(), WAIT))
 
 
-def test_two_replies_wait_for_each_other() -> None:
+def test_replies_of_a_conversation_wait_for_each_other() -> None:
     async def main() -> None:
         ann = Talker("Ann")
         talk = Conversation([ann], until=MaxTurns(2))
@@ -1293,7 +1293,7 @@ a_turn = st.lists(st.sampled_from(IDS), min_size=1, max_size=4, unique=True)
 
 
 @given(st.lists(st.lists(a_turn, max_size=6), min_size=1, max_size=3))
-def test_everyone_hears_everything_once_in_order(replies: list[list[list[str]]]) -> None:
+def test_participants_hear_everything_once_in_order(replies: list[list[list[str]]]) -> None:
     turns: list[Any] = []
     participants = [Talker(id) for id in IDS]
     talk = Conversation(participants, lambda state: turns.pop(0) if turns else None, max_turns=99)

@@ -449,7 +449,7 @@ def test_dualact_wrong_setting_is_named(wrong: dict[str, Any], told: str) -> Non
 
 
 @pytest.mark.parametrize("ids", (("R", "R"), (7, "7")))
-def test_two_r_of_one_id_are_refused(ids: tuple[Any, Any]) -> None:
+def test_workers_of_one_id_are_refused(ids: tuple[Any, Any]) -> None:
     workers = [ReActAgent(id, "local") for id in ids]
     with pytest.raises(ConfigError, match=f"two agents of the id '{ids[1]}'"):
         DualActConfig(ReActAgent("H", "local"), workers)
@@ -520,7 +520,7 @@ def test_dualact_observation_is_remembered_once_by_both() -> None:
 # -- several R -------------------------------------------------------------------------------------
 
 
-def test_several_r_work_side_by_side_and_are_concluded_in_their_order() -> None:
+def test_workers_go_side_by_side_and_are_concluded_in_their_order() -> None:
     async def main() -> None:
         second_done = asyncio.Event()
 

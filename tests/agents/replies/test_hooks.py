@@ -130,7 +130,7 @@ def test_hooks_result_replaces_the_value_for_the_next_hook() -> None:
     assert kept == ["add, please", "", "10", "it is 10"]
 
 
-def test_only_what_a_hook_returns_changes_the_arguments() -> None:
+def test_hook_changes_arguments_only_by_what_it_returns() -> None:
     def total(numbers: list[int]) -> int:
         """Add integers."""
         return sum(numbers)

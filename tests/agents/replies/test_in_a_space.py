@@ -446,7 +446,7 @@ def test_agent_asked_directly_may_be_asked_back_too(space: NativeSpace) -> None:
     assert asyncio.run(main()) == "A B it is five"
 
 
-def test_two_thinkers_that_pass_a_question_on_for_ever_are_stopped(space: NativeSpace) -> None:
+def test_agents_that_pass_a_question_on_for_ever_are_stopped(space: NativeSpace) -> None:
     def on(name: str) -> Any:
         def answer(prompt: list[dict[str, Any]]) -> Any:
             last = prompt[-1]
@@ -498,7 +498,7 @@ def test_unfinished_text_is_no_answer(space: NativeSpace) -> None:
         me.ask("a", "say", content="q").result(timeout=WAIT)
 
 
-def test_two_questions_of_one_asker_are_answered_one_after_the_other(space: NativeSpace) -> None:
+def test_questions_of_one_asker_are_answered_one_after_the_other(space: NativeSpace) -> None:
     # They belong to one chain of requests, and yet neither lies in the other.
     async def answer(messages: list[dict[str, Any]], actions: Any) -> Any:
         if messages[-1]["role"] == "user":

@@ -203,7 +203,7 @@ def test_interrupt_without_a_reply_under_way_is_heard_first_by_the_next() -> Non
     assert [m["content"] for m in model.received[1]] == [*said, "ok", "And now?"]
 
 
-def test_several_at_once_are_all_heard_in_order() -> None:
+def test_interrupts_at_once_are_all_heard_in_order() -> None:
     async def main() -> None:
         gate = Gate()
         agent = ReActAgent("thinker", ScriptedModel([lambda *_: gate.wait(), "ok"]))
@@ -361,7 +361,7 @@ def test_interrupt_of_a_storm_loses_none() -> None:
     asyncio.run(main())
 
 
-def test_only_a_text_can_be_said() -> None:
+def test_interrupt_that_is_no_text_is_refused() -> None:
     with pytest.raises(TypeError, match="interrupt takes a text, got int"):
         ReActAgent("thinker", ScriptedModel([])).interrupt(7)  # type: ignore[arg-type]
 

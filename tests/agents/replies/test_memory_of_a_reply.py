@@ -146,7 +146,7 @@ def test_context_that_a_server_does_not_say_is_asked_for_once(silent: Answer) ->
     assert "/v1/models" in asked
 
 
-def test_much_that_was_said_before_makes_room_for_what_the_reply_reads() -> None:
+def test_words_from_before_make_room_for_what_the_reply_reads() -> None:
     seen: list[int] = []
     with OpenAIServer(reads(seen)) as server:
         agent = agent_of(OpenAIModel("qwen3-32b", server.url))

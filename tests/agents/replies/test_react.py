@@ -594,7 +594,7 @@ def test_progress_ends_with_the_same_call_and_the_same_result() -> None:
     assert len(model.prompts) == 3
 
 
-def test_another_result_or_other_arguments_are_progress() -> None:
+def test_progress_is_another_result_or_other_arguments() -> None:
     count = iter(range(100))
 
     def poll() -> int:
@@ -788,7 +788,7 @@ def test_model_that_is_cancelled_by_others_ends_in_a_reply() -> None:
 # -- one reply at a time ---------------------------------------------------------------------------
 
 
-def test_two_replies_wait_for_each_other() -> None:
+def test_replies_of_one_agent_wait_for_each_other() -> None:
     async def main() -> None:
         asked, gate = asyncio.Event(), asyncio.Event()
 

@@ -80,7 +80,7 @@ def test_show_prints_a_reply_that_the_model_did_not_write() -> None:
     assert text == "Counted.\ndualact decides: TERMINATE fine\n"
 
 
-def test_why_there_is_no_answer_is_printed() -> None:
+def test_reason_of_no_answer_is_printed() -> None:
     text, reply = shown(agent("a", ModelError("no server")).stream("x"))
     assert text == "(failed: ModelError: no server)\n"
     assert reply.stop_reason == "error"

@@ -115,7 +115,7 @@ async def test_fresh_works_for_a_group() -> None:
 
 @pytest.mark.parametrize("recorded", (True, False))
 @on_a_loop
-async def test_two_members_of_a_group_that_ask_at_once_share_nothing(
+async def test_members_of_a_group_that_ask_one_agent_at_once_share_nothing(
     tmp_path: Path, recorded: bool
 ) -> None:
     echo = Echo(2)

@@ -101,7 +101,7 @@ def test_termination_words_of_the_question_do_not_count() -> None:
     assert ended(Said("APPROVE"), "a", "b").stop_reason == "max_iterations"
 
 
-def test_only_the_one_that_is_to_say_it_counts() -> None:
+def test_said_counts_only_of_the_one_that_is_to_say_it() -> None:
     assert ended(Said("ok", by="Bob"), "ok", "no", "no", "ok").text == "ok"
     assert ended(Said("ok", by="Bob"), "ok", "no").stop_reason == "max_iterations"
 

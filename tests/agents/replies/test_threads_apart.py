@@ -199,7 +199,7 @@ def test_threads_of_two_senders_are_never_one(one: Any, other: Any, space: Nativ
     assert SECRET not in json.dumps(models[0].received[1])
 
 
-def test_several_conversations_of_one_sender_are_apart(space: NativeSpace) -> None:
+def test_conversations_of_one_sender_are_apart(space: NativeSpace) -> None:
     it, (script,) = loop()
     space.add(it)
     me = space.add(Agent("me"))
@@ -619,7 +619,7 @@ def decide(conclusion: Any, task: Any) -> HumanDecision:
     return HumanDecision(DecisionAction.TERMINATE)
 
 
-def test_two_with_one_memory_have_one_in_each_thread() -> None:
+def test_agents_with_one_memory_have_one_in_each_thread() -> None:
     dual, (h, r) = dual_act_with_one_memory()
     dual.reply_sync("task", thread="Ann")
     saved = json.loads(json.dumps(dual.state_dict()))
@@ -663,7 +663,7 @@ def test_dual_act_resumes_in_the_thread_that_was_stopped() -> None:
 # -- what each reply has of its own ----------------------------------------------------------------
 
 
-def test_two_replies_with_different_tools_found_have_each_their_own(space: NativeSpace) -> None:
+def test_replies_with_different_tools_found_have_each_their_own(space: NativeSpace) -> None:
     class Offers(Agent):
         @action
         async def work(self) -> str:

@@ -235,7 +235,7 @@ def delete(path: Any) -> ApprovalRequest:
     return ApprovalRequest("Clerk", "delete", {"path": path}, "User", {})
 
 
-def test_only_an_exact_permission_permits(port: Port, asker: Asker) -> None:
+def test_card_permits_only_by_its_exact_permission(port: Port, asker: Asker) -> None:
     """Not that of another call, not one that is nearly true; the card stays until then."""
     number, answer = asker.ask(delete("notes"))
     right = delete("notes").fingerprint

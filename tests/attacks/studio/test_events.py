@@ -105,7 +105,7 @@ def test_event_stream_after_an_unknown_number_begins_with_reset(port: Port, afte
         assert until(page, feed.last)[-1][1:] == ["next", after[:9]]
 
 
-def test_another_epoch_is_answered_by_reset(port: Port) -> None:
+def test_epoch_of_another_studio_is_answered_by_reset(port: Port) -> None:
     """A page of a studio that was started again; one with quotes in its name, too."""
     for epoch in ("", "00000000", "%22%2C%22x", "%00", "%ed%a0%80"):
         with listen(port, f"?epoch={epoch}&after=0") as page:
@@ -146,7 +146,7 @@ def test_pages_say_nothing_that_counts(port: Port) -> None:
 # -- many, and slow --------------------------------------------------------------------------------
 
 
-def test_many_threads_publish_in_order(port: Port) -> None:
+def test_events_of_many_threads_are_published_in_order(port: Port) -> None:
     """A hundred pages each get every event, numbered without a gap; a thread's own in its order."""
     feed = port.studio.feed
     before = feed.last

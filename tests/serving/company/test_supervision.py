@@ -168,7 +168,9 @@ def test_metrics_count_the_replies_that_waited_for_an_agent_made_anew(
 
 
 @pytest.mark.long
-def test_three_thousand_deaths_under_load(make_company: MakeCompany) -> None:
+def test_deaths_by_the_thousand_leave_no_request_without_an_outcome(
+    make_company: MakeCompany,
+) -> None:
     deaths_under_load(make_company, requests=3_000, deaths=1_000)
 
 

@@ -272,7 +272,7 @@ LONG = "x" * 20_000_000
 
 
 @pytest.mark.long
-def test_half_a_request_and_an_answer_that_nobody_reads_are_not_kept() -> None:
+def test_server_keeps_neither_half_a_request_nor_an_answer_that_nobody_reads() -> None:
     served = HTTPServer(asgi(ReActAgent("clerk", ScriptedModel([LONG]))), "127.0.0.1", 0)
     served.start()
     served.listening.result()

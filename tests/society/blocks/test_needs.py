@@ -16,7 +16,7 @@ from moothall.society.kernel.wants import Answer, Buy, Save, Work
 
 
 @given(st.integers(-300, 300), st.integers(0, 10**6), st.lists(st.integers(1, 5000), max_size=20))
-def test_many_short_steps_change_a_need_as_one_long_one(
+def test_need_changes_in_many_short_steps_as_in_one_long_one(
     rate: int, start: int, steps: list[int]
 ) -> None:
     at, change = start, 0

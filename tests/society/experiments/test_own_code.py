@@ -80,7 +80,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_own_blocks_metrics_and_charts_of_yaml_are_run_and_shown(folder: Path) -> None:
+def test_yaml_of_own_blocks_metrics_and_charts_is_run_and_shown(folder: Path) -> None:
     results = Experiment.from_yaml(folder / "e.yaml").run_sync(jobs=0, out=folder / "out")
     none, many = (results.values("informed", parameters=grid)[0] for grid in results.grid)
     assert none == 4

@@ -358,7 +358,7 @@ def test_results_one_long_condition_makes_a_picture_of_curves(tmp_path: Path) ->
         assert ("simulated time (hours)" in texts) == is_curve
 
 
-def test_three_days_of_one_seed_are_told_in_days_and_without_an_interval(tmp_path: Path) -> None:
+def test_chart_of_three_days_and_one_seed_has_days_and_no_interval(tmp_path: Path) -> None:
     one = experiment(seeds=1, workflow=[{"run": {"days": 3}}], conditions={"base": {}})
     texts = drawn(one, tmp_path / "a.svg")
     assert {"simulated time (days)", "values of 1 seed, without an interval"} <= set(texts)

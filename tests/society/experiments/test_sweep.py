@@ -286,7 +286,7 @@ def test_sweep_difference_from_the_results_in_its_folder_is_named(tmp_path: Path
         run(again, jobs=0, out=tmp_path / "out")
 
 
-def test_another_function_of_the_same_name_is_other_code(tmp_path: Path) -> None:
+def test_function_of_the_same_name_is_other_code(tmp_path: Path) -> None:
     def size(society: Any) -> int:
         return len(society.ids())
 
@@ -511,7 +511,9 @@ def test_failures_are_summed_over_cells_and_the_first_are_told(tmp_path: Path) -
     assert re.search(r"test_sweep\.py, line \d+, in forward\) \(2 times\)", repr(results))
 
 
-def test_why_a_rule_decided_for_a_model_is_in_the_totals_and_the_report(tmp_path: Path) -> None:
+def test_reason_why_a_rule_decided_for_a_model_is_in_the_totals_and_the_report(
+    tmp_path: Path,
+) -> None:
     def one(seed: int) -> Society:
         down = ScriptedModel([ModelError("the server is down")] * 9)
         return Society([CitizenAgent(1, blocks=all_blocks())], model=down)

@@ -368,7 +368,7 @@ def test_rows_of_a_town_have_the_same_day(
 @pytest.mark.timeout(600)
 @given(*days)
 @settings(max_examples=5, deadline=None, phases=[Phase.explicit, Phase.generate])
-def test_two_days_of_towns_are_the_same(
+def test_economy_rows_of_two_days_are_those_of_citizens(
     seed: int, rich: int, params: EconomyBlockParams, broke: str
 ) -> None:
     asyncio.run(all_equal(day(seed, rich, params, broke), 200))

@@ -39,7 +39,7 @@ async def test_engines_come_to_the_same_columns(engine: Callable[[], Engine]) ->
     assert differing(expected, await lived(town(), 12, engine())) == []
 
 
-async def test_many_chunks_come_to_the_same_as_few() -> None:
+async def test_chunks_many_or_few_come_to_the_same_bytes() -> None:
     one = await lived(wealth(3, citizens=100_000, mean=2), 3, LocalEngine())
     two = await lived(wealth(3, citizens=100_000, mean=2), 3, LocalEngine(threads=2))
     assert differing(one, two) == []

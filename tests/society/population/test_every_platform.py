@@ -53,7 +53,7 @@ def listed(text: str) -> dict[str, str]:
     return dict(zip(words[::2], words[1::2], strict=True))
 
 
-async def test_two_days_of_a_town_are_those_of_every_platform() -> None:
+async def test_town_of_two_days_is_the_same_on_every_platform() -> None:
     # So slow that ways take several steps.
     modes = [Mode("walk", metres=1, seconds=5), Mode("drive", metres=1, seconds=2, wait=300)]
     city = City.generate(seed=5, citizens=700, modes=modes)

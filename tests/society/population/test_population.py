@@ -278,7 +278,7 @@ async def test_rows_that_cannot_go_are_refused_and_the_others_stay(city: Any) ->
 
 
 @pytest.mark.parametrize("count", (1, 2))
-async def test_very_few_citizens_live_as_a_million_do(count: int) -> None:
+async def test_population_of_one_or_two_citizens_lives(count: int) -> None:
     city = City.generate(seed=1, citizens=10)
     async with Society(Population(count, city, all_blocks(), seed=1)) as society:
         rows = await society.run(steps=30)

@@ -86,7 +86,7 @@ async def test_society_and_population_live_the_same_day() -> None:
 @pytest.mark.long
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("seed", (1, 2))
-async def test_two_thousand_live_the_same_day(seed: int) -> None:
+async def test_population_of_two_thousand_lives_the_day_that_agents_live(seed: int) -> None:
     await live_the_same(2000, seed, 96, 8)
 
 
@@ -108,7 +108,7 @@ def same_agents(one: Society, other: Society) -> None:
             assert own == value, (mine.id, name)
 
 
-async def test_many_citizens_live_in_columns_until_somebody_looks_and_then_as_agents() -> None:
+async def test_citizens_live_in_columns_until_somebody_looks_and_then_as_agents() -> None:
     city = City.generate(seed=5, citizens=120)
     first, second = ([*make_economy(city, seed=5), Feed()] for _ in range(2))
     async with (

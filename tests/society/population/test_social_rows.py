@@ -74,7 +74,7 @@ def test_meeting_hearing_and_fading_are_the_same(
 
 
 @pytest.mark.long
-def test_many_relations_are_the_same() -> None:
+def test_relations_beyond_the_most_are_the_same_in_rows() -> None:
     crowd = [
         {
             "relations": {str(1 + (row + 1 + each) % 22): 300 for each in range(row % 13)},

@@ -30,7 +30,7 @@ from spaces.amqp.conftest import WAIT_S, MakeSpace, StartProcess, until
 from spaces.amqp.worker import Notes, Worker
 
 
-def test_everything_goes_by_id_between_processes(make_space: MakeSpace, start: Any) -> None:
+def test_messages_between_processes_go_by_id(make_space: MakeSpace, start: Any) -> None:
     process = start()
     process.add("there")
     space = make_space()
