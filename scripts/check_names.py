@@ -55,6 +55,8 @@ EXCEPTIONS = {
     "journal/journal.py kept": "public: `Journal.kept`",
     "models/wrappers/prices.py stated": "public: an argument of `Prices`",
     "memory/summarizing.py settled": "public: `SummarizingMemory.settled`",
+    "research/findings.py told": "a key of recorded progress",
+    "research/researcher.py told": "of `Progress`",
     "serving/company/company.py ended": "public: `Company.ended`",
     "serving/company/schedule.py due": "public: `Schedule.due`",
     "society/checkpoint.py ended": "a key of checkpoints",
@@ -78,11 +80,10 @@ EXCEPTIONS = {
 }
 """What programs, journals and pages read by such a name, with the reason."""
 CEILINGS = {
-    "research": 470,
     "society": 193,
 }
 """How many names a package still has; one that is not here has none."""
-SHARED = 26
+SHARED = 18
 """How many classes share their name with another one."""
 OPENERS = frozenset(
     "a an the it its they their he she you your we our one ones what who whose whoever whatever "

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from moothall.budget import Budget
     from moothall.models.protocol import Model
 
-_SHOWN: Final = 12  # passages that a model is shown
+_MOST_PASSAGES: Final = 12  # passages that a model is shown
 _TOOL: Final = "find_passages"
 
 
@@ -102,16 +102,16 @@ class _Leave(Block):
 
 def _best(passages: list[Passage], query: str) -> list[Passage]:
     ranked = [each.passage for each in QuestionWords(query, passages).best()]
-    return list(dict.fromkeys([*ranked, *passages]))[:_SHOWN]
+    return list(dict.fromkeys([*ranked, *passages]))[:_MOST_PASSAGES]
 
 
 def _resources(passages: list[Passage]) -> list[Resource]:
     """Return passages as resources that were read when the report's were."""
-    found = []
+    resources = []
     for each in passages:
         url, _, anchor = each.url.partition("#")
         part = Section(0, anchor, each.title, each.fetched_at or None)
-        found.append(
+        resources.append(
             Resource(url, None, True, each.text, [part], each.fetched_at or None, each.publication)
         )
-    return found
+    return resources

@@ -34,36 +34,38 @@ class Tools:
     """
 
     def __init__(self, tools: Any, searchers: Any, chosen: Any, id: str | int) -> None:
-        self._given = registry_of(tools, id), registry_of(searchers, id)
+        self._registries = registry_of(tools, id), registry_of(searchers, id)
         sites, exclude, since = chosen
         self._scope = Scope(sites, exclude, since, f"agent {id!r}: ")
-        self._sources = [each for registry in self._given for each in registry._sources]
-        self._at_first = self._found()
+        self._sources = [each for registry in self._registries for each in registry._sources]
+        self._at_first = self._tools_in_scope()
 
     def now(self) -> dict[str, Action]:
         """Return the tools by name."""
-        return self._found() if self._sources else self._at_first
+        return self._tools_in_scope() if self._sources else self._at_first
 
     async def get_ready(self) -> None:
         """Connect with the servers whose tools are not known yet."""
         for source in self._sources:
             await source._get_ready()
 
-    def _found(self) -> dict[str, Action]:
-        given = {each.name: each for registry in self._given for each in registry.get_actions()}
+    def _tools_in_scope(self) -> dict[str, Action]:
+        by_name = {
+            each.name: each for registry in self._registries for each in registry.get_actions()
+        }
         scope = self._scope
-        return {name: within(tool, scope) for name, tool in given.items()} if scope else given
+        return {name: within(tool, scope) for name, tool in by_name.items()} if scope else by_name
 
 
-def registry_of(given: Any, id: str | int) -> ActionRegistry:
+def registry_of(tools: Any, id: str | int) -> ActionRegistry:
     """Return the tools that a researcher was given."""
     registry = ActionRegistry()
-    if isinstance(given, ActionRegistry):
-        registry = given
-    elif isinstance(given, str) or not isinstance(given, Iterable):
-        raise ConfigError(f"agent {id!r}: tools= must be a list of actions, got {given!r:.80}")
+    if isinstance(tools, ActionRegistry):
+        registry = tools
+    elif isinstance(tools, str) or not isinstance(tools, Iterable):
+        raise ConfigError(f"agent {id!r}: tools= must be a list of actions, got {tools!r:.80}")
     else:
-        for each in given:
+        for each in tools:
             if isinstance(each, str | os.PathLike):
                 folder = f"search_folder({os.fspath(each)!r:.80})"
                 raise ConfigError(f"agent {id!r}: tools= must be actions: for a folder, {folder}")
@@ -86,14 +88,14 @@ def check_tools(tools: dict[str, Action], id: str | int, *, extractive: bool) ->
         )
 
 
-def taking(tools: dict[str, Action], what: str) -> Iterator[tuple[str, str]]:
+def taking(tools: dict[str, Action], parameter: str) -> Iterator[tuple[str, str]]:
     """Yield the tools that need only one text, a `query` or a `url`, with its parameter's name."""
     for name, tool in tools.items():
         properties = tool.parameters.get("properties", {})
         needed = tool.parameters.get("required", list(properties))
         is_text = len(needed) == 1 and properties.get(needed[0], {}).get("type") == "string"
         kind = "url" if is_text and _OF_URLS.search(needed[0]) else "query"
-        if is_text and kind == what and not tool._named_values:
+        if is_text and kind == parameter and not tool._named_values:
             yield name, needed[0]
 
 
@@ -115,32 +117,34 @@ def call_of(
     return call
 
 
-def result_of(task: ResearchTask, given: dict[str, Any] | None) -> ResearchResult:
+def result_of(task: ResearchTask, outcome: dict[str, Any] | None) -> ResearchResult:
     """Return the result of a task from the recorded outcome of its call."""
-    made = ResearchResult(task.tool, task.args, task.reasoning, objective=task.objective)
-    error, found = (given or {}).get("error"), (given or {}).get("result")
-    if error is not None or not isinstance(found, dict):
-        made.error = "it gave no result" if error is None else str(error)
-        return made
-    made.result = found.get("value")
-    made.resources = [loaded(Resource, each, "a resource") for each in found.get("resources", ())]
-    made.missing = [str(each) for each in found.get("missing", ())]
-    read = next((each for each in made.resources if each.visited), None)
-    made.citation = None if read is None else read.url
-    return made
+    outcome_of_task = ResearchResult(task.tool, task.args, task.reasoning, objective=task.objective)
+    error, value = (outcome or {}).get("error"), (outcome or {}).get("result")
+    if error is not None or not isinstance(value, dict):
+        outcome_of_task.error = "it gave no result" if error is None else str(error)
+        return outcome_of_task
+    outcome_of_task.result = value.get("value")
+    outcome_of_task.resources = [
+        loaded(Resource, each, "a resource") for each in value.get("resources", ())
+    ]
+    outcome_of_task.missing = [str(each) for each in value.get("missing", ())]
+    read = next((each for each in outcome_of_task.resources if each.visited), None)
+    outcome_of_task.citation = None if read is None else read.url
+    return outcome_of_task
 
 
 def sourced(result: ResearchResult) -> ResearchResult:
     """Fill in the resources of a result from the user's own Research step."""
     if not result.resources and result.error is None:
-        found = _gathered(result.result, result, ResourcePool())["resources"]
-        result.resources = [loaded(Resource, each, "a resource") for each in found]
+        resources = _gathered(result.result, result, ResourcePool())["resources"]
+        result.resources = [loaded(Resource, each, "a resource") for each in resources]
     return result
 
 
 def without(tool: Action, urls: Collection[str]) -> Action:
     """Return a copy of a tool that leaves out the resources with these URLs."""
-    return _changed(tool, lambda found, _: [each for each in found if each.url not in urls])
+    return _changed(tool, lambda resources, _: [each for each in resources if each.url not in urls])
 
 
 def within(tool: Action, scope: Scope) -> Action:
@@ -152,16 +156,16 @@ def within(tool: Action, scope: Scope) -> Action:
                 raise PageError(refusal)
         return args
 
-    def after(given: Any, args: dict[str, Any]) -> Any:
+    def after(result: Any, args: dict[str, Any]) -> Any:
         for each in args.values():
             if isinstance(each, ResourcePool):
                 each.keep(scope.takes)
-        if isinstance(given, list | tuple):
-            return [each for each in given if not isinstance(each, Resource) or scope.takes(each)]
-        if isinstance(given, Resource) and not scope.takes(given):
-            about = given.publication
-            raise PageError(scope.refusal(given.url) or scope.too_old(given.url, about))
-        return given
+        if isinstance(result, list | tuple):
+            return [each for each in result if not isinstance(each, Resource) or scope.takes(each)]
+        if isinstance(result, Resource) and not scope.takes(result):
+            about = result.publication
+            raise PageError(scope.refusal(result.url) or scope.too_old(result.url, about))
+        return result
 
     return _changed(tool, after, before)
 
@@ -173,26 +177,26 @@ def _changed(
 ) -> Action:
     """Return a copy of an action: `before` maps its arguments, `after` its result with them."""
 
-    async def later(given: Awaitable[Any], args: dict[str, Any]) -> Any:
-        return after(await awaited(given), args)
+    async def later(result: Awaitable[Any], args: dict[str, Any]) -> Any:
+        return after(await awaited(result), args)
 
     def call(**kwargs: Any) -> Any:
         args = before(kwargs)
-        given = tool.execute(**args)
-        return later(given, args) if inspect.isawaitable(given) else after(given, args)
+        result = tool.execute(**args)
+        return later(result, args) if inspect.isawaitable(result) else after(result, args)
 
     async def acall(**kwargs: Any) -> Any:
         args = before(kwargs)
         return await later(tool.execute(**args), args)
 
-    made = Action._described(
+    copy = Action._described(
         function=functools.wraps(tool.function)(acall if tool.is_async else call),
         description=tool.description,
         parameters=tool.parameters,
         **tool._options | {"retries": None},  # it has them where it is executed
     )
-    made._note, made._named_values = tool._note, tool._named_values
-    return made
+    copy._note, copy._named_values = tool._note, tool._named_values
+    return copy
 
 
 def _gathering(tool: Action, task: ResearchTask, pool: ResourcePool) -> Action:
@@ -200,22 +204,22 @@ def _gathering(tool: Action, task: ResearchTask, pool: ResourcePool) -> Action:
     kinds = injected(tool).items()
     pools = {name: pool for name, kind in kinds if issubclass(kind, ResourcePool)}
     return _changed(
-        tool, lambda given, _: _gathered(given, task, pool), lambda args: {**args, **pools}
+        tool, lambda result, _: _gathered(result, task, pool), lambda args: {**args, **pools}
     )
 
 
-def _gathered(given: Any, task: ResearchTask, pool: ResourcePool) -> dict[str, Any]:
-    listed = list(given) if isinstance(given, list | tuple) else [given]
-    found = [each for each in listed if isinstance(each, Resource)]
-    for each in found:
+def _gathered(result: Any, task: ResearchTask, pool: ResourcePool) -> dict[str, Any]:
+    listed = list(result) if isinstance(result, list | tuple) else [result]
+    resources = [each for each in listed if isinstance(each, Resource)]
+    for each in resources:
         pool.add(each)
     changes = pool.changes()
-    if found:
-        value: Any = [[each.url, each.description] for each in found]
+    if resources:
+        value: Any = [[each.url, each.description] for each in resources]
     else:
-        value = as_json(given)
-        said = value["result"] if isinstance(value, dict) and [*value] == ["result"] else value
-        text = "" if said in (None, "", [], {}) else json_text(said)
+        value = as_json(result)
+        content = value["result"] if isinstance(value, dict) and [*value] == ["result"] else value
+        text = "" if content in (None, "", [], {}) else json_text(content)
         if text.strip() and not any(each.visited for each in changes):
             args = {name: json_text(value) for name, value in task.args.items()}
             url = f"action:{task.tool}{'?' * bool(args)}{urlencode(args)}"
@@ -225,5 +229,5 @@ def _gathered(given: Any, task: ResearchTask, pool: ResourcePool) -> dict[str, A
     for each in changes:
         if each.visited and each.fetched_at is None:
             each.fetched_at = datetime.now(UTC).isoformat(timespec="seconds")
-    made = {"value": value, "resources": [dumped(each) for each in changes]}
-    return made | ({"missing": pool.missing} if pool.missing else {})
+    data = {"value": value, "resources": [dumped(each) for each in changes]}
+    return data | ({"missing": pool.missing} if pool.missing else {})

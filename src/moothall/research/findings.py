@@ -39,24 +39,24 @@ class Objective:
         super().__setattr__(name, value)
 
 
-def checked_expertise(given: Any, topic: str) -> float:
+def checked_expertise(value: Any, topic: str) -> float:
     """Return an expertise, from 0 to 1; anything else raises DefinitionError."""
-    if isinstance(given, bool) or not isinstance(given, int | float) or not 0 <= given <= 1:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
         raise ConfigError(
-            f"objective {topic!r:.80}: expertise must be from 0 to 1, got {given!r:.80}"
+            f"objective {topic!r:.80}: expertise must be from 0 to 1, got {value!r:.80}"
         )
-    return float(given)
+    return float(value)
 
 
-def objectives_of(given: Any, id: str | int) -> list[Objective]:
+def objectives_of(value: Any, id: str | int) -> list[Objective]:
     """Return the objectives that a researcher was given, each topic once."""
-    listed = [given] if isinstance(given, str | Objective) else given
+    listed = [value] if isinstance(value, str | Objective) else value
     if not isinstance(listed, Iterable):
         raise ConfigError(
-            f"agent {id!r}: objectives= must be texts or objectives, got {given!r:.80}"
+            f"agent {id!r}: objectives= must be texts or objectives, got {value!r:.80}"
         )
-    made = [each if isinstance(each, Objective) else Objective(each) for each in listed]
-    return list({each.topic: each for each in made}.values())
+    objectives = [each if isinstance(each, Objective) else Objective(each) for each in listed]
+    return list({each.topic: each for each in objectives}.values())
 
 
 @dataclass(frozen=True)
@@ -227,21 +227,21 @@ class Findings:
     generated_objectives: list[Objective]
 
 
-def check_given(step: str, given: Any) -> None:
+def check_result(step: str, result: Any) -> None:
     """Raise DefinitionError if a user's step returned neither its kind of result nor None."""
     many = {"plan": ResearchTask, "research": ResearchResult}.get(step)
     kind = many or {"narrate": Narrative, "evaluate": Findings}.get(step, object)
-    each = given if many else [given]
+    each = result if many else [result]
     is_list = isinstance(each, list | tuple)
-    if given is not None and not (is_list and all(isinstance(one, kind) for one in each)):
-        what = f"a list of {kind.__name__}s" if many else f"a {kind.__name__}"
-        raise DefinitionError(f"{step}= must return {what}, got {given!r:.80}")
+    if result is not None and not (is_list and all(isinstance(item, kind) for item in each)):
+        expected = f"a list of {kind.__name__}s" if many else f"a {kind.__name__}"
+        raise DefinitionError(f"{step}= must return {expected}, got {result!r:.80}")
     name, of = {"plan": ("args", dict), "narrate": ("markdown", str)}.get(step, ("", object))
-    for one in each if name and given is not None else ():
-        if not isinstance(getattr(one, name), of):
+    for item in each if name and result is not None else ():
+        if not isinstance(getattr(item, name), of):
             raise DefinitionError(
                 f"{step}= must return {kind.__name__}s whose {name} is a {of.__name__}, got "
-                f"{getattr(one, name)!r:.80}"
+                f"{getattr(item, name)!r:.80}"
             )
 
 

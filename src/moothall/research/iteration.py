@@ -22,7 +22,7 @@ from moothall.research.findings import (
     Findings,
     Narrative,
     ResearchTask,
-    check_given,
+    check_result,
     objectives_of,
 )
 from moothall.research.owner import plans
@@ -44,7 +44,7 @@ class OneIteration(ReplyRequest):
 async def iterate(bench: Workbench) -> None:
     """Take the five steps, and note the stop reason if the research is over."""
     progress, agent = bench.progress, bench.agent
-    progress.fresh, known = 0, len(bench.resources)
+    progress.fresh, known_resources = 0, len(bench.resources)
     bench.is_cut = False
     bench.tasks, bench.results = [], []
     for name in agent.steps:
@@ -57,7 +57,9 @@ async def iterate(bench: Workbench) -> None:
     # Rules go on with what did not fit into the plan, or was found and not read.
     full = len(bench.tasks) >= agent.max_tasks
     more = not plans(agent.model_of("plan")) and (bench.unread(1) if failed else full)
-    nothing_new = not (progress.fresh or bench.is_cut or len(bench.resources) != known or more)
+    nothing_new = not (
+        progress.fresh or bench.is_cut or len(bench.resources) != known_resources or more
+    )
     if failure and (nothing_new or progress.iteration >= agent.iterations):
         progress.stop, progress.detail = "error", failure
         del progress.done[-len(bench.tasks) :]  # so that a resumed run tries them again
@@ -106,8 +108,10 @@ async def _take_step(bench: Workbench, name: str) -> None:
     emit = bench.request.emit or (lambda event: None)
     emit(BlockStarted(*about, **run))
     bench.begin(name)
-    known = bench.progress
-    before = replace(known, passages=[*known.passages], notes=[*known.notes], used={**known.used})
+    progress = bench.progress
+    before = replace(
+        progress, passages=[*progress.passages], notes=[*progress.notes], used={**progress.used}
+    )
 
     async def call(step: Step | None = None) -> dict[str, Any]:
         try:
@@ -145,9 +149,9 @@ async def _take_step(bench: Workbench, name: str) -> None:
 async def _within_time(bench: Workbench, name: str) -> Any:
     """Return a step's result; a step of the user's own may hang, so the deadline ends it."""
     deadline = getattr(bench.budget, "deadline", None)
-    left = None if deadline is None else deadline - time.monotonic() + _GRACE_S
+    remaining = None if deadline is None else deadline - time.monotonic() + _GRACE_S
     try:
-        async with asyncio.timeout(left) as limit:
+        async with asyncio.timeout(remaining) as limit:
             return await bench.agent.steps[name].forward(bench)
     except TimeoutError:
         if not limit.expired():
@@ -169,25 +173,25 @@ async def _reviewed(bench: Workbench) -> None:
             [replace(each) for each in bench.progress.outline],
         )
         with asking(bench.record, "person", text="the reviewer of its plan"):
-            given = await _review_of(bench, review, plan, fault)
+            verdict = await _review_of(bench, review, plan, fault)
         fault = ""
-        if given is False:
+        if verdict is False:
             raise Stop("cancelled", "its plan was not accepted")
-        if isinstance(given, str) and by_model:
-            bench.hear(given)
+        if isinstance(verdict, str) and by_model:
+            bench.hear(verdict)
             bench.progress.outline = []
             _take(bench, "plan", await bench.agent.steps["plan"].forward(bench))
             continue
-        if isinstance(given, str):  # rules understand no words: each line is a query
+        if isinstance(verdict, str):  # rules understand no words: each line is a query
             tool, name = next(taking(bench.tools, "query"), ("", ""))
-            lines = [each.strip() for each in given.splitlines() if each.strip()]
+            lines = [each.strip() for each in verdict.splitlines() if each.strip()]
             plan.tasks = [ResearchTask(tool, {name: each}, "asked for") for each in lines]
-        elif isinstance(given, ProposedPlan):
-            plan = given
-        elif given not in (None, True):
+        elif isinstance(verdict, ProposedPlan):
+            plan = verdict
+        elif verdict not in (None, True):
             raise DefinitionError(
                 "review_plan= must return a ProposedPlan, a text, True, False or None, got "
-                f"{given!r:.80}"
+                f"{verdict!r:.80}"
             )
         try:
             for each in plan.tasks:
@@ -207,8 +211,8 @@ async def _review_of(bench: Workbench, review: Any, plan: ProposedPlan, fault: s
     """Return what a reviewer says of a plan: a function, or an agent that is asked in words."""
     if not hasattr(review, "reply"):
         return await call_user(review, plan)
-    asked = "\n\n".join(filter(None, (fault, str(plan), ANSWERS)))
-    reply = await review.reply(asked, thread=bench.request.thread)
+    question = "\n\n".join(filter(None, (fault, str(plan), ANSWERS)))
+    reply = await review.reply(question, thread=bench.request.thread)
     if reply.stop_reason not in ("done", "terminal"):  # such as a person who has left
         why = reply.detail or reply.stop_reason
         raise Stop("cancelled", f"its plan was not accepted: {why}")
@@ -218,28 +222,28 @@ async def _review_of(bench: Workbench, review: Any, plan: ProposedPlan, fault: s
         return f"{reply.text}\n{error}"
 
 
-def _take(bench: Workbench, name: str, given: Any, at_least: int = 0) -> None:
+def _take(bench: Workbench, name: str, result: Any, at_least: int = 0) -> None:
     """Store a step's result; a step that returns None has stored it itself."""
-    check_given(name, given)
+    check_result(name, result)
     most = max(bench.agent.max_tasks, at_least)
     if name == "plan":
-        tasks = bench.tasks if given is None else list(given)
+        tasks = bench.tasks if result is None else list(result)
         bench.tasks = [t for at, t in enumerate(tasks) if bench.is_new(t, tasks[:at])]
-        left = getattr(bench.budget, "left", None)  # a budget of the user's own may not say
+        remaining = getattr(bench.budget, "left", None)  # a budget of the user's own may not say
         # With no action left all tasks are kept, and refused.
-        affordable = (left and left.actions) or most
+        affordable = (remaining and remaining.actions) or most
         bench.is_cut = affordable < len(bench.tasks[:most])
         bench.tasks = bench.tasks[: min(most, affordable)]
     elif name == "research":
-        bench.results = bench.results if given is None else list(map(sourced, given))
+        bench.results = bench.results if result is None else list(map(sourced, result))
         bench.progress.done.extend(bench.tasks)
-    elif isinstance(given, Narrative) and given.markdown != bench.progress.narrative:
-        bench.checked(given.markdown)
-    elif isinstance(given, Findings):
+    elif isinstance(result, Narrative) and result.markdown != bench.progress.narrative:
+        bench.checked(result.markdown)
+    elif isinstance(result, Findings):
         topics = {each.topic for each in bench.objectives}
-        bench.progress.remark = given.remark
+        bench.progress.remark = result.remark
         bench.progress.generated = [
             each
-            for each in objectives_of(given.generated_objectives, bench.agent.id)
+            for each in objectives_of(result.generated_objectives, bench.agent.id)
             if each.topic not in topics
         ]

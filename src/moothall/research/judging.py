@@ -49,10 +49,10 @@ async def judge_narrative(bench: Workbench) -> None:
         cited.setdefault(sentence, {})[number] = passages[number]
     judged: dict[str, Verdict] = {}
     claims: list[Claim] = []
-    for sentence, known in cited.items():
+    for sentence, cited_passages in cited.items():
         before = bench.judged.get(sentence, {})
-        claim = Claim(sentence, known)
-        if before.keys() == known.keys():
+        claim = Claim(sentence, cited_passages)
+        if before.keys() == cited_passages.keys():
             judged[sentence] = before, ""
         elif not is_decided(claim):
             claims.append(claim)
@@ -60,8 +60,8 @@ async def judge_narrative(bench: Workbench) -> None:
 
     async def judge_batch(number: int, batch: list[Claim]) -> None:
         async with gate:
-            said = await _said(bench, f"{bench.iteration}.judge.{number}", batch)
-            for at, each in said.items():
+            verdicts = await _verdicts(bench, f"{bench.iteration}.judge.{number}", batch)
+            for at, each in verdicts.items():
                 judged[batch[at - 1].sentence] = verdict(batch[at - 1], each)
 
     try:
@@ -83,21 +83,21 @@ def _room(bench: Workbench) -> int:
 def _batches(claims: list[Claim], room: int) -> Iterator[list[Claim]]:
     """Yield sentences that are judged in one call, as their passages are not too long."""
     batch: list[Claim] = []
-    shown: dict[int, int] = {}
+    batch_sizes: dict[int, int] = {}
     for each in claims:
-        sizes = {number: min(len(one.text), LONGEST) for number, one in each.cited.items()}
-        if batch and (len(batch) == _SENTENCES or sum((shown | sizes).values()) > room):
+        sizes = {number: min(len(passage.text), LONGEST) for number, passage in each.cited.items()}
+        if batch and (len(batch) == _SENTENCES or sum((batch_sizes | sizes).values()) > room):
             yield batch
-            batch, shown = [], {}
+            batch, batch_sizes = [], {}
         batch.append(each)
-        shown |= sizes
+        batch_sizes |= sizes
     if batch:
         yield batch
 
 
-async def _said(bench: Workbench, key: str, claims: list[Claim]) -> dict[int, dict[str, Any]]:
+async def _verdicts(bench: Workbench, key: str, claims: list[Claim]) -> dict[int, dict[str, Any]]:
     """Return the model's verdicts by the number of their sentence; fewer if it fails."""
-    said: dict[int, dict[str, Any]] = {}
+    verdicts: dict[int, dict[str, Any]] = {}
 
     async def ask(messages: Messages, number: int) -> Any:
         of = partial(completed, bench.agent.judge, bench.budget, messages, SCHEMA)
@@ -107,7 +107,7 @@ async def _said(bench: Workbench, key: str, claims: list[Claim]) -> dict[int, di
         return answer
 
     try:
-        await ask_json(ask, question(claims), SCHEMA, reader(claims, said))
+        await ask_json(ask, question(claims), SCHEMA, reader(claims, verdicts))
     except BudgetExceeded as error:
         raise Stop.at_limit(error) from error
     except (JournalError, Stop):
@@ -118,4 +118,4 @@ async def _said(bench: Workbench, key: str, claims: list[Claim]) -> dict[int, di
         )
     except Exception as error:
         log_failure(logger, f"the judge of agent {bench.agent.id!r} failed", error)
-    return said
+    return verdicts

@@ -39,21 +39,21 @@ async def narrate(researcher: Workbench) -> Narrative:
     """Return the narrative, improved by every passage of this iteration."""
     progress = researcher.progress
     fresh = _ranked(researcher)
-    left = [*fresh]
+    remaining = [*fresh]
     try:
         if fresh:
             await plan_outline(researcher)
         if not progress.outline:
-            await _narrate_at_once(researcher, left)
+            await _narrate_at_once(researcher, remaining)
             title, sections = split_sections(progress.narrative)
             has_title_alone = not title or (title.startswith("# ") and "\n" not in title)
-            if len(sections) > 1 and has_title_alone and plans(researcher.model) and not left:
+            if len(sections) > 1 and has_title_alone and plans(researcher.model) and not remaining:
                 await _summarize(researcher, title, [*sections.items()])
-        if progress.outline and left:
-            await _by_section(researcher, left)
+        if progress.outline and remaining:
+            await _by_section(researcher, remaining)
     except Stop as stop:
-        if left:
-            passages = counted(len(left), "passage")
+        if remaining:
+            passages = counted(len(remaining), "passage")
             researcher.note(
                 f"{passages} of {len(fresh)} not narrated: {stop.detail or stop.reason}"
             )
@@ -64,20 +64,20 @@ async def narrate(researcher: Workbench) -> Narrative:
 async def plan_outline(researcher: Workbench) -> None:
     """Ask for an outline, if the report is to have one and has none."""
     progress, style = researcher.progress, researcher.style
-    given = researcher.outline
-    if progress.outline or progress.narrative or not (given or style.is_long):
+    outline = researcher.outline
+    if progress.outline or progress.narrative or not (outline or style.is_long):
         return
-    if not isinstance(given, bool):
-        progress.outline = [Heading(each) for each in given]
+    if not isinstance(outline, bool):
+        progress.outline = [Heading(each) for each in outline]
         if progress.outline:
             return
     try:
-        found = await researcher.asked(
+        headings = await researcher.ask_until_usable(
             prompts.outline(researcher),
             lambda text: outline_in(text, style.sections),
             prompts.OUTLINE,
         )
-        progress.outline = [Heading(heading, about) for heading, about in found]
+        progress.outline = [Heading(heading, about) for heading, about in headings]
     except Unusable as error:
         topics = [each.topic for each in (*researcher.objectives, *researcher.generated)]
         progress.outline = [Heading(one_line(each, 120)) for each in topics]
@@ -94,8 +94,8 @@ async def _narrate_at_once(researcher: Workbench, remaining: list[Numbered]) -> 
     """
     progress = researcher.progress
     for chunk in _chunks(researcher, [*remaining]):
-        shown = prompts.count(researcher, progress.narrative)
-        if plans(researcher.model) and shown > prompts.shown_tokens(researcher):
+        tokens = prompts.count(researcher, progress.narrative)
+        if plans(researcher.model) and tokens > prompts.shown_tokens(researcher):
             _outline_what_is_written(researcher)
             return
         await _improve(researcher, chunk)
@@ -108,10 +108,10 @@ async def _improve(researcher: Workbench, chunk: list[Numbered]) -> None:
     try:
         if plans(researcher.model):
             prompt = prompts.narrative(researcher, narrative, chunk)
-            researcher.checked(await researcher.asked(prompt, written_in(prompt)))
+            researcher.checked(await researcher.ask_until_usable(prompt, written_in(prompt)))
         else:
             prompt = prompts.answer(researcher, chunk)
-            _above_quotes(researcher, await researcher.asked(prompt, written_in(prompt)))
+            _above_quotes(researcher, await researcher.ask_until_usable(prompt, written_in(prompt)))
     except Unusable as error:
         if narrative:
             fault = shorten(str(error), 200)
@@ -138,9 +138,9 @@ def _above_quotes(researcher: Workbench, answer: str) -> None:
     researcher.checked("\n\n".join(filter(None, [before.strip(), answer])))
     judged = researcher.waits_for_judge  # later, by a model
     notes: dict[str, str] = {}
-    for (number, said), support in zip(progress.citations, progress.supports, strict=True):
+    for (number, sentence), support in zip(progress.citations, progress.supports, strict=True):
         if judged or support.label == "supported" or support.overlap == 1:
-            notes[said] = f"{notes.get(said, '')}[^{number}^]"
+            notes[sentence] = f"{notes.get(sentence, '')}[^{number}^]"
     quotes = rules.narrate(researcher).markdown
     own = [f"{each} {cited}" for each, cited in notes.items() if each not in quotes]
     text = "\n\n".join(filter(None, [*own, _QUOTED if own and quotes else "", quotes]))
@@ -180,8 +180,8 @@ async def _by_section(researcher: Workbench, remaining: list[Numbered]) -> None:
 
     def all_sections() -> list[tuple[str, str]]:
         headings = [each.heading for each in outline]
-        others = [each for each in texts if each not in headings]
-        return [(each, texts.get(each, "")) for each in (*headings, *others)]
+        other_headings = [each for each in texts if each not in headings]
+        return [(each, texts.get(each, "")) for each in (*headings, *other_headings)]
 
     try:
         await side_by_side([write(n, each) for n, each in enumerate(outline) if shares[n]])
@@ -196,7 +196,9 @@ async def _summarize(researcher: Workbench, title: str, sections: list[tuple[str
     """Put a summary, which begins with the answer, above the sections."""
     try:
         prompt = prompts.summary(researcher, dict(sections))
-        summary = as_section(await researcher.asked(prompt, written_in(prompt)), "Summary")
+        summary = as_section(
+            await researcher.ask_until_usable(prompt, written_in(prompt)), "Summary"
+        )
         researcher.checked(join_sections("\n\n".join(filter(None, [title, summary])), sections))
     except Unusable as error:
         researcher.replaced("the summary", error)
@@ -209,8 +211,8 @@ async def _section(
     prompt = prompts.section(researcher, heading, so_far, chunk)
     adds = prompts.count(researcher, so_far) > prompts.shown_tokens(researcher)
     try:
-        written = await researcher.asked(prompt, written_in(prompt), at=key)
-        text = without_list(as_section(written, heading.heading))
+        text_of_model = await researcher.ask_until_usable(prompt, written_in(prompt), at=key)
+        text = without_list(as_section(text_of_model, heading.heading))
     except Unusable as error:
         name = heading.heading or "the beginning"
         researcher.replaced(f"the section “{one_line(name, 120)}”", error)
@@ -231,11 +233,11 @@ def _shares(outline: list[Heading], passages: list[Numbered]) -> list[list[Numbe
 
     What says nothing about any goes to the one that has least.
     """
-    known = [*dict.fromkeys(passage for _, passage in passages)]
+    distinct = [*dict.fromkeys(passage for _, passage in passages)]
     scores: list[dict[Passage, float]] = [
         {
-            found.passage: found.share
-            for found in QuestionWords(f"{each.heading} {each.about}", known).best()
+            ranked.passage: ranked.share
+            for ranked in QuestionWords(f"{each.heading} {each.about}", distinct).best()
         }
         for each in outline
     ]

@@ -60,7 +60,7 @@ def page(
     body, foot, passages = parts_of(report)
     uses = dict.fromkeys(sorted(passages), 0)
     markdown = _markdown(uses)
-    shown = markdown.render(body)
+    content = markdown.render(body)
     opens = _OPENS if files else LINKS
     sources = "".join(_source(n, passages[n], uses[n], opens, report.citations) for n in uses)
     if sources:
@@ -69,17 +69,17 @@ def page(
     css = _STYLE.replace("light dark", scheme or "light dark")
     style = b64encode(sha256(css.encode()).digest()).decode()
     base, own = ("", '<base href="about:srcdoc">\n') if framed else ("base-uri 'none'; ", "")
-    made = (
+    document = (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta http-equiv="Content-Security-Policy" content="'
         f"default-src 'none'; style-src 'sha256-{style}'; {base}form-action 'none'\">\n"
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         '<meta name="referrer" content="no-referrer">\n'
         f"{own}<title>{escape(title)}</title>\n<style>{css}</style>\n</head>\n<body>\n"
-        f"<main>\n{shown}{sources}</main>\n"
+        f"<main>\n{content}{sources}</main>\n"
         f"<footer>\n{markdown.render(foot)}</footer>\n</body>\n</html>\n"
     )
-    return sanitized(made)
+    return sanitized(document)
 
 
 def parts_of(report: Any) -> tuple[str, str, dict[int, Passage]]:
@@ -108,16 +108,16 @@ def _markdown(uses: dict[int, int]) -> MarkdownIt:
     MissingExtra.unless("a report as an HTML page", "research", "markdown_it")
 
     def note(state: StateInline, silent: bool) -> bool:
-        found = NOTE.match(state.src, state.pos)
-        if found is None or int(found[1]) not in uses:
+        match = NOTE.match(state.src, state.pos)
+        if match is None or int(match[1]) not in uses:
             return False
         if not silent:
             token = state.push("note", "", 0)
-            token.meta["number"] = int(found[1])
-        state.pos = found.end()
+            token.meta["number"] = int(match[1])
+        state.pos = match.end()
         return True
 
-    def shown(self: Any, tokens: Any, at: int, options: Any, env: Any) -> str:
+    def note_html(self: Any, tokens: Any, at: int, options: Any, env: Any) -> str:
         number = tokens[at].meta["number"]
         uses[number] += 1
         return (
@@ -131,15 +131,15 @@ def _markdown(uses: dict[int, int]) -> MarkdownIt:
     def closed(self: Any, tokens: Any, at: int, options: Any, env: Any) -> str:
         first = max(place for place in range(at) if tokens[place].type == "link_open")
         url = tokens[first].attrs["href"]
-        said = "".join(each.content for each in tokens[first + 1 : at])
-        return "</a>" if said == url else f'</a> <span class="about">({escape(url)})</span>'
+        link_text = "".join(each.content for each in tokens[first + 1 : at])
+        return "</a>" if link_text == url else f'</a> <span class="about">({escape(url)})</span>'
 
-    made = display.markdown()
-    made.inline.ruler.before("link", "note", note)
-    made.add_render_rule("note", shown)
-    made.add_render_rule("link_open", opened)
-    made.add_render_rule("link_close", closed)
-    return made
+    renderer = display.markdown()
+    renderer.inline.ruler.before("link", "note", note)
+    renderer.add_render_rule("note", note_html)
+    renderer.add_render_rule("link_open", opened)
+    renderer.add_render_rule("link_close", closed)
+    return renderer
 
 
 def _source(
@@ -153,10 +153,10 @@ def _source(
     read = f"read {escape(passage.fetched_at[:10]) or 'on no known day'}"
     digest = escape(passage.sha256)
     own = [each for each in citations if each.number == number and each.support is not None]
-    said = "".join(map(_supported, own))
+    supports = "".join(map(_supported, own))
     return (
         f'<li id="passage-{number}"><p class="about"><b>{number}</b> <bdi>{name}</bdi>{where}</p>\n'
-        f"<blockquote>{_marked_windows(passage.text, own)}</blockquote>\n{said}"
+        f"<blockquote>{_marked_windows(passage.text, own)}</blockquote>\n{supports}"
         f'<p class="about">{read}, sha256 <span title="{digest}">{digest[:12]}…</span>'
         f' <span class="back">{back}</span></p></li>\n'
     )
@@ -164,17 +164,17 @@ def _source(
 
 def _supported(citation: Citation) -> str:
     """Return what was found of one sentence that cites a passage."""
-    found = citation.support
-    if found is None:
+    support = citation.support
+    if support is None:
         return ""
     unread = "its numbers, dates and names stand here; read whether it means the same"
-    found_why = found.why or (unread if found.label == "not checked" else "")
+    found_why = support.why or (unread if support.label == "not checked" else "")
     why = f": {escape(found_why)}" if found_why else ""
-    label = {"partly": "partly supported"}.get(found.label, found.label)
-    how = {"exact": "word for word" if found.label == "supported" else "by exact checks"}
-    who = how.get(found.judge, f"by a model, {found.probability or 0:.2f}")
+    label = {"partly": "partly supported"}.get(support.label, support.label)
+    how = {"exact": "word for word" if support.label == "supported" else "by exact checks"}
+    judge = how.get(support.judge, f"by a model, {support.probability or 0:.2f}")
     return (
-        f'<p class="about support"><b>{label}</b> ({who}){why}: '
+        f'<p class="about support"><b>{label}</b> ({judge}){why}: '
         f"{_quoted(one_line(citation.sentence, 300))}</p>\n"
     )
 
@@ -192,10 +192,10 @@ def _marked_windows(text: str, citations: list[Citation]) -> str:
         start = text.find(window)
         if start >= 0:
             spans.append((start, start + len(window)))
-    made, at = [], 0
+    pieces, at = [], 0
     for start, end in sorted(spans):
         if end > at:
             start = max(start, at)
-            made.append(f"{escape(text[at:start])}<mark>{escape(text[start:end])}</mark>")
+            pieces.append(f"{escape(text[at:start])}<mark>{escape(text[start:end])}</mark>")
             at = end
-    return "".join(made) + escape(text[at:])
+    return "".join(pieces) + escape(text[at:])

@@ -50,8 +50,8 @@ def normalized(url: str) -> str:
 
 def needed_escapes(text: str) -> str:
     """Percent-encode a path or query where it must be; keep the escapes that it needs."""
-    whole = re.sub(r"%(?![0-9A-Fa-f]{2})", "%25", text)
-    return _ENCODED.sub(_needed, quote(whole, safe=_SAFE, errors="surrogatepass"))
+    escaped = re.sub(r"%(?![0-9A-Fa-f]{2})", "%25", text)
+    return _ENCODED.sub(_needed, quote(escaped, safe=_SAFE, errors="surrogatepass"))
 
 
 def _needed(match: re.Match[str]) -> str:
@@ -87,8 +87,8 @@ class ResourcePool:
         """Return the resource of a URL, however it is spelled, or None."""
         if not isinstance(url, str):
             raise InvalidArguments(f"a resource's url must be a text, got {url!r:.80}")
-        found = self._of.get(normalized(url))
-        return self._beyond.find(url) if found is None and self._beyond is not None else found
+        resource = self._of.get(normalized(url))
+        return self._beyond.find(url) if resource is None and self._beyond is not None else resource
 
     def add(self, resource: Resource | str, description: str | None = None) -> Resource:
         """Add a resource, or add what is new to the known one; return the one that is kept.
@@ -97,26 +97,26 @@ class ResourcePool:
             resource: a resource, or the URL of one
             description: what it is about, if a URL is given
         """
-        given = Resource(resource, description) if isinstance(resource, str) else resource
+        new = Resource(resource, description) if isinstance(resource, str) else resource
         for name in ("url", "description", "content"):
-            text = getattr(given, name, None)
+            text = getattr(new, name, None)
             if not isinstance(text, str) and (name == "url" or text is not None):
                 raise InvalidArguments(f"a resource's {name} must be a text, got {text!r:.80}")
-        url = normalized(given.url)
+        url = normalized(new.url)
         if not url.partition("#")[0]:
             raise InvalidArguments("a resource's url must not be empty, got ''")
         with self._lock:
-            kept = self._of.get(url)
-            if kept is None:
-                kept = self._of[url] = replace(given, url=url, sections=list(given.sections))
-                return kept
-            if given.description and (given.visited or not kept.description):
-                kept.description = given.description  # its own title, rather than a search engine's
-            kept.visited = bool(kept.visited or given.visited)
-            kept.fetched_at = kept.fetched_at or given.fetched_at
-            kept.publication = kept.publication or given.publication
-            _add_content(kept, given)
-            return kept
+            stored = self._of.get(url)
+            if stored is None:
+                stored = self._of[url] = replace(new, url=url, sections=list(new.sections))
+                return stored
+            if new.description and (new.visited or not stored.description):
+                stored.description = new.description  # its own title, rather than a search engine's
+            stored.visited = bool(stored.visited or new.visited)
+            stored.fetched_at = stored.fetched_at or new.fetched_at
+            stored.publication = stored.publication or new.publication
+            _add_content(stored, new)
+            return stored
 
     def visit(self, url: str, content: str | None = None) -> Resource:
         """Mark a resource as read, and add it if it is new.
@@ -129,17 +129,17 @@ class ResourcePool:
 
     def get_all(self) -> list[Resource]:
         """Return every resource, in the order in which they were added."""
-        known = {} if self._beyond is None else {each.url: each for each in self._beyond.get_all()}
-        return list({**known, **self._of}.values())
+        beyond = {} if self._beyond is None else {each.url: each for each in self._beyond.get_all()}
+        return list({**beyond, **self._of}.values())
 
     def changes(self) -> list[Resource]:
         """Return the resources added to this pool itself, not to the one beyond it."""
         return list(self._of.values())
 
-    def keep(self, taken: Callable[[Resource], bool]) -> None:
+    def keep(self, is_in_scope: Callable[[Resource], bool]) -> None:
         """Remove the resources added to this pool itself that are not taken."""
         with self._lock:
-            self._of = {url: each for url, each in self._of.items() if taken(each)}
+            self._of = {url: each for url, each in self._of.items() if is_in_scope(each)}
 
     def get_unvisited(self) -> list[Resource]:
         """Return the resources that were not read yet."""
@@ -149,22 +149,22 @@ class ResourcePool:
         return len(self.get_all())
 
 
-def _add_content(known: Resource, new: Resource) -> None:
+def _add_content(stored: Resource, new: Resource) -> None:
     """Add the sections of a resource's content that are not there yet."""
     if not new.content:
         return
-    if not known.content:
-        known.content, known.sections = new.content, list(new.sections)
+    if not stored.content:
+        stored.content, stored.sections = new.content, list(new.sections)
         return
     starts = new.sections or [Section(0)]
     ends = [each.start for each in starts[1:]] + [len(new.content)]
     for section, end in zip(starts, ends, strict=True):
         text = new.content[section.start : end].strip()
-        if text and text not in known.content:
-            known.sections = known.sections or [Section(0)]
+        if text and text not in stored.content:
+            stored.sections = stored.sections or [Section(0)]
             at = section.fetched_at or new.fetched_at
-            known.sections.append(replace(section, start=len(known.content) + 2, fetched_at=at))
-            known.content += f"\n\n{text}"
+            stored.sections.append(replace(section, start=len(stored.content) + 2, fetched_at=at))
+            stored.content += f"\n\n{text}"
 
 
 def pieces(content: str, sections: list[Section]) -> Iterator[tuple[str, Section]]:
@@ -181,13 +181,13 @@ def pieces(content: str, sections: list[Section]) -> Iterator[tuple[str, Section
 def passages_of(resource: Resource) -> list[Passage]:
     """Return the passages of a resource that was read."""
     title = resource.description or ""
-    made = []
+    passages = []
     for text, section in pieces(resource.content or "", resource.sections):
         url = f"{resource.url}#{section.anchor}" if section.anchor else resource.url
-        named = _full_title(title, section.title)
+        full_title = _full_title(title, section.title)
         read = section.fetched_at or resource.fetched_at or ""
-        made.append(Passage.of(url, text, read, named, resource.publication))
-    return made
+        passages.append(Passage.of(url, text, read, full_title, resource.publication))
+    return passages
 
 
 def _full_title(title: str, section: str) -> str:
@@ -207,15 +207,15 @@ def _full_title(title: str, section: str) -> str:
 def _packed(content: str, start: int, end: int) -> Iterator[tuple[int, int]]:
     """Yield the spans of paragraphs: short ones joined, long ones cut between sentences."""
     begin = stop = start
-    for found in _PARAGRAPH.finditer(content, start, end):
-        for first, last in _cut(content, found.start(), found.end()):
+    for match in _PARAGRAPH.finditer(content, start, end):
+        for first, last in _cut(content, match.start(), match.end()):
             if stop > begin and last - begin > LONGEST:
                 yield begin, stop
                 begin = first
             elif stop == begin:
                 begin = first
             stop = last
-        if stop - found.start() > LONGEST:  # its end would open a block for what follows
+        if stop - match.start() > LONGEST:  # its end would open a block for what follows
             yield begin, stop
             begin = stop
     if stop > begin:
@@ -224,7 +224,7 @@ def _packed(content: str, start: int, end: int) -> Iterator[tuple[int, int]]:
 
 def _cut(content: str, start: int, end: int) -> Iterator[tuple[int, int]]:
     while end - start > LONGEST:
-        breaks = [found.end() for found in _BREAK.finditer(content, start, start + LONGEST)]
+        breaks = [match.end() for match in _BREAK.finditer(content, start, start + LONGEST)]
         space = content.rfind(" ", start, start + LONGEST)
         at = breaks[-1] if breaks else space + 1 if space > start else start + LONGEST
         yield start, at
@@ -233,10 +233,12 @@ def _cut(content: str, start: int, end: int) -> Iterator[tuple[int, int]]:
         yield start, end
 
 
-def with_lines(whole: str, cut: list[tuple[str, Section]]) -> Iterator[tuple[str, Section]]:
+def with_lines(
+    text_with_lines: str, cut: list[tuple[str, Section]]
+) -> Iterator[tuple[str, Section]]:
     """Yield the passages of a text, each with the line where it begins."""
     line, at = 1, 0
     for text, section in cut:
-        begins = whole.index(text, at)
-        line, at = line + whole.count("\n", at, begins), begins
+        begins = text_with_lines.index(text, at)
+        line, at = line + text_with_lines.count("\n", at, begins), begins
         yield text, replace(section, anchor=f"L{line}", title=section.title or f"line {line}")

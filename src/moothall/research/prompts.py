@@ -84,8 +84,8 @@ def plan(researcher: Workbench) -> list[dict[str, Any]]:
         {"tool": name, "about": tool.description, "args": tool.parameters}
         for name, tool in researcher.tools.items()
     ]
-    found = researcher.unread(_SHOWN_RESOURCES)
-    unread = [{"url": each.url, "about": cut(each.description or "", 200)} for each in found]
+    resources = researcher.unread(_SHOWN_RESOURCES)
+    unread = [{"url": each.url, "about": cut(each.description or "", 200)} for each in resources]
     unread = _fitting(researcher, unread, room(researcher) // 2)
     done = [{"tool": each.tool, "args": each.args} for each in researcher.done[-_SHOWN_TASKS:]]
     done = _fitting(researcher, done[::-1], room(researcher) // 4)[::-1]
@@ -130,11 +130,11 @@ def answer(researcher: Workbench, chunk: list[tuple[int, Passage]]) -> list[dict
     asks = f"""\
 Answer a question from sources alone, in at most five sentences. End each sentence with the number
 of its source, such as [3]. If the sources do not have the answer, write: {UNKNOWN}"""
-    told = f"Sources:\n{sources}\n\nQuestion:\n{marked(topics)}\n"
-    told += "Answer, each sentence with the number of its source:"
+    content = f"Sources:\n{sources}\n\nQuestion:\n{marked(topics)}\n"
+    content += "Answer, each sentence with the number of its source:"
     return [
         {"role": "system", "content": f"{asks}\n\n{_MATERIAL}"},
-        {"role": "user", "content": told},
+        {"role": "user", "content": content},
     ]
 
 
@@ -192,10 +192,10 @@ section itself. {_CITING}"""
         asks = f"""\
 Write {which} of a research report as Markdown, from the new sources. Write no heading for the
 section itself. {_CITING}"""
-    others = [each for each in headings if each != heading.heading]
-    before = f"The other sections, which this one does not repeat: {json_line(others)}\n\n"
+    other_headings = [each for each in headings if each != heading.heading]
+    before = f"The other sections, which this one does not repeat: {json_line(other_headings)}\n\n"
     parts = [
-        before.strip() if others else "",
+        before.strip() if other_headings else "",
         f"The section so far:\n{_unmarked(so_far)}" if so_far else "",
     ]
     before = "\n\n".join(filter(None, parts))
@@ -210,9 +210,9 @@ without a heading, which answer the objectives. {_ANSWER} Take each sentence fro
 its footnotes. {_CITING}"""
     words = researcher.style.length and min(max(researcher.style.length // 10, 80), 400)
     size = room(researcher) // 2 * _CHARS // max(len(sections), 1)
-    shown = "\n\n".join(f"## {name}\n\n{cut(text, size)}" for name, text in sections.items())
+    texts = "\n\n".join(f"## {name}\n\n{cut(text, size)}" for name, text in sections.items())
     style = _styled(researcher, words)
-    return prompt_of(researcher, f"{asks} {style}", f"The sections:\n{_unmarked(shown)}")
+    return prompt_of(researcher, f"{asks} {style}", f"The sections:\n{_unmarked(texts)}")
 
 
 def evaluation(researcher: Workbench) -> list[dict[str, Any]]:
@@ -225,8 +225,8 @@ that would lead to what is unanswered. In the remark, say in a few sentences wha
 next iteration and what to keep doing. Answer with JSON alone:
 {{"objectives": [{{"topic", "answered": [text], "unanswered": [text]}}],
 "generated_objectives": [text], "remark": text}}."""
-    shown = _abridged(researcher.narrative.markdown, room(researcher) // 2 * _CHARS)
-    parts = [f"The narrative:\n{_unmarked(shown)}"]
+    narrative = _abridged(researcher.narrative.markdown, room(researcher) // 2 * _CHARS)
+    parts = [f"The narrative:\n{_unmarked(narrative)}"]
     if faults := [f"{why}: {sentence}" for sentence, why in researcher.unsupported[:20]]:
         listed = marked(cut("\n".join(faults), 4000))
         parts.append(f"Sentences that their sources do not support:\n{listed}")
@@ -277,19 +277,19 @@ def _styled(researcher: Workbench, words: int | None = None) -> str:
 
 def prompt_of(researcher: Workbench, asks: str, *parts: str) -> list[dict[str, Any]]:
     """Return a prompt: the role and the request, then what is known and these parts."""
-    who = researcher.role or "You are a careful researcher."
+    role = researcher.role or "You are a careful researcher."
     progress = researcher.progress
     objectives = [{"topic": o.topic, "expertise": o.expertise} for o in progress.objectives]
-    known = [f"Objectives: {json_line(objectives)}"]
+    facts = [f"Objectives: {json_line(objectives)}"]
     if progress.generated:
-        known.append(f"Smaller objectives: {json_line([o.topic for o in progress.generated])}")
+        facts.append(f"Smaller objectives: {json_line([o.topic for o in progress.generated])}")
     if progress.remark:
-        known.append(f"Remark of the last iteration: {json_line(progress.remark)}")
+        facts.append(f"Remark of the last iteration: {json_line(progress.remark)}")
     if progress.told:
-        known.append(f"Messages from the user: {json_line(progress.told)}")
+        facts.append(f"Messages from the user: {json_line(progress.told)}")
     return [
-        {"role": "system", "content": f"{who}\n\n{asks}\n\n{_MATERIAL}"},
-        {"role": "user", "content": "\n\n".join(["\n".join(known), *parts])},
+        {"role": "system", "content": f"{role}\n\n{asks}\n\n{_MATERIAL}"},
+        {"role": "user", "content": "\n\n".join(["\n".join(facts), *parts])},
     ]
 
 

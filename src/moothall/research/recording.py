@@ -47,8 +47,8 @@ def program_of(researcher: Owner) -> dict[str, Any]:
         pass  # a model that cannot be made fails when it is asked
     steps = ("plan", "narrate", "evaluate")
     if any(researcher.model_of(each) is not researcher.model for each in steps):
-        named = [getattr(researcher.model_of(each), "name", None) for each in steps]
-        parts["models"] = named
+        names = [getattr(researcher.model_of(each), "name", None) for each in steps]
+        parts["models"] = names
     if researcher.style:
         parts["style"] = as_json(researcher.style)
     if researcher.outline:
@@ -76,12 +76,12 @@ def step_of(researcher: Workbench, step: str, before: Progress) -> dict[str, Any
             more["outline"] = as_json(progress.outline)
         return {"tasks": as_json(researcher.tasks), **more}
     if step == "research":
-        named = ("tool", "args", "citation", "error")
-        return {"results": [{n: getattr(each, n) for n in named} for each in results]}
+        names = ("tool", "args", "citation", "error")
+        return {"results": [{n: getattr(each, n) for n in names} for each in results]}
     if step == "update":
-        found = [each for result in results for each in result.resources]
+        resources = [each for result in results for each in result.resources]
         about = ("url", "description", "visited")
-        return {"resources": [{n: getattr(each, n) for n in about} for each in found]}
+        return {"resources": [{n: getattr(each, n) for n in about} for each in resources]}
     data = {name: as_json(getattr(progress, name)) for name in _RESULTS[step]} | more
     if step == "narrate":
         data["passages"] = as_json(progress.passages[len(before.passages) :])
@@ -91,19 +91,19 @@ def step_of(researcher: Workbench, step: str, before: Progress) -> dict[str, Any
 def take_step(progress: Progress, data: dict[str, Any]) -> None:
     """Apply the data of a recorded step to the progress."""
     progress.usage = progress.usage + Usage(*data.get("spent", (0, 0)))
-    given = loaded(Progress, data, "a recorded step")
+    recorded = loaded(Progress, data, "a recorded step")
     for name in data.keys() - {"spent", "tasks"}:
         if name in ("passages", "notes"):
-            getattr(progress, name).extend(getattr(given, name))
+            getattr(progress, name).extend(getattr(recorded, name))
         elif name == "used":
-            for model, usage in given.used.items():
+            for model, usage in recorded.used.items():
                 progress.used[model] = progress.used.get(model, Usage()) + usage
         elif name == "objectives":
-            reached = {each.topic: each.expertise for each in given.objectives}
+            reached = {each.topic: each.expertise for each in recorded.objectives}
             for each in progress.objectives:
                 each.expertise = reached.get(each.topic, each.expertise)
         else:
-            setattr(progress, name, getattr(given, name))
+            setattr(progress, name, getattr(recorded, name))
 
 
 def reply_of(report: Report, run_id: str | None, error: BaseException | None = None) -> Reply:
@@ -113,7 +113,7 @@ def reply_of(report: Report, run_id: str | None, error: BaseException | None = N
     return Reply(text, report, [], [], report.usage, reason, detail, error, run_id)
 
 
-def over(reply: Reply) -> dict[str, Any]:
+def end_data(reply: Reply) -> dict[str, Any]:
     """Return what is recorded of a reply, beside its stop reason."""
     return {"detail": reply.detail, "text": reply.text, "report": report_json(reply.value)}
 
@@ -125,13 +125,13 @@ def report_json(report: Report) -> dict[str, Any]:
 
 def replayed(part: RecordedPart) -> Reply:
     """Return the reply that a run ended with."""
-    over = ReadRecord(part, Progress).over
-    assert over is not None
-    return reply_of(_ended_with(over, part.run_id), part.run_id)
+    end = ReadRecord(part, Progress).over
+    assert end is not None
+    return reply_of(_ended_with(end, part.run_id), part.run_id)
 
 
-def _ended_with(over: dict[str, Any], run_id: str) -> Report:
-    return loaded(Report, {**over["report"], "run_id": run_id}, "a recorded report")
+def _ended_with(end: dict[str, Any], run_id: str) -> Report:
+    return loaded(Report, {**end["report"], "run_id": run_id}, "a recorded report")
 
 
 def report_so_far(run_id: str, entries: Sequence[Entry], *, under_way: bool = False) -> Report:
@@ -142,10 +142,10 @@ def report_so_far(run_id: str, entries: Sequence[Entry], *, under_way: bool = Fa
     record = ReadRecord(ReadPart(run_id, entries), Progress)
     if record.over is not None and "report" in record.over:
         return _ended_with(record.over, run_id)
-    begun = record.start or {}
+    start = record.start or {}
     progress = record.state or Progress()
     if not progress.objectives:
-        topics = str(begun.get("task", "")).splitlines()
+        topics = str(start.get("task", "")).splitlines()
         progress.objectives = [Objective(each) for each in topics if each.strip()]
     pool = ResourcePool(progress.changes)
     for past in record.past(f"{progress.iteration + 1}."):
@@ -153,16 +153,16 @@ def report_so_far(run_id: str, entries: Sequence[Entry], *, under_way: bool = Fa
             step = past.key.partition(".")[2]
             if step.isdecimal():  # a task
                 outcome = past.result.get("result")
-                found = outcome.get("result") if isinstance(outcome, dict) else None
-                resources = found.get("resources", ()) if isinstance(found, dict) else ()
+                result = outcome.get("result") if isinstance(outcome, dict) else None
+                resources = result.get("resources", ()) if isinstance(result, dict) else ()
                 for each in resources:
                     pool.add(loaded(Resource, each, "a resource"))
             elif step in ("plan", "narrate", "evaluate"):
                 take_step(progress, past.result)
     progress.stop = progress.stop or "cancelled"
-    program = begun.get("fingerprint", {})
+    program = start.get("fingerprint", {})
     steps = str(program.get("steps", ""))  # hashed if it is long
     own = steps.startswith("[") and '"Narrate"' not in steps
-    asked = any("model" in entry.data.get("about", ()) for entry in entries)
-    extractive = not (own or asked) and program.get("model") == "null"
+    has_model = any("model" in entry.data.get("about", ()) for entry in entries)
+    extractive = not (own or has_model) and program.get("model") == "null"
     return report_of(progress, pool.get_all(), run_id, extractive=extractive, under_way=under_way)

@@ -114,14 +114,14 @@ class Report:
         """
         from moothall.research.exports.word import word
 
-        written = word(self)
+        data = word(self)
         if path is not None:
             try:
-                Path(path).write_bytes(written)
+                Path(path).write_bytes(data)
             except OSError as error:
                 why = error.strerror or error
                 raise FileError(f"the report {str(path)!r} cannot be written: {why}") from error
-        return written
+        return data
 
     def bibtex(self) -> str:
         """Return the sources as BibTeX, with authors, date and DOI where they are known.
@@ -219,22 +219,22 @@ def report_of(
             nothing = "could be read"
         elif resources or stop not in QUIET:
             end = ": nothing was read."
-    told = [f"Nothing {nothing} for “{as_text(topic)}”{end}" for topic in empty]
-    written = under_way or progress.narrative.strip()
-    if not (extractive or written) and any(each.visited for each in resources):
-        told.append("No report was written of what was read.")
+    remarks = [f"Nothing {nothing} for “{as_text(topic)}”{end}" for topic in empty]
+    has_text = under_way or progress.narrative.strip()
+    if not (extractive or has_text) and any(each.visited for each in resources):
+        remarks.append("No report was written of what was read.")
     if extractive and stop in QUIET and not under_way:
         lines = progress.narrative.split("\n")  # one objective alone has no heading
-        told.extend(
+        remarks.extend(
             f"No answer to “{as_text(topic)}”: it was not found in what was read."
             f"{_nearest(read, topic)}"
             for topic in topics
             if topic not in empty
-            and (not written or (len(topics) > 1 and f"## {one_line(topic, 200)}" not in lines))
+            and (not has_text or (len(topics) > 1 and f"## {one_line(topic, 200)}" not in lines))
         )
-    if told and len(topics) > 1 and parts[-1]:  # it is of no section above
+    if remarks and len(topics) > 1 and parts[-1]:  # it is of no section above
         parts.append("## Not answered")
-    parts += told
+    parts += remarks
     differ = differing(citations)
     if differ:
         parts.append(
@@ -242,9 +242,9 @@ def report_of(
         )
     if citations:
         parts.append("## Sources\n\n" + "\n".join(sources(citations)))
-    ended = None if under_way else end_in_words(stop, as_text(progress.detail))
+    end_text = None if under_way else end_in_words(stop, as_text(progress.detail))
     usd = cost(progress.used, prices)
-    parts.append("---\n\n" + foot(progress, citations, ended, usd, extractive))
+    parts.append("---\n\n" + foot(progress, citations, end_text, usd, extractive))
     return Report(
         visible("\n\n".join(filter(None, parts))) + "\n",
         citations,
@@ -258,16 +258,18 @@ def report_of(
         run_id,
         usd,
         list(progress.notes),
-        [(one.sentence, other.sentence, remark) for one, other, remark in differ],
+        [(first.sentence, other.sentence, remark) for first, other, remark in differ],
     )
 
 
 def _nearest(read: list[Passage], topic: str) -> str:
     """Return where to look for an answer that the rules may have missed, in a sentence."""
     near: dict[str, str] = {}
-    found = QuestionWords(topic, read).best(5 * _PLACES)
-    found.sort(key=lambda each: kind_of(each.passage.url.partition("#")[0]) in ("source", "python"))
-    for each in found:
+    ranked = QuestionWords(topic, read).best(5 * _PLACES)
+    ranked.sort(
+        key=lambda each: kind_of(each.passage.url.partition("#")[0]) in ("source", "python")
+    )
+    for each in ranked:
         if each.share >= RELEVANT and len(near) < _PLACES:
             title = as_text(each.passage.title or each.passage.url)
             near.setdefault(
@@ -275,8 +277,8 @@ def _nearest(read: list[Passage], topic: str) -> str:
             )
     if not near:
         return ""
-    told = "These passages come nearest, and may answer it in other words:"
-    return f"\n\n{told}\n\n" + "\n".join(near.values())
+    lead = "These passages come nearest, and may answer it in other words:"
+    return f"\n\n{lead}\n\n" + "\n".join(near.values())
 
 
 def _cited(progress: Progress) -> list[Citation]:
@@ -284,9 +286,9 @@ def _cited(progress: Progress) -> list[Citation]:
     from moothall.research.citations.exact import exact
 
     supports = progress.supports if len(progress.supports) == len(progress.citations) else None
-    made = []
+    citations = []
     for at, (number, text) in enumerate(progress.citations):
         passage = progress.passages[number - 1]
-        found = supports[at] if supports else exact(text, passage.text, passage.title)
-        made.append(Citation(number, text, passage, found))
-    return made
+        support = supports[at] if supports else exact(text, passage.text, passage.title)
+        citations.append(Citation(number, text, passage, support))
+    return citations

@@ -254,14 +254,14 @@ class Researcher(RecordedAgent):
 
     def model_of(self, step: str) -> Model | None:
         """Return the model of a step, by its name; None in the extractive form."""
-        known = self._models.get(step, self._model)
-        if isinstance(known, str):
-            known = by_name(known)
+        model = self._models.get(step, self._model)
+        if isinstance(model, str):
+            model = by_name(model)
             if step in self._models:
-                self._models[step] = known
+                self._models[step] = model
             else:
-                self._model = known
-        return known
+                self._model = model
+        return model
 
     # -- what is known of its own objectives -------------------------------------------------------
 
@@ -320,15 +320,15 @@ class Researcher(RecordedAgent):
         """The id of the run of its own objectives; None before it has one."""
         return self.workbench.run_id
 
-    def _models_of(self, given: object) -> dict[str, Model | str | None]:
-        if not isinstance(given, Mapping | None) or not set(given or ()) <= _ASKING:
+    def _models_of(self, models: object) -> dict[str, Model | str | None]:
+        if not isinstance(models, Mapping | None) or not set(models or ()) <= _ASKING:
             steps = ", ".join(sorted(_ASKING))
             raise ConfigError(
-                f"agent {self.id!r}: models= must be models by step ({steps}), got {given!r:.80}"
+                f"agent {self.id!r}: models= must be models by step ({steps}), got {models!r:.80}"
             )
-        for each in (each for each in (given or {}).values() if each is not None):
+        for each in (each for each in (models or {}).values() if each is not None):
             check_model(each, self.id)
-        return dict(given or {})
+        return dict(models or {})
 
     @property
     def task(self) -> str:
@@ -383,10 +383,10 @@ class Researcher(RecordedAgent):
         return self.model_of("narrate") is None and type(self.steps["narrate"]) is Narrate
 
     def _report(self, bench: Workbench) -> Report:
-        known = bench.resources.get_all()
+        resources = bench.resources.get_all()
         return report_of(
             bench.progress,
-            known,
+            resources,
             bench.run_id,
             extractive=self._is_extractive,
             prices=None if self.budget is None else getattr(self.budget, "prices", None),
@@ -427,8 +427,8 @@ class Researcher(RecordedAgent):
         Raises:
             StateError: `saved` is not such a state
         """
-        found = opened(saved, recording.KIND)
-        self.workbench.reset(loaded(Progress, found.get("progress"), f"researcher {self.id!r}"))
+        state = opened(saved, recording.KIND)
+        self.workbench.reset(loaded(Progress, state.get("progress"), f"researcher {self.id!r}"))
 
     # -- its runs ----------------------------------------------------------------------------------
 
@@ -504,7 +504,7 @@ class Researcher(RecordedAgent):
         if self._has_ended(bench, record):
             return recording.replayed(record._read)
         to_the_end, stopped = partial(self._to_the_end, bench), partial(self._stopped, bench)
-        return await guarded(record, to_the_end, recording.over, stopped)
+        return await guarded(record, to_the_end, recording.end_data, stopped)
 
     def _attach(self, bench: Workbench, request: ReplyRequest, record: Record[Progress]) -> None:
         """Prepare what was asked, from the state that is recorded."""
@@ -525,8 +525,8 @@ class Researcher(RecordedAgent):
         bench.request = request
         bench.record = record
         bench.run_id = request.run_id
-        heard = [each["content"] for each in record.received]
-        bench.progress.told += [*(request.state.own or ()), *request.state.hear(), *heard]
+        messages = [each["content"] for each in record.received]
+        bench.progress.told += [*(request.state.own or ()), *request.state.hear(), *messages]
         request.state.own = None
 
     def _catch_up(self, record: Record[Progress], budget: Any) -> None:

@@ -38,29 +38,29 @@ _TOPIC_WORDS: Final = 3  # words of the topic beside them
 
 def plan(researcher: Workbench) -> list[ResearchTask]:
     """Return searches where little is known and reading where more is; objectives take turns."""
-    known = researcher.known_passages()
+    passages = researcher.known_passages()
     all = sorted((*researcher.objectives, *researcher.generated), key=lambda each: each.expertise)
     each_wants = [
-        _for_objective(researcher, each, known)
+        _for_objective(researcher, each, passages)
         for each in all
         if each.expertise < researcher.target
     ]
-    made: list[ResearchTask] = []
+    tasks: list[ResearchTask] = []
     for task in chain.from_iterable(zip_longest(*each_wants)):
-        if len(made) == researcher.max_tasks:
+        if len(tasks) == researcher.max_tasks:
             break
-        if task is not None and researcher.is_new(task, made):
-            made.append(task)
-    return made
+        if task is not None and researcher.is_new(task, tasks):
+            tasks.append(task)
+    return tasks
 
 
 def _for_objective(
-    researcher: Workbench, objective: Objective, known: list[Passage]
+    researcher: Workbench, objective: Objective, passages: list[Passage]
 ) -> Iterator[ResearchTask]:
     """Yield tasks that would help with an objective, the most useful first."""
     searches = (
         ResearchTask(tool, {name: query}, f"{why}: {objective.topic}", objective=objective.topic)
-        for query, why in _queries(objective, known)
+        for query, why in _queries(objective, passages)
         for tool, name in taking(researcher.tools, "query")
     )
     readings = (
@@ -71,52 +71,56 @@ def _for_objective(
     )
     if objective.expertise < 0.5:
         # Two searches for each reading: broader.
-        while taken := [*islice(searches, 2), *islice(readings, 1)]:
-            yield from taken
+        while tasks := [*islice(searches, 2), *islice(readings, 1)]:
+            yield from tasks
     yield from readings
     yield from searches
 
 
-def _queries(objective: Objective, known: list[Passage]) -> Iterator[tuple[str, str]]:
+def _queries(objective: Objective, passages: list[Passage]) -> Iterator[tuple[str, str]]:
     """Yield queries with reasons: the topic, then parts of it, as one odd word may dominate."""
     topic = objective.topic
     yield topic, "search"
-    asked = QuestionWords(topic, known)
+    question = QuestionWords(topic, passages)
     weights: dict[str, float] = {}  # of each word, as written
-    for term, word in asked.words_by_term.items():
-        weights[word] = max(weights.get(word, 0.0), asked.weights[term])
+    for term, word in question.words_by_term.items():
+        weights[word] = max(weights.get(word, 0.0), question.weights[term])
     if len(weights) < 3:
         return
-    if not known:
+    if not passages:
         for part in islice(combinations(weights, len(weights) - 1), _WITHOUT):
             yield " ".join(part), "search without one of its words"
         return
-    found = [each.passage for each in asked.best(_NEAREST)]
-    gap = asked.missing(found)
+    best_passages = [each.passage for each in question.best(_NEAREST)]
+    gap = question.missing(best_passages)
     if 1 < len(gap) < len(weights):
         yield " ".join(gap), "search for the gap"
     rarest = sorted(weights, key=lambda word: -weights[word])[:_TOPIC_WORDS]
-    others = _other_words(asked, known, found)
-    for further in (others[:_FEEDBACK], others[_FEEDBACK : 2 * _FEEDBACK]):
+    other_words = _other_words(question, passages, best_passages)
+    for further in (other_words[:_FEEDBACK], other_words[_FEEDBACK : 2 * _FEEDBACK]):
         if further:
             yield " ".join((*rarest, *further)), "search with words of what is nearest"
-    for heading in dict.fromkeys(titled(each).rpartition(" – ")[2] for each in found[:_FEEDBACK]):
+    for heading in dict.fromkeys(
+        titled(each).rpartition(" – ")[2] for each in best_passages[:_FEEDBACK]
+    ):
         if terms(heading) and not is_place(heading):
             yield " ".join((*rarest[:1], heading)), "search by the heading of what is nearest"
 
 
-def _other_words(asked: QuestionWords, known: list[Passage], nearest: list[Passage]) -> list[str]:
+def _other_words(
+    question: QuestionWords, passages: list[Passage], nearest: list[Passage]
+) -> list[str]:
     """Return words, not of the topic, that the nearest passages have in common and few others."""
     counts: Counter[str] = Counter()
     for place, each in enumerate(nearest):
         for word in dict.fromkeys(map(str.lower, words(each.text))):
-            if word.isalpha() and len(word) > 2 and not asked.in_word(word):
+            if word.isalpha() and len(word) > 2 and not question.in_word(word):
                 counts[word] += _NEAREST - place
-    said = Counter(word for each in known for word in {*map(str.lower, words(each.text))})
+    frequency = Counter(word for each in passages for word in {*map(str.lower, words(each.text))})
     worth = {
-        word: count * log(1 + len(known) / said[word])
+        word: count * log(1 + len(passages) / frequency[word])
         for word, count in counts.items()
-        if terms_of(word, asked.language)
+        if terms_of(word, question.language)
     }
     return sorted(worth, key=lambda word: -worth[word])
 
@@ -136,21 +140,21 @@ def narrate(researcher: Workbench) -> Narrative:
     parts = []
     several = len(researcher.objectives) + len(researcher.generated) > 1  # one is the title
     for objective in (*researcher.objectives, *researcher.generated):
-        found = answer(_passages_for(researcher, objective), objective.topic)
-        if found.is_found:
+        result = answer(_passages_for(researcher, objective), objective.topic)
+        if result.is_found:
             headed = [f"## {one_line(objective.topic, 200)}"] if several else []
-            unsure = [] if found.is_sure else [MAYBE]
-            parts.append("\n\n".join((*headed, *unsure, *_by_page(researcher, found))))
+            unsure = [] if result.is_sure else [MAYBE]
+            parts.append("\n\n".join((*headed, *unsure, *_by_page(researcher, result))))
     return researcher.checked("\n\n".join(parts), by_rules=True)
 
 
-def _by_page(researcher: Workbench, found: ExtractiveAnswer) -> Iterator[str]:
+def _by_page(researcher: Workbench, result: ExtractiveAnswer) -> Iterator[str]:
     """Yield each page's title with the quotes of it, the page with the best quote first."""
     pages: dict[str, list[str]] = {}
-    for each in found.quotes:
+    for each in result.quotes:
         title = one_line(titled(each.passage).partition(" – ")[0], 120)
         quotes = pages.setdefault(title or one_line(each.passage.url.partition("#")[0], 120), [])
-        quotes.append(f"- {each.shown} [^{researcher.number_of(each.passage)}^]")
+        quotes.append(f"- {each.markdown} [^{researcher.number_of(each.passage)}^]")
     for title, quotes in pages.items():
         yield f"### {title}"
         yield "\n".join(quotes)
@@ -162,22 +166,22 @@ def _passages_for(researcher: Workbench, objective: Objective) -> tuple[Passage,
     So the passages that searches for other objectives bring do not change its answer.
     """
     changes = researcher.progress.changes
-    found = ResourcePool(e for e in changes if e.objective in ("", objective.topic))
+    pool = ResourcePool(e for e in changes if e.objective in ("", objective.topic))
     counted = ResourcePool(changes)
     for each in researcher.resources.get_all():  # of an iteration that was cut off
         if counted.find(each.url) is None:
-            found.add(each)
+            pool.add(each)
     return tuple(
-        passage for each in found.get_all() if each.visited for passage in passages_of(each)
+        passage for each in pool.get_all() if each.visited for passage in passages_of(each)
     )
 
 
 def quoted(researcher: Workbench, passages: list[Passage], topics: list[str]) -> str:
     """Return the sentences of some passages that answer topics, quoted and cited."""
     quotes: dict[str, Passage] = {}
-    for found in (answer(tuple(passages), topic) for topic in topics):
-        for each in found.quotes if found.is_found else ():
-            quotes.setdefault(each.shown, each.passage)
+    for result in (answer(tuple(passages), topic) for topic in topics):
+        for each in result.quotes if result.is_found else ():
+            quotes.setdefault(each.markdown, each.passage)
     return "\n".join(f"- {each} [^{researcher.number_of(quotes[each])}^]" for each in quotes)
 
 
@@ -186,14 +190,14 @@ def evaluate(researcher: Workbench) -> Findings:
     remarks = []
     researcher.progress.estimated = True
     for objective in (*researcher.objectives, *researcher.generated):
-        found = answer(_passages_for(researcher, objective), objective.topic)
-        sure = 1.0 if found.is_sure else min(found.share / SURE, _UNSURE)
-        objective.expertise = round(sure, 2) if found.is_found else 0.0
+        result = answer(_passages_for(researcher, objective), objective.topic)
+        sure = 1.0 if result.is_sure else min(result.share / SURE, _UNSURE)
+        objective.expertise = round(sure, 2) if result.is_found else 0.0
         topic = f"“{one_line(objective.topic, 200)}”"
-        lacking = f": no source has {', '.join(found.missing[:5])}" if found.missing else ""
-        if not found.is_found:
+        lacking = f": no source has {', '.join(result.missing[:5])}" if result.missing else ""
+        if not result.is_found:
             remarks.append(f"not found: {topic}{lacking}")
-        elif not found.is_sure:
+        elif not result.is_sure:
             remarks.append(f"the answer to {topic} may be among the quotes{lacking}")
     remark = "; ".join(remarks) or "each quote has most words of its objective"
     return Findings(researcher.narrative.markdown, remark, list(researcher.generated))

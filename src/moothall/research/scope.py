@@ -35,21 +35,21 @@ class Scope:
         sites: Iterable[str] = (),
         exclude: Iterable[str] = (),
         since: date | str | None = None,
-        what: str = "",
+        prefix: str = "",
         site: str | None = None,
     ) -> None:
-        one = () if site is None else (checked_site(site, f"{what}site"),)
-        self.sites: tuple[str, ...] = (*one, *_hosts(sites, f"{what}sites"))
-        self.exclude: tuple[str, ...] = _hosts(exclude, f"{what}exclude")
+        own = () if site is None else (checked_site(site, f"{prefix}site"),)
+        self.sites: tuple[str, ...] = (*own, *_hosts(sites, f"{prefix}sites"))
+        self.exclude: tuple[str, ...] = _hosts(exclude, f"{prefix}exclude")
         if isinstance(since, date):
             since = since.isoformat()[:10]
         if since is not None and (not isinstance(since, str) or not _DAY.fullmatch(since)):
-            raise ConfigError(f"{what}since must be a day such as 2024-05-01, got {since!r:.80}")
+            raise ConfigError(f"{prefix}since must be a day such as 2024-05-01, got {since!r:.80}")
         self.since = since
         try:
             self._first = date.fromisoformat(f"{since or '2000'}-01-01"[:10])
         except ValueError as error:
-            raise ConfigError(f"{what}since: {error}, got {since!r}") from None
+            raise ConfigError(f"{prefix}since: {error}, got {since!r}") from None
 
     def __bool__(self) -> bool:
         return bool(self.sites or self.exclude or self.since)
@@ -60,8 +60,8 @@ class Scope:
             return None
         if self.sites and not any(is_on(url, each) for each in self.sites):
             return f"{url} is not on {' or '.join(self.sites)}, which is all that is read"
-        found = next((each for each in self.exclude if is_on(url, each)), None)
-        return None if found is None else f"{url} is on {found}, which is excluded"
+        site = next((each for each in self.exclude if is_on(url, each)), None)
+        return None if site is None else f"{url} is on {site}, which is excluded"
 
     def too_old(self, url: str, publication: Publication | None) -> str | None:
         """Return why a work is too old; None if it is not, or has no known date."""
@@ -90,10 +90,10 @@ class Scope:
         return next((name for name, most in _RANGES if days <= most), None)
 
 
-def checked_site(site: object, what: str) -> str:
+def checked_site(site: object, label: str) -> str:
     """Return a site as it was given; anything but a host raises ConfigError."""
     if not isinstance(site, str) or not re.fullmatch(r"[^\s/:*]+", site):
-        raise ConfigError(f"{what} must be a host such as docs.python.org, got {site!r}")
+        raise ConfigError(f"{label} must be a host such as docs.python.org, got {site!r}")
     return site
 
 
@@ -103,7 +103,7 @@ def is_on(url: str, site: str) -> bool:
     return f".{host}".endswith(f".{site.lower().strip('.')}")
 
 
-def _hosts(hosts: Iterable[str], what: str) -> tuple[str, ...]:
+def _hosts(hosts: Iterable[str], label: str) -> tuple[str, ...]:
     if isinstance(hosts, str) or not isinstance(hosts, Iterable):
-        raise ConfigError(f"{what} must be a list of hosts, got {hosts!r:.80}")
-    return tuple(checked_site(each, f"{what}: each") for each in hosts)
+        raise ConfigError(f"{label} must be a list of hosts, got {hosts!r:.80}")
+    return tuple(checked_site(each, f"{label}: each") for each in hosts)

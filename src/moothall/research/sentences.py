@@ -34,7 +34,7 @@ _END = re.compile(
     rf"[.!?…]+[\"'”’»“)\]*_`]*(?:\s*{FOOTNOTE})*(?=\s|$)"
     rf"|[{_STOP}]+[」』”’\uff09]*(?:\s*{FOOTNOTE})*"
 )
-_HELD = re.compile(
+_UNSPLIT = re.compile(
     r'`[^`\n]+`|“[^”]{1,800}”|«[^»]{1,800}»|„[^“”]{1,800}[“”]|(?<!\w)"(?=\S)[^"]{1,800}"(?!\w)'
 )
 _SHORT = re.compile(
@@ -64,23 +64,25 @@ def comments(text: str) -> frozenset[int]:
         return frozenset()
     lines = text.splitlines(keepends=True)
     hashes = [bool(_HASH.match(line)) for line in lines]
-    found, at = set(), 0
+    starts, at = set(), 0
     for number, line in enumerate(lines):
         if hashes[number]:
             after = lines[number + 1] if number + 1 < len(lines) else ""
-            beside = any(hashes[max(number - 1, 0) : number] + hashes[number + 1 : number + 2])
+            has_neighbour = any(
+                hashes[max(number - 1, 0) : number] + hashes[number + 1 : number + 2]
+            )
             indent = len(line) - len(line.lstrip(" "))
-            if beside or indent >= _INDENT or _CODE.match(after.rstrip()):
-                found.add(at)
+            if has_neighbour or indent >= _INDENT or _CODE.match(after.rstrip()):
+                starts.add(at)
         at += len(line)
-    return frozenset(found)
+    return frozenset(starts)
 
 
 @lru_cache(maxsize=64)
 def adornments(text: str) -> frozenset[int]:
     """Return where the lines of `~` begin that are above or below a title, and fence no code."""
-    found = _ADORNED.finditer(text if "~~~~" in text else "")
-    titles = (each for each in found if len(each[2]) <= len(each[3]))
+    matches = _ADORNED.finditer(text if "~~~~" in text else "")
+    titles = (each for each in matches if len(each[2]) <= len(each[3]))
     return frozenset(at for each in titles for at in (each.start(1), each.start(3)))
 
 
@@ -95,9 +97,9 @@ def _blocks(text: str, code: bool) -> Iterator[tuple[int, int]]:
     for place, line in enumerate(lines):
         start, at = at, at + len(line)
         bare = line.rstrip()
-        found = None if not fence and start in titled else _FENCE.match(bare)
+        fence_mark = None if not fence and start in titled else _FENCE.match(bare)
         if fence:
-            if found and found[1].startswith(fence) and not bare[found.end() :]:
+            if fence_mark and fence_mark[1].startswith(fence) and not bare[fence_mark.end() :]:
                 fence = ""
             elif code and bare:
                 yield start, start + len(bare)
@@ -117,11 +119,13 @@ def _blocks(text: str, code: bool) -> Iterator[tuple[int, int]]:
         empty = not bare.strip("> \t") or _RULE.match(bare)
         alone = _TABLE.match(bare) or _HEADING.match(bare) or _row(lines, place)
         item = (marker and marker["item"]) or COLUMNS.match(bare)
-        if begin >= 0 and (found or empty or alone or item or _is_title(text, begin, start, bare)):
+        if begin >= 0 and (
+            fence_mark or empty or alone or item or _is_title(text, begin, start, bare)
+        ):
             yield begin, start
             begin = -1
-        if found:
-            fence = found[1]
+        if fence_mark:
+            fence = fence_mark[1]
         elif alone and not empty:
             yield start + alone.end(), start + len(bare.rstrip("| "))
         elif begin < 0 and not empty:
@@ -132,8 +136,8 @@ def _blocks(text: str, code: bool) -> Iterator[tuple[int, int]]:
 
 def _row(lines: list[str], place: int) -> re.Match[str] | None:
     """Return where a row begins that has cells as a line beside it has; None if it is no row."""
-    beside = (*lines[max(place - 1, 0) : place], *lines[place + 1 : place + 2])
-    is_row = " | " in lines[place] and any(" | " in each for each in beside)
+    neighbours = (*lines[max(place - 1, 0) : place], *lines[place + 1 : place + 2])
+    is_row = " | " in lines[place] and any(" | " in each for each in neighbours)
     return _MARKER.match(lines[place]) if is_row else None
 
 
@@ -146,25 +150,25 @@ def _is_title(text: str, begin: int, end: int, following: str) -> bool:
     last = text[max(begin, first) : end].strip()
     if len(last) >= 45 or last[-1:] in ".,:;!?…":
         return False
-    said = following.lstrip("> \t")
+    next_text = following.lstrip("> \t")
     column = text.index(last[0], max(begin, first)) - first
-    deeper = len(following) - len(said) > column
-    return deeper or (last[-1:].isalnum() and said[:1].isupper())
+    deeper = len(following) - len(next_text) > column
+    return deeper or (last[-1:].isalnum() and next_text[:1].isupper())
 
 
 def _split(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
-    held = [each.span() for each in _HELD.finditer(text, start, end)][::-1]
-    for found in _END.finditer(text, start, end):
-        while held and held[-1][1] <= found.start():
-            held.pop()
-        if held and held[-1][0] <= found.start() and found.end() < held[-1][1]:
+    unsplit = [each.span() for each in _UNSPLIT.finditer(text, start, end)][::-1]
+    for match in _END.finditer(text, start, end):
+        while unsplit and unsplit[-1][1] <= match.start():
+            unsplit.pop()
+        if unsplit and unsplit[-1][0] <= match.start() and match.end() < unsplit[-1][1]:
             continue
-        following = text[found.end() : min(end, found.end() + 60)].lstrip()
-        before = text[max(start, found.start() - 40) : found.start()]
-        if following and not _ends(before, found[0], following):
+        following = text[match.end() : min(end, match.end() + 60)].lstrip()
+        before = text[max(start, match.start() - 40) : match.start()]
+        if following and not _ends(before, match[0], following):
             continue
-        yield from _trimmed(text, start, found.end())
-        start = found.end()
+        yield from _trimmed(text, start, match.end())
+        start = match.end()
     yield from _trimmed(text, start, end)
 
 

@@ -42,7 +42,7 @@ class Plan(Block):
         await researcher.find_context()
         await plan_outline(researcher)
         try:
-            return await researcher.asked(
+            return await researcher.ask_until_usable(
                 prompts.plan(researcher),
                 lambda text: _tasks_in(text, researcher),
                 prompts.plan_schema(researcher),
@@ -110,21 +110,25 @@ class Evaluate(Block):
 
         await researcher.find_context()
         researcher.progress.estimated, researcher.progress.unanswered = False, []
-        said = Evaluation(each.topic for each in researcher.objectives)
+        evaluation = Evaluation(each.topic for each in researcher.objectives)
         try:
-            await researcher.asked(prompts.evaluation(researcher), said.read, prompts.EVALUATION)
+            await researcher.ask_until_usable(
+                prompts.evaluation(researcher), evaluation.read, prompts.EVALUATION
+            )
         except Unusable as error:
             by_rules = rules.evaluate(researcher)
-            said.remark = said.remark or by_rules.remark
-            said.generated = said.generated or [o.topic for o in by_rules.generated_objectives]
+            evaluation.remark = evaluation.remark or by_rules.remark
+            evaluation.generated = evaluation.generated or [
+                o.topic for o in by_rules.generated_objectives
+            ]
             researcher.replaced("the evaluation", error)
-        researcher.progress.unanswered = said.unanswered
+        researcher.progress.unanswered = evaluation.unanswered
         # Without a judge, nobody could call a sentence in other words supported.
         labels = {each.label for each in researcher.progress.supports}
         holds = "supported" in labels if researcher.agent.judge else bool(labels)
         most = 1.0 if holds else _UNCITED
         for objective in researcher.objectives:
-            reached = said.reached.get(objective.topic, objective.expertise)
+            reached = evaluation.reached.get(objective.topic, objective.expertise)
             objective.expertise = min(reached, most)
-        generated = [Objective(each) for each in said.generated]
-        return Findings(researcher.narrative.markdown, said.remark, generated)
+        generated = [Objective(each) for each in evaluation.generated]
+        return Findings(researcher.narrative.markdown, evaluation.remark, generated)

@@ -182,8 +182,12 @@ class Workbench:
     @property
     def findings(self) -> Findings | None:
         """What the last Evaluate found; None before the first."""
-        known = self.progress
-        return Findings(known.narrative, known.remark, known.generated) if known.iteration else None
+        progress = self.progress
+        return (
+            Findings(progress.narrative, progress.remark, progress.generated)
+            if progress.iteration
+            else None
+        )
 
     @property
     def done(self) -> list[ResearchTask]:
@@ -205,28 +209,28 @@ class Workbench:
         """The passages that have a number, by number."""
         return dict(enumerate(self.progress.passages, 1))
 
-    def is_new(self, task: ResearchTask, beside: Iterable[ResearchTask] = ()) -> bool:
-        """Return whether a task was not done and is not in `beside`."""
-        return all(each.key != task.key for each in (*self.done, *beside))
+    def is_new(self, task: ResearchTask, planned: Iterable[ResearchTask] = ()) -> bool:
+        """Return whether a task was not done and is not in `planned`."""
+        return all(each.key != task.key for each in (*self.done, *planned))
 
     def add(self, resource: Resource) -> None:
         """Add a resource that was found or read to the pool."""
-        known = self.resources.find(resource.url)
-        before = len(known.content or "") if known is not None and known.visited else -1
+        earlier = self.resources.find(resource.url)
+        before = len(earlier.content or "") if earlier is not None and earlier.visited else -1
         self.progress.changes.append(resource)
-        kept = self.resources.add(resource)
-        self.progress.fresh += bool(kept.visited) and len(kept.content or "") > before
-        self._passages.pop(kept.url, None)
+        stored = self.resources.add(resource)
+        self.progress.fresh += bool(stored.visited) and len(stored.content or "") > before
+        self._passages.pop(stored.url, None)
 
     def unread(self, limit: int, topic: str | None = None) -> list[Resource]:
         """Return resources that no task tried, those that fit the topic or any objective first."""
         values = (value for task in self.done for value in task.args.values())
-        tried = {normalized(value) for value in values if isinstance(value, str)}
+        tried_urls = {normalized(value) for value in values if isinstance(value, str)}
         topics = [topic] if topic is not None else [each.topic for each in self.objectives]
         unread = {
             Passage(each.url, f"{each.description or ''} {each.url}", "", each.url): each
             for each in self.resources.get_unvisited()
-            if each.url not in tried
+            if each.url not in tried_urls
         }
         best = nearest(unread, topics)
         # Those that have none of the words come last, in the order in which they were found.
@@ -251,15 +255,15 @@ class Workbench:
 
     def _titled(self, resource: Resource) -> Resource:
         """Return a resource; one without a title has that of the pool, such as a search gave it."""
-        known = None if resource.description else self.resources.find(resource.url)
-        return resource if known is None else replace(resource, description=known.description)
+        stored = None if resource.description else self.resources.find(resource.url)
+        return resource if stored is None else replace(resource, description=stored.description)
 
     def number_of(self, passage: Passage) -> int:
         """Return the number by which a passage is cited; a new passage gets the next one."""
         passages, numbers = self.progress.passages, self._numbers
         for number in range(len(numbers) + 1, len(passages) + 1):
-            known = passages[number - 1]
-            numbers.setdefault((known.url, known.sha256), number)
+            stored = passages[number - 1]
+            numbers.setdefault((stored.url, stored.sha256), number)
         key = (passage.url, passage.sha256)
         if key not in numbers:
             passages.append(passage)
@@ -270,10 +274,10 @@ class Workbench:
         """Note what a reader of the report must know of how it was made."""
         self.progress.notes.append(f"iteration {self.iteration}: {text}")
 
-    def replaced(self, what: str, error: Unusable) -> None:
+    def replaced(self, part: str, error: Unusable) -> None:
         """Note that rules took the place of what a model's answers could not be used for."""
         fault = shorten(str(error), 200).rstrip(".")
-        self.note(f"{what} is by rules, as the model's answer {fault}")
+        self.note(f"{part} is by rules, as the model's answer {fault}")
 
     def checked(self, markdown: str, *, by_rules: bool = False) -> Narrative:
         """Check a narrative's footnotes, mark unsupported sentences, and store and return it."""
@@ -290,7 +294,7 @@ class Workbench:
                 self.numbered,
                 by_rules=by_rules,
                 keeps_all=self.waits_for_judge,
-                find_section=None if by_rules else self._elsewhere,
+                find_section=None if by_rules else self._better_section,
             )
         )
 
@@ -301,33 +305,33 @@ class Workbench:
         self.waits_for_judge = False
         self._note_citations(check(self.progress.narrative, self.numbered, judged=judged))
 
-    def _elsewhere(
+    def _better_section(
         self, sentence: str, cited: Iterable[Passage], least: float
     ) -> tuple[int, Passage] | None:
         """Return a section of the cited pages, with its number, that has more of a sentence."""
         from moothall.research.citations.exact import exact
 
-        known = {(each.url, each.sha256): each for each in cited}
-        pages = {each.url.partition("#")[0] for each in known.values()}
-        others = [
+        cited_keys = {(each.url, each.sha256): each for each in cited}
+        pages = {each.url.partition("#")[0] for each in cited_keys.values()}
+        candidates = [
             each
             for each in self.known_passages()
-            if each.url.partition("#")[0] in pages and (each.url, each.sha256) not in known
+            if each.url.partition("#")[0] in pages and (each.url, each.sha256) not in cited_keys
         ]
-        near = nearest(others, [sentence])
-        for each in sorted(near, key=lambda one: -near[one])[:_SECTIONS]:
-            found = exact(sentence, each.text, each.title)
-            if found.label != "unsupported" and found.overlap >= least:
+        near = nearest(candidates, [sentence])
+        for each in sorted(near, key=lambda candidate: -near[candidate])[:_SECTIONS]:
+            support = exact(sentence, each.text, each.title)
+            if support.label != "unsupported" and support.overlap >= least:
                 return self.number_of(each), each
         return None
 
-    def _note_citations(self, found: Checked) -> Narrative:
+    def _note_citations(self, checked: Checked) -> Narrative:
         """Store a checked narrative, with what was marked before marked again; return it."""
         progress = self.progress
-        text = found.markdown
+        text = checked.markdown
         # A sentence that was marked before and comes back without its footnote is marked again.
-        now = [sentence for sentence, _ in found.unsupported]
-        now += [each.sentence for each in found.citations]
+        now = [sentence for sentence, _ in checked.unsupported]
+        now += [each.sentence for each in checked.citations]
         again = [
             each
             for each in progress.unsupported
@@ -336,10 +340,10 @@ class Workbench:
         for sentence, _ in again:
             text = text.replace(sentence, sentence + _MARK)
         progress.narrative = text
-        progress.citations = [(each.number, each.sentence) for each in found.citations]
-        progress.supports = [each.support for each in found.citations if each.support]
-        progress.unsupported = [*found.unsupported, *again]
-        progress.uncited = max(found.uncited - len(again), 0)
+        progress.citations = [(each.number, each.sentence) for each in checked.citations]
+        progress.supports = [each.support for each in checked.citations if each.support]
+        progress.unsupported = [*checked.unsupported, *again]
+        progress.uncited = max(checked.uncited - len(again), 0)
         return self.narrative
 
     async def execute(self, tasks: list[ResearchTask]) -> list[ResearchResult]:
@@ -353,8 +357,8 @@ class Workbench:
         if doubts := doubts_of(self.record, self.iteration):
             raise Stop("in_doubt", doubts)
         # A task that the budget refused is done when the run is resumed with more.
-        whose, number = cast(Any, self.agent), self.iteration
-        work = Calls(whose, good, self.request, number, keeps_refused=False)
+        owner, number = cast(Any, self.agent), self.iteration
+        work = Calls(owner, good, self.request, number, keeps_refused=False)
         budget = self.budget
         try:
             if good:
@@ -385,7 +389,9 @@ class Workbench:
             return value if read is None else read(value)
 
         try:
-            return await self.asked(messages, value_of, None if answer is None else answer.json)
+            return await self.ask_until_usable(
+                messages, value_of, None if answer is None else answer.json
+            )
         except Unusable as error:
             raise self.unreadable(error) from None
 
@@ -393,7 +399,7 @@ class Workbench:
         """Return the Stop for answers that cannot be used."""
         return Stop("unreadable", f"{self.step}: its answer {shorten(str(error), 200)}")
 
-    async def asked(
+    async def ask_until_usable(
         self,
         messages: Messages,
         read: Callable[[str], T],
@@ -413,37 +419,37 @@ class Workbench:
 
         async def ask(prompt: Messages, number: int) -> Any:
             nonlocal is_cut, last
-            given = await self._answer(f"{key}.{number}", prompt, schema, beside=bool(at))
-            is_cut = schema is None and getattr(given, "finish_reason", "") in _CUT
+            answer = await self._answer(f"{key}.{number}", prompt, schema, side_by_side=bool(at))
+            is_cut = schema is None and getattr(answer, "finish_reason", "") in _CUT
             last = number == TRIES
-            calls = getattr(given, "calls", None)
+            calls = getattr(answer, "calls", None)
             if self.step == "plan" and calls and not at:  # a plan, as providers write calls
                 listed = [{"tool": each.name, "args": each.args} for each in calls]
                 return json.dumps({"tasks": listed}, default=str)
-            return given
+            return answer
 
         def read_whole(text: str) -> T:
             if is_cut:
-                whole = whole_sentences(text)
-                if not (last and whole):
+                sentences = whole_sentences(text)
+                if not (last and sentences):
                     raise UnreadableText(
                         "was cut at the limit of its length: say it shorter, to its end"
                     )
                 self.note("an answer was cut at the limit of its length, after a whole sentence")
-                text = whole
+                text = sentences
             return read(text)
 
         return await ask_json(ask, messages, schema, read_whole)
 
     async def _answer(
-        self, key: str, prompt: list[Any], schema: dict[str, Any] | None, *, beside: bool
+        self, key: str, prompt: list[Any], schema: dict[str, Any] | None, *, side_by_side: bool
     ) -> Any:
         name = getattr(self.model, "name", None)
-        is_draft = self.step == "narrate" and schema is None and not beside
+        is_draft = self.step == "narrate" and schema is None and not side_by_side
         tell = self.request.draft(str(self.agent.id)) if is_draft else None
         ask = partial(completed, self.model, self.budget, prompt, schema, tell=tell)
         try:
-            given = await self.record.step(key, ask, of=ANSWER, beside=beside, model=name)
+            answer = await self.record.step(key, ask, of=ANSWER, beside=side_by_side, model=name)
         except BudgetExceeded as error:
             raise Stop.at_limit(error) from error
         except (JournalError, Stop):
@@ -451,8 +457,8 @@ class Workbench:
         except Exception as error:
             log_failure(logger, f"the model of agent {self.agent.id!r} failed", error)
             raise Stop("error", f"{type(error).__name__}: {error}", error) from error
-        self.note_usage(given, name)
-        return given
+        self.note_usage(answer, name)
+        return answer
 
     def note_usage(self, answer: Any, name: str | None) -> None:
         """Add to the report's foot what an answer of a model took."""

@@ -43,8 +43,8 @@ def fault(sentence: str, passage: str, title: str = "") -> str | None:
 def misquoted(sentence: str, passage: str, title: str = "") -> str | None:
     """Return which quoted words of a sentence its passage has not; None if it has all."""
     there = passage_of(passage, title)
-    for found in _QUOTED.finditer(plain(sentence)):
-        if why := _missing(found[0], there):
+    for match in _QUOTED.finditer(plain(sentence)):
+        if why := _missing(match[0], there):
             return why
     return None
 
@@ -65,26 +65,26 @@ def verbatim(sentence: str, passage: str, title: str = "") -> bool:
 
 
 def _stands(ours: SentenceContent, there: PassageContent) -> bool:
-    wanted = even(ours.text).strip(" .!?…")
-    return bool(wanted) and wanted in there.evens
+    sentence = even(ours.text).strip(" .!?…")
+    return bool(sentence) and sentence in there.evens
 
 
 def _missing(quoted: str, there: PassageContent) -> str | None:
     at = 0
     is_code = quoted[0] == "`"
     for span in [quoted] if is_code else _GAPS.split(_LETTER.sub(r"\1", quoted)):
-        wanted = even(span).strip(" ,.;:!?")
-        if not wanted:  # before a gap at the beginning
+        words_in_span = even(span).strip(" ,.;:!?")
+        if not words_in_span:  # before a gap at the beginning
             continue
-        found = re.compile(rf"(?<!\w){re.escape(wanted)}(?!\w)").search(there.even, at)
-        if found:
-            at = found.end()
-        elif (len(wanted.split()) > _SHORT and not is_code) or not all(
+        match = re.compile(rf"(?<!\w){re.escape(words_in_span)}(?!\w)").search(there.even, at)
+        if match:
+            at = match.end()
+        elif (len(words_in_span.split()) > _SHORT and not is_code) or not all(
             map(there.has_name, words(span))
         ):
             # A term may be inflected, and code may be composed of words that are there.
-            shown = shorten(span.strip(_AROUND), 60)
-            return f"quotes “{shown}”, which is not in the passage"
+            excerpt = shorten(span.strip(_AROUND), 60)
+            return f"quotes “{excerpt}”, which is not in the passage"
     return None
 
 

@@ -103,12 +103,17 @@ class PassageContent(NamedTuple):
 def sentence_of(text: str) -> SentenceContent:
     """Return what a sentence has."""
     text = plain(text)
-    said = spelled_out(fold(text))
-    dated = dates_in(said)
-    months = [[each] for _, each in months_in(said)]
+    folded = spelled_out(fold(text))
+    dated = dates_in(folded)
+    months = [[each] for _, each in months_in(folded)]
     dates = [*(dates for _, dates in dated), *months]
     return SentenceContent(
-        text, quantities_in(said), dates, times_in(said), _names(text, bool(dates)), _terms(text)
+        text,
+        quantities_in(folded),
+        dates,
+        times_in(folded),
+        _names(text, bool(dates)),
+        _terms(text),
     )
 
 
@@ -118,9 +123,9 @@ def passage_of(passage: str, title: str) -> PassageContent:
     spans = sentences(passage, code=True)
     texts = [plain(passage[start:end]) for start, end in spans]
     text = plain(passage)
-    said = spelled_out(fold(text))
-    dates = [date for _, dates in dates_in(said) for date in dates]
-    dates += [date for _, date in months_in(said)]
+    folded = spelled_out(fold(text))
+    dates = [date for _, dates in dates_in(folded) for date in dates]
+    dates += [date for _, date in months_in(folded)]
     words = WORD.findall(f"{text} {normal(title)}")
     forms = {form for word in words for form in _forms(word)}
     return PassageContent(
@@ -128,9 +133,9 @@ def passage_of(passage: str, title: str) -> PassageContent:
         spans,
         [even(each).strip(" .!?…") for each in texts],
         [_terms(each) for each in texts],
-        quantities_in(said),
+        quantities_in(folded),
         dates,
-        frozenset(times_in(said)),
+        frozenset(times_in(folded)),
         frozenset(each.year for each in dates if each.year is not None),
         frozenset(forms),
         _initials(words),
@@ -161,42 +166,42 @@ def _names(text: str, dated: bool) -> list[str]:
     The first word of a sentence or a quotation has a capital anyhow. In German, where every noun
     has one, only words in capitals that follow each other are a name.
     """
-    made: list[str] = []
-    found = [*WORD.finditer(text)]
-    nouns = bool(LANGUAGES.get(language_of(each[0] for each in found), {}).get("capital_nouns"))
-    values = _values([each[0].casefold() for each in found])
+    names: list[str] = []
+    matches = [*WORD.finditer(text)]
+    nouns = bool(LANGUAGES.get(language_of(each[0] for each in matches), {}).get("capital_nouns"))
+    values = _values([each[0].casefold() for each in matches])
     capital = [
         word[0].isupper() and len(word) > 1 and not (is_value or is_stop_word(word))
-        for word, is_value in zip((each[0] for each in found), values, strict=True)
+        for word, is_value in zip((each[0] for each in matches), values, strict=True)
     ]
-    for at, each in enumerate(found):
+    for at, each in enumerate(matches):
         word = each[0]
         small = word.casefold().removesuffix("'s")
         if word[0].isdigit():
             if not (dated or values[at]) and _NUMBERED.match(word):
-                made.append(word)
+                names.append(word)
             continue
         if values[at]:
             continue
         if _IDENTIFIER.match(word[:200]):
-            made.append(word)
+            names.append(word)
         elif capital[at] and small not in STOP_WORDS and not (dated and small in MONTHS_BY_NAME):
-            beside = any(capital[max(at - 1, 0) : at] + capital[at + 1 : at + 2])
+            has_neighbour = any(capital[max(at - 1, 0) : at] + capital[at + 1 : at + 2])
             opens = at == 0 or _OPENS.search(text, max(0, each.start() - 4), each.start())
-            if not opens and (beside or not nouns):
-                made.append(word)
-    return made
+            if not opens and (has_neighbour or not nouns):
+                names.append(word)
+    return names
 
 
 def _values(words: list[str]) -> list[bool]:
     """Return which lower-case words are a number, a time, or a unit after a number."""
-    made: list[bool] = []
+    flags: list[bool] = []
     for at, word in enumerate(words):
         if word[0].isdigit():
             number = number_of(word)
             is_value = bool(number and number.readings) or bool(times_in(spelled_out(word)))
         else:
-            follows = bool(made) and made[-1]
+            follows = bool(flags) and flags[-1]
             after = words[at + 1] if at + 1 < len(words) else ""
             is_currency = word in CURRENCIES and after[:1].isdigit()  # CHF 64 million
             is_value = is_currency or word in NUMBER_WORDS or bool(_WITHIN_YEAR.fullmatch(word))
@@ -208,5 +213,5 @@ def _values(words: list[str]) -> list[bool]:
                     or bool(times_in(spelled_out(f"{words[at - 1]} {word}")))
                 )
             )
-        made.append(is_value)
-    return made
+        flags.append(is_value)
+    return flags

@@ -19,23 +19,29 @@ def differing(citations: Sequence[Citation]) -> list[tuple[Citation, Citation, s
     first: dict[str, Citation] = {}
     for each in citations:
         first.setdefault(each.sentence, each)
-    made = []
-    for one, other in combinations([*first.values()][:_MOST], 2):
-        if _source(one) != _source(other) and (remark := _remark(one.sentence, other.sentence)):
-            made.append((one, other, remark))
-    return made
+    pairs = []
+    for earlier, other in combinations([*first.values()][:_MOST], 2):
+        if _source(earlier) != _source(other) and (
+            remark := _remark(earlier.sentence, other.sentence)
+        ):
+            pairs.append((earlier, other, remark))
+    return pairs
 
 
 def _source(citation: Citation) -> str:
     return citation.passage.url.partition("#")[0]
 
 
-def _remark(one: str, other: str) -> str:
-    ours, theirs = sentence_of(one), sentence_of(other)
-    mine, others = ({each for each in s.terms if not each[0].isdigit()} for s in (ours, theirs))
-    shared = len(mine & others)
-    least, most = sorted((len(mine), len(others)))
-    apart = mine - others and others - mine  # as two farms, of which each has its own figures
+def _remark(sentence: str, other: str) -> str:
+    ours, theirs = sentence_of(sentence), sentence_of(other)
+    mine, other_terms = (
+        {each for each in s.terms if not each[0].isdigit()} for s in (ours, theirs)
+    )
+    shared = len(mine & other_terms)
+    least, most = sorted((len(mine), len(other_terms)))
+    apart = (
+        mine - other_terms and other_terms - mine
+    )  # as two farms, of which each has its own figures
     if apart or shared < 2 or shared < _SHARED * least or shared < _OF_LONGER * most:
         return ""
     for number in ours.quantities:

@@ -32,12 +32,12 @@ def _rests_on(sentence: str, there: PassageContent) -> tuple[float, tuple[int, i
     These are at most three neighbouring sentences, as few as have the most.
     """
     marked = _MARKED.search(sentence)  # of a quote, the sentence that answers
-    wanted = sentence_of(marked[1] if marked else sentence).terms
+    terms = sentence_of(marked[1] if marked else sentence).terms
     best, place = -1, (0, 0)
     for size in range(1, _WINDOW + 1):
         for at in range(len(there.sentences) - size + 1):
-            count = len(wanted & frozenset().union(*there.terms[at : at + size]))
+            count = len(terms & frozenset().union(*there.terms[at : at + size]))
             if count > best:
                 best, place = count, (there.sentences[at][0], there.sentences[at + size - 1][1])
     all_there = frozenset().union(*there.terms)
-    return round(len(wanted & all_there) / len(wanted), 3) if wanted else 0.0, place
+    return round(len(terms & all_there) / len(terms), 3) if terms else 0.0, place

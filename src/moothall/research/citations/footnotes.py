@@ -78,11 +78,11 @@ _RULE = re.compile(r"\n[ \t]*(?:-{3,}|\*{3,}|_{3,})\s*\Z")
 
 def without_list(text: str) -> str:
     """Return a text of a model without the list of sources at its end."""
-    for found in _LIST.finditer(text):
-        end = found.end()
+    for match in _LIST.finditer(text):
+        end = match.end()
         is_list = not text[end:].strip() or _ITEMS.search(text, end)
         if is_list and not _NO_LIST.search(text, end):
-            return _RULE.sub("\n", text[: found.start()])
+            return _RULE.sub("\n", text[: match.start()])
     return text
 
 
@@ -114,51 +114,58 @@ def check(
 
     text = _DEFINITION.sub("", _unmarked(markdown))
     text = text if by_rules else without_list(text)
-    made: list[str] = []
+    pieces: list[str] = []
     at = 0
     for start, end in sentences(text):
         sentence = text[start:end]
         # Nothing outside a sentence, such as code, can cite.
-        made.append(_NOTE.sub("", text[at:start]))
+        pieces.append(_NOTE.sub("", text[at:start]))
         at = end
         notes = [*_NOTE.finditer(sentence)]
         if not notes:
             uncited += not (by_rules or _claims_nothing(text, start, end))
-            made.append(sentence)
+            pieces.append(sentence)
             continue
         bare = " ".join(re.sub(r"\n[ \t]*>(?!>>)", " ", _NOTE.sub("", sentence)).split())
         if not any(map(str.isalnum, bare)):  # a footnote in a paragraph of its own
             continue
         cited = dict.fromkeys(number for note in notes for number in _numbers(note))
-        known = {n: passages[n] for n in cited if n in passages}
-        kept, why = _supporting(bare, known, judged or {})
-        if find_section and known and (keeps_all or not kept):
-            least = max((each.overlap for each in kept.values()), default=_LEAST - _MORE) + _MORE
-            if found := find_section(bare, known.values(), least):
+        cited_passages = {n: passages[n] for n in cited if n in passages}
+        supports, why = _supporting(bare, cited_passages, judged or {})
+        if find_section and cited_passages and (keeps_all or not supports):
+            least = (
+                max((each.overlap for each in supports.values()), default=_LEAST - _MORE) + _MORE
+            )
+            if section := find_section(bare, cited_passages.values(), least):
                 sentence = (
-                    f"{sentence[: notes[0].start(2)]}[^{found[0]}^]{notes[0][2]}"
+                    f"{sentence[: notes[0].start(2)]}[^{section[0]}^]{notes[0][2]}"
                     + (sentence[notes[0].end() :])
                 )
-                known = dict([found]) | known
-                kept, why = _supporting(bare, known, {})
+                cited_passages = dict([section]) | cited_passages
+                supports, why = _supporting(bare, cited_passages, {})
         if keeps_all:
-            kept = {n: kept.get(n) or exact(bare, p.text, p.title) for n, p in known.items()}
-        citations.extend(Citation(n, bare, known[n], found) for n, found in kept.items())
-        left = _with_notes(sentence, {number: number for number in kept})
-        if not kept:
+            supports = {
+                n: supports.get(n) or exact(bare, p.text, p.title)
+                for n, p in cited_passages.items()
+            }
+        citations.extend(
+            Citation(n, bare, cited_passages[n], section) for n, section in supports.items()
+        )
+        rest = _with_notes(sentence, {number: number for number in supports})
+        if not supports:
             unsupported.append((bare, why))
-            left = f"{left} {UNSUPPORTED}"
+            rest = f"{rest} {UNSUPPORTED}"
         elif not keeps_all:  # all have the same label
-            left += _MARKS.get(next(iter(kept.values())).label, "")
-        made.append(left)
-    made.append(_NOTE.sub("", text[at:]))
-    return Checked("".join(made), citations, unsupported, uncited)
+            rest += _MARKS.get(next(iter(supports.values())).label, "")
+        pieces.append(rest)
+    pieces.append(_NOTE.sub("", text[at:]))
+    return Checked("".join(pieces), citations, unsupported, uncited)
 
 
 def together(passages: Iterable[Passage]) -> tuple[str, str]:
     """Return the text of passages that are read as one, and their titles."""
-    known = [*passages]
-    return BETWEEN.join(each.text for each in known), "\n".join(each.title for each in known)
+    listed = [*passages]
+    return BETWEEN.join(each.text for each in listed), "\n".join(each.title for each in listed)
 
 
 def without_source(markdown: str) -> list[str]:
@@ -171,14 +178,14 @@ def without_source(markdown: str) -> list[str]:
 
 def marked(markdown: str) -> str:
     """Return a checked narrative with a mark after each sentence that never had a footnote."""
-    made, at = "", 0
+    result, at = "", 0
     for start, end in _without_source(markdown):
         line = markdown[markdown.rfind("\n", 0, start) + 1 : start]
-        said = _AFTER.sub(" ", markdown[start:end]).rstrip()
+        statement = _AFTER.sub(" ", markdown[start:end]).rstrip()
         # A row of a table, and what leads in to a list, say nothing by themselves.
-        if any(map(str.isalnum, said)) and "|" not in line and not said.endswith(":"):
-            made, at = f"{made}{markdown[at:end].rstrip()} {NO_SOURCE}", end
-    return made + markdown[at:]
+        if any(map(str.isalnum, statement)) and "|" not in line and not statement.endswith(":"):
+            result, at = f"{result}{markdown[at:end].rstrip()} {NO_SOURCE}", end
+    return result + markdown[at:]
 
 
 def _without_source(markdown: str) -> Iterator[tuple[int, int]]:
@@ -211,14 +218,14 @@ def renumbered(markdown: str, citations: list[Citation]) -> tuple[str, list[Cita
             text = " ".join(passages[number].text.split())
             key = ("" if len(text) >= _COPY else passages[number].url, text)
             new[number] = numbers.setdefault(key, len(numbers) + 1)
-    noted = [each for each in citations if each.number in new]
-    again = [replace(each, number=new[each.number]) for each in noted]
+    in_text = [each for each in citations if each.number in new]
+    again = [replace(each, number=new[each.number]) for each in in_text]
     return _with_notes(markdown, new), list(dict.fromkeys(again))
 
 
 def _unmarked(markdown: str) -> str:
     """Return a narrative without marks that look like ours, even nested ones."""
-    made = ""
+    result = ""
     parts: list[str] = []
     for piece in re.split(r"(?<=\])", markdown.replace("\0", "")):
         parts.append(piece)
@@ -229,8 +236,8 @@ def _unmarked(markdown: str) -> str:
                 tail = parts.pop() + tail
             parts.append(tail[:-_MARK_LENGTH] if len(tail) > _MARK_LENGTH else "")
             parts.append(_MARK.sub("", tail[-_MARK_LENGTH:]))
-    made = "".join(parts)
-    return _AROUND.sub("", made)
+    result = "".join(parts)
+    return _AROUND.sub("", result)
 
 
 def _numbers(notes: re.Match[str]) -> list[int]:
@@ -241,9 +248,9 @@ def _numbers(notes: re.Match[str]) -> list[int]:
 def _with_notes(text: str, new: Mapping[int, int]) -> str:
     """Give footnotes their new numbers; drop those without one."""
 
-    def note(found: re.Match[str]) -> str:
-        numbers = dict.fromkeys(new[number] for number in _numbers(found) if number in new)
-        return found[1] + "".join(f"[^{each}^]" for each in numbers) if numbers else ""
+    def note(match: re.Match[str]) -> str:
+        numbers = dict.fromkeys(new[number] for number in _numbers(match) if number in new)
+        return match[1] + "".join(f"[^{each}^]" for each in numbers) if numbers else ""
 
     return _NOTE.sub(note, text)
 
@@ -255,21 +262,21 @@ def _supporting(sentence: str, cited: dict[int, Passage], judged: Mapping[str, V
         return exact(sentence, *together(cited[number] for number in numbers))
 
     if sentence in judged and cited:
-        kept, why = judged[sentence]
+        supports, why = judged[sentence]
         # The same sentence may stand elsewhere, and cite others.
-        return {n: each for n, each in kept.items() if n in cited} or dict(
-            zip(cited, kept.values(), strict=False)
+        return {n: each for n, each in supports.items() if n in cited} or dict(
+            zip(cited, supports.values(), strict=False)
         ), why
 
     if not cited:
         return {}, "cites an unknown source"
     alone = {number: of([number]) for number in cited}
-    if full := {n: found for n, found in alone.items() if found.label == "supported"}:
+    if full := {n: support for n, support in alone.items() if support.label == "supported"}:
         return full, ""
     needed = list(cited)[:_TOGETHER]
     joint = of(needed) if len(needed) > 1 else None
     for label in _ORDER:
-        if having := {n: found for n, found in alone.items() if found.label == label}:
+        if having := {n: support for n, support in alone.items() if support.label == label}:
             return having, ""
         if joint is not None and joint.label == label:
             for number in list(needed):
@@ -277,4 +284,4 @@ def _supporting(sentence: str, cited: dict[int, Passage], judged: Mapping[str, V
                 if fewer and of(fewer).label == label:
                     needed = fewer
             return {n: replace(joint, window=alone[n].window) for n in needed}, ""
-    return {}, max(alone.values(), key=lambda found: found.overlap).why
+    return {}, max(alone.values(), key=lambda support: support.overlap).why

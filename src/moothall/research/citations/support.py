@@ -82,22 +82,22 @@ def support(
         DefinitionError: an argument is not a text, or `judge` is no model
         ModelError: the model fails, or its answers cannot be used
     """
-    for name, given in (("sentence", sentence), ("passage", passage), ("title", title)):
-        if not isinstance(given, str):
-            raise DefinitionError(f"support(): {name}= must be a text, got {given!r:.80}")
-    found = exact(sentence, passage, title)
+    for name, value in (("sentence", sentence), ("passage", passage), ("title", title)):
+        if not isinstance(value, str):
+            raise DefinitionError(f"support(): {name}= must be a text, got {value!r:.80}")
+    result = exact(sentence, passage, title)
     claim = Claim(sentence, {1: Passage.of("", passage, "", title)})
     if judge is None or is_decided(claim):
-        return found
+        return result
     check_model(judge, "support()", "judge")
     refuse_on_loop("support(…, judge=…)", "asyncio.to_thread(support, …)")
     model = by_name(judge) if isinstance(judge, str) else judge
-    said: dict[int, dict[str, Any]] = {}
+    verdicts: dict[int, dict[str, Any]] = {}
     try:
-        asyncio.run(ask_json(model, question([claim]), SCHEMA, reader([claim], said)))
+        asyncio.run(ask_json(model, question([claim]), SCHEMA, reader([claim], verdicts)))
     except Unusable as error:
         raise ModelError(f"support(): the judge's answer {shorten(str(error), 200)}") from error
-    return _judged(found, said[1])
+    return _judged(result, verdicts[1])
 
 
 def is_decided(claim: Claim) -> bool:
@@ -109,45 +109,47 @@ def is_decided(claim: Claim) -> bool:
 def question(claims: Sequence[Claim]) -> Messages:
     """Return what a judging model is asked of some sentences."""
     passages = {number: each for claim in claims for number, each in claim.cited.items()}
-    shown = [
+    passage_texts = [
         f"Passage {number}, called {json_line(each.title)}:\n{marked(cut(each.text, LONGEST))}"
         for number, each in passages.items()
     ]
-    asked = [
+    sentences = [
         f"{number}. {json_line(each.sentence)} (passages {', '.join(map(str, each.cited))})"
         for number, each in enumerate(claims, 1)
     ]
-    told = "\n\n".join((*shown, "Sentences:\n" + "\n".join(asked)))
-    return [{"role": "system", "content": _ASKS}, {"role": "user", "content": told}]
+    content = "\n\n".join((*passage_texts, "Sentences:\n" + "\n".join(sentences)))
+    return [{"role": "system", "content": _ASKS}, {"role": "user", "content": content}]
 
 
-def reader(claims: Sequence[Claim], said: dict[int, dict[str, Any]]) -> Callable[[str], None]:
+def reader(claims: Sequence[Claim], verdicts: dict[int, dict[str, Any]]) -> Callable[[str], None]:
     """Return what notes the verdicts of a model's answer, by the number of their sentence."""
 
     def read(answer: str) -> None:
         numbers = range(1, len(claims) + 1)
-        given = AnswerSchema(SCHEMA).parse(answer)["verdicts"]
-        said.update((each["sentence"], each) for each in given if each["sentence"] in numbers)
-        if lacks := [number for number in numbers if number not in said]:
+        listed = AnswerSchema(SCHEMA).parse(answer)["verdicts"]
+        verdicts.update((each["sentence"], each) for each in listed if each["sentence"] in numbers)
+        if lacks := [number for number in numbers if number not in verdicts]:
             raise UnreadableText(f"has no verdict on sentence {lacks[0]}")
 
     return read
 
 
-def verdict(claim: Claim, said: dict[str, Any]) -> Verdict:
+def verdict(claim: Claim, judgement: dict[str, Any]) -> Verdict:
     """Return the passages that a model says a sentence rests on, or why it has none."""
-    if said["label"] == "unsupported":
-        return {}, shorten(said["why"], 300) or "its passages do not say it"
-    numbers = [each for each in claim.cited if each in said["passages"]] or [*claim.cited]
+    if judgement["label"] == "unsupported":
+        return {}, shorten(judgement["why"], 300) or "its passages do not say it"
+    numbers = [each for each in claim.cited if each in judgement["passages"]] or [*claim.cited]
     alone = {number: claim.cited[number] for number in numbers}
     return {
-        number: _judged(exact(claim.sentence, each.text, each.title), said)
+        number: _judged(exact(claim.sentence, each.text, each.title), judgement)
         for number, each in alone.items()
     }, ""
 
 
-def _judged(found: Support, said: dict[str, Any]) -> Support:
+def _judged(support: Support, judgement: dict[str, Any]) -> Support:
     """Return what a model says, beside what was found exactly."""
-    why = "" if said["label"] == "supported" else shorten(said["why"], 300)
-    probability = float(said["probability"])
-    return replace(found, label=said["label"], why=why, probability=probability, judge="model")
+    why = "" if judgement["label"] == "supported" else shorten(judgement["why"], 300)
+    probability = float(judgement["probability"])
+    return replace(
+        support, label=judgement["label"], why=why, probability=probability, judge="model"
+    )

@@ -42,12 +42,12 @@ def csl_json(report: Any) -> str:
 
 def _sources(report: Any) -> list[tuple[str, Passage, Publication]]:
     """Return each source once, with an id such as `stone1998alpha`."""
-    found: dict[str, tuple[str, Passage, Publication]] = {}
+    by_url: dict[str, tuple[str, Passage, Publication]] = {}
     ids: set[str] = set()
     for citation in sorted(report.citations, key=lambda each: each.number):
         passage = citation.passage
         url = passage.url.partition("#")[0]
-        if url in found:
+        if url in by_url:
             continue
         about = passage.publication or Publication()
         doi = about.doi or (doi[1] if (doi := _DOI.match(url)) else "")
@@ -56,17 +56,23 @@ def _sources(report: Any) -> list[tuple[str, Passage, Publication]]:
         number = next(n for n in range(1, len(ids) + 2) if f"{base}{n if n > 1 else ''}" not in ids)
         id = f"{base}{number if number > 1 else ''}"
         ids.add(id)
-        found[url] = (id, passage, about)
-    return [*found.values()]
+        by_url[url] = (id, passage, about)
+    return [*by_url.values()]
 
 
 def _id(url: str, passage: Passage, about: Publication) -> str:
-    who = about.authors[0] if about.authors else urlsplit(url).hostname or "source"
-    family = who.partition(",")[0] if "," in who else who.split()[-1] if who.split() else who
+    author = about.authors[0] if about.authors else urlsplit(url).hostname or "source"
+    family = (
+        author.partition(",")[0]
+        if "," in author
+        else author.split()[-1]
+        if author.split()
+        else author
+    )
     year = about.published[:4] or passage.fetched_at[:4]
     words = re.findall(r"[A-Za-z]{4,}", passage.title) or [""]
-    made = re.sub(r"[^a-z0-9]", "", f"{family}{year}{words[0]}".lower())
-    return made[:40] or "source"
+    id = re.sub(r"[^a-z0-9]", "", f"{family}{year}{words[0]}".lower())
+    return id[:40] or "source"
 
 
 def _title(passage: Passage) -> str:
@@ -76,7 +82,7 @@ def _title(passage: Passage) -> str:
 def _entry(id: str, passage: Passage, about: Publication) -> str:
     url = quote(plain(passage.url.partition("#")[0]), safe=_SAFE)
     day = passage.fetched_at[:10]
-    year, month, _ = found.groups("") if (found := _DATE.match(about.published)) else ("", "", "")
+    year, month, _ = match.groups("") if (match := _DATE.match(about.published)) else ("", "", "")
     fields = {
         "title": f"{{{_latex(_title(passage))}}}",
         "author": " and ".join(map(_name, about.authors)),
@@ -99,9 +105,9 @@ def _latex(text: str) -> str:
 
 def _name(author: str) -> str:
     """Return an author for BibTeX, which splits names at `and` and commas."""
-    written = _latex(author)
-    simple = written.count(",") <= 1 and not re.search(r"\band\b|\\", written, re.IGNORECASE)
-    return written if simple else f"{{{written}}}"
+    name = _latex(author)
+    simple = name.count(",") <= 1 and not re.search(r"\band\b|\\", name, re.IGNORECASE)
+    return name if simple else f"{{{name}}}"
 
 
 def _item(id: str, passage: Passage, about: Publication) -> dict[str, Any]:
@@ -117,8 +123,8 @@ def _item(id: str, passage: Passage, about: Publication) -> dict[str, Any]:
     if about.authors:
         item["author"] = [_csl_name(each) for each in about.authors]
     for name, day in (("issued", about.published), ("accessed", passage.fetched_at[:10])):
-        if found := _DATE.match(day):
-            item[name] = {"date-parts": [[int(each) for each in found.groups() if each]]}
+        if match := _DATE.match(day):
+            item[name] = {"date-parts": [[int(each) for each in match.groups() if each]]}
     if about.doi:
         item["DOI"] = about.doi
     if about.journal:
@@ -127,6 +133,6 @@ def _item(id: str, passage: Passage, about: Publication) -> dict[str, Any]:
 
 
 def _csl_name(author: str) -> dict[str, str]:
-    said = one_line(plain(author), _LONGEST)
-    family, comma, given = said.partition(", ")
-    return {"family": family, "given": given} if comma and given else {"literal": said}
+    name = one_line(plain(author), _LONGEST)
+    family, comma, given_name = name.partition(", ")
+    return {"family": family, "given": given_name} if comma and given_name else {"literal": name}

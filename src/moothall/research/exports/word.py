@@ -31,19 +31,19 @@ def word(report: Any) -> bytes:
     document.core_properties.title = sanitized(title_of(body))[:255]
     document.core_properties.author = "moothall"
     document.core_properties.comments = ""
-    writer = _Writer(document, passages)
+    writer = _WordWriter(document, passages)
     writer.write(body)
     if passages:
         document.add_heading("Sources", 2)
         for number, passage in sorted(passages.items()):
             writer.source(number, passage)
     writer.write(foot)
-    written = io.BytesIO()
-    document.save(written)
-    return written.getvalue()
+    file = io.BytesIO()
+    document.save(file)
+    return file.getvalue()
 
 
-class _Writer:
+class _WordWriter:
     """Writes Markdown into a Word document."""
 
     def __init__(self, document: Any, passages: dict[int, Passage]) -> None:
@@ -117,13 +117,13 @@ class _Writer:
             elif kind == "link_open":
                 urls.append((str(token.attrs["href"]), ""))
             elif kind == "link_close" and urls:
-                url, said = urls.pop()
-                if url != said:
+                url, link_text = urls.pop()
+                if url != link_text:
                     self._run(f" ({url})")
             elif kind in ("softbreak", "hardbreak"):
                 self._run(" " if kind == "softbreak" else "\n")
             elif token.content:
-                urls = [(url, said + token.content) for url, said in urls]
+                urls = [(url, link_text + token.content) for url, link_text in urls]
                 if kind == "code_inline":
                     self._run(token.content, mono=True)
                 else:
@@ -132,11 +132,11 @@ class _Writer:
     def _with_notes(self, text: str, bold: bool, italic: bool) -> None:
         """Write a text; a footnote of a passage leads to it."""
         at = 0
-        for found in NOTE.finditer(text):
-            if int(found[1]) in self._passages:
-                self._run(text[at : found.start()], bold, italic)
-                self._link(found[1], f"passage-{found[1]}")
-                at = found.end()
+        for match in NOTE.finditer(text):
+            if int(match[1]) in self._passages:
+                self._run(text[at : match.start()], bold, italic)
+                self._link(match[1], f"passage-{match[1]}")
+                at = match.end()
         self._run(text[at:], bold, italic)
 
     def _run(self, text: str, bold: bool = False, italic: bool = False, mono: bool = False) -> None:

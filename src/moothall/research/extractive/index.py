@@ -23,12 +23,12 @@ _DEGREE: Final = 0.5  # the same of a word such as `long` after `how`
 _MANY: Final = 24  # passages in which a word that none has counts twice; in fewer it says less
 _TITLE: Final = 2  # the weight of a word of the title, against 1 for the text
 _UNSPACED: Final = re.compile(f"[{UNSPACED}]")
-_NAMED: Final = re.compile(r".*[^\W_].*[\d._:/-]|[\d-].*|.+[A-ZÀ-ÖØ-Þ]", re.DOTALL)
+_NAME_LIKE: Final = re.compile(r".*[^\W_].*[\d._:/-]|[\d-].*|.+[A-ZÀ-ÖØ-Þ]", re.DOTALL)
 
 
 def _is_name(word: str, is_first: bool) -> bool:
     """Return whether a word of a question names something: `Exim`, `3.11`, `max_size`."""
-    return bool(_NAMED.match(word)) or (word[:1].isupper() and not is_first)
+    return bool(_NAME_LIKE.match(word)) or (word[:1].isupper() and not is_first)
 
 
 class RankedPassage(NamedTuple):
@@ -43,12 +43,12 @@ class QuestionWords:
     """A question's words, as stems of its language, with their weights in an index."""
 
     def __init__(self, text: str, passages: Sequence[Passage]) -> None:
-        said = words(text)
-        self._said = words(text.casefold())
-        self.language: str = language_of(said)
+        question_words = words(text)
+        self._folded_words = words(text.casefold())
+        self.language: str = language_of(question_words)
         self.words_by_term: dict[str, str] = {}
         """Each term, and the word that it is of."""
-        for word in said:
+        for word in question_words:
             for term in terms_of(word, self.language):
                 self.words_by_term.setdefault(term, word)
         self._of: dict[str, tuple[str, ...]] = {}
@@ -57,7 +57,11 @@ class QuestionWords:
         self._ranking = Ranking(texts, _BEYOND)
         first = next(iter(self.words_by_term.values()), "")
         degree = degree_of(self.language)
-        after = {two for one, two in pairwise(said) if degree and one.casefold() == degree}
+        after = {
+            two
+            for previous, two in pairwise(question_words)
+            if degree and previous.casefold() == degree
+        }
         self._degrees = {term for term, word in self.words_by_term.items() if word in after}
         self.weights: dict[str, float] = {
             term: sqrt(self._ranking.weight(term))
@@ -65,7 +69,7 @@ class QuestionWords:
             for term, word in self.words_by_term.items()
         }
         self.is_unspaced: bool = sum(map(bool, map(_UNSPACED.match, self.words_by_term))) > len(
-            said
+            question_words
         )
         self.total: float = sum(self.weights.values()) or 1.0
         self.pairs: frozenset[tuple[str, str]] = frozenset(pairwise(self.words_by_term))
@@ -94,13 +98,13 @@ class QuestionWords:
 
     def is_in(self, text: str) -> bool:
         """Return whether a text has the question itself, word for word."""
-        said = f" {' '.join(words_in(text.casefold()))} "
-        return len(self._said) > 1 and f" {' '.join(self._said)} " in said
+        text_words = f" {' '.join(words_in(text.casefold()))} "
+        return len(self._folded_words) > 1 and f" {' '.join(self._folded_words)} " in text_words
 
     def is_all(self, text: str) -> bool:
         """Return whether a text has no words but the question's."""
-        said = words_in(text)
-        return all(self.in_word(word) and not _UNSPACED.match(word) for word in said)
+        text_words = words_in(text)
+        return all(self.in_word(word) and not _UNSPACED.match(word) for word in text_words)
 
     def share(self, there: Iterable[str]) -> float:
         """Return the share of the question's words, by weight, that some terms are."""
@@ -110,16 +114,16 @@ class QuestionWords:
         """Return the same share; 0 for one word of several that is no name: WHO, max_size."""
         if len(there) == 1 < len(self.weights) - len(self._degrees):
             (term,) = there
-            if not _NAMED.match(self.words_by_term[term]):
+            if not _NAME_LIKE.match(self.words_by_term[term]):
                 return 0.0
         return self.share(there)
 
     def best(self, limit: int | None = None) -> list[RankedPassage]:
         """Return the passages that have any of the words, the best first."""
-        found = []
+        ranked = []
         for place, score, there in self._ranking.best(self.weights)[:limit]:
-            found.append(RankedPassage(self._passages[place], score, self.likely(there)))
-        return found
+            ranked.append(RankedPassage(self._passages[place], score, self.likely(there)))
+        return ranked
 
     def is_touched(self) -> bool:
         """Return whether any passage says something about the question."""
@@ -142,10 +146,10 @@ class QuestionWords:
 
 def nearest(passages: Iterable[Passage], queries: Iterable[str]) -> dict[Passage, float]:
     """Return the passages that have any word of some texts, each with its highest score."""
-    known = [*dict.fromkeys(passages)]
+    distinct = [*dict.fromkeys(passages)]
     best: dict[Passage, float] = {}
-    for found in (found for query in queries for found in QuestionWords(query, known).best()):
-        best[found.passage] = max(best.get(found.passage, 0.0), found.score)
+    for ranked in (ranked for query in queries for ranked in QuestionWords(query, distinct).best()):
+        best[ranked.passage] = max(best.get(ranked.passage, 0.0), ranked.score)
     return best
 
 

@@ -37,45 +37,45 @@ class Quote(NamedTuple):
 
     passage: Passage
     span: tuple[int, int]  # where it is in the passage
-    shown: str  # as Markdown, with the sentence marked
+    markdown: str  # as Markdown, with the sentence marked
 
 
 def quoted(
-    asked: QuestionWords,
+    question: QuestionWords,
     passage: Passage,
     split: tuple[Unit, ...],
     place: int,
-    taken: list[tuple[int, int]],
+    spans: list[tuple[int, int]],
 ) -> Quote | None:
     """Return the quote of a sentence with what stands around it; None if it cannot be quoted.
 
-    What is `taken` of the passage, by other quotes, is not shown again.
+    What is `spans` of the passage, by other quotes, is not shown again.
     """
     for first, last in _windows(split, place):
-        if any(split[first].start < end and start < split[last].end for start, end in taken):
+        if any(split[first].start < end and start < split[last].end for start, end in spans):
             continue
-        shown = _shown(asked, passage, split, place, first, last)
-        if shown is not None and verbatim(shown, passage.text, passage.title):
+        markdown = _markdown_of(question, passage, split, place, first, last)
+        if markdown is not None and verbatim(markdown, passage.text, passage.title):
             span = split[first].start, split[last].end
-            return Quote(passage, span, _headed(asked, passage, shown))
+            return Quote(passage, span, _headed(question, passage, markdown))
     return None
 
 
-def _headed(asked: QuestionWords, passage: Passage, shown: str) -> str:
+def _headed(question: QuestionWords, passage: Passage, markdown: str) -> str:
     """Return a quote below the title of its section, unless it or the question has that."""
     page, _, heading = titled(passage).rpartition(" – ")
     heading = _line(heading, passage.url)
-    if not page or is_place(heading) or heading in shown or asked.is_all(heading):
-        return shown
-    headed = f"“{heading} … {shown[1:]}"
+    if not page or is_place(heading) or heading in markdown or question.is_all(heading):
+        return markdown
+    headed = f"“{heading} … {markdown[1:]}"
     fits = len(headed) <= MOST_QUOTE_CHARS and verbatim(headed, passage.text, passage.title)
-    return headed if fits and not _is_marked(headed) else shown
+    return headed if fits and not _is_marked(headed) else markdown
 
 
 def _windows(split: tuple[Unit, ...], place: int) -> Iterator[tuple[int, int]]:
     """Yield the first and last unit of what may be shown, the longest first."""
     first = last = place
-    made = [(first, last)]
+    windows = [(first, last)]
     while split[place].kind != "row":
         # What follows says more than what stands before.
         after, before = split[last + 1 : last + 2], split[max(first - 1, 0) : first]
@@ -87,8 +87,8 @@ def _windows(split: tuple[Unit, ...], place: int) -> Iterator[tuple[int, int]]:
             first, has_grown = first - 1, True
         if not has_grown:
             break
-        made.append((first, last))
-    yield from reversed(made)
+        windows.append((first, last))
+    yield from reversed(windows)
 
 
 def _goes_on(unit: Unit, after: Unit) -> bool:
@@ -96,8 +96,8 @@ def _goes_on(unit: Unit, after: Unit) -> bool:
     return after.kind in _AROUND or (after.kind == "code" and unit.kind in _AROUND)
 
 
-def _shown(
-    asked: QuestionWords,
+def _markdown_of(
+    question: QuestionWords,
     passage: Passage,
     split: tuple[Unit, ...],
     place: int,
@@ -113,7 +113,7 @@ def _shown(
             (unit.end, split[last].end),
         )
     )
-    own = _shortened(own, asked)
+    own = _shortened(own, question)
     above = unit.lead
     for head in reversed(split[1:place]):  # of an option, if the title does not have it
         if head.kind == "head" and text[head.start : head.end] not in passage.title:
@@ -123,12 +123,12 @@ def _shown(
         lead = _line(text[slice(*above)], passage.url)
         if len(lead) + len(before) + len(own) + len(after) <= MOST_QUOTE_CHARS:
             before = f"{lead} … {before}"
-    whole = " ".join(filter(None, (before, own, after)))
-    if not own or _is_marked(whole) or asked.is_all(whole):
+    quote = " ".join(filter(None, (before, own, after)))
+    if not own or _is_marked(quote) or question.is_all(quote):
         return None
     # A mark between the two ends of code would be shown as it is.
     is_open = any(each.count("`") % 2 for each in (before, own))
-    if "**" not in whole and not is_open and (before or after):
+    if "**" not in quote and not is_open and (before or after):
         own = f"**{own}**"
     return f"“{' '.join(filter(None, (before, own, after)))}”"
 
@@ -141,18 +141,18 @@ def _line(text: str, url: str) -> str:
     return " ".join(text.split())
 
 
-def _shortened(sentence: str, asked: QuestionWords) -> str:
+def _shortened(sentence: str, question: QuestionWords) -> str:
     """Return a sentence; of a very long one, its clauses with most words of the question."""
     if len(sentence) <= MOST_QUOTE_CHARS:
         return sentence
-    starts = {0, *(found.end() for found in _CLAUSE.finditer(sentence))}
+    starts = {0, *(match.end() for match in _CLAUSE.finditer(sentence))}
     # Of text without marks, such as a transcript, the words in the middle of a clause.
     starts |= {sentence.find(" ", at) + 1 for at in range(200, len(sentence), 200)}
     cuts = {at: sentence[at : at + QUOTE_CHARS] for at in starts}
-    at = max(cuts, key=lambda at: (asked.share(asked.terms_in(cuts[at])), at == 0, -at))
+    at = max(cuts, key=lambda at: (question.share(question.terms_in(cuts[at])), at == 0, -at))
     is_end = at + len(cuts[at]) == len(sentence)
-    whole = cuts[at] if is_end else (_WHOLE_WORDS.match(cuts[at]) or [cuts[at]])[0]
-    return f"{'… ' * (at > 0)}{whole}{' …' * (not is_end)}"
+    excerpt = cuts[at] if is_end else (_WHOLE_WORDS.match(cuts[at]) or [cuts[at]])[0]
+    return f"{'… ' * (at > 0)}{excerpt}{' …' * (not is_end)}"
 
 
 def _is_marked(text: str) -> bool:

@@ -27,7 +27,7 @@ _AGAIN: Final = 0.1  # what each quote of a page takes from the score of its oth
 _BEFORE, _AFTER = 250, 350  # characters beside a sentence that a quote may show
 # How much a word of the question counts, by where it is.
 _OWN, _LEAD, _NEAR, _ABOVE, _TITLE, _PASSAGE = 1.0, 0.9, 0.7, 0.6, 0.4, 0.25
-FOUND: Final = 0.46  # the share of the question's words from which on it counts as answered
+FOUND_SHARE: Final = 0.46  # the share of the question's words from which on it counts as answered
 SURE: Final = 0.61  # the same, from which on no “may” is said
 _BINDS: Final = 0.2  # what the rarest word, by its share of the question, takes from it
 _ALONE: Final = 0.8  # what the share of the best quote counts alone
@@ -55,26 +55,26 @@ class Candidate(NamedTuple):
     there: frozenset[str]  # the question's terms in it, beside it and above it
 
 
-def candidates(asked: QuestionWords) -> Iterator[Candidate]:
+def candidates(question: QuestionWords) -> Iterator[Candidate]:
     """Yield the sentences of the best passages that have a word of the question in or near them."""
-    found = asked.best(_PASSAGES)
-    for passage, score, _ in found:
-        yield from _of_passage(asked, passage, score / found[0].score)
+    ranked = question.best(_PASSAGES)
+    for passage, score, _ in ranked:
+        yield from _of_passage(question, passage, score / ranked[0].score)
 
 
-def _of_passage(asked: QuestionWords, passage: Passage, rank: float) -> Iterator[Candidate]:
+def _of_passage(question: QuestionWords, passage: Passage, rank: float) -> Iterator[Candidate]:
     text = passage.text
     page, _, heading = titled(passage).rpartition(" – ")
     heading = heading if page else ""
     split = units(text, heading)
-    said = [asked.in_order(text[each.start : each.end]) for each in split]
-    has = [frozenset(filter(None, each)) for each in said]
-    above, title = asked.terms_in(heading), asked.terms_in(titled(passage))
+    terms_of_units = [question.in_order(text[each.start : each.end]) for each in split]
+    has = [frozenset(filter(None, each)) for each in terms_of_units]
+    above, title = question.terms_in(heading), question.terms_in(titled(passage))
     every = title.union(*has)
     for place, unit in enumerate(split):
         if unit.kind == "head":
             above |= has[place]
-        lead = asked.terms_in(text[slice(*unit.lead)]) if unit.lead else _NOTHING
+        lead = question.terms_in(text[slice(*unit.lead)]) if unit.lead else _NOTHING
         near = _NOTHING.union(*has[max(place - 1, 0) : place + 2])
         if unit.kind == "head" or not (near or lead):
             continue
@@ -84,9 +84,9 @@ def _of_passage(asked: QuestionWords, passage: Passage, rank: float) -> Iterator
         )
         cover = sum(
             weight * next((of for terms, of in levels if term in terms), 0.0)
-            for term, weight in asked.weights.items()
+            for term, weight in question.weights.items()
         )
-        shown = (
+        near_terms = (
             terms
             for terms, each in zip(has, split, strict=True)
             if each.start >= unit.start - _BEFORE and each.end <= unit.end + _AFTER
@@ -95,15 +95,16 @@ def _of_passage(asked: QuestionWords, passage: Passage, rank: float) -> Iterator
         below = split[place + 1 : place + 2]
         is_heads = unit.kind == "row" and bool(below) and below[0].lead == unit[:2]
         score = (
-            _WORDS * cover / asked.total
-            + _WINDOW * asked.share(_NOTHING.union(*shown))
-            + _TOGETHER * sum(map(asked.share, asked.pairs.intersection(pairwise(said[place]))))
+            _WORDS * cover / question.total
+            + _WINDOW * question.share(_NOTHING.union(*near_terms))
+            + _TOGETHER
+            * sum(map(question.share, question.pairs.intersection(pairwise(terms_of_units[place]))))
             + _RANK * rank
-            + _HEADING * asked.share(above)
+            + _HEADING * question.share(above)
             - _CODE * (unit.kind == "code")
             - _HEADS * is_heads
             - _ASKS * (sentence[-1:] in "?\uff1f؟")
-            - _REPEATS * asked.is_in(sentence)
+            - _REPEATS * question.is_in(sentence)
             - _CITES * (len(_REFERENCE.findall(sentence)) > 1)
         )
         yield Candidate(score, passage, split, place, near | lead | above | title)
@@ -119,7 +120,7 @@ class ExtractiveAnswer(NamedTuple):
     @property
     def is_found(self) -> bool:
         """Whether the question counts as answered, perhaps."""
-        return bool(self.quotes) and self.share >= FOUND
+        return bool(self.quotes) and self.share >= FOUND_SHARE
 
     @property
     def is_sure(self) -> bool:
@@ -130,39 +131,41 @@ class ExtractiveAnswer(NamedTuple):
 @lru_cache(maxsize=32)
 def answer(passages: tuple[Passage, ...], question: str) -> ExtractiveAnswer:
     """Return what answers a question in some passages."""
-    asked = QuestionWords(question, [*dict.fromkeys(passages)])
-    made = chosen(asked)
-    quotes = [quote for _, quote in made]
+    question_words = QuestionWords(question, [*dict.fromkeys(passages)])
+    pairs = chosen(question_words)
+    quotes = [quote for _, quote in pairs]
     shares = sorted(
-        asked.likely(each.there | asked.terms_in(of.passage.text[slice(*of.span)]))
-        for each, of in made
+        question_words.likely(
+            each.there | question_words.terms_in(of.passage.text[slice(*of.span)])
+        )
+        for each, of in pairs
     )[-_BEST:]
     # Several that have as much say more than one of which each word may be chance.
     share = max(sum(shares) / len(shares), _ALONE * shares[-1]) if shares else 0.0
-    share *= _PAIRS if asked.is_unspaced else 1.0
-    share -= _BINDS * max(asked.weights.values(), default=0) / asked.total
-    return ExtractiveAnswer(quotes, share, asked.missing(each.passage for each in quotes))
+    share *= _PAIRS if question_words.is_unspaced else 1.0
+    share -= _BINDS * max(question_words.weights.values(), default=0) / question_words.total
+    return ExtractiveAnswer(quotes, share, question_words.missing(each.passage for each in quotes))
 
 
-def chosen(asked: QuestionWords) -> list[tuple[Candidate, Quote]]:
+def chosen(question: QuestionWords) -> list[tuple[Candidate, Quote]]:
     """Return the sentences that are quoted, the best first, of several pages rather than of one."""
-    ranked = sorted(candidates(asked), key=lambda each: -each.score)[:_SENTENCES]
+    ranked = sorted(candidates(question), key=lambda each: -each.score)[:_SENTENCES]
     ranked = [each for each in ranked if each.score >= _CUT * ranked[0].score]
-    made: list[tuple[Candidate, Quote]] = []
+    pairs: list[tuple[Candidate, Quote]] = []
     of: Counter[str] = Counter()
-    while ranked and len(made) < QUOTES:
-        each = max(ranked, key=lambda one: one.score - _AGAIN * of[_page(one)])
+    while ranked and len(pairs) < QUOTES:
+        each = max(ranked, key=lambda candidate: candidate.score - _AGAIN * of[_page(candidate)])
         ranked.remove(each)
         if of[_page(each)] == _OF_PAGE or any(
-            _is_shown(each.passage, each.split[each.place], quote) for _, quote in made
+            _is_shown(each.passage, each.split[each.place], quote) for _, quote in pairs
         ):
             continue
-        taken = [quote.span for _, quote in made if quote.passage == each.passage]
-        quote = quoted(asked, each.passage, each.split, each.place, taken)
+        spans = [quote.span for _, quote in pairs if quote.passage == each.passage]
+        quote = quoted(question, each.passage, each.split, each.place, spans)
         if quote is not None:
-            made.append((each, quote))
+            pairs.append((each, quote))
             of[_page(each)] += 1
-    return made
+    return pairs
 
 
 def _page(of: Candidate) -> str:

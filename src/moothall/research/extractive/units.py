@@ -36,22 +36,24 @@ class Unit(NamedTuple):
 @lru_cache(maxsize=2_000)
 def units(text: str, heading: str = "") -> tuple[Unit, ...]:
     """Return the units of a text in order; `heading` is the title of its section."""
-    made: list[Unit] = []
+    units_so_far: list[Unit] = []
     before = 0
     lead: tuple[int, int] | None = None
     heads: tuple[int, int] | None = None  # the first row of a table
     commented = comments(text)
     for start, end, is_code in _spans(text, heading):
-        said = text[start:end]
+        content = text[start:end]
         # What stands before it in its line: a marker, if no other unit does.
         line = text.rfind("\n", 0, start) + 1
         marker = text[max(line, before) : start].strip()
         if line in commented:
             marker = marker.replace("#", "")
-        is_new = not made or bool(marker) or is_code or bool(_GAP.search(text, before, start))
-        is_new = is_new or bool(COLUMNS.match(said)) or made[-1].kind == "head"
+        is_new = (
+            not units_so_far or bool(marker) or is_code or bool(_GAP.search(text, before, start))
+        )
+        is_new = is_new or bool(COLUMNS.match(content)) or units_so_far[-1].kind == "head"
         underlined = bool(UNDERLINED.match(text, end))
-        kind: Kind = "code" if is_code else _kind(said, marker, heading, underlined)
+        kind: Kind = "code" if is_code else _kind(content, marker, heading, underlined)
         if kind == "item" and not is_new:
             kind = "prose"
         if kind != "row":
@@ -59,15 +61,15 @@ def units(text: str, heading: str = "") -> tuple[Unit, ...]:
         elif heads is None:
             heads = (start, end)
         own = heads if kind == "row" and heads != (start, end) else None
-        made.append(Unit(start, end, kind, own or (lead if kind != "head" else None)))
-        if said.endswith(":") and len(said) <= _LONGEST_LEAD and kind != "head":
+        units_so_far.append(Unit(start, end, kind, own or (lead if kind != "head" else None)))
+        if content.endswith(":") and len(content) <= _LONGEST_LEAD and kind != "head":
             lead = (start, end)
         elif kind == "term":
-            lead = None if _ENDS.search(said[-20:]) else (start, end)
+            lead = None if _ENDS.search(content[-20:]) else (start, end)
         elif kind == "head" or (kind == "prose" and is_new):
             lead = None
         before = end
-    return tuple(made)
+    return tuple(units_so_far)
 
 
 def _spans(text: str, heading: str) -> Iterator[tuple[int, int, bool]]:
@@ -94,20 +96,20 @@ def _spans(text: str, heading: str) -> Iterator[tuple[int, int, bool]]:
     yield from sorted(spans)
 
 
-def _kind(said: str, marker: str, heading: str, underlined: bool) -> Kind:
+def _kind(text: str, marker: str, heading: str, underlined: bool) -> Kind:
     """Return what kind of unit it is; `marker` stands before it in its line."""
     bare = _NUMBERED.sub("", heading)
     # A row of a table as the readers write it has `|` between its cells.
-    if said != heading and ("|" in marker or (" | " in said and "\n" not in said)):
+    if text != heading and ("|" in marker or (" | " in text and "\n" not in text)):
         return "row"
-    cut = bare.endswith("…") and said.startswith(bare[:-1])  # of a long title
-    if "#" in marker or underlined or said in (heading, bare) or cut:
+    cut = bare.endswith("…") and text.startswith(bare[:-1])  # of a long title
+    if "#" in marker or underlined or text in (heading, bare) or cut:
         return "head"
-    if marker or COLUMNS.match(said):
+    if marker or COLUMNS.match(text):
         return "item"
-    if _CODE.search(said):
+    if _CODE.search(text):
         return "code"
-    whole = _ENDS.search(said[-20:]) and (
-        said[-1:] in "。\uff01\uff1f" or len(said.split()) >= _WORDS
+    is_sentence = _ENDS.search(text[-20:]) and (
+        text[-1:] in "。\uff01\uff1f" or len(text.split()) >= _WORDS
     )
-    return "prose" if whole or len(said) > _LONGEST_TERM else "term"
+    return "prose" if is_sentence or len(text) > _LONGEST_TERM else "term"

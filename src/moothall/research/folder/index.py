@@ -158,10 +158,10 @@ def search_folder(
         Args:
             query: The question, or words to look for
         """
-        found = files.search(query, results)
+        resources = files.search(query, results)
         if pool is not None and (missing := files.missing()):
             pool.missing.append(missing)
-        return found
+        return resources
 
     return Action("search_folder", search, idempotent=True)
 
@@ -214,11 +214,11 @@ class FolderIndex:
     def search(self, query: str, results: int) -> list[Resource]:
         """Return the files with the best passages for a query, best first, with only these."""
         self._refresh()
-        taken: list[tuple[Any, ...]] = []
+        chosen: list[tuple[Any, ...]] = []
         spare: list[tuple[Any, ...]] = []
         of: Counter[bytes] = Counter()
         same: list[tuple[Any, ...]] = []  # pages of one program repeat their options: these last
-        said: set[str] = set()
+        texts: set[str] = set()
         with self._pool.reading() as db:
             for number in ranked(db, query, 4 * results + 50):
                 row = db.execute(_PASSAGE, (number,)).fetchone()
@@ -226,27 +226,27 @@ class FolderIndex:
                     raise self._pool.damaged(
                         f"passage {number} is in the index but not in the file"
                     )
-                if row[5] in said:
+                if row[5] in texts:
                     same.append(row)
                     continue
-                said.add(row[5])
+                texts.add(row[5])
                 of[row[0]] += 1
-                (taken if of[row[0]] <= max(PER_FILE, results // 4) else spare).append(row)
-                if len(taken) == results:
+                (chosen if of[row[0]] <= max(PER_FILE, results // 4) else spare).append(row)
+                if len(chosen) == results:
                     break
             if not of and db.execute("SELECT 1 FROM passages LIMIT 1").fetchone() is None:
                 raise SearchError(f"folder {escaped(self.root)} has no text to search{self._why()}")
-        found: dict[bytes, Resource] = {}
-        for path, title, read_ns, anchor, section, text in (taken + spare + same)[:results]:
-            if path not in found:
+        by_path: dict[bytes, Resource] = {}
+        for path, title, read_ns, anchor, section, text in (chosen + spare + same)[:results]:
+            if path not in by_path:
                 url = link_to(self.root, os.fsdecode(path), self._base)
                 read = datetime.fromtimestamp(read_ns / 1e9, UTC).isoformat(timespec="seconds")
-                found[path] = Resource(url, title, True, "", [], read)
-            resource = found[path]
+                by_path[path] = Resource(url, title, True, "", [], read)
+            resource = by_path[path]
             before = f"{resource.content}\n\n" if resource.content else ""
             resource.sections.append(Section(len(before), anchor, section))
             resource.content = before + text
-        return list(found.values())
+        return list(by_path.values())
 
     def _refresh(self) -> None:
         """Index new and changed files, and remove those that are gone."""
@@ -261,16 +261,16 @@ class FolderIndex:
             faults: list[tuple[str, str]] = []
             files = [*walk(self.root, faults)]
             files = [(p, at) for p, at in files if self._matches_pattern(p) and p not in self._own]
-            seen = {p: at for p, at in files if kind_of(p) is not None}
-            faults += [(not_read(p), p) for p, _ in files if p not in seen]
+            readable = {p: at for p, at in files if kind_of(p) is not None}
+            faults += [(not_read(p), p) for p, _ in files if p not in readable]
             seconds = time.monotonic() - start
-            if gone := stored.keys() - seen.keys():
+            if removed := stored.keys() - readable.keys():
                 with self._pool.writing() as db:
-                    for path in gone:
+                    for path in removed:
                         _remove(db, stored[path][0])
             self._index_files(
                 path
-                for path, status in seen.items()
+                for path, status in readable.items()
                 if path not in stored or self._is_due(path, status, *stored[path][1:])
             )
             if len(files) > _FEW:
@@ -288,7 +288,7 @@ class FolderIndex:
     def _index_files(self, paths: Iterable[str]) -> None:
         """Read files, and write them in batches, each a transaction."""
         batch: list[FileRead] = []
-        chars, written = 0, time.monotonic()
+        chars, last_write = 0, time.monotonic()
         for path in paths:
             start = time.monotonic()
             read = read_file(self._folder, path)
@@ -298,10 +298,10 @@ class FolderIndex:
                 if read.read_ns == 0:
                     now = time.monotonic()
                     self._again[path] = now + _PAUSES * (now - start)
-            late = time.monotonic() - written > _BATCH_S
+            late = time.monotonic() - last_write > _BATCH_S
             if chars > _BATCH_CHARS or len(batch) >= _BATCH_FILES or (batch and late):
                 self._write(batch)
-                batch, chars, written = [], 0, time.monotonic()
+                batch, chars, last_write = [], 0, time.monotonic()
         if batch:
             self._write(batch)
 
@@ -323,8 +323,8 @@ class FolderIndex:
         select = "SELECT fault, path FROM files WHERE fault IS NOT NULL ORDER BY path"
         with self._pool.reading() as db:
             faults += [(fault, os.fsdecode(path)) for fault, path in db.execute(select)]
-        told, self._faults = self._faults, faults
-        if faults and faults != told:
+        reported, self._faults = self._faults, faults
+        if faults and faults != reported:
             level = logging.WARNING if self.missing() else logging.INFO
             logger.log(level, "folder %s%s", escaped(self.root), self._why())
 

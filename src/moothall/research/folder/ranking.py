@@ -26,10 +26,10 @@ Scoring it takes 10 ms or more.
 
 def ranked(db: Connection, query: str, most: int) -> list[int]:
     """Return the numbers of the passages that fit a question best, best first."""
-    said = list(query_words(query[:_QUERY_CHARS]))
-    given = [word.lower() for word in said]
-    language = language_of(said)
-    words = [word.lower() for word in said if not is_stop_word(word, language)] or given
+    query_terms = list(query_words(query[:_QUERY_CHARS]))
+    folded = [word.lower() for word in query_terms]
+    language = language_of(query_terms)
+    words = [word.lower() for word in query_terms if not is_stop_word(word, language)] or folded
     words = [*words, *filter(None, map(other_spelling, words))]
     counted = sorted(
         (_count(db, f'"{word}"', _COMMON), word) for word in distinct(words, QUERY_WORDS)
@@ -52,7 +52,9 @@ def ranked(db: Connection, query: str, most: int) -> list[int]:
     if often:
         scores.update(_scored(db, f"({any_of(rare)}) AND ({any_of(often)})"))
     searched = {*rare, *often}
-    pairs = (f"{one} {two}" for one, two in pairwise(given) if one in searched and two in searched)
+    pairs = (
+        f"{first} {two}" for first, two in pairwise(folded) if first in searched and two in searched
+    )
     if match := any_of(distinct(pairs, QUERY_WORDS)):
         for number, score in _scored(db, match):
             if number in scores:

@@ -118,7 +118,7 @@ def kind_of(name: str) -> str | None:
 def read_document(kind: str, name: str, data: bytes, url: str) -> Document | None:
     """Read a file of a kind of `kind_of`; None if it is binary or minified; parsers may raise."""
     if kind in PARSERS and kind != "manual":
-        document = process.Reading(kind, data).read()
+        document = process.ProcessReading(kind, data).read()
         return with_attached(document) if document.attached else document
     if is_binary(data):
         return None
@@ -127,14 +127,14 @@ def read_document(kind: str, name: str, data: bytes, url: str) -> Document | Non
     if kind == "html":
         page = read_html(data, None, url, local=True)
         return page._replace(text=_whole_words(page.text))
-    stated = () if _is_utf_8(data) else (declared(data[:1024], _DECLARED),)
-    text = plain(decoded(data, *stated))
+    declarations = () if _is_utf_8(data) else (declared(data[:1024], _DECLARED),)
+    text = plain(decoded(data, *declarations))
     if kind == "notebook":
         return _notebook(text)
     if _ESCAPED_IN.search(name):
         text = _ESCAPED.sub(_unescaped, text)
     if kind == "manual" and is_manual(text):
-        return process.Reading(kind, text.encode()).read()
+        return process.ProcessReading(kind, text.encode()).read()
     if kind == "markdown":
         return _markdown(_without_links(text))
     if kind == "rest":
@@ -196,10 +196,14 @@ def _unescaped(match: re.Match[str]) -> str:
 def _notebook(text: str) -> Document:
     """Return a notebook as Markdown: its texts, its code, and what that printed."""
     try:
-        given = json.loads(text)
-        sheets = (given,) if "cells" in given else given["worksheets"]  # of the third format
+        notebook = json.loads(text)
+        sheets = (
+            (notebook,) if "cells" in notebook else notebook["worksheets"]
+        )  # of the third format
         cells: list[Any] = [cell for sheet in sheets for cell in sheet["cells"]]
-        language = str(given.get("metadata", {}).get("language_info", {}).get("name") or "python")
+        language = str(
+            notebook.get("metadata", {}).get("language_info", {}).get("name") or "python"
+        )
         parts = [each for cell in cells for each in _cell(cell, language)]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise UnreadableDocument(f"the notebook is damaged: {error_text(error)}") from error
@@ -215,10 +219,10 @@ def _cell(cell: dict[str, Any], language: str) -> Iterator[str]:
         yield _fenced(source, re.sub(r"\W", "", language))
     for output in cell.get("outputs") or ():
         data = output.get("data") or {}
-        shown = output.get("text") or data.get("text/plain") or output.get("evalue")
-        if not shown and (page := _lines(data.get("text/html"))):
-            shown = read_html(page.encode(errors="replace"), "utf-8", "output", local=True).text
-        if printed := plain(_ESCAPES.sub("", _lines(shown))).strip("\n"):
+        printout = output.get("text") or data.get("text/plain") or output.get("evalue")
+        if not printout and (page := _lines(data.get("text/html"))):
+            printout = read_html(page.encode(errors="replace"), "utf-8", "output", local=True).text
+        if printed := plain(_ESCAPES.sub("", _lines(printout))).strip("\n"):
             yield _fenced(printed[:_PRINTED], "")
 
 
@@ -230,16 +234,18 @@ def _fenced(text: str, language: str) -> str:
     return f"```{language}\n{text.replace('```', '~~~')}\n```"
 
 
-class _Heading(NamedTuple):
+class _DocumentHeading(NamedTuple):
     start: int
     level: int
     title: str
 
 
-def _by_headings(text: str, headings: Iterable[_Heading], anchors: Iterator[str]) -> Document:
+def _by_headings(
+    text: str, headings: Iterable[_DocumentHeading], anchors: Iterator[str]
+) -> Document:
     """Return a document with a section for each heading; its title is the first heading."""
     title = ""
-    above: list[_Heading] = []
+    above: list[_DocumentHeading] = []
     sections: list[Section] = []
     for heading, anchor in zip(headings, anchors, strict=False):
         if not sections:
@@ -276,26 +282,26 @@ def _visible(match: re.Match[str]) -> str:
 
 def _markdown(text: str) -> Document:
     front = _FRONT_MATTER.match(text, 0, 20_000)
-    named = _FRONT_TITLE.search(text, 0, front.end()) if front else None
+    front_title = _FRONT_TITLE.search(text, 0, front.end()) if front else None
     text = text[front.end() :] if front else text
     headings, fence = [], ""
-    for found in _MARKDOWN.finditer(text):
-        mark = found["fence"]
+    for match in _MARKDOWN.finditer(text):
+        mark = match["fence"]
         if mark and (not fence or mark.startswith(fence)):
             fence = "" if fence else mark
         elif not fence and not mark:
-            title = found["title"] or found["above"] or ""
+            title = match["title"] or match["above"] or ""
             title = _MARKUP.sub(r"\1", title.strip()[:_TITLE].rstrip("#").strip())
-            level = len(found["level"] or "") or (1 if found["below"][0] == "=" else 2)
-            headings.append(_Heading(found.start(), level, title))
-    made = _by_headings(text, headings, _github_anchors(headings))
-    first = next((each.title for each in headings if each.level == 1), made.title)
+            level = len(match["level"] or "") or (1 if match["below"][0] == "=" else 2)
+            headings.append(_DocumentHeading(match.start(), level, title))
+    document = _by_headings(text, headings, _github_anchors(headings))
+    first = next((each.title for each in headings if each.level == 1), document.title)
     if _CONTENTS.fullmatch(first):
         first = ""
-    return made._replace(title=named[1].strip("\"' ") if named else first)
+    return document._replace(title=front_title[1].strip("\"' ") if front_title else first)
 
 
-def _github_anchors(headings: list[_Heading]) -> Iterator[str]:
+def _github_anchors(headings: list[_DocumentHeading]) -> Iterator[str]:
     used: Counter[str] = Counter()
     for heading in headings:
         anchor = re.sub(r"[^\w\- ]", "", heading.title.lower()).replace(" ", "-")
@@ -304,16 +310,16 @@ def _github_anchors(headings: list[_Heading]) -> Iterator[str]:
 
 
 def _rest(text: str) -> Document:
-    headings: list[_Heading] = []
+    headings: list[_DocumentHeading] = []
     styles: list[tuple[str, bool]] = []
-    for found in _REST.finditer(text):
-        title, under = found["title"].strip()[:_TITLE], found["under"]
-        if len(under) < min(len(title), 4) or _ADORNMENT.fullmatch(found["title"]):
+    for match in _REST.finditer(text):
+        title, under = match["title"].strip()[:_TITLE], match["under"]
+        if len(under) < min(len(title), 4) or _ADORNMENT.fullmatch(match["title"]):
             continue
-        style = (under[0], found["over"] is not None)
+        style = (under[0], match["over"] is not None)
         if style not in styles:
             styles.append(style)
-        headings.append(_Heading(found.start(), styles.index(style), title))
+        headings.append(_DocumentHeading(match.start(), styles.index(style), title))
     anchors = (re.sub(r"[^a-z0-9]+", "-", each.title.lower()).strip("-") for each in headings)
     return _by_headings(text, headings, anchors)
 
@@ -326,14 +332,14 @@ def _whole_words(text: str) -> str:
     """
     if not _CUT.search(text):
         return text
-    known = {*_WORDS.findall(text.casefold())}
+    words = {*_WORDS.findall(text.casefold())}
 
     def rejoin(match: re.Match[str]) -> str:
-        space, begun, mark, gap, end = match.groups()
-        word = f"{begun}{end}".casefold()
-        with_mark = not known.isdisjoint(f"{begun}{each}{end}".casefold() for each in "-\u2010")
-        if word in known or (mark == "\u2010" and not with_mark):
-            return f"{space} {gap}{begun}{end}"
+        space, start, mark, gap, end = match.groups()
+        word = f"{start}{end}".casefold()
+        with_mark = not words.isdisjoint(f"{start}{each}{end}".casefold() for each in "-\u2010")
+        if word in words or (mark == "\u2010" and not with_mark):
+            return f"{space} {gap}{start}{end}"
         return match[0]
 
     return _CUT.sub(rejoin, text)
@@ -342,15 +348,15 @@ def _whole_words(text: str) -> str:
 def _manual(text: str) -> list[Section]:
     """Return a section for each heading of a manual page: in capitals, above what is indented."""
     sections, line, at = [], 1, 0
-    for found in _MANUAL.finditer(text):
-        line, at = line + text.count("\n", at, found.start(1)), found.start(1)
-        sections.append(Section(at, f"L{line}", found[1].strip()))
+    for match in _MANUAL.finditer(text):
+        line, at = line + text.count("\n", at, match.start(1)), match.start(1)
+        sections.append(Section(at, f"L{line}", match[1].strip()))
     return sections if len(sections) >= _FEWEST else []
 
 
 def _python(text: str) -> list[Section]:
     sections, line, at = [Section(0, "L1")], 1, 0
-    for found in _PYTHON.finditer(text):
-        line, at = line + text.count("\n", at, found.start()), found.start()
-        sections.append(Section(at, f"L{line}", found[1]))
+    for match in _PYTHON.finditer(text):
+        line, at = line + text.count("\n", at, match.start()), match.start()
+        sections.append(Section(at, f"L{line}", match[1]))
     return sections

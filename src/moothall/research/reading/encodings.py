@@ -22,7 +22,7 @@ _FOREIGN = re.compile(rb"[\x80-\xff]{3,}")
 _LOOKED_AT = 8192  # bytes at the start of a text; with a NUL among them it is binary
 _BOMS = (codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 # The encodings that browsers use for these names.
-_MEANT = {"iso8859-1": "cp1252", "ascii": "cp1252", "gb2312": "gb18030", "gbk": "gb18030"}
+_ALIASES = {"iso8859-1": "cp1252", "ascii": "cp1252", "gb2312": "gb18030", "gbk": "gb18030"}
 _JAPANESE, _KOI8 = ("cp932", "shift_jis"), re.compile(rb"[\0-\x7f\xa3\xb3\xc0-\xff]*")
 # Slow, or not meant for pages.
 _NOT_OF_PAGES = ("idna", "punycode", "undefined", "unicode-escape", "raw-unicode-escape", "utf-7")
@@ -42,16 +42,16 @@ def decoded(data: bytes, *declarations: str | None) -> str:
         return data.decode("iso2022_jp", "replace")
     if not data.isascii() and data.decode(errors="ignore").encode() == data:
         return data.decode()
-    known = [*filter(None, (_codec(each) for each in (*declarations, "utf-8") if each))]
-    if {*known} == {"utf-8"}:
-        known += [*filter(None, (_guessed(data), "cp1252"))]
-    for each in known:
+    codecs_to_try = [*filter(None, (_codec(each) for each in (*declarations, "utf-8") if each))]
+    if {*codecs_to_try} == {"utf-8"}:
+        codecs_to_try += [*filter(None, (_guessed(data), "cp1252"))]
+    for each in codecs_to_try:
         with suppress(UnicodeError):
             return data.decode(each)
         text = data.decode(each, "replace")
         if each == "utf-8" and len(_BEYOND_ASCII.findall(text)) > text.count("\ufffd"):
             return text
-    return data.decode(known[0], "replace")
+    return data.decode(codecs_to_try[0], "replace")
 
 
 def _guessed(data: bytes) -> str | None:
@@ -96,8 +96,8 @@ def _two_bytes(data: bytes, declarations: Sequence[str | None]) -> str | None:
 
 def declared(data: bytes, by: re.Pattern[bytes]) -> str | None:
     """Return the encoding that a text itself declares, or None."""
-    found = by.search(data)
-    return found and found[1].decode("ascii", "replace")
+    match = by.search(data)
+    return match and match[1].decode("ascii", "replace")
 
 
 def plain(text: str) -> str:
@@ -109,7 +109,7 @@ def plain(text: str) -> str:
     text = text.replace("\r\n", "\n").replace("\r", "\n").replace("\f", "\n")
     if text.isascii():
         return _ASCII_CONTROL.sub("", text)
-    text = _IN_WORDS.sub(lambda found: normalize("NFKC", found[0]), without_hidden(text))
+    text = _IN_WORDS.sub(lambda match: normalize("NFKC", match[0]), without_hidden(text))
     return CONTROL.sub("", text)
 
 
@@ -122,4 +122,4 @@ def _codec(charset: str) -> str | None:
     if name in _NOT_OF_PAGES:
         return None
     # A text whose declaration can be read is not UTF-16, and no text without a BOM is.
-    return "utf-8" if name.startswith(("utf-16", "utf-32")) else _MEANT.get(name, name)
+    return "utf-8" if name.startswith(("utf-16", "utf-32")) else _ALIASES.get(name, name)

@@ -30,7 +30,7 @@ _TAGS: Final = {
 _PARAGRAPHS, _LINES, _INLINE, _NO_TEXT, _AROUND, _MAY_BE_BESIDE, _ROLES = (
     frozenset(each.split()) for each in _TAGS.values()
 )
-_BESIDE = re.compile(
+_MARGIN_NAMES = re.compile(
     r"(?:^|\s)related(?=$|\s)|(?:^|[\s_-])(?:nav(?:bar|header|footer|igation|links?)?|side-?bar|sphinxsidebar|breadcrumbs?"
     r"|(?:site|page)-?(?:header|footer)|footer|cookies?|skip-?links?|pagination|pager|menu"
     r"|share|social|toc|mini-?toc|table-of-contents)(?=$|[\s_-])",
@@ -59,26 +59,26 @@ def flowed(root: Any, anchors: Anchors, *, is_main: bool) -> tuple[str, list[Sec
             element.drop_tree()
     for element in root.xpath(".//a[contains(@class, 'footnote-ref') or @role = 'doc-noteref']"):
         element.drop_tree()
-    beside = set() if is_main else set(_margins(root))
+    margins = set() if is_main else set(_margins(root))
     for signature in root.xpath(".//table[.//td[. = '(']]"):
         for element in signature.iter("tr", "td"):
             element.tag = _LAID_OUT
     etree.strip_tags(root, *_INLINE)
-    return _Flow(anchors).of(root, beside, is_main)
+    return _Flow(anchors).of(root, margins, is_main)
 
 
 def _margins(root: Any) -> list[Any]:
     """Return the elements that stand beside the text."""
-    found = []
+    margins = []
     length = None
     for element in root.xpath(_MAY_STAND_BESIDE):
-        named = f"{element.get('class') or ''} {element.get('id') or ''}"
-        by_name = element.tag in _MAY_BE_BESIDE and _BESIDE.search(named)
+        names = f"{element.get('class') or ''} {element.get('id') or ''}"
+        by_name = element.tag in _MAY_BE_BESIDE and _MARGIN_NAMES.search(names)
         if by_name or element.get("role") in _ROLES:
             if length is None:
                 length = root.xpath("string-length()")
             if element.xpath("string-length()") < length / 2:
-                found.append(element)
+                margins.append(element)
     for element in root.xpath(
         f".//*[self::ul or self::ol or self::dl or self::table][count(.//a) >= {_LINKS_OF_A_MENU}]"
     ):
@@ -86,8 +86,8 @@ def _margins(root: Any) -> list[Any]:
         if len("".join(inside.split())) >= _SHARE_OF_LINKS * len(
             "".join("".join(element.itertext()).split())
         ):
-            found.append(element)
-    return found
+            margins.append(element)
+    return margins
 
 
 class _Flow:
@@ -166,18 +166,18 @@ class _Flow:
             heading = re.sub(r"(?<=\w)\(.*", "()", heading)
         heading = shorten(heading, _LONGEST_HEADING)
         self._path = [each for each in self._path if each[0] < level] + [(level, heading)]
-        named = [each for of, each in self._path if of > 1] or [heading]
-        self._open_block = Section(0, anchor, " – ".join(named))
+        headings = [each for of, each in self._path if of > 1] or [heading]
+        self._open_block = Section(0, anchor, " – ".join(headings))
 
     def _ends(self, mark: str) -> bool:
         return bool(self._text) and self._text[-1].endswith(mark)
 
     def _write(self, text: str, preformatted: bool) -> None:
         spaced = self._space or (not preformatted and text[0].isspace())
-        written = text if preformatted else " ".join(text.split())
+        piece = text if preformatted else " ".join(text.split())
         if preformatted and (self._gap or not self._text):
-            written = text.lstrip("\n")
-        if not written:
+            piece = text.lstrip("\n")
+        if not piece:
             self._space = spaced
             return
         self._space = not preformatted and text[-1].isspace()
@@ -187,12 +187,12 @@ class _Flow:
             self._text[-1] = last
             self._text.append(self._gap)
         elif spaced and self._text and not self._text[-1].endswith((" ", "\n")):
-            written = f" {written}"
+            piece = f" {piece}"
         if self._open_block is not None:
             self._open_block.start = self._length
             self.sections.append(self._open_block)
-        written = self._prefix + written
+        piece = self._prefix + piece
         self._gap = self._prefix = ""
         self._open_block = None
-        self._text.append(written)
-        self._length += len(written)
+        self._text.append(piece)
+        self._length += len(piece)

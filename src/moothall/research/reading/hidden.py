@@ -99,16 +99,18 @@ def _hides(style: str) -> bool:
 
 def _is_invisible(element: Any, style: str) -> bool:
     """Return whether an element's own colour is that of what is behind it."""
-    given = element.get("color") if element.tag == "font" else None
-    color = _color(_colors(style).get("color") or given or "")
+    font_color = element.get("color") if element.tag == "font" else None
+    color = _color(_colors(style).get("color") or font_color or "")
     if color is None:
         return False
     behind = element
     while behind is not None:
         colors = _colors(behind.get("style") or "")
-        named = colors.get("background-color") or colors.get("background") or behind.get("bgcolor")
-        if named:
-            ground = _color(named)
+        background = (
+            colors.get("background-color") or colors.get("background") or behind.get("bgcolor")
+        )
+        if background:
+            ground = _color(background)
             return ground is not None and _is_close(color, ground)
         behind = behind.getparent()
     return _is_close(color, _WHITE)
@@ -120,10 +122,10 @@ def _colors(style: str) -> dict[str, str]:
 
 def _color(value: str) -> tuple[int, ...] | None:
     value = value.strip().lower()
-    if found := _RGB.search(value):
-        return tuple(int(each) for each in found.groups()[:3])
-    if found := _HEX.search(value):
-        digits = found[1]
+    if match := _RGB.search(value):
+        return tuple(int(each) for each in match.groups()[:3])
+    if match := _HEX.search(value):
+        digits = match[1]
         if len(digits) < 6:
             digits = "".join(2 * each for each in digits)
         return tuple(int(digits[at : at + 2], 16) for at in (0, 2, 4))
@@ -137,8 +139,8 @@ def _is_close(colour: tuple[int, ...], other: tuple[int, ...]) -> bool:
 def _hiding(tree: Any) -> tuple[set[str], set[str]]:
     """Return the classes and ids that the page's own styles hide by a simple rule."""
     hidden: dict[str, set[str]] = {".": set(), "#": set()}
-    given = " ".join(each.text or "" for each in tree.iter("style"))[:_STYLES]
-    css = _AT_RULE.sub("", _COMMENT.sub("", given))
+    styles = " ".join(each.text or "" for each in tree.iter("style"))[:_STYLES]
+    css = _AT_RULE.sub("", _COMMENT.sub("", styles))
     for number, rule in enumerate(_RULE.finditer(css)):
         if number < _RULES and _hides(rule[2]):
             for selector in rule[1].split(","):

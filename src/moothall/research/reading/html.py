@@ -27,7 +27,7 @@ _TAGS = {"list": "ul", "row": "tr", "cell": "td", "lb": "br", "quote": "blockquo
 _EMPTY_ROOT = "//*[@id='root' or @id='app' or @id='__next' or @id='__nuxt' or @id='___gatsby']"
 
 # What names the authors, the day, the DOI and the journal.
-_STATED = (
+_META_NAMES = (
     "citation_author dc.creator dcterms.creator author article:author",
     "citation_publication_date citation_date dc.date dcterms.issued dc.date.issued "
     "article:published_time date",
@@ -72,7 +72,7 @@ def read_html(data: bytes, charset: str | None, url: str, *, local: bool = False
     MissingExtra.unless("reading HTML", "research", "lxml", *(() if local else ("trafilatura",)))
     import lxml.html
 
-    named = "it" if local else url  # a folder's files are named beside their fault
+    subject = "it" if local else url  # a folder's files are named beside their fault
     parser = lxml.html.HTMLParser(
         encoding="utf-8", remove_comments=True, remove_pis=True, collect_ids=False
     )
@@ -93,11 +93,11 @@ def read_html(data: bytes, charset: str | None, url: str, *, local: bool = False
         needs_script = len(text) < _LITTLE and _needs_script(tree, text)
     except Exception as error:  # a malicious page can make the parsers raise anything
         raise UnreadableDocument(
-            f"{named} is not HTML that can be read: {error_text(error)}"
+            f"{subject} is not HTML that can be read: {error_text(error)}"
         ) from error
     if needs_script:
         raise UnreadableDocument(
-            f"{named} needs JavaScript: scripts write its text, and they are not run, so it was "
+            f"{subject} needs JavaScript: scripts write its text, and they are not run, so it was "
             "not read"
         )
     return Document(title, text, sections, links, publication)
@@ -107,8 +107,8 @@ def _read(
     tree: Any, main: Any, anchors: Anchors, local: bool, elements: int
 ) -> tuple[str, list[Section]]:
     """Return the text of a page, and its sections."""
-    whole = tree.find("body")
-    whole = tree if whole is None else whole
+    page = tree.find("body")
+    page = tree if page is None else page
     text = ""
     sections: list[Section] = []
     if not local:
@@ -120,10 +120,10 @@ def _read(
     if len(text) < _SHORT and main is not None:
         text, sections = flowed(main, anchors, is_main=True)
     if len(text) < _SHORT:
-        found = flowed(whole, anchors, is_main=False)
-        if len(found[0]) < _SHORT:
-            found = flowed(whole, anchors, is_main=True)
-        text, sections = found if len(found[0]) > len(text) else (text, sections)
+        result = flowed(page, anchors, is_main=False)
+        if len(result[0]) < _SHORT:
+            result = flowed(page, anchors, is_main=True)
+        text, sections = result if len(result[0]) > len(text) else (text, sections)
     return text, sections
 
 
@@ -173,7 +173,7 @@ def _anchors(tree: Any) -> Anchors:
 def _main(tree: Any) -> Any:
     """Return the part of a page that is marked as the main one, if exactly one is."""
     parts = map(tree.xpath, ("//*[@role='main']", "//article", "//main"))
-    return next((found[0] for found in parts if len(found) == 1), None)
+    return next((elements[0] for elements in parts if len(elements) == 1), None)
 
 
 def _publication(tree: Any) -> Publication | None:
@@ -181,11 +181,14 @@ def _publication(tree: Any) -> Publication | None:
     metadata: dict[str, list[str]] = {}
     for meta in tree.iter("meta"):
         name = (meta.get("name") or meta.get("property") or "").lower()
-        said = shorten(" ".join((meta.get("content") or "").split()), _LONGEST_TEXT)
-        if name and said and "://" not in said:
-            metadata.setdefault(name, []).append(said)
-    found = [[one for name in names.split() for one in metadata.get(name, ())] for names in _STATED]
-    authors, dates, dois, journals = found
+        content = shorten(" ".join((meta.get("content") or "").split()), _LONGEST_TEXT)
+        if name and content and "://" not in content:
+            metadata.setdefault(name, []).append(content)
+    values = [
+        [value for name in names.split() for value in metadata.get(name, ())]
+        for names in _META_NAMES
+    ]
+    authors, dates, dois, journals = values
     day = next(filter(None, map(_DAY.match, dates)), None)
     doi = next(filter(None, map(_DOI.search, dois)), None)
     if not authors and day is None and doi is None:
@@ -251,10 +254,10 @@ def _extracted(tree: Any, fast: bool) -> Any:
     config = trafilatura.settings.use_config()
     config["DEFAULT"]["MIN_EXTRACTED_SIZE"] = str(_SHORT)
     options = {"favor_recall": True, "include_comments": False, "include_formatting": True}
-    found = trafilatura.bare_extraction(
+    extracted = trafilatura.bare_extraction(
         tree, output_format="xml", config=config, fast=fast, **options
     )
-    body = getattr(found, "body", None)
+    body = getattr(extracted, "body", None)
     if body is not None:
         _to_html(body)
     return body
@@ -283,13 +286,13 @@ def _to_html(body: Any) -> None:
 
 def _matched(body: Any, anchors: Anchors) -> Anchors:
     """Return the headings of an extracted body, with the anchors that they had in the page."""
-    known, place = [*anchors.values()], 0
+    of_page, place = [*anchors.values()], 0
     matches: Anchors = {}
     for element in body.iter(*HEADINGS, "dt"):
         heading = _line(element, SIGNS)
-        at = next((at for at in range(place, len(known)) if known[at][0] == heading), None)
+        at = next((at for at in range(place, len(of_page)) if of_page[at][0] == heading), None)
         if at is not None:
-            matches[element], place = known[at], at + 1
+            matches[element], place = of_page[at], at + 1
         elif element.tag != "dt" and heading:
             matches[element] = (heading, "", int(element.tag[1]))
     return matches

@@ -40,17 +40,17 @@ def read_manual(data: bytes) -> Document:
                 command, input=data, capture_output=True, timeout=_MOST_S, cwd=empty, check=False
             )
         except subprocess.TimeoutExpired:
-            told = f"mandoc took longer than {_MOST_S:g} s for the manual page"
-            raise UnreadableDocument(told) from None
+            reason = f"mandoc took longer than {_MOST_S:g} s for the manual page"
+            raise UnreadableDocument(reason) from None
     if done.returncode < 0:
         raise UnreadableDocument(f"mandoc was ended by signal {-done.returncode}")
     page = done.stdout.decode(errors="replace")
-    named = _TITLE.search(page)
+    title = _TITLE.search(page)
     body = _CODE.sub(lambda code: re.sub(r"\n?<br/?>", "", code[0]), _AROUND.sub("", page))
-    made = read_html(body.encode(), "utf-8", "the manual page", local=True)
-    first = _NAME.match(made.text)
-    if named is None:
-        return made
-    own = html.unescape(named[1])
+    document = read_html(body.encode(), "utf-8", "the manual page", local=True)
+    first = _NAME.match(document.text)
+    if title is None:
+        return document
+    own = html.unescape(title[1])
     name = first[1] if first else own.lower() if own.isupper() else own
-    return made._replace(title=f"{name}{named[2]}")
+    return document._replace(title=f"{name}{title[2]}")

@@ -19,7 +19,7 @@ from moothall.research.findings import Section
 from moothall.research.reading.encodings import decoded, plain
 from moothall.research.reading.html import Attached, Document, read_html
 from moothall.research.reading.packed import Packed, drawings, outermost
-from moothall.research.reading.sheet_formats import Shown, shown_formats, shown_number
+from moothall.research.reading.sheet_formats import CellFormat, shown_formats, shown_number
 from moothall.research.reading.tables import table
 
 _ROWS: Final = 200_000  # of a spreadsheet
@@ -51,7 +51,7 @@ _MAIL_HEADERS: Final = ("Subject", "From", "To", "Cc", "Date")
 _MAIL: Final = re.compile(rb"(?:\A|(?<=\n\n)|(?<=\r\n\r\n))From [^\n]*\n(?=[\w-]+:)")
 
 
-class _Writer:
+class _SectionWriter:
     """The text of a document as it is put together, with its sections."""
 
     def __init__(self) -> None:
@@ -84,50 +84,50 @@ def read_spreadsheet(data: bytes) -> Document:
     MissingExtra.unless("reading spreadsheets", "research", "python_calamine", "xlrd")
     from python_calamine import CalamineError, CalamineWorkbook, SheetVisibleEnum
 
-    made = _Writer()
+    writer = _SectionWriter()
     formats = shown_formats(data)
     data, missing = _calculated(data) if zipfile.is_zipfile(io.BytesIO(data)) else (data, "")
     try:
         book = CalamineWorkbook.from_filelike(io.BytesIO(data))
-        shown = [e.name for e in book.sheets_metadata if e.visible == SheetVisibleEnum.Visible]
-        for number, name in enumerate(shown, 1):
+        visible = [e.name for e in book.sheets_metadata if e.visible == SheetVisibleEnum.Visible]
+        for number, name in enumerate(visible, 1):
             sheet = book.get_sheet_by_name(name)
             rows = sheet.to_python()
             if len(rows) > _ROWS:
                 raise UnreadableDocument(f"it has more than {_ROWS:,} rows, in sheet {name[:80]!r}")
             _say_formats(rows, sheet, formats.get(name, {}))
             _say_merged(rows, sheet)
-            written = io.StringIO(newline="")
-            csv.writer(written).writerows([*map(_cell, row)] for row in rows)
-            read = table(written.getvalue(), ",")
+            rows_as_csv = io.StringIO(newline="")
+            csv.writer(rows_as_csv).writerows([*map(_cell, row)] for row in rows)
+            read = table(rows_as_csv.getvalue(), ",")
             for each, text in _parts(read):
                 where = each.title.removesuffix("row 1").removesuffix(" – ")
-                title = " – ".join(filter(None, (name if len(shown) > 1 else "", where)))
-                made.section(f"sheet={number}&{each.anchor}", title)
-                made.write(text)
+                title = " – ".join(filter(None, (name if len(visible) > 1 else "", where)))
+                writer.section(f"sheet={number}&{each.anchor}", title)
+                writer.write(text)
     except CalamineError as error:
         locked = "password" in str(error).lower()
         why = "is encrypted: a password is needed" if locked else f"is damaged: {error}"
         raise UnreadableDocument(f"the spreadsheet {why}") from error
-    return made.document("spreadsheet", missing=missing)
+    return writer.document("spreadsheet", missing=missing)
 
 
 def _say_formats(
-    rows: list[list[Any]], sheet: Any, formats: Mapping[tuple[int, int], Shown]
+    rows: list[list[Any]], sheet: Any, formats: Mapping[tuple[int, int], CellFormat]
 ) -> None:
     """Write what cells show: 19% for 0.19, 5 € for 5, the error of one without a value."""
     row, column = sheet.start or (0, 0)
-    for (top, left), shown in formats.items():
-        at, to = top - row, left - column
+    for (top, first), cell_format in formats.items():
+        at, to = top - row, first - column
         if 0 <= at < len(rows) and 0 <= to < len(rows[at]):
-            rows[at][to] = shown(rows[at][to])
+            rows[at][to] = cell_format(rows[at][to])
 
 
 def _say_merged(rows: list[list[Any]], sheet: Any) -> None:
     """Write what a cell over several rows says into each of them."""
     row, column = sheet.start or (0, 0)
-    for (top, left), (bottom, _) in sheet.merged_cell_ranges or ():
-        at, to = top - row, left - column
+    for (top, first), (bottom, _) in sheet.merged_cell_ranges or ():
+        at, to = top - row, first - column
         if 0 <= at < len(rows) and 0 <= to < len(rows[at]):
             for below in rows[at + 1 : bottom - row + 1]:
                 below[to] = rows[at][to]
@@ -138,27 +138,27 @@ def _calculated(data: bytes) -> tuple[bytes, str]:
 
     A program that does not reckon stores nothing, or 0 and asks that all be reckoned once more.
     """
-    packed, count, made = Packed(data, "spreadsheet"), 0, io.BytesIO()
+    packed, count, workbook = Packed(data, "spreadsheet"), 0, io.BytesIO()
     try:
         files = {e: packed.read(e) for e in sorted(packed.names) if e.endswith(_NEEDED)}
     except UnreadableDocument:  # too large to be looked through; its rows are read
         return data, ""
-    asked = _FULL_CALCULATION.search(files.get("xl/workbook.xml", b"")) is not None
+    recalculates = _FULL_CALCULATION.search(files.get("xl/workbook.xml", b"")) is not None
     for name in files:
         if re.fullmatch(r"xl/worksheets/[^/]+\.xml", name):
-            if asked:
+            if recalculates:
                 files[name] = _ZERO.sub(rb"\1", files[name])
             count += len(_UNRECKONED.findall(files[name]))
     if not count:
         return data, ""
-    if asked:
-        with zipfile.ZipFile(made, "w") as file:
+    if recalculates:
+        with zipfile.ZipFile(workbook, "w") as file:
             for name, each in files.items():
                 file.writestr(name, each)
     missing = (
         f"{counted(count, 'formula')} without a stored value: save it in a spreadsheet program"
     )
-    return made.getvalue() or data, missing
+    return workbook.getvalue() or data, missing
 
 
 def _cell(value: Any) -> str:
@@ -180,7 +180,7 @@ def read_presentation(data: bytes) -> Document:
     packed = Packed(data, "presentation")
     if "content.xml" in packed.names:
         return _open_presentation(packed)
-    made = _Writer()
+    writer = _SectionWriter()
     home = packed.main("ppt/presentation.xml")
     to = {each.id: each.name for each in packed.related(home)}
     slides = [to.get(e.get(f"{_R}id"), "") for e in packed.tree(home).iter(f"{_P}sldId")]
@@ -188,14 +188,14 @@ def read_presentation(data: bytes) -> Document:
         if name not in packed.names or (slide := packed.tree(name)).get("show") in ("0", "false"):
             continue
         title = " ".join(_title_of(slide).split())[:200]
-        made.section(f"slide={number}", title or f"slide {number}")
-        made.write("\n".join(filter(None, _drawn(slide))))
+        writer.section(f"slide={number}", title or f"slide {number}")
+        writer.write("\n".join(filter(None, _drawn(slide))))
         for each in drawings(packed, name):
-            made.write(each)
+            writer.write(each)
         for part in packed.related(name):
             if part.kind == "notesSlide":
-                made.write("\n".join(_drawn(packed.tree(part.name))))
-    return made.document("presentation")
+                writer.write("\n".join(_drawn(packed.tree(part.name))))
+    return writer.document("presentation")
 
 
 def _title_of(slide: Any) -> str:
@@ -212,44 +212,44 @@ def _drawn(part: Any) -> Iterator[str]:
     for each in outermost(part, f"{_A}tr", f"{_A}p"):
         if each.tag == f"{_A}tr":
             cells = [*each.iter(f"{_A}tc")]
-            said = [" ".join(map(_run, cell.iter(f"{_A}p"))) for cell in cells]
+            texts = [" ".join(map(_run, cell.iter(f"{_A}p"))) for cell in cells]
             for at, cell in enumerate(cells[: len(above)]):  # over several rows, it is in each
-                said[at] = above[at] if cell.get("vMerge") in ("1", "true") else said[at]
-            above = said
-            yield " | ".join(said)
+                texts[at] = above[at] if cell.get("vMerge") in ("1", "true") else texts[at]
+            above = texts
+            yield " | ".join(texts)
         else:
             yield _run(each).strip()
 
 
 def _run(paragraph: Any) -> str:
-    written = (
+    pieces = (
         "\n" if e.tag == f"{_A}br" else e.text or "" for e in paragraph.iter(f"{_A}t", f"{_A}br")
     )
-    return "".join(written)
+    return "".join(pieces)
 
 
 def _open_presentation(packed: Packed) -> Document:
-    made = _Writer()
+    writer = _SectionWriter()
     for number, page in enumerate(packed.tree("content.xml").iter(f"{_DRAW}page"), 1):
-        made.section(f"slide={number}", f"slide {number}")
-        made.write("\n".join(filter(None, map(_text_in, page.iter(*_PARAGRAPHS)))))
-    return made.document("presentation")
+        writer.section(f"slide={number}", f"slide {number}")
+        writer.write("\n".join(filter(None, map(_text_in, page.iter(*_PARAGRAPHS)))))
+    return writer.document("presentation")
 
 
 def read_odt(data: bytes) -> Document:
     """Return an OpenDocument text, with a section for each heading."""
     packed = Packed(data, "ODT")
     body = packed.tree("content.xml").find(f".//{_OFFICE}text")
-    made, title, number = _Writer(), "", 0
+    writer, title, number = _SectionWriter(), "", 0
     for block in () if body is None else _blocks(body):
         text = " | ".join(map(_in_cell, block)) if isinstance(block, list) else _text_in(block)
         if not isinstance(block, list) and block.tag == f"{_TEXT}h" and text.strip():
             number += 1
             heading = " ".join(text.split())[:200]
-            made.section(f"heading={number}", heading if title else "")
+            writer.section(f"heading={number}", heading if title else "")
             title = title or heading
-        made.write(text)
-    return made.document("ODT", title)
+        writer.write(text)
+    return writer.document("ODT", title)
 
 
 def _blocks(body: Any) -> Iterator[Any]:
@@ -284,10 +284,10 @@ def _text_in(element: Any) -> str:
 
 def _in_cell(cell: Any) -> str:
     """Return what a cell says, in one line."""
-    said = (
+    texts = (
         " ".join(map(_in_cell, e)) if isinstance(e, list) else _text_in(e) for e in _blocks(cell)
     )
-    return " ".join(" ".join(said).split())
+    return " ".join(" ".join(texts).split())
 
 
 def read_mail(data: bytes) -> Document:
@@ -295,18 +295,18 @@ def read_mail(data: bytes) -> Document:
     starts = [e.end() for e in _MAIL.finditer(data)][:_MAILS] if data.startswith(b"From ") else []
     ends = [*(each.start() for each in _MAIL.finditer(data)), len(data)][1:] if starts else []
     mails = [data[a:b] for a, b in zip(starts, ends, strict=False)] or [data]
-    made, title = _Writer(), ""
+    writer, title = _SectionWriter(), ""
     attached: list[Attached] = []
     for number, each in enumerate(mails, 1):
         mail: EmailMessage = message_from_bytes(each, policy=default)
         subject = " ".join(str(mail.get("Subject", "")).split())[:200]
         title = title or subject
-        made.section(f"mail={number}", subject if len(mails) > 1 else "")
-        _write_mail(mail, made, attached)
-    return made.document("mail", title if len(mails) == 1 else "", attached=attached)
+        writer.section(f"mail={number}", subject if len(mails) > 1 else "")
+        _write_mail(mail, writer, attached)
+    return writer.document("mail", title if len(mails) == 1 else "", attached=attached)
 
 
-def _write_mail(mail: EmailMessage, writer: _Writer, attached: list[Attached]) -> None:
+def _write_mail(mail: EmailMessage, writer: _SectionWriter, attached: list[Attached]) -> None:
     """Write a mail with those that it forwards, and collect what is attached."""
     writer.write("\n".join(f"{name}: {mail[name]}" for name in _MAIL_HEADERS if mail[name]))
     if (body := mail.get_body(("plain", "html"))) is not None:

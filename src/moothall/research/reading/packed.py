@@ -32,16 +32,18 @@ _CHOICE: Final = FALLBACK.replace("Fallback", "Choice")
 
 def unpacked(data: bytes, most: int) -> bytes:
     """Return what a gzip file holds; nothing that unpacks to more than `most` bytes."""
-    made = bytearray()
+    content = bytearray()
     try:
         with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
-            while len(made) <= most and (piece := file.read(min(2**20, most + 1 - len(made)))):
-                made += piece
+            while len(content) <= most and (
+                piece := file.read(min(2**20, most + 1 - len(content)))
+            ):
+                content += piece
     except (OSError, EOFError, zlib.error) as error:
         raise UnreadableDocument(f"the gzip file is damaged: {error}") from error
-    if len(made) > most:
+    if len(content) > most:
         raise FileTooLarge(f"it unpacks to more than {most // 2**20} MiB")
-    return bytes(made)
+    return bytes(content)
 
 
 class Related(NamedTuple):
@@ -108,7 +110,7 @@ class Packed:
             raise UnreadableDocument(f"the {self._kind} declares entities in {name[:80]!r}")
         for each in tree.iter(FALLBACK):
             if not "".join(
-                text for one in each.itersiblings(preceding=True) for text in one.itertext()
+                text for sibling in each.itersiblings(preceding=True) for text in sibling.itertext()
             ):
                 each.tag = _CHOICE
         return tree
@@ -121,14 +123,14 @@ class Packed:
         """Return the parts that a part of OOXML names and that are there; "" is the whole file."""
         folder, _, file = name.rpartition("/")
         rels = f"{folder}/_rels/{file}.rels".lstrip("/")
-        made = []
+        parts = []
         for each in self.tree(rels) if rels in self.names else ():
             to = posixpath.join("/", folder, each.get("Target") or "")
             to = posixpath.normpath(to).lstrip("/")
             if to in self.names and each.get("TargetMode") != "External":
                 kind = (each.get("Type") or "").rpartition("/")[2]
-                made.append(Related(each.get("Id") or "", kind, to))
-        return made
+                parts.append(Related(each.get("Id") or "", kind, to))
+        return parts
 
 
 def outermost(element: Any, *tags: str) -> Iterator[Any]:
@@ -146,8 +148,8 @@ def drawings(packed: Packed, name: str) -> Iterator[str]:
         if each.kind == "chart":
             yield "\n".join(_charted(packed.tree(each.name)))
         elif each.kind == "diagramData":
-            said = ("".join(e.itertext("{*}t")) for e in packed.tree(each.name).iter("{*}p"))
-            yield "\n".join(filter(str.strip, said))
+            texts = ("".join(e.itertext("{*}t")) for e in packed.tree(each.name).iter("{*}p"))
+            yield "\n".join(filter(str.strip, texts))
 
 
 def _charted(chart: Any) -> Iterator[str]:
@@ -164,8 +166,8 @@ def _charted(chart: Any) -> Iterator[str]:
             }
             for of in (("{*}cat", "{*}xVal"), ("{*}val", "{*}yVal"))
         )
-        said = "; ".join(f"{names.get(at) or at}: {value}" for at, value in values.items())
-        yield f"{name} – {said}" if name else said
+        text = "; ".join(f"{names.get(at) or at}: {value}" for at, value in values.items())
+        yield f"{name} – {text}" if name else text
 
 
 def read_epub(data: bytes) -> Document:
@@ -177,8 +179,8 @@ def read_epub(data: bytes) -> Document:
     root = packed.tree("META-INF/container.xml").find(".//{*}rootfile")
     home = "" if root is None else root.get("full-path") or ""
     book = packed.tree(home)
-    named = book.find(".//{http://purl.org/dc/elements/1.1/}title")
-    title = "" if named is None else " ".join(plain(named.text or "").split())
+    title_element = book.find(".//{http://purl.org/dc/elements/1.1/}title")
+    title = "" if title_element is None else " ".join(plain(title_element.text or "").split())
     manifest = {each.get("id"): each for each in book.iter("{*}item")}
     texts: list[str] = []
     sections: list[Section] = []

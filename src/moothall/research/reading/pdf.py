@@ -120,10 +120,10 @@ def _upright(page: Any) -> Any:
         return of_page
     of_page.close()
     page.set_rotation(0)
-    left, low, right, high = page.get_mediabox()
-    width, height = right - left, high - low
+    left_edge, low, right, high = page.get_mediabox()
+    width, height = right - left_edge, high - low
     scale = min(width / height, height / width) if quarter % 2 else 1
-    matrix = PdfMatrix().translate(-left - width / 2, -low - height / 2).scale(scale, scale)
+    matrix = PdfMatrix().translate(-left_edge - width / 2, -low - height / 2).scale(scale, scale)
     matrix = matrix.rotate(-90 * quarter).translate(width / 2, height / 2)
     for each in page.get_objects(max_depth=1):
         each.transform(matrix)
@@ -140,19 +140,19 @@ def _visible_text(text: str, of_page: Any, page: Any) -> str:
     from pypdfium2 import raw
 
     hidden, unseen = [], dict[int, bool]()
-    for found in _WORD.finditer(text):
-        if not (painted := raw.FPDFText_GetTextObject(of_page, found.start())):
+    for match in _WORD.finditer(text):
+        if not (painted := raw.FPDFText_GetTextObject(of_page, match.start())):
             continue
         if (key := addressof(painted.contents)) not in unseen:
             unseen[key] = _is_unseen(painted)
-        if unseen[key] and raw.FPDFText_GetUnicode(of_page, found.start()) == ord(found[0][0]):
-            hidden.append(found)
+        if unseen[key] and raw.FPDFText_GetUnicode(of_page, match.start()) == ord(match[0][0]):
+            hidden.append(match)
     behind = _painted(page) if hidden else []
-    for found in hidden:
-        left, low, right, high = of_page.get_charbox(found.start())
-        x, y = (left + right) / 2, (low + high) / 2
+    for match in hidden:
+        left_edge, low, right, high = of_page.get_charbox(match.start())
+        x, y = (left_edge + right) / 2, (low + high) / 2
         if not any(a <= x <= c and b <= y <= d for a, b, c, d in behind):
-            text = f"{text[: found.start()]}{' ' * len(found[0])}{text[found.end() :]}"
+            text = f"{text[: match.start()]}{' ' * len(match[0])}{text[match.end() :]}"
     return text
 
 
@@ -171,8 +171,8 @@ def _is_white(painted: Any) -> bool:
     from pypdfium2 import raw
 
     *colours, opaque = (c_uint() for _ in range(4))
-    known = raw.FPDFPageObj_GetFillColor(painted, *colours, opaque)
-    return bool(known) and (min(e.value for e in colours) >= _WHITE or not opaque.value)
+    has_colour = raw.FPDFPageObj_GetFillColor(painted, *colours, opaque)
+    return bool(has_colour) and (min(e.value for e in colours) >= _WHITE or not opaque.value)
 
 
 def _painted(page: Any) -> list[tuple[float, float, float, float]]:
@@ -181,14 +181,14 @@ def _painted(page: Any) -> list[tuple[float, float, float, float]]:
 
     from pypdfium2 import raw
 
-    found = []
+    boxes = []
     for each in page.get_objects(max_depth=1):
         fill, stroke = c_int(1), c_int()
         if each.type == raw.FPDF_PAGEOBJ_PATH:
             raw.FPDFPath_GetDrawMode(each, fill, stroke)
         if each.type != raw.FPDF_PAGEOBJ_TEXT and fill.value and not _is_white(each):
-            found.append(each.get_bounds())
-    return found
+            boxes.append(each.get_bounds())
+    return boxes
 
 
 def _with_raised(text: str, of_page: Any) -> str:
@@ -196,8 +196,8 @@ def _with_raised(text: str, of_page: Any) -> str:
     from pypdfium2 import raw
 
     pieces, last = [], 0
-    for found in _NUMBER.finditer(text):
-        begin, end = found.span()
+    for match in _NUMBER.finditer(text):
+        begin, end = match.span()
         if any(raw.FPDFText_GetUnicode(of_page, at) != ord(text[at]) for at in range(begin, end)):
             continue  # characters that have no place in the text are counted there
         up = _up(of_page, begin)
@@ -235,6 +235,6 @@ def _stands(of_page: Any, at: int, up: complex) -> tuple[float, float, float]:
         raw.FPDFText_GetMatrix(of_page, at, matrix)
         size = abs(raw.FPDFText_GetFontSize(of_page, at)) * math.hypot(matrix.c, matrix.d)
         return base, base, base + 0.7 * size  # as high as digits are
-    left, low, right, high = of_page.get_charbox(at)
-    ends = left * up.real + low * up.imag, right * up.real + high * up.imag
+    left_edge, low, right, high = of_page.get_charbox(at)
+    ends = left_edge * up.real + low * up.imag, right * up.real + high * up.imag
     return base, min(ends), max(ends)

@@ -43,7 +43,7 @@ def cpu_seconds(size: int) -> int:
     return min(_MOST_CPU_S, _LEAST_CPU_S + math.ceil(_CPU_S_PER_MIB * size / 2**20))
 
 
-class _Process:
+class _ParserProcess:
     """A process that reads documents, one after the other."""
 
     def __init__(self) -> None:
@@ -89,39 +89,39 @@ class _Process:
 
     def read(self, kind: str, data: bytes, cpu_s: int) -> dict[str, Any] | None:
         """Return its answer about a document; None if it ended before that was there."""
-        given, answers = self._process.stdin, self._process.stdout
-        assert given is not None
+        requests, answers = self._process.stdin, self._process.stdout
+        assert requests is not None
         assert answers is not None
         head = json.dumps({"kind": kind, "size": len(data), "cpu": cpu_s}).encode()
         try:
             for piece in (head + b"\n", data):
                 view = memoryview(piece)
                 while view:
-                    view = view[given.write(view) or 0 :]
+                    view = view[requests.write(view) or 0 :]
             size = _exactly(answers, 8)
             length = -1 if size is None else struct.unpack("<Q", size)[0]
             content = _exactly(answers, length) if 0 <= length <= _LARGEST_ANSWER else None
-            found = None if content is None else json.loads(content)
+            answer = None if content is None else json.loads(content)
         except (OSError, ValueError, RecursionError):
             return None
-        return found if isinstance(found, dict) else None
+        return answer if isinstance(answer, dict) else None
 
 
 def _exactly(pipe: Any, size: int) -> bytes | None:
-    pieces, left = [], size
-    while left:
-        piece = pipe.read(min(left, 2**20))
+    pieces, remaining = [], size
+    while remaining:
+        piece = pipe.read(min(remaining, 2**20))
         if not piece:
             return None
         pieces.append(piece)
-        left -= len(piece)
+        remaining -= len(piece)
     return b"".join(pieces)
 
 
 IDLE_S: Final = 10.0
 """Seconds that a process is kept without a document."""
 _guard = guard()
-_idle: dict[_Process, threading.Timer] = {}  # with what ends it, once it was idle for long
+_idle: dict[_ParserProcess, threading.Timer] = {}  # with what ends it, once it was idle for long
 
 
 @atexit.register
@@ -141,14 +141,14 @@ def _forget() -> None:
 in_child(_forget)  # they are the parent's
 
 
-def _expired(process: _Process) -> None:
+def _expired(process: _ParserProcess) -> None:
     with _guard:
         if _idle.pop(process, None) is None:
             return
     process.close()
 
 
-class Reading:
+class ProcessReading:
     """The reading of one document, which may be stopped from another thread.
 
     `cpu_s` are the seconds of the processor that it may take; by default more for larger ones.
@@ -157,7 +157,7 @@ class Reading:
     def __init__(self, kind: str, data: bytes, cpu_s: int | None = None) -> None:
         self._kind, self._data = kind, data
         self._cpu_s = cpu_seconds(len(data)) if cpu_s is None else cpu_s
-        self._process: _Process | None = None
+        self._process: _ParserProcess | None = None
         self._why = ""  # it was killed
 
     def stop(self, why: str = "it was stopped") -> None:
@@ -169,22 +169,22 @@ class Reading:
 
     def read(self) -> Document:
         """Read the document; UnreadableDocument says which limit it exceeds. It blocks."""
-        what = label(self._kind)
-        MissingExtra.unless(f"reading {what}", "research", PARSERS[self._kind].package)
-        found, code = self._answer()
-        if found is None:
+        kind = label(self._kind)
+        MissingExtra.unless(f"reading {kind}", "research", PARSERS[self._kind].package)
+        answer, code = self._answer()
+        if answer is None:
             if code == -signal.SIGXCPU:
                 self._why = f"it took longer than {self._cpu_s} s of the processor"
             reason = self._why or f"its parser crashed ({_exit_reason(code)})"
-            raise CutOff(f"the {what} is not read: {reason}")
-        if "error" in found:
-            raise UnreadableDocument(str(found["error"])[:1000])
+            raise CutOff(f"the {kind} is not read: {reason}")
+        if "error" in answer:
+            raise UnreadableDocument(str(answer["error"])[:1000])
         sections = [
-            Section(int(start), anchor, title) for start, anchor, title in found["sections"]
+            Section(int(start), anchor, title) for start, anchor, title in answer["sections"]
         ]
-        attached = [(name, base64.b64decode(content)) for name, content in found["attached"]]
+        attached = [(name, base64.b64decode(content)) for name, content in answer["attached"]]
         return Document(
-            found["title"], found["text"], sections, missing=found["missing"], attached=attached
+            answer["title"], answer["text"], sections, missing=answer["missing"], attached=attached
         )
 
     def _answer(self) -> tuple[dict[str, Any] | None, int]:
@@ -199,36 +199,36 @@ class Reading:
             late.daemon = True
             late.start()
             try:
-                found = process.read(self._kind, self._data, self._cpu_s)
+                answer = process.read(self._kind, self._data, self._cpu_s)
             finally:
                 late.cancel()
                 with _guard:
                     self._process = None
-            if found is not None and not found.get("last"):
+            if answer is not None and not answer.get("last"):
                 _given_back(process)
-                return found, 0
+                return answer, 0
             code = process.close()
             # One that was kept may have been ended by something else.
             out_of_time = code == -signal.SIGXCPU
-            if found is not None or self._why or out_of_time or not (was_idle and again):
-                return found, code
+            if answer is not None or self._why or out_of_time or not (was_idle and again):
+                return answer, code
         raise AssertionError
 
 
-def _ready_process() -> tuple[_Process, bool]:
+def _ready_process() -> tuple[_ParserProcess, bool]:
     """Return a process for a document, and whether it was kept since another one."""
     while True:
         with _guard:
             process, timer = _idle.popitem() if _idle else (None, None)
         if process is None or timer is None:
-            return _Process(), False
+            return _ParserProcess(), False
         timer.cancel()
         if process.is_alive:
             return process, True
         process.close()
 
 
-def _given_back(process: _Process) -> None:
+def _given_back(process: _ParserProcess) -> None:
     timer = threading.Timer(IDLE_S, _expired, (process,))
     timer.daemon = True
     with _guard:

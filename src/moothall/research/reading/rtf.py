@@ -20,6 +20,6 @@ def read_rtf(data: bytes) -> Document:
     if not data.lstrip().startswith(_BEGINS):
         raise UnreadableDocument("it is no rich text: it does not begin with {\\rtf")
     source = data.decode("latin-1")  # letters beyond ASCII are escapes, by the code page it names
-    named = _TITLE.search(source)
-    title = rtf_to_text(f"{{\\rtf1 {named[1]}}}", errors="replace") if named else ""
+    match = _TITLE.search(source)
+    title = rtf_to_text(f"{{\\rtf1 {match[1]}}}", errors="replace") if match else ""
     return Document(" ".join(title.split()), plain(rtf_to_text(source, errors="replace")), [])

@@ -30,11 +30,11 @@ _PART: Final = re.compile(
 _PERCENT: Final = {9: "0%", 10: "0.00%"}
 """The formats that a workbook does not state, and that say more than the number."""
 
-Shown = Callable[[Any], Any]
+CellFormat = Callable[[Any], Any]
 """What a cell shows of its value."""
 
 
-def shown_formats(data: bytes) -> dict[str, dict[tuple[int, int], Shown]]:
+def shown_formats(data: bytes) -> dict[str, dict[tuple[int, int], CellFormat]]:
     """Return by sheet, row and column (from 0) the cells that show more than their value."""
     if not zipfile.is_zipfile(io.BytesIO(data)):
         return _old_formats(data)
@@ -46,7 +46,7 @@ def shown_formats(data: bytes) -> dict[str, dict[tuple[int, int], Shown]]:
         parts = {each.id: each for each in packed.related(home)}
         styles = [packed.tree(each.name) for each in parts.values() if each.kind == "styles"]
         by_style = _styles(styles[0]) if styles else {}
-        sheets: dict[str, dict[tuple[int, int], Shown]] = {}
+        sheets: dict[str, dict[tuple[int, int], CellFormat]] = {}
         for sheet in packed.tree(home).iter("{*}sheet"):
             id = next((value for key, value in sheet.items() if key.endswith("}id")), "")
             if id not in parts:
@@ -55,14 +55,14 @@ def shown_formats(data: bytes) -> dict[str, dict[tuple[int, int], Shown]]:
             text = packed.read(parts[id].name).decode(errors="replace")
             for column, row, style, fault in _CELL.findall(text) if by_style or "#" in text else ():
                 if fault or style in by_style:
-                    shown = partial(_fault, fault) if fault else by_style[style]
-                    cells[int(row) - 1, _number(column)] = shown
+                    cell_format = partial(_fault, fault) if fault else by_style[style]
+                    cells[int(row) - 1, _number(column)] = cell_format
     except UnreadableDocument:  # too large to be looked through; its values are read
         return {}
     return sheets
 
 
-def _old_formats(data: bytes) -> dict[str, dict[tuple[int, int], Shown]]:
+def _old_formats(data: bytes) -> dict[str, dict[tuple[int, int], CellFormat]]:
     """Return the same of a workbook of Excel 97 to 2003."""
     import xlrd
 
@@ -71,7 +71,9 @@ def _old_formats(data: bytes) -> dict[str, dict[tuple[int, int], Shown]]:
     except Exception:  # damaged, encrypted or older; its values are read, if they can be
         return {}
     codes = [book.format_map[each.format_key].format_str for each in book.xf_list]
-    by_style = {number: shown for number, code in enumerate(codes) if (shown := _format(code))}
+    by_style = {
+        number: cell_format for number, code in enumerate(codes) if (cell_format := _format(code))
+    }
     return {
         sheet.name: {
             (row, column): by_style[style]
@@ -83,9 +85,9 @@ def _old_formats(data: bytes) -> dict[str, dict[tuple[int, int], Shown]]:
     }
 
 
-def _open_formats(tree: Any) -> dict[str, dict[tuple[int, int], Shown]]:
+def _open_formats(tree: Any) -> dict[str, dict[tuple[int, int], CellFormat]]:
     """Return the same of OpenDocument, where a percentage, amount or time says what it shows."""
-    sheets: dict[str, dict[tuple[int, int], Shown]] = {}
+    sheets: dict[str, dict[tuple[int, int], CellFormat]] = {}
     for sheet in tree.iter(f"{_TABLE}table"):
         cells, row = sheets.setdefault(sheet.get(f"{_TABLE}name") or "", {}), 0
         for line in sheet.iter(f"{_TABLE}table-row"):
@@ -113,16 +115,16 @@ def _number(column: str) -> int:
     return number - 1
 
 
-def _styles(tree: Any) -> dict[str, Shown]:
+def _styles(tree: Any) -> dict[str, CellFormat]:
     """Return by number the styles of cells whose format says more than the number."""
     codes: dict[str | None, str] = {str(id): code for id, code in _PERCENT.items()}
     codes |= {e.get("numFmtId"): e.get("formatCode") or "" for e in tree.iter("{*}numFmt")}
     styles = tree.find("{*}cellXfs")
     of = [] if styles is None else [codes.get(e.get("numFmtId"), "") for e in styles]
-    return {str(n): shown for n, code in enumerate(of) if (shown := _format(code))}
+    return {str(n): cell_format for n, code in enumerate(of) if (cell_format := _format(code))}
 
 
-def _format(code: str) -> Shown | None:
+def _format(code: str) -> CellFormat | None:
     """Return how a format of numbers shows one; None if it adds nothing to it."""
     before, after, numbers, factor = "", "", 0, 1.0
     for part in _PART.finditer(code.partition(";")[0]):

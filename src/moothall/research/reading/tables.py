@@ -27,7 +27,7 @@ _VALUE = re.compile(rf"{_NUMBER.pattern}|\d{{4}}-\d\d-\d\d.*|\d{{1,2}}[./]\d{{1,
 
 def by_lines(text: str) -> list[Section]:
     """Return a section for every so many lines of a text."""
-    starts = [found.start() for found in re.finditer(r"^", text, re.MULTILINE)]
+    starts = [match.start() for match in re.finditer(r"^", text, re.MULTILINE)]
     numbered = [*enumerate(starts, 1)][::_LINES]
     return [Section(start, f"L{line}", f"line {line}") for line, start in numbered]
 
@@ -39,12 +39,12 @@ def _row_of_names(rows: list[list[str]]) -> int:
     """
     for at, row in enumerate(rows):
         if any(row[1:]):
-            named = all(
+            are_names = all(
                 not each or _YEAR.fullmatch(each) or not _NUMBER.fullmatch(each) for each in row
             )
-            if at == 0 and not named and _VALUE.fullmatch(row[0]):
+            if at == 0 and not are_names and _VALUE.fullmatch(row[0]):
                 return -1
-            return at if named else 0
+            return at if are_names else 0
     return 0
 
 
@@ -64,8 +64,8 @@ def _delimiter(text: str) -> str:
 def table(text: str, delimiter: str | None) -> Document:
     """Return each row as a paragraph `column: value; …`; rows above the columns are its title."""
     first, _, below = text.partition("\n")
-    if stated := stated_delimiter(first):
-        text, delimiter = below, stated
+    if declared := stated_delimiter(first):
+        text, delimiter = below, declared
     rows = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter or _delimiter(text))
     begin = list(islice(rows, _TITLE_ROWS))
     of_names = _row_of_names(begin)
@@ -82,8 +82,8 @@ def table(text: str, delimiter: str | None) -> Document:
             sections.append(Section(size, f"row-{number + 1}", title))
         cells = [*zip_longest(names, (" ".join(value.split()) for value in row))]
         with_value.update(at for at, (_, value) in enumerate(cells) if value)
-        shown = (f"{name}: {value}" if name else value for name, value in cells if value)
-        pieces.append("; ".join(shown) + "\n\n")
+        texts = (f"{name}: {value}" if name else value for name, value in cells if value)
+        pieces.append("; ".join(texts) + "\n\n")
         size += len(pieces[-1])
         if size > room:  # long names of columns, almost empty rows
             return Document("", text, by_lines(text))

@@ -66,8 +66,8 @@ def read_docx(data: bytes) -> Document:
             number += 1
             path = [each for each in path if each[0] < level] + [(level, heading)]
             title = title or heading
-            named = " – ".join(each for _, each in path if each != title)
-            sections.append(Section(length, f"heading={number}", named))
+            headings = " – ".join(each for _, each in path if each != title)
+            sections.append(Section(length, f"heading={number}", headings))
         texts.append(text)
         length += len(text) + 2
     texts += filter(None, (plain(each).strip() for each in drawings(packed, home)))
@@ -79,8 +79,8 @@ def read_docx(data: bytes) -> Document:
 def _core_title(packed: Packed) -> str:
     if "docProps/core.xml" not in packed.names:
         return ""
-    found = packed.tree("docProps/core.xml").find("{http://purl.org/dc/elements/1.1/}title")
-    return "" if found is None else " ".join(plain(found.text or "").split())
+    element = packed.tree("docProps/core.xml").find("{http://purl.org/dc/elements/1.1/}title")
+    return "" if element is None else " ".join(plain(element.text or "").split())
 
 
 class _Styles(NamedTuple):
@@ -92,19 +92,19 @@ class _Styles(NamedTuple):
 
 
 def _styles(listed: Any) -> _Styles:
-    made = _Styles({}, set(), set())
+    styles = _Styles({}, set(), set())
     for style in listed:
         name, id = style.find(f"{_W}name"), style.get(f"{_W}styleId") or ""
-        said = "" if name is None else name.get(f"{_W}val") or ""
-        if found := _HEADING.fullmatch(said):
-            made.levels[id] = int(found[1])
-        elif said.lower() == "title":
-            made.levels[id] = 0
+        value = "" if name is None else name.get(f"{_W}val") or ""
+        if match := _HEADING.fullmatch(value):
+            styles.levels[id] = int(match[1])
+        elif value.lower() == "title":
+            styles.levels[id] = 0
         if any(map(_is_dark, style.iter(f"{_W}shd"))):
-            made.shaded.add(id)
+            styles.shaded.add(id)
         if _is_on(style.find(f"{_W}rPr/{_W}vanish")):
-            made.hidden.add(id)
-    return made
+            styles.hidden.add(id)
+    return styles
 
 
 def _level(paragraph: Any, levels: dict[str, int]) -> int | None:
@@ -123,8 +123,8 @@ def _rows(table: Any, styles: _Styles) -> Iterator[str]:
         column = 0
         cells = []
         for cell in outermost(row, f"{_W}tc"):
-            said = (text for each in outermost(cell, _P) for text in _paragraphs(each, styles))
-            text = " ".join(" ".join(said).split())
+            texts = (text for each in outermost(cell, _P) for text in _paragraphs(each, styles))
+            text = " ".join(" ".join(texts).split())
             merged, span = (cell.find(f"{_W}tcPr/{_W}{e}") for e in ("vMerge", "gridSpan"))
             if merged is not None and merged.get(f"{_W}val") != "restart":
                 text = text or above.get(column, "")
@@ -139,7 +139,7 @@ def _paragraphs(paragraph: Any, styles: _Styles) -> Iterator[str]:
     """Yield a paragraph's text, without what is deleted or hidden; text boxes come alone."""
     from lxml.etree import iterwalk
 
-    written: list[str] = []
+    pieces: list[str] = []
     walk = iterwalk(paragraph, events=("start",))
     for _, element in walk:
         tag = element.tag
@@ -147,15 +147,15 @@ def _paragraphs(paragraph: Any, styles: _Styles) -> Iterator[str]:
         if tag in _NOT_WRITTEN or inner or (tag == f"{_W}r" and _is_hidden(element, styles)):
             walk.skip_subtree()
         elif tag == f"{_M}oMath":
-            written.append(_formula(element))
+            pieces.append(_formula(element))
             walk.skip_subtree()
         elif tag == f"{_W}t":
-            written.append(element.text or "")
+            pieces.append(element.text or "")
         elif tag == f"{_W}sym":  # of a font of its own, whose signs have no other number
-            written.append("\ufffd")
+            pieces.append("\ufffd")
         elif tag in _SIGNS:
-            written.append(_SIGNS[tag])
-    text = "".join(written)
+            pieces.append(_SIGNS[tag])
+    text = "".join(pieces)
     listed = paragraph.find(f"{_W}pPr/{_W}numPr") is not None
     yield f"- {text}" if listed and text.strip() else text
     for each in outermost(paragraph, _P):
@@ -209,7 +209,7 @@ def _formula(part: Any) -> str:
     if not text:
         return ""
     begin, end, sign = (
-        None if (found := part.find(f"{_M}{tag}Pr/{_M}{e}")) is None else found.get(f"{_M}val")
+        None if (element := part.find(f"{_M}{tag}Pr/{_M}{e}")) is None else element.get(f"{_M}val")
         for e in ("begChr", "endChr", "chr")
     )
     if tag == "d":

@@ -63,9 +63,9 @@ def _answer(kind: str, data: bytes, memory: int) -> dict[str, Any]:
     try:
         read = PARSERS[kind].read(data)
         sections = [(each.start, each.anchor, each.title) for each in read.sections]
-        made = {"title": read.title, "text": read.text, "sections": sections}
+        answer = {"title": read.title, "text": read.text, "sections": sections}
         attached = [(name, base64.b64encode(file).decode()) for name, file in read.attached]
-        return made | {"missing": read.missing, "attached": attached}
+        return answer | {"missing": read.missing, "attached": attached}
     except UnreadableDocument as error:
         return {"error": str(error)}
     except (MemoryError, RecursionError) as error:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 
-class _Offer(NamedTuple):
+class _CatalogueOffer(NamedTuple):
     label: str
     field: str  # what a person reads beside it on a page
     help: str
@@ -14,7 +14,7 @@ class _Offer(NamedTuple):
 
 
 SEARCH_ENGINES: Final = {
-    "searxng": _Offer(
+    "searxng": _CatalogueOffer(
         "SearXNG",
         "Search engine: the SearXNG at",
         "Search the web through the SearXNG at URL.",
@@ -23,8 +23,10 @@ SEARCH_ENGINES: Final = {
 }
 """By the argument of `search_web` that chooses the engine; of several, the first counts."""
 CATALOGUES: Final = {
-    "arxiv": _Offer("arXiv", "Search arXiv for preprints", "Search arXiv for preprints, too."),
-    "crossref": _Offer(
+    "arxiv": _CatalogueOffer(
+        "arXiv", "Search arXiv for preprints", "Search arXiv for preprints, too."
+    ),
+    "crossref": _CatalogueOffer(
         "Crossref",
         "Search Crossref for published works",
         "Search Crossref for published works, too.",

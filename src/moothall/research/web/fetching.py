@@ -44,7 +44,7 @@ class Fetched(NamedTuple):
 
 
 @dataclass
-class _Host:
+class _HostState:
     """The state of a server in one event loop."""
 
     places: asyncio.Semaphore
@@ -89,7 +89,7 @@ class Fetcher:
         self._cache: OrderedDict[str, tuple[dict[str, str], Fetched]] = OrderedDict()
         self._lock = guard()
         # Locks and semaphores belong to the loop that waits on them.
-        self._hosts: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, _Host]]
+        self._hosts: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, _HostState]]
         self._hosts = WeakKeyDictionary()
 
     async def fetch(self, url: str) -> Fetched:
@@ -100,8 +100,8 @@ class Fetcher:
         except TimeoutError:
             if not limit.expired():
                 raise
-            told = f"{excerpt(url)} was not read within {self._timeout_s:g} s (timeout_s)"
-            raise PageError(told) from None
+            reason = f"{excerpt(url)} was not read within {self._timeout_s:g} s (timeout_s)"
+            raise PageError(reason) from None
 
     async def _fetch(self, url: str, limit: asyncio.Timeout) -> Fetched:
         """Fetch a URL; each redirect is checked like the first URL."""
@@ -114,11 +114,11 @@ class Fetcher:
                 raise PageError(f"{way[0]} redirects in a circle: {' → '.join([*way[-3:], url])}")
             way.append(url)
             with self._lock:
-                kept = self._cache.get(url)
-            response = await self._get(url, kept[0] if kept else {}, limit)
+                cached = self._cache.get(url)
+            response = await self._get(url, cached[0] if cached else {}, limit)
             now = datetime.now(UTC).isoformat(timespec="seconds")
-            if kept and response.status == 304:
-                return kept[1]._replace(fetched_at=now)
+            if cached and response.status == 304:
+                return cached[1]._replace(fetched_at=now)
             to = response.headers.get("location")
             if 300 <= response.status < 400 and to:
                 url = checked(to, url)
@@ -137,7 +137,7 @@ class Fetcher:
         loop = asyncio.get_running_loop()
         with self._lock:
             hosts = self._hosts.setdefault(loop, {})
-        host = hosts.setdefault(site, _Host(asyncio.Semaphore(self._per_host)))
+        host = hosts.setdefault(site, _HostState(asyncio.Semaphore(self._per_host)))
         delay_s = max(self._delay_s, await self._allowed(url, site, host))
         headers = {"User-Agent": self._user_agent, "Accept": _ACCEPT, **headers}
         async with host.places:
@@ -149,10 +149,10 @@ class Fetcher:
             try:
                 return await self._client.request("GET", url, headers=headers)
             except HTTPError as error:
-                named = "" if url[:80] in str(error) else f"{url}: "
-                raise PageError(f"{named}{error}") from None
+                prefix = "" if url[:80] in str(error) else f"{url}: "
+                raise PageError(f"{prefix}{error}") from None
 
-    async def _allowed(self, url: str, site: str, host: _Host) -> float:
+    async def _allowed(self, url: str, site: str, host: _HostState) -> float:
         """Check a URL by robots.txt (PageError if refused); return the seconds between requests."""
         loop = asyncio.get_running_loop()
         async with host.lock:
@@ -179,8 +179,10 @@ class Fetcher:
         return Robots(rules, self._name)
 
     def _keep(self, fetched: Fetched, headers: Mapping[str, str]) -> None:
-        known = {"If-None-Match": "etag", "If-Modified-Since": "last-modified"}
-        validators = {name: value for name, of in known.items() if (value := headers.get(of))}
+        headers_by_validator = {"If-None-Match": "etag", "If-Modified-Since": "last-modified"}
+        validators = {
+            name: value for name, of in headers_by_validator.items() if (value := headers.get(of))
+        }
         if not validators:
             return
         with self._lock:

@@ -18,16 +18,16 @@ class Robots:
         self._rules: list[tuple[int, bool, str]] = []  # (length, whether it allows, pattern)
         groups: dict[str, list[tuple[str, str]]] = {}
         agents: list[str] = []  # of the group that is read
-        begun = False  # whether its rules have begun
+        has_rules = False  # whether its rules have begun
         for line in text.splitlines():
             key, _, value = (each.strip() for each in line.partition("#")[0].partition(":"))
             key = key.lower()
             if key == "user-agent":
-                agents = [*([] if begun else agents), value.partition("/")[0].strip().lower()]
+                agents = [*([] if has_rules else agents), value.partition("/")[0].strip().lower()]
                 groups.setdefault(agents[-1], [])
-                begun = False
+                has_rules = False
             elif key in ("allow", "disallow", "crawl-delay"):
-                begun = True
+                has_rules = True
                 for each in agents:
                     groups[each].append((key, value[:2000]))
         for key, value in groups.get(name.lower(), groups.get("*", ())):

@@ -61,9 +61,9 @@ def search_arxiv(
         MissingExtra: the extra `research` is not installed
     """
     MissingExtra.unless("search_arxiv", "research", "aiohttp", "lxml")
-    scope = Scope(since=since, what="search_arxiv: ")
+    scope = Scope(since=since, prefix="search_arxiv: ")
     check_integer("search_arxiv: results", results)
-    ask = _Service("search_arxiv", "arXiv", url, timeout_s, delay_s)
+    ask = _ScholarlyService("search_arxiv", "arXiv", url, timeout_s, delay_s)
 
     @tracing.searches("arxiv")
     async def search(query: str) -> list[Resource]:
@@ -73,17 +73,17 @@ def search_arxiv(
             query: words of the title, the abstract or the authors' names
         """
         words = _words(query, "search_arxiv")
-        found: list[Resource] = []
-        for joined in (" AND ", " OR ") if len(words) > 1 else (" AND ",):
-            text = joined.join(f"all:{each}" for each in words)
+        resources: list[Resource] = []
+        for operator in (" AND ", " OR ") if len(words) > 1 else (" AND ",):
+            text = operator.join(f"all:{each}" for each in words)
             if scope.since:
                 first = (scope.since.replace("-", "") + "0101")[:8]
                 text = f"({text}) AND submittedDate:[{first}0000 TO 299912312359]"
             params = {"search_query": text, "max_results": str(results), "sortBy": "relevance"}
-            found = _preprints(await ask(params), ask.where)
-            if found:
+            resources = _preprints(await ask(params), ask.where)
+            if resources:
                 break
-        return [each for each in found if scope.takes(each)][: 2 * results]
+        return [each for each in resources if scope.takes(each)][: 2 * results]
 
     return Action("search_arxiv", search, outside=True, idempotent=True)
 
@@ -112,9 +112,9 @@ def search_crossref(
         MissingExtra: the extra `research` is not installed
     """
     MissingExtra.unless("search_crossref", "research", "aiohttp", "lxml")
-    scope = Scope(since=since, what="search_crossref: ")
+    scope = Scope(since=since, prefix="search_crossref: ")
     check_integer("search_crossref: results", results)
-    ask = _Service("search_crossref", "Crossref", url, timeout_s, 0.0)
+    ask = _ScholarlyService("search_crossref", "Crossref", url, timeout_s, 0.0)
 
     @tracing.searches("crossref")
     async def search(query: str) -> list[Resource]:
@@ -129,17 +129,17 @@ def search_crossref(
         if mailto:
             params["mailto"] = mailto
         try:
-            given = json.loads(await ask(params))
-            items = given["message"]["items"]
-            found = [_work(each) for each in items if isinstance(each, dict)]
+            answer = json.loads(await ask(params))
+            items = answer["message"]["items"]
+            resources = [_work(each) for each in items if isinstance(each, dict)]
         except (ValueError, KeyError, TypeError, RecursionError):
             raise SearchError(f"{ask.where} answered without a list of works") from None
-        return [each for each in found if each is not None and scope.takes(each)][:results]
+        return [each for each in resources if each is not None and scope.takes(each)][:results]
 
     return Action("search_crossref", search, outside=True, idempotent=True)
 
 
-class _Service:
+class _ScholarlyService:
     """An interface that is asked by GET; a failure raises SearchError."""
 
     def __init__(self, name: str, service: str, url: str, timeout_s: float, delay_s: float) -> None:
@@ -179,8 +179,8 @@ class _Service:
 
 
 def _words(query: str, tool: str) -> list[str]:
-    said = [each for each in query_words(plain(query)[:10_000]) if each.isalnum()]
-    words = [each for each in said if not is_stop_word(each)] or said
+    query_terms = [each for each in query_words(plain(query)[:10_000]) if each.isalnum()]
+    words = [each for each in query_terms if not is_stop_word(each)] or query_terms
     if not words:
         raise SearchError(f"{tool}: the query is empty")
     return list(distinct(words, _WORDS))
@@ -205,7 +205,7 @@ def _preprints(answer: bytes, where: str) -> list[Resource]:
         raise SearchError(f"{where} did not answer with a feed") from None
     if feed.tag != f"{_ATOM}feed":
         raise SearchError(f"{where} did not answer with a feed")
-    found: list[Resource] = []
+    resources: list[Resource] = []
     for entry in feed.iter(f"{_ATOM}entry"):
         title = _line(entry.findtext(f"{_ATOM}title"))
         id = _ARXIV_ID.fullmatch((entry.findtext(f"{_ATOM}id") or "").strip())
@@ -227,10 +227,10 @@ def _preprints(answer: bytes, where: str) -> list[Resource]:
         )
         text = f"{title}\n\n{abstract}"
         url = f"https://arxiv.org/abs/{id[1]}"
-        found.append(Resource(url, title, True, text, [], _now(), about))
+        resources.append(Resource(url, title, True, text, [], _now(), about))
         pdf = f"https://arxiv.org/pdf/{id[1]}"
-        found.append(Resource(pdf, f"{title} (PDF)", publication=about))
-    return found
+        resources.append(Resource(pdf, f"{title} (PDF)", publication=about))
+    return resources
 
 
 def _work(item: dict[str, Any]) -> Resource | None:
@@ -265,8 +265,8 @@ def _author(author: dict[str, Any]) -> str:
 def _issued(issued: Any) -> str:
     parts = _first(issued.get("date-parts")) if isinstance(issued, dict) else None
     numbers = parts if isinstance(parts, list) else []
-    said = "-".join(f"{n:02}" for n in numbers[:3] if type(n) is int and 0 < n < 10_000)
-    return said if _DAY.fullmatch(said) else ""
+    day = "-".join(f"{n:02}" for n in numbers[:3] if type(n) is int and 0 < n < 10_000)
+    return day if _DAY.fullmatch(day) else ""
 
 
 def _text_of(markup: str) -> str:

@@ -128,19 +128,19 @@ def _searxng(
             hint = ": switch on its JSON format (search: formats)" if response.status == 403 else ""
             raise SearchError(f"{where} answered {status_text(response.status)}{hint}")
         try:
-            given = json.loads(response.content)
+            answer = json.loads(response.content)
         except (ValueError, RecursionError):
             raise SearchError(
                 f"{where} did not answer in JSON: switch on its JSON format"
             ) from None
-        listed = given.get("results") if isinstance(given, dict) else None
+        listed = answer.get("results") if isinstance(answer, dict) else None
         if not isinstance(listed, list):
             raise SearchError(f"{where} answered without a list of results")
-        failed = given.get("unresponsive_engines")
+        failed = answer.get("unresponsive_engines")
         if failed and not listed:
             raise SearchError(f"{where} found nothing, as its engines failed: {_failures(failed)}")
-        named = ("url", "title", "content")
-        return [[each.get(name) for name in named] for each in listed if isinstance(each, dict)]
+        fields = ("url", "title", "content")
+        return [[each.get(name) for name in fields] for each in listed if isinstance(each, dict)]
 
     return ask
 
@@ -148,8 +148,8 @@ def _searxng(
 def _failures(failed: Any) -> str:
     """Return a SearXNG's engines that failed, each with its reason, as text."""
     pairs = failed if isinstance(failed, list) else [failed]
-    told = (" – ".join(map(str, each)) if isinstance(each, list) else str(each) for each in pairs)
-    return one_line(plain(", ".join(told)), _LONGEST_TEXT)
+    texts = (" – ".join(map(str, each)) if isinstance(each, list) else str(each) for each in pairs)
+    return one_line(plain(", ".join(texts)), _LONGEST_TEXT)
 
 
 def _ddgs(results: int, region: str, timeout_s: float, range: str | None) -> Any:
@@ -185,6 +185,6 @@ def _resources(listed: list[Any]) -> list[Resource]:
     for to, *texts in listed:
         with suppress(PageError):
             url = checked(str(to or ""))
-            said = [one_line(plain(str(each or "")), _LONGEST_TEXT) for each in texts]
-            resources.setdefault(url, Resource(url, " – ".join(filter(None, said)) or None))
+            descriptions = [one_line(plain(str(each or "")), _LONGEST_TEXT) for each in texts]
+            resources.setdefault(url, Resource(url, " – ".join(filter(None, descriptions)) or None))
     return list(resources.values())

@@ -16,7 +16,7 @@ from moothall.research.reading.documents import with_attached
 from moothall.research.reading.encodings import decoded, is_binary, plain
 from moothall.research.reading.html import Document, read_html
 from moothall.research.reading.kinds import BY_MEDIA_TYPE, PARSERS
-from moothall.research.reading.process import Reading
+from moothall.research.reading.process import ProcessReading
 from moothall.research.scope import Scope
 from moothall.research.web.fetching import USER_AGENT, Fetched, Fetcher
 
@@ -133,8 +133,8 @@ async def _visited(
     resource = Resource(
         page.url, title, True, read.text, read.sections, page.fetched_at, read.publication
     )
-    kept = pool.add(resource)
-    if pool.add(url) is not kept:  # it was redirected: this URL was read, too
+    stored = pool.add(resource)
+    if pool.add(url) is not stored:  # it was redirected: this URL was read, too
         pool.visit(url)
     return resource
 
@@ -163,7 +163,7 @@ def _kind(page: Fetched) -> str:
 async def _read(page: Fetched, kind: str) -> Document:
     late = UnreadableDocument(f"{page.url}: reading its text took longer than {_READ_S:g} s")
     if kind in PARSERS:
-        reading = Reading(kind, page.data)
+        reading = ProcessReading(kind, page.data)
         try:
             return await _in_thread(lambda: with_attached(reading.read()), _READ_S, late)
         except UnreadableDocument as error:

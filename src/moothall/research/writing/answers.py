@@ -68,9 +68,13 @@ def tasks_in(text: str, tools: Mapping[str, Action]) -> list[ResearchTask]:
     values = values_in(text)
     faults: list[str] = []
     for value in reversed(values):
-        found = _field(value, "tasks")
-        found = _field(value, "plan", "steps", "actions") if found is None else found
-        listed = _listed(value if found is None and isinstance(value, list) else found)
+        listed_tasks = _field(value, "tasks")
+        listed_tasks = (
+            _field(value, "plan", "steps", "actions") if listed_tasks is None else listed_tasks
+        )
+        listed = _listed(
+            value if listed_tasks is None and isinstance(value, list) else listed_tasks
+        )
         if listed is None:
             continue
         tasks = _readable(listed, tools, faults)
@@ -101,19 +105,19 @@ def _task(item: Any, tools: Mapping[str, Action]) -> ResearchTask:
         queries = [*taking(dict(tools), "query")]
         if len(queries) != 1 or not item.strip():
             raise InvalidArguments(f"a task must name its tool, got {item!r:.80}")
-        named, argument = queries[0]
-        return ResearchTask(named, {argument: one_line(item, _LONGEST_TOPIC)}, "")
+        tool_name, argument = queries[0]
+        return ResearchTask(tool_name, {argument: one_line(item, _LONGEST_TOPIC)}, "")
     if not isinstance(item, dict):
         raise InvalidArguments(f"a task must be an object, got {item!r:.80}")
-    task, wanted = item, _field(item, *_TOOL)
-    if isinstance(wanted, dict):  # as providers write calls
-        task, wanted = wanted, _field(wanted, *_TOOL)
-    name = _tool(wanted, tools)
+    task, call = item, _field(item, *_TOOL)
+    if isinstance(call, dict):  # as providers write calls
+        task, call = call, _field(call, *_TOOL)
+    name = _tool(call, tools)
     tool = tools[name]
     args = _field(task, *_ARGS)
-    known = tool.parameters.get("properties", {})
+    properties = tool.parameters.get("properties", {})
     if args is None:
-        args = {key: value for key, value in task.items() if key in known and key not in _TOOL}
+        args = {key: value for key, value in task.items() if key in properties and key not in _TOOL}
     elif isinstance(args, str):
         inner = next((each for each in values_in(args) if isinstance(each, dict)), None)
         only = next((arg for each, arg in taking(dict(tools), "query") if each == name), None)
@@ -145,25 +149,25 @@ def _checked(tool: Action, args: dict[str, Any]) -> dict[str, Any]:
         return args
     except InvalidArguments as error:
         fault = error
-    known = tool.parameters.get("properties", {})
-    meant = {key: value for key, value in args.items() if key in known}
-    needed = [each for each in tool.parameters.get("required", known) if each not in meant]
-    others = [value for key, value in args.items() if key not in known]
-    if len(needed) == len(others) == 1:
-        meant[needed[0]] = others[0]
-    for key, value in meant.items():
-        kind = known[key].get("type")
+    properties = tool.parameters.get("properties", {})
+    corrected = {key: value for key, value in args.items() if key in properties}
+    needed = [each for each in tool.parameters.get("required", properties) if each not in corrected]
+    unknown = [value for key, value in args.items() if key not in properties]
+    if len(needed) == len(unknown) == 1:
+        corrected[needed[0]] = unknown[0]
+    for key, value in corrected.items():
+        kind = properties[key].get("type")
         if kind == "string" and type(value) in (int, float):
-            meant[key] = json_text(value)
+            corrected[key] = json_text(value)
         elif kind == "string" and isinstance(value, list) and len(value) == 1:
-            meant[key] = value[0]
+            corrected[key] = value[0]
         elif kind == "integer" and isinstance(value, str) and re.fullmatch(r"-?\d{1,9}", value):
-            meant[key] = int(value)
+            corrected[key] = int(value)
     try:
-        tool.check(meant)
+        tool.check(corrected)
     except InvalidArguments:
         raise fault from None
-    return meant
+    return corrected
 
 
 # -- evaluations -----------------------------------------------------------------------------------
@@ -200,22 +204,22 @@ class Evaluation:
             if not self.remark:
                 self.remark = _remark(_field(value, *_REMARK))
         if self.missing:
-            named = ", ".join(map(repr, self.missing))
-            raise UnreadableText(f"does not say what is answered of {cut(named, 300)}")
+            topics = ", ".join(map(repr, self.missing))
+            raise UnreadableText(f"does not say what is answered of {cut(topics, 300)}")
 
     def _take(self, value: Any) -> None:
-        found = _field(value, "objectives")
-        found = _field(value, *_OBJECTIVES) if found is None else found
-        if found is None or isinstance(found, str):
-            found = value
-        rated = [*_rated(found)]
+        ratings = _field(value, "objectives")
+        ratings = _field(value, *_OBJECTIVES) if ratings is None else ratings
+        if ratings is None or isinstance(ratings, str):
+            ratings = value
+        rated = [*_rated(ratings)]
         for topic, expertise, unanswered in rated:
-            named = self._topic(topic, alone=len(rated) == 1)
+            known_topic = self._topic(topic, alone=len(rated) == 1)
             share = share_of(expertise)
-            if named is not None and share is not None:
-                if named not in self.reached:
+            if known_topic is not None and share is not None:
+                if known_topic not in self.reached:
                     self.unanswered += unanswered
-                self.reached[named] = share
+                self.reached[known_topic] = share
 
     def _topic(self, topic: Any, *, alone: bool) -> str | None:
         """Return the objective that is meant, or None."""
@@ -223,12 +227,12 @@ class Evaluation:
             return self.topics[0]
         if not isinstance(topic, str):
             return None
-        known = {words_of(each): each for each in self.topics}
-        said = words_of(topic)
-        if said in known:
-            return known[said]
-        near = difflib.get_close_matches(said, known, 2, _ALIKE)
-        return known[near[0]] if len(near) == 1 else None
+        by_words = {words_of(each): each for each in self.topics}
+        topic_words = words_of(topic)
+        if topic_words in by_words:
+            return by_words[topic_words]
+        near = difflib.get_close_matches(topic_words, by_words, 2, _ALIKE)
+        return by_words[near[0]] if len(near) == 1 else None
 
 
 def share_of(value: Any) -> float | None:
@@ -242,12 +246,12 @@ def share_of(value: Any) -> float | None:
         if not math.isfinite(value):
             return None
         share = value / 100 if 10 < value <= 100 else value
-    elif isinstance(value, str) and (found := _SHARE.fullmatch(value)):
-        share = float(found[1].replace(",", "."))
-        if found[2]:
+    elif isinstance(value, str) and (match := _SHARE.fullmatch(value)):
+        share = float(match[1].replace(",", "."))
+        if match[2]:
             share /= 100
-        elif found[3]:
-            share = share / int(found[3]) if int(found[3]) else 2.0
+        elif match[3]:
+            share = share / int(match[3]) if int(match[3]) else 2.0
         elif 10 < share <= 100:
             share /= 100
     else:
@@ -258,8 +262,8 @@ def share_of(value: Any) -> float | None:
 def topics_of(value: Any) -> list[str]:
     """Return the smaller objectives of an evaluation: so many, and so long, as a plan can use."""
     listed = value if isinstance(value, list) else [value]
-    named = [_field(each, *_TOPIC) if isinstance(each, dict) else each for each in listed]
-    topics = [one_line(each, _LONGEST_TOPIC) for each in named if isinstance(each, str)]
+    texts = [_field(each, *_TOPIC) if isinstance(each, dict) else each for each in listed]
+    topics = [one_line(each, _LONGEST_TOPIC) for each in texts if isinstance(each, str)]
     return [each for each in dict.fromkeys(topics) if each.strip()][:MOST_GENERATED]
 
 
@@ -315,7 +319,7 @@ def outline_in(text: str, most: int) -> list[tuple[str, str]]:
             break
     if not listed:  # as Markdown
         listed = [each.strip() for each in _LISTED.findall(without_thinking(text))]
-    made: dict[str, tuple[str, str]] = {}
+    headings: dict[str, tuple[str, str]] = {}
     for each in listed:
         heading = _field(each, *_HEADING) if isinstance(each, dict) else each
         if not isinstance(heading, str):
@@ -324,41 +328,41 @@ def outline_in(text: str, most: int) -> list[tuple[str, str]]:
         about = _field(each, *_ABOUT) if isinstance(each, dict) else ""
         about = "; ".join(map(str, about)) if isinstance(about, list) else about
         if words_of(heading):
-            said = one_line(about, 500) if isinstance(about, str) else ""
-            made.setdefault(words_of(heading), (heading, said))
-    if not made:
+            about_text = one_line(about, 500) if isinstance(about, str) else ""
+            headings.setdefault(words_of(heading), (heading, about_text))
+    if not headings:
         raise UnreadableText('holds no JSON with "sections"')
-    return [*made.values()][:most]
+    return [*headings.values()][:most]
 
 
 def text_in(text: str) -> str:
     """Return the Markdown of an answer, also if it stands in JSON; or raise `UnreadableText`."""
-    said = without_thinking(text)
-    if said[:1] in "{`" and said.rstrip("`\n ")[-1:] == "}":
-        for value in values_in(said):
+    content = without_thinking(text)
+    if content[:1] in "{`" and content.rstrip("`\n ")[-1:] == "}":
+        for value in values_in(content):
             inner = _field(value, *_MARKDOWN) if isinstance(value, dict) else None
-            if isinstance(inner, str) and len(inner) > len(said) / 2:
-                said = inner.strip()
+            if isinstance(inner, str) and len(inner) > len(content) / 2:
+                content = inner.strip()
                 break
         else:
-            if is_all_json(said.strip("`").removeprefix("json")):
+            if is_all_json(content.strip("`").removeprefix("json")):
                 raise UnreadableText("is JSON without a text")
-    said = _OPENING.sub("", said)
-    if not said:
+    content = _OPENING.sub("", content)
+    if not content:
         raise UnreadableText("holds nothing but its thinking" if text.strip() else "is empty")
-    return said
+    return content
 
 
 def written_in(prompt: Iterable[Mapping[str, Any]]) -> Callable[[str], str]:
     """Return a reader of texts that refuses one which repeats the prompt's own lines."""
     lines = (line for each in prompt for line in str(each["content"]).splitlines())
-    shown = {each.strip() for each in lines if each.startswith(("| ", "Source [^"))}
+    prompt_text = {each.strip() for each in lines if each.startswith(("| ", "Source [^"))}
 
     def read(text: str) -> str:
-        said = text_in(text)
-        if sum(line.strip() in shown for line in said.splitlines()) > 1:
+        content = text_in(text)
+        if sum(line.strip() in prompt_text for line in content.splitlines()) > 1:
             raise UnreadableText("copies what you were shown: answer the question in sentences")
-        return said
+        return content
 
     return read
 

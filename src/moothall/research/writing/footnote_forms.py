@@ -70,9 +70,9 @@ def with_footnotes(markdown: str, sources: Collection[int]) -> str:
     if fenced := _FENCED.fullmatch(markdown):
         markdown = fenced[1] or fenced[2]
     squares = any(
-        _numbers(found, sources)
-        for found in _NOTE.finditer(markdown)
-        if found.group("round") is None and _stands_well(found, markdown)
+        _numbers(mark, sources)
+        for mark in _NOTE.finditer(markdown)
+        if mark.group("round") is None and _stands_well(mark, markdown)
     )
 
     def note(match: re.Match[str]) -> str:
@@ -92,9 +92,9 @@ def with_footnotes(markdown: str, sources: Collection[int]) -> str:
 
 def _numbers(match: re.Match[str], sources: Collection[int]) -> list[int]:
     """Return the numbers of a footnote; none if one of them is no known source."""
-    given = next((match[each] for each in _GROUPS if match[each]), "")
+    listed = next((match[each] for each in _GROUPS if match[each]), "")
     numbers: list[int] = []
-    for first, last in _PART.findall(unicodedata.normalize("NFKC", given)):
+    for first, last in _PART.findall(unicodedata.normalize("NFKC", listed)):
         low, high = int(first), int(last or first)
         if not low <= high < low + _LONGEST_RANGE:
             return []
@@ -132,5 +132,5 @@ def _cites(match: re.Match[str], text: str) -> bool:
         before[-1].isspace() or before[-1] in ".!?\"'”’»)]" or before[-1] > "\u2fff"
     ):
         return False  # `printf(3)`
-    said = before.rpartition("\n")[2]
-    return not (_ITEM.search(said) or _COUNTED.search(said)) and bool(_ENDS.match(text, end))
+    line = before.rpartition("\n")[2]
+    return not (_ITEM.search(line) or _COUNTED.search(line)) and bool(_ENDS.match(text, end))

@@ -32,16 +32,16 @@ def how_sure(progress: Progress, citations: list[Citation]) -> str:
     if not total:
         return ""
     if not citations:
-        said = "no source supports it"
+        remarks = "no source supports it"
     elif holds == total:
-        said = f"{counted(total, 'sentence')}, supported by {pages}{by}"
+        remarks = f"{counted(total, 'sentence')}, supported by {pages}{by}"
     elif by or holds:
-        said = f"{holds} of {counted(total, 'sentence')} supported by {pages}{by}"
-        said += "; the others are marked"
+        remarks = f"{holds} of {counted(total, 'sentence')} supported by {pages}{by}"
+        remarks += "; the others are marked"
     else:
-        said = f"nobody has judged whether it follows from {pages}"
+        remarks = f"nobody has judged whether it follows from {pages}"
     missing = "; ".join(map(as_text, progress.unanswered[:_NOTES]))
-    return f"*How sure: {said}.{f' Not answered: {missing}.' if missing else ''}*"
+    return f"*How sure: {remarks}.{f' Not answered: {missing}.' if missing else ''}*"
 
 
 def below_answer(narrative: str, line: str) -> str:
@@ -64,8 +64,8 @@ def _is_judged(citations: list[Citation]) -> bool:
 
 def difference(first: Citation, second: Citation, remark: str) -> str:
     """Return a line with two sentences that differ, side by side."""
-    said = [f"{as_text(each.sentence)} [^{each.number}^]" for each in (first, second)]
-    return f"- {said[0]} / {said[1]} ({remark}; compare the sources)"
+    sentences = [f"{as_text(each.sentence)} [^{each.number}^]" for each in (first, second)]
+    return f"- {sentences[0]} / {sentences[1]} ({remark}; compare the sources)"
 
 
 def sources(citations: list[Citation]) -> list[str]:
@@ -75,16 +75,16 @@ def sources(citations: list[Citation]) -> list[str]:
     """
     lines = []
     copies: dict[int, dict[str, Passage]] = {}
-    for each in sorted(citations, key=lambda one: one.number):
+    for each in sorted(citations, key=lambda citation: citation.number):
         copies.setdefault(each.number, {})[each.passage.url] = each.passage
     counts = Counter((each.title, each.url) for of in copies.values() for each in of.values())
-    for number, (passage, *others) in ((n, [*of.values()]) for n, of in copies.items()):
+    for number, (passage, *other_passages) in ((n, [*of.values()]) for n, of in copies.items()):
         day = passage.fetched_at[:10] or "on an unknown day"
         title = as_text(passage.title or passage.url)
-        where = ", also at ".join([f"{title} – {_linked(passage)}", *map(_linked, others)])
+        where = ", also at ".join([f"{title} – {_linked(passage)}", *map(_linked, other_passages)])
         if counts[passage.title, passage.url] > 1:  # of one section
-            said = passage.text.removeprefix(passage.title.rpartition(" – ")[2])
-            where += f", begins “{as_text(one_line(_SIGNS.sub('', said), _BEGINNING))}”"
+            content = passage.text.removeprefix(passage.title.rpartition(" – ")[2])
+            where += f", begins “{as_text(one_line(_SIGNS.sub('', content), _BEGINNING))}”"
         lines.append(f"[^{number}^]: {where}, read {day}  ")
     return lines
 
@@ -96,9 +96,9 @@ def _linked(passage: Passage) -> str:
 
 def cost(used: dict[str, Usage], prices: PriceList | None) -> float | None:
     """Return what tokens cost in US dollars; None if the price of a model is not known."""
-    known = prices or Prices()
+    price_list = prices or Prices()
     try:
-        return float(sum(_cost_of(known, name, usage) for name, usage in used.items()))
+        return float(sum(_cost_of(price_list, name, usage) for name, usage in used.items()))
     except UnknownPrice:
         return None
 
@@ -161,10 +161,10 @@ def foot(
         lines.append(f"Expertise reached, from 0 to 1: {reached}.")
     iterations = counted(progress.iteration, "iteration")
     if progress.notes:
-        shown = [as_text(each) for each in progress.notes[:_NOTES]]
+        notes = [as_text(each) for each in progress.notes[:_NOTES]]
         rest = len(progress.notes) - _NOTES
-        shown += [f"and {rest} more"] if rest > 0 else []
-        lines.append(f"Notes: {'; '.join(shown)}.")
+        notes += [f"and {rest} more"] if rest > 0 else []
+        lines.append(f"Notes: {'; '.join(notes)}.")
     if spent := _spent(progress, usd):
         lines.append(spent)
     if end is None:

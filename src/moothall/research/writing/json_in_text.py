@@ -63,10 +63,10 @@ def values_in(text: str) -> list[Any]:
 def _values(text: str) -> Iterator[Any]:
     at = 0
     for _ in range(_STARTS):
-        found = _OPENS.search(text, at)
-        if found is None:
+        match = _OPENS.search(text, at)
+        if match is None:
             return
-        at = found.start()
+        at = match.start()
         try:
             value, at = _DECODER.raw_decode(text, at)
         except (ValueError, RecursionError):
@@ -84,9 +84,9 @@ def _mended(text: str, start: int) -> tuple[Any, int] | None:
     tokens: list[str] = []
     ends: list[str] = []
     at = start
-    while found := _TOKEN.match(text, at):
-        at = found.end()
-        kind, token = found.lastgroup, found[0]
+    while match := _TOKEN.match(text, at):
+        at = match.end()
+        kind, token = match.lastgroup, match[0]
         if kind == "open":  # a string without its end: the answer was cut off
             at = len(text)
             break

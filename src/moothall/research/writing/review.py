@@ -62,27 +62,27 @@ class ProposedPlan:
         """
         outline: list[Heading] = []
         tasks: list[ResearchTask] = []
-        found = False
+        has_lines = False
         for line in text.splitlines():
             if section := _HEADING.fullmatch(line):
-                found = True
+                has_lines = True
                 about = one_line(section[2] or "", 500)
                 outline += [Heading(one_line(section[1], 120), about)] if section[1] else []
             elif (task := _TASK.fullmatch(line)) and task[1].strip(":") in tools:
-                found = True
-                made = json_line([{"tool": task[1].strip(":"), "args": task[2]}])
+                has_lines = True
+                task_json = json_line([{"tool": task[1].strip(":"), "args": task[2]}])
                 try:
-                    tasks += tasks_in(made, tools)
+                    tasks += tasks_in(task_json, tools)
                 except UnreadableText as error:
                     raise InvalidArguments(f"the line {one_line(line, 80)!r} {error}") from None
-        return ProposedPlan(self.objectives, tasks, outline) if found else None
+        return ProposedPlan(self.objectives, tasks, outline) if has_lines else None
 
     def answered(self, text: str, tools: Mapping[str, Action]) -> ProposedPlan | str | bool:
         """Return what an answer says: whether to begin, a changed plan, or what is to change."""
-        said = text.strip().rstrip(".!").lower()
-        if said in _YES:
+        answer = text.strip().rstrip(".!").lower()
+        if answer in _YES:
             return True
-        if said in _NO:
+        if answer in _NO:
             return False
         return self.edited(text, tools) or text.strip()
 

@@ -71,10 +71,10 @@ _DEFINES: Final = re.compile(r"^([\s>*+\-\d.)]*\[[^\]]*|[^\[\n]*)\]:", re.MULTIL
 
 def visible(text: str) -> str:
     """Return a text without characters that are not seen, or turn its direction."""
-    shown = _REFERENCE.sub(
-        lambda found: "" if _HIDDEN.search(html.unescape(found[0])) else found[0], text
+    unescaped = _REFERENCE.sub(
+        lambda match: "" if _HIDDEN.search(html.unescape(match[0])) else match[0], text
     )
-    return _HIDDEN.sub("", shown.replace("\r\n", "\n").replace("\r", "\n"))
+    return _HIDDEN.sub("", unescaped.replace("\r\n", "\n").replace("\r", "\n"))
 
 
 def has_html(text: str) -> bool:
@@ -90,58 +90,58 @@ def safe_markdown(markdown: str, cited: Iterable[str] = (), *, hosts: bool = Tru
     a link is followed by its host.
     """
     addresses = frozenset(map(normalized, cited))
-    made: list[str] = []
+    lines: list[str] = []
     text: list[str] = []
     fence = ""
     for line in visible(markdown).split("\n"):
-        found = _FENCE.match(
+        match = _FENCE.match(
             line
         )  # one that is indented, or in a list, may end where ours does not
         if fence:
-            made.append(line)
+            lines.append(line)
             if re.fullmatch(rf" {{0,3}}{fence[0]}{{{len(fence)},}}[ \t]*", line):
                 fence = ""
-        elif found and (found[1][0] == "~" or "`" not in line[len(found[1]) :]):
-            made += [_safe("\n".join(text), addresses, hosts)] if text else []
-            fence, text = found[1], []
-            kind = found[2].strip().lower()
-            shown = re.fullmatch(r"[a-z0-9+#.-]{1,20}", kind) and kind not in _DRAWN
-            made.append(found[1] + (kind if shown else ""))
+        elif match and (match[1][0] == "~" or "`" not in line[len(match[1]) :]):
+            lines += [_safe("\n".join(text), addresses, hosts)] if text else []
+            fence, text = match[1], []
+            kind = match[2].strip().lower()
+            has_language = re.fullmatch(r"[a-z0-9+#.-]{1,20}", kind) and kind not in _DRAWN
+            lines.append(match[1] + (kind if has_language else ""))
         else:
             text.append(line)
-    made += [_safe("\n".join(text), addresses, hosts)] if text else []
-    made += [fence] if fence else []  # what follows the text is no code
-    return "\n".join(made)
+    lines += [_safe("\n".join(text), addresses, hosts)] if text else []
+    lines += [fence] if fence else []  # what follows the text is no code
+    return "\n".join(lines)
 
 
 def _safe(text: str, addresses: frozenset[str], hosts: bool) -> str:
-    kept: list[str] = []  # what is written anew, in place of which a mark stands meanwhile
+    stored: list[str] = []  # what is written anew, in place of which a mark stands meanwhile
 
-    def keep(said: str) -> str:
-        kept.append(said)
-        return f"\0{len(kept) - 1}\0"
+    def keep(piece_text: str) -> str:
+        stored.append(piece_text)
+        return f"\0{len(stored) - 1}\0"
 
-    def piece(found: re.Match[str]) -> str:
-        if found["escape"] or found["note"]:
-            return keep(found[0])
-        if found["code"]:
+    def piece(match: re.Match[str]) -> str:
+        if match["escape"] or match["note"]:
+            return keep(match[0])
+        if match["code"]:
             # A viewer may see other spans than these: nothing in them may be alive outside.
-            return keep(found["tick"] + _inert(found["said"]) + found["tick"])
-        if found["auto"]:
-            return keep(_address(found["auto"], addresses, angled=True))
-        if found["bare"]:
-            url = found["bare"].rstrip(_AFTER)
-            if url.count("(") > url.count(")") and found["bare"][len(url) :].startswith(")"):
+            return keep(match["tick"] + _inert(match["said"]) + match["tick"])
+        if match["auto"]:
+            return keep(_address(match["auto"], addresses, angled=True))
+        if match["bare"]:
+            url = match["bare"].rstrip(_AFTER)
+            if url.count("(") > url.count(")") and match["bare"][len(url) :].startswith(")"):
                 url += ")"
-            return keep(_address(url, addresses)) + found["bare"][len(url) :]
-        said = _PIECE.sub(piece, found["text"])
-        url = found["angled"] if found["angled"] is not None else found["to"]
-        if found["image"] or not _is_cited(url, addresses):
-            return said
+            return keep(_address(url, addresses)) + match["bare"][len(url) :]
+        link_text = _PIECE.sub(piece, match["text"])
+        url = match["angled"] if match["angled"] is not None else match["to"]
+        if match["image"] or not _is_cited(url, addresses):
+            return link_text
         host = urlsplit(url).netloc or urlsplit(url).path.rpartition("/")[2]
         to = f"]({url.replace('(', '%28').replace(')', '%29')})"
-        is_shown = not hosts or host in said or text.startswith(f" ({host})", found.end())
-        return keep("[") + said + keep(to if is_shown else f"{to} ({host})")
+        is_shown = not hosts or host in link_text or text.startswith(f" ({host})", match.end())
+        return keep("[") + link_text + keep(to if is_shown else f"{to} ({host})")
 
     text = _tagless(text.replace("\0", ""))
     text = _PIECE.sub(piece, text)
@@ -149,19 +149,19 @@ def _safe(text: str, addresses: frozenset[str], hosts: bool) -> str:
     text = text.replace("](", "] (").replace("][", "] [").replace("![", r"!\[")
     text = _DEFINES.sub(r"\1]\\:", text)
     while "\0" in text:  # a link's text may hold what was kept
-        text = re.sub("\0(\\d+)\0", lambda found: kept[int(found[1])], text)
+        text = re.sub("\0(\\d+)\0", lambda mark: stored[int(mark[1])], text)
     return text
 
 
 def _tagless(text: str) -> str:
     """Return a text without HTML; what stands in code spans is left for them."""
     while True:
-        made, at = [], 0
+        pieces, at = [], 0
         for span in _SPAN.finditer(text):
-            made += [_bare(text[at : span.start()]), span[0]]
+            pieces += [_bare(text[at : span.start()]), span[0]]
             at = span.end()
-        made.append(_bare(text[at:]))
-        shorter = "".join(made)
+        pieces.append(_bare(text[at:]))
+        shorter = "".join(pieces)
         if shorter == text:
             return text
         text = shorter

@@ -18,9 +18,9 @@ def split_sections(markdown: str) -> tuple[str, dict[str, str]]:
     now, fence = before, ""
     for line in markdown.split("\n"):
         fence = _fence(line, fence)
-        found = None if fence else _HEADING.fullmatch(line)
-        if found is not None and len(found[1]) == 2 and found[2]:
-            now = sections.setdefault(found[2], [])
+        match = None if fence else _HEADING.fullmatch(line)
+        if match is not None and len(match[1]) == 2 and match[2]:
+            now = sections.setdefault(match[2], [])
         else:
             now.append(line)
     texts = {heading: "\n".join(lines).strip() for heading, lines in sections.items()}
@@ -29,23 +29,23 @@ def split_sections(markdown: str) -> tuple[str, dict[str, str]]:
 
 def join_sections(before: str, sections: Iterable[tuple[str, str]]) -> str:
     """Return a narrative of sections; a section without text is left out."""
-    written = [f"## {heading}\n\n{text}" if heading else text for heading, text in sections if text]
-    return "\n\n".join(filter(None, [before, *written]))
+    texts = [f"## {heading}\n\n{text}" if heading else text for heading, text in sections if text]
+    return "\n\n".join(filter(None, [before, *texts]))
 
 
 def as_section(markdown: str, heading: str) -> str:
     """Return the text of a section: without its own heading, its subheadings below it."""
-    lines, fence, made = markdown.strip().split("\n"), "", []
+    lines, fence, out = markdown.strip().split("\n"), "", []
     for line in lines:
         fence = _fence(line, fence)
-        found = None if fence else _HEADING.fullmatch(line)
-        if found is None:
-            made.append(line)
-        elif not heading and len(found[1]) == 1 and not any(made):
-            made.append(line)  # the title, before the first section
-        elif any(made) or not _same(found[2], heading):
-            made.append(f"{'#' * max(len(found[1]), 3)} {found[2]}")
-    return "\n".join(made).strip()
+        match = None if fence else _HEADING.fullmatch(line)
+        if match is None:
+            out.append(line)
+        elif not heading and len(match[1]) == 1 and not any(out):
+            out.append(line)  # the title, before the first section
+        elif any(out) or not _same(match[2], heading):
+            out.append(f"{'#' * max(len(match[1]), 3)} {match[2]}")
+    return "\n".join(out).strip()
 
 
 def with_sections(markdown: str) -> str:
@@ -57,8 +57,8 @@ def with_sections(markdown: str) -> str:
     levels: list[tuple[int, int]] = []
     for at, line in enumerate(lines):
         fence = _fence(line, fence)
-        if not fence and (found := _HEADING.fullmatch(line)):
-            levels.append((at, len(found[1])))
+        if not fence and (match := _HEADING.fullmatch(line)):
+            levels.append((at, len(match[1])))
     if levels and levels[0] == (0, 1):
         del levels[0]
     for level in (1, 2, 3):
@@ -71,16 +71,16 @@ def with_sections(markdown: str) -> str:
 
 def _fence(line: str, open: str) -> str:
     """Return the fence that is open after a line."""
-    found = _FENCE.match(line)
-    if found is None:
+    match = _FENCE.match(line)
+    if match is None:
         return open
     if not open:
-        return found[1]
-    return "" if found[1].startswith(open) and not line.strip(open[0]).strip() else open
+        return match[1]
+    return "" if match[1].startswith(open) and not line.strip(open[0]).strip() else open
 
 
-def _same(one: str, other: str) -> bool:
-    return re.findall(r"\w+", one.casefold()) == re.findall(r"\w+", other.casefold())
+def _same(heading: str, other: str) -> bool:
+    return re.findall(r"\w+", heading.casefold()) == re.findall(r"\w+", other.casefold())
 
 
 _ENDS = re.compile(
@@ -90,5 +90,5 @@ _ENDS = re.compile(
 
 def whole_sentences(text: str) -> str:
     """Return a text that was cut, up to the end of its last whole sentence."""
-    end = max((found.end() for found in _ENDS.finditer(text)), default=0)
+    end = max((match.end() for match in _ENDS.finditer(text)), default=0)
     return text[:end]

@@ -36,10 +36,10 @@ def verbatim(narrative: str, citations: list[Citation]) -> str:
             lines[at] = f"{marks} {as_text(title)}"
             continue
         changed = _CHANGED_OF_MARKDOWN if line.rpartition(" ")[2] in marked else _CHANGED
-        said = line.split("**")
+        pieces = line.split("**")
         # The sentence that is marked in its quote; other stars are the source's.
-        is_marked = len(said) == 3 and said[0][-1:] in "“ " and said[2][:1] in "” "
-        parts = said if is_marked else [line]
-        parts = [changed.sub(lambda found: found[1] or f"\\{found[3]}", each) for each in parts]
+        is_marked = len(pieces) == 3 and pieces[0][-1:] in "“ " and pieces[2][:1] in "” "
+        parts = pieces if is_marked else [line]
+        parts = [changed.sub(lambda match: match[1] or f"\\{match[3]}", each) for each in parts]
         lines[at] = "**".join(parts)
     return "\n".join(lines)
