@@ -119,19 +119,19 @@ def call_of(
 
 def result_of(task: ResearchTask, outcome: dict[str, Any] | None) -> ResearchResult:
     """Return the result of a task from the recorded outcome of its call."""
-    outcome_of_task = ResearchResult(task.tool, task.args, task.reasoning, objective=task.objective)
+    task_result = ResearchResult(task.tool, task.args, task.reasoning, objective=task.objective)
     error, value = (outcome or {}).get("error"), (outcome or {}).get("result")
     if error is not None or not isinstance(value, dict):
-        outcome_of_task.error = "it gave no result" if error is None else str(error)
-        return outcome_of_task
-    outcome_of_task.result = value.get("value")
-    outcome_of_task.resources = [
+        task_result.error = "it gave no result" if error is None else str(error)
+        return task_result
+    task_result.result = value.get("value")
+    task_result.resources = [
         loaded(Resource, each, "a resource") for each in value.get("resources", ())
     ]
-    outcome_of_task.missing = [str(each) for each in value.get("missing", ())]
-    read = next((each for each in outcome_of_task.resources if each.visited), None)
-    outcome_of_task.citation = None if read is None else read.url
-    return outcome_of_task
+    task_result.missing = [str(each) for each in value.get("missing", ())]
+    read = next((each for each in task_result.resources if each.visited), None)
+    task_result.citation = None if read is None else read.url
+    return task_result
 
 
 def sourced(result: ResearchResult) -> ResearchResult:

@@ -90,7 +90,7 @@ async def plan_outline(researcher: Workbench) -> None:
 async def _narrate_at_once(researcher: Workbench, remaining: list[Numbered]) -> None:
     """Let each chunk of passages improve the narrative, until it is too long to be shown whole.
 
-    What was narrated is taken from `left`.
+    What was narrated is taken from `remaining`.
     """
     progress = researcher.progress
     for chunk in _chunks(researcher, [*remaining]):

@@ -34,14 +34,10 @@ def _source(citation: Citation) -> str:
 
 def _remark(sentence: str, other: str) -> str:
     ours, theirs = sentence_of(sentence), sentence_of(other)
-    mine, other_terms = (
-        {each for each in s.terms if not each[0].isdigit()} for s in (ours, theirs)
-    )
-    shared = len(mine & other_terms)
-    least, most = sorted((len(mine), len(other_terms)))
-    apart = (
-        mine - other_terms and other_terms - mine
-    )  # as two farms, of which each has its own figures
+    mine, foreign = ({each for each in s.terms if not each[0].isdigit()} for s in (ours, theirs))
+    shared = len(mine & foreign)
+    least, most = sorted((len(mine), len(foreign)))
+    apart = mine - foreign and foreign - mine  # as two farms, of which each has its own figures
     if apart or shared < 2 or shared < _SHARED * least or shared < _OF_LONGER * most:
         return ""
     for number in ours.quantities:

@@ -106,7 +106,7 @@ def check(
 
     `judged` has what a model said of sentences; of others, only what is exact is checked. With
     `keeps_all` every footnote stays whose passage exists, without a mark: a model will judge. If
-    the cited passages lack something, a section that `elsewhere` finds on their pages is cited.
+    the cited passages lack something, a section that `find_section` finds on their pages is cited.
     """
     citations: list[Citation] = []
     unsupported: list[tuple[str, str]] = []
@@ -149,7 +149,7 @@ def check(
                 for n, p in cited_passages.items()
             }
         citations.extend(
-            Citation(n, bare, cited_passages[n], section) for n, section in supports.items()
+            Citation(n, bare, cited_passages[n], support) for n, support in supports.items()
         )
         rest = _with_notes(sentence, {number: number for number in supports})
         if not supports:

@@ -61,14 +61,8 @@ def _sources(report: Any) -> list[tuple[str, Passage, Publication]]:
 
 
 def _id(url: str, passage: Passage, about: Publication) -> str:
-    author = about.authors[0] if about.authors else urlsplit(url).hostname or "source"
-    family = (
-        author.partition(",")[0]
-        if "," in author
-        else author.split()[-1]
-        if author.split()
-        else author
-    )
+    name = about.authors[0] if about.authors else urlsplit(url).hostname or "source"
+    family = name.partition(",")[0] if "," in name else name.split()[-1] if name.split() else name
     year = about.published[:4] or passage.fetched_at[:4]
     words = re.findall(r"[A-Za-z]{4,}", passage.title) or [""]
     id = re.sub(r"[^a-z0-9]", "", f"{family}{year}{words[0]}".lower())

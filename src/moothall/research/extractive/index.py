@@ -58,8 +58,8 @@ class QuestionWords:
         first = next(iter(self.words_by_term.values()), "")
         degree = degree_of(self.language)
         after = {
-            two
-            for previous, two in pairwise(question_words)
+            following
+            for previous, following in pairwise(question_words)
             if degree and previous.casefold() == degree
         }
         self._degrees = {term for term, word in self.words_by_term.items() if word in after}

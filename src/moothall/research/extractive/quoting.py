@@ -37,7 +37,7 @@ class Quote(NamedTuple):
 
     passage: Passage
     span: tuple[int, int]  # where it is in the passage
-    markdown: str  # as Markdown, with the sentence marked
+    markdown: str  # with the sentence marked
 
 
 def quoted(
@@ -49,7 +49,7 @@ def quoted(
 ) -> Quote | None:
     """Return the quote of a sentence with what stands around it; None if it cannot be quoted.
 
-    What is `spans` of the passage, by other quotes, is not shown again.
+    The `spans` of the passage that other quotes have are not shown again.
     """
     for first, last in _windows(split, place):
         if any(split[first].start < end and start < split[last].end for start, end in spans):

@@ -53,7 +53,9 @@ def ranked(db: Connection, query: str, most: int) -> list[int]:
         scores.update(_scored(db, f"({any_of(rare)}) AND ({any_of(often)})"))
     searched = {*rare, *often}
     pairs = (
-        f"{first} {two}" for first, two in pairwise(folded) if first in searched and two in searched
+        f"{first} {second}"
+        for first, second in pairwise(folded)
+        if first in searched and second in searched
     )
     if match := any_of(distinct(pairs, QUERY_WORDS)):
         for number, score in _scored(db, match):

@@ -197,9 +197,8 @@ def _notebook(text: str) -> Document:
     """Return a notebook as Markdown: its texts, its code, and what that printed."""
     try:
         notebook = json.loads(text)
-        sheets = (
-            (notebook,) if "cells" in notebook else notebook["worksheets"]
-        )  # of the third format
+        # Those of the third format have worksheets.
+        sheets = (notebook,) if "cells" in notebook else notebook["worksheets"]
         cells: list[Any] = [cell for sheet in sheets for cell in sheet["cells"]]
         language = str(
             notebook.get("metadata", {}).get("language_info", {}).get("name") or "python"

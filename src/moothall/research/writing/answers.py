@@ -68,13 +68,9 @@ def tasks_in(text: str, tools: Mapping[str, Action]) -> list[ResearchTask]:
     values = values_in(text)
     faults: list[str] = []
     for value in reversed(values):
-        listed_tasks = _field(value, "tasks")
-        listed_tasks = (
-            _field(value, "plan", "steps", "actions") if listed_tasks is None else listed_tasks
-        )
-        listed = _listed(
-            value if listed_tasks is None and isinstance(value, list) else listed_tasks
-        )
+        entries = _field(value, "tasks")
+        entries = _field(value, "plan", "steps", "actions") if entries is None else entries
+        listed = _listed(value if entries is None and isinstance(value, list) else entries)
         if listed is None:
             continue
         tasks = _readable(listed, tools, faults)
@@ -356,11 +352,11 @@ def text_in(text: str) -> str:
 def written_in(prompt: Iterable[Mapping[str, Any]]) -> Callable[[str], str]:
     """Return a reader of texts that refuses one which repeats the prompt's own lines."""
     lines = (line for each in prompt for line in str(each["content"]).splitlines())
-    prompt_text = {each.strip() for each in lines if each.startswith(("| ", "Source [^"))}
+    prompt_lines = {each.strip() for each in lines if each.startswith(("| ", "Source [^"))}
 
     def read(text: str) -> str:
         content = text_in(text)
-        if sum(line.strip() in prompt_text for line in content.splitlines()) > 1:
+        if sum(line.strip() in prompt_lines for line in content.splitlines()) > 1:
             raise UnreadableText("copies what you were shown: answer the question in sentences")
         return content
 

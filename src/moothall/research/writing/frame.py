@@ -32,16 +32,16 @@ def how_sure(progress: Progress, citations: list[Citation]) -> str:
     if not total:
         return ""
     if not citations:
-        remarks = "no source supports it"
+        summary = "no source supports it"
     elif holds == total:
-        remarks = f"{counted(total, 'sentence')}, supported by {pages}{by}"
+        summary = f"{counted(total, 'sentence')}, supported by {pages}{by}"
     elif by or holds:
-        remarks = f"{holds} of {counted(total, 'sentence')} supported by {pages}{by}"
-        remarks += "; the others are marked"
+        summary = f"{holds} of {counted(total, 'sentence')} supported by {pages}{by}"
+        summary += "; the others are marked"
     else:
-        remarks = f"nobody has judged whether it follows from {pages}"
+        summary = f"nobody has judged whether it follows from {pages}"
     missing = "; ".join(map(as_text, progress.unanswered[:_NOTES]))
-    return f"*How sure: {remarks}.{f' Not answered: {missing}.' if missing else ''}*"
+    return f"*How sure: {summary}.{f' Not answered: {missing}.' if missing else ''}*"
 
 
 def below_answer(narrative: str, line: str) -> str:
