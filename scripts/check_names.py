@@ -80,10 +80,10 @@ EXCEPTIONS = {
 }
 """What programs, journals and pages read by such a name, with the reason."""
 CEILINGS = {
-    "society": 193,
+    "society": 191,
 }
 """How many names a package still has; one that is not here has none."""
-SHARED = 18
+SHARED = 12
 """How many classes share their name with another one."""
 OPENERS = frozenset(
     "a an the it its they their he she you your we our one ones what who whose whoever whatever "
