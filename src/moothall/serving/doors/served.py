@@ -12,7 +12,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from urllib.parse import quote
 from weakref import WeakSet
 
@@ -42,7 +42,7 @@ logger: logging.Logger = logging.getLogger("moothall.doors")
 _IDLE_S: Final = 3600.0
 """Seconds without a request after which a sender is removed, with its threads."""
 _MOST: Final = 10_000
-
+T = TypeVar("T")
 
 _DOTS: Final = re.compile(r"~*\.{1,2}")
 
@@ -220,16 +220,9 @@ class Served:
         if context.pays is not None and not replies:  # a reply counts what it does itself
             context.pays.reserve(actions=1).settle()
         if on_progress is not None:
-            context.hears = partial(_hear, caller.loop, on_progress)
-        self._busy[sender] += 1
-        self._counted[caller.name] += 1
-        try:
-            return await self._sender(sender)._request(message, None, caller_context=context)
-        finally:
-            # A task that the action has left behind still has it: it asks and pays no more.
-            context.open = False
-            # Not `[sender] -= 1`: this drops what is 0, and `_tell` looks whether any is left.
-            self._busy -= Counter((sender,))
+            context.hears = partial(_tell_on, caller.loop, on_progress)
+        with self._under_way(sender, caller, context) as agent:
+            return await agent._request(message, None, caller_context=context)
 
     async def waits(self, agent: str, run_id: str) -> list[Wait]:
         """Return what a run of an agent waits for in its journal."""
@@ -272,18 +265,29 @@ class Served:
             BudgetExceeded: the caller has spent its budget
         """
         context = self._call_context(caller)
+        with self._under_way(sender, caller, context) as agent:
+            delivery = Delivery(Envelope(sender, to, "say", {}), REQUEST)
+            delivery.mailbox, delivery.state = agent._mailbox, RUNNING
+            delivery.caller_context = context
+            # As if a message were handled: what the reply leads to finds its caller by `CURRENT`.
+            before = CURRENT.set(delivery)
+            try:
+                yield
+            finally:
+                reset(before)
+
+    @contextmanager
+    def _under_way(self, sender: str, caller: Caller, context: _DoorCall) -> Iterator[Agent]:
+        """Count a call in the `with` block, which gets its sender."""
+        # First: another look-up of a sender removes those that have no call under way.
         self._busy[sender] += 1
         self._counted[caller.name] += 1
-        delivery = Delivery(Envelope(sender, to, "say", {}), REQUEST)
-        delivery.mailbox, delivery.state = self._sender(sender)._mailbox, RUNNING
-        delivery.caller_context = context
-        # As if a message were handled: what the reply leads to finds its caller by `CURRENT`.
-        before = CURRENT.set(delivery)
         try:
-            yield
+            yield self._sender(sender)
         finally:
-            reset(before)
+            # A task that the action has left behind still has it: it asks and pays no more.
             context.open = False
+            # Not `[sender] -= 1`: this drops what is 0, and `_tell` looks whether any is left.
             self._busy -= Counter((sender,))
 
     async def permit(self, sender: str, agent: ConversationalAgent, content: Any) -> None:
@@ -359,10 +363,10 @@ class Served:
     def _tell(self, event: Event) -> None:
         # Called with each event of the agents, most of which are of no call of a door.
         if self._busy and (caller := self._caller()) is not None:
-            caller.loop.call_soon_threadsafe(caller.tell, event)
+            _tell_on(caller.loop, caller.tell, event)
 
 
-def _hear(loop: asyncio.AbstractEventLoop, on_progress: Callable[[str], None], text: str) -> None:
-    """Pass the progress of an action on to the caller's loop, unless that is closed."""
-    with suppress(RuntimeError):
-        loop.call_soon_threadsafe(on_progress, text)
+def _tell_on(loop: asyncio.AbstractEventLoop, callback: Callable[[T], object], news: T) -> None:
+    """Call a function of a caller on its loop, unless that is closed."""
+    with suppress(RuntimeError):  # else the agent would call the door's watcher no more
+        loop.call_soon_threadsafe(callback, news)
