@@ -59,6 +59,11 @@ EXCEPTIONS = {
     "research/researcher.py told": "of `Progress`",
     "serving/company/company.py ended": "public: `Company.ended`",
     "serving/company/schedule.py due": "public: `Schedule.due`",
+    "society/blocks/feed.py shown": "public: `FeedBlockParams.shown`, `FeedBlock.shown`",
+    "society/blocks/row_block.py whole": "public: `RowBlock.whole`",
+    "society/columns/column.py seen": "public: `Column.seen`",
+    "society/columns/others.py heard": "public: `Rows.heard`",
+    "society/columns/rows.py seen": "public: `Rows.seen`",
     "society/checkpoint.py ended": "a key of checkpoints",
     "society/city/places.py who": "public: an argument of `needs`",
     "society/experiments/fitting.py means": "public: `Fit.means`",
@@ -80,7 +85,7 @@ EXCEPTIONS = {
 }
 """What programs, journals and pages read by such a name, with the reason."""
 CEILINGS = {
-    "society": 191,
+    "society": 94,
 }
 """How many names a package still has; one that is not here has none."""
 SHARED = 12

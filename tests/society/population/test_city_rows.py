@@ -17,7 +17,7 @@ from moothall.society.city.city import City
 from moothall.society.city.map import Mode, Place, Road
 from moothall.society.city.network import Network
 from moothall.society.city.routes import Labels, Roads
-from moothall.society.columns.column import SETTLED
+from moothall.society.columns.column import COMMIT_COLUMNS
 from moothall.society.population.population import Population
 
 
@@ -167,7 +167,9 @@ def test_population_table_keeps_what_it_gives_and_a_too_small_town_says_so() -> 
     assert (given.arrays["age"] == 30).all()
     assert given.arrays["money"].max() > 0
     drawn = Population(50, city, all_blocks(), 1).columns
-    table = {name: drawn[name][::-1] for name in drawn if name not in SETTLED or name == "money"}
+    table = {
+        name: drawn[name][::-1] for name in drawn if name not in COMMIT_COLUMNS or name == "money"
+    }
     for alone in ("work", "school", "skill", "opinions", "money"):
         kept = Population({alone: table[alone]}, city, all_blocks(), 2).columns
         assert np.array_equal(kept[alone], table[alone])

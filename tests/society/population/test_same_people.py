@@ -23,7 +23,7 @@ from moothall.society import (
     make_economy,
     make_people,
 )
-from moothall.society.columns.column import SETTLED
+from moothall.society.columns.column import COMMIT_COLUMNS
 
 
 @pytest.mark.parametrize("seed", (1, 2))
@@ -76,7 +76,7 @@ async def live_the_same(count: int, seed: int, steps: int, every: int) -> None:
                 differ: Any = np.flatnonzero(
                     (values != rows.arrays[name]).reshape(count, -1).any(axis=1)
                 )
-                assert name in SETTLED or not len(differ), (step, name, differ[:9])
+                assert name in COMMIT_COLUMNS or not len(differ), (step, name, differ[:9])
 
 
 async def test_society_and_population_live_the_same_day() -> None:

@@ -222,7 +222,7 @@ class CitizenBlock(Block):
         task: str,
         schema: dict[str, Any],
         read: Callable[[dict[str, Any]], Any] | None = None,
-        **shown: Any,
+        **context: Any,
     ) -> Any:
         """Return the answer of the citizen's model; None without a model or a usable answer.
 
@@ -233,15 +233,15 @@ class CitizenBlock(Block):
                 `prompt` is said instead
             schema: the JSON schema of the answer, an object
             read: makes a value of the object, or raises `UnreadableText`; by default the object
-            shown: JSON data that the model is shown besides what the citizen perceives, is, and
+            context: JSON data that the model is shown besides what the citizen perceives, is, and
                 remembers
         """
         if self.llm is None or not getattr(self.params, "by_model", True):
             return None
         task = getattr(self.params, "prompt", None) or task
-        known = await prompt_context(self.agent, f"{task} {json.dumps(shown, default=str)}")
+        own_context = await prompt_context(self.agent, f"{task} {json.dumps(context, default=str)}")
         rules = getattr(self.agent.params, "decision_prompt", RULES)
-        prompt = self.perceived.prompt(task, schema, {**known, **shown}, rules)
+        prompt = self.perceived.prompt(task, schema, {**own_context, **context}, rules)
         answer = AnswerSchema(schema)
 
         def value_of(text: str) -> Any:

@@ -60,12 +60,12 @@ class FeedBlock(TalkBlock):
 
     def shown(self) -> list[Any]:
         """Return the posts that the feed shows the citizen, the best first."""
-        shown = list(self.perceived.feed)
+        posts = list(self.perceived.feed)
         services = getattr(self.agent.space, "services", None) or {}
         feed = services.get("feed")
-        if not shown and feed is not None:
-            shown = feed.shown(str(self.agent.id), self.interests, self.params.shown)
-        return shown[: self.params.shown]
+        if not posts and feed is not None:
+            posts = feed.shown(str(self.agent.id), self.interests, self.params.shown)
+        return posts[: self.params.shown]
 
     async def forward(self) -> Any:
         """Read the feed once; return the act of this step."""
@@ -113,12 +113,12 @@ class FeedBlock(TalkBlock):
 
     # -- as a full agent ---------------------------------------------------------------------------
 
-    async def _by_model(self, shown: list[Any]) -> bool:
+    async def _by_model(self, posts: list[Any]) -> bool:
         """Let the model decide; return whether it did."""
         if self.llm is None:
             return False
-        liked = {"enum": [each.number for each in shown] or [0], "title": "the number of a post"}
-        authors = sorted({each.author for each in shown})
+        liked = {"enum": [each.number for each in posts] or [0], "title": "the number of a post"}
+        authors = sorted({each.author for each in posts})
         answer = await self.decide(
             "You read the feed. Say which posts you like, whom you follow, and what you post "
             "yourself (an empty text for nothing).",
@@ -131,13 +131,13 @@ class FeedBlock(TalkBlock):
                 post={"type": "string", "maxLength": LONGEST},
                 topic={"type": "string", "maxLength": 80},
             ),
-            posts=[each.of(self.perceived.label(each.author)) for each in shown],
+            posts=[each.of(self.perceived.label(each.author)) for each in posts],
         )
         if answer is None:
             return False
-        for number in dict.fromkeys(answer["like"] if shown else ()):
+        for number in dict.fromkeys(answer["like"] if posts else ()):
             self.want(Like(number))
-        for author in dict.fromkeys(answer["follow"] if shown else ()):
+        for author in dict.fromkeys(answer["follow"] if posts else ()):
             self.want(Follow(author))
         if answer["post"]:
             self.want(Post(answer["post"], answer["topic"]))
@@ -182,17 +182,17 @@ def _new_to(post: Any, me: str, would_like: bool) -> bool:
 def _read_by_rows(self: FeedBlock, rows: Rows, topics: Any) -> Iterator[tuple[Any, ...]]:
     """Yield the same at once for all posts that rows may like, of each reader one after another."""
     feed = rows.moment.feed
-    kept = None if feed is None else feed.rows
-    if kept is None or not len(kept.author):
+    posts = None if feed is None else feed.rows
+    if posts is None or not len(posts.author):
         return
     interests = topics.interests
-    about = topics.of_words[np.maximum(kept.topic, -1)] % interests.shape[1]  # the last: no topic
+    about = topics.of_words[np.maximum(posts.topic, -1)] % interests.shape[1]  # the last: no topic
     numbers = _numbers_shown(self, rows, feed, interests, about)
-    place = np.maximum(numbers - kept.first, 0)
+    place = np.maximum(numbers - posts.first, 0)
     interest = np.take_along_axis(interests, about[place], axis=1)
     close = np.zeros(numbers.shape, np.int64)
     if "friends" in rows.population.arrays:
-        close = Ties(rows).strength(code_of(kept.author).astype(np.int32)[place] * (numbers > 0))
+        close = Ties(rows).strength(code_of(posts.author).astype(np.int32)[place] * (numbers > 0))
     odds = likes(interest, close, self.params.likes) * (numbers > 0)
     some = np.nonzero(odds)
     for readers in rows.some(some[0]):
@@ -200,10 +200,10 @@ def _read_by_rows(self: FeedBlock, rows: Rows, topics: Any) -> Iterator[tuple[An
 
         def new_of(would_like: Any, readers: Rows = readers, number: Any = number) -> Any:
             at = np.flatnonzero(would_like)
-            would_like[at] = ~kept.liked(number[at], readers.index[at])
+            would_like[at] = ~posts.liked(number[at], readers.index[at])
             return would_like
 
-        yield readers, number, kept.author[place[some]], odds[some], new_of
+        yield readers, number, posts.author[place[some]], odds[some], new_of
 
 
 def _numbers_shown(self: FeedBlock, rows: Rows, feed: Any, interest: Any, about: Any) -> Any:
@@ -212,11 +212,11 @@ def _numbers_shown(self: FeedBlock, rows: Rows, feed: Any, interest: Any, about:
     if type(feed).shown is Feed.shown:
         rows.once("feed.hottest", feed.rows.hottest)
         return feed.rows.shown_rows(rows.index, interest, about, limit)
-    shown = np.zeros((len(rows), limit), np.int64)  # a subclass with its own ranking
+    numbers = np.zeros((len(rows), limit), np.int64)  # a subclass with its own ranking
     for at, row in enumerate(rows.index.tolist()):
         status: dict[str, Any] = {}
         self.to_status(rows.population, row - rows.population.base, status)
         own = status["profile"]["interests"]
-        found = feed.shown(rows.population.id_of(row), own, limit)[:limit]
-        shown[at, : len(found)] = [each.number for each in found]
-    return shown
+        posts = feed.shown(rows.population.id_of(row), own, limit)[:limit]
+        numbers[at, : len(posts)] = [each.number for each in posts]
+    return numbers

@@ -83,15 +83,15 @@ class RowBlock(CitizenBlock):
 
 def missing_method(block: Any) -> str:
     """Return the name of a rows method that a block lacks; "" if it lacks none."""
-    made = type(block)
+    kind = type(block)
     for scalar, rows in HOOKS.items():
-        own = definer(made, scalar)
+        own = definer(kind, scalar)
         if own in (None, RowBlock):
             continue
         if own.__module__ == "moothall.agents.block" and scalar != "forward":
             continue
         # A subclass that overrides one form alone would have two rules.
-        if not in_rows(made, scalar, rows):
+        if not in_rows(kind, scalar, rows):
             return rows
     return ""
 
@@ -100,9 +100,9 @@ def checked(blocks: Iterable[Any]) -> tuple[Any, ...]:
     """Return the blocks of a population as a tuple. Raises ConfigError: they cannot be together."""
     if not isinstance(blocks, Iterable):
         raise ConfigError(f"blocks must be a list of citizens' blocks, got {blocks!r:.80}")
-    made = tuple(blocks)
+    checked_blocks = tuple(blocks)
     columns: dict[str, Any] = {}
-    for block in made:
+    for block in checked_blocks:
         if not isinstance(block, CitizenBlock):
             raise ConfigError(f"blocks must be citizens' blocks, got {block!r:.80}")
         for name, column in getattr(block, "columns", {}).items():
@@ -111,7 +111,7 @@ def checked(blocks: Iterable[Any]) -> tuple[Any, ...]:
                     f"block {block.name!r} declares the column {name!r} otherwise than another: "
                     "give it another name, or the same Column"
                 )
-    return made
+    return checked_blocks
 
 
 def writes(block: Any, names: Iterable[str]) -> bool:

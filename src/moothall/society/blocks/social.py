@@ -31,7 +31,7 @@ LONGEST: Final = 280  # the characters of a message at most
 _SAME_WORDS: Final = 8  # in a row that were said before make a sentence one that repeats
 _FEW_WORDS: Final = 5  # anybody may say again what has fewer
 _SENTENCE_END: Final = re.compile(r"(?<=[.!?…])\s+")
-_SHOWN: Final = 20  # the people that a model may choose from, at most
+_MOST_CHOICES: Final = 20  # the people that a model may choose from, at most
 _ACTS: Final = Numbers(map(code, ("leisure", "social")), "uint8")
 """The act of who meets nobody, and of who meets somebody."""
 
@@ -123,11 +123,11 @@ class SocialBlock(TalkBlock):
     def _meet(self, rows: Any) -> None:
         """Let rows say something to a person there or to a friend; without either, have leisure."""
         count, mine, person = rows.present()
-        others, ties = count - 1, ties_of(rows, self.params.friends)
-        here = (others > 0) & (rows.below(1000, "social.here") < self.params.here)
+        other_people, ties = count - 1, ties_of(rows, self.params.friends)
+        here = (other_people > 0) & (rows.below(1000, "social.here") < self.params.here)
         total = ties.total(here != True)  # noqa: E712 - of arrays, too
-        here = here | ((others > 0) & (total == 0))
-        at = rows.below(larger(others, 1), "social.whom")
+        here = here | ((other_people > 0) & (total == 0))
+        at = rows.below(larger(other_people, 1), "social.whom")
         there = person(where(here, at + (at >= mine), 0))
         writes = (here != True) & (total > 0)  # noqa: E712
         friend = ties.friend(rows.below(larger(total, 1), "social.friend"), writes)
@@ -136,8 +136,8 @@ class SocialBlock(TalkBlock):
         topics = self.topics(rows)
         topic = topics.main()
         text = topics.text(rows.below(4, "social.greeting"), topic)
-        said = (text, topics.word(topic), topics.opinion(topic))
-        self._tell(rows, where(here, there, friend), *said, where=meets)
+        utterance = (text, topics.word(topic), topics.opinion(topic))
+        self._tell(rows, where(here, there, friend), *utterance, where=meets)
 
     def _tell(
         self, rows: Any, to: Any, text: Any, topic: Any, opinion: Any, where: Any = True
@@ -163,14 +163,14 @@ class SocialBlock(TalkBlock):
         """Write relations, opinions and interests of a row into a status."""
         super().to_status(population, row, status)
         codes, close = (population.arrays[name][row].tolist() for name in ("friends", "friendship"))
-        known = {
+        strengths = {
             population.decoded(PARTY, code - 1 if code > 0 else code): strength
             for code, strength in zip(codes, close, strict=True)
             if code
         }
-        status["relations"] = {id: strength & STRENGTH for id, strength in known.items()}
+        status["relations"] = {id: strength & STRENGTH for id, strength in strengths.items()}
         status.pop("kin", None)
-        if kin := {id: KIN[each >> KIND] for id, each in known.items() if each > STRENGTH}:
+        if kin := {id: KIN[each >> KIND] for id, each in strengths.items() if each > STRENGTH}:
             status["kin"] = kin
 
     def from_status(self, population: Register, row: int, status: dict[str, Any]) -> None:
@@ -180,19 +180,19 @@ class SocialBlock(TalkBlock):
             ConfigError: a topic is not one of the block's, or there are too many relations
         """
         super().from_status(population, row, status)
-        given = status.get("relations")
-        if given is None:
+        relations = status.get("relations")
+        if relations is None:
             return
         codes, close = population.arrays["friends"], population.arrays["friendship"]
-        if len(given) > self.params.friends:
+        if len(relations) > self.params.friends:
             raise ConfigError(
-                f"citizen {population.id_of(row)} has {len(given)} relations, and `friends` of its "
-                f"SocialBlockParams is {self.params.friends}"
+                f"citizen {population.id_of(row)} has {len(relations)} relations, and `friends` of "
+                f"its SocialBlockParams is {self.params.friends}"
             )
-        friends = [code_of(population.number_of(id)) for id in given]
+        friends = [code_of(population.number_of(id)) for id in relations]
         fill(codes, row, friends)
         kin = {id: KIN.index(each) << KIND for id, each in status.get("kin", {}).items()}
-        fill(close, row, [strength | kin.get(id, 0) for id, strength in given.items()])
+        fill(close, row, [strength | kin.get(id, 0) for id, strength in relations.items()])
 
     # -- as a full agent ---------------------------------------------------------------------------
 
@@ -228,22 +228,22 @@ class SocialBlock(TalkBlock):
     async def forward(self) -> Any:
         """Write to a person; return the act of this step."""
         row = Row(self)
-        if self.too_young or (said := await self._by_model()) is None:
+        if self.too_young or (utterance := await self._by_model()) is None:
             self.step_rows(row)
         else:
             row["act"] = code("social")
             topics = self.topics(row)
             topic = topics.main()
-            self._tell(row, *said, topic, topics.opinion(topic))
+            self._tell(row, *utterance, topic, topics.opinion(topic))
         return self.status.get("act")
 
     async def _by_model(self) -> tuple[str, str] | None:
         if self.llm is None:
             return None
         relations = self.status.get("relations", {})
-        closest = sorted(relations, key=lambda id: -relations[id])[: _SHOWN // 2]
-        asked, here = self._waiting, self.perceived.here[: _SHOWN // 2]
-        names = list(dict.fromkeys([*asked, *closest, *here]))
+        closest = sorted(relations, key=lambda id: -relations[id])[: _MOST_CHOICES // 2]
+        waiting, here = self._waiting, self.perceived.here[: _MOST_CHOICES // 2]
+        names = list(dict.fromkeys([*waiting, *closest, *here]))
         if not names:
             return None
         answer = await self.decide(
@@ -255,7 +255,7 @@ class SocialBlock(TalkBlock):
             ),
             self._new_to_say,
             people=[self._person(id, relations.get(id, 0)) for id in names],
-            waiting_for_your_answer=[*map(self.perceived.label, asked)],
+            waiting_for_your_answer=[*map(self.perceived.label, waiting)],
         )
         return None if answer is None else (answer["to"], answer["content"])
 
@@ -263,9 +263,9 @@ class SocialBlock(TalkBlock):
         """Return an answer without what was said before: a small model repeats the nearest line."""
         talks: dict[str, list[list[Any]]] = self.status.get("talks") or {}
         before = [text for lines in talks.values() for _, _, text in lines]
-        said = _SENTENCE_END.split(answer["content"])
-        old = [each for each in said if _is_repeated(each, before)]
-        content = " ".join(each for each in said if each not in old)
+        sentences = _SENTENCE_END.split(answer["content"])
+        old = [each for each in sentences if _is_repeated(each, before)]
+        content = " ".join(each for each in sentences if each not in old)
         if old and len(content.split()) < _FEW_WORDS:
             raise UnreadableText(
                 f'repeats "{old[0]}" in "content": say something that was not said yet'

@@ -226,11 +226,11 @@ class Topics:
     @cached_property
     def interests(self) -> Any:
         """The interest of each row in each topic, and 0 last, in none; int32."""
-        made = np.zeros((len(self._rows), len(self._topics) + 1), np.int32)
+        interests = np.zeros((len(self._rows), len(self._topics) + 1), np.int32)
         for topic, interest in zip(*(each.T for each in self._in_order), strict=True):
             some = np.flatnonzero(topic >= 0)
-            made[some, topic[some]] = interest[some]
-        return made
+            interests[some, topic[some]] = interest[some]
+        return interests
 
     @property
     def has_any(self) -> Any:

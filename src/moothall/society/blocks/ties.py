@@ -74,15 +74,17 @@ class OwnTies:
         relations[id] = change(relations.get(id, 0))
         if len(relations) > self._most:
             kin = self._status.get("kin", {})
-            others = [each for each in relations if each != id]
-            gone = min(others, key=lambda each: relations[each] + (STRENGTH + 1) * (each in kin))
-            del relations[gone]
-            kin.pop(gone, None)
+            candidates = [each for each in relations if each != id]
+            dropped = min(
+                candidates, key=lambda each: relations[each] + (STRENGTH + 1) * (each in kin)
+            )
+            del relations[dropped]
+            kin.pop(dropped, None)
 
     def fade(self, fade: Callable[[Any], Any]) -> None:
         """Change the strengths of all but kin and who was heard; who has 0 is forgotten."""
-        relations, kin, heard = self._relations, self._status.get("kin", {}), self._row.senders()
-        for id in [each for each in relations if each not in heard and each not in kin]:
+        relations, kin, senders = self._relations, self._status.get("kin", {}), self._row.senders()
+        for id in [each for each in relations if each not in senders and each not in kin]:
             relations[id] = fade(relations[id])
             if not relations[id]:
                 del relations[id]
@@ -102,15 +104,15 @@ class Ties:
     def slots(self, at: Any = ...) -> Iterator[tuple[int, Any, Any, Any]]:
         """Yield each slot, positions and population rows of those that use it, and their codes."""
         index = self._index[at]
-        left = np.arange(len(index))
+        positions = np.arange(len(index))
         for slot in range(self._friends.shape[1]):
             codes = self._friends[:, slot][index]
             some = codes.nonzero()[0]
             if len(some) < len(codes):
                 if not len(some):
                     return
-                left, index, codes = left[some], index[some], codes[some]
-            yield slot, left, index, codes
+                positions, index, codes = positions[some], index[some], codes[some]
+            yield slot, positions, index, codes
 
     def strengths(self, slot: int, index: Any) -> Any:
         """Return the strengths of rows of the population in a slot."""
@@ -119,88 +121,88 @@ class Ties:
     def total(self, where: Any) -> Any:
         """Return the sum of the strengths of some rows, 0 elsewhere; int64."""
         at, sums = np.flatnonzero(where), np.zeros(len(self._index), np.int64)
-        for slot, left, index, _ in self.slots(at):
-            sums[at[left]] += self.strengths(slot, index)
+        for slot, positions, index, _ in self.slots(at):
+            sums[at[positions]] += self.strengths(slot, index)
         return sums
 
     def friend(self, share: Any, where: Any) -> Any:
         """Return the friend of some rows where the summed strength first exceeds `share`, or −1."""
-        at, found = np.flatnonzero(where), np.zeros(len(share), np.int64)
+        at, friends = np.flatnonzero(where), np.zeros(len(share), np.int64)
         rest = share[at]
-        for slot, left, index, codes in self.slots(at):
-            before = rest[left]
+        for slot, positions, index, codes in self.slots(at):
+            before = rest[positions]
             after = before - self.strengths(slot, index)
-            rest[left] = after
+            rest[positions] = after
             now = ((before >= 0) & (after < 0)).nonzero()[0]
-            found[at[left[now]]] = codes[now]
-        return np.where(found >= 0, found - 1, found)
+            friends[at[positions[now]]] = codes[now]
+        return np.where(friends >= 0, friends - 1, friends)
 
     def strength(self, codes: Any) -> Any:
         """Return the strengths with others, (n, others) as their codes; 0 without a relation."""
-        found = np.zeros(codes.shape, np.int64)
+        strengths = np.zeros(codes.shape, np.int64)
         maybe = np.zeros(_HASHED, bool)
         maybe[codes & (_HASHED - 1)] = True
-        for slot, left, index, friends in self.slots():
+        for slot, positions, index, friends in self.slots():
             some = maybe[friends & (_HASHED - 1)].nonzero()[0]
             if len(some):
-                at, which = np.nonzero(codes[left[some]] == friends[some, None])
-                found[left[some[at]], which] = self.strengths(slot, index[some[at]])
-        return found
+                at, which = np.nonzero(codes[positions[some]] == friends[some, None])
+                strengths[positions[some[at]], which] = self.strengths(slot, index[some[at]])
+        return strengths
 
-    def closer(self, who: Any, change: Callable[[Any], Any], where: Any = ...) -> None:
+    def closer(self, others_rows: Any, change: Callable[[Any], Any], where: Any = ...) -> None:
         """Change or add one relation of each row; if full, drop the (first) weakest other."""
-        index, codes, most = self._index[where], code_of(who)[where], self._friends.shape[1]
-        slot = self._found(index, codes)
+        index, codes, most = self._index[where], code_of(others_rows)[where], self._friends.shape[1]
+        slot = self._slot_of(index, codes)
         relation = np.zeros(len(index), np.int64)
         has = np.flatnonzero(slot < most)
         relation[has] = self._friendship[index[has], slot[has]]
         full = index[slot == most]
         if len(full):
             weakest = self._friendship[full].argmin(1)
-            kept = np.arange(most - 1) + (np.arange(most - 1) >= weakest[:, None])
+            other_slots = np.arange(most - 1) + (np.arange(most - 1) >= weakest[:, None])
             for column in (self._friends, self._friendship):
-                column[full, : most - 1] = np.take_along_axis(column[full], kept, 1)
+                column[full, : most - 1] = np.take_along_axis(column[full], other_slots, 1)
             slot = np.minimum(slot, most - 1)
         self._friends[index, slot] = codes
         self._friendship[index, slot] = change(relation & self._mask) | relation & ~self._mask
 
-    def _found(self, index: Any, codes: Any) -> Any:
+    def _slot_of(self, index: Any, codes: Any) -> Any:
         """Return each row's slot of a code, else its first empty slot, else the number of slots."""
         most = self._friends.shape[1]
-        slots, left = np.full(len(index), most), np.arange(len(index))
+        slots, positions = np.full(len(index), most), np.arange(len(index))
         for slot in range(most):
             here = self._friends[:, slot][index]
-            slots[left] = slot
+            slots[positions] = slot
             some = ((here != codes) & (here != 0)).nonzero()[0]
-            left, index, codes = left[some], index[some], codes[some]
-            if not len(left):
+            positions, index, codes = positions[some], index[some], codes[some]
+            if not len(positions):
                 break
-        slots[left] = most
+        slots[positions] = most
         return slots
 
     def fade(self, fade: Callable[[Any], Any]) -> None:
         """Change the strengths of all but kin and who was heard; who has 0 is forgotten."""
-        at, who = self._rows.senders()
-        heard = self._index[at]
-        slots = self._found(heard, code_of(who))
+        at, others_rows = self._rows.senders()
+        met_rows = self._index[at]
+        slots = self._slot_of(met_rows, code_of(others_rows))
         spared = np.zeros(len(self._friends), bool)
         up_to = np.zeros(len(self._index), np.int64)  # the slot that the next one kept gets
-        for slot, left, index, who in self.slots():
-            met = heard[slots == slot]
+        for slot, positions, index, codes in self.slots():
+            met = met_rows[slots == slot]
             spared[met] = True
             before = self._friendship[:, slot][index].astype(np.int64)
             stays = (before > STRENGTH) | spared[index]
             spared[met] = False
             after = np.where(stays, before, fade(before))
             keeps = stays | (after > 0)
-            to = up_to[left]
-            up_to[left] = to + keeps
+            to = up_to[positions]
+            up_to[positions] = to + keeps
             if keeps.all() and (to == slot).all():
                 self._friendship[:, slot][index] = after
                 continue
             self._friends[index, slot] = self._friendship[index, slot] = 0
             at = index[keeps], to[keeps]
-            self._friends[at], self._friendship[at] = who[keeps], after[keeps]
+            self._friends[at], self._friendship[at] = codes[keeps], after[keeps]
 
 
 def code_of(number: Any) -> Any:

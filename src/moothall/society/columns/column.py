@@ -62,8 +62,8 @@ class Column:
                 f"{excerpt(self.dtype)}"
             )
         if not self._holds(self.default):
-            what = "0" if self.slots else f"a value of {self.dtype}"
-            raise ConfigError(f"a column's default must be {what}, got {excerpt(self.default)}")
+            expected = "0" if self.slots else f"a value of {self.dtype}"
+            raise ConfigError(f"a column's default must be {expected}, got {excerpt(self.default)}")
 
     def _holds(self, value: Any) -> bool:
         """Return whether its array can hold a value as it is."""
@@ -96,10 +96,10 @@ class Column:
         """Return an array of given values, of which there may be more per citizen than declared."""
         if not self.slots:
             return values.copy()
-        made = untouched(values.shape, values.dtype)
+        copy = untouched(values.shape, values.dtype)
         for slot in values.any(axis=0).nonzero()[0]:
-            made[:, slot] = values[:, slot]
-        return made
+            copy[:, slot] = values[:, slot]
+        return copy
 
     def of_status(self, name: str, status: dict[str, Any], number: Callable[[Any], int]) -> Any:
         """Return the column's value in a citizen's status; None if the status lacks it."""
@@ -164,7 +164,7 @@ PLACES: Final = {
     "mode": Column("int16", -1),
 }
 """What every population has, and those that have places."""
-SETTLED: Final = ("money", "place", "moving_to", "moving_from", "arrives", "left", "mode")
+COMMIT_COLUMNS: Final = ("money", "place", "moving_to", "moving_from", "arrives", "left", "mode")
 """The columns that the commit stage alone writes."""
 
 

@@ -59,8 +59,8 @@ class Layers(Mapping[str, Any]):
 
     def read_only(self) -> Layers:
         """Return the same layers, which refuse to be written."""
-        made = Layers(None, (), ())
+        copy = Layers(None, (), ())
         for name, values in self.arrays.items():
-            made.arrays[name] = values.view()
-            made.arrays[name].flags.writeable = False
-        return made
+            copy.arrays[name] = values.view()
+            copy.arrays[name].flags.writeable = False
+        return copy

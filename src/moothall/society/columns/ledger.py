@@ -102,30 +102,30 @@ class ServiceLedger:
             each.ledger, each.at = self, at
 
 
-def in_rows(made: type, rule: str, rows: str) -> bool:
+def in_rows(kind: type, rule: str, rows: str) -> bool:
     """Return whether `rows` is defined by the class that defines `rule`, or by a subclass."""
-    own, has = definer(made, rule), definer(made, rows)
+    own, has = definer(kind, rule), definer(kind, rows)
     return own is not None and has is not None and issubclass(has, own)
 
 
-def definer(made: type, name: str) -> Any:
+def definer(kind: type, name: str) -> Any:
     """Return the class, of a class and its bases, that defines a name; None if none does."""
-    return next((each for each in made.__mro__ if name in vars(each)), None)
+    return next((each for each in kind.__mro__ if name in vars(each)), None)
 
 
 def afforded(cents: Any, payer: Any, has: Any) -> Any:  # payer: the index in `has`, the money
     """Return which payments are made: in order, each in full, as far as the payer's money lasts."""
-    due = np.bincount(payer, cents, len(has))
+    totals = np.bincount(payer, cents, len(has))
     able = np.ones(len(cents), bool)
-    poor = due > has * (1 - 2.0**-40)  # the error of float sums is far smaller
-    poor &= due > 0
+    poor = totals > has * (1 - 2.0**-40)  # the error of float sums is far smaller
+    poor &= totals > 0
     at = np.flatnonzero(poor[payer])
     if len(at):
-        left = dict(zip(np.flatnonzero(poor).tolist(), has[poor].tolist(), strict=True))
+        remaining = dict(zip(np.flatnonzero(poor).tolist(), has[poor].tolist(), strict=True))
         for entry in at.tolist():
-            one, cost = int(payer[entry]), int(cents[entry])
-            able[entry] = left[one] >= cost
-            left[one] -= cost * bool(able[entry])
+            index, cost = int(payer[entry]), int(cents[entry])
+            able[entry] = remaining[index] >= cost
+            remaining[index] -= cost * bool(able[entry])
     return able
 
 
@@ -148,20 +148,20 @@ def withheld(gross: Any, income: Any, paid: Any, brackets: Sequence[tuple[int, i
     return smaller(gross, larger(0, tax_on(income + gross, brackets) - paid))
 
 
-def credited(kept: Any, interest: int, own: int) -> Any:
+def credited(deposits: Any, interest: int, own: int) -> Any:
     """Return a day's interest on deposits, at a rate in millionths, as far as `own` cents last."""
     # Equals kept * interest // 1_000_000, whose product may overflow.
-    earned = kept // 1_000_000 * interest + kept % 1_000_000 * interest // 1_000_000
+    earned = deposits // 1_000_000 * interest + deposits % 1_000_000 * interest // 1_000_000
     return earned * afforded(earned, np.zeros(len(earned), np.int64), np.array([own]))
 
 
 def shares(total: int, weights: Sequence[int]) -> list[int]:
     """Divide a whole number by weights, without a remainder: largest remainders (Hamilton)."""
-    whole = sum(weights)
-    if whole == 0:
+    weight_sum = sum(weights)
+    if weight_sum == 0:
         return [0] * len(weights)
-    parts = [total * weight // whole for weight in weights]
-    rests = sorted(range(len(weights)), key=lambda i: -(total * weights[i] % whole))
+    parts = [total * weight // weight_sum for weight in weights]
+    rests = sorted(range(len(weights)), key=lambda i: -(total * weights[i] % weight_sum))
     for i in rests[: total - sum(parts)]:
         parts[i] += 1
     return parts

@@ -29,13 +29,13 @@ class Lists:
         """Append numbers to lists, in order; a list may occur more than once."""
         order = np.argsort(at, kind="stable")
         for turn in turns(at[order]):
-            which, given = at[order[turn]], values[order[turn]]
+            which, numbers = at[order[turn]], values[order[turn]]
             slot = self.count[which]
             for number in np.unique(slot).tolist():
                 if number == len(self._slots):
                     self._slots.append(untouched((len(self.count),), np.int32))
                 some = slot == number
-                self._slots[number][which[some]] = given[some]
+                self._slots[number][which[some]] = numbers[some]
             self.count[which] += 1
 
     def parts(self, at: Any) -> Iterator[tuple[int, Any, Any]]:
@@ -49,26 +49,26 @@ class Lists:
 
     def contains(self, at: Any, values: Any) -> Any:
         """Return for each list whether it contains a number."""
-        found = np.zeros(len(at), bool)
+        is_in = np.zeros(len(at), bool)
         for _, which, numbers in self.parts(at):
-            found[which] |= numbers == values[which]
-        return found
+            is_in[which] |= numbers == values[which]
+        return is_in
 
     def of(self, at: int) -> list[int]:
         """Return the numbers of one list, in order."""
         return [numbers.item(0) for *_, numbers in self.parts(np.array([at]))]
 
 
-def turns(given: Any) -> list[Any]:
+def turns(numbers: Any) -> list[Any]:
     """Split positions in sorted numbers into parts, each with a number at most once."""
-    if not len(given):
+    if not len(numbers):
         return []
-    turn = turn_of(given)
+    turn = turn_of(numbers)
     order = np.argsort(turn, kind="stable")
     return list(np.split(order, np.cumsum(np.bincount(turn))[:-1]))
 
 
-def turn_of(given: Any) -> Any:
+def turn_of(numbers: Any) -> Any:
     """Return for each of sorted numbers how often it came before."""
-    starts = np.flatnonzero(np.r_[True, given[1:] != given[:-1]])
-    return np.arange(len(given)) - np.repeat(starts, np.diff(np.r_[starts, len(given)]))
+    starts = np.flatnonzero(np.r_[True, numbers[1:] != numbers[:-1]])
+    return np.arange(len(numbers)) - np.repeat(starts, np.diff(np.r_[starts, len(numbers)]))

@@ -8,10 +8,10 @@ from typing import Any
 from moothall.foundation.errors import ConfigError
 from moothall.foundation.text import excerpt, nearest
 from moothall.society.arrays import np
-from moothall.society.columns.column import SETTLED, Column
-from moothall.society.columns.others import Others
+from moothall.society.columns.column import COMMIT_COLUMNS, Column
+from moothall.society.columns.others import OtherCitizens
 
-_GIVEN = frozenset(SETTLED) - {"place"}
+_NOT_GIVEN_AT_BIRTH = frozenset(COMMIT_COLUMNS) - {"place"}
 
 
 @dataclass
@@ -25,7 +25,7 @@ class Changes:
     deaths: list[tuple[Any, Any]] = field(default_factory=list)
 
 
-class Lives(Others):
+class Lives(OtherCitizens):
     """The part of `Rows` by which rows come and leave."""
 
     _calls = 0
@@ -50,16 +50,20 @@ class Lives(Others):
         changes = self._changes()
         at = np.arange(len(self)) if where is None else self._positions(where)
         declared: dict[str, Column] = self.population.declared
-        made: dict[str, Any] = {}
-        for name, given in columns.items():
-            if name not in declared or name in _GIVEN:
-                near = nearest(name, set(declared) - _GIVEN)
-                what = "only the commit stage sets it" if name in _GIVEN else f"none is there{near}"
-                raise ConfigError(f"block {self._block}: add: column {name!r}: {what}")
+        values: dict[str, Any] = {}
+        for name, value in columns.items():
+            if name not in declared or name in _NOT_GIVEN_AT_BIRTH:
+                near = nearest(name, set(declared) - _NOT_GIVEN_AT_BIRTH)
+                reason = (
+                    "only the commit stage sets it"
+                    if name in _NOT_GIVEN_AT_BIRTH
+                    else f"none is there{near}"
+                )
+                raise ConfigError(f"block {self._block}: add: column {name!r}: {reason}")
             shape = (len(self), *self.population.arrays[name].shape[1:])
-            made[name] = self._each(f"add: {name}", given, shape, "row")[at]
+            values[name] = self._each(f"add: {name}", value, shape, "row")[at]
         call, self._calls = self._calls, self._calls + 1
-        changes.births.append((self._block, call, self.index[at], made))
+        changes.births.append((self._block, call, self.index[at], values))
 
     def remove(self: Any, where: Any = None, /, heirs: Any = None) -> None:
         """Let these rows, or some of them, leave for good after this step: they die, or move away.
@@ -78,21 +82,21 @@ class Lives(Others):
         at = np.arange(len(self)) if where is None else self._positions(where)
         have = self._each("remove: heirs", -1 if heirs is None else heirs, (len(at),), "of them")
         if have.dtype.kind not in "iu":
-            what = f"heirs must be rows, whole numbers, got {excerpt(heirs)}"
-            raise ConfigError(f"block {self._block}: remove: {what}")
+            reason = f"heirs must be rows, whole numbers, got {excerpt(heirs)}"
+            raise ConfigError(f"block {self._block}: remove: {reason}")
         changes.deaths.append((self.index[at], have.copy()))
 
-    def _each(self: Any, what: str, given: Any, shape: tuple[int, ...], of: str) -> Any:
+    def _each(self: Any, label: str, value: Any, shape: tuple[int, ...], of: str) -> Any:
         """Return numbers or booleans, one for each. Raises ConfigError: they are others."""
         try:
-            got, values = excerpt(given), np.asarray(given)
+            got, values = excerpt(value), np.asarray(value)
             if values.dtype.kind in "biuf":
                 got = str(values.shape)
                 return np.broadcast_to(values, shape)
         except ValueError:  # also of a list whose entries have unequal lengths
             pass
         must = f"must be one number, or {shape[0]}, one for each {of}, got {got}"
-        raise ConfigError(f"block {self._block}: {what} {must}")
+        raise ConfigError(f"block {self._block}: {label} {must}")
 
     def _changes(self: Any) -> Changes:
         changes: Changes | None = getattr(self.population, "changes", None)

@@ -11,7 +11,7 @@ from moothall.society.columns.lists import turns
 from moothall.society.columns.want_table import Say
 
 
-class Others:
+class OtherCitizens:
     """The part of `Rows` that concerns other citizens."""
 
     def say(
@@ -59,19 +59,19 @@ class Others:
             those rows, and of each message the row of its sender, the number of its topic in
             `words` (−1 where no opinion is said) and the opinion
         """
-        heard = self.heard()
-        if heard is None:
+        messages = self.heard()
+        if messages is None:
             return
-        at, sender, topic, opinion, _ = heard
+        at, sender, topic, opinion, _ = messages
         for part in turns(at):
             for hearers in self.some(at[part]):
                 yield hearers, sender[part], topic[part], opinion[part]
 
     def senders(self: Any) -> tuple[Any, Any]:
         """Return of what these rows heard the position of the receiver, and the sender's row."""
-        heard = self.heard()
+        messages = self.heard()
         none = np.zeros(0, np.int64)
-        return (none, none) if heard is None else heard[:2]
+        return (none, none) if messages is None else messages[:2]
 
     def heard_count(self: Any) -> Any:
         """Return how many messages each got in the step before; int64."""
@@ -98,9 +98,9 @@ def _by_place(place: Any) -> tuple[Any, Any, Any]:
     there = np.flatnonzero(place >= 0).astype(np.int32)
     at = place[there]
     # A matrix of citizens by places, turned: scipy counts, where numpy would sort.
-    ones, every = np.ones(len(at), np.int8), np.arange(len(at) + 1, dtype=np.int32)
+    weights, every = np.ones(len(at), np.int8), np.arange(len(at) + 1, dtype=np.int32)
     shape = (len(at), int(at.max(initial=0)) + 1)
-    turned = package("scipy.sparse").csr_matrix((ones, at, every), shape=shape).tocsc()
+    turned = package("scipy.sparse").csr_matrix((weights, at, every), shape=shape).tocsc()
     order = there[turned.indices]
     stands = np.zeros(len(place), np.int32)
     stands[order] = every[:-1]

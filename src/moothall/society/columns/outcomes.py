@@ -53,14 +53,16 @@ class RowOutcomes:
         Returns:
             booleans; None where no row's was
         """
-        found = None
+        is_refused = None
         for kind in kinds:
             table = self.moment.answers.get(kind)
             if table is None:
                 continue
             part = table.rows_of(self.first, self.until)
-            who = table.sender[part][table.reason[part] != 0]
-            if len(who):
-                found = np.zeros(self.until - self.first, bool) if found is None else found
-                found[who - self.first] = True
-        return None if found is None else self.inside(found)
+            rows = table.sender[part][table.reason[part] != 0]
+            if len(rows):
+                is_refused = (
+                    np.zeros(self.until - self.first, bool) if is_refused is None else is_refused
+                )
+                is_refused[rows - self.first] = True
+        return None if is_refused is None else self.inside(is_refused)

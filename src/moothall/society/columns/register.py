@@ -41,8 +41,8 @@ class Register:
         declared = {name: c for b in blocks for name, c in getattr(b, "columns", {}).items()}
         self.declared: dict[str, Column] = {**MONEY, **(PLACES if self.places else {}), **declared}
         names = [mode.name for mode in getattr(city, "modes", ())]
-        said = [word for block in blocks for word in getattr(block, "words", ())]
-        self.words: list[str] = list(dict.fromkeys(["", *names, *said]))
+        block_words = [word for block in blocks for word in getattr(block, "words", ())]
+        self.words: list[str] = list(dict.fromkeys(["", *names, *block_words]))
         self._word = {word: number for number, word in enumerate(self.words)}
         self.services: list[str] = []
         self.strangers: list[str] = []
@@ -89,21 +89,21 @@ class Register:
             self.strangers.append(id)
         return STRANGER - self.strangers.index(id)
 
-    def encoded(self, what: str, value: Any) -> int:
+    def encoded(self, content: str, value: Any) -> int:
         """Return the number that stands for a value in wants. Raises ConfigError: none does."""
-        if what == PLACE:
+        if content == PLACE:
             return self.place_number(value)
-        if what == WORD:
+        if content == WORD:
             if value is None:
                 return -1
-            found = self._word.get(value) if isinstance(value, str) else None
-            if found is None:
+            number = self._word.get(value) if isinstance(value, str) else None
+            if number is None:
                 raise ConfigError(
                     f"the text {excerpt(value)} must be declared in a block's `words`, so that "
                     "rows can want it"
                 )
-            return found
-        if what == PARTY:
+            return number
+        if content == PARTY:
             if str(value) in self.services:
                 return -1 - self.services.index(str(value))
             return self.row_of(value)
@@ -111,17 +111,17 @@ class Register:
             raise ConfigError(f"a whole number is needed, got {excerpt(value)}")
         return value
 
-    def decoded(self, what: str, number: int) -> Any:
+    def decoded(self, content: str, number: int) -> Any:
         """Return the value that a number stands for."""
-        if what == INT:
+        if content == INT:
             return number
-        if what == PARTY:
+        if content == PARTY:
             if number <= STRANGER:
                 return self.strangers[STRANGER - number]
             return self.services[-1 - number] if number < 0 else self.id_of(number)
         if number < 0:
             return None
-        return self.places[number] if what == PLACE else self.words[number]
+        return self.places[number] if content == PLACE else self.words[number]
 
     def of_kind(self, kind: str, most: int | None = None) -> Any:
         """Return the numbers of the (first) places of a kind, in order of id."""
@@ -132,7 +132,7 @@ class Register:
         """Return the number of a place, −1 for None. Raises ConfigError: there is no such place."""
         if place is None:
             return -1
-        found = self._place.get(place) if isinstance(place, str) else None
-        if found is None:
+        number = self._place.get(place) if isinstance(place, str) else None
+        if number is None:
             raise ConfigError(f"there is no place {excerpt(place)} in the population's city")
-        return found
+        return number

@@ -17,24 +17,24 @@ from moothall.society.kernel.wants import PLACE
 _TABLES: Final = ("tables of a population", "tables")
 
 
-def columns_of(given: Any) -> tuple[Any, dict[str, Any]]:
+def columns_of(source: Any) -> tuple[Any, dict[str, Any]]:
     """Return the ids and the columns of a table. Raises ConfigError: they are wrong."""
-    if isinstance(given, str | PathLike):
-        path = Path(given)
+    if isinstance(source, str | PathLike):
+        path = Path(source)
         if path.suffix.lower() != ".parquet":
             raise ConfigError(f"{path.name}: a population's table must be .parquet, .csv or .tsv")
         try:
-            given = package("pyarrow.parquet", *_TABLES).read_table(path)
+            source = package("pyarrow.parquet", *_TABLES).read_table(path)
         except (OSError, ValueError) as error:
             raise ConfigError(f"{path.name} cannot be read: {error_text(error)}") from None
-    if hasattr(given, "column_names") and hasattr(given, "column"):
-        given = {name: _array(name, given.column(name)) for name in given.column_names}
-    if not isinstance(given, Mapping) or not given:
+    if hasattr(source, "column_names") and hasattr(source, "column"):
+        source = {name: _array(name, source.column(name)) for name in source.column_names}
+    if not isinstance(source, Mapping) or not source:
         raise ConfigError(
             "citizens must be how many there are, a dict of arrays, a pyarrow Table or the path of "
-            f"a Parquet file, got {excerpt(given)}"
+            f"a Parquet file, got {excerpt(source)}"
         )
-    table = {str(name): np.asarray(values) for name, values in given.items()}
+    table = {str(name): np.asarray(values) for name, values in source.items()}
     lengths = {name: len(values) if values.ndim else -1 for name, values in table.items()}
     count = next(iter(lengths.values()))
     for name, length in lengths.items():
@@ -82,8 +82,8 @@ def fill(population: Register, table: dict[str, Any]) -> None:
             raise ConfigError(
                 f"column {name!r} must have the shape {own.shape}, got {values.shape}"
             )
-        kind, whole = values.dtype.kind, own.dtype.kind != "f"
-        if kind not in "biuf" or (whole and kind == "f" and (values % 1 != 0).any()):
+        kind, is_integer = values.dtype.kind, own.dtype.kind != "f"
+        if kind not in "biuf" or (is_integer and kind == "f" and (values % 1 != 0).any()):
             but = " with fractions" if kind == "f" else ""
             if kind == "f" and np.isnan(values).any():
                 but = " with empty cells, which completed(read_people(…), city) draws"
@@ -92,7 +92,7 @@ def fill(population: Register, table: dict[str, Any]) -> None:
             own[...] = values
         if kind == "f" and not np.isfinite(own).all():
             raise ConfigError(f"column {name!r} must be finite numbers of {own.dtype}")
-        if whole and (own != values).any():
+        if is_integer and (own != values).any():
             raise ConfigError(f"column {name!r} has values that are not of {own.dtype}")
         texts = column.texts(population.places)
         least = -(column.dtype == PLACE)
@@ -118,18 +118,18 @@ def extra(name: str, values: Any) -> tuple[Column, Any]:
 def arrow_of(population: Register, columns: Mapping[str, Any]) -> Any:
     """Return columns of a population as a pyarrow Table, `id` first."""
     arrow = package("pyarrow", *_TABLES)
-    made = {"id": population.ids}
+    arrays = {"id": population.ids}
     ours = {name for block in population.blocks for name in getattr(block, "columns", ())}
     for name, values in columns.items():
         if population.declared[name].dtype == PLACE and values.ndim == 1:
             texts = arrow.array([*population.places])
-            taken = arrow.array(np.where(values < 0, 0, values), mask=values < 0)
-            made[name] = texts.take(taken) if len(texts) else taken
+            indexes = arrow.array(np.where(values < 0, 0, values), mask=values < 0)
+            arrays[name] = texts.take(indexes) if len(texts) else indexes
         elif name not in ours and population.declared[name].words:
-            made[name] = arrow.array(population.declared[name].words).take(arrow.array(values))
+            arrays[name] = arrow.array(population.declared[name].words).take(arrow.array(values))
         elif values.ndim == 2:
             flat = arrow.array(values.reshape(-1))
-            made[name] = arrow.FixedSizeListArray.from_arrays(flat, values.shape[1])
+            arrays[name] = arrow.FixedSizeListArray.from_arrays(flat, values.shape[1])
         else:
-            made[name] = values
-    return arrow.table(made)
+            arrays[name] = values
+    return arrow.table(arrays)

@@ -53,19 +53,21 @@ class RowTurns:
         rank = np.arange(count)
         if purpose is not None:
             rank[self.order(purpose)] = np.arange(count)
-        starts, others = (np.asarray(each) for each in (self.links() if links is None else links))
-        if len(starts) != of_all + 1 or len(others) != starts[-1]:
+        starts, neighbours = (
+            np.asarray(each) for each in (self.links() if links is None else links)
+        )
+        if len(starts) != of_all + 1 or len(neighbours) != starts[-1]:
             raise ConfigError(
                 f"block {self._block}: links must be starts and neighbours of all {of_all:,} "
-                f"citizens, got {len(starts):,} starts and {len(others):,} neighbours"
+                f"citizens, got {len(starts):,} starts and {len(neighbours):,} neighbours"
             )
         position = np.full(of_all, -1)
         position[self.index] = np.arange(count)
-        one, other = position[np.repeat(np.arange(of_all), np.diff(starts))], position[others]
-        both = (one >= 0) & (other >= 0) & (one != other)
-        one, other = one[both], other[both]
-        is_first = rank[one] < rank[other]
-        first, later = np.where(is_first, one, other), np.where(is_first, other, one)
+        row, other = position[np.repeat(np.arange(of_all), np.diff(starts))], position[neighbours]
+        both = (row >= 0) & (other >= 0) & (row != other)
+        row, other = row[both], other[both]
+        is_first = rank[row] < rank[other]
+        first, later = np.where(is_first, row, other), np.where(is_first, other, row)
         by_first = np.argsort(first, kind="stable")
         return _by_turns(np.bincount(first, minlength=count), later[by_first], count)
 

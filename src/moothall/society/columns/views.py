@@ -77,10 +77,10 @@ class Columns(Mapping[str, Any]):
     def __getitem__(self, name: str) -> Any:
         if name not in self._population.arrays:
             raise KeyError(name)
-        found = self._population.fresh(name).view()
+        values = self._population.fresh(name).view()
         # A metric that sorts in place must not move what citizens have.
-        found.flags.writeable = self._population.society is None
-        return found
+        values.flags.writeable = self._population.society is None
+        return values
 
     @property
     def layers(self) -> Layers:

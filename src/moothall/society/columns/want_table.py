@@ -55,7 +55,7 @@ class Table:
     def __len__(self) -> int:
         return len(self.sender)
 
-    def settled(self, reason: Any, value: Any = 0) -> None:
+    def set_outcomes(self, reason: Any, value: Any = 0) -> None:
         """Record the outcome of each entry."""
         self.reason = np.broadcast_to(np.asarray(reason, np.int8), len(self)).copy()
         self.value = np.broadcast_to(np.asarray(value, np.int64), len(self)).copy()
@@ -73,12 +73,12 @@ class Table:
     def answers(self, row: int, population: Register) -> list[Answer]:
         """Return a citizen's entries as answers."""
         part = self.rows_of(row, row + 1)
-        made = []
+        answers = []
         for at in range(part.start, part.stop):
             why, want = int(self.reason[at]), self.want(at, population)
             value = None if why or self.kind in (kernel.Follow, kernel.Pay) else int(self.value[at])
-            made.append(Answer(want, not why, _in_words(why, want, row, population), value))
-        return made
+            answers.append(Answer(want, not why, _in_words(why, want, row, population), value))
+        return answers
 
     def want(self, at: int, population: Register) -> Any:
         """Return the want of an entry."""
@@ -102,7 +102,7 @@ def _in_words(why: int, want: Want, row: int, population: Register) -> str:
     return REFUSED[why]
 
 
-def joined(kind: type[Want], parts: Sequence[tuple[Any, Mapping[str, Any]]]) -> Table:
+def join_wants(kind: type[Want], parts: Sequence[tuple[Any, Mapping[str, Any]]]) -> Table:
     """Return one table of the wants of shards, by sender, in each sender's order."""
     sender = np.concatenate([part[0] for part in parts])
     fields = {}
@@ -112,8 +112,8 @@ def joined(kind: type[Want], parts: Sequence[tuple[Any, Mapping[str, Any]]]) -> 
             fields[name] = np.broadcast_to(values[0], len(sender))  # one number for all
         else:
             pairs = zip(values, parts, strict=True)
-            whole = [np.broadcast_to(each, len(part[0])) for each, part in pairs]
-            fields[name] = np.concatenate(whole)
+            widened = [np.broadcast_to(each, len(part[0])) for each, part in pairs]
+            fields[name] = np.concatenate(widened)
     if (sender[1:] < sender[:-1]).any():
         order = np.argsort(sender, kind="stable")
         sender = sender[order]
@@ -125,36 +125,36 @@ def encoded(want: Want, population: Register) -> dict[str, Any] | None:
     """Return a full agent's want as arrays of a number; None if the population lacks one for it."""
     try:
         return {
-            name: np.array([population.encoded(what, getattr(want, name))])
-            for name, what in fields_in_rows(type(want)).items()
+            name: np.array([population.encoded(content, getattr(want, name))])
+            for name, content in fields_in_rows(type(want)).items()
         }
     except (KeyError, ConfigError):
         return None
 
 
 def checked_fields(
-    kind: type[Want], given: Mapping[str, Any], count: int, population: Register
+    kind: type[Want], values: Mapping[str, Any], count: int, population: Register
 ) -> dict[str, Any]:
     """Return the fields of wants of rows as int64 arrays. Raises ConfigError: one is wrong."""
     if not (isinstance(kind, type) and issubclass(kind, Want)) or kind is Want:
         raise ConfigError(f"rows can want {', '.join(KINDS)}, or a kind of yours; got {kind!r:.80}")
-    known = fields_in_rows(kind)
+    contents = fields_in_rows(kind)
     defaults = {each.name: each.default for each in fields(kind) if each.default is not MISSING}
-    strange = set(given) - set(known)
+    strange = set(values) - set(contents)
     if strange:
         raise ConfigError(f"{kind.__name__} has no field {sorted(strange)[0]!r}")
-    made = {}
-    for name, what in known.items():
-        value = given.get(name, defaults.get(name, given))
-        if value is given:
+    arrays = {}
+    for name, content in contents.items():
+        value = values.get(name, defaults.get(name, values))
+        if value is values:
             raise ConfigError(f"{kind.__name__} needs {name}=")
         if value is None or isinstance(value, str):
-            value = population.encoded(what, value)
+            value = population.encoded(content, value)
         array = np.asarray(value)
         if array.dtype.kind not in "iub" or array.shape not in ((), (count,)):
             raise ConfigError(
                 f"{name}= of {kind.__name__} must be whole numbers, one for each of {count} rows, "
                 f"got {array.dtype} of shape {array.shape}"
             )
-        made[name] = array.astype(np.int64, copy=False)
-    return made
+        arrays[name] = array.astype(np.int64, copy=False)
+    return arrays

@@ -12,7 +12,7 @@ from moothall.society.arrays import np
 from moothall.society.columns import town
 from moothall.society.columns import want_table as wants
 from moothall.society.columns.views import Balances, Where
-from moothall.society.columns.want_table import Table, encoded, joined
+from moothall.society.columns.want_table import Table, encoded, join_wants
 from moothall.society.kernel.commit import Books, Service, Submission, end_services
 from moothall.society.kernel.intervention import nobody_with, set_values
 from moothall.society.kernel.wants import Answer, Move, Pay, Want, id_order, in_turn
@@ -131,7 +131,7 @@ class RowBooks(Books):
             if table is not None:
                 parts.insert(0, (table.sender, table.fields))
             if parts:
-                combined = joined(kind, parts) if single or table is None else table
+                combined = join_wants(kind, parts) if single or table is None else table
                 if kind is Move and set_out is not None:
                     set_out.result()()
                 else:
@@ -180,7 +180,7 @@ class RowBooks(Books):
             self._pay_in_turn(table, reason)
         else:
             self._move_money(sender[paid], to[paid], cents[paid])
-        table.settled(reason)
+        table.set_outcomes(reason)
 
     def _pay_in_turn(self, table: Table, reason: Any) -> None:
         """Settle payments one by one, because some senders may have too little."""

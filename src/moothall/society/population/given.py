@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from moothall.foundation.errors import ConfigError
 from moothall.society.arrays import np
-from moothall.society.columns.column import SETTLED, Column
+from moothall.society.columns.column import COMMIT_COLUMNS, Column
 from moothall.society.columns.table import columns_of, extra
 from moothall.society.people.drawn import completed
 from moothall.society.people.offices import NUMBERS, standard_columns
@@ -112,7 +112,7 @@ def write(population: Any, persons: Sequence[Mapping[str, Any]]) -> set[str]:
     names = {
         name
         for name, column in declared.items()
-        if name not in SETTLED
+        if name not in COMMIT_COLUMNS
         and not column.own
         and any(column.of_status(name, {**each}, lambda _: 0) is not None for each in statuses)
     }

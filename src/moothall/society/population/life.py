@@ -12,7 +12,7 @@ from moothall.society.arrays import np
 from moothall.society.blocks.row_block import missing_method
 from moothall.society.city.network import Network
 from moothall.society.clock import Clock
-from moothall.society.columns.column import SETTLED
+from moothall.society.columns.column import COMMIT_COLUMNS
 from moothall.society.columns.rows import Moment, Rows
 from moothall.society.columns.want_table import Say, Table
 from moothall.society.kernel.perception import View
@@ -140,7 +140,9 @@ async def run_population(
         name: population.fresh(name).copy()
         for name, column in population.declared.items()
         if column.seen
-    } | {name: population.arrays[name].view() for name in SETTLED if name in population.arrays}
+    } | {
+        name: population.arrays[name].view() for name in COMMIT_COLUMNS if name in population.arrays
+    }
     for each in columns.values():
         each.flags.writeable = False
     moment = Moment(

@@ -27,7 +27,7 @@ def planned(books: Any, table: Table) -> Callable[[], None]:
     reason = np.zeros(len(table), np.int8)
     value = np.full(len(table), books.step, np.int64)
     if books.city is None:
-        return partial(table.settled, wants.NO_PLACE)
+        return partial(table.set_outcomes, wants.NO_PLACE)
     sender, to = table.sender, table.fields["to"]
     if (sender[1:] == sender[:-1]).any():
         return partial(_one_by_one, books, table, reason, value)
@@ -46,7 +46,7 @@ def planned(books: Any, table: Table) -> Callable[[], None]:
 
     def set_out() -> None:
         _depart(books, sender[out], to[out], arrives, table.fields["mode"][out])
-        table.settled(reason, value)
+        table.set_outcomes(reason, value)
 
     return set_out
 
@@ -132,4 +132,4 @@ def _one_by_one(books: Any, table: Table, reason: Any, value: Any) -> None:
         )
         settle(books, single)
         reason[at], value[at] = single.reason[0], single.value[0]
-    table.settled(reason, value)
+    table.set_outcomes(reason, value)

@@ -15,7 +15,7 @@ from moothall.society.arrays import np, sha256_of
 from moothall.society.blocks import all_blocks
 from moothall.society.blocks.row_block import checked, writes
 from moothall.society.city.network import Network
-from moothall.society.columns.column import SETTLED, Column
+from moothall.society.columns.column import COMMIT_COLUMNS, Column
 from moothall.society.columns.layers import Layers
 from moothall.society.columns.lives import Changes
 from moothall.society.columns.register import Register
@@ -179,7 +179,7 @@ class Population(Register):
         """Return the current column, also from workers and full agents."""
         if self.source is not None:
             self.source.pull([name])
-        if self.agents and name not in SETTLED:
+        if self.agents and name not in COMMIT_COLUMNS:
             writers = self._writers((name,))
             for row, agent in self.agents.items():
                 self._pull(row, agent.memory.status, (name,), writers)
@@ -275,7 +275,7 @@ class Population(Register):
             self.source.pull(self.arrays)
         status: dict[str, Any] = {}
         for name, column in self.declared.items():
-            if name not in SETTLED and not column.own:
+            if name not in COMMIT_COLUMNS and not column.own:
                 column.to_status(name, status, self.arrays[name][row], self.places)
         for block in self.blocks:
             if hasattr(block, "to_status"):
@@ -314,7 +314,7 @@ class Population(Register):
         self, row: int, status: dict[str, Any], names: Iterable[str], writers: Iterable[Any]
     ) -> None:
         for name in names:
-            if name in SETTLED or name not in self.declared or self.declared[name].own:
+            if name in COMMIT_COLUMNS or name not in self.declared or self.declared[name].own:
                 continue
             column = self.declared[name]
             value = column.of_status(name, status, self.place_number)

@@ -16,7 +16,7 @@ from moothall.foundation.arguments import check_integer
 from moothall.foundation.errors import ConfigError, StateError
 from moothall.foundation.text import error_text
 from moothall.society.arrays import np, package
-from moothall.society.columns.column import SETTLED
+from moothall.society.columns.column import COMMIT_COLUMNS
 from moothall.society.columns.rows import Moment
 from moothall.society.population.engine import LocalEngine
 from moothall.society.population.population import Population
@@ -132,7 +132,7 @@ class RayEngine(LocalEngine):
     def _step_data(self, population: Population, moment: Moment) -> Any:
         """Return what all workers are sent for a step."""
         commit_columns = {
-            name: population.arrays[name] for name in SETTLED if name in population.arrays
+            name: population.arrays[name] for name in COMMIT_COLUMNS if name in population.arrays
         }
         city = None if moment.view.city is population.city else moment.view.city
         columns = {
@@ -145,7 +145,7 @@ class RayEngine(LocalEngine):
     def pull(self, names: Iterable[str]) -> None:
         """Copy columns from the workers into the population's arrays."""
         population = self._population
-        stale = [name for name in names if name not in self._fresh and name not in SETTLED]
+        stale = [name for name in names if name not in self._fresh and name not in COMMIT_COLUMNS]
         if population is None or not stale or not self._parts:
             return
         for part in self._parts:

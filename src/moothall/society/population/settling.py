@@ -43,7 +43,7 @@ class Settlers:
 
     def settle(self, books: Any, table: Table) -> None:
         """Have each service settle the wants addressed to it."""
-        table.settled(wants.NO_SERVICE)
+        table.set_outcomes(wants.NO_SERVICE)
         if not self.services:
             return
         if self.of_place is None:

@@ -9,7 +9,7 @@ from typing import Any, Final
 from moothall.society.arrays import np
 from moothall.society.columns.register import Register
 from moothall.society.columns.rows import Moment, Rows
-from moothall.society.columns.want_table import Table, joined
+from moothall.society.columns.want_table import Table, join_wants
 from moothall.society.kernel.perception import View
 from moothall.society.kernel.wants import Want
 from moothall.society.people.params import PeopleParams
@@ -106,7 +106,7 @@ def merged(parts: Iterable[Wants]) -> dict[type[Want], Table]:
     for part in parts:
         for kind in [*part]:
             by_kind.setdefault(kind, []).extend(part.pop(kind))
-    return {kind: joined(kind, by_kind.pop(kind)) for kind in [*by_kind]}
+    return {kind: join_wants(kind, by_kind.pop(kind)) for kind in [*by_kind]}
 
 
 def in_threads(
