@@ -168,7 +168,6 @@ class Calls(Executing):
             with suppress(TimeoutError):
                 async with asyncio.timeout(_LOOK_S):
                     await rests.wait()
-            # With none under way the run itself waits: then nothing of it need stay in a process.
             if self.under_way and step._record is not None and await step._record.is_answered():
                 return True
         return False
