@@ -185,7 +185,7 @@ class LoopRun:
                     reply = self.end(Stop("cancelled", "the model's answer was cancelled"))
             finally:
                 steering.in_turn = False
-                if steering.pending_texts:
+                if steering.pending_texts:  # also of a run that is cancelled from outside
                     self._hear()
             if reply is not None:
                 return reply
