@@ -63,23 +63,23 @@ def items_of(
     # Without a home, items at home have no place (NONE); a duty at home is coded as HOME.
     homeless = (home < 0).astype(np.uint8) * np.uint8(HOME - NONE)
     at_home = ((duty == home) | day.remote) * (np.uint8(DUTY - HOME) + homeless)
-    left, start = np.arange(count), np.zeros(count, np.int32)
-    key = left.copy()
+    pending, start = np.arange(count), np.zeros(count, np.int32)
+    key = pending.copy()
     weights = _weights(rows, self.params.leisure)
-    while len(left):
+    while len(pending):
         end, item = ends.take(key), which.take(key)
-        own = item * count + left
+        own = item * count + pending
         do, kind, stop = does.take(own), wheres.take(own), end.copy()
         open_ = np.flatnonzero((item == _FREE) & (end - start >= 1800))
         if len(open_):
             do[open_], kind[open_], stop[open_] = _piece(
-                self.params, rows, ids[left[open_]], start[open_], end[open_], weights
+                self.params, rows, ids[pending[open_]], start[open_], end[open_], weights
             )
-        where = kind - (kind == HOME) * homeless[left] - (kind == DUTY) * at_home[left]
-        yield left, word(do, where, stop)
+        where = kind - (kind == HOME) * homeless[pending] - (kind == DUTY) * at_home[pending]
+        yield pending, word(do, where, stop)
         key += (stop == end) * count
         on = np.flatnonzero(stop < DAY_S)
-        left, key, start = left[on], key[on], stop[on]
+        pending, key, start = pending[on], key[on], stop[on]
         while len(later := np.flatnonzero(ends.take(key) <= start)):
             key[later] += count  # skip spans that belong to an earlier item
 
@@ -104,18 +104,18 @@ def _skeleton(self: Any, rows: Rows, ids: Any, day: Day) -> tuple[Any, ...]:
         opens = town.opens_at(rows, "restaurant", dinner) > 0
         table[dines & opens] = KINDS + kinds["restaurant"]
     has, do = day.duty != NO_DUTY, np.array(_DUTIES)[day.duty]
-    over, late = lunch + day.lunch, dinner + day.dinner
+    lunch_end, late = lunch + day.lunch, dinner + day.dinner
     there = np.where(has & (begins <= lunch) & (lunch < ends), DUTY, HOME)
     # A duty continues after lunch; dinner during a duty is eaten there.
     before = (begins < np.minimum(ends, lunch)) & (begins < late)
     before &= dinner < np.minimum(ends, lunch)
-    since = np.maximum(begins, over)
+    since = np.maximum(begins, lunch_end)
     after = (since < ends) & (since < late) & (dinner < ends)
     table = np.where(has & (before | after), DUTY, table)
     eat, sleep = code("eat"), code("sleep")
     items: tuple[tuple[Any, ...], ...] = (  # later items cover earlier ones
         (do, DUTY, np.where(has, begins, DAY_S), np.where(has, ends, DAY_S)),
-        (eat, there, lunch, over),
+        (eat, there, lunch, lunch_end),
         (eat, table, dinner, late),
         (eat, HOME, day.wake, day.wake + day.breakfast),
         (sleep, HOME, day.asleep, day.wake),
@@ -203,11 +203,11 @@ def _piece(
     away, do, where, sums = choice
     open_ = sum(town.opens_at(rows, kind, start) << bit for bit, kind in enumerate(away))
     share = belows(sums[open_, -1], seed, ids, step, "plan.leisure", start)
-    found = sum((each.take(open_) <= share).astype(np.int64) for each in sums.T)
-    what = do[found]
-    shops = what == code("shop")
+    index = sum((each.take(open_) <= share).astype(np.int64) for each in sums.T)
+    activity = do[index]
+    shops = activity == code("shop")
     least, more = (
         np.where(shops, a, b) for a, b in zip(params.shopping, params.piece, strict=True)
     )
     drawn = least + belows(more, seed, ids, step, "plan.length", start)
-    return what, where[found], start + np.minimum(end - start, drawn * SLOT)
+    return activity, where[index], start + np.minimum(end - start, drawn * SLOT)

@@ -32,8 +32,8 @@ _BUYS: Final = Numbers(map(code, ("shop", "eat", "idle")), "uint8")
 
 def buys_after(block: Any, blocks: Iterable[Any]) -> bool:
     """Return whether an `EconomyBlock` comes after a block, so that it may still buy in a step."""
-    made = [*blocks]
-    return any(isinstance(each, EconomyBlock) for each in made[made.index(block) + 1 :])
+    listed = [*blocks]
+    return any(isinstance(each, EconomyBlock) for each in listed[listed.index(block) + 1 :])
 
 
 # -- the rules, for whole numbers or arrays of them ------------------------------------------------
@@ -130,33 +130,37 @@ class EconomyBlock(CitizenBlock):
         row = Row(self, begins=True)
         self._book(row)
         if row["errand"]:
-            left = 0 if row["place"] is None else self._left(row, _ERRAND)
-            self._buy_in_passing(row, await self._chosen(left))
+            cents = 0 if row["place"] is None else self._spendable(row, _ERRAND)
+            self._buy_in_passing(row, await self._chosen(cents))
 
     def before_rows(self, rows: Any) -> None:
         """Do `before_forward` for rows."""
         self._book(rows)
         for late in rows.only(rows["errand"] > 0):
-            self._buy_in_passing(late, self._left(late, _ERRAND))
+            self._buy_in_passing(late, self._spendable(late, _ERRAND))
 
     async def forward(self) -> Any:
         """Work or buy; return the act of this step."""
         row = Row(self)
         self._work(row)
         for buyer in row.only(self._buys(row)):
-            left = self._left(buyer, _ITEM)
-            self._buy(buyer, left if bought(buyer) else await self._chosen(left))
+            cents = self._spendable(buyer, _ITEM)
+            self._buy(buyer, cents if bought(buyer) else await self._chosen(cents))
         return self.status.get("act")
 
     def step_rows(self, rows: Any) -> None:
         """Do `forward` for rows."""
         self._work(rows)
         for buyers in rows.only(self._buys(rows)):
-            self._buy(buyers, self._left(buyers, _ITEM))
+            self._buy(buyers, self._spendable(buyers, _ITEM))
 
-    async def _chosen(self, left: int) -> int:
+    async def _chosen(self, spendable: int) -> int:
         """Return the cents that it spends of those that it could spend."""
-        return left if left < self.params.least else left * await self._share(left) // 1000
+        return (
+            spendable
+            if spendable < self.params.least
+            else spendable * await self._share(spendable) // 1000
+        )
 
     # -- the rules, for one row and for many -------------------------------------------------------
 
@@ -174,25 +178,25 @@ class EconomyBlock(CitizenBlock):
             if any_of(state > 0):
                 rows["savings"] = where(state > 0, balance, rows["savings"])
         day, paid = now_of(rows) // DAY_S, rows["paid_day"]
-        due = paid != day
-        if not any_of(due):
+        is_due = paid != day
+        if not any_of(is_due):
             return
-        again, income, earned = due & (paid >= 0), rows["income"], rows["earned"]
+        again, income, earned = is_due & (paid >= 0), rows["income"], rows["earned"]
         rows["income"] = where(again, income_after(income, earned), income)
         rows["earned"] = where(again, 0, earned)
         budget, purse = self._budget(rows), rows["purse"]
-        rows["purse"] = where(due, smaller(purse + budget, _DAYS * budget), purse)
+        rows["purse"] = where(is_due, smaller(purse + budget, _DAYS * budget), purse)
         cents = to_save(rows["money"], rows["savings"], budget, self.params.cash_days)
         rows.want(Save, again & (cents != 0), cents=cents)
         rows["paid_day"] = day
 
     def _buy_in_passing(self, rows: Any, cents: Any) -> None:
         """Buy where citizens are: the time for an errand was over when they arrived."""
-        what = where(rows["errand"] == _EAT, rows.word("food"), rows.word("goods"))
+        good = where(rows["errand"] == _EAT, rows.word("food"), rows.word("goods"))
         rows["errand"] = 0
         place = rows["place"]
         buys = is_place(place) & (cents >= self.params.least)
-        rows.want(Buy, buys, place=place, kind=what, cents=cents)
+        rows.want(Buy, buys, place=place, kind=good, cents=cents)
 
     def _work(self, rows: Any) -> None:
         """Let those work whose item it is."""
@@ -201,8 +205,10 @@ class EconomyBlock(CitizenBlock):
             if workers.has_places:  # who works from home works for its employer
                 remote = (place == workers["home"]) & is_place(workers["work"])
                 place = where(remote, workers["work"], place)
-            left = workers["item_until"] - now_of(workers) % DAY_S
-            workers.want(Work, place=place, seconds=larger(1, smaller(workers.seconds, left)))
+            seconds_left = workers["item_until"] - now_of(workers) % DAY_S
+            workers.want(
+                Work, place=place, seconds=larger(1, smaller(workers.seconds, seconds_left))
+            )
             workers["act"] = _WORK
 
     def _place(self, rows: Any) -> Any:
@@ -223,14 +229,14 @@ class EconomyBlock(CitizenBlock):
         stay_home(rows, hungry)
         buys = (before | poor) != True  # noqa: E712
         set_bought(rows, buys, True)
-        what = where(meal, rows.word("food"), rows.word("goods"))
-        rows.want(Buy, buys, place=self._place(rows), kind=what, cents=cents)
+        good = where(meal, rows.word("food"), rows.word("goods"))
+        rows.want(Buy, buys, place=self._place(rows), kind=good, cents=cents)
 
-    def _left(self, rows: Any, item: str) -> Any:
+    def _spendable(self, rows: Any, item: str) -> Any:
         """Return the cents to spend now: the rest of the budgets, at most the money at hand."""
         purse, dinner = rows["purse"], self._budget(rows) * self.params.meal // 1000
-        left = where(rows[item] == _EAT, smaller(purse, dinner), purse)
-        return larger(0, smaller(left, rows["money"]))
+        budget = where(rows[item] == _EAT, smaller(purse, dinner), purse)
+        return larger(0, smaller(budget, rows["money"]))
 
     def _budget(self, rows: Any) -> Any:
         """Return the cents to spend in a day."""

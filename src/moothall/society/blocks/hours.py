@@ -145,16 +145,16 @@ class Day(NamedTuple):
     dinner: Any
 
 
-def _below(n: int, seed: int, ids: Any, step: int, what: str) -> Any:
-    """Return `belows` of the purpose `plan.WHAT`; for one, its scalar form is far faster."""
+def _below(n: int, seed: int, ids: Any, step: int, purpose: str) -> Any:
+    """Return `belows` of the purpose `plan.PURPOSE`; for one, its scalar form is far faster."""
     if len(ids) == 1:
-        return np.array([Draws(seed, ids.item(), step).below(n, f"plan.{what}")])
-    return belows(n, seed, ids, step, f"plan.{what}")
+        return np.array([Draws(seed, ids.item(), step).below(n, f"plan.{purpose}")])
+    return belows(n, seed, ids, step, f"plan.{purpose}")
 
 
-def _weighted(weights: Any, seed: int, ids: Any, what: str) -> Any:
+def _weighted(weights: Any, seed: int, ids: Any, purpose: str) -> Any:
     sums = np.cumsum(weights)
-    return np.searchsorted(sums, _below(int(sums[-1]), seed, ids, 0, what), side="right")
+    return np.searchsorted(sums, _below(int(sums[-1]), seed, ids, 0, purpose), side="right")
 
 
 def day_of(
@@ -171,16 +171,16 @@ def day_of(
 ) -> Day:
     """Return the hours of a day."""
 
-    def below(n: int, what: str, at: int = step) -> Any:
-        return _below(n, seed, ids, at, what)
+    def below(n: int, purpose: str, at: int = step) -> Any:
+        return _below(n, seed, ids, at, purpose)
 
-    def vary(time: int, spread: int, what: str) -> Any:
-        return time + (below(2 * (spread // SLOT) + 1, what) - spread // SLOT) * SLOT
+    def vary(time: int, spread: int, purpose: str) -> Any:
+        return time + (below(2 * (spread // SLOT) + 1, purpose) - spread // SLOT) * SLOT
 
-    def meal(longest: int, what: str) -> Any:
+    def meal(longest: int, purpose: str) -> Any:
         """Return how long a meal lasts: any number of slots, up to the longest."""
         slots = max(1, longest // SLOT) if params.spread else 1
-        return longest - below(slots, what) * SLOT
+        return longest - below(slots, purpose) * SLOT
 
     goes = below(1000, "off") < (params.weekend if free else params.weekday)
     learns = (below(1000, "attends") < params.attends) & (not free)
