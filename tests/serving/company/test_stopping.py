@@ -35,14 +35,16 @@ FOLDER = Path(__file__).parent
 
 
 class Model:
-    """Pays once; waits before each answer for as long as the file `slow` is there."""
+    """Pays once; waits before each answer while the file `slow`, or that of its task, is there."""
 
     name = "model"
     context_tokens = None
 
     async def complete(self, messages, actions=None, schema=None):
         (FOLDER / "asked").touch()
-        while (FOLDER / "slow").exists():
+        last = messages[-1]["content"]
+        (FOLDER / f"asked {last}").touch()
+        while (FOLDER / "slow").exists() or (FOLDER / f"slow {last}").exists():
             await asyncio.sleep(0.005)
         await asyncio.sleep(0.05)
         if messages[-1]["role"] == "tool":
@@ -333,3 +335,32 @@ def test_reply_that_a_lost_journal_stopped_goes_on_when_the_journal_is_back(
 
     live(make_company(COMPANY), lose)
     assert paid(stopping) == {"rent": 1}
+
+
+def test_reply_that_a_lost_journal_stopped_during_a_resumption_goes_on_after_it(
+    stopping: Path, make_company: MakeCompany
+) -> None:
+    path, away = stopping / "runs.db", stopping / "away.db"
+    for task in ("wages", "rent"):
+        (stopping / f"slow {task}").touch()
+
+    async def cut_off(me: Agent) -> None:
+        me.send({"to": "Clerk", "action": {"name": "say", "args": {"content": "wages"}}})
+        await until((stopping / "asked wages").exists)
+
+    async def lose(me: Agent) -> None:
+        await until((stopping / "asked wages").exists)
+        asked = me.ask("Clerk", "say", content="rent", thread="rent")
+        await until((stopping / "asked rent").exists)
+        path.rename(away)
+        (stopping / "slow rent").unlink()
+        with pytest.raises(MoothallError, match="it is gone"):
+            await asked
+        away.rename(path)
+        (stopping / "slow wages").unlink()
+        await until(lambda: set(states(stopping).values()) == {"done"})
+
+    live(make_company(COMPANY), cut_off)
+    (stopping / "asked wages").unlink()
+    live(make_company(COMPANY), lose)
+    assert paid(stopping) == {"wages": 1, "rent": 1}

@@ -194,6 +194,7 @@ async def _ends_within(
                 return True
             if not asks():
                 seconds -= now() - since
+        # Before the cancellation: the run gets no end, and goes on at the next start.
         if late is not None:
             late()
         return False

@@ -305,6 +305,7 @@ class Company:
 
         if self._server is not None:
             self._server.stop()
+        # A resumption is shielded from the cancellation below: it would begin its next run.
         for agent in self._recorded():
             agent._ending = True
         for task in self._tasks:
@@ -321,11 +322,9 @@ class Company:
         await asyncio.gather(*under_way, *self._tasks, return_exceptions=True)
         if self._server is not None:
             await asyncio.to_thread(self._server.join, _STREAMS_S)
-            self._leave()
             self._server.stop(at_once=True)
             await asyncio.to_thread(self._server.join, _STREAMS_S)
         self.space._grace_s = seconds_left()
-        self.space._on_removed = None
         await asyncio.to_thread(self._space.close)
         self._leave(False)  # another company of this process may have the same agents
 
@@ -372,7 +371,7 @@ class Company:
         try:
             await self._space.enter(agent, old, part)
             departure.clear()  # an attempt to add it that failed set this
-            if agent._mailbox is None:
+            if agent._mailbox is None:  # it has left since
                 departure.set()
             if self._served is not None:
                 self._served.put(agent)
@@ -384,8 +383,9 @@ class Company:
             await asyncio.wait(tasks[:2], return_when=asyncio.FIRST_COMPLETED)
             if not departed.done():
                 tasks[1].result()  # raises, if the agent has died of it
-                await departed
+                await departed  # its `background()` has returned, and it lives on
             raise AgentDied(f"agent {name!r} has left its space")
+        # Not if it is cancelled: what it handles then has the seconds of `drain:`.
         except Exception:
             self._space.suspend(agent)
             raise
@@ -468,12 +468,14 @@ class Company:
         for its in agents_that_resume(agent):  # they may have been of a company that has ended
             its._ending = self._draining
         while True:
+            stopped = name in self._to_resume
             try:
-                if name in self._to_resume:
+                if stopped:
+                    # Before it resumes: a reply that meanwhile loses the journal adds it again.
+                    self._to_resume.discard(name)
                     resumed = await self._to_its_end(
                         agent.resume_runs(which=self._space.resumes_stopped)
                     )
-                    self._to_resume.discard(name)
                     for each in resumed:
                         logger.info("run %r had stopped: %s", each.run.id, each.outcome)
                         reply = each.reply
@@ -488,6 +490,8 @@ class Company:
                         firing = each.run.id.removesuffix(REPLY)
                         await self._scheduler.finish(self._calls, firing)
             except MoothallError as error:  # such as a server of the journal that restarts
+                if stopped:
+                    self._to_resume.add(name)
                 text = "what agent %r had begun cannot be looked up: %s"
                 logger.error(text, agent.id, error)
             await asyncio.sleep(_DECIDED_S)

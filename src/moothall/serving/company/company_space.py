@@ -181,6 +181,7 @@ class CompanySpace:
                 logger.info("%r stands by: another process has its id or its inbox", part.name)
                 part.set("standby")
             await asyncio.sleep(_STANDBY_S)
+        # Not before: until its id is in the space, requests to it wait at the broker by this one.
         if self._waiting_space is not None:
             space, self._waiting_space = self._waiting_space, None
             await asyncio.to_thread(space.close)
@@ -216,6 +217,7 @@ class CompanySpace:
 
     async def sender(self, id: str) -> Agent:
         """Return the agent that sends a schedule's requests."""
+        # `add` runs in a thread: two firings at once would both add the sender.
         async with self._adding:
             agent = self._senders.get(id)
             if agent is None or agent._mailbox is None:
@@ -272,6 +274,7 @@ class CompanySpace:
             await _log_doubts(waits)
             return
         while True:
+            # Before what waits is read: a wait that begins meanwhile sets it again.
             self.new_wait.clear()
             try:
                 if await asyncio.to_thread(waits.hold_telling):
@@ -319,6 +322,7 @@ class CompanySpace:
                 self._timer = None
         elif state in ("lost", "retrying"):
             self.connected = False
+            # From the loss on: each try to connect again calls this, too.
             if broker.lost_after is not None and self._timer is None:
                 self._timer = threading.Timer(
                     broker.lost_after,

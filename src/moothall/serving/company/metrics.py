@@ -132,6 +132,7 @@ class Metrics:
         yield from (states, deaths, restarts)
         names = {part.name for part in parts}
         answers, questions = self._probe.loops_answer, _asked_in_replies()
+        # The space's loop counts them: one that is held would hold this thread.
         agents = self._space.space.statistics()["agents"] if answers else {}
         for metric, about, key in (
             ("moothall_queue_depth", "Messages that wait for an agent here.", "waiting"),

@@ -46,6 +46,7 @@ class Probe:
     def held_s(self) -> float:
         """For how many seconds a loop has not answered."""
         now = time.monotonic()
+        # A copy: each loop removes its entry in its own thread.
         return max(
             (now - at for each, at in list(self._pending_since.items()) if each != "journal"),
             default=0,
@@ -90,6 +91,7 @@ class Probe:
             if fault != self._fault:
                 log_failure(logger, "the company is not ready: its journal does not answer", error)
         finally:
+            # In this order: without the entry, `journal_answers` goes by the fault.
             self._fault = fault
             self._pending_since.pop("journal", None)
 
