@@ -11,6 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple
 
+from moothall.models.protocol import BLOCK_LABELS
+
 _TAGS = ("think", "thinking", "thought", "reasoning", "seed:think", "longcat_think")
 _FINAL = "<|end|><|start|>assistant<|channel|>final"
 _MARKS = {f"<{tag}>": (f"</{tag}>",) for tag in _TAGS} | {
@@ -220,9 +222,8 @@ def as_said(content: list[Any]) -> str:
     for block in content:
         kind = block.get("type") if isinstance(block, dict) else None
         text = block.get("text") if isinstance(block, dict) else block
-        if kind in ("image_url", "input_audio"):
-            label = "an image" if kind == "image_url" else "audio"
-            texts.append(f"[{label}]")
+        if kind in BLOCK_LABELS:
+            texts.append(f"[{BLOCK_LABELS[kind]}]")
         elif isinstance(text, str):
             texts.append(text)
     return "\n".join(filter(None, texts))

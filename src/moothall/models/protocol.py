@@ -234,25 +234,30 @@ def kept_for(message: Mapping[str, Any], server: str, form: str) -> Any:
     return None
 
 
-_SEEN_FIELDS: Final = {"image_url": "url", "file": "file_data"}
+BLOCK_LABELS: Final = {"image_url": "an image", "file": "a file", "input_audio": "audio"}
+"""What stands in a text for a block of content that is no text."""
+
+SEEN_FIELDS: Final = {"image_url": "url", "file": "file_data"}
 """The blocks of a message that a model sees rather than reads, and the field of their data."""
 
 
 def is_seen(block: Any) -> bool:
     """Return whether a block of content is an image, or a file, whose data it has."""
-    if not isinstance(block, dict) or (kind := block.get("type")) not in _SEEN_FIELDS:
+    if not isinstance(block, dict) or (kind := block.get("type")) not in SEEN_FIELDS:
         return False
     about = block.get(kind)
-    data = about.get(_SEEN_FIELDS[kind]) if isinstance(about, dict) else None
+    data = about.get(SEEN_FIELDS[kind]) if isinstance(about, dict) else None
     return isinstance(data, str) and data.startswith("data:")
 
 
 def block_note(block: dict[str, Any]) -> dict[str, Any]:
     """Return the text that stands for an image or a file where none can be seen."""
-    url: str = block[block["type"]][_SEEN_FIELDS[block["type"]]]
+    url: str = block[block["type"]][SEEN_FIELDS[block["type"]]]
     kind, _, data = url[5:].partition(";base64,")
-    label = "an image" if block["type"] == "image_url" else "a file"
-    return {"type": "text", "text": f"[{label}, {kind[:80]}, {len(data) * 3 // 4:,} bytes]"}
+    return {
+        "type": "text",
+        "text": f"[{BLOCK_LABELS[block['type']]}, {kind[:80]}, {len(data) * 3 // 4:,} bytes]",
+    }
 
 
 def without_seen(messages: list[Any]) -> list[Any]:

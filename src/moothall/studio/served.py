@@ -73,7 +73,7 @@ class Served(Hub):
 
         from moothall.studio.server import OPTIONS
 
-        front = Front.of(public_url)
+        front = Front.of(public_url=public_url)
         make_application = partial(self._application, secret, host, is_password, front)
         # What a proxy states of a client's address is believed of these proxies alone.
         proxied = {"proxy_headers": bool(trusted), "forwarded_allow_ips": trusted}

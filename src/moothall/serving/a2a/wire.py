@@ -12,6 +12,7 @@ from typing import Any, Final
 from moothall.actions.signature.schema import SchemaValidator, checked
 from moothall.foundation.jsonvalue import json_text
 from moothall.foundation.text import render_path, shorten
+from moothall.models.protocol import SEEN_FIELDS
 
 VERSION: Final = "1.0"
 CARD_PATH: Final = "/.well-known/agent-card.json"
@@ -274,7 +275,7 @@ def block_part(block: dict[str, Any]) -> dict[str, Any]:
         return text_part(content)
     if kind == "input_audio" and isinstance(about.get("data"), str):
         return {"raw": about["data"], "mediaType": f"audio/{about.get('format') or 'wav'}"}
-    url = about.get(_DATA_OF.get(kind, "")) or about.get("file_url")
+    url = about.get(SEEN_FIELDS.get(kind, "")) or about.get("file_url")
     if not isinstance(url, str):
         return data_part(block)
     part = {"filename": about["filename"]} if isinstance(about.get("filename"), str) else {}
@@ -306,7 +307,6 @@ def part_block(part: dict[str, Any]) -> dict[str, Any] | None:
 
 _SOUNDS: Final = {"mpeg": "mp3", "wave": "wav"}
 """What providers call the formats of sound, by the names of their media."""
-_DATA_OF: Final = {"image_url": "url", "file": "file_data"}
 
 
 def message_of(

@@ -289,7 +289,7 @@ class Company:
         self._served = Served((), callers, self.space)
         parts = (self._space, self._probe)
         built_routes, open_paths = routes(self.health, self.metrics, *parts, callers.permits)
-        front, drain = Front.of(http.public_url, http.proxies, http.origins), self.settings.drain
+        front, drain = Front.of(**http.front()), self.settings.drain
         more = (self.name, built_routes, open_paths, front)
         app = application(self._served, self._served.callers, *more, drain_s=drain)
         self._server = HTTPServer(app, host, port, drain)

@@ -44,6 +44,7 @@ from moothall.foundation.text import excerpt, nearest
 from moothall.serving.company.kinds import KINDS
 from moothall.serving.company.schedule import Missed, Schedule
 from moothall.serving.company.supervisor import Restart
+from moothall.serving.doors.front import FrontOptions
 from moothall.spaces.amqp.amqp_options import FILES, AMQPOptions
 from moothall.spaces.space import Space
 
@@ -196,6 +197,10 @@ class HTTPSettings(_SettingsPart):
     public_url: StrictStr | None = None
     proxies: list[StrictStr] = Field(default_factory=list)
     origins: list[StrictStr] = Field(default_factory=list)
+
+    def front(self) -> dict[str, Any]:
+        """Return the arguments for `Front`."""
+        return {name: getattr(self, name) for name in FrontOptions.__annotations__}
 
 
 def _known_kind(kind: str) -> str:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from moothall.agents.agent import Agent
-from moothall.foundation.arguments import check_text
+from moothall.foundation.arguments import check_text, unknown_argument
 from moothall.foundation.errors import ConfigError, MissingExtra, MoothallError
 from moothall.foundation.text import log_failure
 from moothall.serving.doors.a2a import A2ADoor
@@ -18,7 +18,7 @@ from moothall.serving.doors.a2a_rest import A2ARest
 from moothall.serving.doors.ag_ui import AGUIDoor
 from moothall.serving.doors.callers import Callers
 from moothall.serving.doors.checks import Receive, RequestRefused, Scope, Send, path_of
-from moothall.serving.doors.front import ANY, NO_FRONT, Front
+from moothall.serving.doors.front import ANY, NO_FRONT, Front, FrontOptions
 from moothall.serving.doors.guard import DoorGuard
 from moothall.serving.doors.mcp import MCPDoor
 from moothall.serving.doors.openai.door import OpenAIDoor
@@ -45,9 +45,7 @@ def asgi(
     budget: Budget | Callable[[str], Budget | None] | None = None,
     rate: int | None = None,
     approves: Iterable[str] = (),
-    public_url: str | None = None,
-    proxies: Sequence[str] = (),
-    origins: Iterable[str] = (),
+    **front: Unpack[FrontOptions],
 ) -> DoorGuard:
     """Return an ASGI application that serves agents by MCP, A2A, OpenAI's interface and AG-UI.
 
@@ -90,8 +88,10 @@ def asgi(
     check_text("title=", title)
     MissingExtra.unless("doors", "mcp", "mcp", "mcp_types", "starlette")
     callers = Callers(token, budget, rate, approves)
-    front = Front.of(public_url, proxies, origins)
-    return application(Served(agents, callers), callers, title, front=front, resumes=True)
+    if unknown := unknown_argument(asgi, front, FrontOptions.__annotations__):
+        raise unknown
+    served = Served(agents, callers)
+    return application(served, callers, title, front=Front.of(**front), resumes=True)
 
 
 def application(

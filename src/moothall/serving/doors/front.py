@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypedDict, Unpack
 from urllib.parse import urlsplit
 
 from moothall.foundation.errors import ConfigError
@@ -13,6 +13,14 @@ from moothall.foundation.errors import ConfigError
 ANY: Final = "*"
 """The origin that stands for all."""
 _PORTS: Final = {"http": 80, "https": 443}
+
+
+class FrontOptions(TypedDict, total=False):
+    """What programs, commands and companies state of it; `asgi` documents it."""
+
+    public_url: str | None
+    proxies: Sequence[str]
+    origins: Iterable[str]
 
 
 @dataclass(frozen=True)
@@ -33,14 +41,13 @@ class Front:
     pages: tuple[str, ...] = ()
 
     @classmethod
-    def of(
-        cls, public_url: object, proxies: object = (), origins: Iterable[object] | str = ()
-    ) -> Front:
-        """Return the front of a public address; None for no address of its own.
+    def of(cls, **options: Unpack[FrontOptions]) -> Front:
+        """Return the front that a program states.
 
         Raises:
             ConfigError: an argument is not valid
         """
+        public_url, origins = options.get("public_url"), options.get("origins", ())
         origin_list = [origins] if isinstance(origins, str) else [*origins]
         pages = []
         for each in origin_list:
@@ -52,7 +59,7 @@ class Front:
                 )
             pages.append(page)
         parts = ("", "/") if public_url is None else _parts_of(public_url, "public_url")
-        return cls(*parts, tuple(checked_proxies(proxies)), tuple(pages))
+        return cls(*parts, tuple(checked_proxies(options.get("proxies", ()))), tuple(pages))
 
     @property
     def host(self) -> str:

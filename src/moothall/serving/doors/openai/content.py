@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any, Final
 
 from moothall.foundation.jsonvalue import json_text
+from moothall.models.protocol import BLOCK_LABELS
 from moothall.serving.doors.protocols import openai_error
 
 _TEXTS: Final = ("text", "refusal")
 _OF_FILE: Final = ("file_data", "file_url", "filename")
-_NOT_SHOWN: Final = {"image_url": "an image", "file": "a file", "input_audio": "sound"}
 
 
 class Wrong(Exception):
@@ -57,7 +57,7 @@ def text_in(content: Any, where: str) -> str:
         elif part["type"] == "text":
             lines.append(part["text"])
         else:
-            lines.append(f"({_NOT_SHOWN[part['type']]}, which cannot be shown here)")
+            lines.append(f"({BLOCK_LABELS[part['type']]}, which cannot be shown here)")
     return "\n".join(lines)
 
 
