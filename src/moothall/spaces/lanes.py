@@ -29,7 +29,7 @@ class LanedMailbox(Mailbox):
     def __init__(self, agent: Agent, space: Any, router: RouterPort) -> None:
         super().__init__(agent, space, router)
         self.limit = 0  # the box does not hold all waiting messages
-        self.side_by_side = agent._lanes  # how many lanes run at a time
+        self.side_by_side: int = agent._lanes  # how many lanes run at a time
         self._waiting: dict[str, OrderedDict[Delivery, None]] = {}  # by lane
         self._busy: dict[str, Delivery] = {}  # by lane: the message being handled
         self._line: OrderedDict[str, None] = OrderedDict()  # lanes whose first message may start

@@ -26,7 +26,7 @@ class ChoiceQuestions:
     """Questions to one model in one choice; `usage` is the tokens that they took."""
 
     def __init__(self, model: Model, state: ConversationState, head: str) -> None:
-        self.usage = Usage()
+        self.usage: Usage = Usage()
         self._model = model
         self._state = state
         self._head = head

@@ -41,7 +41,7 @@ class LoopTurn:
     __slots__ = ("iteration", "joined", "marks", "messages", "steps", "usage")
 
     def __init__(self, iteration: int = 0) -> None:
-        self.iteration = iteration  # which answer it handles
+        self.iteration: int = iteration  # which answer it handles
         self.usage: Usage = NO_USAGE
         self.joined: Sequence[str] = ()  # deferred actions found
         self.messages: list[dict[str, Any]] = []

@@ -126,7 +126,7 @@ class UnderWay:
     """The task that gives a reply, which a dropped reply does not keep."""
 
     def __init__(self, task: asyncio.Task[Any]) -> None:
-        self.task = weakref.ref(task)
+        self.task: weakref.ref[asyncio.Task[Any]] = weakref.ref(task)
         self.stopped = False  # whether `cancel_run` has cancelled it
 
 

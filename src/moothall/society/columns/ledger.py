@@ -71,7 +71,8 @@ class LedgerField:
     """A whole number of a service, which the array of a `ServiceLedger` keeps if it has one."""
 
     def __set_name__(self, owner: Any, name: str) -> None:
-        self._name, self.stored_name = name, f"_{name}"
+        self._name: str = name
+        self.stored_name: str = f"_{name}"
         owner.state_names = (*getattr(owner, "state_names", ()), name)
 
     def __get__(self, service: Any, owner: type) -> int:

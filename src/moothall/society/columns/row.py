@@ -24,8 +24,8 @@ class Row:
     """
 
     __slots__ = ("_begins", "_block", "_fields", "_perceived", "_status")
-    one: ClassVar = True
-    has_places: ClassVar = True
+    one: ClassVar[bool] = True
+    has_places: ClassVar[bool] = True
 
     def __init__(self, block: Any, *, begins: bool = False) -> None:
         agent = block.agent
