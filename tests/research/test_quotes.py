@@ -233,3 +233,42 @@ def test_quote_with_code_in_its_sentence_has_the_sentence_marked() -> None:
     assert "**`lift(load=4)` raises 4 tonnes of coal in a minute.**" in quotes(
         text, "How many tonnes of coal are raised in a minute?"
     )[0].replace("\\", "")
+
+
+def test_quote_of_a_sentence_with_strong_words_has_the_words_without_stars(tmp_path: Path) -> None:
+    (tmp_path / "dam.md").write_text(
+        "# Dam\n\nTime of the works:\n\n- **May 2031**: The dam is opened.\n"
+        "- **June 2032**: The old weir is taken down.\n\nAsk before **April 4, 2031**!\n"
+    )
+    tools = [search_folder(tmp_path, index=tmp_path.parent / f"{tmp_path.name}.db")]
+    report = Researcher("r", None, "When is the old weir taken down?", tools).report_sync()
+    assert shows(report.citations[0].sentence, "June 2032: The old weir is taken down.")
+
+
+def test_quote_of_a_row_with_abbreviations_has_all_of_its_cells() -> None:
+    text = (
+        "Kind | Old rule | New rule\nSloop | Part 2, chap. 7.3 | Part 9, chap. 5.2\n"
+        "Ketch | Part 2, chap. 8.1 | Part 9, chap. 6.4\n"
+    )
+    quote = quotes(text, "Which chapter of the new rule is for the kind Ketch?")[0]
+    assert shows(quote, "Ketch | Part 2, chap. 8.1 | Part 9, chap. 6.4")
+
+
+def test_section_whose_title_is_the_question_is_quoted_whole() -> None:
+    filler = " ".join(f"Plank number {n} is nailed to the frame with care." for n in range(14))
+    text = (
+        f"# Yard\n\n## Caulking the hull\n\nCaulking needs oakum. {filler} At last tar follows.\n"
+    )
+    assert "tar follows." in quotes(text, "How is the hull caulked?")[0]
+
+
+def test_passage_with_most_of_the_words_is_quoted_where_its_sentence_has_few() -> None:
+    tables = "\n\n".join(
+        f"## Working group {n}\n\nThe working group number {n} meets and meets again to work."
+        for n in range(12)
+    )
+    text = (
+        f"# Groups\n\n{tables}\n\n## Sail working group: when it meets\n\nEvery second Wednesday.\n"
+    )
+    found = quotes(text, "When does the sail working group meet?")
+    assert any("Every second Wednesday" in each for each in found[:2])

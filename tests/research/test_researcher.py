@@ -1422,7 +1422,7 @@ def test_researcher_later_part_of_a_page_is_known_too() -> None:
 
     topic = "the port of the alpha protocol"
     report = Researcher("r", None, topic, [search], max_tasks=1).report_sync()
-    assert [each.passage.url for each in report.citations] == ["file:///a.md#The p"]
+    assert report.citations[0].passage.url == "file:///a.md#The p"
 
 
 def test_citation_of_a_later_part_of_a_page_has_its_own_day() -> None:
@@ -1507,7 +1507,7 @@ def test_passage_with_one_word_of_an_objective_says_nothing_about_it() -> None:
     report = Researcher("r", None, "What is the capital of Australia?", [search]).report_sync()
     assert not report.citations
     assert "Nothing relevant was found for “What is the capital of Australia?”." in report.markdown
-    for asked, count in (("What does AEST stand for?", 1), ("WHAT CAN AEST SAY?", 0)):
+    for asked, count in (("Where is AEST?", 1), ("WHAT CAN AEST SAY?", 0)):
         assert len(Researcher("r", None, asked, [search]).report_sync().citations) == count
 
 

@@ -35,6 +35,7 @@ from moothall.research.sentences import FOOTNOTE, sentences
 BETWEEN: Final = "\n\n\0\n\n"
 """What joins passages that are read as one: no quoted span reaches across it."""
 
+_STARS: Final = re.compile(r"(?<!\w)\*{1,3}(?=\S)|(?<=\S)\*{1,3}(?!\w)")  # `2*3` is a product
 _MARKUP: Final = re.compile(rf"{FOOTNOTE}|\*{{1,3}}|\n[ \t]*>(?!>>)[ \t]?")  # `>>>` is Python's
 _LINK: Final = re.compile(r"!?\[([^\[\]]*)\]\([^()\s]*(?:\s[^()]*)?\)")
 _SIGNS: Final = re.compile(r"[\"“”„«»‘’'`*]+")
@@ -51,7 +52,7 @@ _IDENTIFIER: Final = re.compile(
 
 def plain(text: str) -> str:
     """Return a text without footnotes and marks of Markdown; code keeps its backticks."""
-    return normal(_LINK.sub(r"\1", _MARKUP.sub(" ", text)))
+    return normal(_LINK.sub(r"\1", _MARKUP.sub(" ", _STARS.sub("", text))))
 
 
 def even(text: str) -> str:

@@ -9,6 +9,7 @@ from functools import lru_cache
 from itertools import pairwise
 from math import sqrt
 from typing import Final, NamedTuple
+from urllib.parse import unquote
 
 from moothall.foundation.text.ranking import Ranking
 from moothall.foundation.text.scripts import UNSPACED
@@ -139,7 +140,7 @@ class QuestionWords:
 
     def _counted(self, passage: Passage) -> Counter[str]:
         counts = Counter(self.in_order(passage.text))
-        for term in self.in_order(titled(passage)):
+        for term in self.in_order(titles_of(passage)):
             counts[term] += _TITLE
         return counts
 
@@ -156,6 +157,12 @@ def nearest(passages: Iterable[Passage], queries: Iterable[str]) -> dict[Passage
 def titled(passage: Passage) -> str:
     """Return a passage's title; empty for an action, whose title repeats the query."""
     return "" if passage.url.startswith("action:") else passage.title
+
+
+def titles_of(passage: Passage) -> str:
+    """Return a passage's title with the name of its file, by which a question may ask for it."""
+    name = passage.url.partition("#")[0].rpartition("/")[2].partition(".")[0]
+    return f"{titled(passage)} {unquote(name)}"
 
 
 @lru_cache(maxsize=1 << 14)

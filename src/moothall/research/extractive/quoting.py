@@ -14,6 +14,8 @@ from moothall.research.writing.safe_markdown import has_html
 
 QUOTE_CHARS: Final = 500  # characters that a quote has, if its neighbours are so long
 MOST_QUOTE_CHARS: Final = 600
+_SECTION_CHARS: Final = 1_500  # the same of a section that is plainly about the question
+_ABOUT: Final = 0.5  # the share of the question's words that its titles have then
 _AROUND: Final = ("prose", "item", "term")  # what may stand around a sentence
 _CLAUSE: Final = re.compile(r"[,;:]\s+|[\uff0c\uff1b\uff1a\u3001]|\n")
 # The next line of a comment, or of what a block quote or a mail quotes.
@@ -49,9 +51,13 @@ def quoted(
 ) -> Quote | None:
     """Return the quote of a sentence with what stands around it; None if it cannot be quoted.
 
-    The `spans` of the passage that other quotes have are not shown again.
+    The `spans` of the passage that other quotes have are not shown again. A section whose titles
+    have much of the question is shown whole, if it is not long.
     """
-    for first, last in _windows(split, place):
+    heads = (passage.text[each.start : each.end] for each in split[:place] if each.kind == "head")
+    titles = question.terms_in(" ".join((titled(passage), *heads)))
+    most = _SECTION_CHARS if question.share(titles) >= _ABOUT else QUOTE_CHARS
+    for first, last in _windows(split, place, most):
         if any(split[first].start < end and start < split[last].end for start, end in spans):
             continue
         markdown = _markdown_of(question, passage, split, place, first, last)
@@ -72,7 +78,7 @@ def _headed(question: QuestionWords, passage: Passage, markdown: str) -> str:
     return headed if fits and not _is_marked(headed) else markdown
 
 
-def _windows(split: tuple[Unit, ...], place: int) -> Iterator[tuple[int, int]]:
+def _windows(split: tuple[Unit, ...], place: int, most: int) -> Iterator[tuple[int, int]]:
     """Yield the first and last unit of what may be shown, the longest first."""
     first = last = place
     windows = [(first, last)]
@@ -80,10 +86,10 @@ def _windows(split: tuple[Unit, ...], place: int) -> Iterator[tuple[int, int]]:
         # What follows says more than what stands before.
         after, before = split[last + 1 : last + 2], split[max(first - 1, 0) : first]
         has_grown, begin = False, split[first].start
-        if after and _goes_on(split[last], after[0]) and after[0].end - begin <= QUOTE_CHARS:
+        if after and _goes_on(split[last], after[0]) and after[0].end - begin <= most:
             last, has_grown = last + 1, True
         is_text = bool(before) and before[0].kind in _AROUND
-        if is_text and split[last].end - before[0].start <= QUOTE_CHARS:
+        if is_text and split[last].end - before[0].start <= most:
             first, has_grown = first - 1, True
         if not has_grown:
             break
@@ -121,7 +127,8 @@ def _markdown_of(
             break
     if above and above[1] <= split[first].start:
         lead = _line(text[slice(*above)], passage.url)
-        if len(lead) + len(before) + len(own) + len(after) <= MOST_QUOTE_CHARS:
+        fits = len(lead) + len(before) + len(own) + len(after) <= MOST_QUOTE_CHARS
+        if fits and not _is_marked(lead):
             before = f"{lead} … {before}"
     quote = " ".join(filter(None, (before, own, after)))
     if not own or _is_marked(quote) or question.is_all(quote):

@@ -13,12 +13,12 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from moothall.research.extractive.index import QuestionWords, titled
+from moothall.research.extractive.index import QuestionWords, titled, titles_of
 from moothall.research.extractive.quoting import Quote, quoted
 from moothall.research.extractive.units import Unit, units
 from moothall.research.findings import Passage
 
-QUOTES: Final = 8  # of an answer, at most
+QUOTES: Final = 10  # of an answer, at most
 _PASSAGES: Final = 40  # the best, whose sentences are looked at
 _SENTENCES: Final = 200  # the best, of which some are quoted
 _CUT: Final = 0.6  # what scores less than this share of the best is left out
@@ -27,10 +27,9 @@ _AGAIN: Final = 0.1  # what each quote of a page takes from the score of its oth
 _BEFORE, _AFTER = 250, 350  # characters beside a sentence that a quote may show
 # How much a word of the question counts, by where it is.
 _OWN, _LEAD, _NEAR, _ABOVE, _TITLE, _PASSAGE = 1.0, 0.9, 0.7, 0.6, 0.4, 0.25
-FOUND_SHARE: Final = 0.46  # the share of the question's words from which on it counts as answered
-SURE: Final = 0.61  # the same, from which on no “may” is said
-_BINDS: Final = 0.2  # what the rarest word, by its share of the question, takes from it
-_ALONE: Final = 0.8  # what the share of the best quote counts alone
+FOUND_SHARE: Final = 0.58  # the share of the question's words from which on it counts as answered
+SURE: Final = 0.68  # the same, from which on no “may” is said
+_BINDS: Final = 0.1  # what the rarest word, by its share of the question, takes from it
 _PAIRS: Final = 1.4  # of pairs of characters, an answer has fewer than of words
 _BEST: Final = 3  # quotes of which the share is the mean
 # What entries in a list of literature have, in any language.
@@ -41,7 +40,7 @@ _REFERENCE: Final = re.compile(
 # How much each fact counts beside the words, found on the splits `develop`, `kinds-develop` and
 # `definitions` of benchmarks/data/answers.jsonl. Half or twice of one changes few first quotes.
 _WORDS, _WINDOW, _TOGETHER, _RANK, _HEADING = 4.0, 1.5, 0.5, 1.4, 1.6
-_CODE, _HEADS, _ASKS, _REPEATS, _CITES = 0.5, 1.5, 1.0, 2.0, 1.5
+_CODE, _HEADS, _ASKS, _REPEATS, _CITES = 0.5, 1.5, 1.0, 4.0, 1.5
 _NOTHING: Final[frozenset[str]] = frozenset()
 
 
@@ -69,7 +68,7 @@ def _of_passage(question: QuestionWords, passage: Passage, rank: float) -> Itera
     split = units(text, heading)
     terms_of_units = [question.in_order(text[each.start : each.end]) for each in split]
     has = [frozenset(filter(None, each)) for each in terms_of_units]
-    above, title = question.terms_in(heading), question.terms_in(titled(passage))
+    above, title = question.terms_in(heading), question.terms_in(titles_of(passage))
     every = title.union(*has)
     for place, unit in enumerate(split):
         if unit.kind == "head":
@@ -134,33 +133,47 @@ def answer(passages: tuple[Passage, ...], question: str) -> ExtractiveAnswer:
     question_words = QuestionWords(question, [*dict.fromkeys(passages)])
     pairs = chosen(question_words)
     quotes = [quote for _, quote in pairs]
-    shares = sorted(
+    shares = (
         question_words.likely(
             each.there | question_words.terms_in(of.passage.text[slice(*of.span)])
         )
         for each, of in pairs
-    )[-_BEST:]
+    )
+    best = sorted(filter(None, shares))[-_BEST:]
     # Several that have as much say more than one of which each word may be chance.
-    share = max(sum(shares) / len(shares), _ALONE * shares[-1]) if shares else 0.0
+    share = (best[-1] + sum(best) / len(best)) / 2 if best else 0.0
     share *= _PAIRS if question_words.is_unspaced else 1.0
     share -= _BINDS * max(question_words.weights.values(), default=0) / question_words.total
     return ExtractiveAnswer(quotes, share, question_words.missing(each.passage for each in quotes))
 
 
 def chosen(question: QuestionWords) -> list[tuple[Candidate, Quote]]:
-    """Return the sentences that are quoted, the best first, of several pages rather than of one."""
-    ranked = sorted(candidates(question), key=lambda each: -each.score)[:_SENTENCES]
+    """Return the sentences that are quoted, the best first.
+
+    They are in turn the best sentence, of several pages rather than of one, and the best of the
+    passage that fits best: an answer in other words than the question has them around it.
+    """
+    ranked = sorted(candidates(question), key=lambda each: -each.score)
     ranked = [each for each in ranked if each.score >= _CUT * ranked[0].score]
+    best = {each.passage: each for each in reversed(ranked)}
+    queue = [best[each.passage] for each in question.best(_PASSAGES) if each.passage in best]
+    del ranked[_SENTENCES:]
     pairs: list[tuple[Candidate, Quote]] = []
     of: Counter[str] = Counter()
-    while ranked and len(pairs) < QUOTES:
-        each = max(ranked, key=lambda candidate: candidate.score - _AGAIN * of[_page(candidate)])
-        ranked.remove(each)
-        if of[_page(each)] == _OF_PAGE or any(
-            _is_shown(each.passage, each.split[each.place], quote) for _, quote in pairs
-        ):
-            continue
+    while (ranked or queue) and len(pairs) < QUOTES:
+        is_sentence = bool(ranked) and (len(pairs) % 2 == 0 or not queue)
+        if is_sentence:
+            each = max(
+                ranked, key=lambda candidate: candidate.score - _AGAIN * of[_page(candidate)]
+            )
+            ranked.remove(each)
+        else:
+            each = queue.pop(0)
         spans = [quote.span for _, quote in pairs if quote.passage == each.passage]
+        if of[_page(each)] == _OF_PAGE or (spans and not is_sentence):
+            continue
+        if any(_is_shown(each.passage, each.split[each.place], quote) for _, quote in pairs):
+            continue
         quote = quoted(question, each.passage, each.split, each.place, spans)
         if quote is not None:
             pairs.append((each, quote))

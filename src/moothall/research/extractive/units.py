@@ -72,10 +72,25 @@ def units(text: str, heading: str = "") -> tuple[Unit, ...]:
     return tuple(units_so_far)
 
 
+def _with_rows(text: str) -> Iterator[tuple[int, int]]:
+    """Yield sentences, in order; a row of a table is one, whatever its cells have."""
+    last: tuple[int, int] | None = None
+    for start, end in sentences(text):
+        line = text.rfind("\n", 0, start) + 1
+        if last and line <= last[0] and " | " in text[line:end]:
+            last = (last[0], end)
+            continue
+        if last:
+            yield last
+        last = (start, end)
+    if last:
+        yield last
+
+
 def _spans(text: str, heading: str) -> Iterator[tuple[int, int, bool]]:
     """Yield sentences and fenced code, in order, each with whether it is code."""
     spans = []
-    for start, end in sentences(text):
+    for start, end in _with_rows(text):
         # What a heading names is no part of it.
         if heading and text.startswith(f"{heading}\n", start, end):
             spans.append((start, start + len(heading), False))

@@ -102,7 +102,7 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
     _EMPTIED,  # pages without readers' comments, with what a tab shows
     _EMPTIED,  # rich text; Markdown without its front matter
     _EMPTIED,  # pages with what readers say below them; manual pages by mandoc
-    *3 * (_EMPTIED,),  # amounts of sheets, merged cells; Excel 97, attachments; front matter
+    *4 * (_EMPTIED,),  # amounts of sheets, merged cells; Excel 97, attachments; names of files
 )
 _PASSAGE: Final = (
     "SELECT files.path, files.title, read_ns, anchor, passages.title, text "
@@ -358,11 +358,11 @@ def _is_current(status: os.stat_result, size: int, mtime_ns: int, read_ns: int) 
 
 
 def _remove(db: Connection, file: int) -> None:
-    (title,) = db.execute("SELECT title FROM files WHERE number = ?", (file,)).fetchone() or ("",)
+    path, title = db.execute("SELECT path, title FROM files WHERE number = ?", (file,)).fetchone()
     rows = db.execute("SELECT number, title, text FROM passages WHERE file = ?", (file,))
     db.executemany(
         "INSERT INTO words (words, rowid, title, text) VALUES ('delete', ?, ?, ?)",
-        [(number, *_words(title, section, text)) for number, section, text in rows],
+        [(number, *_words(path, title, section, text)) for number, section, text in rows],
     )
     db.execute("DELETE FROM passages WHERE file = ?", (file,))
     db.execute("DELETE FROM files WHERE number = ?", (file,))
@@ -374,8 +374,7 @@ def _insert(db: Connection, read: FileRead, number: int) -> int:
     title = " ".join(document.title.split())[:300] or _path(read.path)
     at = read.status
     row = os.fsencode(read.path), at.st_size, at.st_mtime_ns, read.read_ns, title, read.fault
-    insert = "INSERT INTO files (path, size, mtime_ns, read_ns, title, fault) VALUES "
-    file = db.execute(f"{insert}(?, ?, ?, ?, ?, ?)", row).lastrowid
+    file = db.execute("INSERT INTO files VALUES (NULL, ?, ?, ?, ?, ?, ?)", row).lastrowid
     cut = [*pieces(document.text, document.sections)]
     if kind_of(read.path) == "text" and len(cut) > 1:
         cut = [*with_lines(document.text, cut)]
@@ -386,14 +385,15 @@ def _insert(db: Connection, read: FileRead, number: int) -> int:
     db.executemany("INSERT INTO passages VALUES (?, ?, ?, ?, ?)", passages)
     db.executemany(
         "INSERT INTO words (rowid, title, text) VALUES (?, ?, ?)",
-        [(place, *_words(title, section, text)) for place, _, _, section, text in passages],
+        [(place, *_words(row[0], title, section, text)) for place, _, _, section, text in passages],
     )
     return number + len(passages)
 
 
-def _words(title: str, section: str, text: str) -> tuple[str, str]:
-    """Return what is indexed of a passage: its titles, which weigh more, and its text."""
-    return indexed(title if is_place(section) else f"{title} {section}"), indexed(text)
+def _words(path: bytes, title: str, section: str, text: str) -> tuple[str, str]:
+    """Return what is indexed of a passage: its titles and file, which weigh more, and its text."""
+    name = os.path.splitext(os.path.basename(_path(os.fsdecode(path))))[0]
+    return indexed(f"{title} {name} {'' if is_place(section) else section}"), indexed(text)
 
 
 def _path(path: str) -> str:
