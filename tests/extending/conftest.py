@@ -25,11 +25,12 @@ def added(tmp_path: Path) -> Added:
         # With what is compiled: only the files with added lines are compiled again.
         shutil.copytree(Path(moothall.__file__).parent, package)
         for name, pairs in lines.items():
-            text = (package / name).read_text()
+            file = package / name
+            text = file.read_text() if file.exists() else ""  # a new file, after ""
             for before, after in pairs:
                 assert before in text, before
                 text = text.replace(before, before + after)
-            (package / name).write_text(text)
+            file.write_text(text)
         return run
 
     def run(*args: str) -> str:
