@@ -307,6 +307,19 @@ def test_journal_error_names_the_entry_and_its_fault(recorded: Recorded, tmp_pat
     assert "entry 1 (begun) of run 'm' is not one that this moothall writes: agent must be " in said
 
 
+def test_journal_error_names_facts_of_a_wait_that_are_none(
+    recorded: Recorded, tmp_path: Path
+) -> None:
+    outline, entries = recorded.runs["act"]
+    begun = next(each for each in entries if each.kind == "begun")
+    wait = {"key": "1.0", "wait": "a" * 64, "kind": "approval", "facts": {"danger": ["high"]}}
+    made = [Entry(1, "", "begun", begun.at, begun.data), Entry(2, "", "waits", begun.at, wait)]
+    asyncio.run(write(tmp_path / "j", outline, made, ended=False))
+    code, said = moothall("runs", "m", "--journal", str(tmp_path / "j"))
+    assert (code, said.count("\n")) == (1, 1)
+    assert "entry 2 (waits) of run 'm' is not one that this moothall writes: facts " in said
+
+
 def test_journal_entries_of_a_users_own_kind_are_kept_as_they_are(tmp_path: Path) -> None:
     async def own() -> None:
         with Journal(tmp_path / "j") as journal:

@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
+from moothall.actions.facts import Fact
 from moothall.budget.limits import RESERVED
 from moothall.foundation.jsonvalue import json_text
 from moothall.foundation.text import cut
@@ -62,6 +63,10 @@ def _lists(value: Any) -> bool:
 
 def _hashes(value: Any) -> bool:
     return isinstance(value, dict) and all(isinstance(each, str) for each in value.values())
+
+
+def _facts(value: Any) -> bool:
+    return isinstance(value, dict) and all(isinstance(each, Fact) for each in value.values())
 
 
 def _cost(value: Any) -> bool:
@@ -118,6 +123,7 @@ _KINDS: Final[dict[str, Shape]] = {
         "remind?": (float, None),
         "name?": str,
         "read?": [str],
+        "facts?": _facts,
     },
     "answered": {
         "key": str,
