@@ -31,7 +31,7 @@ from benchmarks.memory import peak_mb
 from moothall.agents.block import Block
 from moothall.research import Researcher, ResearchTask, Resource, search_folder, visit_page
 from moothall.research.reading.pdf import read_pdf_bytes
-from moothall.research.reading.process import Reading
+from moothall.research.reading.process import ProcessReading
 
 SLOW_PAGES, AT_ONCE, ROUNDS = 20, 4, 3
 MANY, CHARS, CALLS, ITERATIONS = 1000, 10_000, 25, 5
@@ -136,7 +136,7 @@ def documents(_: str) -> dict[str, float]:
     taken = []
     for _ in range(21):
         start = time.perf_counter()
-        Reading("pdf", data).read()
+        ProcessReading("pdf", data).read()
         taken.append(time.perf_counter() - start)
     start = time.perf_counter()
     read_pdf_bytes(data)

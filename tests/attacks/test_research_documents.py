@@ -19,7 +19,7 @@ from moothall.foundation.errors import UnreadableDocument
 from moothall.research import visit_page
 from moothall.research.reading.documents import read_document
 from moothall.research.reading.html import Document
-from moothall.research.reading.process import Reading
+from moothall.research.reading.process import ProcessReading
 from research.books import docx, epub, packed, paragraph
 from research.web_server import PDF, Web, pdf
 
@@ -62,12 +62,12 @@ def test_pdf_that_takes_too_much_memory_is_not_read() -> None:
 
 def test_pdf_that_takes_too_much_processor_time_is_not_read() -> None:
     with pytest.raises(UnreadableDocument, match="it took longer than 1 s of the processor"):
-        Reading("pdf", slow(), cpu_s=1).read()
+        ProcessReading("pdf", slow(), cpu_s=1).read()
     assert read("pdf", pdf("Hello")).text == "Hello"
 
 
 def test_document_reading_is_stopped_at_once() -> None:
-    reading = Reading("pdf", slow(), cpu_s=60)
+    reading = ProcessReading("pdf", slow(), cpu_s=60)
     timer = Timer(0.2, reading.stop)
     timer.start()
     start = monotonic()

@@ -19,7 +19,7 @@ from moothall.foundation.errors import DefinitionError, InboxError, JournalError
 from moothall.journal.store import tables
 from moothall.memory import HashEmbedder, MemoryFileError, SQLiteMemory, memory_file
 from moothall.spaces.amqp import inbox
-from moothall.spaces.amqp.inbox import ENDED, Entry, Inbox
+from moothall.spaces.amqp.inbox import FINISHED, Inbox, InboxEntry
 
 
 def fill_journal(path: Path) -> None:
@@ -77,7 +77,7 @@ KINDS = (
     ),
     Kind(
         *("inbox", Inbox, InboxError, "inbox", inbox.MIGRATIONS, fill_inbox),
-        lambda made: made.look_up("k999", "a") == Entry("k999", ENDED, None, b"answer"),
+        lambda made: made.look_up("k999", "a") == InboxEntry("k999", FINISHED, None, b"answer"),
     ),
 )
 
@@ -220,7 +220,7 @@ def look_up(inbox: Any) -> None:
     for key in (*(f"k{n}" for n in range(1000)), "accepted"):
         try:
             entry = inbox.look_up(key, "a")
-            assert key == "accepted" or entry in (None, Entry(key, ENDED, None, b"answer"))
+            assert key == "accepted" or entry in (None, InboxEntry(key, FINISHED, None, b"answer"))
         except InboxError as error:  # the next entry may be whole
             errors.append(error)
     if errors:

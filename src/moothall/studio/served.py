@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 PORT: Final = 8080
 
 
-class Served(Hub):
+class ServedHub(Hub):
     """The base of what is served at one port, with a token or password.
 
     Attributes:

@@ -13,7 +13,7 @@ from moothall.studio.jobs import Jobs
 from moothall.studio.page import Tab
 from moothall.studio.research import ResearchTab
 from moothall.studio.runs import RunsTab
-from moothall.studio.served import PORT, Served
+from moothall.studio.served import PORT, ServedHub
 from moothall.studio.space import SpaceTab, StudioUser
 from moothall.studio.towns.tab import SocietyTab
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from moothall.studio.guard import PageGuard
 
 
-class Studio(Served):
+class Studio(ServedHub):
     """One application at one port, for the agents and runs of this process.
 
     `moothall.studio.demo` is one, and `gradio_user` is its person. Before `launch`, no port is open

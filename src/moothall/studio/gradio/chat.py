@@ -16,7 +16,7 @@ from moothall.foundation.errors import MissingExtra, MoothallError
 from moothall.foundation.jsonvalue import json_text
 from moothall.foundation.text import escaped
 from moothall.spaces.you import why_undelivered
-from moothall.studio.served import PORT, Served
+from moothall.studio.served import PORT, ServedHub
 from moothall.studio.space import SpaceTab, StudioUser
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ _HEAD: Final = """
 """
 
 
-class GradioChat(Served):
+class GradioChat(ServedHub):
     """One chat at one port, for the agents of one space.
 
     Its person is `user`. In each space that the person joins, the page asks for approvals, unless
