@@ -15,7 +15,8 @@ from moothall import ScriptedModel
 from moothall.society.blocks.mobility import MobilityBlock
 from moothall.society.blocks.needs import NeedsBlock
 from moothall.society.blocks.other import OtherBlock
-from moothall.society.blocks.plan import PlanBlock, PlanBlockParams, item_at, with_item
+from moothall.society.blocks.plan import PlanBlock, PlanBlockParams
+from moothall.society.blocks.rules import item_at, with_item
 from moothall.society.city.city import City
 from moothall.society.city.map import Place
 from moothall.society.clock import DAY_S

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, Final
 
 from moothall.foundation.errors import ConfigError
 from moothall.society.arrays import np
 from moothall.society.columns.column import Column
 from moothall.society.columns.register import Register
-from moothall.society.columns.rows import Rows
 
 DO_BITS: Final = 3
 """The bits of an activity in a plan item. With one more, states of societies in columns that were
@@ -77,12 +75,6 @@ def does_of(words: Any) -> Any:
     return (words >> WHAT & (1 << DO_BITS) - 1) + 1
 
 
-def _items(arrays: Any, rows: Any, slots: Any) -> Any:
-    """Return the plan items of rows in these slots, one number each."""
-    plan = arrays["plan"]
-    return plan.T.reshape(-1).take(slots * len(plan) + rows)
-
-
 def without(words: Any, bits: int) -> Any:
     """Return items with some bits cleared."""
     return words & (0xFFFFFFFF ^ bits)
@@ -97,165 +89,6 @@ def code(do: str) -> int:
             f"citizens in columns have the acts {', '.join(filter(None, ACTS))}, and not {do!r}: "
             "one of your own needs citizens that are agents"
         ) from None
-
-
-# -- the plans of rows -----------------------------------------------------------------------------
-
-_ROOM: Final = 4
-"""Slots kept free: an inserted item takes up to three more, and the last stays empty."""
-_BROKEN: Final = 6
-"""The items, with the current one, up to the end of an interrupted item at most: of the items
-inserted at the same time only the last is left, and there are three such times."""
-
-
-class Plans:
-    """The plans of some rows. Positions count within these rows; −1 is no home and no duty."""
-
-    def __init__(self, rows: Rows) -> None:
-        self.rows: Rows = rows
-        self.arrays: dict[str, Any] = rows.population.arrays
-        self.index: Any = rows.at
-        self.home: Any
-        self.duty: Any
-        self.home = self.duty = np.full(len(rows), -1, np.int32)
-        if rows.population.places:
-            self.home = rows.column("home")
-            work = rows.column("work")
-            self.duty = work + (work < 0) * (rows.column("school") + np.int32(1))
-
-    def set(self, name: str, at: Any, values: Any) -> None:
-        """Write a column of some of these rows."""
-        self.arrays[name][self.index[at]] = values
-
-    def moving(self) -> Any:
-        """Return which rows are on their way."""
-        if not self.rows.population.places:
-            return np.zeros(len(self.rows), bool)
-        return self.rows.column("moving_to") >= 0
-
-    def advance(self, at: Any, time: int) -> None:
-        """Advance rows whose current item is over to their item at a time of the day."""
-        arrays = self.arrays
-        if not len(at):
-            return
-        rows = self.index[at]
-        slot = arrays["plan_now"][rows].astype(np.int64)
-        items = _items(arrays, rows, slot)
-        while (over := _ends(items) <= time).any():
-            slot += over
-            items = _items(arrays, rows, slot)
-        arrays["plan_now"][rows] = slot
-        arrays["stuck"][rows] = False
-        self.show(rows, items)
-        self.forget(rows)
-
-    def errands(self, at: Any, does: Sequence[int], fits: Any, *, last: bool = False) -> Any:
-        """Return of each row the slot of the first (last) errand that follows its current item.
-
-        An errand has one of these activities, at a kind of place. The times of beginning and end of
-        all items up to it must fit. 0 for none.
-        """
-        rows, left = self.index[at], np.arange(len(at))
-        found = np.zeros(len(at), np.int64)
-        slot = self.arrays["plan_now"][rows].astype(np.int64)
-        begins = _ends(_items(self.arrays, rows, slot))
-        while len(left):
-            slot[left] += 1
-            items = _items(self.arrays, rows[left], slot[left])
-            fit = (items > 0) & fits(begins[left], _ends(items))
-            begins[left] = _ends(items)
-            is_ = fit & np.isin(does_of(items), does)
-            is_ &= (items & WHERE >= KINDS) & (items & AVOIDS == 0)
-            found[left[is_]] = slot[left[is_]]
-            left = left[fit & (last | ~is_) & (slot[left] < SLOTS - 1)]
-        return found
-
-    def taken(self, at: Any, slot: Any, do: int) -> Any:
-        """Return the items in some slots, and let something be done at home instead."""
-        rows, plan = self.index[at], self.arrays["plan"]
-        items = plan[rows, slot]
-        plan[rows, slot] = word(np.full(len(at), do), self.at_home(at), _ends(items))
-        return items
-
-    def show(self, rows: Any, items: Any) -> None:
-        """Write current items into the columns of `ITEM`."""
-        arrays = self.arrays
-        where = (items & WHERE).astype(np.int32)
-        arrays["item_do"][rows] = does_of(items)
-        arrays["item_until"][rows] = _ends(items)
-        place = np.where(where >= KINDS, KINDS - 2 - where, -1)
-        for meant, name in ((HOME, "plan_home"), (DUTY, "plan_duty"), (CHOSEN, "plan_chosen")):
-            some = np.flatnonzero(where == meant)
-            place[some] = arrays[name][rows[some]]
-        arrays["item_where"][rows] = place
-
-    def forget(self, rows: Any) -> None:
-        """Clear the chosen and avoided places of items that are over."""
-        arrays = self.arrays
-        avoided = arrays["plan_avoid"][:, 0][rows] > 0
-        knows = ((arrays["plan_chosen"][rows] >= 0) | avoided).nonzero()[0]
-        rows, avoided = rows[knows], avoided[knows]
-        slot = arrays["plan_now"][rows].astype(np.int64)
-        chosen, avoids = np.zeros(len(rows), bool), np.zeros(len(rows), bool)
-        left = np.arange(len(rows))
-        for _ in range(_BROKEN):
-            items = _items(arrays, rows[left], slot[left])
-            chosen[left] = items & WHERE == CHOSEN
-            avoids[left] = (items & AVOIDS) != 0
-            slot[left] += 1
-            left = left[~chosen[left] & ~avoids[left] & (slot[left] < SLOTS)]
-            if not len(left):
-                break
-        arrays["plan_chosen"][rows[~chosen]] = -1
-        arrays["plan_avoid"][rows[avoided & ~avoids]] = 0
-
-    def at_home(self, at: Any, home: Any = True) -> Any:
-        """Return the place codes of items that are at home, or wherever one is."""
-        return np.where(np.asarray(home) & (self.home[at] >= 0), HOME, NONE)
-
-    def put(self, at: Any, do: Any, where: Any, time: int, until: Any) -> None:
-        """Insert items from `time` on into plans; cut or drop the items that overlap."""
-        arrays = self.arrays
-        rows = self.index[at]
-        last = 32
-        while last < SLOTS and arrays["plan"][rows, last - _ROOM].any():
-            last = min(SLOTS, last + 16)
-        if arrays["plan"][rows, last - _ROOM].any():
-            raise ConfigError(f"a plan in columns has at most {SLOTS - _ROOM} items")
-        old = arrays["plan"][rows, :last]
-        now = arrays["plan_now"][rows].astype(np.int32)
-        every = np.arange(len(rows))
-        begins = np.where(now > 0, _ends(old[every, now - 1]), 0)
-        cut = every[begins < time]
-        first = now + (begins < time)
-        ends = _ends(old)
-        slots = np.arange(last, dtype=np.int32)
-        # The first remaining item that ends after `until`; empty slots follow all items.
-        later = (ends > until[:, None]) | (ends == 0)
-        goes_on = (later & (slots >= now[:, None])).argmax(axis=1)
-        shift = (goes_on - first - 1).astype(np.int32)[:, None]
-        source = slots + np.where(slots > first[:, None], shift, np.int32(0))
-        np.minimum(source, last - 1, out=source)
-        made = np.take_along_axis(old, source, axis=1)
-        # The current item ends now if it began before; else the new item takes its slot.
-        keeps = old[cut, now[cut]] & np.uint32((1 << UNTIL) - 1)
-        made[cut, now[cut]] = keeps | np.uint32(time << UNTIL)
-        made[every, first] = word(do, where, until)
-        for slot in range(last):  # what stays empty is not written, so it takes no memory
-            some = np.flatnonzero(made[:, slot] != old[:, slot])
-            arrays["plan"][rows[some], slot] = made[some, slot]
-        arrays["plan_now"][rows] = first
-        self.show(rows, made[every, first])
-        self.forget(rows)
-
-    def mended(self, rows: Any) -> None:
-        """Count that plans broke and were mended."""
-        self.arrays["mended"][rows] += 1
-
-
-def _ends(items: Any) -> Any:
-    """Return the ends of items: seconds after midnight; int32."""
-    return (items >> UNTIL).astype("int32")
 
 
 # -- a plan in a status ----------------------------------------------------------------------------

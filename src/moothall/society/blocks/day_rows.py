@@ -16,12 +16,12 @@ from moothall.society.blocks.columns import (
     OCCUPATIONS,
     SLOTS,
     UNTIL,
-    Plans,
     code,
     word,
 )
 from moothall.society.blocks.hours import NONE as NO_DUTY
 from moothall.society.blocks.hours import SLOT, STUDY, WORK, Day, day_of, windows
+from moothall.society.blocks.plans import Plans
 from moothall.society.blocks.rules import LEISURE
 from moothall.society.clock import DAY_S
 from moothall.society.columns import town

@@ -206,11 +206,25 @@ class NeedsBlock(CitizenBlock):
     def step_rows(self, rows: Any) -> None:
         """Do nothing: needs change before each step."""
 
+    def is_any_low(self, rows: Any) -> Any:
+        """Return whether a need is at or below its threshold."""
+        low: Any = False
+        for need in self.kinds:
+            low = low | (rows.column(need) <= getattr(self.params, need))
+        return low
+
+    def first_low(self, rows: Any) -> Any:
+        """Return the number of the first need at or below its threshold, −1 for none."""
+        found: Any = -1
+        for number, need in reversed([*enumerate(self.kinds)]):
+            found = where(rows.column(need) <= getattr(self.params, need), number, found)
+        return found
+
     @property
     def urgent(self) -> str:
         """The first need at or below its threshold, in the order of `kinds`; else empty."""
-        needs, params = self.status.get("needs", {}), self.params
-        return next((n for n in self.kinds if needs.get(n, 1000) <= getattr(params, n)), "")
+        first: int = self.first_low(Row(self))
+        return ["", *self.kinds][first + 1]
 
     @action(idempotent=True)
     async def needs(self) -> dict[str, int]:

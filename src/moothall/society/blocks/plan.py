@@ -10,19 +10,20 @@ from moothall.actions import action
 from moothall.actions.signature.schema import object_schema
 from moothall.agents.params import BlockParams
 from moothall.foundation.jsonvalue import UnreadableText
-from moothall.society.arrays import np
-from moothall.society.blocks.block import CitizenBlock, Item
+from moothall.society.arrays import any_of, is_place, np, where
+from moothall.society.blocks.block import CitizenBlock, Item, now_of
 from moothall.society.blocks.columns import (
+    ACTS,
     DESKS,
     DOES,
     PLANNED,
     UNTIL,
-    WHAT,
     WHERE,
+    does_of,
     plan_from_status,
     plan_to_status,
 )
-from moothall.society.blocks.day_rows import items_of
+from moothall.society.blocks.day_rows import items_of, make
 from moothall.society.blocks.economy import buys_after
 from moothall.society.blocks.hours import (
     NONE,
@@ -36,21 +37,17 @@ from moothall.society.blocks.hours import (
     windows,
 )
 from moothall.society.blocks.needs import NeedsBlock
-from moothall.society.blocks.plan_rows import before_rows, step_rows
-from moothall.society.blocks.rules import (
-    ERRANDS,
-    LEISURE,
-    PIECE,
-    SHOPPING,
-    SPARE,
-    item_at,
-    with_item,
-)
+from moothall.society.blocks.plans import Plans, does, plan_of
+from moothall.society.blocks.rules import ERRANDS, LEISURE, PIECE, SHOPPING, SPARE, bought
 from moothall.society.clock import DAY_S
+from moothall.society.columns import town
+from moothall.society.columns.row import Row
+from moothall.society.columns.rows import Rows
 from moothall.society.kernel.perception import TIME
 from moothall.society.kernel.wants import Move
 
 _HOUR: Final = 3600
+_DUTIES: Final = ("work", "study")
 _MOST: Final = 12
 """A model's items at most: 12 take 400 of a local model's 512 tokens; 16 are too long."""
 
@@ -117,89 +114,38 @@ class PlanBlock(CitizenBlock):
     ParamsType: ClassVar[type[BlockParams]] = PlanBlockParams
     params: PlanBlockParams
     columns = PLANNED
-    before_rows, step_rows = before_rows, step_rows
     to_status, from_status = plan_to_status, plan_from_status
 
     async def before_forward(self) -> None:
         """Make this day's plan unless it exists, and mend it so that this step can follow it."""
-        status = self.status
-        day, time = divmod(self.now, DAY_S)
-        home, duty = status.get("home"), self._duty_place
-        moved = status.get("plan_home", home) != home or status.get("plan_duty", duty) != duty
-        remade = status.get("day") != day or not status.get("plan") or moved
-        if remade:
-            status["plan"] = await self._by_model() or self._by_rule()
-            status.update(day=day, plan_home=home, plan_duty=duty)
-            status.pop("stuck", None)
-        item, before = self.item, status.get("now")
-        over = before is None or item is None or not item["from"] <= time < item["until"]
-        if over:
-            if before is not None and not remade and self.llm is not None:
-                self._note_done(status["plan"][before])
-            if before is not None and not remade and self._is_late(time):
-                status["errand"] = status["plan"][before]["do"]  # for the `EconomyBlock`
-            status["now"] = max(0, item_at(status["plan"], time))
-            if status["now"] != before:
-                status.pop("stuck", None)
-        self._bring_forward(time, before if over and not remade else None)
-        self._mend(time, begins=remade or over)
+        row = Row(self, begins=True)
+        asks = self.llm is not None and plan_of(row).is_due(self.now // DAY_S)
+        live(self, row, await self._by_model() if asks else None)
 
-    def _note_done(self, item: Item) -> None:
-        """Remember an item that is over, so that the citizen can tell of its day."""
+    def before_rows(self, rows: Rows) -> None:
+        """Do `before_forward` for rows."""
+        live(self, rows)
+
+    def step_rows(self, rows: Any) -> None:
+        """Do nothing: the plan is made and mended before each step."""
+
+    def make_rows(self, plans: Plans, at: Any) -> None:
+        """Write this day's plans of some rows by rule."""
+        make(self, plans.rows, plans, at)
+
+    def note_end(self, item: Item) -> None:
+        """Remember an item that is over, so that a citizen led by a model can tell of its day."""
+        if self.llm is None:
+            return
         start, end = (f"{at // 3600:02}:{at // 60 % 60:02}" for at in (item["from"], item["until"]))
         where = self.perceived.place
         place = " at home" if where == self.status.get("home") else f" at {where}" if where else ""
         self.note(f"From {start} to {end} its plan was: {item['do']}{place}")
 
-    async def forward(self) -> None:
-        """Do nothing: the plan is made and mended before each step."""
-
-    # -- errands -----------------------------------------------------------------------------------
-
-    @property
-    def _buys(self) -> bool:
-        """Whether the citizen has an `EconomyBlock`, whose turn comes later."""
-        return buys_after(self, self.agent.blocks)
-
-    def _is_late(self, time: int) -> bool:
-        """Return whether the citizen is where an errand was that is over, and has not bought."""
-        item, city, place = self.item, self.city, self.perceived.place
-        if item is None or place is None or city is None or item["where"] != place:
-            return False
-        if item["do"] not in ERRANDS or item.get("bought") or not self._buys:
-            return False
-        sells = item["do"] == "shop" or city.kind(place) == "restaurant"
-        return sells and self.is_open(place, time)
-
-    def _bring_forward(self, time: int, before: int | None) -> None:
-        """Set out now for an errand that a long step has no time for, so as to be there before it.
-
-        That is one that came after item `before` and is over, or one of the next two steps.
-        """
-        if (step := self.perceived.seconds) <= SLOT:
-            return
-        status, city, item = self.status, self.city, self.item
-        spare = item is not None and item["do"] in SPARE and not status.get("moving")
-        if city is None or not spare or not self._buys:
-            return
-        plan, now = status["plan"], status["now"]
-        if any("kind" in each for each in plan[now:]):
-            return  # it stays where it has chosen to be: rows remember one chosen place
-        missed = plan[before + 1 : now] if before is not None else []
-        soon = (each for each in plan[now + 1 :] if each["from"] < time + 2 * step)
-        kinds, home = {*city.kinds()}, status.get("home")
-        kinds -= {home, *map(status.get, ("work", "school"))}
-        for each in (*reversed(missed), *soon):
-            if each["do"] in ERRANDS and each["where"] in kinds and "kind" not in each:
-                errand = item_of_plan(each["do"], each["where"], time, min(time + step, DAY_S))
-                each.update(do="leisure", where=home)
-                status["plan"] = with_item(plan, errand)
-                status["now"] = item_at(status["plan"], time)
-                return
-
     # -- making ------------------------------------------------------------------------------------
 
-    def _by_rule(self) -> list[Item]:
+    def by_rule(self) -> list[Item]:
+        """Return the plan of this day by rule."""
         home, duty = self.status.get("home"), self._duty_place
         row = self.own_row()
         at = np.array([-1 if home is None else 0]), np.array([home != duty]) * (1 if duty else -1)
@@ -208,7 +154,7 @@ class PlanBlock(CitizenBlock):
         places = dict(enumerate([None, home, duty, None, *kinds]))
         plan: list[Item] = []
         for packed in (int(each[0]) for _, each in items):
-            do, begins = DOES[packed >> WHAT & 7], plan[-1]["until"] if plan else 0
+            do, begins = ACTS[does_of(packed)], plan[-1]["until"] if plan else 0
             plan.append(item_of_plan(do, places[packed & WHERE], begins, packed >> UNTIL))
         return plan
 
@@ -286,73 +232,13 @@ class PlanBlock(CitizenBlock):
         """Return the plan that the rule would make, as a model writes it: what equals is joined."""
         names = {place: kind for kind, place in own.items() if place is not None}
         shown: list[dict[str, str]] = []
-        for each in self._by_rule():
+        for each in self.by_rule():
             where = names.get(each["where"], each["where"] or "home")
             if shown and (shown[-1]["do"], shown[-1]["where"]) == (each["do"], where):
                 continue
             hours, minutes = divmod(each["from"] // 60, 60)
             shown.append({"from": f"{hours:02}:{minutes:02}", "do": each["do"], "where": where})
         return shown[:_MOST]
-
-    # -- mending -----------------------------------------------------------------------------------
-
-    def _mend(self, time: int, begins: bool) -> None:
-        """Mend the plan for this step: first what the world broke, then the needs."""
-        item, status = self.item, self.status
-        if item is None or status.get("moving"):
-            return
-        why = status.pop("stuck", None)
-        for answer in self.perceived.answers:
-            # If an item begins, a way that was refused was to the item before.
-            if isinstance(answer.want, Move) and not answer.done and not begins:
-                why = answer.reason or "it could not get there"
-        where, city = item["where"], None if why else self.city
-        if city is not None and where in city and not self.is_open(where, time):
-            why = f"{where} is closed"
-        if why:
-            self._elsewhere(item, time, why)
-        self._urgent(time)
-
-    def _elsewhere(self, item: Item, time: int, why: str) -> None:
-        """Move the item to another place of its kind, or else stay at home."""
-        kind = item.get("kind")
-        avoid = [*item.get("avoid", ()), item["where"]]
-        if kind is not None and item["where"] != kind and len(avoid) <= 3:
-            item.update(where=kind, avoid=avoid)
-            self._mended(why, f"another {kind}")
-            return
-        home = self.status.get("home")
-        if item["where"] == home:
-            item["where"] = None  # home is unreachable: the citizen stays where it is
-            self._mended(why, "stays where it is")
-        else:
-            self._put(item_of_plan("leisure", home, time, item["until"]), why)
-
-    def _urgent(self, time: int) -> None:
-        """Insert the remedy of a need at its threshold."""
-        item = self.item
-        if item is None or item["do"] in ("sleep", "eat"):
-            return
-        needs = next((block for block in self.agent.blocks if isinstance(block, NeedsBlock)), None)
-        need = None if needs is None else needs.kinds.get(needs.urgent)
-        if need is None or (not need.in_duty and item["do"] in ("work", "study")):
-            return
-        home = self.status.get("home")
-        if item["do"] == need.remedy and (not need.at_home or item["where"] == home):
-            return
-        until = min(time + need.seconds, DAY_S)
-        where = home if need.at_home else None
-        self._put(item_of_plan(need.remedy, where, time, until), f"its {need.name} is too low")
-
-    def _put(self, item: Item, why: str) -> None:
-        status = self.status
-        status["plan"] = with_item(status["plan"], item)
-        status["now"] = item_at(status["plan"], item["from"])
-        self._mended(why, item["do"])
-
-    def _mended(self, why: str, how: str) -> None:
-        self.status["mended"] = self.status.get("mended", 0) + 1
-        self.note(f"Its plan broke: {why}; now {how}.")
 
     @action(idempotent=True)
     async def plan(self) -> list[dict[str, Any]]:
@@ -362,6 +248,110 @@ class PlanBlock(CitizenBlock):
             the items in order: do, where, from and until (seconds after midnight)
         """
         return [dict(item) for item in self.status.get("plan") or ()]
+
+
+# -- the rules, for one citizen and for rows ------------------------------------------------------
+
+
+def live(self: Any, rows: Any, answer: Any = None) -> None:
+    """Make missing plans of this day, advance plans, and mend them so that this step can follow."""
+    day, time = divmod(now_of(rows), DAY_S)
+    plan = plan_of(rows)
+    new = plan.is_due(day)
+    for some in rows.only(new):
+        plan_of(some).make(self, day, answer)
+    over = new | plan.is_over(time)
+    if any_of(over) or rows.seconds > SLOT:
+        ends = over & (new != True)  # noqa: E712 - of arrays, too
+        plan.remember(self, ends)
+        buys = hasattr(rows.city, "by_kind") and buys_after(self, rows.blocks)
+        for some in rows.only(ends & buys):
+            _find_late(some, time)
+        _advance(rows, plan, over, ends, time, buys)
+    _mend(rows, plan, time, over)
+
+
+# -- errands ---------------------------------------------------------------------------------------
+
+
+def _find_late(rows: Any, time: int) -> None:
+    """Let those buy in passing who are where an errand was that is over, and have not bought."""
+    for late in rows.only(does(rows, *ERRANDS)):
+        place = late.column("place")
+        for some in late.only(is_place(place) & (late.column("item_where") == place)):
+            place = some.column("place")
+            sells = does(some, "shop") | town.is_of(some, place, "restaurant")
+            for buyers in some.only(sells & town.is_open(some, place, time)):
+                for new in buyers.only(bought(buyers) != True):  # noqa: E712 - of arrays, too
+                    new["errand"] = new.column("item_do")
+
+
+def _advance(rows: Any, plan: Any, over: Any, ends: Any, time: int, buys: bool) -> None:
+    """Advance plans whose item is over; with long steps, bring errands forward.
+
+    Set out now for an errand that a long step has no time for: one that came after the item before
+    and is over, or one of the next two steps.
+    """
+    brings = buys and rows.seconds > SLOT
+    missed = plan.missed(time, ends) if brings else 0
+    for some in rows.only(over):
+        plan_of(some).advance(time)
+    if brings:
+        until = time + rows.seconds
+        spare = does(rows, *SPARE) & (plan.moving() != True) & plan.is_free()  # noqa: E712
+        soon = plan.soon(until + rows.seconds, spare & (missed == 0))
+        slot = where(missed > 0, missed, soon)
+        plan.bring_forward(slot, time, min(until, DAY_S), spare & (slot > 0))
+
+
+# -- mending ---------------------------------------------------------------------------------------
+
+
+def _mend(rows: Any, plan: Any, time: int, begins: Any) -> None:
+    """Mend plans: first what the world broke, then by needs."""
+    stays = plan.moving() != True  # noqa: E712
+    broken = plan.take_stuck(stays)
+    refused = rows.refused(Move) if rows.is_answered else None
+    if refused is not None:  # if an item begins, a way that was refused was to the item before
+        broken = broken | plan.turned_away(refused & stays & (begins != True))  # noqa: E712
+    closed = plan.closed(time)
+    if closed is not None:
+        broken = broken | (closed & stays)
+    if any_of(broken):
+        for some in rows.only(broken):
+            _elsewhere(some, time)
+    _help(rows, stays, time)
+
+
+def _elsewhere(rows: Any, time: int) -> None:
+    """Move items to another place of their kind, or else stay at home."""
+    again = plan_of(rows).has_others()
+    at_home = plan_of(rows).is_at_home()
+    for some in rows.only(again):
+        plan_of(some).try_another()
+    for some in rows.only((again != True) & at_home):  # noqa: E712 - home is unreachable
+        plan_of(some).stay()
+    for some in rows.only((again | at_home) != True):  # noqa: E712
+        plan_of(some).go_home(time)
+
+
+def _help(rows: Any, stays: Any, time: int) -> None:
+    """Insert the remedy of a need at its threshold."""
+    needs = next((each for each in rows.blocks if isinstance(each, NeedsBlock)), None)
+    if needs is None:
+        return
+    low = stays & needs.is_any_low(Row(needs) if rows.one else rows)
+    if not any_of(low):
+        return
+    for some in rows.only(low & (does(rows, "sleep", "eat") != True)):  # noqa: E712
+        first = needs.first_low(Row(needs) if rows.one else some)
+        at_home = plan_of(some).is_at_home()
+        in_duty, urgent = does(some, *_DUTIES), first
+        for number, need in enumerate(needs.kinds.values()):
+            helped = does(some, need.remedy) & (at_home | (not need.at_home))
+            waits = in_duty & (not need.in_duty)
+            urgent = where((first == number) & (helped | waits), -1, urgent)
+        plan_of(some).put_remedies([*needs.kinds.values()], urgent, time)
 
 
 def _of_day(text: str) -> int:

@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from moothall.society import math
 from moothall.society.arrays import larger, np, smaller
-from moothall.society.blocks.columns import AVOIDS, BOUGHT, HOME, NONE, WHERE, without
+from moothall.society.blocks.columns import (
+    AVOIDS,
+    BOUGHT,
+    HOME,
+    NONE,
+    WHERE,
+    without,
+)
+from moothall.society.clock import DAY_S
+from moothall.society.columns import town
+from moothall.society.columns.row import Row
+from moothall.society.kernel.wants import Move
 
 _SCALE: Final = 10**9
 _LARGEST: Final = 2**24
@@ -70,6 +81,161 @@ def item_at(plan: Sequence[dict[str, Any]], time: int) -> int:
         if item["from"] <= time < item["until"]:
             return index
     return -1
+
+
+class OwnPlan:
+    """The plan of one citizen, in its status; it has the methods of `Plans`."""
+
+    def __init__(self, row: Row) -> None:
+        self._row = row
+        self._status: dict[str, Any] = row.status
+
+    @property
+    def _item(self) -> dict[str, Any]:
+        item = self._row.item
+        assert item is not None
+        return item
+
+    @property
+    def _duty(self) -> str | None:
+        """The place of work, or else the school."""
+        return self._status.get("work") or self._status.get("school")
+
+    def moving(self) -> bool:
+        """Return whether it is on its way."""
+        return bool(self._status.get("moving"))
+
+    def is_due(self, day: int) -> bool:
+        """Return whether it needs a plan: of a new day, or because its home or work has changed."""
+        status, home, duty = self._status, self._status.get("home"), self._duty
+        moved = status.get("plan_home", home) != home or status.get("plan_duty", duty) != duty
+        return status.get("day") != day or not status.get("plan") or moved
+
+    def make(self, block: Any, day: int, answer: list[dict[str, Any]] | None) -> None:
+        """Take the answer of a model as the plan, or make one by rule."""
+        self._status["plan"] = answer or block.by_rule()
+        self._status.update(day=day, plan_home=self._status.get("home"), plan_duty=self._duty)
+        self._status.pop("stuck", None)
+
+    def is_over(self, time: int) -> bool:
+        """Return whether its item is over."""
+        if "now" not in self._status:
+            self.advance(time)
+        item = self._row.item
+        return item is None or not item["from"] <= time < item["until"]
+
+    def is_at_home(self) -> bool:
+        """Return whether its item is at home."""
+        item = self._row.item
+        return item is not None and item["where"] == self._status.get("home")
+
+    def remember(self, block: Any, where: bool) -> None:
+        """Remember an item that is over."""
+        if where and self._row.item is not None:
+            block.note_end(self._row.item)
+
+    def advance(self, time: int) -> None:
+        """Go on to the item at a time of the day."""
+        status = self._status
+        before, status["now"] = status.get("now"), max(0, item_at(status["plan"], time))
+        if status["now"] != before:
+            status.pop("stuck", None)
+
+    def _errand(self, slots: Iterable[int]) -> int:
+        """Return the first of these slots with an errand at a kind of place; 0 for none."""
+        status, plan = self._status, self._status["plan"]
+        kinds = {*self._row.city.kinds()} - {*map(status.get, ("home", "work", "school"))}
+        for slot in slots:
+            item = plan[slot]
+            if item["do"] in ERRANDS and item["where"] in kinds and "kind" not in item:
+                return slot
+        return 0
+
+    def missed(self, time: int, where: bool) -> int:
+        """Return the slot of the last errand after the current item that is over by then, or 0."""
+        now, plan = self._status.get("now") or 0, self._status["plan"]
+        return self._errand(reversed(range(now + 1, max(0, item_at(plan, time))))) if where else 0
+
+    def soon(self, before: int, where: bool) -> int:
+        """Return the slot of the next errand that begins before a time, or 0."""
+        now, plan = self._status["now"], self._status["plan"]
+        slots = (slot for slot in range(now + 1, len(plan)) if plan[slot]["from"] < before)
+        return self._errand(slots) if where else 0
+
+    def is_free(self) -> bool:
+        """Return whether it has chosen no place for an item that goes on or comes."""
+        return not any("kind" in each for each in self._status["plan"][self._status["now"] :])
+
+    def bring_forward(self, slot: int, time: int, until: int, where: bool) -> None:
+        """Do an errand now, and something else at home in its stead."""
+        if where:
+            item = self._status["plan"][slot]
+            errand = {**item, "from": time, "until": until}
+            item.update(do="leisure", where=self._status.get("home"))
+            self._insert(errand)
+
+    def take_stuck(self, where: bool) -> bool:
+        """Return whether it could not get to its item's place, and forget it."""
+        self._row.broken_by = (self._status.pop("stuck", None) or "") if where else ""
+        return bool(self._row.broken_by)
+
+    def turned_away(self, refused: bool) -> bool:
+        """Note why it was turned away; return whether it was."""
+        if refused:
+            self._row.broken_by = self._row.reason(Move) or "it could not get there"
+        return refused
+
+    def closed(self, time: int) -> bool:
+        """Return whether its item's place is closed."""
+        item, city = self._row.item, self._row.city
+        place = None if item is None else item["where"]
+        if city is None or place is None or place not in city:
+            return False
+        is_closed = not town.is_open(self._row, place, time)
+        if is_closed and not self._row.broken_by:
+            self._row.broken_by = f"{place} is closed"
+        return is_closed
+
+    def has_others(self) -> bool:
+        """Return whether another place of the chosen place's kind may be tried."""
+        item = self._item
+        is_chosen = item.get("kind") is not None and item["where"] != item["kind"]
+        return is_chosen and len(item.get("avoid", ())) < 3
+
+    def try_another(self) -> None:
+        """Choose another place of the kind."""
+        item = self._item
+        item.update(where=item["kind"], avoid=[*item.get("avoid", ()), item["where"]])
+        self._mended(f"another {item['kind']}")
+
+    def stay(self) -> None:
+        """Stay wherever it is."""
+        self._item["where"] = None
+        self._mended("stays where it is")
+
+    def go_home(self, time: int) -> None:
+        """Have leisure at home until the end of the item."""
+        self._put("leisure", self._status.get("home"), time, self._item["until"])
+
+    def put_remedies(self, needs: Sequence[Any], number: int, time: int) -> None:
+        """Do from now on what helps a need, given by its number; −1: none."""
+        if number >= 0:
+            need = needs[number]
+            self._row.broken_by = f"its {need.name} is too low"
+            place = self._status.get("home") if need.at_home else None
+            self._put(need.remedy, place, time, min(time + need.seconds, DAY_S))
+
+    def _put(self, do: str, place: str | None, time: int, until: int) -> None:
+        self._insert({"do": do, "where": place, "from": time, "until": until})
+        self._mended(do)
+
+    def _insert(self, item: dict[str, Any]) -> None:
+        self._status["plan"] = with_item(self._status["plan"], item)
+        self._status["now"] = item_at(self._status["plan"], item["from"])
+
+    def _mended(self, how: str) -> None:
+        self._status["mended"] = self._status.get("mended", 0) + 1
+        self._row.note(f"Its plan broke: {self._row.broken_by}; now {how}.")
 
 
 def bought(rows: Any, where: Any = slice(None)) -> Any:

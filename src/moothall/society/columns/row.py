@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Final
 
 from moothall.society.columns.column import MONEY, PLACES, Column
@@ -23,12 +23,14 @@ class Row:
         begins: whether the rule comes before the step, so that its act is none of the citizen's
     """
 
-    __slots__ = ("_begins", "_block", "_fields", "_perceived", "_status")
+    __slots__ = ("_begins", "_block", "_city", "_fields", "_perceived", "_status", "broken_by")
     one: ClassVar[bool] = True
     has_places: ClassVar[bool] = True
 
     def __init__(self, block: Any, *, begins: bool = False) -> None:
         agent = block.agent
+        self.broken_by = ""  # what has broken its plan, in words
+        self._city: Any = _NOTHING
         self._block = block
         self._begins = begins
         self._status: dict[str, Any] = agent.memory.status
@@ -59,12 +61,24 @@ class Row:
     @property
     def city(self) -> Any:
         """The places; None for none."""
-        return self._block.city
+        if self._city is _NOTHING:  # it was not asked yet
+            self._city = self._block.city
+        return self._city
 
     @property
     def status(self) -> dict[str, Any]:
         """The status that it reads and writes."""
         return self._status
+
+    @property
+    def blocks(self) -> Sequence[Any]:
+        """The citizen's blocks."""
+        blocks: Sequence[Any] = self._block.agent.blocks
+        return blocks
+
+    def note(self, text: str) -> None:
+        """Remember an event of this step."""
+        self._block.note(text)
 
     @property
     def item(self) -> dict[str, Any] | None:
@@ -82,6 +96,8 @@ class Row:
         if codes is None:
             return status.get(key, default)
         return codes.get(status.get(key), other)
+
+    column = __getitem__
 
     def _of_item(self, name: str) -> Any:
         """Return what is no value of the status itself: the place, and the plan's current item."""
@@ -146,6 +162,11 @@ class Row:
         """Return True if a want of these kinds was refused in the step before, else None."""
         answers = self._perceived.answers
         return any(not each.done and isinstance(each.want, kinds) for each in answers) or None
+
+    def reason(self, kind: type[Want]) -> str:
+        """Return why its last refused want of a kind was refused."""
+        refused = [each for each in self._perceived.answers if not each.done]
+        return next((a.reason for a in reversed(refused) if isinstance(a.want, kind)), "")
 
     # -- others, and random numbers ----------------------------------------------------------------
 

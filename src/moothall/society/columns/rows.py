@@ -87,6 +87,7 @@ class Rows(Lives, RowTurns, RowOutcomes):
         self.facts: Mapping[str, Any] = view.facts or {}
         self.city: Any = view.city
         self.citizens: int = len(population)
+        self.blocks: Sequence[Any] = population.blocks
         self.params: Any = None
         self.first: int = first
         self.until: int = until
@@ -130,7 +131,10 @@ class Rows(Lives, RowTurns, RowOutcomes):
     @cached_property
     def index(self) -> NDArray[Any]:
         """Which rows of the population these are."""
-        return self.inside(np.arange(self.first, self.until))
+        if self._chosen is None:
+            return np.arange(self.first, self.until)
+        index: NDArray[Any] = self._chosen + self.first if self.first else self._chosen
+        return index
 
     @cached_property
     def ids(self) -> NDArray[Any]:

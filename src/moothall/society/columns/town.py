@@ -34,6 +34,21 @@ def open_now(rows: Rows, time: int) -> Any:
     return rows.once("town.open", lambda: open_at(rows, every, time))
 
 
+def is_of(rows: Any, place: Any, kind: str) -> Any:
+    """Return whether the places of rows, or of one citizen, are of a kind; each has one."""
+    if rows.one:
+        return rows.city.kind(place) == kind
+    return kinds_of(rows)[place] == kind_numbers(rows).get(kind, -1)
+
+
+def is_open(rows: Any, place: Any, time: int) -> Any:
+    """Return whether the places of rows, or of one citizen, are open now; each has one."""
+    if rows.one:
+        return not hasattr(rows.city, "is_open") or bool(rows.city.is_open(place, time))
+    found = open_now(rows, time)
+    return np.ones(len(rows), bool) if found is None else found[place]
+
+
 def open_at(rows: Rows, places: Any, time: Any) -> Any:
     """Return whether places, by number, are open at seconds after midnight; broadcasts."""
     city = rows.city

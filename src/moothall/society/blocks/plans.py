@@ -1,0 +1,311 @@
+"""The plans of rows in their columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any, Final
+
+from moothall.foundation.errors import ConfigError
+from moothall.society.arrays import np
+from moothall.society.blocks.columns import (
+    AVOIDS,
+    CHOSEN,
+    DOES,
+    DUTY,
+    HOME,
+    KINDS,
+    NONE,
+    SLOTS,
+    UNTIL,
+    WHERE,
+    code,
+    does_of,
+    without,
+    word,
+)
+from moothall.society.blocks.rules import OwnPlan
+from moothall.society.clock import DAY_S
+from moothall.society.columns import town
+from moothall.society.columns.rows import Rows
+
+_ROOM: Final = 4
+"""Slots kept free: an inserted item takes up to three more, and the last stays empty."""
+_AT_ONCE: Final = 1 << 13  # plans made at a time: their arrays fit the processor's cache
+_ERRANDS: Final = (DOES.index("shop") + 1, DOES.index("eat") + 1)
+_BROKEN: Final = 6
+"""The items, with the current one, up to the end of an interrupted item at most: of the items
+inserted at the same time only the last is left, and there are three such times."""
+
+
+def plan_of(rows: Any) -> Any:
+    """Return the plans of rows, or the plan of one citizen."""
+    return OwnPlan(rows) if rows.one else Plans(rows)
+
+
+def does(rows: Any, *activities: str) -> Any:
+    """Return whether the current items are one of some activities."""
+    if rows.one:
+        return rows.item is not None and rows.item["do"] in activities
+    do, *codes = rows.column("item_do"), *map(code, activities)
+    found = do == codes[0]
+    for each in codes[1:]:
+        found |= do == each
+    return found
+
+
+class Plans:
+    """The plans of some rows. Positions count within these rows; −1 is no home and no duty."""
+
+    def __init__(self, rows: Rows) -> None:
+        self.rows: Rows = rows
+        self.arrays: dict[str, Any] = rows.population.arrays
+        self.index: Any = rows.at
+
+    @cached_property
+    def home(self) -> Any:
+        """The home of each."""
+        if not self.rows.has_places:
+            return np.full(len(self.rows), -1, np.int32)
+        return self.rows.column("home")
+
+    @cached_property
+    def duty(self) -> Any:
+        """The place of work of each, or else the school."""
+        if not self.rows.has_places:
+            return self.home
+        work = self.rows.column("work")
+        return work + (work < 0) * (self.rows.column("school") + np.int32(1))
+
+    def moving(self) -> Any:
+        """Return which rows are on their way."""
+        if not self.rows.has_places:
+            return np.zeros(len(self.rows), bool)
+        return self.rows.column("moving_to") >= 0
+
+    def is_due(self, day: int) -> Any:
+        """Return which need a plan: of a new day, or because their home or work has changed."""
+        column = self.rows.column
+        moved = (column("plan_home") != self.home) | (column("plan_duty") != self.duty)
+        return (column("day") != day) | moved
+
+    def make(self, block: Any, day: int, answer: None) -> None:
+        """Make plans by rule."""
+        for first in range(0, len(self.index), _AT_ONCE):
+            block.make_rows(self, np.arange(first, min(first + _AT_ONCE, len(self.index))))
+        self.arrays["day"][self.index] = day
+
+    def is_over(self, time: int) -> Any:
+        """Return whose item is over."""
+        return self.rows.column("item_until") <= time
+
+    def is_at_home(self) -> Any:
+        """Return whose item is at home."""
+        return self.rows.column("item_where") == self.home
+
+    def remember(self, block: Any, where: Any) -> None:
+        """Do nothing: rows remember no items that are over."""
+
+    def advance(self, time: int) -> None:
+        """Go on to the items at a time of the day."""
+        arrays, rows = self.arrays, self.index
+        slot = arrays["plan_now"][rows].astype(np.int64)
+        items = _items(arrays, rows, slot)
+        while (over := _ends(items) <= time).any():
+            slot += over
+            items = _items(arrays, rows, slot)
+        arrays["plan_now"][rows] = slot
+        arrays["stuck"][rows] = False
+        self.show(rows, items)
+        self.forget(rows)
+
+    def missed(self, time: int, where: Any) -> Any:
+        """Return the slots of the last errands after the current items that are over, or 0."""
+        return self._errands(where, lambda begins, ends: ends <= time, last=True)
+
+    def soon(self, before: int, where: Any) -> Any:
+        """Return the slots of the next errands that begin before a time, or 0."""
+        return self._errands(where, lambda begins, ends: begins < before)
+
+    def _errands(self, where: Any, fits: Any, *, last: bool = False) -> Any:
+        """Return of some rows the slot of the first (last) errand that follows its current item.
+
+        An errand is at a kind of place. The times of beginning and end of all items up to it must
+        fit. 0 for none.
+        """
+        at, found = np.flatnonzero(where), np.zeros(len(self.index), np.int64)
+        rows, left = self.index[at], np.arange(len(at))
+        slot = self.arrays["plan_now"][rows].astype(np.int64)
+        begins = _ends(_items(self.arrays, rows, slot))
+        while len(left):
+            slot[left] += 1
+            items = _items(self.arrays, rows[left], slot[left])
+            fit = (items > 0) & fits(begins[left], _ends(items))
+            begins[left] = _ends(items)
+            is_ = fit & np.isin(does_of(items), _ERRANDS)
+            is_ &= (items & WHERE >= KINDS) & (items & AVOIDS == 0)
+            found[at[left[is_]]] = slot[left[is_]]
+            left = left[fit & (last | ~is_) & (slot[left] < SLOTS - 1)]
+        return found
+
+    def is_free(self) -> Any:
+        """Return which have chosen no place for an item that goes on or comes."""
+        return (self.rows.column("plan_chosen") < 0) & (self.rows.column("plan_avoid")[:, 0] == 0)
+
+    def bring_forward(self, slot: Any, time: int, until: int, where: Any) -> None:
+        """Let some do an errand now, and something else at home in its stead."""
+        at = np.flatnonzero(where)
+        if len(at):
+            rows, plan, slot = self.index[at], self.arrays["plan"], slot[at]
+            items = plan[rows, slot]
+            leisure = np.full(len(at), code("leisure"))
+            plan[rows, slot] = word(leisure, self._at_home(at, True), _ends(items))
+            ends = np.full(len(at), until)
+            self._insert(at, does_of(items), items & WHERE, time, ends)
+
+    def take_stuck(self, where: Any) -> Any:
+        """Return which cannot get to their items' places, and forget it."""
+        stuck = self.rows.column("stuck") & where
+        self.arrays["stuck"][self.index[np.flatnonzero(stuck)]] = False
+        return stuck
+
+    def turned_away(self, refused: Any) -> Any:
+        """Return who was turned away."""
+        return refused
+
+    def closed(self, time: int) -> Any:
+        """Return whose item's place is closed; None if places have no hours."""
+        is_open = town.open_now(self.rows, time)
+        place = self.rows.column("item_where")
+        return None if is_open is None else ~is_open[place] & (place >= 0)
+
+    def has_others(self) -> Any:
+        """Return for whom another place of the chosen place's kind may be tried."""
+        avoided = (self.arrays["plan_avoid"][self.index] > 0).sum(axis=1)
+        return (self._now()[2] & WHERE == CHOSEN) & (avoided < 3)
+
+    def _now(self) -> tuple[Any, Any, Any]:
+        """Return the rows, and slots and items of their current items."""
+        slot = self.arrays["plan_now"][self.index]
+        return self.index, slot, self.arrays["plan"][self.index, slot]
+
+    def try_another(self) -> None:
+        """Choose another place of the kind."""
+        arrays, (rows, slot, items) = self.arrays, self._now()
+        place = arrays["item_where"][rows]
+        kind = town.kinds_of(self.rows)[place].astype(np.int64)
+        avoided = (arrays["plan_avoid"][rows] > 0).sum(axis=1)
+        arrays["plan_avoid"][rows, avoided] = place + 1
+        of_kind = (KINDS + kind).astype(np.uint32) | np.uint32(AVOIDS)
+        arrays["plan"][rows, slot] = without(items, WHERE) | of_kind
+        arrays["plan_chosen"][rows] = -1
+        arrays["item_where"][rows] = -2 - kind
+        arrays["mended"][rows] += 1
+
+    def stay(self) -> None:
+        """Stay wherever one is."""
+        rows, slot, items = self._now()
+        self.arrays["plan"][rows, slot] = without(items, WHERE | AVOIDS) | NONE
+        self.arrays["item_where"][rows] = -1
+        self.forget(rows)
+        self.arrays["mended"][rows] += 1
+
+    def go_home(self, time: int) -> None:
+        """Have leisure at home until the ends of the items."""
+        until = self.rows.column("item_until")
+        self._put(slice(None), np.full(len(until), code("leisure")), True, time, until)
+
+    def put_remedies(self, needs: Sequence[Any], number: Any, time: int) -> None:
+        """Do from now on what helps a need, given by its number; −1: none."""
+        at = np.flatnonzero(number >= 0)
+        if len(at):
+            parts = ([code(n.remedy) for n in needs], [n.at_home for n in needs])
+            do, home = (np.array(each)[number[at]] for each in parts)
+            lasts = np.array([need.seconds for need in needs])[number[at]]
+            self._put(at, do, home, time, np.minimum(time + lasts, DAY_S))
+
+    def _put(self, at: Any, do: Any, home: Any, time: int, until: Any) -> None:
+        self._insert(at, do, self._at_home(at, home), time, until.astype(np.int64))
+        self.arrays["mended"][self.index[at]] += 1
+
+    def show(self, rows: Any, items: Any) -> None:
+        """Write current items into the columns of `ITEM`."""
+        arrays = self.arrays
+        where = (items & WHERE).astype(np.int32)
+        arrays["item_do"][rows] = does_of(items)
+        arrays["item_until"][rows] = _ends(items)
+        place = np.where(where >= KINDS, KINDS - 2 - where, -1)
+        for meant, name in ((HOME, "plan_home"), (DUTY, "plan_duty"), (CHOSEN, "plan_chosen")):
+            some = np.flatnonzero(where == meant)
+            place[some] = arrays[name][rows[some]]
+        arrays["item_where"][rows] = place
+
+    def forget(self, rows: Any) -> None:
+        """Clear the chosen and avoided places of items that are over."""
+        arrays = self.arrays
+        avoided = arrays["plan_avoid"][:, 0][rows] > 0
+        knows = ((arrays["plan_chosen"][rows] >= 0) | avoided).nonzero()[0]
+        rows, avoided = rows[knows], avoided[knows]
+        slot = arrays["plan_now"][rows].astype(np.int64)
+        chosen, avoids = np.zeros(len(rows), bool), np.zeros(len(rows), bool)
+        left = np.arange(len(rows))
+        for _ in range(_BROKEN):
+            items = _items(arrays, rows[left], slot[left])
+            chosen[left] = items & WHERE == CHOSEN
+            avoids[left] = (items & AVOIDS) != 0
+            slot[left] += 1
+            left = left[~chosen[left] & ~avoids[left] & (slot[left] < SLOTS)]
+            if not len(left):
+                break
+        arrays["plan_chosen"][rows[~chosen]] = -1
+        arrays["plan_avoid"][rows[avoided & ~avoids]] = 0
+
+    def _at_home(self, at: Any, home: Any) -> Any:
+        """Return the place codes of items that are at home, or wherever one is."""
+        return np.where(home & (self.home[at] >= 0), HOME, NONE)
+
+    def _insert(self, at: Any, do: Any, where: Any, time: int, until: Any) -> None:
+        """Insert items from `time` on into plans; cut or drop the items that overlap."""
+        arrays = self.arrays
+        rows = self.index[at]
+        last = 32
+        while last < SLOTS and arrays["plan"][rows, last - _ROOM].any():
+            last = min(SLOTS, last + 16)
+        if arrays["plan"][rows, last - _ROOM].any():
+            raise ConfigError(f"a plan in columns has at most {SLOTS - _ROOM} items")
+        old = arrays["plan"][rows, :last]
+        now = arrays["plan_now"][rows].astype(np.int32)
+        every = np.arange(len(rows))
+        begins = np.where(now > 0, _ends(old[every, now - 1]), 0)
+        cut = every[begins < time]
+        first = now + (begins < time)
+        ends = _ends(old)
+        slots = np.arange(last, dtype=np.int32)
+        # The first remaining item that ends after `until`; empty slots follow all items.
+        later = (ends > until[:, None]) | (ends == 0)
+        goes_on = (later & (slots >= now[:, None])).argmax(axis=1)
+        shift = (goes_on - first - 1).astype(np.int32)[:, None]
+        source = slots + np.where(slots > first[:, None], shift, np.int32(0))
+        np.minimum(source, last - 1, out=source)
+        made = np.take_along_axis(old, source, axis=1)
+        # The current item ends now if it began before; else the new item takes its slot.
+        keeps = old[cut, now[cut]] & np.uint32((1 << UNTIL) - 1)
+        made[cut, now[cut]] = keeps | np.uint32(time << UNTIL)
+        made[every, first] = word(do, where, until)
+        for slot in range(last):  # what stays empty is not written, so it takes no memory
+            some = np.flatnonzero(made[:, slot] != old[:, slot])
+            arrays["plan"][rows[some], slot] = made[some, slot]
+        arrays["plan_now"][rows] = first
+        self.show(rows, made[every, first])
+        self.forget(rows)
+
+
+def _ends(items: Any) -> Any:
+    """Return the ends of items: seconds after midnight; int32."""
+    return (items >> UNTIL).astype("int32")
+
+
+def _items(arrays: Any, rows: Any, slots: Any) -> Any:
+    """Return the plan items of rows in these slots, one number each."""
+    plan = arrays["plan"]
+    return plan.T.reshape(-1).take(slots * len(plan) + rows)
