@@ -69,7 +69,11 @@ def pay(what: str) -> str:
 def clerk(id, asks=False):
     access = dict(access_policy=ACCESS_REQUESTED) if asks else {}
     return ReActAgent(
-        id, Model(), actions=[action(**access)(pay)], approver=CallbackApprover(permit)
+        id,
+        Model(),
+        actions=[action(**access)(pay)],
+        approver=CallbackApprover(permit),
+        concurrency=20,
     )
 '''
 
@@ -89,6 +93,8 @@ drain: 50ms
 
 WAIT = threading.Event()
 RANDOM = random.Random(64)
+RESUMED_AT_ONCE = 16
+"""How many runs `resume_runs` resumes at a time, by itself."""
 
 
 @pytest.fixture
@@ -192,29 +198,32 @@ def test_company_stopped_at_any_moment_finishes_each_reply_once(
     assert paid(stopping) == dict.fromkeys(runs, 1)
 
 
-def test_reply_that_is_resumed_when_the_company_stops_has_its_drain_seconds_too(
+def test_replies_resumed_when_the_company_stops_have_its_drain_seconds_and_no_more_begin(
     stopping: Path, make_company: MakeCompany
 ) -> None:
     (stopping / "slow").touch()
+    tasks = [f"rent-{number}" for number in range(RESUMED_AT_ONCE + 1)]
+
+    async def asked(number: int) -> None:
+        await until(lambda: len([*stopping.glob("asked rent-*")]) == number)
 
     async def cut_off(me: Agent) -> None:
-        under_way.extend(me.ask("Clerk", "say", content=each) for each in ("rent", "tax"))
-        await until((stopping / "asked").exists)
+        under_way.extend(me.ask("Clerk", "say", content=each, thread=each) for each in tasks)
+        await asked(len(tasks))
 
     under_way: list[object] = []
     live(make_company(COMPANY), cut_off)
-    assert set(states(stopping).values()) == {"stopped"}
-    (stopping / "asked").unlink()
+    assert [*states(stopping).values()] == ["stopped"] * len(tasks)
+    for each in stopping.glob("asked rent-*"):
+        each.unlink()
 
     async def stop(me: Agent) -> None:
-        await until((stopping / "asked").exists)
+        await asked(RESUMED_AT_ONCE)
         asyncio.get_running_loop().call_later(0.3, (stopping / "slow").unlink)
 
     live(make_company(COMPANY.replace("50ms", "20s")), stop)
-    found = [*states(stopping).values()]
-    assert found[0] == "done"
-    assert set(found[1:]) <= {"stopped"}  # what had not begun is left to the next start
-    assert paid(stopping) == {"rent": 1}
+    assert Counter(states(stopping).values()) == {"done": RESUMED_AT_ONCE, "stopped": 1}
+    assert paid(stopping).total() == RESUMED_AT_ONCE
 
 
 @pytest.mark.parametrize("resumed", (False, True))
