@@ -233,12 +233,10 @@ def _cut(content: str, start: int, end: int) -> Iterator[tuple[int, int]]:
         yield start, end
 
 
-def with_lines(
-    text_with_lines: str, cut: list[tuple[str, Section]]
-) -> Iterator[tuple[str, Section]]:
+def with_lines(full_text: str, cut: list[tuple[str, Section]]) -> Iterator[tuple[str, Section]]:
     """Yield the passages of a text, each with the line where it begins."""
     line, at = 1, 0
     for text, section in cut:
-        begins = text_with_lines.index(text, at)
-        line, at = line + text_with_lines.count("\n", at, begins), begins
+        begins = full_text.index(text, at)
+        line, at = line + full_text.count("\n", at, begins), begins
         yield text, replace(section, anchor=f"L{line}", title=section.title or f"line {line}")

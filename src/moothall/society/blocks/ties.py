@@ -149,9 +149,9 @@ class Ties:
                 strengths[positions[some[at]], which] = self.strengths(slot, index[some[at]])
         return strengths
 
-    def closer(self, others_rows: Any, change: Callable[[Any], Any], where: Any = ...) -> None:
+    def closer(self, targets: Any, change: Callable[[Any], Any], where: Any = ...) -> None:
         """Change or add one relation of each row; if full, drop the (first) weakest other."""
-        index, codes, most = self._index[where], code_of(others_rows)[where], self._friends.shape[1]
+        index, codes, most = self._index[where], code_of(targets)[where], self._friends.shape[1]
         slot = self._slot_of(index, codes)
         relation = np.zeros(len(index), np.int64)
         has = np.flatnonzero(slot < most)
@@ -182,9 +182,9 @@ class Ties:
 
     def fade(self, fade: Callable[[Any], Any]) -> None:
         """Change the strengths of all but kin and who was heard; who has 0 is forgotten."""
-        at, others_rows = self._rows.senders()
+        at, sender_rows = self._rows.senders()
         met_rows = self._index[at]
-        slots = self._slot_of(met_rows, code_of(others_rows))
+        slots = self._slot_of(met_rows, code_of(sender_rows))
         spared = np.zeros(len(self._friends), bool)
         up_to = np.zeros(len(self._index), np.int64)  # the slot that the next one kept gets
         for slot, positions, index, codes in self.slots():
