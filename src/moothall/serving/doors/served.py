@@ -234,6 +234,7 @@ class Served:
 
     async def resume_due(self) -> None:
         """Resume the runs that have waited and can go on; A2A's door resumes its tasks."""
+        # A copy: `put` may replace an agent while the runs of another one are resumed.
         for agent in [*self.agents.values()]:
             for resuming in who_resumes(agent):
                 for each in await resuming.resume_decided(which=lambda run: not is_task(run.id)):
@@ -301,6 +302,7 @@ class Served:
         action = {"name": "say", "args": {"content": content}}
         message: Any = {"from": sender, "to": str(agent.id), "action": action}
         mailbox: Any = agent._mailbox
+        # On the loop of its space, where its code runs otherwise, too.
         decision = await mailbox.carry(lambda: call_user(agent.request_permission, message))
         if decision is not True:
             raise not_permitted(f"{agent.id}.say", decision)
