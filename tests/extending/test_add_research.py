@@ -37,7 +37,7 @@ def test_search_tool_of_a_users_own_is_cited(tmp_path: Path) -> None:
 LISTED = (
     (
         "CATALOGUES: Final = {\n",
-        '    "pubmed": _Offer("PubMed", "Search PubMed for works", "Search PubMed, too."),\n',
+        '    "pubmed": _CatalogueOffer("PubMed", "Search PubMed for works", "Search PubMed, too."),\n',
     ),
     ("    crossref: bool = False\n", "    pubmed: bool = False\n"),
 )
@@ -86,8 +86,8 @@ def test_search_tool_of_a_catalogue_is_known_to_orders_command_and_page(added: A
 ENGINES = (
     (
         "SEARCH_ENGINES: Final = {\n",
-        '    "yacy": _Offer("YaCy", "Search engine: YaCy at", "Ask YaCy at URL.", "http://a"),\n'
-        '    "brave": _Offer("Brave", "Search engine: Brave", "Ask Brave."),\n',
+        '    "yacy": _CatalogueOffer("YaCy", "Search engine: YaCy at", "Ask YaCy at URL.", "http://a"),\n'
+        '    "brave": _CatalogueOffer("Brave", "Search engine: Brave", "Ask Brave."),\n',
     ),
     ("    searxng: str | None = None\n", "    yacy: str | None = None\n    brave: bool = False\n"),
 )
