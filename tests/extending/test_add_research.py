@@ -37,7 +37,7 @@ def test_search_tool_of_a_users_own_is_cited(tmp_path: Path) -> None:
 LISTED = (
     (
         "CATALOGUES: Final = {\n",
-        '    "pubmed": _CatalogueOffer("PubMed", "Search PubMed for works", "Search PubMed, too."),\n',
+        '    "pubmed": _CatalogueOffer("PubMed", "Search PubMed for works", "Ask PubMed."),\n',
     ),
     ("    crossref: bool = False\n", "    pubmed: bool = False\n"),
 )
