@@ -80,7 +80,7 @@ def test_search_tool_of_a_catalogue_is_known_to_orders_command_and_page(added: A
     )
     run("-c", ORDER)
     help = run("-m", "moothall", "research", "--help")
-    assert "--pubmed Search PubMed, too." in " ".join(help.split())
+    assert "--pubmed Ask PubMed." in " ".join(help.split())
 
 
 ENGINES = (
