@@ -85,7 +85,7 @@ EXCEPTIONS = {
 }
 """What programs, journals and pages read by such a name, with the reason."""
 CEILINGS = {
-    "society": 74,
+    "society": 47,
 }
 """How many names a package still has; one that is not here has none."""
 SHARED = 10

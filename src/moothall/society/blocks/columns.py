@@ -32,7 +32,7 @@ SLOTS: Final = 100  # the slots of a plan in columns; slots that no plan uses ta
 NONE, HOME, DUTY, CHOSEN, KINDS = range(5)
 """Codes of an item's place: no place, home, work (or school), a chosen place (`plan_chosen`);
 from 4 up, a kind of place: 4 + its index in `city.kinds()`."""
-WHERE, WHAT, BOUGHT = 0xFF, 8, 1 << 8 + DO_BITS
+WHERE, ACTIVITY, BOUGHT = 0xFF, 8, 1 << 8 + DO_BITS
 AVOIDS, UNTIL = BOUGHT << 1, 8 + DO_BITS + 2
 """The bits of a plan item in one number: the place code; from bit 8, the index in `DOES`; the flags
 `bought` and `avoid`; then the end in seconds after midnight. 0 follows the last item."""
@@ -64,15 +64,15 @@ PLAN: Final = {
 
 def word(do: Any, where: Any, until: Any) -> Any:
     """Return items in one number each, from arrays of activity, place and end; uint32."""
-    made = np.asarray(until).astype(np.uint32) << np.uint32(UNTIL)
-    made |= (np.asarray(do).astype(np.uint32) - np.uint32(1)) << np.uint32(WHAT)
-    made |= np.asarray(where).astype(np.uint32)
-    return made
+    words = np.asarray(until).astype(np.uint32) << np.uint32(UNTIL)
+    words |= (np.asarray(do).astype(np.uint32) - np.uint32(1)) << np.uint32(ACTIVITY)
+    words |= np.asarray(where).astype(np.uint32)
+    return words
 
 
 def does_of(words: Any) -> Any:
     """Return the codes of the activities of items."""
-    return (words >> WHAT & (1 << DO_BITS) - 1) + 1
+    return (words >> ACTIVITY & (1 << DO_BITS) - 1) + 1
 
 
 def without(words: Any, bits: int) -> Any:
@@ -211,8 +211,8 @@ def _where(
     """Return the code of an item's place, and the number of the place (−1: none)."""
     where = item["where"]
     if where is None:
-        over = "kind" in item and item["kind"] is None
-        return (CHOSEN, -1) if over else (NONE, -1)
+        is_chosen = "kind" in item and item["kind"] is None
+        return (CHOSEN, -1) if is_chosen else (NONE, -1)
     at = population.arrays  # home comes last: it counts where both are one place
     own = {population.decoded("place", at[name][row]): k for k, name in reversed(_OWN.items())}
     if where in kinds and where not in own:

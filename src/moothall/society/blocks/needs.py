@@ -98,12 +98,12 @@ def _rates_of(kinds: dict[str, Need]) -> dict[str, tuple[int, ...]]:
 
 
 @functools.lru_cache(maxsize=64)
-def _changes(made: Any, speed: int, start: int, seconds: int) -> Numbers:
+def _changes(kind: Any, speed: int, start: int, seconds: int) -> Numbers:
     """Return the changes of a block's needs, by the code of the act."""
-    by_act = [changes_by(each, speed, start, seconds) for each in made._rates.values()]
+    by_act = [changes_by(each, speed, start, seconds) for each in kind._rates.values()]
     # Clip to int16: beyond ±16,000 a change makes no difference to a need of 0 … 1000.
     clipped = [[within(-16_000, each, 16_000) for each in changes] for changes in by_act]
-    return Numbers([[0] * len(made.kinds), *clipped], "int16")
+    return Numbers([[0] * len(kind.kinds), *clipped], "int16")
 
 
 _IN_VAIN: Final = Numbers([act in ("work", "eat", "shop") for act in ACTS], "bool")
@@ -194,13 +194,13 @@ class NeedsBlock(CitizenBlock):
         if refused is not None:
             act = where(refused & _IN_VAIN[act], code("idle"), act)
         seconds = rows.lasted if rows.step > 0 else 0
-        made: Any = type(self)
-        changes = _changes(made, self.params.speed, now_of(rows) - seconds, seconds)
+        kind: Any = type(self)
+        changes = _changes(kind, self.params.speed, now_of(rows) - seconds, seconds)
         for need, change in zip(self.kinds, changes[act], strict=True):
             rows[need] = within(0, rows[need] + change, 1000)
-        heard = rows.heard_count()
-        if any_of(heard > 0):
-            rows["social"] = smaller(1000, rows["social"] + CONTACT * smaller(heard, 4))
+        messages = rows.heard_count()
+        if any_of(messages > 0):
+            rows["social"] = smaller(1000, rows["social"] + CONTACT * smaller(messages, 4))
         rows["act"] = code("idle")
 
     def step_rows(self, rows: Any) -> None:
@@ -215,10 +215,10 @@ class NeedsBlock(CitizenBlock):
 
     def first_low(self, rows: Any) -> Any:
         """Return the number of the first need at or below its threshold, −1 for none."""
-        found: Any = -1
+        first: Any = -1
         for number, need in reversed([*enumerate(self.kinds)]):
-            found = where(rows.column(need) <= getattr(self.params, need), number, found)
-        return found
+            first = where(rows.column(need) <= getattr(self.params, need), number, first)
+        return first
 
     @property
     def urgent(self) -> str:

@@ -72,10 +72,10 @@ class PlanBlockParams(HoursParams):
 
     @field_validator("leisure")
     @classmethod
-    def _some_at_home(cls, given: tuple[int, ...]) -> tuple[int, ...]:
-        if not any(w for w, (_, where, _) in zip(given, LEISURE, strict=True) if where == "home"):
+    def _some_at_home(cls, weights: tuple[int, ...]) -> tuple[int, ...]:
+        if not any(w for w, (_, where, _) in zip(weights, LEISURE, strict=True) if where == "home"):
             raise ValueError("one of what is done at home must have a weight above 0")
-        return given
+        return weights
 
 
 class PlanBlock(CitizenBlock):
@@ -168,10 +168,10 @@ class PlanBlock(CitizenBlock):
         status, city, place = self.status, self.city, self._duty_place
         duty = NONE if not place else WORK if status.get("work") else STUDY
         trade = (status.get("profile") or {}).get("occupation")
-        known = place in city if city is not None and place else False
-        desk = trade in DESKS and known and city.kind(place) == "work"
+        in_city = place in city if city is not None and place else False
+        desk = trade in DESKS and in_city and city.kind(place) == "work"
         open_ = None
-        if known and hasattr(city, "is_open"):
+        if in_city and hasattr(city, "is_open"):
             times = [[city.is_open(place, time)] for time in range(0, DAY_S, SLOT)]
             open_ = windows(np.array(times))
         seed, citizen, step = self.draws.words
@@ -207,9 +207,9 @@ class PlanBlock(CitizenBlock):
             # In order of their beginning; of two that begin at once, the first holds.
             starts: dict[int, tuple[str, str | None]] = {}
             for each in sorted(answer["plan"], key=lambda each: _of_day(each["from"])):
-                start, what = _of_day(each["from"]), (each["do"], each["where"])
+                start, entry = _of_day(each["from"]), (each["do"], each["where"])
                 if start < DAY_S:
-                    starts.setdefault(start, (what[0], own.get(what[1], what[1])))
+                    starts.setdefault(start, (entry[0], own.get(entry[1], entry[1])))
             if not starts:
                 raise UnreadableText('has no item whose "from" is before 24:00')
             starts = {0: ("sleep", own["home"]), **starts}
@@ -231,14 +231,14 @@ class PlanBlock(CitizenBlock):
     def _example(self, own: dict[str, Any]) -> list[dict[str, str]]:
         """Return the plan that the rule would make, as a model writes it: what equals is joined."""
         names = {place: kind for kind, place in own.items() if place is not None}
-        shown: list[dict[str, str]] = []
+        pieces: list[dict[str, str]] = []
         for each in self.by_rule():
             where = names.get(each["where"], each["where"] or "home")
-            if shown and (shown[-1]["do"], shown[-1]["where"]) == (each["do"], where):
+            if pieces and (pieces[-1]["do"], pieces[-1]["where"]) == (each["do"], where):
                 continue
             hours, minutes = divmod(each["from"] // 60, 60)
-            shown.append({"from": f"{hours:02}:{minutes:02}", "do": each["do"], "where": where})
-        return shown[:_MOST]
+            pieces.append({"from": f"{hours:02}:{minutes:02}", "do": each["do"], "where": where})
+        return pieces[:_MOST]
 
     @action(idempotent=True)
     async def plan(self) -> list[dict[str, Any]]:
@@ -260,15 +260,15 @@ def live(self: Any, rows: Any, answer: Any = None) -> None:
     new = plan.is_due(day)
     for some in rows.only(new):
         plan_of(some).make(self, day, answer)
-    over = new | plan.is_over(time)
-    if any_of(over) or rows.seconds > SLOT:
-        ends = over & (new != True)  # noqa: E712 - of arrays, too
+    is_over = new | plan.is_over(time)
+    if any_of(is_over) or rows.seconds > SLOT:
+        ends = is_over & (new != True)  # noqa: E712 - of arrays, too
         plan.remember(self, ends)
         buys = hasattr(rows.city, "by_kind") and buys_after(self, rows.blocks)
         for some in rows.only(ends & buys):
             _find_late(some, time)
-        _advance(rows, plan, over, ends, time, buys)
-    _mend(rows, plan, time, over)
+        _advance(rows, plan, is_over, ends, time, buys)
+    _mend(rows, plan, time, is_over)
 
 
 # -- errands ---------------------------------------------------------------------------------------
@@ -286,7 +286,7 @@ def _find_late(rows: Any, time: int) -> None:
                     new["errand"] = new.column("item_do")
 
 
-def _advance(rows: Any, plan: Any, over: Any, ends: Any, time: int, buys: bool) -> None:
+def _advance(rows: Any, plan: Any, is_over: Any, ends: Any, time: int, buys: bool) -> None:
     """Advance plans whose item is over; with long steps, bring errands forward.
 
     Set out now for an errand that a long step has no time for: one that came after the item before
@@ -294,7 +294,7 @@ def _advance(rows: Any, plan: Any, over: Any, ends: Any, time: int, buys: bool) 
     """
     brings = buys and rows.seconds > SLOT
     missed = plan.missed(time, ends) if brings else 0
-    for some in rows.only(over):
+    for some in rows.only(is_over):
         plan_of(some).advance(time)
     if brings:
         until = time + rows.seconds
@@ -319,11 +319,11 @@ def _mend(rows: Any, plan: Any, time: int, begins: Any) -> None:
         broken = broken | (closed & stays)
     if any_of(broken):
         for some in rows.only(broken):
-            _elsewhere(some, time)
+            _try_others(some, time)
     _help(rows, stays, time)
 
 
-def _elsewhere(rows: Any, time: int) -> None:
+def _try_others(rows: Any, time: int) -> None:
     """Move items to another place of their kind, or else stay at home."""
     again = plan_of(rows).has_others()
     at_home = plan_of(rows).is_at_home()

@@ -45,8 +45,8 @@ def is_open(rows: Any, place: Any, time: int) -> Any:
     """Return whether the places of rows, or of one citizen, are open now; each has one."""
     if rows.one:
         return not hasattr(rows.city, "is_open") or bool(rows.city.is_open(place, time))
-    found = open_now(rows, time)
-    return np.ones(len(rows), bool) if found is None else found[place]
+    open_places = open_now(rows, time)
+    return np.ones(len(rows), bool) if open_places is None else open_places[place]
 
 
 def open_at(rows: Rows, places: Any, time: Any) -> Any:
@@ -59,26 +59,26 @@ def open_at(rows: Rows, places: Any, time: Any) -> Any:
         return city.open_rows(time, places)
     names = rows.population.places
     pairs = np.broadcast(places, time)
-    found = [city.is_open(names[place], int(at) % DAY_S) for place, at in pairs]
-    return np.array(found, bool).reshape(pairs.shape)
+    flags = [city.is_open(names[place], int(at) % DAY_S) for place, at in pairs]
+    return np.array(flags, bool).reshape(pairs.shape)
 
 
 def opens_at(rows: Rows, kind: str, time: Any) -> Any:
     """Return for each time whether a place of a kind is open then and 30 minutes later: 0, 1."""
-    kept = rows.moment.found
+    cache = rows.moment.found
     key = ("opens", kind)
-    if key not in kept:
-        kept[key] = np.full(DAY_S, -1, np.int8)
-    known = kept[key]
-    found = known[time]
-    if (found < 0).any():
-        new = np.unique(time[found < 0])
+    if key not in cache:
+        cache[key] = np.full(DAY_S, -1, np.int8)
+    by_time = cache[key]
+    flags = by_time[time]
+    if (flags < 0).any():
+        new = np.unique(time[flags < 0])
         places = rows.population.of_kind(kind, LOOKED_AT)
         for at in new.tolist():
             both = open_at(rows, places, at) & open_at(rows, places, at + 1800)
-            known[at] = bool(both.any())
-        found = known[time]
-    return found
+            by_time[at] = bool(both.any())
+        flags = by_time[time]
+    return flags
 
 
 def holds(rows: Rows) -> Any:
@@ -92,8 +92,8 @@ def room_of(population: Register, places: Any, most: int) -> Any:
     if hasattr(city, "capacity_rows"):
         return city.capacity_rows()[places]
     names = np.array(population.places, object)[places]
-    found = [city.capacity(each) if hasattr(city, "capacity") else None for each in names]
-    return np.array([most if each is None else each for each in found], "int64")
+    capacities = [city.capacity(each) if hasattr(city, "capacity") else None for each in names]
+    return np.array([most if each is None else each for each in capacities], "int64")
 
 
 def near(rows: Rows, place: Any, kind: str, limit: int, mode: str | None) -> tuple[Any, Any]:
@@ -102,13 +102,13 @@ def near(rows: Rows, place: Any, kind: str, limit: int, mode: str | None) -> tup
     if hasattr(city, "near_rows"):
         return city.near_rows(place, kind, limit, mode)  # type: ignore[no-any-return]
     names, numbers = rows.population.places, rows.population._place
-    found = np.full((len(place), limit), -1, np.int64)
+    numbers_near = np.full((len(place), limit), -1, np.int64)
     seconds = np.zeros((len(place), limit), np.int64)
     for here in np.unique(place).tolist():
         at = place == here
         for rank, each in enumerate(city.near(names[here], kind, limit, mode)):
-            found[at, rank], seconds[at, rank] = numbers[each.id], each.seconds
-    return found, seconds
+            numbers_near[at, rank], seconds[at, rank] = numbers[each.id], each.seconds
+    return numbers_near, seconds
 
 
 def ways(rows: Rows, place: Any, to: Any, modes: list[str | None]) -> Any:
@@ -117,10 +117,10 @@ def ways(rows: Rows, place: Any, to: Any, modes: list[str | None]) -> Any:
     if hasattr(city, "ways_rows"):
         return city.ways_rows(place, to, modes)
     pairs, back = np.unique(np.stack([place, to]), axis=1, return_inverse=True)
-    made = np.empty((pairs.shape[1], len(modes)), np.int64)
+    ways_of_pairs = np.empty((pairs.shape[1], len(modes)), np.int64)
     names = rows.population.places
-    for at, (one, other) in enumerate(pairs.T.tolist()):
+    for at, (start, other) in enumerate(pairs.T.tolist()):
         for number, mode in enumerate(modes):
-            seconds = city.seconds(names[one], names[other], mode)
-            made[at, number] = -1 if seconds is None else seconds
-    return made[back.reshape(-1)]
+            seconds = city.seconds(names[start], names[other], mode)
+            ways_of_pairs[at, number] = -1 if seconds is None else seconds
+    return ways_of_pairs[back.reshape(-1)]
