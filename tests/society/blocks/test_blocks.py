@@ -70,7 +70,7 @@ def test_citizen_with_nothing_but_blocks_lives_a_step() -> None:
 def test_citizen_step_returns_the_act() -> None:
     for block, do, where, did in (
         (SocialBlock(), "social", None, "social"),
-        (MobilityBlock(), "leisure", "park-1", "park-1"),
+        (MobilityBlock(), "leisure", "park-1", "travel"),
         (EconomyBlock(), "work", "home-1", "work"),
         (OtherBlock(), "sleep", None, "sleep"),
         (FeedBlock(), "browse", None, "browse"),

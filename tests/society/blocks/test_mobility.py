@@ -12,8 +12,9 @@ import pytest
 from tests.society.blocks.living import HOUR, citizen, live, town
 
 from moothall import ConfigError, NativeSpace, ScriptedModel
-from moothall.society.blocks.mobility import MobilityBlock, MobilityBlockParams, explores, gravity
+from moothall.society.blocks.mobility import MobilityBlock, MobilityBlockParams
 from moothall.society.blocks.plan import PlanBlock
+from moothall.society.blocks.rules import explores, gravity
 from moothall.society.city.city import City
 from moothall.society.city.map import Place
 from moothall.society.city.network import Network

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from pydantic import Field
@@ -10,20 +9,23 @@ from pydantic import Field
 from moothall.actions import action
 from moothall.actions.signature.schema import object_schema
 from moothall.agents.params import BlockParams
-from moothall.society.blocks.block import CitizenBlock, CitizenBlockParams, Item
+from moothall.society.blocks.block import CitizenBlock, CitizenBlockParams
 from moothall.society.blocks.mobility_rows import (
     COLUMNS,
-    VISITED,
+    Candidates,
     fits_rows,
     from_status,
+    near_one,
+    set_out,
+    settle,
+    stays,
     step_rows,
     to_status,
 )
-from moothall.society.blocks.rules import explores, gravity
-from moothall.society.city.places import Near, Places, Routes, needs
-from moothall.society.clock import DAY_S
+from moothall.society.blocks.plans import plan_of
+from moothall.society.city.places import Places, Routes, needs
+from moothall.society.columns.row import Row
 from moothall.society.kernel.perception import item_of
-from moothall.society.kernel.wants import Move
 
 
 class MobilityBlockParams(CitizenBlockParams):
@@ -86,135 +88,32 @@ class MobilityBlock(CitizenBlock):
         to = moving["to"] if moving else item["where"] if item is not None else ""
         return f"go to {to}" if to else self.description
 
-    async def forward(self) -> str | None:
-        """Set out, or continue on the way; return the destination."""
-        status = self.status
-        moving = status.get("moving")
-        self.act("travel")
-        if moving:
-            return str(moving["to"])
-        item = self.item
-        if item is None or item["where"] is None:
-            return None
-        where = item["where"]
-        city = self.city
-        needs(city, Places, Routes, who=self.name)
-        if where in city.kinds() and where not in map(status.get, ("home", "work", "school")):
-            place = await self._place_of(where, item)
-            if place is None:
-                return None
-            item["kind"], item["where"] = where, place
-            where = place
-        elif where not in city:
-            self._stuck(f"there is no place {where}")
-            return None
-        if where == self.perceived.place:
-            self.act("idle")
-            return str(where)
-        return where if self._set_out(where) else None
-
-    def _set_out(self, place: str) -> bool:
-        """Ask to move to a place; return False if it is unreachable or closed on arrival."""
-        here = self.perceived.place
-        mode, seconds = (None, 0) if here is None else self._mode(here, place)
-        if seconds is None:
-            self._stuck(f"there is no way to {place}")
-        elif not self._open(place, seconds):
-            self._stuck(f"{place} is closed")
+    async def forward(self) -> Any:
+        """Set out, or continue on the way; return the act of this step."""
+        row, item = Row(self), self.item
+        if item is not None and item["where"] is not None and not self.status.get("moving"):
+            needs(self.city, Places, Routes, who=self.name)
+            kind = "" if self.llm is None else plan_of(row).kind_sought()
+            if kind and not stays(row, kind):
+                place = await self._by_model(kind, near_one(self, row, kind))
+                if place is not None:
+                    settle(row, place, kind)
+            self.step_rows(row)
         else:
-            self.want(Move(place, mode))
-            return True
-        return False
+            self.act("travel")
+        return self.status.get("act")
 
-    def _stuck(self, why: str) -> None:
-        self.status["stuck"] = why
-        self.act("idle")
-
-    def _open(self, place: str, seconds: int) -> bool:
-        """Return whether a place is open on arrival, which is at the beginning of a step."""
-        step = self.perceived.seconds
-        steps = max(1, -(-seconds // step))
-        return self.is_open(place, (self.now + steps * step) % DAY_S)
-
-    def _mode(self, here: str, place: str) -> tuple[str | None, int | None]:
-        """Return the mode of travel and its seconds; None if there is no way."""
-        city, mode = self.city, self.params.mode
-        if mode is not None or not hasattr(city, "modes"):
-            return mode, city.seconds(here, place, mode)
-        child = (self.status.get("profile") or {}).get("age", 18) < 18
-        names = [each.name for each in city.modes if not (child and each.name == "drive")]
-        times = ((city.seconds(here, place, name), rank) for rank, name in enumerate(names))
-        ways = [way for way in times if way[0] is not None]
-        if not ways:
-            return None, None
-        seconds, rank = min(ways)
-        return names[rank], seconds
-
-    # -- choosing a place --------------------------------------------------------------------------
-
-    async def _place_of(self, kind: str, item: Item) -> str | None:
-        """Choose a place of a kind; without a candidate, mark it stuck and return None."""
-        here = self.perceived.place
-        city = self.city
-        avoid = item.get("avoid", ())
-        if (
-            here is not None
-            and city.kind(here) == kind
-            and here not in avoid
-            and self._open(here, 0)
-        ):
-            return here
-        found = self._candidates(kind, avoid)
-        if not found:
-            self._stuck(f"no {kind} within reach is open and has room")
-            return None
-        place = await self._by_model(kind, found)
-        if place is None:
-            place = self._by_rule(kind, found)
-        self._remember(kind, place)
-        return place
-
-    def _candidates(self, kind: str, avoid: Sequence[str]) -> list[Near]:
-        here = self.perceived.place or self.status.get("home")
-        if here is None:
-            return []
-        near = self.city.near(here, kind, self.params.candidates, self.params.mode)
-        return [each for each in near if each.id not in avoid and self._open(each.id, each.seconds)]
-
-    def _by_rule(self, kind: str, found: Sequence[Near]) -> str:
-        draws, params = self.draws, self.params
-        visits: dict[str, int] = self.status.get("visits", {}).get(kind, {})
-        known = [each for each in found if each.id in visits]
-        if known and draws.below(1000, "mobility.explore") >= explores(
-            len(visits), params.rho, params.gamma
-        ):
-            weights = [visits[each.id] for each in known]
-            return known[draws.choice(weights, "mobility.return")].id
-        new = [each for each in found if each.id not in visits] or list(found)
-        weights = [gravity(self._holds(each.id), each.seconds, params.wait) for each in new]
-        return new[draws.choice(weights, "mobility.place")].id
-
-    def _holds(self, place: str) -> int:
-        city = self.city
-        holds = city.capacity(place) if hasattr(city, "capacity") else None
-        return 1 if holds is None else int(holds)
-
-    async def _by_model(self, kind: str, found: Sequence[Near]) -> str | None:
-        if self.llm is None or len(found) == 1:  # one place is no choice
+    async def _by_model(self, kind: str, found: Candidates) -> str | None:
+        some = found.fits[:, 0]
+        places = [*zip(found.place[some, 0].tolist(), found.seconds[some, 0].tolist(), strict=True)]
+        if len(places) < 2:  # one place is no choice
             return None
         answer = await self.decide(
             f"Choose the {kind} to go to.",
-            object_schema(place={"enum": [each.id for each in found], "title": 'one of "places"'}),
-            places=[{"place": each.id, "seconds": each.seconds} for each in found],
+            object_schema(place={"enum": [id for id, _ in places], "title": 'one of "places"'}),
+            places=[{"place": id, "seconds": seconds} for id, seconds in places],
         )
         return None if answer is None else str(answer["place"])
-
-    def _remember(self, kind: str, place: str) -> None:
-        """Count a visit; above `VISITED` places, forget the least visited."""
-        visits = self.status.setdefault("visits", {}).setdefault(kind, {})
-        visits[place] = visits.get(place, 0) + 1
-        if len(visits) > VISITED:
-            del visits[min((each for each in visits if each != place), key=visits.__getitem__)]
 
     @action
     async def go(self, place: str) -> bool:
@@ -227,7 +126,7 @@ class MobilityBlock(CitizenBlock):
             whether it sets out: the place can be reached, and is open on arrival
         """
         needs(self.city, Places, Routes, who=self.name)
-        return self._set_out(place)
+        return bool(set_out(self, Row(self), place))
 
     @action(idempotent=True)
     async def places(self, kind: str) -> list[str]:
@@ -237,4 +136,6 @@ class MobilityBlock(CitizenBlock):
             kind: the kind of place, such as `shop`
         """
         needs(self.city, Places, Routes, who=self.name)
-        return [each.id for each in self._candidates(kind, ())]
+        found = near_one(self, Row(self), kind)
+        places: list[str] = found.place[found.fits].tolist()
+        return places

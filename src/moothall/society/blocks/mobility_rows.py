@@ -1,19 +1,22 @@
-"""`MobilityBlock` for many citizens at once: choosing places and setting out."""
+"""The rules of `MobilityBlock`, for rows or one citizen: choosing places and setting out."""
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final, NamedTuple
 
-from moothall.society.arrays import np
+from moothall.society.arrays import is_place, larger, np
 from moothall.society.blocks import columns
 from moothall.society.blocks.block import now_of
-from moothall.society.blocks.columns import AVOIDS, CHOSEN, WHERE, code, without
+from moothall.society.blocks.columns import code
+from moothall.society.blocks.plans import plan_of
 from moothall.society.blocks.rules import explores, gravity
 from moothall.society.blocks.ties import Ties
 from moothall.society.clock import DAY_S
 from moothall.society.columns import town
 from moothall.society.columns.column import Column, fill
 from moothall.society.columns.register import Register
+from moothall.society.columns.row import Row
 from moothall.society.columns.rows import Rows
 from moothall.society.kernel.draw import belows
 from moothall.society.kernel.wants import Move
@@ -48,154 +51,236 @@ def fits_rows(self: Any, rows: Rows) -> Any:
     return (goes | (rows["moving_to"] >= 0)).astype(np.float32) * np.float32(2)
 
 
-def step_rows(self: Any, rows: Rows) -> None:
-    """Do `forward` for rows: set out, or continue on the way."""
-    arrays, index = rows.population.arrays, rows.at
-    arrays["act"][index] = code("travel")
-    at = np.flatnonzero(rows["moving_to"] < 0)
-    where = rows.column("item_where")  # `rows[…]` would be written back
-    place = rows["place"]
-    goes = np.where(where >= 0, where, -1).astype(np.int64)
-    seeks = at[where[at] < -1]
+def step_rows(self: Any, rows: Any) -> None:
+    """Set out to the places of the plans' items, or go on; choose a place of a kind first."""
+    rows["act"] = code("travel")
+    for walkers in rows.only(plan_of(rows).moving() != True):  # noqa: E712 - of arrays, too
+        for seekers, kind in _seekers(walkers):
+            _choose(self, seekers, kind)
+        to = walkers.column("item_where")
+        goes, here = is_place(to) & (plan_of(walkers).is_stuck() != True), to == walkers["place"]  # noqa: E712
+        for some in walkers.only(goes & here):
+            some["act"] = code("idle")
+        for some in walkers.only(goes & (here != True)):  # noqa: E712
+            set_out(self, some, some.column("item_where"))
+
+
+def _seekers(rows: Any) -> Iterator[tuple[Any, str]]:
+    """Yield rows whose item is at a kind of place, and the kind."""
+    if rows.one:
+        kind = plan_of(rows).kind_sought()
+        yield from [(rows, kind)] if kind else ()
+        return
+    where = rows.column("item_where")
     for number, kind in enumerate(rows.city.kinds()):
-        some = seeks[where[seeks] == -2 - number]
-        for first in range(0, len(some), _AT_ONCE):
-            part = some[first : first + _AT_ONCE]
-            goes[part] = _choose(self, rows, part, kind, number)
-    at = at[goes[at] >= 0]
-    there = goes[at] == place[at]
-    arrays["act"][index[at[there]]] = code("idle")
-    at = at[~there]
-    if len(at):
-        _set_out(self, rows, at, goes)
+        at = np.flatnonzero(where == -2 - number)
+        for first in range(0, len(at), _AT_ONCE):
+            for some in rows.some(at[first : first + _AT_ONCE]):
+                yield some, kind
 
 
-def _stuck(rows: Rows, at: Any) -> None:
-    index = rows.at[at]
-    rows.population.arrays["stuck"][index] = True
-    rows.population.arrays["act"][index] = code("idle")
-
-
-def _open(rows: Rows, places: Any, seconds: Any) -> Any:
+def _is_open(rows: Any, place: Any, seconds: Any) -> Any:
     """Return whether places are open on arrival, which is at the beginning of a step."""
-    step = rows.seconds
-    arrives = now_of(rows) % DAY_S + np.maximum(1, -(-seconds // step)) * step
-    return town.open_at(rows, places, arrives)
+    steps = larger(1, -(-seconds // rows.seconds))
+    arrives = now_of(rows) % DAY_S + steps * rows.seconds
+    if rows.one:
+        return town.is_open(rows, place, arrives % DAY_S)
+    return town.open_at(rows, place, arrives)
 
 
-def _set_out(self: Any, rows: Rows, at: Any, goes: Any) -> None:
-    """Do `_set_out` and `_mode`: ask to move, unless unreachable or closed on arrival."""
-    params, words = self.params, rows.population.words
-    here, to = rows["place"][at].astype(np.int64), goes[at]
-    mode = np.full(len(at), -1, np.int64)
-    seconds = np.zeros(len(at), np.int64)
+# -- setting out -----------------------------------------------------------------------------------
+
+
+def set_out(self: Any, rows: Any, to: Any) -> Any:
+    """Ask to move to places; return who does: none to whom a way is missing, or closed."""
+    if rows.one and to not in rows.city:
+        plan_of(rows).get_stuck(f"there is no place {to}", True)
+        return False
+    mode, seconds = _way(self, rows, to)
+    is_open = _is_open(rows, to, larger(seconds, 0))
+    rows.want(Move, (seconds >= 0) & is_open, to=to, mode=mode)
+    plan = plan_of(rows)
+    plan.get_stuck("there is no way to {}", seconds < 0, to)
+    plan.get_stuck("{} is closed", (seconds >= 0) & (is_open != True), to)  # noqa: E712
+    return (seconds >= 0) & is_open
+
+
+def _way(self: Any, rows: Any, to: Any) -> tuple[Any, Any]:
+    """Return the mode of travel to places and its seconds, −1 where there is no way."""
+    city, mode, here = rows.city, self.params.mode, rows.column("place")
+    is_fixed = mode is not None or not hasattr(city, "modes")
+    names = [mode] if is_fixed else [each.name for each in city.modes]
+    if rows.one:
+        if here is None:
+            return None, 0
+        ways = [city.seconds(here, to, name) for name in names]
+        times = np.array([[-1 if way is None else way for way in ways]])
+        number, seconds = _fastest(names, times, np.array([self.age < 18]))
+        return names[number.item()], seconds.item()
+    numbers = np.array(
+        [-1 if name is None else rows.population.words.index(name) for name in names]
+    )
+    mode, seconds = np.full(len(rows), -1, np.int64), np.zeros(len(rows), np.int64)
     some = np.flatnonzero(here >= 0)
-    if params.mode is not None or not hasattr(rows.city, "modes"):
-        if params.mode is not None:
-            mode[some] = words.index(params.mode)
-        seconds[some] = town.ways(rows, here[some], to[some], [params.mode])[:, 0]
-    elif len(some):
-        names = [each.name for each in rows.city.modes]
-        child = rows["age"][at[some]] < 18
-        bits = len(names).bit_length()
-        fastest = np.full(len(some), _NEVER << bits)  # seconds, and the mode in the last bits
-        for number, times in enumerate(town.ways(rows, here[some], to[some], [*names]).T):
-            never = (times < 0) | child if names[number] == "drive" else times < 0
-            np.minimum(fastest, (times + never * _NEVER) << bits | number, out=fastest)
-        numbers = np.array([words.index(name) for name in names])
-        mode[some] = numbers[fastest & ((1 << bits) - 1)]
-        fastest >>= bits
-        seconds[some] = np.where(fastest >= _NEVER - 1, -1, fastest)
-        mode[seconds < 0] = -1
-    sets = seconds >= 0
-    sets &= _open(rows, to, np.maximum(seconds, 0))
-    _stuck(rows, at[~sets])
-    every = np.full(len(rows), -1, np.int64)
-    every[at] = mode
-    rows.want(Move, at[sets], to=np.maximum(goes, 0), mode=every)
-
-
-def _choose(self: Any, rows: Rows, at: Any, kind: str, number: int) -> Any:
-    """Do `_place_of` by rule for some rows; return their places of a kind (−1, and stuck: none)."""
-    params = self.params
-    arrays, index = rows.population.arrays, rows.at[at]
-    place = rows["place"][at].astype(np.int64)
-    now = arrays["plan_now"][index]
-    items = arrays["plan"][index, now]
-    avoids = np.full((len(at), 3), -1, np.int32)
-    wary = np.flatnonzero(items & AVOIDS)
-    avoids[wary] = arrays["plan_avoid"][index[wary]] - 1
-    chosen = np.full(len(at), -1, np.int64)
-    stays = (place >= 0) & (town.kinds_of(rows)[place] == number)
-    here = np.flatnonzero(stays)
-    stays[here] &= ~(avoids[here] == place[here, None]).any(axis=1)
-    stays[here] &= _open(rows, place[here], 0)
-    chosen[stays] = place[stays]
-    home = rows["home"][at].astype(np.int64)
-    start = np.where(place < 0, home, place)
-    some = np.flatnonzero(~stays & (start >= 0))
     if len(some):
-        near = town.near(rows, start[some], kind, params.candidates, params.mode)
-        found, seconds = near[0].T, near[1].T
-        fits = (found >= 0) & _open(rows, np.maximum(found, 0), seconds)
-        wary = np.flatnonzero(avoids[some, 0] >= 0)
-        for each in avoids[some[wary]].T if len(wary) else ():
-            fits[:, wary] &= found[:, wary] != each
-        any_ = np.flatnonzero(fits.any(axis=0))
-        some = some[any_]
-        if len(some):
-            parts = (each.take(any_, axis=1) for each in (found, seconds, fits))
-            chosen[some] = _by_rule(self, rows, at[some], kind, *parts)
-            if kind in KINDS:
-                visits = _visits(rows, at[some], kind)
-                visits.closer(chosen[some], lambda times: times + 1)
-    _stuck(rows, at[chosen < 0])
-    gets = chosen >= 0
-    some = index[gets]
-    arrays["plan"][some, now[gets]] = without(items[gets], WHERE) | CHOSEN
-    arrays["plan_chosen"][some] = chosen[gets]
-    arrays["item_where"][some] = chosen[gets]
-    return chosen
+        times = town.ways(rows, here[some].astype(np.int64), to[some], names)
+        number, seconds[some] = _fastest(names, times, rows["age"][some] < 18)
+        mode[some] = np.where(seconds[some] < 0, -1, numbers[number])
+    return mode, seconds
 
 
-def _visits(rows: Rows, at: Any, kind: str) -> Ties:
-    return Ties(rows, at, (f"visited_{kind}", f"visits_{kind}"))
+def _fastest(names: Sequence[str | None], times: Any, is_child: Any) -> tuple[Any, Any]:
+    """Return the index of the fastest mode and its seconds, of times by mode (n, modes), or −1.
+
+    Of equals the first; if there are several, children do not drive.
+    """
+    bits = len(names).bit_length()
+    fastest = np.full(len(times), _NEVER << bits)  # seconds, and the mode in the last bits
+    for number, name in enumerate(names):
+        never = times[:, number] < 0
+        if name == "drive" and len(names) > 1:
+            never = never | is_child
+        np.minimum(fastest, (times[:, number] + never * _NEVER) << bits | number, out=fastest)
+    seconds = fastest >> bits
+    return fastest & ((1 << bits) - 1), np.where(seconds >= _NEVER - 1, -1, seconds)
 
 
-def _by_rule(self: Any, rows: Rows, at: Any, kind: str, found: Any, seconds: Any, fits: Any) -> Any:
-    """Choose for each row one of the found places, (places, n), among those that fit."""
-    params, seed = self.params, rows.population.seed
-    ids = rows.ids[at]
-    visits = np.zeros(found.shape, np.int32)
-    many = np.zeros(len(at), np.int64)
+# -- choosing a place ------------------------------------------------------------------------------
+
+
+def stays(rows: Any, kind: str) -> Any:
+    """Return who is at a place of a kind, which has not turned them away and is open."""
+    place = rows.column("place")
+    found = is_place(place) & town.is_of(rows, place, kind)
+    for some in rows.only(found):
+        here = some.column("place")
+        fits = (plan_of(some).avoids(here) != True) & _is_open(some, here, 0)  # noqa: E712
+        found = fits if rows.one else _put(found, fits)
+    return found
+
+
+def _put(found: Any, fits: Any) -> Any:
+    found[found] = fits
+    return found
+
+
+def _choose(self: Any, rows: Any, kind: str) -> None:
+    """Choose places of a kind; who finds none is stuck."""
+    here = stays(rows, kind)
+    for some in rows.only(here):
+        plan_of(some).choose(some.column("place"), kind)
+    for some in rows.only(here != True):  # noqa: E712 - of arrays, too
+        places = near_one(self, some, kind) if rows.one else _near_rows(self, some, kind)
+        has = places.fits.any(axis=0)
+        for finders in some.some(np.flatnonzero(has)):
+            chosen = _drawn(self.params, finders, places.of(has))
+            settle(finders, chosen.item() if rows.one else chosen, kind)
+        for others in some.some(np.flatnonzero(~has)):
+            plan_of(others).get_stuck(f"no {kind} within reach is open and has room", True)
+
+
+def settle(rows: Any, place: Any, kind: str) -> None:
+    """Take places as those of the plans' items, and count the visits."""
+    plan_of(rows).choose(place, kind)
+    if rows.one:
+        visits = rows.status.setdefault("visits", {}).setdefault(kind, {})
+        visits[place] = visits.get(place, 0) + 1
+        if len(visits) > VISITED:
+            del visits[min((each for each in visits if each != place), key=visits.__getitem__)]
+    elif kind in KINDS:
+        _visits(rows, kind).closer(place, lambda times: times + 1)
+
+
+class Candidates(NamedTuple):
+    """Places of a kind that are near, (places, n) each, and how many of the kind are known, (n)."""
+
+    place: Any
+    seconds: Any
+    fits: Any  # open on arrival, and none that has turned them away
+    visits: Any
+    many: Any
+    holds: Callable[[Any], Any]  # how many people places hold
+
+    def of(self, some: Any) -> Candidates:
+        """Return those of some rows."""
+        place, seconds, fits, visits, many, holds = self
+        parts = (each[..., some] for each in (place, seconds, fits, visits, many))
+        place, seconds, fits, visits, many = parts
+        return Candidates(place, seconds, fits, visits, many, holds)
+
+
+def near_one(self: Any, row: Row, kind: str) -> Candidates:
+    """Return the candidates of one citizen."""
+    city, start, plan = row.city, row["place"] or row["home"], plan_of(row)
+    limit = self.params.candidates
+    places = [] if start is None else city.near(start, kind, limit, self.params.mode)
+    known = row.status.get("visits", {}).get(kind, {})
+    ids = [each.id for each in places]
+    open_ = [_is_open(row, each.id, each.seconds) for each in places]
+    rooms = [city.capacity(id) if hasattr(city, "capacity") else None for id in ids]
+
+    def column(values: list[Any], kind: Any = np.int64) -> Any:
+        return np.array(values, kind).reshape(-1, 1)
+
+    return Candidates(
+        column(ids, object),
+        column([each.seconds for each in places]),
+        column([a and not plan.avoids(id) for a, id in zip(open_, ids, strict=True)], bool),
+        column([known.get(id, 0) for id in ids]),
+        np.array([len(known)]),
+        lambda _: column([1 if room is None else int(room) for room in rooms]),
+    )
+
+
+def _near_rows(self: Any, rows: Rows, kind: str) -> Candidates:
+    """Return the candidates of rows."""
+    params, place, home = self.params, rows.column("place"), rows.column("home")
+    start = np.where(place < 0, home, place).astype(np.int64)
+    places, seconds = (e.T for e in town.near(rows, start, kind, params.candidates, params.mode))
+    fits = (places >= 0) & (start >= 0) & _is_open(rows, np.maximum(places, 0), seconds)
+    avoided = plan_of(rows).avoided()
+    wary = np.flatnonzero(avoided[:, 0] >= 0)
+    for each in avoided[wary].T if len(wary) else ():
+        fits[:, wary] &= places[:, wary] != each
+    visits, many = np.zeros(places.shape, np.int32), np.zeros(len(rows), np.int64)
     if kind in KINDS:
-        before = _visits(rows, at, kind)
-        for slot, left, index, places in before.slots():
+        before = _visits(rows, kind)
+        for slot, left, index, known in before.slots():
             times = before.strengths(slot, index)
-            visits[:, left] += (found.take(left, axis=1) == places - 1) * times
+            visits[:, left] += (places.take(left, axis=1) == known - 1) * times
             many[left] += 1
-    known = fits & (visits > 0)
-    chances = [explores(known, params.rho, params.gamma) for known in range(VISITED + 1)]
-    returns = known.any(axis=0)
-    returns &= belows(1000, seed, ids, rows.step, "mobility.explore") >= np.array(chances)[many]
-    new = fits & (visits == 0)
-    new |= fits & ~new.any(axis=0)
-    chosen = np.empty(len(at), np.int64)
+    return Candidates(places, seconds, fits, visits, many, town.holds(rows).__getitem__)
+
+
+def _visits(rows: Rows, kind: str) -> Ties:
+    return Ties(rows, None, (f"visited_{kind}", f"visits_{kind}"))
+
+
+def _drawn(params: Any, rows: Any, found: Candidates) -> Any:
+    """Choose of each row's candidates one that fits: return to a known place, or explore."""
+    known = found.fits & (found.visits > 0)
+    chances = [explores(many, params.rho, params.gamma) for many in range(found.many.max() + 1)]
+    explore = belows(1000, rows.seed, rows.ids, rows.step, "mobility.explore")
+    returns = known.any(axis=0) & (explore >= np.array(chances)[found.many])
+    new = found.fits & (found.visits == 0)
+    new |= found.fits & ~new.any(axis=0)
+    chosen = np.empty(len(returns), np.int64)
     for purpose, part in (("mobility.return", returns), ("mobility.place", ~returns)):
         some = np.flatnonzero(part)
         if not len(some):
             continue
         if part is returns:
-            weights = (known * visits).take(some, axis=1).astype(np.int64)
+            weights = (known * found.visits).take(some, axis=1).astype(np.int64)
         else:
-            wide = town.holds(rows)[found.take(some, axis=1)]
-            weights = gravity(wide, seconds.take(some, axis=1), params.wait)
+            seconds = found.seconds.take(some, axis=1)
+            wide = found.holds(found.place.take(some, axis=1))
+            weights = gravity(wide, seconds, params.wait)
             weights *= new.take(some, axis=1)
         for rank in range(1, len(weights)):
             weights[rank] += weights[rank - 1]
-        share = belows(weights[-1], seed, ids[some], rows.step, purpose)
+        share = belows(weights[-1], rows.seed, rows.ids[some], rows.step, purpose)
         chosen[some] = (weights <= share).sum(axis=0)
-    return found[chosen, np.arange(len(at))]
+    return found.place[chosen, np.arange(len(chosen))]
 
 
 def to_status(self: Any, population: Register, row: int, status: dict[str, Any]) -> None:

@@ -179,6 +179,34 @@ class Plans:
         place = self.rows.column("item_where")
         return None if is_open is None else ~is_open[place] & (place >= 0)
 
+    def is_stuck(self) -> Any:
+        """Return which cannot get to their items' places."""
+        return self.rows.column("stuck")
+
+    def get_stuck(self, why: str, where: Any, place: Any = None) -> None:
+        """Note of some rows that they cannot get to their items' places: they are idle."""
+        index = self.index[np.flatnonzero(np.broadcast_to(where, len(self.index)))]
+        self.arrays["stuck"][index] = True
+        self.arrays["act"][index] = code("idle")
+
+    def avoided(self) -> Any:
+        """Return the places that have turned each away in its item, (n, 3), −1 for none."""
+        avoided = np.full((len(self.index), 3), -1, np.int32)
+        wary = np.flatnonzero(self._now()[2] & AVOIDS)
+        avoided[wary] = self.arrays["plan_avoid"][self.index[wary]] - 1
+        return avoided
+
+    def avoids(self, place: Any) -> Any:
+        """Return whether places have turned them away in their items."""
+        return (self.avoided() == place[:, None]).any(axis=1) & (place >= 0)
+
+    def choose(self, place: Any, kind: str) -> None:
+        """Take places as those of the items."""
+        rows, slot, items = self._now()
+        self.arrays["plan"][rows, slot] = without(items, WHERE) | CHOSEN
+        self.arrays["plan_chosen"][rows] = place
+        self.arrays["item_where"][rows] = place
+
     def has_others(self) -> Any:
         """Return for whom another place of the chosen place's kind may be tried."""
         avoided = (self.arrays["plan_avoid"][self.index] > 0).sum(axis=1)

@@ -14,6 +14,7 @@ from moothall.society.blocks.columns import (
     HOME,
     NONE,
     WHERE,
+    code,
     without,
 )
 from moothall.society.clock import DAY_S
@@ -195,6 +196,31 @@ class OwnPlan:
         if is_closed and not self._row.broken_by:
             self._row.broken_by = f"{place} is closed"
         return is_closed
+
+    def is_stuck(self) -> bool:
+        """Return whether it cannot get to its item's place."""
+        return bool(self._status.get("stuck"))
+
+    def get_stuck(self, why: str, where: bool, place: str = "") -> None:
+        """Note why it cannot get to its item's place: it is idle."""
+        if where:
+            self._status["stuck"] = why.format(place)
+            self._row["act"] = code("idle")
+
+    def avoids(self, place: str | None) -> bool:
+        """Return whether a place has turned it away in its item."""
+        return place in (self._row.item or {}).get("avoid", ())
+
+    def choose(self, place: str, kind: str) -> None:
+        """Take a place as that of its item."""
+        self._item.update(kind=kind, where=place)
+
+    def kind_sought(self) -> str:
+        """Return the kind of place where its item is; "" if it is at a place."""
+        item, status, city = self._row.item, self._status, self._row.city
+        place: str = "" if item is None else item["where"] or ""
+        own = map(status.get, ("home", "work", "school"))
+        return place if place in city.kinds() and place not in own else ""
 
     def has_others(self) -> bool:
         """Return whether another place of the chosen place's kind may be tried."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Final
 
+from moothall.society.arrays import np
 from moothall.society.columns.column import MONEY, PLACES, Column
 from moothall.society.kernel.perception import Perception, item_of
 from moothall.society.kernel.wants import PLACE, Want
@@ -128,6 +129,21 @@ class Row:
         """Yield this row if it is chosen."""
         if chosen:
             yield self
+
+    def some(self, at: Any) -> Iterator[Row]:
+        """Yield this row if a position is given."""
+        yield from [self] if len(at) else ()
+
+    @property
+    def seed(self) -> int:
+        """The seed of all random numbers."""
+        seed: int = self._block.draws.words[0]
+        return seed
+
+    @property
+    def ids(self) -> Any:
+        """The number that stands for the citizen in draws, in an array."""
+        return np.array([self._block.draws.words[1]], np.uint64)
 
     # -- wants, and what became of them ------------------------------------------------------------
 

@@ -86,6 +86,7 @@ class Rows(Lives, RowTurns, RowOutcomes):
         self.clock: Any = view.clock
         self.facts: Mapping[str, Any] = view.facts or {}
         self.city: Any = view.city
+        self.seed: int = population.seed
         self.citizens: int = len(population)
         self.blocks: Sequence[Any] = population.blocks
         self.params: Any = None

@@ -35,9 +35,9 @@ def open_now(rows: Rows, time: int) -> Any:
 
 
 def is_of(rows: Any, place: Any, kind: str) -> Any:
-    """Return whether the places of rows, or of one citizen, are of a kind; each has one."""
+    """Return whether the places of rows, or of one citizen, are of a kind."""
     if rows.one:
-        return rows.city.kind(place) == kind
+        return place is not None and rows.city.kind(place) == kind
     return kinds_of(rows)[place] == kind_numbers(rows).get(kind, -1)
 
 
