@@ -94,10 +94,10 @@ from moothall.agents.replies.stream import ReplyStream as ReplyStream
 from moothall.agents.skills import Skill as Skill
 from moothall.agents.skills import Skills as Skills
 from moothall.agents.skills import check_skill as check_skill
-from moothall.budget import Budget as Budget
-from moothall.budget import Spent as Spent
+from moothall.budget.budget import Budget as Budget
+from moothall.budget.limits import Spent as Spent
 from moothall.foundation.errors import *  # noqa: F403 - all of them
-from moothall.journal import Journal as Journal
+from moothall.journal.journal import Journal as Journal
 from moothall.journal.stop_reason import StopReason as StopReason
 from moothall.memory.bounded import TokenBoundedMemory as TokenBoundedMemory
 from moothall.memory.embedder import Embedder as Embedder

@@ -4,21 +4,6 @@ A spender first reserves an upper bound, and settles afterwards. Of any number o
 reservations, those that do not fit are refused before they begin, or wait in turn.
 """
 
-from moothall.budget.amounts import PriceList
-from moothall.budget.budget import Budget, Clock
-from moothall.budget.limits import Left, Spent
-from moothall.budget.reservation import Reservation
-from moothall.budget.stored import StoredBudget
-from moothall.foundation.lazily import show_classes
+from moothall.foundation.lazily import lazily
 
-__all__ = [
-    "Budget",
-    "Clock",
-    "Left",
-    "PriceList",
-    "Reservation",
-    "Spent",
-    "StoredBudget",
-]
-
-show_classes(__name__)
+__getattr__, __dir__ = lazily(__name__)

@@ -234,6 +234,8 @@ def kept_for(message: Mapping[str, Any], server: str, form: str) -> Any:
     return None
 
 
+BLOCK_TOKENS: Final = 1500
+"""The tokens of a block that is not text: about what providers count for a large image."""
 BLOCK_LABELS: Final = {"image_url": "an image", "file": "a file", "input_audio": "audio"}
 """What stands in a text for a block of content that is no text."""
 

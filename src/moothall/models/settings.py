@@ -5,15 +5,12 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
 from moothall.foundation.errors import ConfigError, DefinitionError, ModelError
 from moothall.foundation.http.addresses import without_password
 from moothall.models.providers import OTHER, PROVIDERS, Provider, address_variable, provider_at
-
-BLOCK_TOKENS: Final = 1500
-"""The tokens of a block that is not text: about what providers count for a large image."""
 
 KeyLike: TypeAlias = str | Callable[[], str | Awaitable[str]] | None
 """A key, or a function, plain or `async`, that returns the one for the next request."""

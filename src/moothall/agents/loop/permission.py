@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from difflib import SequenceMatcher
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from moothall.actions import ACCESS_DENIED, ACCESS_PERMITTED
 from moothall.actions.acting import ACTING
@@ -21,7 +21,6 @@ from moothall.actions.approval import (
 )
 from moothall.actions.approval.asking import asking_person
 from moothall.actions.approval.decision import Decision, changed_or_refused
-from moothall.actions.provenance.texts import Texts
 from moothall.agents.loop.answer import RequestedCall
 from moothall.agents.loop.parts import Looping
 from moothall.agents.loop.provenance import note_of, questions, trace
@@ -29,11 +28,14 @@ from moothall.agents.loop.results import about_call
 from moothall.agents.replies.reply import Stop
 from moothall.agents.replies.reply_request import ReplyRequest
 from moothall.agents.replies.step import Step, decided_now
-from moothall.budget import Budget
 from moothall.foundation.errors import JournalError
 from moothall.foundation.jsonvalue import as_json, copy_json, json_line
 from moothall.foundation.text import log_failure
 from moothall.foundation.threads import call_user, reset
+
+if TYPE_CHECKING:
+    from moothall.actions.provenance.texts import Texts
+    from moothall.budget import Budget
 
 logger: logging.Logger = logging.getLogger("moothall.reasoning")
 

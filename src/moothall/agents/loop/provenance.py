@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from operator import is_
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from moothall.actions import Action
 from moothall.actions.provenance import Origin, Origins, sources_of, union
-from moothall.actions.provenance.addresses import MOST, addresses_in
 from moothall.actions.provenance.marks import Marks, any_marked, bare, marks_of
 from moothall.actions.provenance.questions import question_on
-from moothall.actions.provenance.read import UNTRACED
-from moothall.actions.provenance.texts import Texts, Traced, same
 from moothall.agents.loop.answer import RequestedCall
 from moothall.agents.replies.reply_request import ReplyRequest
 from moothall.agents.replies.thread import Thread
 from moothall.foundation.jsonvalue import as_json, json_line
 from moothall.foundation.text import cut
-from moothall.foundation.text.values import fold
+
+if TYPE_CHECKING:
+    from moothall.actions.provenance.texts import Texts, Traced
 
 _PARTED: Final = (list, tuple, dict)
 _MAX_SHOWN: Final = 3
@@ -62,7 +61,7 @@ def look(
         ):
             return
         new = messages
-        texts = thread.texts = Texts(request.on_behalf)
+        texts = thread.begin_texts(request.on_behalf)
         texts.note(request.outside)
     elif not from_start and messages[0].get("role") == "system":
         take_in(texts, messages[0], find)
@@ -216,6 +215,10 @@ def begins(call: RequestedCall, texts: Texts | None) -> None:
 
 def _addresses(texts: Texts, value: Any, action: Action, name: str) -> Traced:
     """Return the addresses within a value that are from outside."""
+    from moothall.actions.provenance.addresses import MOST, addresses_in
+    from moothall.actions.provenance.read import UNTRACED
+    from moothall.actions.provenance.texts import same
+
     choices, _ = choices_of(action, name)
     traced: Traced = []
     for place, each in enumerate(addresses_in(value)):
@@ -273,6 +276,8 @@ def questions(call: RequestedCall, texts: Texts, request: ReplyRequest) -> list[
         # All that was read from outside is what the tool's own server says of its tools, and the
         # server gets what the user said in any case.
         return []
+    from moothall.foundation.text.values import fold
+
     result: list[tuple[str, str]] = []
     guarded = () if call.action is None else call.action.guarded
     for parameter, part in dict.fromkeys(call.from_outside):
@@ -309,8 +314,8 @@ def marks_of_result(call: RequestedCall, thread: Thread, request: ReplyRequest) 
         if call.action is not None and (call.has_started or call.resumed) and call.action.own:
             own = own_values(result, call.action.own)
         if thread.texts is None:  # the next prompt fills it
-            thread.texts, thread.last_checked = Texts(request.on_behalf), None
-            thread.texts.note(sources)
+            thread.last_checked = None
+            thread.begin_texts(request.on_behalf).note(sources)
     wrote: list[str] = []
     has_begun = (call.has_started or call.resumed) and call.foreign
     if has_begun and not (is_outside and call.action and call.action.idempotent):

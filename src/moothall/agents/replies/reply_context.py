@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 from moothall.actions.message import REPLYING
 from moothall.actions.provenance.origin import Sourced, union
 from moothall.actions.provenance.reading import add, given_beside, reading_here
-from moothall.actions.provenance.texts import Texts
 from moothall.agents.agent import CURRENT, Agent
 from moothall.agents.callers import CallerContext
 from moothall.agents.replies.charging import called_each_other
@@ -30,6 +29,7 @@ from moothall.foundation.threads import within
 if TYPE_CHECKING:
     from moothall.actions import Action
     from moothall.actions.approval import Approver
+    from moothall.actions.provenance.texts import Texts
     from moothall.agents.replies.reply import Reply
     from moothall.agents.replies.reply_request import ReplyRequest
     from moothall.agents.replies.step import Step
@@ -235,7 +235,7 @@ def approver_of_group(agent: Agent) -> Approver | None:
 
 _ANSWERS: Final = ("response", "error")
 
-AskerSources: TypeAlias = tuple[list[str], Texts | None]
+AskerSources: TypeAlias = "tuple[list[str], Texts | None]"
 """The outside sources in an asker's text, and the texts of the thread that the asker serves."""
 
 
@@ -382,10 +382,10 @@ def note_late_reading(request: ReplyRequest, sources: Sequence[str]) -> None:
 
 def note_on_thread(thread: Thread, sources: Iterable[str], on_behalf: Texts | None = None) -> Texts:
     """Note that a thread has read from these sources; return its texts."""
-    if thread.texts is None:  # the next prompt fills it
-        thread.texts, thread.last_checked = Texts(on_behalf), None
-    thread.texts.note(sources)
-    return thread.texts
+    if (texts := thread.texts) is None:  # the next prompt fills it
+        texts, thread.last_checked = thread.begin_texts(on_behalf), None
+    texts.note(sources)
+    return texts
 
 
 def note_sources(request: ReplyRequest, sources: list[str]) -> None:
@@ -393,8 +393,8 @@ def note_sources(request: ReplyRequest, sources: list[str]) -> None:
     if not sources:
         return
     thread = request.state
-    if thread.texts is None:
-        thread.texts = Texts(request.on_behalf)
+    if (texts := thread.texts) is None:
+        texts = thread.begin_texts(request.on_behalf)
         if not request.outside:
-            thread.texts.add(request.content, "user")
-    thread.texts.note(sources)
+            texts.add(request.content, "user")
+    texts.note(sources)

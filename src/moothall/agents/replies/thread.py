@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from urllib.parse import unquote
 from weakref import WeakSet
 
-from moothall.actions.provenance.texts import Texts
 from moothall.foundation.threads import guard, in_child, settle
 from moothall.memory.memory import Memory
 from moothall.memory.results import ThreadResults
 
 if TYPE_CHECKING:
+    from moothall.actions.provenance.texts import Texts
     from moothall.agents.agent import Handling
     from moothall.journal.deleting import KnownRuns
 
@@ -132,6 +132,13 @@ class Thread:
     runs: KnownRuns | None = None  # those of a journal that it knows; None without a journal
     uses: int = 0  # how many replies and other calls are using it
     is_abandoned: bool = False  # whether its sender has left: it goes when nothing uses it
+
+    def begin_texts(self, on_behalf: Texts | None) -> Texts:
+        """Keep texts by origin from now on, since something from outside was read."""
+        from moothall.actions.provenance.texts import Texts  # its tables take 15 ms to import
+
+        self.texts = texts = Texts(on_behalf)
+        return texts
 
     def keep(self, text: Any, most: int) -> bool:
         """Keep a text for the next reply; return False if `most` texts wait already."""

@@ -22,7 +22,10 @@ if TYPE_CHECKING:
     from moothall.actions import Action
     from moothall.agents.replies.events import Event
 
-_USED_BY_REPLIES: Final = ("moothall.models.wrappers.budgeted",)
+_USED_BY_REPLIES: Final = (
+    "moothall.actions.provenance.texts",
+    "moothall.models.wrappers.budgeted",
+)
 """Modules that are imported when they are first used."""
 
 _MAX_UNHEARD = 100

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from moothall.journal.entry import FIRST, begun_of
 from moothall.journal.stop_reason import FINAL
-from moothall.journal.store.store import Store
+
+if TYPE_CHECKING:
+    from moothall.journal.store.store import Store
 
 _AGAIN_S: Final = 60.0
 
