@@ -139,8 +139,6 @@ class TokenBoundedMemory(Memory):
             self._drop(bound)
 
     def _take_cleared(self) -> list[int]:
-        if not self._cleared:  # as before most answers
-            return []
         numbers, self._cleared = self._cleared, ()
         return list(numbers)
 

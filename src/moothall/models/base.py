@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
 from contextlib import aclosing
 from functools import partial
 from types import CoroutineType
@@ -164,7 +164,7 @@ def _traces(model: Any) -> bool:
     return isinstance(model, Answering) or getattr(model, "_asks_others", False) is True
 
 
-async def streamed(
+def streamed(
     model: Model,
     messages: list[dict[str, Any]],
     actions: list[Action] | None = None,
@@ -177,13 +177,30 @@ async def streamed(
     The caller must close it (`contextlib.aclosing`): otherwise a connection stays open until the
     garbage collector runs.
     """
-    parts = _parts_of(model, messages, actions, schema, in_one_piece)
-    try:
-        async for part in parts:
-            yield part
-    finally:
-        if hasattr(parts, "aclose"):  # a user's own iterator may have none
-            await parts.aclose()
+    stream: Any = None if in_one_piece else getattr(model, "stream", None)
+    if stream is None:
+        return _not_streamed(model, messages, actions, schema, not in_one_piece)
+    parts = stream(messages, actions=actions, **({} if schema is None else {"schema": schema}))
+    if not hasattr(parts, "aclose"):  # a user's own iterator may have none
+        parts = _closable(parts)
+    if tracing.active is None or _traces(model):
+        return parts  # type: ignore[no-any-return]
+    return tracing.streaming(parts, model, lambda: ModelRequest(messages, actions, schema, True))
+
+
+async def _not_streamed(
+    model: Any, messages: Any, actions: Any, schema: Any, pieces: bool
+) -> AsyncGenerator[StreamPart, None]:
+    reply: Any = await answer_of(model, messages, actions=actions, schema=schema)
+    # A user's own model may return anything; the reader checks it.
+    in_parts = pieces and isinstance(reply, ModelReply)
+    for part in in_pieces(reply, by_word=False) if in_parts else (reply,):
+        yield part
+
+
+async def _closable(parts: AsyncIterator[StreamPart]) -> AsyncGenerator[StreamPart, None]:
+    async for part in parts:
+        yield part
 
 
 async def streamed_to(
@@ -196,40 +213,13 @@ async def streamed_to(
 ) -> Any:
     """Return a model's answer, unchecked, and tell its pieces as they come."""
     reply: Any = None
-    parts = _parts_of(model, messages, actions, schema)
-    try:
+    async with aclosing(streamed(model, messages, actions, schema)) as parts:
         async for part in parts:
             if isinstance(part, _PIECES):
                 tell(part)
             else:
                 reply = part
-    finally:
-        if hasattr(parts, "aclose"):
-            await parts.aclose()
     return reply
-
-
-def _parts_of(
-    model: Any, messages: Any, actions: Any, schema: Any, in_one_piece: bool = False
-) -> Any:
-    """Return the parts of a model's answer, as it streams them if it can."""
-    stream = None if in_one_piece else getattr(model, "stream", None)
-    if stream is None:
-        return _parts_of_whole(model, messages, actions, schema, in_one_piece)
-    parts = stream(messages, actions=actions, **({} if schema is None else {"schema": schema}))
-    if tracing.active is None or _traces(model):
-        return parts
-    return tracing.streaming(parts, model, lambda: ModelRequest(messages, actions, schema, True))
-
-
-async def _parts_of_whole(
-    model: Any, messages: Any, actions: Any, schema: Any, in_one_piece: bool
-) -> AsyncGenerator[Any, None]:
-    reply: Any = await answer_of(model, messages, actions=actions, schema=schema)
-    # A user's own model may return anything; the reader checks it.
-    in_parts = isinstance(reply, ModelReply) and not in_one_piece
-    for part in in_pieces(reply, by_word=False) if in_parts else (reply,):
-        yield part
 
 
 def with_options(model: Any, options: Mapping[str, Any] | None) -> Any:

@@ -97,6 +97,7 @@ class Delivery:
         kind: int,
         parent: Delivery | None = None,
         timeout: float | None = None,
+        first: Delivery | None = None,  # of the same broadcast: what is around it is the same
     ) -> None:
         self.envelope: Envelope = envelope
         self.kind: int = kind
@@ -107,6 +108,10 @@ class Delivery:
         self.waiting: int = 0  # how many requests of its own its handler is waiting for
         self.answered: bool = False  # once it has its outcome, the action may still be running
         self.mailbox = self.worker = None
+        if first is not None:
+            if first.outside or first.replies:
+                self.outside, self.replies = first.outside, first.replies
+            return
         sender: Any = CURRENT.get() if parent is None else parent
         if sender is not None and (sender.outside or sender.read):
             self.outside = sender.outside + sender.read

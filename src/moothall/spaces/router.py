@@ -10,6 +10,7 @@ from functools import partial
 from threading import get_ident
 from typing import Any
 
+from moothall.actions.message import BROADCAST as EVERYONE
 from moothall.actions.message import Envelope, Nested, is_one
 from moothall.agents.agent import CURRENT
 from moothall.agents.callers import ON_EVENT, CallerContext
@@ -156,11 +157,15 @@ class Router(Outcomes):
             self._show(envelope)
         ready = self._ready
         is_help = envelope.name == "help"
-        heavy = type(envelope.args) is Nested
+        heavy, to_all = type(envelope.args) is Nested, to == EVERYONE
+        sender, first = envelope.sender, None
         for receiver in list(self.mailboxes.values()):  # any thread may add agents
-            if not receiver.here or not receiver.is_among(envelope):
+            if not receiver.here:
                 continue  # an agent that is being added came after this was sent
-            delivery = Delivery(envelope, BROADCAST)
+            if not (to_all and receiver.id != sender) and not receiver.is_among(envelope):
+                continue
+            delivery = Delivery(envelope, BROADCAST, None, None, first)
+            first = first or delivery
             delivery.mailbox = receiver
             box = receiver.box
             if len(box) < receiver.limit and not is_help and not heavy:

@@ -517,8 +517,14 @@ class ConversationalAgent(Threaded):
         outer = REPLYING.get()
         handling: Any = CURRENT.get()
         mine = Replying(self, request.thread, request=request)
-        if is_asked := handling is not None or bool(outer):  # by another agent, or its own action
-            self._nest(mine, request, outer, handling)
+        is_asked = handling is not None or bool(outer)  # by another agent, or its own action
+        if handling is not None and request.budget is None:
+            request.budget = budget_of_caller(self, handling, bool(outer))
+        if is_asked and (around := outer or getattr(handling, "replies", ())):
+            mine.nest(around)
+            request.nested = mine.depth > 1
+        if handling is not None and not handling.envelope.name:  # it carries this reply to its loop
+            handling.replies = (*(each for each in handling.replies if each.open), mine)
         thread = request.state = self._take_thread(request.thread)
         adrift = is_adrift()
         if is_asked or adrift or thread.texts is not None:
@@ -559,18 +565,6 @@ class ConversationalAgent(Threaded):
                 adrift_reply.end()
             self._release(thread)
             reset(token)
-
-    def _nest(
-        self, mine: Replying, request: ReplyRequest, outer: tuple[Replying, ...], handling: Any
-    ) -> None:
-        """Set what a reply is within: the replies and the message that led to it."""
-        if handling is not None and request.budget is None:
-            request.budget = budget_of_caller(self, handling, bool(outer))
-        if around := outer or getattr(handling, "replies", ()):
-            mine.nest(around)
-            request.nested = mine.depth > 1
-        if handling is not None and not handling.envelope.name:  # it carries this reply to its loop
-            handling.replies = (*(each for each in handling.replies if each.open), mine)
 
     async def _traced_reply(
         self, answer: Callable[[ReplyRequest], Awaitable[Reply]], request: ReplyRequest
