@@ -103,10 +103,8 @@ class Environment:
 
 
 def _is_overridden(environment: Environment) -> bool:
-    return (
-        type(environment).execute_action is not Environment.execute_action
-        or "execute_action" in environment.__dict__
-    )
+    own = environment.execute_action
+    return getattr(own, "__func__", own) is not Environment.execute_action
 
 
 def _as_text(error: BaseException) -> str:

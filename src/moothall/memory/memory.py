@@ -18,6 +18,8 @@ _MOST_THREADS: Final = 1000
 _MOST_RUNS: Final = 10_000
 """For how many runs the number of added messages is kept; then the oldest is forgotten."""
 
+_GUARD: Final = guard()
+
 
 class AnyMemory(Protocol):
     """What an agent needs of a memory; one with `thread(id)` serves several threads."""
@@ -45,6 +47,9 @@ class Memory:
 
     _in_file = False
     """Whether its messages stay in a file."""
+    # Class attributes, and no look into `__dict__`, which makes Python 3.11 read an object slower.
+    _told: dict[str, int] | None = None  # how many messages of each run were added
+    _threads: _ThreadMemories | None = None
     _only_grows: bool = True
     """Whether new messages come only at the end of what `get_memories` returns."""
 
@@ -63,7 +68,7 @@ class Memory:
     def _start_empty(self) -> None:
         """Hold nothing; a copy calls it, too, to share nothing with its original."""
         self._items: list[dict[str, Any]] = []
-        self.__dict__.pop("_told", None)
+        self._told = None
 
     @property
     def items(self) -> list[dict[str, Any]]:
@@ -93,10 +98,9 @@ class Memory:
             run: the key of the run, or of a part of it
             sequence: the message's number in the run, from 0; all before it have been added
         """
-        own = self.__dict__
-        if "_told" not in own:
-            own["_told"] = {}
-        offsets: dict[str, int] = own["_told"]
+        if self._told is None:
+            self._told = {}
+        offsets = self._told
         if run not in offsets or -sequence <= offsets[run] <= sequence:
             self.add_memory(memory)
             offsets.pop(run, None)  # the last one that was told of stands last
@@ -114,7 +118,7 @@ class Memory:
 
     def _end_run(self, key: str) -> None:
         """Leave the run with this key out of states: it will not be resumed."""
-        offsets: dict[str, int] = self.__dict__.get("_told", {})
+        offsets = self._told or {}
         for run in reversed(offsets):
             if not run.startswith(key):
                 break
@@ -122,7 +126,7 @@ class Memory:
 
     def _told_state(self) -> dict[str, dict[str, int]]:
         """Return how many messages of runs that may be resumed were added, for a state."""
-        offsets: dict[str, int] = self.__dict__.get("_told", {})
+        offsets = self._told or {}
         open_runs = {run: count for run, count in offsets.items() if count > 0}
         return {"told": open_runs} if open_runs else {}
 
@@ -133,7 +137,7 @@ class Memory:
                 "the state of a memory is damaged: `told` must be a dict of whole numbers by run, "
                 f"got {offsets!r:.80}; load one that state_dict() gave"
             )
-        self.__dict__["_told"] = offsets.copy()
+        self._told = offsets.copy()
 
     def get_memories(self, limit: int | None = None) -> list[dict[str, Any]]:
         """Return the messages for a prompt, the oldest first, in a new list.
@@ -163,15 +167,15 @@ class Memory:
         if id is None:
             return self
         check_thread(id)
-        threads: _ThreadMemories = self.__dict__.setdefault("_threads", _ThreadMemories())
+        with _GUARD:  # several OS threads may be here at once
+            threads = self._threads = self._threads or _ThreadMemories()
         memory: Self = threads.get(id, self._another)
         return memory
 
     def _forget_thread(self, id: str) -> None:
         """Make `thread(id)` return an empty memory from now on; a file's contents stay."""
-        threads: _ThreadMemories | None = self.__dict__.get("_threads")
-        if threads is not None:
-            threads.forget(id)
+        if self._threads is not None:
+            self._threads.forget(id)
 
     def _another(self) -> Memory:
         other = copy.copy(self)

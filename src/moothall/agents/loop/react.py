@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Coroutine, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from moothall.actions import ACCESS_DENIED, ACCESS_REQUESTED, AccessPolicy, Action, ActionRegistry
 from moothall.actions.environment import AnyEnvironment, Environment
@@ -52,6 +52,7 @@ from moothall.agents.replies.threaded import describe
 from moothall.agents.workflow import ReplyingOptions
 from moothall.foundation.arguments import can_take, check_boolean, check_function, check_integer
 from moothall.foundation.errors import ConfigError, StateError
+from moothall.foundation.threads import guard
 from moothall.memory.given import GivenMemory
 from moothall.memory.memory import Memory
 from moothall.models.base import Answering
@@ -64,6 +65,7 @@ if TYPE_CHECKING:
     from moothall.models.protocol import Model
 
 _ENVIRONMENT = Environment()
+_GUARD: Final = guard()
 
 
 class ReActAgent(RecordedAgent):
@@ -273,11 +275,12 @@ class ReActAgent(RecordedAgent):
 
     def _made_for(self, thread: str | None) -> Memory:
         memory = self._memory
-        if memory is None:  # atomic: several OS threads may be here at once
-            own: Memory = self.__dict__.setdefault("_memory", self._bounded())
+        if memory is None:
+            own = self._bounded()
+            with _GUARD:  # several OS threads may be here at once
+                memory = self._memory = own if self._memory is None else self._memory
             if thread is None:
-                return own
-            memory = own
+                return memory
         result: Memory = memory_of_thread(memory, thread, self.id)
         return (
             self._bounded()

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from contextlib import suppress
-from functools import cached_property, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from moothall.actions import Action
@@ -79,6 +79,7 @@ class LoopRun:
     """One run of the loop, which asks the model and executes its calls until it stops."""
 
     _prompts: PromptRecord | None = None
+    _long: LongResults | None = None
     _turn: LoopTurn | None = None  # the last one; it is appended to the state once it has ended
     _left_out = 0  # how many messages of the reply its model no longer reads, as events said
     _remembered = 0  # of a run with a record: how many messages are in the memory
@@ -109,10 +110,12 @@ class LoopRun:
             self._ids = call_ids([*(request.conversation or ()), *before])
         self._steering = Steering()
 
-    @cached_property
+    @property
     def long(self) -> LongResults:
         """What its model is shown of long results."""
-        return LongResults(self.agent, self._own_model, self.request, self.record)
+        if self._long is None:
+            self._long = LongResults(self.agent, self._own_model, self.request, self.record)
+        return self._long
 
     async def reply(self) -> Reply:
         """Ask the model and execute its calls until there is a reason to stop."""
