@@ -8,8 +8,6 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from weakref import ref
 
-from pydantic_core import to_json as plain_json
-
 from moothall.actions.left import left_to_caller
 from moothall.actions.provenance.marks import bare
 from moothall.agents.replies.read_record import kept_list
@@ -228,6 +226,8 @@ def _groups(digests: list[bytes]) -> Iterator[list[bytes]]:
 
 def _json(data: Any) -> bytes:
     """Return JSON data as bytes, in the cheapest way."""
+    from pydantic_core import to_json as plain_json  # an agent without a journal does not load it
+
     try:
         return plain_json(data, inf_nan_mode="strings")
     except ValueError:  # something that is not JSON
