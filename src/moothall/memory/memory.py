@@ -48,7 +48,7 @@ class Memory:
     _in_file = False
     """Whether its messages stay in a file."""
     # Class attributes, and no look into `__dict__`, which makes Python 3.11 read an object slower.
-    _told: dict[str, int] | None = None  # how many messages of each run were added
+    _offsets: dict[str, int] | None = None  # how many messages of each run were added
     _threads: _ThreadMemories | None = None
     _only_grows: bool = True
     """Whether new messages come only at the end of what `get_memories` returns."""
@@ -68,7 +68,7 @@ class Memory:
     def _start_empty(self) -> None:
         """Hold nothing; a copy calls it, too, to share nothing with its original."""
         self._items: list[dict[str, Any]] = []
-        self._told = None
+        self._offsets = None
 
     @property
     def items(self) -> list[dict[str, Any]]:
@@ -98,9 +98,9 @@ class Memory:
             run: the key of the run, or of a part of it
             sequence: the message's number in the run, from 0; all before it have been added
         """
-        if self._told is None:
-            self._told = {}
-        offsets = self._told
+        if self._offsets is None:
+            self._offsets = {}
+        offsets = self._offsets
         if run not in offsets or -sequence <= offsets[run] <= sequence:
             self.add_memory(memory)
             offsets.pop(run, None)  # the last one that was told of stands last
@@ -118,7 +118,7 @@ class Memory:
 
     def _end_run(self, key: str) -> None:
         """Leave the run with this key out of states: it will not be resumed."""
-        offsets = self._told or {}
+        offsets = self._offsets or {}
         for run in reversed(offsets):
             if not run.startswith(key):
                 break
@@ -126,7 +126,7 @@ class Memory:
 
     def _told_state(self) -> dict[str, dict[str, int]]:
         """Return how many messages of runs that may be resumed were added, for a state."""
-        offsets = self._told or {}
+        offsets = self._offsets or {}
         open_runs = {run: count for run, count in offsets.items() if count > 0}
         return {"told": open_runs} if open_runs else {}
 
@@ -137,7 +137,7 @@ class Memory:
                 "the state of a memory is damaged: `told` must be a dict of whole numbers by run, "
                 f"got {offsets!r:.80}; load one that state_dict() gave"
             )
-        self._told = offsets.copy()
+        self._offsets = offsets.copy()
 
     def get_memories(self, limit: int | None = None) -> list[dict[str, Any]]:
         """Return the messages for a prompt, the oldest first, in a new list.

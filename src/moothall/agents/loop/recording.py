@@ -359,6 +359,6 @@ async def show_open(
 
 def _has_seen(memory: Memory, record: Record[Any]) -> bool:
     """Return whether a memory has messages of a run, as one in a file may have."""
-    run_keys = getattr(memory, "_told", None) or ()
+    run_keys = getattr(memory, "_offsets", None) or ()
     in_file = getattr(memory, "_in_file", False)
     return in_file or record.key in run_keys or _OFFSETS.get(memory, record.key) > 0
