@@ -93,7 +93,9 @@ class FeedBlock(TalkBlock):
     def _react(self, rows: Any, topics: Any) -> None:
         """Like posts that the feed shows, and follow some of their authors."""
         params = self.params
-        read = self._read_by_one(rows, topics) if rows.one else _read_by_rows(self, rows, topics)
+        read = (
+            self._read_by_one(rows, topics) if rows.is_single else _read_by_rows(self, rows, topics)
+        )
         for readers, number, author, odds, new_of in read:
             liked = new_of(readers.below(1000, "feed.like", number) < odds)
             readers.want(Like, liked, post=number)

@@ -103,9 +103,15 @@ class MobilityBlock(CitizenBlock):
             self.act("travel")
         return self.status.get("act")
 
-    async def _by_model(self, kind: str, found: Candidates) -> str | None:
-        some = found.fits[:, 0]
-        places = [*zip(found.place[some, 0].tolist(), found.seconds[some, 0].tolist(), strict=True)]
+    async def _by_model(self, kind: str, candidates: Candidates) -> str | None:
+        some = candidates.fits[:, 0]
+        places = [
+            *zip(
+                candidates.place[some, 0].tolist(),
+                candidates.seconds[some, 0].tolist(),
+                strict=True,
+            )
+        ]
         if len(places) < 2:  # one place is no choice
             return None
         answer = await self.decide(
@@ -136,6 +142,6 @@ class MobilityBlock(CitizenBlock):
             kind: the kind of place, such as `shop`
         """
         needs(self.city, Places, Routes, who=self.name)
-        found = near_one(self, Row(self), kind)
-        places: list[str] = found.place[found.fits].tolist()
+        candidates = near_one(self, Row(self), kind)
+        places: list[str] = candidates.place[candidates.fits].tolist()
         return places

@@ -29,9 +29,9 @@ _AT_ONCE: Final = 1 << 14
 """Rows that choose a place at a time: their arrays fit the processor's cache."""
 # The numbers of known places, each + 1, in the order of the first visits; and how many visits.
 _VISITS: Final = {
-    f"{what}_{kind}": Column(dtype, width=VISITED, own=True, slots=True)
+    f"{name}_{kind}": Column(dtype, width=VISITED, own=True, slots=True)
     for kind in KINDS
-    for what, dtype in (("visited", "int32"), ("visits", "uint16"))
+    for name, dtype in (("visited", "int32"), ("visits", "uint16"))
 }
 COLUMNS: Final = {
     **columns.ACT,
@@ -67,7 +67,7 @@ def step_rows(self: Any, rows: Any) -> None:
 
 def _seekers(rows: Any) -> Iterator[tuple[Any, str]]:
     """Yield rows whose item is at a kind of place, and the kind."""
-    if rows.one:
+    if rows.is_single:
         kind = plan_of(rows).kind_sought()
         yield from [(rows, kind)] if kind else ()
         return
@@ -83,7 +83,7 @@ def _is_open(rows: Any, place: Any, seconds: Any) -> Any:
     """Return whether places are open on arrival, which is at the beginning of a step."""
     steps = larger(1, -(-seconds // rows.seconds))
     arrives = now_of(rows) % DAY_S + steps * rows.seconds
-    if rows.one:
+    if rows.is_single:
         return town.is_open(rows, place, arrives % DAY_S)
     return town.open_at(rows, place, arrives)
 
@@ -93,7 +93,7 @@ def _is_open(rows: Any, place: Any, seconds: Any) -> Any:
 
 def set_out(self: Any, rows: Any, to: Any) -> Any:
     """Ask to move to places; return who does: none to whom a way is missing, or closed."""
-    if rows.one and to not in rows.city:
+    if rows.is_single and to not in rows.city:
         plan_of(rows).get_stuck(f"there is no place {to}", True)
         return False
     mode, seconds = _way(self, rows, to)
@@ -110,7 +110,7 @@ def _way(self: Any, rows: Any, to: Any) -> tuple[Any, Any]:
     city, mode, here = rows.city, self.params.mode, rows.column("place")
     is_fixed = mode is not None or not hasattr(city, "modes")
     names = [mode] if is_fixed else [each.name for each in city.modes]
-    if rows.one:
+    if rows.is_single:
         if here is None:
             return None, 0
         ways = [city.seconds(here, to, name) for name in names]
@@ -151,17 +151,17 @@ def _fastest(names: Sequence[str | None], times: Any, is_child: Any) -> tuple[An
 def stays(rows: Any, kind: str) -> Any:
     """Return who is at a place of a kind, which has not turned them away and is open."""
     place = rows.column("place")
-    found = is_place(place) & town.is_of(rows, place, kind)
-    for some in rows.only(found):
+    is_there = is_place(place) & town.is_of(rows, place, kind)
+    for some in rows.only(is_there):
         here = some.column("place")
         fits = (plan_of(some).avoids(here) != True) & _is_open(some, here, 0)  # noqa: E712
-        found = fits if rows.one else _put(found, fits)
-    return found
+        is_there = fits if rows.is_single else _put(is_there, fits)
+    return is_there
 
 
-def _put(found: Any, fits: Any) -> Any:
-    found[found] = fits
-    return found
+def _put(mask: Any, fits: Any) -> Any:
+    mask[mask] = fits
+    return mask
 
 
 def _choose(self: Any, rows: Any, kind: str) -> None:
@@ -170,19 +170,19 @@ def _choose(self: Any, rows: Any, kind: str) -> None:
     for some in rows.only(here):
         plan_of(some).choose(some.column("place"), kind)
     for some in rows.only(here != True):  # noqa: E712 - of arrays, too
-        places = near_one(self, some, kind) if rows.one else _near_rows(self, some, kind)
+        places = near_one(self, some, kind) if rows.is_single else _near_rows(self, some, kind)
         has = places.fits.any(axis=0)
         for finders in some.some(np.flatnonzero(has)):
             chosen = _drawn(self.params, finders, places.of(has))
-            settle(finders, chosen.item() if rows.one else chosen, kind)
-        for others in some.some(np.flatnonzero(~has)):
-            plan_of(others).get_stuck(f"no {kind} within reach is open and has room", True)
+            settle(finders, chosen.item() if rows.is_single else chosen, kind)
+        for rest in some.some(np.flatnonzero(~has)):
+            plan_of(rest).get_stuck(f"no {kind} within reach is open and has room", True)
 
 
 def settle(rows: Any, place: Any, kind: str) -> None:
     """Take places as those of the plans' items, and count the visits."""
     plan_of(rows).choose(place, kind)
-    if rows.one:
+    if rows.is_single:
         visits = rows.status.setdefault("visits", {}).setdefault(kind, {})
         visits[place] = visits.get(place, 0) + 1
         if len(visits) > VISITED:
@@ -214,7 +214,7 @@ def near_one(self: Any, row: Row, kind: str) -> Candidates:
     city, start, plan = row.city, row["place"] or row["home"], plan_of(row)
     limit = self.params.candidates
     places = [] if start is None else city.near(start, kind, limit, self.params.mode)
-    known = row.status.get("visits", {}).get(kind, {})
+    visited = row.status.get("visits", {}).get(kind, {})
     ids = [each.id for each in places]
     open_ = [_is_open(row, each.id, each.seconds) for each in places]
     rooms = [city.capacity(id) if hasattr(city, "capacity") else None for id in ids]
@@ -226,8 +226,8 @@ def near_one(self: Any, row: Row, kind: str) -> Candidates:
         column(ids, object),
         column([each.seconds for each in places]),
         column([a and not plan.avoids(id) for a, id in zip(open_, ids, strict=True)], bool),
-        column([known.get(id, 0) for id in ids]),
-        np.array([len(known)]),
+        column([visited.get(id, 0) for id in ids]),
+        np.array([len(visited)]),
         lambda _: column([1 if room is None else int(room) for room in rooms]),
     )
 
@@ -245,10 +245,10 @@ def _near_rows(self: Any, rows: Rows, kind: str) -> Candidates:
     visits, many = np.zeros(places.shape, np.int32), np.zeros(len(rows), np.int64)
     if kind in KINDS:
         before = _visits(rows, kind)
-        for slot, left, index, known in before.slots():
+        for slot, positions, index, codes in before.slots():
             times = before.strengths(slot, index)
-            visits[:, left] += (places.take(left, axis=1) == known - 1) * times
-            many[left] += 1
+            visits[:, positions] += (places.take(positions, axis=1) == codes - 1) * times
+            many[positions] += 1
     return Candidates(places, seconds, fits, visits, many, town.holds(rows).__getitem__)
 
 
@@ -256,31 +256,33 @@ def _visits(rows: Rows, kind: str) -> Ties:
     return Ties(rows, None, (f"visited_{kind}", f"visits_{kind}"))
 
 
-def _drawn(params: Any, rows: Any, found: Candidates) -> Any:
+def _drawn(params: Any, rows: Any, candidates: Candidates) -> Any:
     """Choose of each row's candidates one that fits: return to a known place, or explore."""
-    known = found.fits & (found.visits > 0)
-    chances = [explores(many, params.rho, params.gamma) for many in range(found.many.max() + 1)]
+    visited = candidates.fits & (candidates.visits > 0)
+    chances = [
+        explores(many, params.rho, params.gamma) for many in range(candidates.many.max() + 1)
+    ]
     explore = belows(1000, rows.seed, rows.ids, rows.step, "mobility.explore")
-    returns = known.any(axis=0) & (explore >= np.array(chances)[found.many])
-    new = found.fits & (found.visits == 0)
-    new |= found.fits & ~new.any(axis=0)
+    returns = visited.any(axis=0) & (explore >= np.array(chances)[candidates.many])
+    new = candidates.fits & (candidates.visits == 0)
+    new |= candidates.fits & ~new.any(axis=0)
     chosen = np.empty(len(returns), np.int64)
     for purpose, part in (("mobility.return", returns), ("mobility.place", ~returns)):
         some = np.flatnonzero(part)
         if not len(some):
             continue
         if part is returns:
-            weights = (known * found.visits).take(some, axis=1).astype(np.int64)
+            weights = (visited * candidates.visits).take(some, axis=1).astype(np.int64)
         else:
-            seconds = found.seconds.take(some, axis=1)
-            wide = found.holds(found.place.take(some, axis=1))
+            seconds = candidates.seconds.take(some, axis=1)
+            wide = candidates.holds(candidates.place.take(some, axis=1))
             weights = gravity(wide, seconds, params.wait)
             weights *= new.take(some, axis=1)
         for rank in range(1, len(weights)):
             weights[rank] += weights[rank - 1]
         share = belows(weights[-1], rows.seed, rows.ids[some], rows.step, purpose)
         chosen[some] = (weights <= share).sum(axis=0)
-    return found.place[chosen, np.arange(len(chosen))]
+    return candidates.place[chosen, np.arange(len(chosen))]
 
 
 def to_status(self: Any, population: Register, row: int, status: dict[str, Any]) -> None:
@@ -289,9 +291,9 @@ def to_status(self: Any, population: Register, row: int, status: dict[str, Any])
     for kind in KINDS:
         names = (f"visited_{kind}", f"visits_{kind}")
         places, times = (population.arrays[name][row].tolist() for name in names)
-        known = zip(places, times, strict=True)
+        pairs = zip(places, times, strict=True)
         if places[0]:
-            visits[kind] = {population.places[each - 1]: many for each, many in known if each}
+            visits[kind] = {population.places[each - 1]: many for each, many in pairs if each}
     if visits:
         status["visits"] = visits
 

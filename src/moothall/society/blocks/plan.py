@@ -340,11 +340,11 @@ def _help(rows: Any, stays: Any, time: int) -> None:
     needs = next((each for each in rows.blocks if isinstance(each, NeedsBlock)), None)
     if needs is None:
         return
-    low = stays & needs.is_any_low(Row(needs) if rows.one else rows)
+    low = stays & needs.is_any_low(Row(needs) if rows.is_single else rows)
     if not any_of(low):
         return
     for some in rows.only(low & (does(rows, "sleep", "eat") != True)):  # noqa: E712
-        first = needs.first_low(Row(needs) if rows.one else some)
+        first = needs.first_low(Row(needs) if rows.is_single else some)
         at_home = plan_of(some).is_at_home()
         in_duty, urgent = does(some, *_DUTIES), first
         for number, need in enumerate(needs.kinds.values()):

@@ -40,18 +40,18 @@ inserted at the same time only the last is left, and there are three such times.
 
 def plan_of(rows: Any) -> Any:
     """Return the plans of rows, or the plan of one citizen."""
-    return OwnPlan(rows) if rows.one else Plans(rows)
+    return OwnPlan(rows) if rows.is_single else Plans(rows)
 
 
 def does(rows: Any, *activities: str) -> Any:
     """Return whether the current items are one of some activities."""
-    if rows.one:
+    if rows.is_single:
         return rows.item is not None and rows.item["do"] in activities
     do, *codes = rows.column("item_do"), *map(code, activities)
-    found = do == codes[0]
+    is_done = do == codes[0]
     for each in codes[1:]:
-        found |= do == each
-    return found
+        is_done |= do == each
+    return is_done
 
 
 class Plans:
@@ -111,8 +111,8 @@ class Plans:
         arrays, rows = self.arrays, self.index
         slot = arrays["plan_now"][rows].astype(np.int64)
         items = _items(arrays, rows, slot)
-        while (over := _ends(items) <= time).any():
-            slot += over
+        while (is_over := _ends(items) <= time).any():
+            slot += is_over
             items = _items(arrays, rows, slot)
         arrays["plan_now"][rows] = slot
         arrays["stuck"][rows] = False
@@ -133,20 +133,20 @@ class Plans:
         An errand is at a kind of place. The times of beginning and end of all items up to it must
         fit. 0 for none.
         """
-        at, found = np.flatnonzero(where), np.zeros(len(self.index), np.int64)
-        rows, left = self.index[at], np.arange(len(at))
+        at, slots = np.flatnonzero(where), np.zeros(len(self.index), np.int64)
+        rows, pending = self.index[at], np.arange(len(at))
         slot = self.arrays["plan_now"][rows].astype(np.int64)
         begins = _ends(_items(self.arrays, rows, slot))
-        while len(left):
-            slot[left] += 1
-            items = _items(self.arrays, rows[left], slot[left])
-            fit = (items > 0) & fits(begins[left], _ends(items))
-            begins[left] = _ends(items)
+        while len(pending):
+            slot[pending] += 1
+            items = _items(self.arrays, rows[pending], slot[pending])
+            fit = (items > 0) & fits(begins[pending], _ends(items))
+            begins[pending] = _ends(items)
             is_ = fit & np.isin(does_of(items), _ERRANDS)
             is_ &= (items & WHERE >= KINDS) & (items & AVOIDS == 0)
-            found[at[left[is_]]] = slot[left[is_]]
-            left = left[fit & (last | ~is_) & (slot[left] < SLOTS - 1)]
-        return found
+            slots[at[pending[is_]]] = slot[pending[is_]]
+            pending = pending[fit & (last | ~is_) & (slot[pending] < SLOTS - 1)]
+        return slots
 
     def is_free(self) -> Any:
         """Return which have chosen no place for an item that goes on or comes."""
@@ -263,8 +263,8 @@ class Plans:
         arrays["item_do"][rows] = does_of(items)
         arrays["item_until"][rows] = _ends(items)
         place = np.where(where >= KINDS, KINDS - 2 - where, -1)
-        for meant, name in ((HOME, "plan_home"), (DUTY, "plan_duty"), (CHOSEN, "plan_chosen")):
-            some = np.flatnonzero(where == meant)
+        for place_code, name in ((HOME, "plan_home"), (DUTY, "plan_duty"), (CHOSEN, "plan_chosen")):
+            some = np.flatnonzero(where == place_code)
             place[some] = arrays[name][rows[some]]
         arrays["item_where"][rows] = place
 
@@ -276,14 +276,14 @@ class Plans:
         rows, avoided = rows[knows], avoided[knows]
         slot = arrays["plan_now"][rows].astype(np.int64)
         chosen, avoids = np.zeros(len(rows), bool), np.zeros(len(rows), bool)
-        left = np.arange(len(rows))
+        pending = np.arange(len(rows))
         for _ in range(_BROKEN):
-            items = _items(arrays, rows[left], slot[left])
-            chosen[left] = items & WHERE == CHOSEN
-            avoids[left] = (items & AVOIDS) != 0
-            slot[left] += 1
-            left = left[~chosen[left] & ~avoids[left] & (slot[left] < SLOTS)]
-            if not len(left):
+            items = _items(arrays, rows[pending], slot[pending])
+            chosen[pending] = items & WHERE == CHOSEN
+            avoids[pending] = (items & AVOIDS) != 0
+            slot[pending] += 1
+            pending = pending[~chosen[pending] & ~avoids[pending] & (slot[pending] < SLOTS)]
+            if not len(pending):
                 break
         arrays["plan_chosen"][rows[~chosen]] = -1
         arrays["plan_avoid"][rows[avoided & ~avoids]] = 0
@@ -315,16 +315,16 @@ class Plans:
         shift = (goes_on - first - 1).astype(np.int32)[:, None]
         source = slots + np.where(slots > first[:, None], shift, np.int32(0))
         np.minimum(source, last - 1, out=source)
-        made = np.take_along_axis(old, source, axis=1)
+        inserted = np.take_along_axis(old, source, axis=1)
         # The current item ends now if it began before; else the new item takes its slot.
         keeps = old[cut, now[cut]] & np.uint32((1 << UNTIL) - 1)
-        made[cut, now[cut]] = keeps | np.uint32(time << UNTIL)
-        made[every, first] = word(do, where, until)
+        inserted[cut, now[cut]] = keeps | np.uint32(time << UNTIL)
+        inserted[every, first] = word(do, where, until)
         for slot in range(last):  # what stays empty is not written, so it takes no memory
-            some = np.flatnonzero(made[:, slot] != old[:, slot])
-            arrays["plan"][rows[some], slot] = made[some, slot]
+            some = np.flatnonzero(inserted[:, slot] != old[:, slot])
+            arrays["plan"][rows[some], slot] = inserted[some, slot]
         arrays["plan_now"][rows] = first
-        self.show(rows, made[every, first])
+        self.show(rows, inserted[every, first])
         self.forget(rows)
 
 

@@ -57,23 +57,23 @@ def gravity(attraction: Any, seconds: Any, wait: int = 300) -> Any:
 
 
 @functools.cache
-def explores(known: int, rho: int = 600, gamma: int = 210) -> int:
+def explores(places: int, rho: int = 600, gamma: int = 210) -> int:
     """Return the thousandths of going to a new place: rho · known^(−gamma), in thousandths."""
-    return 1000 if known == 0 else int(rho * math.power(known, -gamma / 1000))
+    return 1000 if places == 0 else int(rho * math.power(places, -gamma / 1000))
 
 
 def with_item(plan: Sequence[dict[str, Any]], item: dict[str, Any]) -> list[dict[str, Any]]:
     """Return a plan with an item inserted; cut or drop the items that overlap it."""
     if item["from"] >= item["until"]:
         return list(plan)
-    made: list[dict[str, Any]] = []
+    items: list[dict[str, Any]] = []
     for each in plan:
         if each["from"] < item["from"]:
-            made.append({**each, "until": min(each["until"], item["from"])})
+            items.append({**each, "until": min(each["until"], item["from"])})
         if each["until"] > item["until"]:
-            made.append({**each, "from": max(each["from"], item["until"])})
-    made.append(item)
-    return sorted(made, key=lambda each: each["from"])
+            items.append({**each, "from": max(each["from"], item["until"])})
+    items.append(item)
+    return sorted(items, key=lambda each: each["from"])
 
 
 def item_at(plan: Sequence[dict[str, Any]], time: int) -> int:
@@ -266,7 +266,7 @@ class OwnPlan:
 
 def bought(rows: Any, where: Any = slice(None)) -> Any:
     """Return whether citizens have bought in their current item: `item["bought"]`."""
-    if rows.one:
+    if rows.is_single:
         return bool((rows.item or {}).get("bought"))
     arrays, index = rows.population.arrays, rows.at[where]
     return (arrays["plan"][index, arrays["plan_now"][index]] & BOUGHT) != 0
@@ -274,7 +274,7 @@ def bought(rows: Any, where: Any = slice(None)) -> Any:
 
 def set_bought(rows: Any, where: Any, bought: bool) -> None:
     """Set whether some citizens, given as booleans or positions, have bought."""
-    if rows.one:
+    if rows.is_single:
         if where and rows.item is not None:
             rows.item.pop("bought", None)
             rows.item.update({"bought": True} if bought else {})
@@ -287,7 +287,7 @@ def set_bought(rows: Any, where: Any, bought: bool) -> None:
 
 def stay_home(rows: Any, where: Any) -> None:
     """Let the current items of some citizens continue at home, without a kind of place."""
-    if rows.one:
+    if rows.is_single:
         if where:
             rows.item.pop("kind", None)
             rows.item["where"] = rows["home"]

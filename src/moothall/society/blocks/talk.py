@@ -157,11 +157,11 @@ class TalkBlock(CitizenBlock):
 
     def is_young(self, rows: Any) -> Any:
         """Return `too_young` of rows, or of one citizen."""
-        return self.too_young if rows.one else rows["age"] < self.params.youngest
+        return self.too_young if rows.is_single else rows["age"] < self.params.youngest
 
     def topics(self, rows: Any) -> Any:
         """Return interests and opinions of rows, or of one citizen."""
-        return OwnTopics(self) if rows.one else Topics(rows, self.params.topics)
+        return OwnTopics(self) if rows.is_single else Topics(rows, self.params.topics)
 
 
 class OwnTopics:

@@ -33,7 +33,7 @@ def friend_columns(friends: int) -> dict[str, Column]:
 
 def ties_of(rows: Any, most: int) -> Any:
     """Return the relations of rows or of one citizen; `most` is how many one may have."""
-    return OwnTies(rows, most) if rows.one else Ties(rows)
+    return OwnTies(rows, most) if rows.is_single else Ties(rows)
 
 
 class OwnTies:

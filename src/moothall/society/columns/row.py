@@ -25,7 +25,7 @@ class Row:
     """
 
     __slots__ = ("_begins", "_block", "_city", "_fields", "_perceived", "_status", "broken_by")
-    one: ClassVar[bool] = True
+    is_single: ClassVar[bool] = True
     has_places: ClassVar[bool] = True
 
     def __init__(self, block: Any, *, begins: bool = False) -> None:
@@ -36,8 +36,8 @@ class Row:
         self._begins = begins
         self._status: dict[str, Any] = agent.memory.status
         self._perceived: Perception = agent.perceived
-        made = type(block)
-        self._fields = _FIELDS.get(made) or _FIELDS.setdefault(made, _fields(block))
+        kind = type(block)
+        self._fields = _FIELDS.get(kind) or _FIELDS.setdefault(kind, _fields(block))
 
     @property
     def step(self) -> int:
@@ -208,21 +208,21 @@ class Row:
             self._block.say(to, text, topic, opinion)
 
     @property
-    def _said(self) -> list[dict[str, Any]]:
+    def _say_messages(self) -> list[dict[str, Any]]:
         messages = self._perceived.messages
         return [each for each in messages if each["action"]["name"] == "say"] if messages else []
 
     def heard_count(self) -> int:
         """Return how many messages it got in the step before."""
-        return len(self._said)
+        return len(self._say_messages)
 
     def senders(self) -> set[str]:
         """Return who has said something to it in the step before."""
-        return {each["from"] for each in self._said}
+        return {each["from"] for each in self._say_messages}
 
     def heard_in_turn(self) -> Iterator[tuple[Row, str, str, int]]:
         """Yield of each message this row, the sender, the topic and the opinion; "": no topic."""
-        for each in self._said:
+        for each in self._say_messages:
             topic, opinion = map(each["action"]["args"].get, ("topic", "opinion"))
             if not isinstance(topic, str) or type(opinion) is not int:
                 topic, opinion = "", 0

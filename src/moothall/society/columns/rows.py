@@ -36,14 +36,14 @@ class Moment:
     answers: Mapping[type[Want], Table] = field(default_factory=dict)
     messages: Any = None
     feed: Any = None
-    found: dict[Any, Any] = field(default_factory=dict)
+    cache: dict[Any, Any] = field(default_factory=dict)
 
     def once(self, name: str, function: Callable[[], Any]) -> Any:
         """Return what a function gives, called once in a step for all parts of a population."""
         with _FINDING:
-            if name not in self.found:
-                self.found[name] = function()
-            return self.found[name]
+            if name not in self.cache:
+                self.cache[name] = function()
+            return self.cache[name]
 
 
 class Rows(Lives, RowTurns, RowOutcomes):
@@ -96,7 +96,7 @@ class Rows(Lives, RowTurns, RowOutcomes):
         self._chosen: Any = None  # which rows between `first` and `until` these are; None for all
         self._own: Mapping[str, Any] = {}
         self._block = ""
-        self._whole = False
+        self._has_all = False
         self._gathered: dict[str, Any] = {}
 
     @property
@@ -112,7 +112,7 @@ class Rows(Lives, RowTurns, RowOutcomes):
     @property
     def layers(self) -> Layers:
         """What each place has, by name; only a rule of all rows writes it."""
-        return self.population.layers if self._whole else self.population.layers.read_only()
+        return self.population.layers if self._has_all else self.population.layers.read_only()
 
     def __len__(self) -> int:
         return self.until - self.first if self._chosen is None else len(self._chosen)
@@ -122,7 +122,7 @@ class Rows(Lives, RowTurns, RowOutcomes):
 
     # -- columns -----------------------------------------------------------------------------------
 
-    one: Final = False
+    is_single: Final = False
 
     @property
     def has_places(self) -> bool:
@@ -163,19 +163,19 @@ class Rows(Lives, RowTurns, RowOutcomes):
         return self.index - base if base else self.index
 
     def __getitem__(self, name: str) -> Any:
-        found = self._gathered.get(name)
-        if found is None:
+        values = self._gathered.get(name)
+        if values is None:
             columns = self.population.arrays
             if name not in columns:
                 raise ConfigError(
                     f"block {self._block}: there is no column {name!r}: {', '.join(columns)}"
                 )
-            found = self.column(name)
+            values = self.column(name)
             if name not in self._own:
-                found = found.view()
-                found.flags.writeable = False
-            self._gathered[name] = found
-        return found
+                values = values.view()
+                values.flags.writeable = False
+            self._gathered[name] = values
+        return values
 
     def __setitem__(self, name: str, values: Any) -> None:
         if name not in self._own:
@@ -200,12 +200,12 @@ class Rows(Lives, RowTurns, RowOutcomes):
                 f"block {self._block}: column {name!r} is {column.dtype}, got {array.dtype}"
             )
         if self._chosen is None or name in self._gathered:
-            made = self[name]
+            stored = self[name]
         else:
-            made = self._gathered[name] = np.empty(shape, column.dtype)
-        made[...] = array
+            stored = self._gathered[name] = np.empty(shape, column.dtype)
+        stored[...] = array
         if column.dtype.kind != "f" and not np.can_cast(array.dtype, column.dtype):
-            self._check(name, made == array, f"does not fit {column.dtype}")
+            self._check(name, stored == array, f"does not fit {column.dtype}")
 
     def write_back(self) -> None:
         """Write gathered columns back; check that they are finite."""
@@ -218,11 +218,11 @@ class Rows(Lives, RowTurns, RowOutcomes):
                 self.population.arrays[name][self.at] = values
         self._gathered = {}
 
-    def _check(self, name: str, good: Any, what: str) -> None:
+    def _check(self, name: str, good: Any, fault: str) -> None:
         if not good.all():
             citizen = int(self.ids[~good.reshape(len(self), -1).all(axis=1)][0])
             raise ConfigError(
-                f"block {self._block} left a column {name!r} that {what}, of citizen {citizen} in "
+                f"block {self._block} left a column {name!r} that {fault}, of citizen {citizen} in "
                 f"step {self.step}"
             )
 
@@ -234,21 +234,21 @@ class Rows(Lives, RowTurns, RowOutcomes):
         """Yield the rows at rising positions in these, as rows of their own, if any."""
         if len(at):
             self.write_back()
-            made = Rows(self.population, self.moment, self.first, self.until, self._wants)
-            made._chosen = at if self._chosen is None else self._chosen[at]
-            made._own, made._block, made._whole = self._own, self._block, self._whole
-            made.params = self.params
-            yield made
-            made.write_back()
+            part = Rows(self.population, self.moment, self.first, self.until, self._wants)
+            part._chosen = at if self._chosen is None else self._chosen[at]
+            part._own, part._block, part._has_all = self._own, self._block, self._has_all
+            part.params = self.params
+            yield part
+            part.write_back()
 
     def of(self, block: Any, chosen: Any = None) -> Rows:
         """Return these rows, or the chosen of them, for a block."""
-        made = Rows(self.population, self.moment, self.first, self.until, self._wants)
-        made._chosen = chosen
-        made._own, made._block = getattr(block, "columns", {}), block.name
-        made._whole = getattr(block, "whole", False)
-        made.params = block.params
-        return made
+        part = Rows(self.population, self.moment, self.first, self.until, self._wants)
+        part._chosen = chosen
+        part._own, part._block = getattr(block, "columns", {}), block.name
+        part._has_all = getattr(block, "whole", False)
+        part.params = block.params
+        return part
 
     def seen(self, name: str) -> Any:
         """Return a column of the whole population as the step before left it, read-only.
@@ -258,10 +258,10 @@ class Rows(Lives, RowTurns, RowOutcomes):
         Raises:
             ConfigError: the column is not declared with `seen=True`
         """
-        found = self.moment.visible.get(name)
-        if found is None:
+        values = self.moment.visible.get(name)
+        if values is None:
             raise ConfigError(f"block {self._block}: declare column {name!r} with seen=True")
-        return found
+        return values
 
     def once(self, name: str, function: Callable[[], Any]) -> Any:
         """Return the result of a function that is called once per step for all rows.
@@ -297,17 +297,17 @@ class Rows(Lives, RowTurns, RowOutcomes):
 
         It is `perceived.neighbours[draws.below(len(perceived.neighbours), purpose)]`.
         """
-        starts, others = self.links()
+        starts, neighbours = self.links()
         degree = self.part(starts[1:]) - self.part(starts[:-1])
         lonely = degree == 0
         at = self.below(np.where(lonely, 1, degree), purpose, draw_) + self.part(starts[:-1])
-        found: NDArray[Any]
+        rows: NDArray[Any]
         if not lonely.any():
-            found = others[at]
-            return found
-        found = np.full(len(self), -1, np.int64)
-        found[~lonely] = others[at[~lonely]]
-        return found
+            rows = neighbours[at]
+            return rows
+        rows = np.full(len(self), -1, np.int64)
+        rows[~lonely] = neighbours[at[~lonely]]
+        return rows
 
     def neighbour_sum(self, values: Any) -> NDArray[Any]:
         """Return for each the sum of a column of the whole population over its neighbours.
@@ -325,10 +325,10 @@ class Rows(Lives, RowTurns, RowOutcomes):
                 f"block {self._block}: neighbour_sum takes a column of all {self.citizens:,} "
                 "citizens, as rows.seen(name) gives it, not rows[name]"
             )
-        starts, others = self.links()
+        starts, neighbours = self.links()
         low, high = int(starts[self.first]), int(starts[self.until])
         sums = np.zeros(high - low + 1, np.int64)
-        np.cumsum(np.asarray(values)[others[low:high]], out=sums[1:])
+        np.cumsum(np.asarray(values)[neighbours[low:high]], out=sums[1:])
         part = starts[self.first : self.until + 1] - low
         return self.inside(sums[part[1:]] - sums[part[:-1]])
 
@@ -349,7 +349,7 @@ class Rows(Lives, RowTurns, RowOutcomes):
             fields: the want's, each one number for all or one for each of *these* rows: a citizen
                 as its row, a place as its number, a text as itself
         """
-        made = checked_fields(kind, fields, len(self), self.population)
+        arrays = checked_fields(kind, fields, len(self), self.population)
         index = self.index
         if where is not None:
             where = self._positions(where)
@@ -358,7 +358,7 @@ class Rows(Lives, RowTurns, RowOutcomes):
             return
         fields = {
             name: values if where is None or not values.shape else values[where]
-            for name, values in made.items()
+            for name, values in arrays.items()
         }
         self._wants.setdefault(kind, []).append((index, fields))
 
@@ -371,8 +371,8 @@ class Rows(Lives, RowTurns, RowOutcomes):
             fields: the want's, one number for each of `at`
         """
         if len(at):
-            made = checked_fields(kind, fields, len(at), self.population)
-            self._wants.setdefault(kind, []).append((self.index[self._positions(at)], made))
+            arrays = checked_fields(kind, fields, len(at), self.population)
+            self._wants.setdefault(kind, []).append((self.index[self._positions(at)], arrays))
 
     def _positions(self, where: Any) -> Any:
         """Return positions in these rows, of booleans too. ConfigError: they are of others."""

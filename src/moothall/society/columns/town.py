@@ -36,14 +36,14 @@ def open_now(rows: Rows, time: int) -> Any:
 
 def is_of(rows: Any, place: Any, kind: str) -> Any:
     """Return whether the places of rows, or of one citizen, are of a kind."""
-    if rows.one:
+    if rows.is_single:
         return place is not None and rows.city.kind(place) == kind
     return kinds_of(rows)[place] == kind_numbers(rows).get(kind, -1)
 
 
 def is_open(rows: Any, place: Any, time: int) -> Any:
     """Return whether the places of rows, or of one citizen, are open now; each has one."""
-    if rows.one:
+    if rows.is_single:
         return not hasattr(rows.city, "is_open") or bool(rows.city.is_open(place, time))
     open_places = open_now(rows, time)
     return np.ones(len(rows), bool) if open_places is None else open_places[place]
@@ -65,7 +65,7 @@ def open_at(rows: Rows, places: Any, time: Any) -> Any:
 
 def opens_at(rows: Rows, kind: str, time: Any) -> Any:
     """Return for each time whether a place of a kind is open then and 30 minutes later: 0, 1."""
-    cache = rows.moment.found
+    cache = rows.moment.cache
     key = ("opens", kind)
     if key not in cache:
         cache[key] = np.full(DAY_S, -1, np.int8)

@@ -72,7 +72,7 @@ class RowTurns:
         return _by_turns(np.bincount(first, minlength=count), later[by_first], count)
 
     def _check_whole(self: Any, method: str) -> None:
-        if not self._whole:
+        if not self._has_all:
             raise ConfigError(
                 f"block {self._block}: rows.{method} is of all citizens: say `whole = True` in "
                 "the block, so that its rows come in one part"
