@@ -21,7 +21,8 @@ of `unknown-develop` and `unknown` have no answer; the first are for changing th
 and over Varnish's (not). `kinds-develop` (Postfix, Nettle) and `kinds` (Valgrind, rsyslog) ask who,
 when, why, where and how many, half of them without an answer; the first are for changing things.
 `folders` asks 45 questions, nine without an answer, over files of three public repositories, which
-`data/README.md` names and FOLDER has as `icam`, `onnx` and `siva`.
+`data/README.md` names and FOLDER has as `icam`, `onnx` and `siva`; `folders-2` asks 45 more over
+`aswf`, `gdc` and `bods`.
 """
 
 from __future__ import annotations
@@ -49,13 +50,20 @@ from moothall.research import Passage, Report, Researcher, search_folder
 QUESTIONS = Path(__file__).parent / "data" / "answers.jsonl"
 SPLITS = (
     *("develop", "published", "definitions", "unknown-develop", "unknown"),
-    *("kinds-develop", "kinds", "folders"),
+    *("kinds-develop", "kinds", "folders", "folders-2"),
 )
 ITERATIONS = 3
 RESULTS = 24
 PLAIN = 10
 WINDOW = 900  # characters of the first passage, where it has most of the question's words
-REPOSITORIES = ("icam", "onnx", "siva")  # corpora that nothing here downloads
+REPOSITORIES = (
+    "icam",
+    "onnx",
+    "siva",
+    "aswf",
+    "gdc",
+    "bods",
+)  # corpora that nothing here downloads
 _DOC = "usr/share/doc"
 PACKAGES = {  # the corpus, the package, which of its folders
     "git": {"git-doc": f"{_DOC}/git-doc"},

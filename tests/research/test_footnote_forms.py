@@ -84,11 +84,16 @@ def test_raised_number_that_is_a_power_stays_one(said: str, shown: str) -> None:
         "(1, 2)",
         "<sup>1, 2</sup>",
         "\u00b9,\u00b2",
+        "(Sources: [1], [2])",
+        "(Quellen: [1] und [2])",
+        "(see [1]; [2])",
+        "([1], [2])",
     ),
 )
 def test_footnotes_in_a_list_or_a_range_cite_each_source(note: str) -> None:
     report = report_of(f"{PORT} and {KEY[0].lower()}{KEY[1:]} {note}.")
     assert [each.number for each in report.citations] == [1, 2]
+    assert "ource" not in report.citations[0].sentence + report.citations[1].sentence
 
 
 @pytest.mark.parametrize(

@@ -259,7 +259,9 @@ def test_section_whose_title_is_the_question_is_quoted_whole() -> None:
     text = (
         f"# Yard\n\n## Caulking the hull\n\nCaulking needs oakum. {filler} At last tar follows.\n"
     )
-    assert "tar follows." in quotes(text, "How is the hull caulked?")[0]
+    (quote,) = quotes(text, "How is the hull caulked?")
+    assert quote.startswith("“")
+    assert "tar follows." in quote
 
 
 def test_passage_with_most_of_the_words_is_quoted_where_its_sentence_has_few() -> None:

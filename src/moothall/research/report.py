@@ -243,6 +243,8 @@ def report_of(
     if citations:
         parts.append("## Sources\n\n" + "\n".join(sources(citations)))
     end_text = None if under_way else end_in_words(stop, as_text(progress.detail))
+    if end_text and quotes and stop == "done":  # which is no answer yet
+        end_text = "done: the quotes have most words of each objective"
     usd = cost(progress.used, prices)
     parts.append("---\n\n" + foot(progress, citations, end_text, usd, extractive))
     return Report(

@@ -21,7 +21,8 @@ RELEVANT: Final = 0.25
 _BEYOND: Final = 300  # imagined passages beside the known ones, which were searched for
 _NAME: Final = 2  # the weight of a name, against 1 for another word
 _DEGREE: Final = 0.5  # the same of a word such as `long` after `how`
-_MANY: Final = 24  # passages in which a word that none has counts twice; in fewer it says less
+_ABSENT: Final = 0.6  # what a word counts more that none of many passages has
+_MANY: Final = 24  # such passages; in fewer it says less
 _TITLE: Final = 2  # the weight of a word of the title, against 1 for the text
 _UNSPACED: Final = re.compile(f"[{UNSPACED}]")
 _NAME_LIKE: Final = re.compile(r".*[^\W_].*[\d._:/-]|[\d-].*|.+[A-ZÀ-ÖØ-Þ]", re.DOTALL)
@@ -79,7 +80,7 @@ class QuestionWords:
     def _factor(self, term: str, word: str, is_first: bool) -> float:
         # Pairs of characters cross the borders of words, so some are always unknown.
         is_known = self._ranking.among[term] or _UNSPACED.match(term)
-        binds = 1 if is_known else 1 + min(len(self._passages) / _MANY, 1)
+        binds = 1 if is_known else 1 + _ABSENT * min(len(self._passages) / _MANY, 1)
         return binds * (_NAME if _is_name(word, is_first) else 1)
 
     def in_word(self, word: str) -> tuple[str, ...]:

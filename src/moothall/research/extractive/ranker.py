@@ -28,7 +28,7 @@ _BEFORE, _AFTER = 250, 350  # characters beside a sentence that a quote may show
 # How much a word of the question counts, by where it is.
 _OWN, _LEAD, _NEAR, _ABOVE, _TITLE, _PASSAGE = 1.0, 0.9, 0.7, 0.6, 0.4, 0.25
 FOUND_SHARE: Final = 0.58  # the share of the question's words from which on it counts as answered
-SURE: Final = 0.68  # the same, from which on no “may” is said
+SURE: Final = 0.75  # the same, from which on no “may” is said
 _BINDS: Final = 0.1  # what the rarest word, by its share of the question, takes from it
 _PAIRS: Final = 1.4  # of pairs of characters, an answer has fewer than of words
 _BEST: Final = 3  # quotes of which the share is the mean

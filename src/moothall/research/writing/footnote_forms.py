@@ -32,7 +32,14 @@ _NOTE: Final = re.compile(
     rf")(?(sup)\s*</sup>)",
     re.DOTALL | re.MULTILINE | re.IGNORECASE,
 )
+_FOOTNOTE: Final = re.compile(r"\[\^\d{1,4}\^\]")
 _IN_EMPHASIS: Final = re.compile(r"((?:\[\^\d{1,4}\^\])+)(\*{1,3}|_{1,3})(?=\s|\Z)")
+# `(Sources: [1], [2])`, `(Quelle: [1])`, `([1] and [2])`: brackets around footnotes alone.
+_WRAPPED: Final = re.compile(
+    rf"[(\uff08](?:[^\W\d_]{{1,15}}:\s{{0,2}}|{_LABEL})"
+    r"((?:\[\^\d{1,4}\^\](?:\s{0,2}(?:[,;&]|[^\W\d_]{1,3}\s)\s{0,2})?){1,20})[)\uff09]",
+    re.IGNORECASE,
+)
 _GROUPS: Final = ("double", "square", "wide", "round", "tag", "small")
 _FENCED: Final = re.compile(  # models write Markdown as code, with a line before and after
     r"[^`\[]{0,200}```(?:markdown|md)[ \t]*\n(.*)\n```[^`\[]{0,200}"
@@ -60,9 +67,9 @@ def with_footnotes(markdown: str, sources: Collection[int]) -> str:
     """Return a text whose footnotes have the form `[^1^]`.
 
     Accepted are `[^1]`, `[1]`, `[[1]]`, `【1】`, `(1)`, each also with a link, as a list or as a
-    range, `<sup>1</sup>` and `¹`, if every number is that of a known source; beside such, `[9]` is
-    a footnote to a source that does not exist. A fence around the
-    whole text is left out, since code cites nothing. A number in round brackets is one only where
+    range, `<sup>1</sup>`, `¹` and `(Sources: [1], [2])`, if every number is that of a known source;
+    beside such, `[9]` is a footnote to a source that does not exist. A fence around the whole text
+    is left out, since code cites nothing. A number in round brackets is one only where
     a sentence or clause ends, and if the text has no footnote in square brackets: `(1)` may count
     something, or name a year, a section or a page of a manual.
     """
@@ -87,7 +94,10 @@ def with_footnotes(markdown: str, sources: Collection[int]) -> str:
             return match[0]
         return "".join(f"[^{each}^]" for each in numbers)
 
-    return _IN_EMPHASIS.sub(r"\2\1", _NOTE.sub(note, markdown))
+    text = _WRAPPED.sub(
+        lambda wrapped: "".join(_FOOTNOTE.findall(wrapped[1])), _NOTE.sub(note, markdown)
+    )
+    return _IN_EMPHASIS.sub(r"\2\1", text)
 
 
 def _numbers(match: re.Match[str], sources: Collection[int]) -> list[int]:
