@@ -89,12 +89,13 @@ bench: $(VENV)/.bench build/corpora weights ## Measure beside peers, and print t
 	@scripts/python-doc >&2
 	@$(RUN) -m benchmarks $(ARGS)
 
-check: $(VENV)/.dev ## Format, lint, names and strict types, ours and users', without changing anything
+check: $(VENV)/.dev ## Format, lint, names, boundaries and strict types, ours and users', without changing anything
 	@scripts/aloud "Checking the format" $(RUN) -m ruff format --check --quiet $(SOURCE) || { echo "run: make format"; exit 1; }
 	@scripts/aloud "Checking for lint" $(RUN) -m ruff check --quiet $(SOURCE)
 	@scripts/aloud "Checking names" $(RUN) scripts/check_names.py
+	@scripts/aloud "Checking boundaries" $(RUN) scripts/check_boundaries.py
 	@scripts/aloud "Checking types; the first time takes a minute" $(RUN) scripts/check_types.py
-	@echo "format, lint, names and types: fine"
+	@echo "format, lint, names, boundaries and types: fine"
 
 format: $(VENV)/.dev ## Bring the source into its format
 	@$(RUN) -m ruff format $(SOURCE)
