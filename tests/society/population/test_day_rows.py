@@ -71,27 +71,6 @@ def drawn(citizens: int, seed: int, **params: Any) -> Make:
     return lambda: (Population(citizens, city, blocks(**params), seed), ())
 
 
-@pytest.mark.long
-async def test_rows_of_a_drawn_town_live_the_same_for_200_steps() -> None:
-    seen = await all_equal(drawn(24, 3), 200)
-    assert seen[-1]["mended"].sum() > 100
-    assert {int(act) for row in seen for act in np.unique(row["act"])} >= {1, 2, 4, 7, 9, 10}
-
-
-@pytest.mark.long
-@pytest.mark.timeout(300)
-async def test_larger_towns_live_the_same_with_closed_places_and_new_homes() -> None:
-    for seed in (11, 12):
-        make = drawn(150, seed)
-        city = make()[0].city
-        changes = [
-            Intervention(40, close=city.by_kind("park") + city.by_kind("work")[:9]),
-            Intervention(70, status={"home": city.by_kind("home")[0]}, citizens=[5, 6]),
-            Intervention(90, open=city.by_kind("park")),
-        ]
-        await all_equal(make, 200, interventions=changes)
-
-
 async def test_closed_places_new_homes_and_full_ones_change_both_alike() -> None:
     """Parks hold two each, and are closed for a while; some move house or change work."""
     city = village()

@@ -365,16 +365,6 @@ def test_rows_of_a_town_have_the_same_day(
 
 
 @pytest.mark.long
-@pytest.mark.timeout(600)
-@given(*days)
-@settings(max_examples=5, deadline=None, phases=[Phase.explicit, Phase.generate])
-def test_economy_rows_of_two_days_are_those_of_citizens(
-    seed: int, rich: int, params: EconomyBlockParams, broke: str
-) -> None:
-    asyncio.run(all_equal(day(seed, rich, params, broke), 200))
-
-
-@pytest.mark.long
 @pytest.mark.parametrize("step", ("30min", "1h"))
 async def test_errands_of_long_steps_are_the_same(step: str) -> None:
     city = City.generate(seed=5, citizens=40)

@@ -83,13 +83,6 @@ async def test_society_and_population_live_the_same_day() -> None:
     await live_the_same(40, 3, 96, 24)
 
 
-@pytest.mark.long
-@pytest.mark.timeout(600)
-@pytest.mark.parametrize("seed", (1, 2))
-async def test_population_of_two_thousand_lives_the_day_that_agents_live(seed: int) -> None:
-    await live_the_same(2000, seed, 96, 8)
-
-
 # -- citizens in columns by the society's own choice -----------------------------------------------
 
 
