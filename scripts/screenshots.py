@@ -108,10 +108,14 @@ def picture(page: Page, path: Path) -> None:
 
 
 def space(page: Page) -> None:
-    """The visitor was answered, and one agent's actions are open."""
+    """A conversation with one agent, which was asked something."""
     page.get_by_text("answered").nth(1).wait_for()
     page.get_by_role("list", name="Agents").get_by_text("Calculator").click()
     page.get_by_role("button", name="multiply").wait_for()
+    line = page.get_by_role("textbox", name="Say to Calculator")
+    line.fill("/Calculator.multiply a:6 b:7")
+    line.press("Enter")
+    page.get_by_role("log", name="Conversation").get_by_text("42").first.wait_for()
 
 
 def act(page: Page) -> None:

@@ -106,9 +106,6 @@ def test_tab_is_used_by_the_keyboard_alone(
         expect(page.get_by_role("list", name="Agents")).to_contain_text("sums")
         to(page, "Poet")
         keys.press("Enter")
-        expect(page.get_by_role("button", name="Conversation", exact=True)).to_be_visible()
-        to(page, "Conversation")
-        keys.press("Enter")
         expect(page.get_by_label("Say to Poet")).to_be_focused()
         keys.type("Write")
         keys.press("Enter")
@@ -196,7 +193,6 @@ def test_axe_finds_nothing_in_what_is_shown(
         page.reload()
         agents = page.get_by_role("list", name="Agents")
         agents.get_by_text("Poet", exact=True).click()
-        page.get_by_role("button", name="Conversation", exact=True).click()
         for said in ("Write", "Plan"):
             page.get_by_label("Say to Poet").fill(said)
             page.keyboard.press("Enter")

@@ -40,8 +40,7 @@ def test_drafts_of_forms_and_lines_outlive_a_reload_until_they_are_sent(
         space.add(Clerk("Clerk"))
         page = open_page()
         page.get_by_role("textbox", name="Message or slash line").fill("a long\nmessage")
-        page.locator(".s-agents summary", has_text="Clerk").click()
-        page.get_by_role("button", name="Conversation").click()
+        page.get_by_role("list", name="Agents").get_by_text("Clerk", exact=True).click()
         page.get_by_role("textbox", name="Say to Clerk").fill("half a sen")
         page.get_by_role("tab", name="Research", exact=True).click()
         form = page.locator("#research-new")
@@ -64,17 +63,19 @@ def test_drafts_of_forms_and_lines_outlive_a_reload_until_they_are_sent(
         page.reload()
         expect(page.get_by_label("Question about the report")).to_have_value("And who")
         page.get_by_role("tab", name="Space", exact=True).click()
+        expect(page.get_by_role("textbox", name="Say to Clerk")).to_have_value("half a sen")
+        page.get_by_role("button", name="All messages").click()
         line = page.get_by_role("textbox", name="Message or slash line")
         expect(line).to_have_value("a long\nmessage")
-        expect(page.get_by_role("textbox", name="Say to Clerk")).to_have_value("half a sen")
         page.keyboard.press("Escape")
         line.press("Enter")
         expect(page.get_by_text("heard a long").first).to_be_visible()
         # The answer may be there before the page knows that the line was sent.
         page.wait_for_function("!sessionStorage['moothall-drafts'].includes('a long')")
         page.reload()
-        expect(page.get_by_role("textbox", name="Say to Clerk")).to_have_value("half a sen")
         expect(line).to_have_value("")
+        page.get_by_role("list", name="Agents").get_by_text("Clerk", exact=True).click()
+        expect(page.get_by_role("textbox", name="Say to Clerk")).to_have_value("half a sen")
 
 
 def test_drafts_on_a_card_outlive_the_program(

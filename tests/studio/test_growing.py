@@ -78,7 +78,6 @@ def test_answer_in_a_conversation_grows_there(
         space.add(studio.user)
         page = open_page()
         page.get_by_role("list", name="Agents").get_by_text("Poet", exact=True).click()
-        page.get_by_role("button", name="Conversation", exact=True).click()
         page.get_by_label("Say to Poet").fill("Write")
         page.keyboard.press("Enter")
         talk = page.get_by_role("region", name="With Poet")

@@ -101,7 +101,6 @@ def test_run_that_a_message_has_begun_is_stopped_where_it_is_shown(
         space.add(studio.user)
         page, other = open_page(), open_page("Runs")
         page.get_by_role("list", name="Agents").get_by_text("Poet", exact=True).click()
-        page.get_by_role("button", name="Conversation", exact=True).click()
         talk = page.get_by_role("region", name="With Poet")
         for where in (talk, other.get_by_role("region", name="Run", exact=True)):
             page.get_by_label("Say to Poet").fill("Write")

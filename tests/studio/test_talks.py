@@ -53,12 +53,12 @@ def say(page: Page, to: str, text: str) -> None:
 
 
 def talks_of(page: Page, agent: str) -> None:
-    """Unfold an agent in the list."""
+    """Choose an agent in the list."""
     page.get_by_role("list", name="Agents").get_by_text(agent, exact=True).click()
 
 
 def test_conversations_stand_beside_each_other(browser: Browser, tmp_path: Path) -> None:
-    """Each has its own thread and memory; the messages of the space stay beside them."""
+    """Each has its own thread and memory; what everybody writes is a second view."""
     with (
         opened(tmp_path, ["In rhyme.", "By train."], "journal") as studio,
         pages(browser, studio) as open_page,
@@ -67,7 +67,6 @@ def test_conversations_stand_beside_each_other(browser: Browser, tmp_path: Path)
         studio.user.space.add(ReActAgent("Clerk", ScriptedModel(["Paid."])))
         page = open_page()
         talks_of(page, "Poet")
-        page.get_by_role("button", name="Conversation", exact=True).click()
         say(page, "Poet", 'A "quoted" line\nand another')
         first = page.get_by_role("log", name="Conversation with Poet", exact=True)
         expect(first).to_contain_text("In rhyme.")
@@ -80,23 +79,18 @@ def test_conversations_stand_beside_each_other(browser: Browser, tmp_path: Path)
         expect(first).not_to_contain_text("By train.")
         of = page.get_by_role("group", name="2 conversations with Poet")
         expect(of.get_by_role("button", name="trip")).to_be_visible()  # before a reload, too
-        expect(page.get_by_role("log", name="Messages")).to_contain_text("in trip")
         expect(second).not_to_contain_text("In rhyme.")
         one, two = first.bounding_box(), second.bounding_box()
         assert one is not None
         assert two is not None
         assert one["x"] + one["width"] <= two["x"]
-        expect(page.get_by_role("log", name="Messages")).to_contain_text("By train.")
         # Of another agent a third; with a fourth, the first makes room.
-        talks_of(page, "Clerk")
-        page.get_by_role("group", name="with Clerk").get_by_role("button").first.click()
+        page.get_by_role("button", name="Talk to Clerk beside").click()
         say(page, "Clerk", "Pay it")
         third = page.get_by_role("log", name="Conversation with Clerk")
         expect(third).to_contain_text("Paid.")
         gone = page.get_by_text("Gone when the program ends")
         expect(gone.filter(visible=True)).to_have_count(1)
-        talks_of(page, "Poet")
-        talks_of(page, "Poet")
         page.get_by_label("Name of a new conversation with Poet").fill("home")
         page.keyboard.press("Enter")
         expect(page.get_by_label("Say to Poet, home")).to_be_focused()
@@ -105,6 +99,10 @@ def test_conversations_stand_beside_each_other(browser: Browser, tmp_path: Path)
         assert page.evaluate("document.documentElement.scrollWidth") <= 390
         page.get_by_role("region", name="With Clerk").get_by_role("button", name="Close").click()
         expect(third).to_have_count(0)
+        page.get_by_role("button", name="All messages").click()
+        expect(second).to_have_count(0)
+        expect(page.get_by_role("log", name="Messages")).to_contain_text(["in trip"])
+        expect(page.get_by_role("log", name="Messages")).to_contain_text(["By train."])
 
 
 def test_conversation_leads_to_its_runs_and_to_what_waits_for_the_person(
@@ -124,18 +122,17 @@ def test_conversation_leads_to_its_runs_and_to_what_waits_for_the_person(
         studio.user.space.add(ReActAgent("Critic", model, actions=[burn], journal=studio.journal))
         page = open_page()
         talks_of(page, "Critic")
-        page.get_by_role("group", name="with Critic").get_by_role("button").first.click()
         log = page.get_by_role("log", name="Conversation with Critic")
         for said, answer in (("Hear me", "Yes?"), ("Burn it", "waits for you")):
             say(page, "Critic", said)
             expect(log).to_contain_text(answer)
+        talk = page.get_by_role("region", name="With Critic")
         log.get_by_role("button", name="waits for you").click()
-        card = page.get_by_role("region", name="All messages").get_by_role(
-            "article", name="approval"
-        )
+        card = talk.get_by_role("article", name="approval")
         expect(card).to_be_focused()
         card.get_by_role("button", name="Permit", exact=True).click()
         expect(log).to_contain_text("It is burnt.")
+        expect(log.get_by_text("1 step")).to_be_visible()
         log.get_by_role("article").filter(has_text="Yes?").get_by_role("button", name="Run").click()
         expect(page.get_by_role("region", name="Reply")).to_contain_text("Yes?")
         page.get_by_role("tab", name="Space").click()
@@ -175,7 +172,6 @@ def test_conversation_is_there_after_the_program_was_started_again(
         expect(turns).to_contain_text(["Write", "Roses", "Write on", "Violets are blue."])
         page.reload()  # which conversations are open is kept, too
         expect(turns).to_have_count(4)
-        talks_of(page, "Poet")
         of.get_by_role("button", name="trip").click()
         trip = page.get_by_role("log", name="Conversation with Poet, trip").get_by_role("article")
         expect(trip).to_contain_text(["How do I travel?", "By train."])

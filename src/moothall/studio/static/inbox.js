@@ -36,6 +36,8 @@ export function cardSlot(root, accepts) {
   return root;
 }
 
+export const endSlot = (root) => slots.splice(slots.findIndex((each) => each.root === root), 1);
+
 let told = () => {}; // how many wait, and where
 
 export function arrange() {

@@ -1,31 +1,30 @@
 // Conversations with one agent each, beside the messages of the space: what was said before the
 // studio began too, where the agent's journal or memory has it.
 
-import { attempt, button, call, clock, count, day, empty, h, oneAtATime, replace, scroller, sent, toast, update } from "./dom.js";
-import { drafted } from "./drafts.js";
+import { attempt, button, call, clock, count, day, dollars, empty, h, json, number, oneAtATime, replace, scroller, update } from "./dom.js";
 import { on, onReset } from "./feed.js";
 import { growing, grown, onGrowing } from "./growing.js";
-import { leadTo, openCards } from "./inbox.js";
-import { canStop, stop } from "./journal.js";
+import { arrange, cardSlot, endSlot, leadTo, openCards } from "./inbox.js";
+import { canStop, findRuns, stop } from "./journal.js";
+import { quoted, writtenLine } from "./line.js";
 import { go } from "./place.js";
-import { folded, outcome } from "./values.js";
+import { called, folded, outcome, prose } from "./values.js";
 
 const MOST = 3; // beside each other
 const KEPT = "moothall-talks"; // which are open, over a restart
 const open = new Map(); // by agent and thread
 const keyOf = (id, thread) => JSON.stringify([id, thread ?? null]);
-const quoted = (id) => (/^[^\s".:\\]+$/.test(id) ? id : JSON.stringify(id));
-const keep = () => localStorage.setItem(KEPT, JSON.stringify([...open.keys()]));
 const query = (id, thread) => `id=${encodeURIComponent(id)}${thread === null ? "" : `&thread=${encodeURIComponent(thread)}`}`;
 const today = (at) => new Date(at * 1000).toDateString() === new Date().toDateString();
 
-let place, me = () => "User"; // where they stand, and who the person is
+let place, me = () => "User", changed = () => {}; // where they stand, who the person is, and what is done once others are open
 
-export function mountTalks(root, person) {
-  [place, me] = [root, person];
+export function mountTalks(root, person, then) {
+  [place, me, changed] = [root, person, then];
   let kept = [];
   try { kept = JSON.parse(localStorage.getItem(KEPT) || "[]").map(JSON.parse).slice(0, MOST); } catch { /* of another version */ }
-  for (const [id, thread] of kept) show(id, thread, false);
+  for (const [id, thread] of kept) openTalk(id, thread, { beside: true, focus: false });
+  changed();
   on("message", (batch) => {
     for (const talk of open.values())
       if (batch.some(({ from, to }) => from === talk.id || to === talk.id || (to === "*" && from === me()))) talk.look();
@@ -35,25 +34,38 @@ export function mountTalks(root, person) {
   onGrowing(() => { for (const talk of open.values()) talk.grow(); });
 }
 
-function show(id, thread, focus = true) {
+export const isTalking = (id) => (id === undefined ? open.size > 0 : [...open.values()].some((talk) => talk.id === id));
+
+// Open a conversation in place of those that are open, or `beside` them.
+export function openTalk(id, thread = null, { beside = false, focus = true } = {}) {
   const key = keyOf(id, thread);
+  if (!beside) for (const each of [...open.keys()]) if (each !== key) end(each);
   if (!open.has(key)) {
-    while (open.size >= MOST) close(open.keys().next().value);
+    while (open.size >= MOST) end(open.keys().next().value);
     const talk = made(id, thread, key);
     open.set(key, talk);
     place.append(talk.root);
-    place.classList.add("talking");
-    keep();
     talk.look();
   }
+  settle();
   if (focus) open.get(key).root.querySelector("textarea").focus();
 }
 
-function close(key) {
-  open.get(key).root.remove();
+function end(key) {
+  open.get(key).end();
   open.delete(key);
+}
+
+function settle() {
   place.classList.toggle("talking", open.size > 0);
-  keep();
+  localStorage.setItem(KEPT, JSON.stringify([...open.keys()]));
+  arrange();
+  changed();
+}
+
+export function closeTalks() {
+  for (const each of [...open.keys()]) end(each);
+  settle();
 }
 
 function made(id, thread, key) {
@@ -62,19 +74,38 @@ function made(id, thread, key) {
   const log = h("div", { class: "s-sayings", role: "log", "aria-label": `Conversation with ${name}` });
   const writing = h("div", { class: "s-writing" });
   const scroll = h("div", { class: "s-scroll", tabindex: 0, role: "group", "aria-label": `What was said with ${name}` }, log, writing);
-  const line = h("textarea", { class: "s-input s-line", rows: 2, "aria-label": `Say to ${name}`, placeholder: `Say something to ${id}`, autocomplete: "off",
-    onkeydown: (event) => { if (event.key === "Enter" && !event.shiftKey && !event.isComposing) { event.preventDefault(); say(); } } });
-  drafted(line, `talk/${key}`);
-  const say = attempt(async () => {
-    if (!line.value.trim()) return;
-    const { notice } = await sent(line, (text) => call("space/line", { line: `/${quoted(id)}.say content:${JSON.stringify(text)}${thread === null ? "" : ` thread:${JSON.stringify(thread)}`}` }));
-    if (notice) toast(notice);
-    line.focus();
+  const slot = cardSlot(h("div"), (card) => card.agent === id);
+  let ends = true; // the end is looked at, and stays so when a card comes
+  scroll.append(slot);
+  scroll.addEventListener("scroll", () => { ends = atEnd(); });
+  new ResizeObserver(() => { if (ends) scroller(scroll).scrollTop = scroller(scroll).scrollHeight; }).observe(slot);
+  const line = writtenLine({
+    key: `talk/${key}`, label: `Say to ${name}`, hints: [`Say something to ${id}, or /${quoted(id)}.action name:value. Enter sends, Tab completes.`, `Say something to ${id}`],
+    lineOf: (text) => (text.startsWith("/") ? text : `/${quoted(id)}.say content:${JSON.stringify(text)}${thread === null ? "" : ` thread:${JSON.stringify(thread)}`}`),
   });
+  const [behind, threads, begin, actions] = [h("div", { class: "s-behind" }), h("div"), h("div"), h("ul", { class: "s-actions" })];
+  const does = h("details", { class: "s-does", open: true }, h("summary", {}, `What ${id} does`), actions);
   const root = h("section", { class: "s-talk", "aria-label": `With ${name}` },
-    h("header", { class: "s-row" }, h("h3", {}, id, thread === null ? null : h("span", { class: "s-soft" }, ` · ${thread}`)),
-      button("Close", () => { close(key); document.querySelector(`.s-agents [data-id=${CSS.escape(id)}] summary`)?.focus(); }, "quiet")),
-    about, scroll, h("form", { class: "s-write", onsubmit: (event) => { event.preventDefault(); say(); } }, line, h("button", { class: "s-button primary" }, "Send")));
+    h("header", { class: "s-row" }, h("h3", {}, id, thread === null ? null : h("span", { class: "s-soft" }, ` · ${thread}`)), behind, threads, begin, h("span", { class: "s-spacer" }),
+      button("Close", () => { end(key); settle(); document.querySelector(`.s-agents [data-id=${CSS.escape(id)}] button`)?.focus(); }, "quiet")),
+    thread === null && does, about, scroll, line.root);
+
+  // What it does, and who is behind it.
+  let help = {};
+  const know = oneAtATime(async () => { // conversations and cost may be more by now
+    const known = Object.keys(help).length > 0;
+    if (!known && !actions.childElementCount) replace(actions, h("li", {}, "…"));
+    const [told, who] = await Promise.all(["help", "behind"].map((part) => (known && part === "help" ? help : call(`space/${part}?id=${encodeURIComponent(id)}`))));
+    help = told;
+    const names = Object.entries(help);
+    update(behind, whoSaid(id, who), names.length ? h("button", { type: "button", class: "s-link", onclick: () => showHelp(root, id, Object.entries(help)) }, "Help as a page") : null);
+    update(threads, await listTalks(id, help));
+    if (known) return;
+    replace(begin, beginTalk(id, help));
+    replace(actions, names.length ? names.map(([name, told]) => h("li", {},
+      h("button", { type: "button", class: "s-button", onclick: () => line.insert(id, name, told) }, name),
+      h("span", { class: "s-soft" }, typeof told?.description === "string" ? told.description.split("\n")[0] : ""))) : h("li", {}, empty("It offers no actions, or is busy.")));
+  }, 2000, () => {}); // the header says that nobody answers
 
   // An agent whose card is open waits for the person, not the other way round.
   function waits() {
@@ -83,12 +114,13 @@ function made(id, thread, key) {
   }
   const asks = (card) => card.agent === id;
 
-  function turn({ mine, said, at, run, state }) {
+  function turn({ mine, said, at, run, state, action, steps }) {
     return h("article", { class: `s-saying ${mine ? "mine" : ""} ${state}` },
       h("header", {}, h("b", {}, mine ? "You" : id), state === "waiting" ? waits() : null,
         run && (!mine || state === "waiting") ? h("button", { type: "button", class: "s-link", onclick: () => go(["runs", run]) }, "Run") : null,
         state === "waiting" && run && canStop({ id: run }) ? button("Stop", () => stop(run), "quiet s-small") : null, at ? h("time", {}, today(at) ? clock(at) : day(at)) : null),
-      folded(said, outcome(said)));
+      steps.length > 0 && h("details", { class: "s-did" }, h("summary", {}, count(steps.length, "step")), h("ol", {}, steps.map((each) => h("li", {}, each)))),
+      action ? called(action, said) : folded(said, outcome(said)));
   }
 
   // What the agent is writing now; `follow` keeps the end in sight.
@@ -96,34 +128,59 @@ function made(id, thread, key) {
     follow(() => update(writing, growing((each) => each.asked === id && each.to === me() && (each.thread ?? null) === thread).map((each) => h("article", { class: "s-saying" },
       h("header", {}, h("b", {}, each.agent), h("span", { class: "s-soft" }, "writes …")), grown(each)))));
   }
-  function follow(work) {
+  function atEnd() {
     const it = scroller(scroll);
-    const follows = it.scrollHeight - it.scrollTop - it.clientHeight < 80;
+    return it.scrollHeight - it.scrollTop - it.clientHeight < 80;
+  }
+  function follow(work) {
+    const follows = atEnd();
     work();
-    if (follows) it.scrollTop = it.scrollHeight;
+    if (follows) scroller(scroll).scrollTop = scroller(scroll).scrollHeight;
   }
 
+  let isNew = true;
   const look = oneAtATime(async () => {
+    if (thread === null) know();
     const [turns, { kept, here }] = await Promise.all([call(`space/conversation?${query(id, thread)}`), call(`space/conversations?id=${encodeURIComponent(id)}`)]);
     about.hidden = kept !== null;
     about.textContent = here ? "Gone when the program ends: this agent has no journal and no memory in a file." : `${id} is not in this program${turns.length ? ": what was said before the page began is not shown" : ""}.`;
-    follow(() => update(log, turns.length ? turns.map(turn) : empty("Nothing was said yet.")));
+    if (isNew && turns.length) does.open = isNew = false; // later it is as a person folds it
+    follow(() => update(log, turns.length ? turns.map(turn) : empty("Nothing was said yet. Write below, or choose what it does.")));
   }, 200, () => {});
-  return { id, root, look, grow };
+  return { id, look, grow, root, end: () => { endSlot(slot); root.remove(); } };
 }
 
 // The conversations with an agent, to be opened.
-export async function listTalks(id, help) {
+async function listTalks(id, help) {
   if (!help.say) return null;
   const { threads } = await call(`space/conversations?id=${encodeURIComponent(id)}`);
-  const said = ({ thread, at }) => h("li", {}, h("button", { type: "button", class: "s-link", onclick: () => show(id, thread) }, thread === null ? "Conversation" : thread),
+  if (threads.length < 2) return null;
+  const said = ({ thread, at }) => h("li", {}, h("button", { type: "button", class: "s-link", onclick: () => openTalk(id, thread, { beside: true }) }, thread === null ? "Conversation" : thread),
     at ? h("span", { class: "s-soft" }, ` ${today(at) ? clock(at) : day(at)}`) : null);
   return h("div", { class: "s-talks-of", role: "group", "aria-label": `${count(threads.length, "conversation")} with ${id}` }, h("ul", { class: "s-threads" }, threads.map(said)));
 }
 
 // By which a person begins a conversation of their own name.
-export function beginTalk(id, help) {
+function beginTalk(id, help) {
   if (!help.say?.args?.thread) return null;
   const name = h("input", { class: "s-input", "aria-label": `Name of a new conversation with ${id}`, placeholder: "New conversation's name", required: true, maxlength: 100 });
-  return h("form", { class: "s-row s-begin", onsubmit: attempt(async () => { show(id, name.value.trim() || null); name.value = ""; }) }, name, h("button", { class: "s-button" }, "Begin"));
+  return h("form", { class: "s-row s-begin", onsubmit: attempt(async () => { openTalk(id, name.value.trim() || null, { beside: true }); name.value = ""; }) }, name, h("button", { class: "s-button" }, "Begin"));
+}
+
+// Who is behind an agent: its class, its models, and what its recorded runs have cost.
+function whoSaid(id, { here, kind, models, sums }) {
+  if (!here) return h("p", { class: "s-soft" }, "In another process.");
+  const said = [kind === id ? null : kind, models.length ? `model ${models.join(", ")}` : null, sums || !models.length ? null : "no run is recorded"].filter(Boolean).join(" · ");
+  return h("p", { class: "s-soft" }, said, sums && [said && " · ", h("button", { type: "button", class: "s-link", onclick: () => findRuns(id) }, count(sums.runs, "run")), `, ${number(sums.tokens)} tokens${sums.usd ? `, ${dollars(sums.usd)}` : ""}`]);
+}
+
+// All that an agent says of its actions, over the page until it is closed.
+function showHelp(root, id, names) {
+  const kind = (told) => [json(told?.type ?? "any"), told?.default === undefined ? "" : `, ${json(told.default)} if left out`].join("");
+  const one = ([name, told]) => h("section", {}, h("h3", { "aria-level": 3 }, name), prose(String(told?.description ?? "")),
+    Object.keys(told?.args || {}).length ? h("table", { class: "s-table" }, h("tbody", {}, Object.entries(told.args).map(([arg, its]) => h("tr", {}, h("th", { scope: "row" }, arg), h("td", {}, kind(its)), h("td", {}, its?.description || ""))))) : null,
+    told?.returns ? h("p", { class: "s-soft" }, `Returns ${kind(told.returns)}. ${told.returns.description || ""}`) : null);
+  const shown = h("dialog", { class: "s-dialog", "aria-label": `Help of ${id}`, onclose: () => shown.remove() }, h("header", { class: "s-row" }, h("h2", {}, `What ${id} does`), button("Close", () => shown.close(), "quiet")), names.map(one));
+  root.append(shown);
+  shown.showModal();
 }

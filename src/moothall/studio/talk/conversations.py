@@ -8,12 +8,15 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from moothall.actions.message import BROADCAST
 from moothall.agents.replies.thread import thread_of_sender
+from moothall.foundation.text import shorten
+from moothall.journal.describe import entry_line
 from moothall.journal.stop_reason import in_words
+from moothall.journal.tally import about_in
 from moothall.studio.talk.messages import SeenMessage, SpaceMessages
 
 if TYPE_CHECKING:
@@ -27,6 +30,10 @@ _TURNS: Final = 200
 """How many of the last turns of a conversation are shown."""
 _RUNS: Final = 500
 """In how many runs of an agent conversations are looked for, the newest."""
+_STEPS: Final = 300
+"""In how many entries of a run steps are looked for, the first."""
+_STEP_KINDS: Final = ("ended", "failed")
+_LINE: Final = 200
 _BEGAN_S: Final = 0.1
 """By how much a run may seem to have begun before what it answers was seen."""
 
@@ -41,6 +48,8 @@ class TalkTurn:
         at: when, or None where only a memory has it
         run: the recorded run of it, or None
         state: `waiting`, `failed` or empty
+        action: the action that the person called, whose arguments `said` is; empty if they wrote
+        steps: what its run has done so far, a line each
     """
 
     mine: bool
@@ -48,6 +57,8 @@ class TalkTurn:
     at: float | None = None
     run: str | None = None
     state: str = ""
+    action: str = ""
+    steps: tuple[str, ...] = ()
 
 
 class Conversations:
@@ -105,18 +116,26 @@ class Conversations:
         runs = self._runs(id, thread)
         for message in self._messages.newest():
             head, request = message.head, message.answers
-            if self._is_said(message, id) and self._thread(message) == thread:
+            if self._is_mine(message, id) and self._thread(message) == thread:
                 waits = "waiting" if head.to == id and not message.outcomes else ""
-                content, run = message.arguments.get("content"), runs.get(message.number)
-                turns.append(TalkTurn(mine=True, said=content, at=message.at, run=run, state=waits))
+                run = runs.get(message.number)
+                turn = TalkTurn(mine=True, said=message.arguments, at=message.at, state=waits)
+                if head.action == "say":
+                    turn.said = message.arguments.get("content")
+                else:
+                    turn.action = head.action
+                if run is not None:
+                    turn.run, turn.steps = run, self._steps(id, run) if waits else ()
+                turns.append(turn)
             elif (head.sender, head.to) == (id, me) and head.action in ANSWERS:
                 if request is None:
                     is_here = head.action == "say" and thread is None
                 else:
-                    is_here = self._is_said(request, id) and self._thread(request) == thread
+                    is_here = self._is_mine(request, id) and self._thread(request) == thread
                 if is_here:
                     run = None if request is None else runs.get(request.number)
-                    turns.append(_answer(message, run))
+                    steps = () if run is None else self._steps(id, run)
+                    turns.append(replace(_answer(message, run), steps=steps))
             if len(turns) == _TURNS:
                 break
         return turns[::-1]
@@ -144,6 +163,20 @@ class Conversations:
             if not candidates or len(run_ids) == _TURNS:
                 break
         return run_ids
+
+    def _steps(self, id: str, run: str) -> tuple[str, ...]:
+        """Return the calls of a run of an agent so far, a line each."""
+        journal = self._journal(id)
+        if journal is None:
+            return ()
+        entries = journal.entries(run, 0, _STEPS)
+        calls = (each for each in entries if "action" in about_in(each.data))
+        return tuple(shorten(entry_line(each), _LINE) for each in calls if each.kind in _STEP_KINDS)
+
+    def _is_mine(self, message: SeenMessage, id: str) -> bool:
+        """Return whether the person said it to an agent, or called an action of it alone."""
+        is_call = (message.head.sender, message.head.to) == (str(self._me.id), id)
+        return is_call or self._is_said(message, id)
 
     def _is_said(self, message: SeenMessage, id: str) -> bool:
         is_mine = message.head.sender == str(self._me.id) and message.head.action == "say"
