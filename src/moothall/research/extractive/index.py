@@ -20,7 +20,7 @@ RELEVANT: Final = 0.25
 """A passage with less than this share of a question's words, by weight, says nothing about it."""
 _BEYOND: Final = 300  # imagined passages beside the known ones, which were searched for
 _NAME: Final = 2  # the weight of a name, against 1 for another word
-_DEGREE: Final = 0.5  # the same of a word such as `long` after `how`
+_DEGREE: Final = 0.25  # the same of a word such as `long` after `how`
 _ABSENT: Final = 0.6  # what a word counts more that none of many passages has
 _MANY: Final = 24  # such passages; in fewer it says less
 _TITLE: Final = 2  # the weight of a word of the title, against 1 for the text

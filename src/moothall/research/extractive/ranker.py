@@ -157,6 +157,7 @@ def chosen(question: QuestionWords) -> list[tuple[Candidate, Quote]]:
     ranked = [each for each in ranked if each.score >= _CUT * ranked[0].score]
     best = {each.passage: each for each in reversed(ranked)}
     queue = [best[each.passage] for each in question.best(_PASSAGES) if each.passage in best]
+    queue = [each for each in queue if not _repeats(question, each)]
     del ranked[_SENTENCES:]
     pairs: list[tuple[Candidate, Quote]] = []
     of: Counter[str] = Counter()
@@ -179,6 +180,12 @@ def chosen(question: QuestionWords) -> list[tuple[Candidate, Quote]]:
             pairs.append((each, quote))
             of[_page(each)] += 1
     return pairs
+
+
+def _repeats(question: QuestionWords, each: Candidate) -> bool:
+    """Return whether a passage has the question itself, elsewhere than in a heading."""
+    text = each.passage.text
+    return any(question.is_in(text[u.start : u.end]) for u in each.split if u.kind != "head")
 
 
 def _page(of: Candidate) -> str:
