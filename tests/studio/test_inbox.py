@@ -8,7 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Locator, Page, expect
 
 from journal.process import Processes
 from moothall import ACCESS_REQUESTED, Call, ModelReply, ReActAgent, ScriptedModel, action
@@ -25,8 +25,15 @@ SCROLLS = """() => [...document.querySelectorAll('body *')].filter((each) =>
   && each.scrollHeight > each.clientHeight + 1 && !/TEXTAREA|PRE/.test(each.tagName)
 ).map((each) => each.className)"""
 
+SIZE = "each => getComputedStyle(each).fontSize"
 
-@action(access_policy=ACCESS_REQUESTED)
+
+def kind(button: Locator) -> str:
+    """The last class of a button, by which it has its colour."""
+    return str(button.get_attribute("class")).split()[-1]
+
+
+@action(access_policy=ACCESS_REQUESTED, facts={"danger": "high"})
 def delete(path: str) -> list[list[object]]:
     """Delete a file."""
     return [[3, f"{path} is gone"], [4, "<b>and</b> all"]]
@@ -70,6 +77,9 @@ def test_cards_that_want_the_same_name_their_tasks(
             expect(card.filter(has_text="for Keep the letters.")).to_have_count(1)
             bills = card.filter(has_text="for Keep the bills.")
             expect(bills.get_by_text("undone: false")).to_be_visible()
+            assert kind(bills.get_by_role("button", name="Permit", exact=True)) == "s-button"
+            size = bills.get_by_text("30", exact=True).evaluate(SIZE)
+            assert float(size.removesuffix("px")) > 18  # what is permitted is read first
             bills.get_by_role("button", name="Edit arguments").click()
             bills.get_by_role("textbox", name="Argument days").fill("soon")
             bills.get_by_role("button", name="Permit as edited").click()
@@ -136,8 +146,7 @@ def test_card_is_in_the_inbox_or_where_its_run_is_shown(
             expect(card).to_contain_text("notes-0.md")
             permit = card.get_by_role("button", name="Permit", exact=True)
             refuse = card.get_by_role("button", name="Refuse", exact=True)
-            kinds = [str(each.get_attribute("class")).split() for each in (permit, refuse)]
-            assert [each[-1] for each in kinds] == ["primary", "danger"]
+            assert [kind(each) for each in (permit, refuse)] == ["danger", "s-button"]
             card.locator("summary").click()
             expect(permit).to_be_hidden()
             page.reload()  # it is open, and the card is folded

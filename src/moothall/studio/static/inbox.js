@@ -122,7 +122,7 @@ export function mountInbox() {
     badge.textContent = cards.size || "";
     opens.classList.toggle("some", cards.size > 0);
     opens.setAttribute("aria-label", cards.size ? `Inbox: ${cards.size} wait for you` : "Inbox: nothing waits for you");
-    document.title = cards.size ? `(${cards.size}) moothall studio` : "moothall studio";
+    document.title = cards.size ? `(${cards.size}) waits for you · moothall studio` : "moothall studio";
   };
   on("run", () => {
     for (const [number, shown] of drawn) if (shown.querySelector(".s-of-run") && !shown.querySelector(".s-of-run button") && runs.has(cards.get(number)?.run)) shown.querySelector(".s-of-run").replaceWith(ofRun(cards.get(number)));
@@ -161,6 +161,12 @@ function lead(shown) {
   shown.firstChild.open = true;
   shown.scrollIntoView({ block: "nearest" });
   shown.focus({ preventScroll: true });
+}
+
+// Where an agent's card is open, a button that leads to it: the agent waits for the person, not the other way round.
+export function waitsForYou(...agents) {
+  const asks = (card) => agents.includes(card.agent);
+  return openCards().some(asks) ? h("button", { type: "button", class: "s-link s-waits", onclick: () => leadTo(asks) }, "waits for you") : null;
 }
 
 // Go to the card of a run of an agent; whether there is one.
@@ -206,6 +212,9 @@ const OF_ACT = { files: "The agent" }; // of Act and review: its id says nothing
 // What a folded card is about.
 const beginning = (text) => ({ class: "s-card-title", "data-beginning": text ? plain(`: ${text.slice(0, 60)}${text.length > 60 ? " …" : ""}`) : null });
 
+// Whether the action says that it is dangerous, or a warning stands beside the call.
+const isDangerous = ({ facts, note }) => Boolean(note) || ![undefined, false, "", "no", "none", "low"].includes(facts?.danger);
+
 cardKind("approval", (card, decide) => {
   const why = h("input", { class: "s-input", "data-key": "r", "data-draft": "why", "aria-label": "Reason for refusing", placeholder: "Why not? (may be left out)", onkeydown: (event) => event.key === "Enter" && refuse.click() });
   const permit = (more) => decide({ permit: true, fingerprint: card.fingerprint, ...more });
@@ -240,9 +249,9 @@ cardKind("approval", (card, decide) => {
     first.textContent = fields.size ? "Permit as edited" : "Permit";
     if (more) more.hidden = fields.size > 0;
   }, "quiet");
-  const refuse = button("Refuse", () => decide({ permit: false, reason: why.value }), "danger");
+  const refuse = button("Refuse", () => decide({ permit: false, reason: why.value }));
   const name = card.sender === card.agent || !card.sender ? card.action : `${card.agent}.${card.action}`;
-  const first = button("Permit", () => permit(fields.size ? { args: edited() } : {}), "primary");
+  const first = button("Permit", () => permit(fields.size ? { args: edited() } : {}), isDangerous(card) ? "danger" : "");
   first.dataset.key = "a";
   const always = card.outside?.length ? "These values always, in this thread" : card.run && !card.note && "Always in this run";
   const more = always ? button(always, () => permit({ always: true }), "quiet") : null;
@@ -252,7 +261,7 @@ cardKind("approval", (card, decide) => {
       h("time", {}, clock(card.asked)), h("b", {}, OF_ACT[card.sender] || card.sender || card.run || "A run"), " wants ", h("b", {}, name)),
     args,
     Object.keys(card.args).length ? null : empty("without arguments"),
-    Object.keys(card.facts || {}).length ? h("div", { class: "s-row" }, Object.entries(card.facts).map(([name, fact]) => h("span", { class: "s-badge" }, `${name}: ${fact}`))) : null,
+    Object.keys(card.facts || {}).length ? h("div", { class: "s-row" }, Object.entries(card.facts).map(([name, fact]) => h("span", { class: `s-badge ${name === "danger" && isDangerous(card) ? "bad" : ""}` }, `${name}: ${fact}`))) : null,
     card.note ? h("p", { class: "s-fault" }, card.note) : null,
     card.outside?.length ? h("div", { class: "s-outside" }, h("span", { class: "s-badge warn" }, "from outside"), h("ul", {}, card.outside.map((each) => h("li", {}, each)))) : null,
     h("div", { class: "s-answer" }, h("div", { class: "s-row" }, first, edits, more), h("div", { class: "s-row" },

@@ -3,7 +3,7 @@
 import { attempt, button, call, clock, count, empty, fillWindow, h, json, number, oneAtATime, replace, result, scroller, update } from "./dom.js";
 import { on, onReset } from "./feed.js";
 import { growing, grown, onGrowing } from "./growing.js";
-import { arrange, cardSlot } from "./inbox.js";
+import { arrange, cardSlot, waitsForYou } from "./inbox.js";
 import { stop } from "./journal.js";
 import { writtenLine } from "./line.js";
 import { go } from "./place.js";
@@ -140,12 +140,14 @@ export function mount(root) {
     if (follows) toEnd();
   }
 
-  onGrowing(() => { // they are no messages yet
+  const grow = () => { // they are no messages yet
     const follows = nearEnd();
     update(writing, growing((each) => each.to !== null).map((each) => h("article", { class: "s-message", "aria-label": `${each.agent} writes` },
-      h("header", {}, h("b", { class: "s-from" }, each.agent), h("span", { "aria-label": "to" }, "→"), h("b", {}, each.to), h("span", { class: "s-soft" }, "writes …"), each.run && button("Stop", () => stop(each.run), "quiet s-small")), grown(each))));
+      h("header", {}, h("b", { class: "s-from" }, each.agent), h("span", { "aria-label": "to" }, "→"), h("b", {}, each.to), waitsForYou(each.agent, each.asked) || h("span", { class: "s-soft" }, "writes …"), each.run && button("Stop", () => stop(each.run), "quiet s-small")), grown(each))));
     if (follows) toEnd();
-  });
+  };
+  onGrowing(grow);
+  for (const topic of ["card", "card_gone"]) on(topic, () => { grow(); look(); });
 
   const filtered = oneAtATime(async () => { // which of the new ones pass is for the server to say
     const after = [...drawn.keys()].pop() || 0;
@@ -188,12 +190,12 @@ export function mount(root) {
     for (const { id } of found.agents) ids.add(id);
     if ([...ids].join() !== were) arrange();
     update(agents, found.agents.map((agent) => {
-      const busy = agent.handling?.length || agent.waiting || agent.asking;
+      const waits = waitsForYou(agent.id), busy = agent.handling?.length || agent.waiting || agent.asking;
       const item = known.get(agent.id) || entry(agent.id);
       const dot = item.querySelector(".s-dot");
-      dot.className = `s-dot ${busy ? "busy" : ""}`;
+      dot.className = `s-dot ${waits ? "waits" : busy ? "busy" : ""}`;
       const waiting = agent.waiting ? ` · ${agent.waiting.toLocaleString("en")} waiting` : "";
-      item.querySelector(".s-doing").textContent = busy ? `${(agent.handling || []).map(inWords).join(", ") || "waits"} …${waiting}` : "";
+      item.querySelector(".s-doing").textContent = waits ? "waits for you" : busy ? `${(agent.handling || []).map(inWords).join(", ") || "waits"} …${waiting}` : "";
       dot.title = busy ? `busy: ${[...(agent.handling || []).map(inWords), agent.waiting ? `${agent.waiting} waiting` : "", agent.asking ? "waits for approval" : ""].filter(Boolean).join(", ")}` : "free";
       return item;
     }));

@@ -4,7 +4,7 @@
 import { attempt, button, call, clock, count, day, dollars, empty, h, json, number, oneAtATime, replace, scroller, update } from "./dom.js";
 import { on, onReset } from "./feed.js";
 import { growing, grown, onGrowing } from "./growing.js";
-import { arrange, cardSlot, endSlot, leadTo, openCards } from "./inbox.js";
+import { arrange, cardSlot, endSlot, waitsForYou } from "./inbox.js";
 import { canStop, findRuns, stop } from "./journal.js";
 import { quoted, writtenLine } from "./line.js";
 import { go } from "./place.js";
@@ -29,7 +29,7 @@ export function mountTalks(root, person, then) {
     for (const talk of open.values())
       if (batch.some(({ from, to }) => from === talk.id || to === talk.id || (to === "*" && from === me()))) talk.look();
   });
-  for (const topic of ["card", "card_gone", "run"]) on(topic, () => { for (const talk of open.values()) talk.look(); });
+  for (const topic of ["card", "card_gone", "run"]) on(topic, () => { for (const talk of open.values()) { talk.look(); talk.grow(); } });
   onReset(async () => { for (const talk of open.values()) talk.look(); });
   onGrowing(() => { for (const talk of open.values()) talk.grow(); });
 }
@@ -107,16 +107,9 @@ function made(id, thread, key) {
       h("span", { class: "s-soft" }, typeof told?.description === "string" ? told.description.split("\n")[0] : ""))) : h("li", {}, empty("It offers no actions, or is busy.")));
   }, 2000, () => {}); // the header says that nobody answers
 
-  // An agent whose card is open waits for the person, not the other way round.
-  function waits() {
-    if (!openCards().some(asks)) return h("span", { class: "s-soft" }, "waits for an answer …");
-    return h("button", { type: "button", class: "s-link", onclick: () => leadTo(asks) }, "waits for you");
-  }
-  const asks = (card) => card.agent === id;
-
   function turn({ mine, said, at, run, state, action, steps }) {
     return h("article", { class: `s-saying ${mine ? "mine" : ""} ${state}` },
-      h("header", {}, h("b", {}, mine ? "You" : id), state === "waiting" ? waits() : null,
+      h("header", {}, h("b", {}, mine ? "You" : id), state === "waiting" ? waitsForYou(id) || h("span", { class: "s-soft" }, "waits for an answer …") : null,
         run && (!mine || state === "waiting") ? h("button", { type: "button", class: "s-link", onclick: () => go(["runs", run]) }, "Run") : null,
         state === "waiting" && run && canStop({ id: run }) ? button("Stop", () => stop(run), "quiet s-small") : null, at ? h("time", {}, today(at) ? clock(at) : day(at)) : null),
       steps.length > 0 && h("details", { class: "s-did" }, h("summary", {}, count(steps.length, "step")), h("ol", {}, steps.map((each) => h("li", {}, each)))),
@@ -126,7 +119,7 @@ function made(id, thread, key) {
   // What the agent is writing now; `follow` keeps the end in sight.
   function grow() {
     follow(() => update(writing, growing((each) => each.asked === id && each.to === me() && (each.thread ?? null) === thread).map((each) => h("article", { class: "s-saying" },
-      h("header", {}, h("b", {}, each.agent), h("span", { class: "s-soft" }, "writes …")), grown(each)))));
+      h("header", {}, h("b", {}, each.agent), waitsForYou(each.agent, id) || h("span", { class: "s-soft" }, "writes …")), grown(each)))));
   }
   function atEnd() {
     const it = scroller(scroll);

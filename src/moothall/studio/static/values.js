@@ -134,6 +134,9 @@ function edits(args) {
 // Whether a value is a list of such pairs, and of nothing else.
 const areEdits = (value) => Array.isArray(value) && value.length > 0 && value.every((each) => each && Object.keys(each).length === 2 && edits(each).size === 1);
 
+const BRIEF = 60; // characters of what stands large on a card: an amount, an address, a name
+const isBrief = (value) => typeof value === "number" || (typeof value === "string" && value.length <= BRIEF && !value.includes("\n"));
+
 // The arguments of a call, exactly, as rows of a list: an edit as a difference; beside each what it `was` before a person changed it.
 export function argsOf(args, was) {
   const pairs = edits(was ? {} : args), shown = new Set(pairs.values());
@@ -141,7 +144,7 @@ export function argsOf(args, was) {
   return Object.entries(args).filter(([name]) => !shown.has(name)).map(([name, value]) => {
     if (pairs.has(name)) return [h("dt", {}, `${name} and ${pairs.get(name)}`), h("dd", {}, difference(value, args[pairs.get(name)]))];
     if (!was && areEdits(value)) return [h("dt", {}, name), h("dd", {}, value.map(differences))];
-    return [h("dt", {}, name), h("dd", {}, h("pre", {}, json(value) || "(empty)"),
+    return [h("dt", {}, name), h("dd", { class: isBrief(value) ? "s-brief" : null }, h("pre", {}, json(value) || "(empty)"),
       was && json(was[name] ?? null) !== json(value) ? h("pre", { class: "s-was" }, h("span", { class: "s-soft" }, "was "), h("s", {}, json(was[name] ?? "(not given)"))) : null)];
   });
 }
