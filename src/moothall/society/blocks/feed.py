@@ -11,7 +11,7 @@ from pydantic import Field
 from moothall.actions import action
 from moothall.actions.signature.schema import object_schema
 from moothall.agents.params import BlockParams
-from moothall.society.arrays import Numbers, np, smaller
+from moothall.society.arrays import Numbers, any_of, np, smaller
 from moothall.society.blocks.columns import code
 from moothall.society.blocks.talk import TalkBlock, TalkParams
 from moothall.society.blocks.ties import Ties, code_of
@@ -98,9 +98,10 @@ class FeedBlock(TalkBlock):
         )
         for readers, number, author, odds, new_of in read:
             liked = new_of(readers.below(1000, "feed.like", number) < odds)
-            readers.want(Like, liked, post=number)
-            follows = liked & (readers.below(1000, "feed.follow", number) < params.follows)
-            readers.want(Follow, follows, id=author)
+            if any_of(liked):
+                readers.want(Like, liked, post=number)
+                follows = liked & (readers.below(1000, "feed.follow", number) < params.follows)
+                readers.want(Follow, follows, id=author)
 
     def _read_by_one(self, row: Row, topics: Any) -> Iterator[tuple[Any, ...]]:
         """Yield of each post shown its reader, number, author, and odds to like it.

@@ -340,10 +340,11 @@ def _help(rows: Any, stays: Any, time: int) -> None:
     needs = next((each for each in rows.blocks if isinstance(each, NeedsBlock)), None)
     if needs is None:
         return
-    low = stays & needs.is_any_low(Row(needs) if rows.is_single else rows)
-    if not any_of(low):
+    may = stays & (does(rows, "sleep", "eat") != True)  # noqa: E712
+    if not any_of(may):
         return
-    for some in rows.only(low & (does(rows, "sleep", "eat") != True)):  # noqa: E712
+    low = may & needs.is_any_low(Row(needs) if rows.is_single else rows)
+    for some in rows.only(low):
         first = needs.first_low(Row(needs) if rows.is_single else some)
         at_home = plan_of(some).is_at_home()
         in_duty, urgent = does(some, *_DUTIES), first
