@@ -36,9 +36,7 @@ EXCEPTIONS = {
     "agents/dualact/dual_act_state.py told": "recorded",
     "agents/dispatch.py given": "public: `Dispatch.given`",
     "agents/ready/person.py told": "public: what `Desk.ask` takes",
-    "agents/loop/discovery.py joined": "of `LoopState`",
     "agents/loop/recording.py joined": "recorded",
-    "agents/loop/room.py joined": "of `LoopState`",
     "agents/replies/events.py left": "public: `BudgetLow.left`",
     "agents/replies/read_record.py over": "documented: `record.over`",
     "agents/replies/record.py beside": "documented: what `record.step` takes",
@@ -76,12 +74,8 @@ EXCEPTIONS = {
     "society/services/feed.py shown": "public: `Feed.shown`",
     "society/services/firm.py asked": "public, and a key of checkpoints: `Firm.asked`",
     "society/society.py ended": "of `SocietyState`",
-    "studio/doors.py seen": "a field of a page's request",
     "studio/growing.py asked": "a field of a page's event",
     "studio/talk/conversations.py said": "a field of a page's answer",
-    "studio/towns/experiments.py ended": "a field of a page's event",
-    "studio/towns/tab.py beside": "an argument of an address",
-    "studio/towns/tab.py kept": "a part of an address",
 }
 """What programs, journals and pages read by such a name, with the reason."""
 CEILINGS: dict[str, int] = {}

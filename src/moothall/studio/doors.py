@@ -36,12 +36,12 @@ class DoorsTab(Tab):
                 connected.append({**row, "fault": str(error)})
         return {"connected": connected, "served": served_here()}
 
-    def accept(self, id: str, seen: str) -> dict[str, Any]:
+    def accept(self, id: str, shown_hash: str) -> dict[str, Any]:
         """Accept the definitions of a server's tools that a page has shown; return the state."""
         agent = next((each for each, _ in self._connected() if str(each.id) == id), None)
         if agent is None or not hasattr(agent, "_accept"):
             raise ConfigError(f"there is no MCP server {id!r:.80} here")
-        agent._accept(seen)
+        agent._accept(shown_hash)
         return self.state()
 
     def _connected(self) -> Iterator[tuple[Any, str | None]]:
@@ -63,5 +63,5 @@ class DoorsTab(Tab):
         router.get("/state")(self.state)
 
         @router.post("/accept")
-        def accepts(id: str = Body(), seen: str = Body()) -> dict[str, Any]:
-            return self.accept(id, seen)
+        def accepts(id: str = Body(), shown_hash: str = Body()) -> dict[str, Any]:
+            return self.accept(id, shown_hash)

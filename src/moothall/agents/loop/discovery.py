@@ -145,7 +145,7 @@ def join(thread: Thread, turn: LoopTurn, offered: OfferedActions, call: Requeste
         return
     public = (offered.public.get(each["name"], each["name"]) for each in matches)
     new = [name for name in public if name not in thread.found_actions]
-    turn.joined = [*turn.joined, *new]
+    turn.found_actions = [*turn.found_actions, *new]
     thread.found_actions += tuple(new)
 
 

@@ -38,12 +38,12 @@ _OFFSETS = ReplayOffsets()
 class LoopTurn:
     """What a turn adds to its run: it is made aside, and appended once it has ended."""
 
-    __slots__ = ("iteration", "joined", "marks", "messages", "steps", "usage")
+    __slots__ = ("found_actions", "iteration", "marks", "messages", "steps", "usage")
 
     def __init__(self, iteration: int = 0) -> None:
         self.iteration: int = iteration  # which answer it handles
         self.usage: Usage = NO_USAGE
-        self.joined: Sequence[str] = ()  # deferred actions found
+        self.found_actions: Sequence[str] = ()  # deferred ones
         self.messages: list[dict[str, Any]] = []
         # Of the messages that have some: each with the number of its message.
         self.marks: Sequence[dict[str, Any]] = ()
@@ -88,8 +88,8 @@ class LoopTurn:
         state.messages += self.messages
         if self.steps:
             state.steps += self.steps
-        if self.joined:
-            state.joined += self.joined
+        if self.found_actions:
+            state.joined.extend(self.found_actions)
         if ends:
             state.iteration, state.owed, state.open = self.iteration, None, {}
             if self.usage is not NO_USAGE:

@@ -191,5 +191,5 @@ class LongResults:
 
     def _offer(self, turn: LoopTurn) -> None:
         if READ not in self._thread.found_actions and self._is_free:
-            turn.joined = [*turn.joined, READ]
+            turn.found_actions = [*turn.found_actions, READ]
             self._thread.found_actions += (READ,)

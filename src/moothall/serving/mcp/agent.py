@@ -268,7 +268,7 @@ class MCPAgent(Agent):
             "tools": [[name, each.data.get("description")] for name, each in sorted(tools.items())],
             "changed": changed,
             "gone": removed,
-            "seen": _hash_of({} if server is None else server.locked),
+            "shown_hash": _hash_of({} if server is None else server.locked),
             "calls": self._counted[0],
             "failed": self._counted[1],
             "last_fault": self._fault,

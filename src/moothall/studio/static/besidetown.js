@@ -9,7 +9,7 @@ const post = (path, body) => call(`society/${path}`, body);
 
 // A frame of a town: what is said of it, and where its citizens are.
 export async function frameOf(town, rows, layer, beside = false) {
-  const answer = await request(`society/frame?town=${town}&after=${rows.length ? rows.at(-1)[0] + 1 : 0}&layer=${encodeURIComponent(layer)}&beside=${beside}`);
+  const answer = await request(`society/frame?town=${town}&after=${rows.length ? rows.at(-1)[0] + 1 : 0}&layer=${encodeURIComponent(layer)}&second=${beside}`);
   if (!isGood(answer)) throw new Error(`failed (${answer.status})`);
   const packed = await answer.arrayBuffer();
   const length = new DataView(packed).getUint32(0, true);
@@ -40,7 +40,7 @@ export function besideTown(maps, when, onPick, changed) {
     replace(told, ` · ${now.fault || (lives ? `step ${now.step.toLocaleString("en")} of ${now.steps.toLocaleString("en")}` : now.about || "")} · run ${now.run}`);
     if (!lives) return;
     if (planOf !== now.town) {
-      map.show(await call("society/map?beside=true"));
+      map.show(await call("society/map?second=true"));
       planOf = now.town;
     }
     map.frame(citizens, now.acts, now.closed, now.level);

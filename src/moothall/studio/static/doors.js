@@ -41,7 +41,7 @@ export function mount(root) {
     const all = Object.entries(each.changed || {});
     if (!all.length && !each.gone?.length) return null;
     const accept = button("Accept these definitions", async () => {
-      show(await call("doors/accept", { id: each.id, seen: each.seen }));
+      show(await call("doors/accept", { id: each.id, shown_hash: each.shown_hash }));
       toast(`The definitions of ${each.id} are accepted.`, false);
     }, "danger");
     return h("article", { class: "s-card", "aria-label": `Changed definitions of ${each.id}` }, h("p", {}, h("b", {}, each.id), " offers other tools than a person has accepted. Until you accept them, each call of these needs your approval."),

@@ -17,7 +17,7 @@ function makeOne(told) {
   const root = h("details", { open: true, "aria-label": `Experiment ${told.name}` },
     h("summary", {}, h("b", {}, told.name), " ", badge, " ", far), h("div", { class: "s-row s-control" }, bar, stop, again), fault,
     h("p", { class: "s-soft" }, `${told.file}; its results are in ${told.out}`), report);
-  function update({ state, cells, ended, part, seconds_left: left, fault: why }) {
+  function update({ state, cells, cells_ended: ended, part, seconds_left: left, fault: why }) {
     badge.className = `s-badge ${STATES[state]}`;
     badge.textContent = state;
     far.textContent = `${ended.toLocaleString("en")} of ${count(cells, "cell")}${state === "running" && left !== null ? ` · ${Math.ceil(left).toLocaleString("en")} s left` : ""}`;

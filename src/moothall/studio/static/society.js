@@ -32,7 +32,7 @@ export function mount(root) {
   const sure = h("span", { class: "s-row s-sure", role: "alert" });
   // The checkpoints are a time line; how much time a branch goes back is said before.
   const branch = button("Branch", async () => {
-    const [kept, { changes }] = await Promise.all([call("society/kept"), call("society/log")]);
+    const [kept, { changes }] = await Promise.all([call("society/checkpoints"), call("society/log")]);
     if (!kept.length) return fork(null, false);
     const to = (each) => each.step + 1; // it lives one step, then pauses
     const since = changes.some(([at]) => at >= to(kept.at(-1)));

@@ -46,7 +46,7 @@ class _Running:
     cells: int
     jobs: int
     seeds: int | None  # instead of those of the file
-    ended: int = 0
+    cells_ended: int = 0
     part: float = 0.0  # of its steps, from 0 to 1
     seconds_left: float | None = None
     state: str = "running"
@@ -66,7 +66,7 @@ class _Running:
             "jobs",
             "seeds",
             "cells",
-            "ended",
+            "cells_ended",
             "part",
             "state",
         )
@@ -159,7 +159,7 @@ class ExperimentRuns:
         self._tell(running)
 
     def _progress(self, running: _Running, now: SweepProgress) -> None:
-        running.ended, running.seconds_left = now.ended, now.seconds_left
+        running.cells_ended, running.seconds_left = now.ended, now.seconds_left
         running.part = now.lived / now.steps if now.steps else 1.0
         if time.monotonic() - running.shown_at >= _PROGRESS_S:
             self._tell(running)

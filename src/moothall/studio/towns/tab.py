@@ -184,11 +184,11 @@ class SocietyTab(Tab):
             raise ConfigError("there is no town: set one up, or resume a recorded one")
         return self.town, self.town.living()
 
-    def frame(self, town: int = 0, after: int = 0, layer: str = "", beside: bool = False) -> Any:
+    def frame(self, town: int = 0, after: int = 0, layer: str = "", second: bool = False) -> Any:
         """Return the town's frame; the page already has the rows of metrics before `after`."""
         from fastapi import Response
 
-        of, other = (self.second_town, None) if beside else (self.town, self.second_town)
+        of, other = (self.second_town, None) if second else (self.town, self.second_town)
         if of is None:
             packed = with_head({"town": 0, "state": "none"})
         else:
@@ -196,9 +196,9 @@ class SocietyTab(Tab):
             packed = of.frame(max(0, after) if town == of.number else 0, layer, other_number)
         return Response(packed, media_type="application/octet-stream")
 
-    def map(self, beside: bool = False) -> dict[str, Any]:
+    def map(self, second: bool = False) -> dict[str, Any]:
         """Return bounds, places and roads."""
-        if not beside:
+        if not second:
             return self._living()[0].plan()
         if self.second_town is None:
             raise ConfigError("there is no town beside the present one")
@@ -270,7 +270,7 @@ class SocietyTab(Tab):
             return listed
         raise ConfigError(f"there is no citizen whose name begins with {name!r:.80}")
 
-    def kept(self) -> list[dict[str, int]]:
+    def checkpoints(self) -> list[dict[str, int]]:
         """Return the checkpoints, from which a fork may continue: step and number of each."""
         entries = self._hub.journal.entries(self._living()[0].run_id)
         return [
@@ -334,7 +334,7 @@ class SocietyTab(Tab):
         """Add a route for each method that pages call, under its name."""
         self.experiments.routes(router)
         looks = (self.frame, self.map, self.citizen, self.find)
-        for endpoint in (*looks, self.kept, self.log, self.events, self.recorded):
+        for endpoint in (*looks, self.checkpoints, self.log, self.events, self.recorded):
             router.get(f"/{endpoint.__name__}")(endpoint)
         asks = (self.control, self.interview, self.survey)
         for done in (*asks, self.intervene, self.put_beside, self.swap):
