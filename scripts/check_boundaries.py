@@ -27,8 +27,8 @@ NAMES = {"agents": 85, "cli": 132, "research": 119, "serving": 136, "society": 9
 """How many names that are not public a package's products still take; one not here takes none."""
 READS = {
     "actions": 8,
-    "agents": 226,
-    "budget": 24,
+    "agents": 225,
+    "budget": 2,
     "cli": 6,
     "foundation": 11,
     "journal": 2,

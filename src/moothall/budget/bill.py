@@ -12,7 +12,7 @@ from moothall.foundation.threads import reset
 
 if TYPE_CHECKING:
     from moothall.budget.budget import Budget
-    from moothall.budget.reservation import Reservation
+    from moothall.budget.reservation import Hold, Reservation
 
 
 @dataclass(slots=True, eq=False)
@@ -22,12 +22,12 @@ class Bill:
     Others spend from the same budget meanwhile, so its amounts before and after do not tell.
     """
 
-    _budget: Budget
-    _reservations: list[Reservation] = field(default_factory=list)
+    budget: Budget
+    holds: list[Hold] = field(default_factory=list)
 
     def json(self) -> dict[str, Any]:
         """Return what was settled or is still reserved, as JSON data."""
-        spent = [sum(each._spent[kind] for each in self._reservations) for kind in KINDS]
+        spent = [sum(each.spent[kind] for each in self.holds) for kind in KINDS]
         return charged_json(tuple(spent))
 
 
@@ -58,8 +58,8 @@ MODEL_CALL: Final[ContextVar[ModelCall]] = ContextVar("moothall_model_call", def
 def add_to_bill(reservation: Reservation, budget: Budget) -> None:
     """Put a reservation on the bill of the call, if its budget is this one or its ancestor."""
     bill = MODEL_CALL.get().bill
-    if bill is not None and budget.is_part_of(bill._budget):
-        bill._reservations.append(reservation)
+    if bill is not None and budget.is_part_of(bill.budget):
+        bill.holds.append(reservation.hold)
 
 
 def charged_json(amounts: Amounts) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import logging
 import weakref
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
+from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar, NoReturn, TypeAlias, TypeVar, Unpack
 
@@ -31,10 +32,10 @@ logger: logging.Logger = logging.getLogger("moothall.budget")
 
 T = TypeVar("T")
 
-CALLERS_RESERVATIONS: ContextVar[tuple[weakref.ref[Reservation], ...]] = ContextVar(
+CALLERS_RESERVATIONS: ContextVar[tuple[weakref.ref[Hold], ...]] = ContextVar(
     "moothall_held", default=()
 )
-"""The reservations that this task and its callers hold, and some that have ended."""
+"""What this task and its callers have reserved, and some of what has ended."""
 
 
 class Ledger:
@@ -43,12 +44,12 @@ class Ledger:
     __slots__ = (
         "__weakref__",
         "_lock",
-        "_open",
-        "_reservations",
         "_utc",
         "has_periods",
+        "holds",
         "line",
         "on_low",
+        "open_count",
     )
     look_s: ClassVar[float | None] = None
     """Seconds after which a reservation that waits looks at the limits again; None: never."""
@@ -57,17 +58,17 @@ class Ledger:
         self._utc = utc  # seconds since 1970
         self.has_periods: bool = False  # whether an account may be renewed
         self._lock = guard()
-        self._open = [0]  # reservations
-        self._reservations: dict[int, weakref.ref[Reservation]] = {}
+        self.open_count = [0]  # of reservations
+        self.holds: dict[int, weakref.ref[Hold]] = {}
         self.on_low: Callable[[str, str, float], object] | None = None
         self.line: WaitingLine = WaitingLine()  # for what open reservations hold
-        weakref.finalize(self, _log_open, title, self._open)
+        weakref.finalize(self, _log_open, title, self.open_count)
         in_child(self._forget_open)
 
     def _forget_open(self) -> None:
         # What the parent has reserved counts as spent in a child, which never sees it settled.
-        self._reservations.clear()
-        self._open[0] = 0
+        self.holds.clear()
+        self.open_count[0] = 0
 
     def open_account(self, account: Account, parent: Account | None, name: str | None) -> Account:
         """Return the account to be used for a new budget of this tree."""
@@ -113,11 +114,11 @@ class Ledger:
                 terms = tuple(account.term for account in accounts)
 
         self.change(accounts, work, lambda: add(accounts, amounts, -1))
-        return Reservation(self, accounts, amounts, terms)
+        return Reservation(Hold(self, accounts, amounts, terms, amounts))
 
-    def settle(self, reservation: Reservation, spent: Amounts) -> None:
+    def settle(self, hold: Hold, spent: Amounts) -> None:
         """End a reservation."""
-        closed, low = self.change(reservation._accounts, partial(end, reservation, spent))
+        closed, low = self.change(hold.accounts, partial(end, hold, spent))
         self.line.wake_first()
         for account, kind in low:
             self._tell_low(account, kind)
@@ -126,7 +127,7 @@ class Ledger:
                 "%s: %s were spent where %s had been reserved; no further calls start",
                 account.title,
                 in_words(kind, spent[kind]),
-                RESERVED[kind].digits(reservation._amounts[kind]),
+                RESERVED[kind].digits(hold.amounts[kind]),
             )
 
     def _tell_low(self, account: Account, kind: int) -> None:
@@ -205,38 +206,64 @@ class Ledger:
             account.period, account.last, account.aside = period, 0.0, None
 
 
+@dataclass(slots=True, weakref_slot=True, eq=False, repr=False)
+class Hold:
+    """What a reservation has taken of its accounts."""
+
+    ledger: Ledger
+    accounts: Accounts
+    amounts: Amounts
+    terms: tuple[str, ...] | None  # of its accounts, where one may be renewed
+    spent: Amounts  # as much as was reserved, until it is settled
+    open: bool = True
+    waits: int = 0  # how many reservations inside of it wait in turn
+
+    def counting(self) -> tuple[Accounts, list[Aside]]:
+        """Return the accounts in which it counts, and what they have aside of its period."""
+        if self.terms is None:
+            return self.accounts, []
+        accounts, asides = [], []
+        for account, term in zip(self.accounts, self.terms, strict=True):
+            aside = account.aside
+            is_aside = aside is not None and account.term_of(aside.period) == term
+            if aside is not None and is_aside:
+                asides.append(aside)
+            # What was reserved ahead of the clock counts in the present, too.
+            if account.term == term or (aside and is_aside and aside.period > account.period):
+                accounts.append(account)
+        return tuple(accounts), asides
+
+    def __repr__(self) -> str:
+        parts = ", ".join(
+            in_words(kind, amount) for kind, amount in enumerate(self.amounts) if amount
+        )
+        return f"<Reservation of {parts or 'nothing'}{'' if self.open else ', ended'}>"
+
+
 class Reservation(ReservedAmounts):
     """Amounts that a spender has reserved.
 
     It ends by `settle` or `release`, or as a context manager, which settles in full on exit unless
     it was settled or released before. If the object is dropped, its amounts stay reserved; the
     number of such reservations is logged when the budget ends.
-
-    Attributes:
-        open: whether it was not yet settled or released
     """
 
-    __slots__ = (*("__weakref__", "_accounts", "_ledger", "_terms", "_spent", "_waits"), "open")
+    __slots__ = ("__weakref__", "hold")
 
-    def __init__(
-        self,
-        ledger: Ledger,
-        accounts: Accounts,
-        amounts: Amounts,
-        terms: tuple[str, ...] | None = None,
-    ) -> None:
-        self._ledger = ledger
-        self._accounts = accounts
-        self._amounts = amounts
-        self._terms = terms  # of its accounts, where one may be renewed
-        self._spent = amounts  # until it is settled
-        self.open = True
-        self._waits = 0  # how many of its inner reservations wait in turn
-        ledger._open[0] += 1
-        ledger._reservations[id(self)] = ref = weakref.ref(self)
+    def __init__(self, hold: Hold) -> None:
+        self.hold = hold
+        self._amounts = hold.amounts
+        ledger = hold.ledger
+        ledger.open_count[0] += 1
+        ledger.holds[id(hold)] = ref = weakref.ref(hold)
         CALLERS_RESERVATIONS.set(
             (*(r for r in CALLERS_RESERVATIONS.get() if (each := r()) and each.open), ref)
         )
+
+    @property
+    def open(self) -> bool:
+        """Whether it was not yet settled or released."""
+        return self.hold.open
 
     def settle(self, **spent: Unpack[Measured]) -> None:
         """Replace the reservation by what was spent; default: as much as was reserved.
@@ -255,7 +282,7 @@ class Reservation(ReservedAmounts):
         if None in measured.values():
             measured = {name: amount for name, amount in measured.items() if amount is not None}
         amounts = checked_amounts(Reservation.settle, measured, self._amounts, MEASURED)
-        self._ledger.settle(self, amounts)
+        self.hold.ledger.settle(self.hold, amounts)
 
     def release(self) -> None:
         """Return everything to the budget, because the call was never begun.
@@ -263,65 +290,47 @@ class Reservation(ReservedAmounts):
         Raises:
             DefinitionError: it was settled or released before
         """
-        self._ledger.settle(self, NOTHING)
-
-    def _counting(self) -> tuple[Accounts, list[Aside]]:
-        """Return the accounts in which it counts, and what they have aside of its period."""
-        if self._terms is None:
-            return self._accounts, []
-        accounts, asides = [], []
-        for account, term in zip(self._accounts, self._terms, strict=True):
-            aside = account.aside
-            is_aside = aside is not None and account.term_of(aside.period) == term
-            if aside is not None and is_aside:
-                asides.append(aside)
-            # What was reserved ahead of the clock counts in the present, too.
-            if account.term == term or (aside and is_aside and aside.period > account.period):
-                accounts.append(account)
-        return tuple(accounts), asides
+        self.hold.ledger.settle(self.hold, NOTHING)
 
     def __enter__(self) -> Reservation:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self.open:
+        if self.hold.open:
             self.settle()
 
     def __reduce__(self) -> NoReturn:
         raise DefinitionError(f"{self!r} cannot be copied: it would be given back twice")
 
     def __repr__(self) -> str:
-        parts = ", ".join(
-            in_words(kind, amount) for kind, amount in enumerate(self._amounts) if amount
-        )
-        return f"<Reservation of {parts or 'nothing'}{'' if self.open else ', ended'}>"
+        return repr(self.hold)
 
 
-def callers(ledger: Ledger) -> list[Reservation]:
-    """Return the open reservations of a ledger that this task and its callers hold."""
-    reservations = [ref() for ref in CALLERS_RESERVATIONS.get()]
-    return [each for each in reservations if each and each.open and each._ledger is ledger]
+def callers(ledger: Ledger) -> list[Hold]:
+    """Return what this task and its callers have reserved of a ledger."""
+    holds = [ref() for ref in CALLERS_RESERVATIONS.get()]
+    return [each for each in holds if each and each.open and each.ledger is ledger]
 
 
 Kinds: TypeAlias = list[tuple[Account, int]]
 """Accounts, each with a kind of what they limit."""
 
 
-def end(reservation: Reservation, spent: Amounts) -> tuple[Kinds, Kinds]:
+def end(hold: Hold, spent: Amounts) -> tuple[Kinds, Kinds]:
     """Count what a reservation spent; return the accounts that it closes, and that get low."""
-    if not reservation.open:
+    if not hold.open:
         raise DefinitionError(
-            f"{reservation!r} was settled or released before, and each is so once: reserve anew"
+            f"{hold!r} was settled or released before, and each is so once: reserve anew"
         )
-    reservation.open = False
-    reservation._spent = spent
-    reservation._ledger._open[0] -= 1
-    reservation._ledger._reservations.pop(id(reservation), None)
+    hold.open = False
+    hold.spent = spent
+    hold.ledger.open_count[0] -= 1
+    hold.ledger.holds.pop(id(hold), None)
     closed: Kinds = []
     low: Kinds = []
-    accounts, asides = reservation._counting()
+    accounts, asides = hold.counting() if hold.terms else (hold.accounts, [])
     for kind in KINDS:
-        beyond = spent[kind] - reservation._amounts[kind]
+        beyond = spent[kind] - hold.amounts[kind]
         if not spent[kind] and not beyond:
             continue
         for aside in asides:

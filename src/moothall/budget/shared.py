@@ -15,7 +15,7 @@ from moothall.budget.account import COUNTS, Account, Accounts, Aside
 from moothall.budget.amounts import KINDS, NOTHING, Amounts
 from moothall.budget.limits import FIRST_KINDS, LIMITS
 from moothall.budget.period import is_period
-from moothall.budget.reservation import Ledger, Reservation, end
+from moothall.budget.reservation import Hold, Ledger, end
 from moothall.foundation.errors import DefinitionError, MoothallError
 
 logger: logging.Logger = logging.getLogger("moothall.budget")
@@ -149,18 +149,18 @@ class SharedLedger(Ledger):
         if ahead:
             self._turn_back(shared)
 
-    def settle(self, reservation: Reservation, spent: Amounts) -> None:
+    def settle(self, hold: Hold, spent: Amounts) -> None:
         """End a reservation. If the books cannot be written, it stays reserved in them."""
         try:
-            super().settle(reservation, spent)
+            super().settle(hold, spent)
         except DefinitionError:
             raise
         except MoothallError as error:
-            title = reservation._accounts[0].title
+            title = hold.accounts[0].title
             logger.error("%s: what was spent cannot be written: %s", title, error)
-            if reservation.open:
+            if hold.open:
                 with self._lock:
-                    end(reservation, spent)
+                    end(hold, spent)
                 self.line.wake_first()
 
     def load(
@@ -195,19 +195,21 @@ LIMIT_NAMES: Final = tuple(limit.name for limit in LIMITS)
 class SharedAccount(Account):
     """An account that stands in the books of a `SharedLedger`, by its key."""
 
-    _start: dict[str, Any] | None = None
-    _reserved_by_process: dict[str, list[int]] = field(default_factory=dict)
-    _program_limits: tuple[Any, ...] = ()  # the limits that this process states
-    _set: dict[str, int | float] = field(default_factory=dict)  # those that a person set instead
-    _generation: str = ""  # by which an account is known from a deleted one of its key
+    start: dict[str, Any] | None = None
+    reserved_by_process: dict[str, list[int]] = field(default_factory=dict)
+    program_limits: tuple[Any, ...] = ()  # the limits that this process states
+    overrides: dict[str, int | float] = field(
+        default_factory=dict
+    )  # those that a person set, instead
+    generation: str = ""  # by which an account is known from a deleted one of its key
 
     def __post_init__(self) -> None:
         """Note the limits that the program states."""
-        self._program_limits = (*self.limits, self.seconds)
+        self.program_limits = (*self.limits, self.seconds)
 
     def term_of(self, period: str) -> str:
         """Return the account and a period: a deletion begins anew, as a period does."""
-        return f"{self._generation}/{period}"
+        return f"{self.generation}/{period}"
 
     def reserved(self) -> list[int]:
         """Return what is reserved, by all processes."""
@@ -221,10 +223,10 @@ class SharedAccount(Account):
         name = holder()
         mine = [
             had + each
-            for had, each in zip(self._reserved_by_process.pop(name, NOTHING), more, strict=True)
+            for had, each in zip(self.reserved_by_process.pop(name, NOTHING), more, strict=True)
         ]
         if any(mine):
-            self._reserved_by_process[name] = mine
+            self.reserved_by_process[name] = mine
 
     def put(self, state: dict[str, Any] | None, now: float) -> None:
         """Take over the state that stands in the books."""
@@ -249,20 +251,20 @@ class SharedAccount(Account):
             else:
                 start = start if isinstance(start, dict) else {"at": start}  # of an older moothall
                 since = now - passed(start)
-                again = self._start is None or self._start["at"] != start["at"]  # as by a reset
+                again = self.start is None or self.start["at"] != start["at"]  # as by a reset
                 self.started_at = (
                     since if again or self.started_at is None else min(since, self.started_at)
                 )
-            self._start = start
-            self._generation = str(state.get("made", ""))
+            self.start = start
+            self.generation = str(state.get("made", ""))
             reserved_by_process = state.get("held", {}).items()
-            self._reserved_by_process = {
+            self.reserved_by_process = {
                 str(name): _counts("held", each) for name, each in reserved_by_process
             }
-            self._set = dict(state.get("set", {}))
+            self.overrides = dict(state.get("set", {}))
             *limits, self.seconds = (
-                self._set.get(name, limit)
-                for name, limit in zip(LIMIT_NAMES, self._program_limits, strict=True)
+                self.overrides.get(name, limit)
+                for name, limit in zip(LIMIT_NAMES, self.program_limits, strict=True)
             )
             self.limits: tuple[int | None, ...] = tuple(limits)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -273,35 +275,35 @@ class SharedAccount(Account):
     def renew(self, now: float) -> None:
         """Begin anew if its period has passed."""
         Account.renew(self, now)
-        if self._reserved_by_process and not any(self.used):
-            self._reserved_by_process = {}
+        if self.reserved_by_process and not any(self.used):
+            self.reserved_by_process = {}
         if self.started_at is None:
-            self._start = None
+            self.start = None
 
     def state(self) -> dict[str, Any]:
         """Return the state for the books."""
         if self.started_at is None:
-            self._start = None  # it rests
-        elif self._start is not None:
-            self._start = {**self._start, "passed": passed(self._start)}
+            self.start = None  # it rests
+        elif self.start is not None:
+            self.start = {**self.start, "passed": passed(self.start)}
         else:
             boot, since = _since_boot()
-            self._start = {"at": time.time(), "boot": boot, "since": since, "passed": 0.0}
+            self.start = {"at": time.time(), "boot": boot, "since": since, "passed": 0.0}
         state: dict[str, Any] = {
             name: getattr(self, attribute) for name, attribute in COUNTS.items()
         }
-        state |= {"fault": self.fault, "begun": self._start}
-        state["stated"] = dict(zip(LIMIT_NAMES, self._program_limits, strict=True))
+        state |= {"fault": self.fault, "begun": self.start}
+        state["stated"] = dict(zip(LIMIT_NAMES, self.program_limits, strict=True))
         if self.before:
             state["before"] = self.before
         if self.low:
             state["low"] = self.low
-        if self._reserved_by_process:
-            state["held"] = self._reserved_by_process
-        if self._set:
-            state["set"] = self._set
-        if self._generation:
-            state["made"] = self._generation
+        if self.reserved_by_process:
+            state["held"] = self.reserved_by_process
+        if self.overrides:
+            state["set"] = self.overrides
+        if self.generation:
+            state["made"] = self.generation
         if self.per:
             state["per"] = self.per
         if self.period:

@@ -47,8 +47,8 @@ def name_of(key: str) -> str:
 def stored(key: str, state: dict[str, Any], is_alive: IsAlive) -> StoredBudget:
     """Return a budget by its state in the books; DefinitionError if it was not written so."""
     account = _account(key, state)
-    limits = state.get("stated", {}) | account._set
-    seconds = account.before + (passed(account._start) if account._start else 0.0)
+    limits = state.get("stated", {}) | account.overrides
+    seconds = account.before + (passed(account.start) if account.start else 0.0)
     return StoredBudget(
         name_of(key),
         left_of([limits.get(name) for name in LIMIT_NAMES]),
@@ -57,7 +57,7 @@ def stored(key: str, state: dict[str, Any], is_alive: IsAlive) -> StoredBudget:
         spent_of(_dead(account, is_alive)),
         spent_of(account.overruns),
         account.period,
-        tuple(sorted(account._set)),
+        tuple(sorted(account.overrides)),
     )
 
 
@@ -67,7 +67,7 @@ def reset(key: str, state: dict[str, Any], is_alive: IsAlive) -> dict[str, Any]:
     account = _without_dead(account, is_alive)
     account.used, account.spent = account.reserved(), [0 for _ in KINDS]
     account.overruns, account.fault, account.low = [0 for _ in KINDS], None, 0
-    account._start = account.started_at = None
+    account.start = account.started_at = None
     # The next use states the period, whatever the clock was before.
     account.period, account.aside = "", None
     return _state(account, state)
@@ -84,9 +84,9 @@ def limited(key: str, state: dict[str, Any], limits: dict[str, Any]) -> dict[str
     kinds, seconds = checked_limits(limits)
     new_limits = dict(zip(LIMIT_NAMES, (*kinds, seconds), strict=True))
     for name in limits:
-        account._set.pop(name, None)
+        account.overrides.pop(name, None)
         if limits[name] is not None:
-            account._set[name] = new_limits[name] or 0
+            account.overrides[name] = new_limits[name] or 0
     account.low = 0  # by the new limits, it may get low again
     return _state(account, state)
 
@@ -105,7 +105,7 @@ def _state(account: SharedAccount, before: dict[str, Any]) -> dict[str, Any]:
 def _dead(account: SharedAccount, is_alive: IsAlive) -> list[int]:
     # Also what nobody is known to hold: an older moothall did not note the holder.
     dead_amounts = account.reserved()
-    for holder, amounts in account._reserved_by_process.items():
+    for holder, amounts in account.reserved_by_process.items():
         if is_alive(holder):
             dead_amounts = [a - b for a, b in zip(dead_amounts, amounts, strict=True)]
     return dead_amounts
@@ -114,7 +114,7 @@ def _dead(account: SharedAccount, is_alive: IsAlive) -> list[int]:
 def _without_dead(account: SharedAccount, is_alive: IsAlive) -> SharedAccount:
     dead = _dead(account, is_alive)
     account.used = [a - b for a, b in zip(account.used, dead, strict=True)]
-    account._reserved_by_process = {
-        name: amounts for name, amounts in account._reserved_by_process.items() if is_alive(name)
+    account.reserved_by_process = {
+        name: amounts for name, amounts in account.reserved_by_process.items() if is_alive(name)
     }
     return account

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from moothall.budget.account import Accounts
 from moothall.budget.amounts import Amounts
-from moothall.budget.reservation import Ledger, Reservation, callers
+from moothall.budget.reservation import Hold, Ledger, Reservation, callers
 from moothall.foundation.errors import BudgetExceeded
 
 
@@ -26,26 +26,26 @@ async def in_turn(
             return None, min((each for each in times if each is not None), default=None)
 
     for each in mine:
-        each._waits += 1
+        each.waits += 1
     if mine:
         ledger.line.wake_first()  # it may wait for one of `mine`, which will not settle now
     try:
         return await ledger.line.wait(look)
     finally:
         for each in mine:
-            each._waits -= 1
+            each.waits -= 1
         ledger.line.wake_first()
 
 
-def _may_fit(ledger: Ledger, mine: list[Reservation], accounts: Accounts, amounts: Amounts) -> bool:
+def _may_fit(ledger: Ledger, mine: list[Hold], accounts: Accounts, amounts: Amounts) -> bool:
     """Return whether it fits if all others, except waiting ones, spend nothing."""
-    reservations = [ref() for ref in tuple(ledger._reservations.values())]
-    competing = [each for each in reservations if each and not each._waits and each not in mine]
+    holds = [ref() for ref in tuple(ledger.holds.values())]
+    competing = [each for each in holds if each and not each.waits and each not in mine]
     for account in accounts:
         unspent = [
-            each._amounts
+            each.amounts
             for each in competing
-            if any(account.is_same(another) for another in each._counting()[0])
+            if any(account.is_same(another) for another in each.counting()[0])
         ]
         for kind, limit in enumerate(account.limits):
             used = account.used[kind] + amounts[kind] - sum(each[kind] for each in unspent)

@@ -115,9 +115,8 @@ class Calls(Executing):
             started = sum(
                 call.has_started for call, is_new in zip(self.calls, new, strict=True) if is_new
             )
-            reservation._ledger.settle(
-                reservation, checked_amounts(Calls.within, {"actions": started})
-            )
+            spent = checked_amounts(Calls.within, {"actions": started})
+            reservation.hold.ledger.settle(reservation.hold, spent)
 
     @property
     def in_doubt(self) -> bool:
