@@ -207,6 +207,7 @@ def test_texts_of_strangers_are_text_in_every_tab(
         view.get_by_role("button", name=name, exact=True).click()
         look(name)
     view.get_by_role("button", name="Steps", exact=True).click()
+    view.get_by_role("button", name="Every entry").click()
     for step in view.locator(".s-entry > button").all():
         step.click()
         look("a step")

@@ -120,7 +120,18 @@ def test_run_is_a_tree_of_parts_and_steps(studio: Studio, page: Page) -> None:
     """Totals, parts, steps with their exact input and output, the replay, a copy."""
     agent = dual(studio.journal)
     aside(lambda: agent.reply_sync("Find the notes.", run_id="pair-1"))
+    page.get_by_role("tab", name="Runs", exact=True).click()
+    row = page.locator("[data-run=pair-1]")
+    expect(row.locator("span")).to_contain_text(["pair", "finished", "1,420 tokens", "$0.0036"])
+    assert (row.bounding_box() or {})["width"] > 1000  # a table as wide as the window
     view = choose(page, "pair-1")
+    steps, figures = (each.bounding_box() for each in (view.locator(".s-tree"), view.locator("dl")))
+    assert (steps or {})["y"] < (figures or {})["y"]
+    state = view.locator(".s-entry.state").first
+    expect(state).to_be_hidden()
+    view.get_by_role("button", name="Every entry").click()
+    expect(state).to_be_visible()
+    view.get_by_role("button", name="Every entry").click()
     # 1,000 tokens in at 2 and 200 out at 8 US dollars a million
     for figure in ("cost$0.0036and 220 tokens", "model calls4", "tool calls1", "errors1"):
         expect(view.locator("dl")).to_contain_text(figure)

@@ -34,17 +34,18 @@ export function shownRun(view, id, slot, back, wanted) {
   let most = first + ROWS;
   let loading = null;
   let ending = null; // its last entry, where that says how it ended
-  const [head, goes, doubts, reply, replayed, more] = [h("div", { class: "s-runs-head" }), h("div"), h("div"), h("div"), h("div"), h("div", { class: "s-more" })];
+  const [head, goes, doubts, reply, replayed, more, foot] = [h("div", { class: "s-runs-head" }), h("div"), h("div"), h("div"), h("div"), h("div", { class: "s-more" }), h("div")];
   const fault = h("p", { class: "s-fault", role: "alert", hidden: true });
   const tree = stepTree(id, () => about, fork);
   const [line, story, costs, results] = [h("div", { hidden: true }), h("div", { class: "s-story", hidden: true }), h("div", { class: "s-overview", hidden: true }), h("div")];
   const views = h("div", { class: "s-row s-views", role: "group", "aria-label": "How it is shown" }, Object.entries(VIEWS).map(([name, title]) => h("button", { type: "button", class: "s-button", "data-view": name, onclick: () => pick(name) }, title)));
   const search = h("input", { class: "s-input", type: "search", placeholder: "Search its steps", "aria-label": "Search the steps of this run" });
   const seek = h("form", { class: "s-row", role: "search", onsubmit: (event) => { event.preventDefault(); find(); } }, search, h("button", { class: "s-button" }, "Search"));
-  const bar = h("div", { class: "s-row s-run-bar" }, views, h("span", { class: "s-spacer" }), seek);
+  const every = h("button", { type: "button", class: "s-button quiet", "aria-pressed": "false", title: "Also what the run recorded of its own state", onclick: () => every.setAttribute("aria-pressed", String(tree.root.classList.toggle("s-every"))) }, "Every entry");
+  const bar = h("div", { class: "s-row s-run-bar" }, views, every, h("span", { class: "s-spacer" }), seek);
   const earlier = h("div", { class: "s-earlier" });
   const choices = h("datalist", { id: "s-with" }); // apart from the head, which is drawn again
-  replace(view, back, head, slot, goes, fault, doubts, reply, replayed, bar, results, earlier, tree.root, line, story, costs, more, choices);
+  replace(view, back, head, slot, goes, fault, doubts, reply, replayed, bar, results, earlier, tree.root, line, story, costs, more, foot, choices);
   const tell = drafted(h("input", { class: "s-input", "aria-label": "Message to the agent", placeholder: "A message for it, before it goes on (may be left out)" }), `resume/${id}`);
   const resuming = h("form", { class: "s-row s-resume", onsubmit: attempt(() => sent(tell, resume)) }, tell, h("button", { class: "s-button primary" }, "Resume"));
   pick(which);
@@ -54,6 +55,7 @@ export function shownRun(view, id, slot, back, wanted) {
     sessionStorage.setItem("moothall-run-view", name);
     for (const each of views.children) each.setAttribute("aria-pressed", String(each.dataset.view === name));
     for (const [each, its] of [["steps", tree.root], ["timeline", line], ["transcript", story], ["cost", costs]]) its.hidden = each !== name;
+    every.hidden = name !== "steps";
     drawView();
   }
 
@@ -228,17 +230,17 @@ export function shownRun(view, id, slot, back, wanted) {
     update(goes, more, resumable && isAct(about) && resuming);
     update(head,
       h("div", { class: "s-row" }, isOpen ? stateBadge("in_doubt") : stateBadge(...stands(runs.get(id) || about)),
-        h("span", { class: "s-soft" }, `${isAct(about) || about.kind.toLowerCase() === about.agent.toLowerCase() ? "" : `${about.kind} `}${agentOf(about)}${about.thread ? ` · thread ${about.thread}` : ""} · began ${day(about.began)} · ${entries(about.entries)}`),
-        h("span", { class: "s-spacer" }), canStop(about) ? button("Stop", () => stop(id), "danger") : null, !is && titled("Tell the run again from its record: no model is asked, nothing is executed", button("Replay", replay)), titled("A copy that can be resumed with a changed program or another decision; this run stays as it is", button("Fork", () => fork())), resumable && !isAct(about) && button("Resume", () => resume(""), "primary")),
+        h("span", { class: "s-soft" }, `${isAct(about) || about.kind.toLowerCase() === about.agent.toLowerCase() ? "" : `${about.kind} `}${agentOf(about)}${about.thread ? ` · thread ${about.thread}` : ""} · began ${day(about.began)} · ${entries(about.entries)} · ${duration(t.seconds)}${t.errors ? ` · ${count(t.errors, "error")}` : ""}`),
+        h("span", { class: "s-spacer" }), canStop(about) ? button("Stop", () => stop(id), "danger") : null, !is && titled("Tell the run again from its record: no model is asked, nothing is executed", button("Replay", replay)), titled("A copy that can be resumed with a changed program or another decision; this run stays as it is", button("Fork", () => fork())), resumable && !isAct(about) && button("Resume", () => resume(""), "primary"), home()),
       h("h3", { class: "s-text", "aria-level": 2 }, about.task || "(no task)", " ", h("code", { class: "s-soft" }, about.id)),
-      h("div", { class: "s-row s-links" }, home(), compareWith(), h("a", { class: "s-link", href: keyed(`runs/export?${at}`), download: true }, "Export")),
       h("p", { class: "s-soft" }, about.forked_from
         ? ["This is a fork of ", h("button", { type: "button", class: "s-link", onclick: () => go(["runs", about.forked_from]) }, about.forked_from), `, which stays as it is. ${ENDED.has(about.state) ? "" : `Resume it with ${isAct(about) ? "another message, " : ""}a changed program or another decision.`} `]
         : null,
         goesOn && !about.order && `A program of yours began it and can resume it with run_id="${about.id}".`,
-        about.forked_from && ENDED.has(about.state) && "It has ended, so nothing is left to resume: fork it from a step before its end."),
-      h("dl", { class: "s-figures" }, figures.map(([name, text, beside]) => h("div", { class: name === "errors" && t.errors ? "bad" : null },
-        h("dt", {}, name), h("dd", {}, text, beside && h("small", {}, beside))))));
+        about.forked_from && ENDED.has(about.state) && "It has ended, so nothing is left to resume: fork it from a step before its end."));
+    update(foot, h("dl", { class: "s-figures" }, figures.map(([name, text, beside]) => h("div", { class: name === "errors" && t.errors ? "bad" : null },
+      h("dt", {}, name), h("dd", {}, text, beside && h("small", {}, beside))))),
+    h("div", { class: "s-row s-links" }, compareWith(), h("a", { class: "s-link", href: keyed(`runs/export?${at}`), download: true }, "Export")));
     showDoubts(doubts, id, is ? [] : about.in_doubt, (now) => {
       Object.assign(about, now);
       top();

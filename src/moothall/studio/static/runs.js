@@ -23,7 +23,7 @@ const SORTS = {
   cost: ["the dearest first", (each) => each.usd || each.tokens / 1e12, (each) => (+each.usd ? dollars(each.usd) : tokens(each))], tokens: ["most tokens first", (each) => each.tokens, tokens], seconds: ["the longest first", (each) => each.seconds, (each) => duration(each.seconds)],
 };
 
-const short = (at) => (Date.now() / 1000 - at < 43200 ? clock(at).slice(0, 5) : date(at));
+const brief = (at) => (Date.now() / 1000 - at < 43200 ? clock(at).slice(0, 5) : date(at));
 const made = (each) => (each.forked_from ? each.changed : each.began); // a copy has the times of its own entries
 const entries = (n) => (n === 1 ? "1 entry" : `${number(n)} entries`);
 const select = (label, options, onchange) => h("select", { class: "s-input", "aria-label": label, onchange }, options.map(([value, text]) => h("option", { value }, text)));
@@ -41,7 +41,8 @@ export function mount(root) {
   const view = h("section", { class: "s-runs-view s-scroll", "aria-label": "Run" });
   const back = button("All runs", () => go(["runs"]), "quiet");
   replace(root, h("aside", { class: "s-side" },
-    h("div", { class: "s-tools" }, filter, h("div", { class: "s-row s-filters" }, state, agent, since, sort), h("div", { class: "s-row" }, total, costs)), rows), view);
+    h("div", { class: "s-tools" }, filter, h("div", { class: "s-row s-filters" }, state, agent, since, sort), h("div", { class: "s-row" }, total, costs)),
+    h("div", { class: "s-columns", "aria-hidden": true }, ["Task", "Agent", "State", "Began", "Time", "Tokens", "Cost"].map((each) => h("span", {}, each))), rows), view);
   back.classList.add("s-to-list");
   fillWindow(root);
 
@@ -57,9 +58,12 @@ export function mount(root) {
   // Tab leads to the chosen one, else to the first; arrow keys to the others, and Tab on to the run.
   let stop = null;
   const item = (each) => h("li", {}, h("button", { type: "button", tabindex: each.id === stop ? 0 : -1, "aria-current": String(each.id === chosen), "data-run": each.id, onclick: () => go(["runs", each.id]) },
-    h("b", { class: "s-one" }, each.task || "(no task)"),
-    h("span", { class: "s-row s-soft" }, stateBadge(...stands(each)), h("span", { class: "s-one" }, [agentOf(each), each.thread, tagged(each), entries(each.entries), +each.usd && sort.value !== "cost" ? dollars(each.usd) : null].filter(Boolean).join(" · ")), SORTS[sort.value][2] ? h("span", { class: "number" }, SORTS[sort.value][2](each)) : h("time", { title: day(made(each)) }, short(made(each)))),
-    h("span", { class: "s-id s-one" }, each.forked_from ? `${each.id}, a fork of ${each.forked_from}` : each.id)));
+    h("b", { class: "s-one" }, each.task || "(no task)"), chosen ? short(each) : columns(each),
+    h("span", { class: "s-id s-one" }, [each.forked_from ? `${each.id}, a fork of ${each.forked_from}` : each.id, ...(chosen ? [] : [each.thread, tagged(each), entries(each.entries)])].filter(Boolean).join(" · "))));
+  // Beside a chosen run a line, else a row of a table.
+  const short = (each) => h("span", { class: "s-row s-soft" }, stateBadge(...stands(each)), h("span", { class: "s-one" }, [agentOf(each), each.thread, tagged(each), entries(each.entries), +each.usd && sort.value !== "cost" ? dollars(each.usd) : null].filter(Boolean).join(" · ")), SORTS[sort.value][2] ? h("span", { class: "number" }, SORTS[sort.value][2](each)) : h("time", { title: day(made(each)) }, brief(made(each))));
+  const columns = (each) => [h("span", { class: "s-one" }, agentOf(each)), h("span", {}, stateBadge(...stands(each))), h("time", { title: day(made(each)) }, brief(made(each))),
+    [each.seconds ? duration(each.seconds) : "", tokens(each), +each.usd ? dollars(each.usd) : ""].map((said) => h("span", { class: "number" }, said))];
 
   let asked = 0;
   function seek() { // what a page does not know of a run: its whole reply
@@ -182,6 +186,7 @@ export function mount(root) {
     const isPair = step === "compare";
     const wanted = isPair ? null : Number(step) || null;
     root.classList.toggle("chosen", Boolean(id));
+    const isOther = Boolean(id) !== Boolean(chosen); // then the list has another form
     if (!id) {
       [chosen, other, run] = [null, null, null];
       replace(view);
@@ -197,6 +202,7 @@ export function mount(root) {
     }
     const isNew = id !== chosen || !run || (isPair ? more : null) !== other;
     [chosen, other] = [id, isPair ? more : null];
+    if (isOther) list();
     for (const each of rows.querySelectorAll("[data-run]")) {
       const is = each.dataset.run === id;
       each.setAttribute("aria-current", String(is));

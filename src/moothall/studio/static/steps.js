@@ -18,7 +18,7 @@ export function value(label, given) {
 
 // Arrow keys go from row to row.
 export function walk(event) {
-  const all = [...event.currentTarget.querySelectorAll("[data-run], .s-entry > button")];
+  const all = [...event.currentTarget.querySelectorAll("[data-run], .s-entry > button")].filter((each) => each.offsetParent);
   const next = all[all.indexOf(document.activeElement) + ({ ArrowDown: 1, ArrowUp: -1 }[event.key] || NaN)];
   if (!next) return;
   event.preventDefault();

@@ -137,7 +137,7 @@ function made(id, thread, key) {
     const [turns, { kept, here }] = await Promise.all([call(`space/conversation?${query(id, thread)}`), call(`space/conversations?id=${encodeURIComponent(id)}`)]);
     about.hidden = kept !== null;
     about.textContent = here ? "Gone when the program ends: this agent has no journal and no memory in a file." : `${id} is not in this program${turns.length ? ": what was said before the page began is not shown" : ""}.`;
-    if (isNew && turns.length) does.open = isNew = false; // later it is as a person folds it
+    if (isNew && turns.length && help.say) does.open = isNew = false; // later it is as a person folds it
     follow(() => update(log, turns.length ? turns.map(turn) : empty("Nothing was said yet. Write below, or choose what it does.")));
   }, 200, () => {});
   return { id, look, grow, root, end: () => { endSlot(slot); root.remove(); } };
