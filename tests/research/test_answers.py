@@ -390,6 +390,12 @@ def test_answers_literature_and_heads_of_tables_come_last(said: str, title: str)
             "How tall is the tower according to example2023?",
             "42 metres",
         ),
+        (
+            "survey2024.md",
+            "# A study\n\nThe mast is 7 metres tall.\n",
+            "How tall is the mast according to survey2024?",
+            "7 metres",
+        ),
         ("rent.txt", "Die Miete betrug 2024 700 Euro.", "Wie hoch war die Miete 2024?", "700"),
         ("bau.txt", "Der Umbau dauerte drei Jahre.", "Wie lange hat der Umbau gedauert?", "drei"),
         ("paix.txt", "La paix fut signée à Lund.", "Où la paix était-elle signée ?", "Lund"),
@@ -426,3 +432,37 @@ def test_report_without_a_model_is_grouped_by_page_and_says_where_it_is_unsure(
     assert "may be" not in sure
     assert unsure.startswith("\n\nThe answer may be here:\n\n### ")
     assert report.markdown.count("### Boats") == 2
+
+
+@pytest.mark.parametrize(
+    ("asked", "text", "other", "headings"),
+    (
+        (
+            "Wie hoch ist der Turm von Alba?",
+            "Der Turm von Alba ist 42 Meter hoch.",
+            "Wer kocht den Kaffee?",
+            ("## Quellen", "Nichts Einschlägiges gefunden zu „Wer kocht den Kaffee?“."),
+        ),
+        (
+            "Quelle est la hauteur de la tour ?",
+            "La tour a une hauteur de 42 mètres.",
+            "Qui prépare le café ?",
+            ("## Sources", "Rien de pertinent n’a été trouvé pour « Qui prépare le café ? »."),
+        ),
+        (
+            "¿Cuál es la altura de la torre?",
+            "La altura de la torre es de 42 metros.",
+            "¿Quién prepara el café?",
+            ("## Fuentes", "No se encontró nada pertinente sobre «¿Quién prepara el café?»."),
+        ),
+    ),
+)
+def test_answers_report_has_headings_in_the_language_of_the_question(
+    asked: str, text: str, other: str, headings: tuple[str, str], tmp_path: Path
+) -> None:
+    (tmp_path / "tower.txt").write_text(text)
+    tools = [search_folder(tmp_path, index=tmp_path.parent / f"{tmp_path.name}.db")]
+    report = Researcher("r", None, [asked, other], tools).report_sync()
+    assert report.citations
+    for each in headings:
+        assert each in report.markdown

@@ -1109,7 +1109,7 @@ def test_report_answer_in_another_language_is_not_said_to_be_missing() -> None:
     judged = evaluation({asked[0]: 0.9, asked[1]: 0.0})
     script = [plan(("look", {"query": "port"})), "It uses port 4711.[^1^]", judged]
     report = research(script, objectives=asked, tools=[look], iterations=1)[0].report_sync()
-    assert "found for “Wie kocht man Nudeln?”." in report.markdown
+    assert "gefunden zu „Wie kocht man Nudeln?“." in report.markdown
     assert "found for “Welchen" not in report.markdown
 
 

@@ -19,7 +19,15 @@ from moothall.research.extractive.index import RELEVANT, QuestionWords
 from moothall.research.findings import Citation, Objective, Passage, Progress, Resource
 from moothall.research.pool import passages_of
 from moothall.research.reading.documents import kind_of
-from moothall.research.writing.frame import below_answer, cost, difference, foot, how_sure, sources
+from moothall.research.writing.frame import (
+    below_answer,
+    cost,
+    difference,
+    foot,
+    how_sure,
+    phrase,
+    sources,
+)
 from moothall.research.writing.safe_markdown import safe_markdown, visible
 from moothall.research.writing.verbatim import as_text, verbatim
 
@@ -201,6 +209,7 @@ def report_of(
         narrative = marked(narrative)
     stop: StopReason = progress.stop or "max_iterations"
     topics = [each.topic for each in progress.objectives]
+    every = " ".join(topics)
     read = [*dict.fromkeys(p for each in resources if each.visited for p in passages_of(each))]
     # What a model has understood, and cites, may be in other words or another language.
     rest = [o.topic for o in progress.objectives if not citations or o.expertise < 0.5]
@@ -220,28 +229,29 @@ def report_of(
         elif resources or stop not in QUIET:
             end = ": nothing was read."
     remarks = [f"Nothing {nothing} for “{as_text(topic)}”{end}" for topic in empty]
+    if (nothing, end) == ("relevant was found", "."):
+        remarks = [phrase("nothing", topic) for topic in empty]
     has_text = under_way or progress.narrative.strip()
     if not (extractive or has_text) and any(each.visited for each in resources):
         remarks.append("No report was written of what was read.")
     if extractive and stop in QUIET and not under_way:
         lines = progress.narrative.split("\n")  # one objective alone has no heading
         remarks.extend(
-            f"No answer to “{as_text(topic)}”: it was not found in what was read."
-            f"{_nearest(read, topic)}"
+            f"{phrase('missed', topic)}{_nearest(read, topic)}"
             for topic in topics
             if topic not in empty
             and (not has_text or (len(topics) > 1 and f"## {one_line(topic, 200)}" not in lines))
         )
     if remarks and len(topics) > 1 and parts[-1]:  # it is of no section above
-        parts.append("## Not answered")
+        parts.append(f"## {phrase('unanswered', every)}")
     parts += remarks
     differ = differing(citations)
     if differ:
         parts.append(
-            "## Where sources differ\n\n" + "\n".join(difference(*each) for each in differ)
+            f"## {phrase('differ', every)}\n\n" + "\n".join(difference(*each) for each in differ)
         )
     if citations:
-        parts.append("## Sources\n\n" + "\n".join(sources(citations)))
+        parts.append(f"## {phrase('sources', every)}\n\n" + "\n".join(sources(citations)))
     end_text = None if under_way else end_in_words(stop, as_text(progress.detail))
     if end_text and quotes and stop == "done":  # which is no answer yet
         end_text = "done: the quotes have most words of each objective"
@@ -279,8 +289,7 @@ def _nearest(read: list[Passage], topic: str) -> str:
             )
     if not near:
         return ""
-    lead = "These passages come nearest, and may answer it in other words:"
-    return f"\n\n{lead}\n\n" + "\n".join(near.values())
+    return f"\n\n{phrase('nearest', topic)}\n\n" + "\n".join(near.values())
 
 
 def _cited(progress: Progress) -> list[Citation]:

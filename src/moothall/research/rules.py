@@ -23,12 +23,11 @@ from moothall.research.findings import (
     is_place,
 )
 from moothall.research.pool import ResourcePool, passages_of
+from moothall.research.writing.frame import phrase
 
 if TYPE_CHECKING:
     from moothall.research.workbench import Workbench
 
-MAYBE: Final = "The answer may be here:"
-"""What stands above quotes that have some of a question's words and not most."""
 _UNSURE: Final = 0.8  # the highest expertise without a sure answer
 _WITHOUT: Final = 3  # parts of a topic, each without one word, that are searched for at first
 _NEAREST: Final = 10  # passages that a later search takes further words from
@@ -143,7 +142,7 @@ def narrate(researcher: Workbench) -> Narrative:
         result = answer(_passages_for(researcher, objective), objective.topic)
         if result.is_found:
             headed = [f"## {one_line(objective.topic, 200)}"] if several else []
-            unsure = [] if result.is_sure else [MAYBE]
+            unsure = [] if result.is_sure else [phrase("maybe", objective.topic)]
             parts.append("\n\n".join((*headed, *unsure, *_by_page(researcher, result))))
     return researcher.checked("\n\n".join(parts), by_rules=True)
 

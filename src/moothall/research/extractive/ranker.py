@@ -40,7 +40,7 @@ _REFERENCE: Final = re.compile(
 # How much each fact counts beside the words, found on the splits `develop`, `kinds-develop` and
 # `definitions` of benchmarks/data/answers.jsonl. Half or twice of one changes few first quotes.
 _WORDS, _WINDOW, _TOGETHER, _RANK, _HEADING = 4.0, 1.5, 0.5, 1.4, 1.6
-_CODE, _HEADS, _ASKS, _REPEATS, _CITES = 0.5, 1.5, 1.0, 4.0, 1.5
+_CODE, _HEADS, _ASKS, _REPEATS, _CITES = 0.5, 1.5, 1.0, 2.0, 1.5
 _NOTHING: Final[frozenset[str]] = frozenset()
 
 
@@ -154,7 +154,9 @@ def chosen(question: QuestionWords) -> list[tuple[Candidate, Quote]]:
     passage that fits best: an answer in other words than the question has them around it.
     """
     ranked = sorted(candidates(question), key=lambda each: -each.score)
-    ranked = [each for each in ranked if each.score >= _CUT * ranked[0].score]
+    # A sentence that repeats the question may have less than 0.
+    least = min(_CUT * ranked[0].score, ranked[0].score) if ranked else 0.0
+    ranked = [each for each in ranked if each.score >= least]
     best = {each.passage: each for each in reversed(ranked)}
     queue = [best[each.passage] for each in question.best(_PASSAGES) if each.passage in best]
     queue = [each for each in queue if not _repeats(question, each)]

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from contextlib import suppress
 from decimal import Decimal
+from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final
 
 from moothall.foundation.errors import UnknownPrice
 from moothall.foundation.text import counted, one_line
+from moothall.foundation.text.terms import language_of, words
 from moothall.models.protocol import Usage
 from moothall.models.wrappers.prices import Prices
 from moothall.research.findings import Citation, Passage, Progress
@@ -18,9 +21,18 @@ from moothall.research.writing.verbatim import as_text
 if TYPE_CHECKING:
     from moothall.budget.amounts import PriceList
 
+_PHRASES: Final[dict[str, dict[str, str]]] = json.loads(
+    files("moothall.research.writing").joinpath("frame.json").read_text(encoding="utf-8")
+)
 _NOTES: Final = 12  # that are shown
 _SIGNS: Final = re.compile(r"\A[\W_]+")
 _BEGINNING: Final = 60  # characters of a passage
+
+
+def phrase(name: str, topic: str) -> str:
+    """Return what a report says of a topic, in the language of the topic, else in English."""
+    phrases = _PHRASES.get(language_of(words(topic)), _PHRASES["en"])
+    return phrases[name].replace("{topic}", as_text(topic))
 
 
 def how_sure(progress: Progress, citations: list[Citation]) -> str:
