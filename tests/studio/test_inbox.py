@@ -184,6 +184,7 @@ def test_card_is_in_the_inbox_or_where_its_run_is_shown(
     for tab in ("Space", "Act and review", "Research", "Society", "Runs", "Doors"):
         button = page.get_by_role("tab", name=tab, exact=True)
         expect(button).to_be_in_viewport(ratio=1)
+        assert (button.bounding_box() or {})["y"] > 780, tab  # a bar below, for the thumb
         button.click()
         page.wait_for_load_state("networkidle")
         assert page.evaluate("document.documentElement.scrollWidth") <= 390, tab

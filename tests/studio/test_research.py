@@ -77,6 +77,8 @@ def test_research_from_objectives_to_the_report(
     start(page, folder, twice, "Which protocol replaced beta?", twice)
     for each in (page, other):
         expect(state(each)).to_contain_text("finished")
+        expect(each.locator(".s-how")).to_be_hidden()  # the report is the page
+        each.get_by_role("button", name="How it was found").click()
         expect(each.get_by_role("list", name="Resources")).to_contain_text("alert(1)>.md")
         expect(each.get_by_role("list", name="Resources")).to_contain_text("Alpha")
         expect(report(each).get_by_text("It ended after")).to_be_visible()
@@ -155,6 +157,7 @@ def test_plan_is_changed_before_research_begins_and_the_report_is_asked(
     query.fill("alpha port 4711")
     card.get_by_role("button", name="Begin research").click()
     expect(state(page)).to_contain_text("finished")
+    page.get_by_role("button", name="How it was found").click()
     tasks = page.get_by_role("list", name="Tasks of iteration 1")
     expect(tasks).to_contain_text("search folder: “alpha port 4711”")
     expect(tasks.get_by_role("listitem")).to_have_count(1)

@@ -164,6 +164,7 @@ def test_citizens_are_looked_at_and_asked_and_the_town_is_changed(page: Page) ->
     before = picked.input_value()
     box = canvas.bounding_box()
     assert box is not None
+    assert box["width"] * box["height"] > 0.55 * 1280 * 800  # the map has the room
     canvas.hover()
     page.mouse.down()
     page.mouse.move(500, box["y"] + box["height"] - 5)  # the town goes down, back to the middle

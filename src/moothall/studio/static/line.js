@@ -30,7 +30,7 @@ export function writtenLine({ key, label, hints, lineOf, then = () => {} }) {
   drafted(line, key);
   const fault = h("p", { class: "s-fault", role: "alert", hidden: true });
   const choices = h("ul", { class: "s-choices", id, role: "listbox", "aria-label": "Completions", hidden: true });
-  const root = h("div", {}, h("form", { class: "s-write", onsubmit: (event) => send(event) }, choices, line, h("button", { class: "s-button primary" }, "Send")), fault);
+  const root = h("div", { class: "s-writes" }, h("form", { class: "s-write", onsubmit: (event) => send(event) }, choices, line, h("button", { class: "s-button primary" }, "Send")), fault);
 
   function clear() {
     fault.hidden = true;

@@ -15,6 +15,7 @@ const DOES = {
   plan: "making tasks of the objectives", research: "executing the tasks", update: "adding what was found",
   narrate: "writing what is known", evaluate: "judging how well each objective is understood",
 };
+const HOW = "moothall-how"; // whether a person has unfolded how an ended one went, over a reload
 const KEPT = "moothall-research"; // the run that a person has chosen, over a reload
 const isResearch = (each) => each.kind === "Researcher";
 const FOLDED = 12; // with more tasks than these, earlier plans are folded; more resources are, too
@@ -33,12 +34,24 @@ export function mount(root) {
   const draft = h("div", { class: "s-draft", tabindex: 0, role: "region", "aria-label": "Draft" });
   const beside = besideReport(() => run);
   const body = h("div", { class: "s-researching" },
-    h("div", { class: "s-scroll s-how", tabindex: 0, role: "region", "aria-label": "How far it is" },
+    h("div", { class: "s-scroll s-how", id: "research-how", tabindex: 0, role: "region", "aria-label": "How far it is" },
       cardSlot(h("div"), (card) => card.run !== null && card.run === run), BEFORE.map((name) => parts[name]), beside.sources, AFTER.map((name) => parts[name])),
     h("div", { class: "s-written" }, files, draft, report, beside.ask));
   const nothing = empty("No research yet. Write what you want to find out above, one objective a line, say where to look, and press Start. ",
     "Without a model it quotes and cites what it reads, and costs nothing.");
-  const head = h("div", { class: "s-row s-choose" }, h("label", { class: "s-soft" }, "Run", choose), badge, tools);
+  // Once it is over, the report is the page.
+  const unfold = (is) => {
+    body.classList.toggle("unfolded", is);
+    how.setAttribute("aria-expanded", String(is));
+  };
+  const how = h("button", { type: "button", class: "s-button", hidden: true, "aria-controls": "research-how", onclick: () => {
+    const is = !body.classList.contains("unfolded");
+    sessionStorage.setItem(HOW, is ? "open" : "");
+    unfold(is);
+    arrange();
+  } }, "How it was found");
+  unfold(Boolean(sessionStorage.getItem(HOW)));
+  const head = h("div", { class: "s-row s-choose" }, h("label", { class: "s-soft" }, "Run", choose), badge, how, tools);
   replace(root, head, body, nothing);
   fillWindow(body, 420);
 
@@ -148,7 +161,8 @@ export function mount(root) {
 
   function drawReport(state, isRunning) {
     const { narrative } = state;
-    body.classList.toggle("written", Boolean(narrative) && !isRunning); // in a narrow window it then comes first
+    body.classList.toggle("written", Boolean(narrative) && !isRunning);
+    how.hidden = !narrative || isRunning;
     const scheme = document.documentElement.classList.contains("dark") ? "dark" : "light";
     const version = `${narrative?.at}.${isRunning ? "" : state.last}&scheme=${scheme}`;
     if (drawn.report === version) return;
