@@ -324,4 +324,4 @@ def test_mcp_names_of_resources_and_prompts_are_locked_too(tmp_path: Path) -> No
     for each in changed.tools.values():
         assert "mallory" not in each.description
         assert each.access_policy == "requested"
-        assert "mallory" in each._note
+        assert "mallory" in each.origin.note

@@ -6,7 +6,8 @@ import functools
 import json
 import types
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Unpack
+from copy import copy
+from typing import Any, NamedTuple, TypeVar, Unpack
 
 from moothall.actions.marking import (
     ActionOptions,
@@ -28,6 +29,19 @@ from moothall.foundation.threads import is_async
 _PARTS = ("name", "function", "description", "parameters")
 
 
+class ActionOrigin(NamedTuple):
+    """Where an action comes from, beside what the program says of it."""
+
+    server: str = ""  # the server, or the agent elsewhere, that it is of
+    described_by: str = ""  # who wrote its description and schema, if that is not the program
+    note: str = ""  # for the approver of a call
+    named_values: bool = False  # whether it takes only values that its description lists
+    agent: Any = None  # the agent that it asks, whose own record goes on with a call cut off
+    is_part: bool = False  # whether that record is a part of the run that asks
+    gives_back: bool = True  # whether a result may be made of the arguments
+    finds: bool = False  # whether a result adds actions that the model can call next
+
+
 class Action(Options):
     """One capability: a name, a function, and what a caller must know about them.
 
@@ -39,6 +53,9 @@ class Action(Options):
         terminal: a successful call ends a model's run; its result is the reply
         options: the other options of `@action`
 
+    Attributes:
+        origin: where it comes from; moothall sets it for the actions of servers and other agents
+
     If `description` or `parameters` is left out, the docstring and the signature supply it.
 
     Raises:
@@ -47,16 +64,9 @@ class Action(Options):
 
     name: str
     function: Callable[..., Any]
+    origin: ActionOrigin = ActionOrigin()
     _help: Any = None
-    _note: str = ""  # a note for the approver of a call
-    _named_values: bool = False  # whether it takes only values that its description lists
     _unbound: bool = False  # whether it is the method of a class, which an agent can only ask for
-    _asks: Any = None  # the agent that it asks, whose own record goes on with a call cut off
-    _is_part: bool = False  # whether that record is a part of the run that asks
-    _gives_back: bool = True  # whether a result may be made of the arguments
-    _finds: bool = False  # whether a result adds actions that the model can call next
-    _server: str = ""  # the server, or the agent elsewhere, that it is of
-    _described_by: str = ""  # who wrote its description and schema, if that is not the program
     _description: str | None = None
     _parameters: dict[str, Any] | None = None
     _validator: Any = None
@@ -92,21 +102,6 @@ class Action(Options):
         else:
             self._check_parameters(parameters)
             check_guard(where, values, list(parameters.get("properties", ())))
-
-    @classmethod
-    def _described(
-        cls,
-        name: str,
-        function: Callable[..., Any],
-        description: str,
-        parameters: dict[str, Any],
-        **options: Any,
-    ) -> Action:
-        """Return an action with a schema that moothall made itself, and need not check."""
-        guard, addresses = options.pop("guard", None), options.pop("addresses", None)
-        action = cls(name, function, description, {}, **options)
-        action._parameters, action.guard, action.addresses = parameters, guard, addresses
-        return action
 
     def _check_parameters(self, parameters: object) -> None:
         where = f"action {self.name!r}: parameters"
@@ -282,3 +277,38 @@ class Action(Options):
 
     def __repr__(self) -> str:
         return f"<Action {self.name!r}>"
+
+
+def check_described(action: Action) -> None:
+    """Raise DefinitionError if an action cannot be described."""
+    if action._parameters is None or action._description is None:
+        _ = action.signature
+    if action.examples:
+        _ = action.description
+
+
+A = TypeVar("A", bound=Action)
+
+
+def unchecked_action(
+    kind: type[A],
+    name: str,
+    function: Callable[..., Any],
+    description: str,
+    parameters: dict[str, Any],
+    **options: Any,
+) -> A:
+    """Return an action with a schema that moothall made itself, and need not check."""
+    guard, addresses = options.pop("guard", None), options.pop("addresses", None)
+    action = kind(name, function, description, {}, **options)
+    action._parameters, action.guard, action.addresses = parameters, guard, addresses
+    return action
+
+
+def without_parameter(action: Action, name: str) -> Action:
+    """Return a copy of an action that does not take a parameter."""
+    schema = action.parameters
+    properties = {each: of for each, of in schema["properties"].items() if each != name}
+    copied = copy(action)
+    copied._parameters, copied._validator = {**schema, "properties": properties}, None
+    return copied

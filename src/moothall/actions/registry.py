@@ -72,7 +72,8 @@ class ActionRegistry:
                 )
             resumes = getattr(source, "_resumes", None)
             if "say" in offers and callable(resumes) and resumes("say"):
-                offers["say"]._asks = source
+                say = offers["say"]
+                say.origin = say.origin._replace(agent=source)
             self.actions.update(offers)
             guidance = getattr(source, "guidance", "")  # a block's may be a method, for each run
             if isinstance(guidance, str) and guidance:

@@ -54,8 +54,8 @@ class ActionIndex:
         surplus: list[Action] = []
         of: Counter[str] = Counter()
         for each in ranked:
-            of[each._server] += 1
-            is_over = each._server and of[each._server] > OF_ONE_SERVER
+            of[each.origin.server] += 1
+            is_over = each.origin.server and of[each.origin.server] > OF_ONE_SERVER
             (surplus if is_over else matches).append(each)
         return [*matches, *surplus][:MAX_MATCHES]
 

@@ -299,7 +299,7 @@ class Agent(Messaging):
         """
         approver = self._approver()
         actions = proposed_actions(self, proposed_message)
-        note = "; ".join(dict.fromkeys(each._note for each in actions if each._note))
+        note = "; ".join(dict.fromkeys(each.origin.note for each in actions if each.origin.note))
         facts = {name: fact for each in actions for name, fact in each.facts.items()}
         request = ApprovalRequest.of(proposed_message, *self._asked_by(proposed_message), note)
         if approver is None:

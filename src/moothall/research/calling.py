@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from moothall.actions import Action, ActionRegistry
+from moothall.actions.capability import ActionOrigin, unchecked_action
 from moothall.agents.context import injected
 from moothall.agents.loop.answer import RequestedCall
 from moothall.agents.replies.checked_parts import check_actions
@@ -95,7 +96,7 @@ def taking(tools: dict[str, Action], parameter: str) -> Iterator[tuple[str, str]
         needed = tool.parameters.get("required", list(properties))
         is_text = len(needed) == 1 and properties.get(needed[0], {}).get("type") == "string"
         kind = "url" if is_text and _OF_URLS.search(needed[0]) else "query"
-        if is_text and kind == parameter and not tool._named_values:
+        if is_text and kind == parameter and not tool.origin.named_values:
             yield name, needed[0]
 
 
@@ -189,13 +190,14 @@ def _changed(
         args = before(kwargs)
         return await later(tool.execute(**args), args)
 
-    copy = Action._described(
+    copy = unchecked_action(
+        Action,
         function=functools.wraps(tool.function)(acall if tool.is_async else call),
         description=tool.description,
         parameters=tool.parameters,
         **tool._options | {"retries": None},  # it has them where it is executed
     )
-    copy._note, copy._named_values = tool._note, tool._named_values
+    copy.origin = ActionOrigin(note=tool.origin.note, named_values=tool.origin.named_values)
     return copy
 
 

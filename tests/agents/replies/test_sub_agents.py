@@ -340,7 +340,7 @@ async def test_crash_within_a_sub_agent_continues_there(tmp_path: Path) -> None:
     with Journal(tmp_path / "copy.db") as journal:
         budget = Budget(model_calls=100)
         boss, model, asked = _resumable(journal, look, lambda what: f"paid {what}", pays_twice=True)
-        (helper,) = [each._asks for each in boss.actions.get_actions()]
+        (helper,) = [each.origin.agent for each in boss.actions.get_actions()]
         reply = await boss.reply("Go.", thread="ada", run_id="r", budget=budget)
         assert reply.text == "Done."
         assert budget.spent.model_calls in (6, 7)  # the other helper's may have been cut off, too

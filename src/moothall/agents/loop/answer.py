@@ -20,6 +20,7 @@ from weakref import WeakKeyDictionary
 
 from moothall.actions import Action
 from moothall.actions.acting import ReadValue
+from moothall.actions.capability import without_parameter
 from moothall.actions.provenance import Origins, origins_of
 from moothall.actions.repairing import repaired
 from moothall.foundation.errors import InvalidArguments
@@ -98,8 +99,10 @@ class OfferedActions:
         self.finder: Any = None
         self.own: tuple[Action, ...] = ()
         self.descriptions: Sequence[tuple[str, str]] = ()
-        if by_others := [each for each in actions if each._described_by]:
-            self.descriptions = [(a._described_by, f"{a.name}: {a.description}") for a in by_others]
+        if by_others := [each for each in actions if each.origin.described_by]:
+            self.descriptions = [
+                (each.origin.described_by, f"{each.name}: {each.description}") for each in by_others
+            ]
         visible = {action.name: action for action in actions}
         # Names are safe beside the hidden ones: none changes when another is found.
         by_name = {**{each.name: each for each in hidden}, **visible} if hidden else visible
@@ -374,13 +377,9 @@ def as_action(source: Any) -> Action:
 
 def _without_thread(say: Action) -> Action:
     """Return an agent's `say` without the parameter `thread`, which the model must not set."""
-    parameters = say.parameters
-    properties = parameters.get("properties", {})
-    if "thread" not in properties:
+    if "thread" not in say.parameters.get("properties", {}):
         return say
     action = _FOREIGN.get(say)
     if action is None:
-        remaining = {name: each for name, each in properties.items() if name != "thread"}
-        action = _FOREIGN[say] = copy(say)
-        action._parameters, action._validator = {**parameters, "properties": remaining}, None
+        action = _FOREIGN[say] = without_parameter(say, "thread")
     return action

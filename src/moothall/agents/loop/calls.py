@@ -87,7 +87,7 @@ class Calls(Executing):
         steps = [ActionStep(self, place) for place in range(len(self.calls))]
         past = [None if self.record is None else self.record.find(each.key) for each in steps]
         new = [
-            each is None or not each.is_charged(step.action._asks is not None)
+            each is None or not each.is_charged(step.action.origin.agent is not None)
             for each, step in zip(past, steps, strict=True)
         ]
         try:

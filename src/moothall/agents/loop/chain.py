@@ -92,7 +92,11 @@ def around_action(step: ActionStep, call: Call) -> Call:
     before = hooks and hooks.get("pre_acting")
     late = before or blocks  # who may change the arguments, and what the thread has read
     # Its result stands or comes from elsewhere; an agent that waited is asked again.
-    if past is not None and past.is_over and not (past.later and step.action._asks is not None):
+    if (
+        past is not None
+        and past.is_over
+        and not (past.later and step.action.origin.agent is not None)
+    ):
         call, before = step.come, None
         if past.state == "ended":
             traces = emit = None
@@ -247,7 +251,7 @@ async def _executed_once(step: ActionStep, call: Call) -> Any:
         outcome="repeat" if step.may_repeat else "ask",
         beside=len(step._of.calls) > 1,
         goes_on=True,
-        anew=step.action._asks is not None,
+        anew=step.action.origin.agent is not None,
         **step.about,
     )
 
@@ -339,7 +343,7 @@ async def _with_start(step: ActionStep, call: Call) -> Any:
     assert step._record is not None
     requested = step._call
     assert requested.action is not None
-    await step._record.begins(requested.args, resumes=requested.action._asks is not None)
+    await step._record.begins(requested.args, resumes=requested.action.origin.agent is not None)
     return await call()
 
 

@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from moothall.actions import Action
+from moothall.actions.capability import ActionOrigin, unchecked_action
 from moothall.actions.message import MAX_ID, is_group
 from moothall.actions.provenance import reading
 from moothall.actions.provenance.reading import reading_here
@@ -64,7 +65,7 @@ def shown_of(
     hidden = [
         each
         for each in actions
-        if (by_server and each._server if each.deferred is None else each.deferred)
+        if (by_server and each.origin.server if each.deferred is None else each.deferred)
     ]
     if hidden and any(each.name == FIND for each in actions):
         if any(each.deferred for each in hidden):
@@ -102,7 +103,7 @@ class Finder:
         self.actions = actions
         self.safe_names: dict[str, str] = {}  # how a model may name each
         self._index: ActionIndex | None = None
-        of = Counter(each._server for each in actions)
+        of = Counter(each.origin.server for each in actions)
         own = of.pop("", 0)
         servers = [
             f"{shorten(_line(id), 60)} ({count})" for id, count in of.most_common(_MAX_NAMED)
@@ -115,14 +116,16 @@ class Finder:
         )
         words = "a few words on what the action should do, and to what"
         schema = object_schema(words={"type": "string", "description": words})
-        self.action: Action = Action._described(FIND, self._find, about, schema, idempotent=True)
-        self.action._gives_back, self.action._finds = False, True
+        self.action: Action = unchecked_action(
+            Action, FIND, self._find, about, schema, idempotent=True
+        )
+        self.action.origin = ActionOrigin(gives_back=False, finds=True)
 
     def _find(self, words: str) -> list[dict[str, str]] | str:
         if self._index is None:
             self._index = ActionIndex(self.actions)
         matches = self._index.find(words)
-        reading.add([each._described_by for each in matches if each._described_by])
+        reading.add([each.origin.described_by for each in matches if each.origin.described_by])
         if not matches:
             return (
                 "No action matches. Try other words, such as what the action is called elsewhere."
@@ -222,10 +225,13 @@ def _action(
         options["addresses"] = offer.addressed
     elif id not in getattr(agent, "trusted", ()):
         options["outside"] = not is_here
-    action = Action._described(_full_name(id, name), call, described_as, parameters, **options)
-    action._server, action.deferred = id, None if offer is None else offer.deferred
-    if not is_here and id not in getattr(agent, "trusted", ()):
-        action._described_by = f"what {_line(id)} says of its actions"
+    action = unchecked_action(
+        Action, _full_name(id, name), call, described_as, parameters, **options
+    )
+    action.deferred = None if offer is None else offer.deferred
+    by_others = not is_here and id not in getattr(agent, "trusted", ())
+    source = f"what {_line(id)} says of its actions" if by_others else ""
+    action.origin = ActionOrigin(server=id, described_by=source)
     return action
 
 

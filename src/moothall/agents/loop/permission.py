@@ -116,7 +116,7 @@ async def permits(
             return await call_user(agent.request_permission, message)
 
     def exact() -> str:
-        return ApprovalRequest.of(message, note=getattr(chosen, "_note", "")).fingerprint
+        return ApprovalRequest.of(message, note=chosen.origin.note).fingerprint
 
     def change(args: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         was = rewrite(call, args, texts)

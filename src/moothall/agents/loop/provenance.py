@@ -242,7 +242,7 @@ def choices_of(action: Action, name: str) -> tuple[list[Any], set[str]]:
     """
     parameters = action.parameters
     schema = parameters.get("properties", {}).get(name)
-    by_others = action._described_by or (action.outside and action._server)
+    by_others = action.origin.described_by or (action.outside and action.origin.server)
     choices: list[Any] = []
     if by_others and isinstance(schema, dict) and "default" in schema:
         choices.append(schema["default"])
@@ -272,7 +272,7 @@ def choices_of(action: Action, name: str) -> tuple[list[Any], set[str]]:
 
 def questions(call: RequestedCall, texts: Texts, request: ReplyRequest) -> list[tuple[str, str]]:
     """Return what a person is asked of a call: each value's key, and the question."""
-    if call.action is not None and texts.sources == [call.action._described_by]:
+    if call.action is not None and texts.sources == [call.action.origin.described_by]:
         # All that was read from outside is what the tool's own server says of its tools, and the
         # server gets what the user said in any case.
         return []
@@ -368,7 +368,7 @@ def sources_of_result(
     is_outside = is_outside and (call.has_started or call.resumed)
     sources = [source_of(call)] if is_outside else []
     sources += [*call.read, *_recalled(result.get("result"))]
-    may_give_back = call.action is None or call.action._gives_back or "error" in result
+    may_give_back = call.action is None or call.action.origin.gives_back or "error" in result
     if texts is not None and may_give_back and not is_outside:
         sources += texts.sources if call.derived or texts.changed else ()
     return union(sources)

@@ -109,7 +109,7 @@ async def result_of(later: Later, call: RequestedCall, step: Step | None) -> dic
     if later.question is not None:
         raise await step.ask(later, **about_call(call))
     if later.key is not None:
-        asks_agent = call.action is not None and call.action._asks is not None
+        asks_agent = call.action is not None and call.action.origin.agent is not None
         key = name if asks_agent else step.key_of(name)  # of an agent, the run that it answers in
     elif later.until is not None:
         kind, key = "moment", f"moment-{step.hash_of('moment')[:16]}"

@@ -195,9 +195,12 @@ class ActionStep:
     def may_repeat(self) -> bool:
         """Return whether its action may run again if nobody knows whether it took effect."""
         action = self._call.action
-        if action is None or action._asks is None:
+        if action is None or action.origin.agent is None:
             return action is not None and action.idempotent is True
-        return action._is_part or run_of_call(action._asks, self._of.request, self.key) is not None
+        return (
+            action.origin.is_part
+            or run_of_call(action.origin.agent, self._of.request, self.key) is not None
+        )
 
     @property
     def of_event(self) -> tuple[str, int, str, str]:
@@ -210,8 +213,8 @@ class ActionStep:
         id = {"action": self._call.name, "id": self._call.id}
         about = {**id, "iteration": self._of.iteration, "call": self._place}
         action = self._call.action
-        if action is not None and action._asks is not None and not action._is_part:
-            run = run_of_call(action._asks, self._of.request, self.key)
+        if action is not None and action.origin.agent is not None and not action.origin.is_part:
+            run = run_of_call(action.origin.agent, self._of.request, self.key)
             about |= {} if run is None else {"asks": run}
         source = tracing.source_of(action)
         return about if source is None else {**about, "source": source}

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 from weakref import WeakSet
 
 from moothall.actions import Action
+from moothall.actions.capability import check_described
 from moothall.actions.message import address
 from moothall.foundation.arguments import can_take, check_function
 from moothall.foundation.errors import ConfigError, DefinitionError, ModelError
@@ -147,10 +148,7 @@ def check_actions(actions: Iterable[Any], id: object) -> None:
         if not isinstance(each, Action):
             continue
         try:
-            if each._parameters is None or each._description is None:
-                _ = each.signature
-            if each.examples:
-                _ = each.description
+            check_described(each)
         except DefinitionError as error:
             raise DefinitionError(f'agent {id!r} cannot use "{each.name}": {error}') from error
 

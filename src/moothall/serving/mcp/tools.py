@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final
 
 from moothall.actions import ACCESS_DENIED, ACCESS_REQUESTED, AccessPolicy, Action
+from moothall.actions.capability import ActionOrigin, unchecked_action
 from moothall.actions.signature.schema import SchemaValidator, object_schema
 from moothall.agents.context import Context
 from moothall.foundation.errors import InvalidArguments
@@ -36,6 +37,7 @@ CONTEXT: Final = "\0context"
 """Under which the context of a call is passed; no schema has a property of that name."""
 
 _RESERVED: Final = frozenset(("help", "response", "error"))
+_OF_ORIGIN: Final = ("note", "described_by", "named_values")
 _NEW: Final = "A tool that is new, and that nobody has accepted yet."
 _EVERY_S: Final = 0.1
 """At most so often is a call's progress told; what comes sooner is dropped."""
@@ -140,7 +142,8 @@ class Actions:
                 tool_name if len(tool_name) <= 255 else f"{tool_name[:230]}_{_digest(tool_name)}"
             )
             tool = self.tools[tool_name] = _action(tool_name, call, options, fault)
-            tool._server, tool.deferred = self._id, self._deferred
+            tool.origin = tool.origin._replace(server=self._id)
+            tool.deferred = self._deferred
 
     def _of_tool(self, definition: Definition) -> tuple[Any, dict[str, Any], str]:
         policy = self._policy(definition.name)
@@ -266,17 +269,17 @@ class Actions:
 
 def _action(name: str, call: Any, options: Mapping[str, Any], fault: str) -> Action:
     action_options = dict(options)
-    note, described_by = action_options.pop("note", ""), action_options.pop("described_by", "")
-    named_values = action_options.pop("named_values", False)
-    action = ToolAction._described(
+    origin = {each: action_options.pop(each) for each in _OF_ORIGIN if each in action_options}
+    action = unchecked_action(
+        ToolAction,
         name,
         call,
         action_options.pop("description"),
         action_options.pop("parameters"),
         **action_options,
     )
-    action._note, action._described_by, action._named_values = note, described_by, named_values
-    action._fault = fault  # type: ignore[attr-defined]
+    action.origin = ActionOrigin(**origin)
+    action._fault = fault
     return action
 
 

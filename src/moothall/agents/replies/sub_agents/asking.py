@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from moothall.actions import Action
 from moothall.actions.approval import Later
+from moothall.actions.capability import ActionOrigin
 from moothall.actions.message import REPLYING
 from moothall.actions.provenance.reading import reading_here
 from moothall.agents.context import Context
@@ -84,14 +85,15 @@ def asking(
     id = str(agent.id)
     about_agent = description or agent.description or f"Ask the agent {id}."
     action = Action(id if name is None else name, ask, about_agent, guard=())
-    action._asks, action._is_part = agent, is_fresh and agent._records
+    action.origin = ActionOrigin(agent=agent, is_part=is_fresh and agent._records)
     return action
 
 
 def calling(agent: Any) -> tuple[ReplyRequest | None, Any] | None:
     """Return the reply, and its call, of which an agent's own `say` is an action; None without."""
     call: Any = reading_here()
-    target: Any = getattr(getattr(call, "action", None), "_asks", None)
+    action = getattr(call, "action", None)
+    target: Any = action.origin.agent if isinstance(action, Action) else None
     if target is None or target is not agent or target._current_message is not None:
         return None
     replies = [each for each in REPLYING.get() if each.open and each.agent is not agent]
@@ -192,7 +194,7 @@ async def restore_asked(
     for name, data in record.members.items():
         past = record.find(name.partition("/")[0])
         action = None if past is None else find(str(past.about.get("action")))
-        agent = None if action is None else action._asks
+        agent = None if action is None else action.origin.agent
         part = record.member(name, data["agent"])
         start = (
             next((each.data for each in part.past if each.kind == "begun"), None) if part else None

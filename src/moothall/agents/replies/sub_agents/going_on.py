@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from moothall.actions import Action
 from moothall.agents.replies.resume import asked_in
 from moothall.foundation.errors import RunHeld, RunMismatch
 from moothall.foundation.text import log_failure
@@ -51,9 +52,8 @@ def agents_that_resume(agent: Any) -> list[Any]:
     agents = [agent]
     for each in agents:
         find = getattr(getattr(each, "actions", None), "get_actions", None)
-        next_agents = [
-            getattr(action, "_asks", None) for action in (find() if callable(find) else ())
-        ]
+        offered = find() if callable(find) else ()
+        next_agents = [each.origin.agent for each in offered if isinstance(each, Action)]
         next_agents += getattr(each, "_member_agents", ())
         agents += [
             a for a in next_agents if a is not None and all(a is not other for other in agents)
