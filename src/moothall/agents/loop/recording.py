@@ -127,6 +127,15 @@ class LoopState(LoopTurn):
             self.messages[:] = map(bare, self.messages)
 
     @property
+    def found_actions(self) -> Sequence[str]:
+        """The deferred actions that were found; they are recorded as `joined`."""
+        return self.joined
+
+    @found_actions.setter
+    def found_actions(self, names: Sequence[str]) -> None:
+        self.joined = [*names]
+
+    @property
     def outside(self) -> tuple[str, ...]:
         """Return the outside sources of what was read and written."""
         return (*union(source for each in self.marks for source in sources_of(each)),)
