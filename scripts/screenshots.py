@@ -142,7 +142,7 @@ def society(page: Page) -> None:
 
 def runs(page: Page) -> None:
     """A run is chosen."""
-    page.get_by_role("list", name="Runs").get_by_role("button").last.click()
+    page.get_by_role("list", name="Runs").get_by_role("button").nth(1).click()
     page.get_by_role("group", name="Steps").get_by_text("search").first.wait_for()
 
 

@@ -178,7 +178,7 @@ def test_connection_that_was_cut_without_a_word_is_made_again(page: Page, studio
     with NativeSpace() as space:
         space.add(Agent("Clerk"))
         space.add(studio.user)
-        expect(page.get_by_text("Clerk", exact=True)).to_be_visible()
+        expect(page.get_by_role("list", name="Agents")).to_contain_text("Clerk")
         page.evaluate("made.forEach((each) => (each.onmessage = null))")
         studio.user.send({"to": "*", "action": {"name": "say", "args": {"content": "at last"}}})
         page.clock.fast_forward(60_000)

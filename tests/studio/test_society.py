@@ -423,6 +423,15 @@ def test_branches_live_side_by_side(page: Page, studio: Studio) -> None:
     assert "no town beside" in asked(studio, "swap", {})
 
 
+def test_town_plays_at_once_from_the_first_screen(browser: Browser, tmp_path: Path) -> None:
+    with a_studio(tmp_path) as studio, pages(browser, studio) as open_page:
+        page = open_page("Society")
+        page.get_by_role("button", name="Play a town of 300 citizens").click()
+        expect(page.get_by_role("button", name="Pause", exact=True)).to_be_visible()
+        expect(page.get_by_label("Citizens", exact=True)).to_be_hidden()
+        expect(page.get_by_label("Map of the town")).to_be_in_viewport(ratio=1)
+
+
 def test_page_tells_the_towns_of_two_programs_apart(tmp_path: Path) -> None:
     """One that comes back after a restart shows the new town, not both in one."""
     numbers = []

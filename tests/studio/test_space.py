@@ -151,7 +151,16 @@ def test_line_is_looked_back_at_before_it_is_known_to_be_sent(
 def test_space_tab_shows_an_agents_class_model_cost_and_help(
     space: NativeSpace, page: Page, studio: Studio
 ) -> None:
-    """Its class, its model and what its recorded runs have cost; its help as a list."""
+    """Its class, its model and what its recorded runs have cost; its help as a list.
+
+    While nothing was said, the agents and the other tabs are offered.
+    """
+    invitation = page.get_by_role("log", name="Messages")
+    offers = ["Clerk", "folder", "question", "town"]
+    expect(invitation.get_by_role("button")).to_contain_text(offers)
+    invitation.get_by_role("button", name="Clerk").click()
+    expect(page.get_by_label("Say to Clerk")).to_be_focused()
+    page.get_by_role("button", name="All messages").click()
     for id, journal in (("Poet", studio.journal), ("Silent", None)):
         model = ScriptedModel(["Roses."], name="roses-1")
         space.add(ReActAgent(id, model, journal=journal, receive_own_broadcasts=False))

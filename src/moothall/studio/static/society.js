@@ -7,6 +7,7 @@ import { makeCurves } from "./curves.js";
 import { attempt, button, call, count, empty, fillWindow, h, json, meter, oneAtATime, replace, sent, toast, update } from "./dom.js";
 import { experiments } from "./experiments.js";
 import { on, onReset } from "./feed.js";
+import { fold } from "./forms.js";
 import { GROUPS, SHAPES, makeMap } from "./map.js";
 import { go } from "./place.js";
 import { townLog } from "./townlog.js";
@@ -76,7 +77,13 @@ export function mount(root) {
   const bar = h("progress", { "aria-label": "Progress", max: 1 });
   const told = h("span", { class: "s-soft", role: "status" });
   const map = makeMap((index) => choose(String(index + 1))); // ids are the numbers from 1
-  const nothing = empty("No town is set up. Choose above how many citizens live how long, and press Set up. Towns that are recorded are resumed there, too.");
+  let plays = false; // the town that is being set up is to play at once
+  const atOnce = button("Play a town of 300 citizens", async () => {
+    plays = true;
+    await call("society/forms/new", { citizens: 300, days: 7, step: "15min", seed: 0 });
+    fold("society", "new", false);
+  }, "primary");
+  const nothing = h("div", { class: "s-invite" }, atOnce, h("p", { class: "s-soft" }, "No town is set up. Choose above how many citizens live how long, and press Set up; this one lives for a week, by rules. Towns that are recorded are resumed there, too."));
   const layer = h("select", { class: "s-input s-layer", "aria-label": "Colour of the citizens", onchange: () => load() }, h("option", { value: "" }, "what they do"));
   const scale = h("span", { class: "s-row" });
   const groups = GROUPS.map((each) => h("span", {}, h("i", { style: `background: var(--s-act-${each})` }), NAMES[each]));
@@ -297,6 +304,10 @@ export function mount(root) {
     branch.disabled = compare.disabled = !lives;
     play.disabled = step.disabled = speed.disabled = !["playing", "paused"].includes(now.state);
     if (document.activeElement !== speed) speed.value = now.speed ?? 4;
+    if (plays && now.state === "paused") {
+      plays = false;
+      post("control", { do: "play" }).catch((error) => toast(error.message));
+    }
     time.textContent = lives ? when(now.time) : now.state === "failed" ? "It failed" : "Is being set up …";
     bar.hidden = !lives;
     [bar.max, bar.value] = [now.steps || 1, now.step || 0];

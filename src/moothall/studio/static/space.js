@@ -12,6 +12,7 @@ import { folded, outcome } from "./values.js";
 
 const MOST = 2000; // rows in the page while an earlier one is read
 const ANSWERS = { say: "answers", response: "answers", error: "could not do" }; // how an answer says what it answers
+const INVITED = 12; // agents that the first screen offers
 const WINDOW = 300; // rows in the page at once, and in an answer of the server: more are shown by scrolling up
 
 export function mount(root) {
@@ -93,8 +94,16 @@ export function mount(root) {
     const { passing, of, most } = counts;
     older.hidden = passing <= drawn.size;
     total.textContent = `${passing === of ? "" : `${number(passing)} of `}${count(of, "message")}${of === most ? ", the newest" : ""}`;
-    if (!of) replace(rows, empty("No messages yet. Choose at the left whom you talk to, or write a line below: it is said to all agents. /*.help asks what they can do."));
+    if (!of) update(rows, invitation());
     else if (!drawn.size) replace(rows, empty("No message passes the filter."));
+  }
+
+  // What one can do first, while nothing was said.
+  function invitation() {
+    const tries = [["act", "Let an agent work in a folder", "It asks you before it changes anything."], ["research", "Research a question", "In your documents or on the web, with a source for each sentence."], ["society", "Watch a town live", "Hundreds of citizens, by rules, without a model."]];
+    return h("div", { class: "s-invite" }, ids.size > 0 && [h("h2", {}, "Talk to somebody"), h("div", { class: "s-row" }, [...ids].slice(0, INVITED).map((id) => button(id, () => openTalk(id)))),
+      h("p", { class: "s-soft" }, "Each shows what it does. A line below is said to all agents; /*.help asks what they can do.")],
+      h("h2", {}, "Or try"), h("ul", { class: "s-tries" }, tries.map(([tab, title, about]) => h("li", {}, button(title, () => go([tab])), h("span", { class: "s-soft" }, about)))));
   }
 
   function learned(answer) {
@@ -188,7 +197,10 @@ export function mount(root) {
     const were = [...ids].join();
     ids.clear();
     for (const { id } of found.agents) ids.add(id);
-    if ([...ids].join() !== were) arrange();
+    if ([...ids].join() !== were) {
+      arrange();
+      if (!counts.of) tell();
+    }
     update(agents, found.agents.map((agent) => {
       const waits = waitsForYou(agent.id), busy = agent.handling?.length || agent.waiting || agent.asking;
       const item = known.get(agent.id) || entry(agent.id);
