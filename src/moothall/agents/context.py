@@ -25,6 +25,26 @@ _NO_DEPS: Any = None
 _Ask: TypeAlias = Callable[[Question], Awaitable[str]]
 
 
+@dataclass(slots=True, eq=False)
+class CallChannel:
+    """How an action's call reaches those who watch it, and the person who is asked in it."""
+
+    on_answer: Callable[[str], None] | None = None  # told what the person answers
+    on_progress: Callable[[str], None] | None = None  # told the progress, on the loop
+    wait_for_reader: Callable[[], Awaitable[None]] | None = None  # until it has seen the call
+    # Answers a question from the journal, or by calling what asks; None without a journal.
+    from_journal: Callable[[Question, _Ask], Awaitable[str]] | None = None
+    asked: set[Future[str]] = field(default_factory=set)  # what threads wait for
+    is_cut_off: bool = False
+
+    def withdraw(self) -> None:
+        """Withdraw the questions for whose answers threads wait: the call was cut off."""
+        # At least one side sees the other: a thread adds its question before it reads `is_cut_off`.
+        self.is_cut_off = True
+        for each in tuple(self.asked):
+            each.cancel()
+
+
 @dataclass(slots=True, eq=False, repr=False)
 class Context(Generic[T]):
     """What an action may know about its call; a parameter of this type is filled in.
@@ -52,13 +72,7 @@ class Context(Generic[T]):
     budget: Budget | None = None
     deps: T = _NO_DEPS
     _loop: asyncio.AbstractEventLoop | None = field(init=False)
-    _on_answer: Callable[[str], None] | None = None  # told what the person answers
-    _on_progress: Callable[[str], None] | None = None  # told the progress, on the loop
-    _wait_for_reader: Callable[[], Awaitable[None]] | None = None  # until it has seen the call
-    # Answers a question from the journal, or by calling what asks; None without a journal.
-    _from_journal: Callable[[Question, _Ask], Awaitable[str]] | None = None
-    _waited: set[Future[str]] = field(init=False, default_factory=set)  # what threads wait for
-    _cut_off: bool = field(init=False, default=False)
+    _channel: CallChannel | None = None  # of the call, if it is one
 
     def __post_init__(self) -> None:
         if self.sender is None and self.message is not None:
@@ -80,13 +94,14 @@ class Context(Generic[T]):
         """
         if not isinstance(text, str):
             raise ConfigError(f"progress takes a text, got {type(text).__name__}")
-        if self._on_progress is None or self._loop is None:
+        on_progress = None if self._channel is None else self._channel.on_progress
+        if on_progress is None or self._loop is None:
             return
         if asyncio._get_running_loop() is self._loop:
-            self._on_progress(text)
+            on_progress(text)
         else:
             try:
-                self._loop.call_soon_threadsafe(self._on_progress, text)
+                self._loop.call_soon_threadsafe(on_progress, text)
             except RuntimeError:
                 pass  # the loop is closed: the call has ended
 
@@ -106,14 +121,12 @@ class Context(Generic[T]):
         if not isinstance(question, str):
             raise ConfigError(f"ask_person takes a text, got {type(question).__name__}")
         pending = Question(str(self.agent.id), question, self.run_id)
-        return PendingQuestion(self, pending)
+        return PendingQuestion(self.agent, pending, self._channel or CallChannel(), self._loop)
 
-    def _withdraw(self) -> None:
-        """Withdraw the questions for whose answers threads wait: the call was cut off."""
-        # At least one side sees the other: a thread adds its question before it reads `_cut_off`.
-        self._cut_off = True
-        for each in tuple(self._waited):
-            each.cancel()
+
+def is_watched(context: Context[Any]) -> bool:
+    """Return whether somebody is told the progress of the call."""
+    return context._channel is not None and context._channel.on_progress is not None
 
 
 SystemPrompt: TypeAlias = (
@@ -165,15 +178,16 @@ def filled(
 class PendingQuestion:
     """A question to a person, asked when the caller waits for the answer."""
 
-    _context: Context[Any]
+    _agent: Agent
     _question: Question
+    _channel: CallChannel
+    _loop: asyncio.AbstractEventLoop | None
 
     def __await__(self) -> Generator[Any, None, str]:
         return self._answer().__await__()
 
     async def _answer(self) -> str:
-        context = self._context
-        recall = context._from_journal
+        recall = self._channel.from_journal
         try:
             question = self._question
             text = await (self._ask(question) if recall is None else recall(question, self._ask))
@@ -184,15 +198,14 @@ class PendingQuestion:
                 f"agent {self._question.agent!r} has a question whose answer would come later: "
                 "that needs a reply of an agent with a journal="
             ) from None
-        if context._on_answer is not None:
-            context._on_answer(text)
+        if self._channel.on_answer is not None:
+            self._channel.on_answer(text)
         return text
 
     async def _ask(self, question: Question) -> str:
-        context = self._context
-        if context._wait_for_reader is not None:
-            await context._wait_for_reader()  # a display shows the call before its question
-        return await answer(context.agent._approver(), question)
+        if self._channel.wait_for_reader is not None:
+            await self._channel.wait_for_reader()  # a display shows the call before its question
+        return await answer(self._agent._approver(), question)
 
     def result(self) -> str:
         """Wait for the answer in a thread."""
@@ -201,15 +214,14 @@ class PendingQuestion:
                 "ask_person(…).result() was called where an event loop is running, which would "
                 "stop until somebody answers: await it instead"
             )
-        context = self._context
-        if context._loop is None or not context._loop.is_running():
+        if self._loop is None or not self._loop.is_running():
             return asyncio.run(self._answer())
         # The loop of the action's agent: an async approver may belong to it.
-        answered = asyncio.run_coroutine_threadsafe(self._answer(), context._loop)
-        context._waited.add(answered)
-        if context._cut_off:
+        answered = asyncio.run_coroutine_threadsafe(self._answer(), self._loop)
+        self._channel.asked.add(answered)
+        if self._channel.is_cut_off:
             answered.cancel()
         try:
             return answered.result()
         finally:
-            context._waited.discard(answered)
+            self._channel.asked.discard(answered)

@@ -16,7 +16,7 @@ from moothall.actions.approval.asking import asking_person
 from moothall.actions.message import Envelope
 from moothall.agents.agent import CURRENT
 from moothall.agents.callers import from_caller
-from moothall.agents.context import Context, filled, injected
+from moothall.agents.context import CallChannel, Context, filled, injected
 from moothall.foundation import tracing
 from moothall.foundation.errors import ActionError, RequestError
 from moothall.foundation.jsonvalue import NotJSON, to_json
@@ -70,20 +70,16 @@ async def handle(mailbox: Any, delivery: Delivery, offer: Offer, kwargs: dict[st
     agent = mailbox.agent
     if mailbox.before:
         await call_callback(mailbox, agent.before_action, delivery.message())
-    context: Context[Any] | None = None
+    channel: CallChannel | None = None
     if offer.injected:
         budget, caller_context = agent.budget, delivery.caller_context
         if budget is None:
             budget = from_caller(delivery, "pays")
-        context = Context(
-            agent,
-            message=delivery.message(),
-            budget=budget,
-            deps=agent.deps,
-            _on_progress=caller_context.hears
-            if caller_context is not None and caller_context.open
-            else None,
-        )
+        channel = CallChannel()
+        if caller_context is not None and caller_context.open:
+            channel.on_progress = caller_context.hears
+        message = delivery.message()
+        context = Context(agent, message=message, budget=budget, deps=agent.deps, _channel=channel)
         kwargs = filled(offer.injected, kwargs, context)
     value: Any = None
     failure: BaseException | None = None
@@ -96,7 +92,7 @@ async def handle(mailbox: Any, delivery: Delivery, offer: Offer, kwargs: dict[st
         if offer.action.is_async:
             value = await offer.function(**kwargs)
         else:
-            value = await _in_thread(mailbox.router, partial(offer.function, **kwargs), context)
+            value = await _in_thread(mailbox.router, partial(offer.function, **kwargs), channel)
         if value.__class__ not in DATA:
             value = await awaited(value)  # an `await` that was forgotten, perhaps
     except BaseException as error:  # raised again after after_action, which runs in any case
@@ -131,7 +127,7 @@ async def call_callback(mailbox: Any, callback: Callable[..., Any], *args: Any) 
 
 
 async def _in_thread(
-    router: RouterPort, call: Callable[[], Any], context: Context[Any] | None = None
+    router: RouterPort, call: Callable[[], Any], channel: CallChannel | None = None
 ) -> Any:
     """Call a plain function in a worker thread.
 
@@ -154,8 +150,8 @@ async def _in_thread(
             await asyncio.wait((future,))
         except asyncio.CancelledError as error:
             cancelled = error
-            if context is not None:
-                context._withdraw()
+            if channel is not None:
+                channel.withdraw()
             if router.closed:
                 break
     if cancelled is not None:

@@ -14,7 +14,7 @@ from moothall.actions.acting import ACTING
 from moothall.actions.approval import Later
 from moothall.actions.environment import execute_in_thread, failed
 from moothall.actions.provenance import reading
-from moothall.agents.context import Context, filled, injected
+from moothall.agents.context import CallChannel, filled, injected
 from moothall.agents.loop.chain import around_action
 from moothall.agents.loop.parts import context_of
 from moothall.agents.loop.permission import PausableLimit
@@ -185,7 +185,7 @@ async def execute(step: ActionStep) -> dict[str, Any]:
     assert chosen is not None
     environment = agent.environment
     result: Any = None
-    context: Context[Any] | None = None
+    channel: CallChannel | None = None
     if chosen.outside:  # what it tells other agents is from outside, too
         call.read += (source_of(call),)
     token = reading.execute(call)
@@ -195,10 +195,10 @@ async def execute(step: ActionStep) -> dict[str, Any]:
         call.has_started = True
         kwargs = call.kwargs
         if kinds := injected(chosen):
-            context = context_of(agent, request, call)
+            channel = CallChannel()
             if step._record is not None:
-                context._from_journal = partial(answered, call, step._record)
-            kwargs = filled(kinds, kwargs, context)
+                channel.from_journal = partial(answered, call, step._record)
+            kwargs = filled(kinds, kwargs, context_of(agent, request, call, channel))
         method = getattr(environment, "aexecute_action", None)
         if method is None:  # a user's own environment may have only the sync method
             result = await execute_in_thread(environment, chosen, kwargs)
@@ -220,8 +220,8 @@ async def execute(step: ActionStep) -> dict[str, Any]:
     finally:
         reading.executed(call, token, result)
         call.late = partial(note_late_reading, request)
-        if context is not None and (not isinstance(result, dict) or "error" in result):
-            context._withdraw()
+        if channel is not None and (not isinstance(result, dict) or "error" in result):
+            channel.withdraw()
     if not isinstance(result, dict):
         return failed(TypeError(f"an environment must give a dict, got {type(result).__name__}"))
     comes = result.get("result")

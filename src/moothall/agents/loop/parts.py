@@ -18,7 +18,7 @@ from moothall.actions.goal import Goal
 from moothall.actions.message import address, is_group
 from moothall.actions.registry import Offering
 from moothall.agents.agent import CURRENT, Agent
-from moothall.agents.context import Context, SystemPrompt
+from moothall.agents.context import CallChannel, Context, SystemPrompt
 from moothall.agents.loop.answer import OfferedActions, RequestedCall
 from moothall.agents.replies.checked_parts import check_part
 from moothall.agents.replies.hooks import Hooks
@@ -246,11 +246,18 @@ def checked_discover(discover: str | Iterable[str | int], id: str | int) -> str 
 
 
 def context_of(
-    agent: Any, request: ReplyRequest, call: RequestedCall | None = None
+    agent: Any,
+    request: ReplyRequest,
+    call: RequestedCall | None = None,
+    channel: CallChannel | None = None,
 ) -> Context[Any]:
     """Return what a reply's own functions may know about it."""
     handling = CURRENT.get()
     message = None if handling is None else handling.message()
+    if call is not None:
+        channel = channel or CallChannel()
+        channel.on_answer, channel.on_progress = call.hear, call.progress
+        channel.wait_for_reader = request.wait_for_reader
     return Context(
         agent,
         run_id=request.run_id,
@@ -258,9 +265,7 @@ def context_of(
         sender=None if message is None else message["from"],
         budget=agent.budget if request.budget is None else request.budget,
         deps=agent.deps if request.deps is None else request.deps,
-        _on_answer=None if call is None else call.hear,
-        _on_progress=None if call is None else call.progress,
-        _wait_for_reader=None if call is None else request.wait_for_reader,
+        _channel=channel,
     )
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from moothall.actions import ACCESS_DENIED, ACCESS_REQUESTED, AccessPolicy, Action
 from moothall.actions.capability import ActionOrigin, unchecked_action
 from moothall.actions.signature.schema import SchemaValidator, object_schema
-from moothall.agents.context import Context
+from moothall.agents.context import Context, is_watched
 from moothall.foundation.errors import InvalidArguments
 from moothall.foundation.text import one_line, printable
 from moothall.serving.mcp.listing import (
@@ -285,7 +285,7 @@ def _action(name: str, call: Any, options: Mapping[str, Any], fault: str) -> Act
 
 def _progress(context: Context[Any]) -> ProgressFnT | None:
     """Return what the server's progress is told to, or None if nobody watches the reply."""
-    if context._on_progress is None:
+    if not is_watched(context):
         return None
     last_at = -math.inf
 
