@@ -7,7 +7,7 @@ import json
 import types
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
-from typing import Any, NamedTuple, TypeVar, Unpack
+from typing import Any, NamedTuple, Self, Unpack
 
 from moothall.actions.marking import (
     ActionOptions,
@@ -102,6 +102,31 @@ class Action(Options):
         else:
             self._check_parameters(parameters)
             check_guard(where, values, list(parameters.get("properties", ())))
+
+    @classmethod
+    def unchecked(
+        cls,
+        name: str,
+        function: Callable[..., Any],
+        description: str,
+        parameters: dict[str, Any],
+        **options: Any,
+    ) -> Self:
+        """Return an action whose schema is known to be one, and not checked."""
+        guard, addresses = options.pop("guard", None), options.pop("addresses", None)
+        action = cls(name, function, description, {}, **options)
+        action._parameters, action.guard, action.addresses = parameters, guard, addresses
+        return action
+
+    def changed(self, function: Callable[..., Any], **options: Any) -> Action:
+        """Return an action that is described as this one, with another function and options."""
+        options = {**self._options, **options}
+        action = Action.unchecked(
+            function=function, description=self.description, parameters=self.parameters, **options
+        )
+        origin = self.origin
+        action.origin = ActionOrigin(note=origin.note, named_values=origin.named_values)
+        return action
 
     def _check_parameters(self, parameters: object) -> None:
         where = f"action {self.name!r}: parameters"
@@ -285,24 +310,6 @@ def check_described(action: Action) -> None:
         _ = action.signature
     if action.examples:
         _ = action.description
-
-
-A = TypeVar("A", bound=Action)
-
-
-def unchecked_action(
-    kind: type[A],
-    name: str,
-    function: Callable[..., Any],
-    description: str,
-    parameters: dict[str, Any],
-    **options: Any,
-) -> A:
-    """Return an action with a schema that moothall made itself, and need not check."""
-    guard, addresses = options.pop("guard", None), options.pop("addresses", None)
-    action = kind(name, function, description, {}, **options)
-    action._parameters, action.guard, action.addresses = parameters, guard, addresses
-    return action
 
 
 def without_parameter(action: Action, name: str) -> Action:

@@ -79,6 +79,11 @@ class Context(Generic[T]):
             self.sender = self.message["from"]
         self._loop = asyncio._get_running_loop()
 
+    @property
+    def is_watched(self) -> bool:
+        """Whether anybody is told the progress of the call."""
+        return self._channel is not None and self._channel.on_progress is not None
+
     def progress(self, text: str) -> None:
         """Tell the observers of the reply how far the action is: the event `call_progress`.
 
@@ -122,11 +127,6 @@ class Context(Generic[T]):
             raise ConfigError(f"ask_person takes a text, got {type(question).__name__}")
         pending = Question(str(self.agent.id), question, self.run_id)
         return PendingQuestion(self.agent, pending, self._channel or CallChannel(), self._loop)
-
-
-def is_watched(context: Context[Any]) -> bool:
-    """Return whether somebody is told the progress of the call."""
-    return context._channel is not None and context._channel.on_progress is not None
 
 
 SystemPrompt: TypeAlias = (

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from moothall.actions import Action
-from moothall.actions.capability import ActionOrigin, unchecked_action
+from moothall.actions.capability import ActionOrigin
 from moothall.actions.provenance import reading
 from moothall.actions.signature.schema import object_schema
 from moothall.foundation.errors import ConfigError, JournalError
@@ -90,9 +90,7 @@ class ThreadResults:
             words={"type": "string", "description": "words to search the lines for"},
         )
         schema["required"] = []
-        self.action: Action = unchecked_action(
-            Action, READ, self._read, _ABOUT, schema, idempotent=True
-        )
+        self.action: Action = Action.unchecked(READ, self._read, _ABOUT, schema, idempotent=True)
         self.action.origin = ActionOrigin(gives_back=False)
 
     def copy(self) -> ThreadResults:

@@ -12,7 +12,6 @@ from typing import Any
 from urllib.parse import urlencode
 
 from moothall.actions import Action, ActionRegistry
-from moothall.actions.capability import ActionOrigin, unchecked_action
 from moothall.agents.context import injected
 from moothall.agents.loop.answer import RequestedCall
 from moothall.agents.replies.checked_parts import check_actions
@@ -190,15 +189,8 @@ def _changed(
         args = before(kwargs)
         return await later(tool.execute(**args), args)
 
-    copy = unchecked_action(
-        Action,
-        function=functools.wraps(tool.function)(acall if tool.is_async else call),
-        description=tool.description,
-        parameters=tool.parameters,
-        **tool._options | {"retries": None},  # it has them where it is executed
-    )
-    copy.origin = ActionOrigin(note=tool.origin.note, named_values=tool.origin.named_values)
-    return copy
+    function = functools.wraps(tool.function)(acall if tool.is_async else call)
+    return tool.changed(function, retries=None)  # it has them where it is executed
 
 
 def _gathering(tool: Action, task: ResearchTask, pool: ResourcePool) -> Action:

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from moothall.actions import Action
-from moothall.actions.capability import ActionOrigin, unchecked_action
+from moothall.actions.capability import ActionOrigin
 from moothall.actions.message import MAX_ID, is_group
 from moothall.actions.provenance import reading
 from moothall.actions.provenance.reading import reading_here
@@ -116,9 +116,7 @@ class Finder:
         )
         words = "a few words on what the action should do, and to what"
         schema = object_schema(words={"type": "string", "description": words})
-        self.action: Action = unchecked_action(
-            Action, FIND, self._find, about, schema, idempotent=True
-        )
+        self.action: Action = Action.unchecked(FIND, self._find, about, schema, idempotent=True)
         self.action.origin = ActionOrigin(gives_back=False, finds=True)
 
     def _find(self, words: str) -> list[dict[str, str]] | str:
@@ -225,9 +223,7 @@ def _action(
         options["addresses"] = offer.addressed
     elif id not in getattr(agent, "trusted", ()):
         options["outside"] = not is_here
-    action = unchecked_action(
-        Action, _full_name(id, name), call, described_as, parameters, **options
-    )
+    action = Action.unchecked(_full_name(id, name), call, described_as, parameters, **options)
     action.deferred = None if offer is None else offer.deferred
     by_others = not is_here and id not in getattr(agent, "trusted", ())
     source = f"what {_line(id)} says of its actions" if by_others else ""

@@ -11,9 +11,8 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final
 
 from moothall.actions import ACCESS_DENIED, ACCESS_REQUESTED, AccessPolicy, Action
-from moothall.actions.capability import ActionOrigin, unchecked_action
 from moothall.actions.signature.schema import SchemaValidator, object_schema
-from moothall.agents.context import Context, is_watched
+from moothall.agents.context import Context
 from moothall.foundation.errors import InvalidArguments
 from moothall.foundation.text import one_line, printable
 from moothall.serving.mcp.listing import (
@@ -270,22 +269,21 @@ class Actions:
 def _action(name: str, call: Any, options: Mapping[str, Any], fault: str) -> Action:
     action_options = dict(options)
     origin = {each: action_options.pop(each) for each in _OF_ORIGIN if each in action_options}
-    action = unchecked_action(
-        ToolAction,
+    action = ToolAction.unchecked(
         name,
         call,
         action_options.pop("description"),
         action_options.pop("parameters"),
         **action_options,
     )
-    action.origin = ActionOrigin(**origin)
+    action.origin = action.origin._replace(**origin)
     action._fault = fault
     return action
 
 
 def _progress(context: Context[Any]) -> ProgressFnT | None:
     """Return what the server's progress is told to, or None if nobody watches the reply."""
-    if not is_watched(context):
+    if not context.is_watched:
         return None
     last_at = -math.inf
 
