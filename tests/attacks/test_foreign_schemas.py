@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from moothall import Action, InvalidArguments, MoothallError
-from moothall.serving.doors.openai.content import Wrong
+from moothall.serving.doors.openai.content import BadRequest
 from moothall.serving.doors.openai.input import tools_of
 
 KEYS = ("allOf", "anyOf", "oneOf")
@@ -201,7 +201,7 @@ def test_foreign_tools_of_one_request_are_bounded_together(
     ]
     begun = time.thread_time()
     if parameters or count > 1000:
-        with pytest.raises(Wrong, match="tools"):
+        with pytest.raises(BadRequest, match="tools"):
             tools_of({"tools": tools})
     else:
         assert len({each.name for each in tools_of({"tools": tools}).values()}) == count

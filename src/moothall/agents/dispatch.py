@@ -127,7 +127,7 @@ class BlockDispatcher:
         self.blocks: dict[str, Any] = {}
         self.decisions: deque[Dispatch] = deque(maxlen=MAX_DECISIONS)
         self.show: Callable[[Any], Awaitable[Any]] | None = None
-        self._logged = False
+        self._has_logged = False
 
     def register_blocks(self, blocks: Iterable[Any]) -> None:
         """Add blocks to choose from.
@@ -158,18 +158,18 @@ class BlockDispatcher:
             return self.by_rule(context)
         offers = self._offers(context)
         if not offers:
-            return self._decided(Dispatch(None, "no block can act now"))
+            return self._record(Dispatch(None, "no block can act now"))
         if len(offers) == 1:
             (name,) = offers
             if any(hasattr(self.blocks[name], each) for each in ("offer", "fits")):
-                return self._decided(Dispatch(name, "it alone can act now"))
-        return self._decided(await self._by_model(context, offers))
+                return self._record(Dispatch(name, "it alone can act now"))
+        return self._record(await self._by_model(context, offers))
 
     def by_rule(self, context: Any) -> Any:
         """Return the block that fits a situation by rule, or None, even if there is a model."""
-        return self._decided(self._by_rule(context))
+        return self._record(self._by_rule(context))
 
-    def _decided(self, dispatch: Dispatch) -> Any:
+    def _record(self, dispatch: Dispatch) -> Any:
         self.decisions.append(dispatch)
         return None if dispatch.block is None else self.blocks[dispatch.block]
 
@@ -180,7 +180,7 @@ class BlockDispatcher:
             return Dispatch(None, "no block fits by rule")
         return Dispatch(name, f"by rule, {scores[name]:g}")
 
-    def _best(self, context: Any, names: list[str]) -> str | None:
+    def _best_by_rule(self, context: Any, names: list[str]) -> str | None:
         """Return the one of some blocks that the rule finds best; None of none."""
         scores = self._scores(context) if names else {}
         return max(names, key=lambda name: scores.get(name, 0.0), default=None)
@@ -234,7 +234,7 @@ class BlockDispatcher:
                 if "blocks" in answer:
                     does = [name for name, verdict in answer["blocks"].items() if verdict == "yes"]
                     # One that does not exist is named in the fault.
-                    block = does[0] if len(does) == 1 else self._best(context, does)
+                    block = does[0] if len(does) == 1 else self._best_by_rule(context, does)
                     block = next((name for name in does if name not in offers), block)
                     reason = answer.get("to_do", "")
                 else:
@@ -263,8 +263,8 @@ class BlockDispatcher:
 
     def _log(self, fault: str) -> None:
         """Log an unusable answer: the first at WARNING, the others, which may be many, at DEBUG."""
-        logger.log(logging.DEBUG if self._logged else logging.WARNING, "%s", fault)
-        self._logged = True
+        logger.log(logging.DEBUG if self._has_logged else logging.WARNING, "%s", fault)
+        self._has_logged = True
 
 
 def block_name(block: Any) -> str:

@@ -41,8 +41,8 @@ class ModelCall:
     _token: Token[ModelCall] | None = None
 
     def __enter__(self) -> None:
-        around = MODEL_CALL.get()
-        self.attempt, self.bill = around.attempt, self.bill or around.bill
+        outer = MODEL_CALL.get()
+        self.attempt, self.bill = outer.attempt, self.bill or outer.bill
         self._token = MODEL_CALL.set(self)
 
     def __exit__(self, *_: object) -> None:

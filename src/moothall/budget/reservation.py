@@ -118,7 +118,7 @@ class Ledger:
 
     def settle(self, hold: Hold, spent: Amounts) -> None:
         """End a reservation."""
-        closed, low = self.change(hold.accounts, partial(end, hold, spent))
+        closed, low = self.change(hold.accounts, partial(end_hold, hold, spent))
         self.line.wake_first()
         for account, kind in low:
             self._tell_low(account, kind)
@@ -306,7 +306,7 @@ class Reservation(ReservedAmounts):
         return repr(self.hold)
 
 
-def callers(ledger: Ledger) -> list[Hold]:
+def callers_holds(ledger: Ledger) -> list[Hold]:
     """Return what this task and its callers have reserved of a ledger."""
     holds = [ref() for ref in CALLERS_RESERVATIONS.get()]
     return [each for each in holds if each and each.open and each.ledger is ledger]
@@ -316,7 +316,7 @@ Kinds: TypeAlias = list[tuple[Account, int]]
 """Accounts, each with a kind of what they limit."""
 
 
-def end(hold: Hold, spent: Amounts) -> tuple[Kinds, Kinds]:
+def end_hold(hold: Hold, spent: Amounts) -> tuple[Kinds, Kinds]:
     """Count what a reservation spent; return the accounts that it closes, and that get low."""
     if not hold.open:
         raise DefinitionError(

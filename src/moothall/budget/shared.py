@@ -15,7 +15,7 @@ from moothall.budget.account import COUNTS, Account, Accounts, Aside
 from moothall.budget.amounts import KINDS, NOTHING, Amounts
 from moothall.budget.limits import FIRST_KINDS, LIMITS
 from moothall.budget.period import is_period
-from moothall.budget.reservation import Hold, Ledger, end
+from moothall.budget.reservation import Hold, Ledger, end_hold
 from moothall.foundation.errors import DefinitionError, MoothallError
 
 logger: logging.Logger = logging.getLogger("moothall.budget")
@@ -160,7 +160,7 @@ class SharedLedger(Ledger):
             logger.error("%s: what was spent cannot be written: %s", title, error)
             if hold.open:
                 with self._lock:
-                    end(hold, spent)
+                    end_hold(hold, spent)
                 self.line.wake_first()
 
     def load(

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from moothall.budget.account import Accounts
 from moothall.budget.amounts import Amounts
-from moothall.budget.reservation import Hold, Ledger, Reservation, callers
+from moothall.budget.reservation import Hold, Ledger, Reservation, callers_holds
 from moothall.foundation.errors import BudgetExceeded
 
 
@@ -14,7 +14,7 @@ async def in_turn(
     ledger: Ledger, reserve: Callable[[], Reservation], seconds: Callable[[], float | None]
 ) -> Reservation:
     """Reserve when the ledger has room; after `seconds()` `reserve` raises."""
-    mine = callers(ledger)
+    mine = callers_holds(ledger)
 
     def look(first: bool) -> tuple[Reservation | None, float | None]:
         try:

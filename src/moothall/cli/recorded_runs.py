@@ -100,7 +100,11 @@ class Recorded:
 
 
 def execute_order(
-    by: Callable[..., int], order: AnyOrder, journal: str | None, run_id: str | None, as_json: bool
+    runner: Callable[..., int],
+    order: AnyOrder,
+    journal: str | None,
+    run_id: str | None,
+    as_json: bool,
 ) -> int:
     """Carry out an order, recorded if a journal is named; return the exit code."""
     # The reply says in words what the library logs.
@@ -108,7 +112,7 @@ def execute_order(
     if journal is None:
         if run_id is not None:
             raise click.UsageError("--run-id is for a run in a journal: give --journal too")
-        return by(order, as_json)
+        return runner(order, as_json)
     with usage():
         without_keys(order)
     with made_journal(journal) as store:
@@ -116,12 +120,12 @@ def execute_order(
         if run_id is not None:
             # What has ended is not resumed: its recorded reply is returned.
             why = refusal(store, run_id, allow_ended=True)
-            if refused(recorded, why, as_json):
+            if report_refusal(recorded, why, as_json):
                 return 1
-        return by(order, as_json, recorded)
+        return runner(order, as_json, recorded)
 
 
-def refused(recorded: Recorded, why: ResumeRefusal | None, as_json: bool) -> bool:
+def report_refusal(recorded: Recorded, why: ResumeRefusal | None, as_json: bool) -> bool:
     """Return whether a person must decide before a run can continue; if so, print how.
 
     Raise StateError if the run has a fork.

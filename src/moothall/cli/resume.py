@@ -16,11 +16,11 @@ import click
 from moothall.agents.replies.resume import asked_in
 from moothall.cli.interrupts import interruptible
 from moothall.cli.operate.waiting import user_name
-from moothall.cli.recorded_runs import NOBODY, Recorded, refused
+from moothall.cli.recorded_runs import NOBODY, Recorded, report_refusal
 from moothall.cli.replay import show_replay
 from moothall.cli.run.act import run_act, screen_of
 from moothall.cli.run.outcome import exit_code
-from moothall.cli.run.watch import Permission, watched
+from moothall.cli.run.watch import Permission, stream_to_screen
 from moothall.cli.shared_options import (
     as_written,
     journal_option,
@@ -161,7 +161,7 @@ def command(
         if decisions and not (why and why.fork):
             decided = _decide(recorded, decisions)
             why = may()
-        if refused(recorded, why, as_json):
+        if report_refusal(recorded, why, as_json):
             return 1
         if order is None and named_agent_of_kind is None:
             return _print_next(recorded, outline, as_json=as_json, decided=decided)
@@ -232,7 +232,9 @@ def _resume_agent(agent: Any, as_json: bool, recorded: Recorded) -> int:
     agent.journal = recorded.journal
     permission = Permission(screen_of(outline.kind, as_json, recorded))
     return exit_code(
-        interruptible(watched(agent, permission, question.pop("text"), outline.id, **question))
+        interruptible(
+            stream_to_screen(agent, permission, question.pop("text"), outline.id, **question)
+        )
     )
 
 

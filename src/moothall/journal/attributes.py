@@ -53,8 +53,8 @@ class _RunAttribute(NamedTuple):
     query_paths: Callable[[Any], Iterator[tuple[str, str | None]]]
 
 
-def _tags(value: Any) -> dict[str, str]:
-    tags = _by_name(value, "")
+def _checked_tags(value: Any) -> dict[str, str]:
+    tags = _texts_by_name(value, "")
     if len(tags) > _MOST_TAGS:
         raise ConfigError(f"tags= must be at most {_MOST_TAGS}, got {len(tags)}")
     for text in tags.values():
@@ -65,13 +65,13 @@ def _tags(value: Any) -> dict[str, str]:
 
 
 def _wanted_tags(tags: Any) -> Iterator[tuple[str, str | None]]:
-    for name, text in _by_name(tags, None).items():
+    for name, text in _texts_by_name(tags, None).items():
         if not isinstance(text, str | None):
             raise ConfigError(f"runs: tags= must be texts by name, or names, got {text!r:.80}")
         yield f'."{name}"', text
 
 
-def _by_name(tags: Any, text: str | None) -> dict[str, Any]:
+def _texts_by_name(tags: Any, text: str | None) -> dict[str, Any]:
     if isinstance(tags, Mapping):
         texts = dict(tags)
     elif isinstance(tags, Iterable):
@@ -91,7 +91,7 @@ def _by_name(tags: Any, text: str | None) -> dict[str, Any]:
     return texts
 
 
-ATTRIBUTES: Final[dict[str, _RunAttribute]] = {"tags": _RunAttribute(_tags, _wanted_tags)}
+ATTRIBUTES: Final[dict[str, _RunAttribute]] = {"tags": _RunAttribute(_checked_tags, _wanted_tags)}
 
 
 def attributes_of(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -124,7 +124,7 @@ def of_column(text: str | None) -> dict[str, Any]:
     return {name: value for name, value in json.loads(text).items() if name in ATTRIBUTES}
 
 
-def flat(attributes: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+def flattened(attributes: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """Yield each attribute, and each of its parts by name, such as `tags.customer`."""
     for name, value in attributes.items():
         if isinstance(value, Mapping):

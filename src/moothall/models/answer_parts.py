@@ -29,17 +29,24 @@ _MARKS = {f"<{tag}>": (f"</{tag}>",) for tag in _TAGS} | {
 }
 """What begins reasoning, and what ends it, in lower case."""
 # Some servers leave out the first mark, which the prompt ends with.
-_ALONE = ("</think>", "</thinking>", "[/think]", "</seed:think>", "◁/think▷", "<|end_thinking|>")
-_LONE = re.compile("|".join(map(re.escape, _ALONE)), re.I)
+_END_MARKS = (
+    "</think>",
+    "</thinking>",
+    "[/think]",
+    "</seed:think>",
+    "◁/think▷",
+    "<|end_thinking|>",
+)
+_END_MARK = re.compile("|".join(map(re.escape, _END_MARKS)), re.I)
 _OPENING_MARK = re.compile(
-    "|".join(re.escape(mark) for mark, ends in _MARKS.items() if ends[0] in _ALONE), re.I
+    "|".join(re.escape(mark) for mark, ends in _MARKS.items() if ends[0] in _END_MARKS), re.I
 )
 _QUOTES = frozenset(
     "`'\"\u201c\u201d\u201e\u2018\u2019\u201a\xab\xbb\u2039\u203a\u300c\u300d\u300e\u300f"
 )
 _MOST_QUOTED = 64
 """More marks than these, in a text that speaks of them, are looked at no longer."""
-_STARTS = (*_MARKS, *_ALONE)
+_STARTS = (*_MARKS, *_END_MARKS)
 _ENDS = {mark: re.compile("|".join(map(re.escape, ends)), re.I) for mark, ends in _MARKS.items()}
 _MAY_BEGIN = re.compile(r"[<\[◁]")
 _LONGEST = max(len(end) for ends in _MARKS.values() for end in ends)
@@ -59,7 +66,7 @@ class AnswerPiece(NamedTuple):
     before: bool = False
 
 
-class Thoughts:
+class ReasoningParser:
     """Parts reasoning from text, as the text arrives; only what begins an answer is reasoning.
 
     Args:
@@ -70,13 +77,13 @@ class Thoughts:
     """
 
     def __init__(self, pieces: list[str]) -> None:
-        self.apart: bool = False
+        self.is_separate: bool = False
         self._pieces = pieces
         self._quoted = 0  # marks that the text speaks of
         self._rest = ""  # may be the beginning of a mark
         self._mark = ""  # the one that began the reasoning
         self._has_begun = False  # whether the answer's first word has come
-        self._blank = False  # whether blanks after a mark are to be left out
+        self._skips_blanks = False  # whether blanks after a mark are to be left out
         self._had_reasoning = False  # whether there was reasoning
 
     @property
@@ -86,7 +93,9 @@ class Thoughts:
 
     def is_plain(self, text: str) -> bool:
         """Return whether a further piece is text as it is, with no mark in it."""
-        is_in_text = self._has_begun and not self._blank and not self._rest and not self._mark
+        is_in_text = (
+            self._has_begun and not self._skips_blanks and not self._rest and not self._mark
+        )
         return is_in_text and _MAY_BEGIN.search(text) is None
 
     def feed(self, text: str, last: bool = False) -> Iterator[AnswerPiece]:
@@ -102,47 +111,49 @@ class Thoughts:
                     yield from self._piece(safe, True)
                     return
                 yield from self._piece(self._rest[: mark_end.start()].rstrip(), True)
-                self._after(mark_end.end())
+                self._end_reasoning(mark_end.end())
             elif not self._has_begun:
                 start = self._rest.lstrip()
                 first = start[:_LONGEST].lower()
                 if mark := next((mark for mark in _MARKS if first.startswith(mark)), ""):
-                    self._mark, self._blank = mark, True
+                    self._mark, self._skips_blanks = mark, True
                     self._rest = start[len(mark) :]
-                elif (self._had_reasoning or self.apart) and (mark_end := _LONE.match(start)):
-                    self._rest, self._blank = start[mark_end.end() :], True
+                elif (self._had_reasoning or self.is_separate) and (
+                    mark_end := _END_MARK.match(start)
+                ):
+                    self._rest, self._skips_blanks = start[mark_end.end() :], True
                 elif not last and any(mark.startswith(first) for mark in _STARTS):
                     return
                 else:
                     self._has_begun = True
-            elif not (self._had_reasoning or self.apart) and _LONE.search(self._rest):
-                yield from self._to_mark(last)
-                if not self._had_reasoning and _LONE.search(self._rest):
+            elif not (self._had_reasoning or self.is_separate) and _END_MARK.search(self._rest):
+                yield from self._unopened_reasoning(last)
+                if not self._had_reasoning and _END_MARK.search(self._rest):
                     return  # a quote may follow
             else:
-                marks = () if self._had_reasoning or self.apart else _ALONE
+                marks = () if self._had_reasoning or self.is_separate else _END_MARKS
                 yield from self._piece(self._take_text(marks, last), False)
                 return
 
-    def _to_mark(self, last: bool) -> Iterator[AnswerPiece]:
+    def _unopened_reasoning(self, last: bool) -> Iterator[AnswerPiece]:
         """Yield the text to the end of reasoning that lacks its beginning, or to all marks."""
         text, at = self._rest, 0
-        for mark in _LONE.finditer(text):
+        for mark in _END_MARK.finditer(text):
             before, after = text[at : mark.start()], text[mark.end() : mark.end() + 1]
             if not after and not last:
                 break
             if self._quoted < _MOST_QUOTED and not _is_quoted((*self._pieces, before), after):
                 yield AnswerPiece(before.rstrip(), True, before=True)
-                return self._after(mark.end())
+                return self._end_reasoning(mark.end())
             self._quoted += 1
             yield AnswerPiece(before + mark[0], False)
             at = mark.end()
         self._rest = text[at:]
 
-    def _after(self, end: int) -> None:
+    def _end_reasoning(self, end: int) -> None:
         """Go on after the end of reasoning; more of it may follow."""
         self._rest, self._mark = self._rest[end:], ""
-        self._has_begun, self._blank, self._had_reasoning = False, True, True
+        self._has_begun, self._skips_blanks, self._had_reasoning = False, True, True
 
     def _take_text(self, marks: tuple[str, ...], last: bool) -> str:
         """Take what is there, but for the beginning of a mark at its end."""
@@ -156,9 +167,9 @@ class Thoughts:
         return text
 
     def _piece(self, text: str, thought: bool) -> Iterator[AnswerPiece]:
-        if self._blank:
+        if self._skips_blanks:
             text = text.lstrip()
-            self._blank = not text
+            self._skips_blanks = not text
         if text:
             yield AnswerPiece(text, thought)
 
@@ -170,7 +181,7 @@ def _is_quoted(pieces: Iterable[str], after: str) -> bool:
     in_code = text.count("```") % 2 or line.count("`") % 2
     in_code = in_code or (line.isspace() and len(line.expandtabs()) >= 4)
     in_row = line.lstrip(" \t>").startswith("|")
-    is_begun = len(_OPENING_MARK.findall(text)) > len(_LONE.findall(text))
+    is_begun = len(_OPENING_MARK.findall(text)) > len(_END_MARK.findall(text))
     return bool({text[-1:], after} & _QUOTES or in_code or in_row or is_begun)
 
 
@@ -216,7 +227,7 @@ class Audio:
         return [{"type": "input_audio", "input_audio": {"data": data, "format": self._format}}]
 
 
-def as_said(content: list[Any]) -> str:
+def content_text(content: list[Any]) -> str:
     """Return an answer's content as text: a note stands for each image or audio in it."""
     texts = []
     for block in content:

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 from moothall.foundation.errors import ModelError
 from moothall.foundation.jsonvalue import readable
 from moothall.foundation.text import one_line
-from moothall.models.answer_parts import Thoughts
+from moothall.models.answer_parts import ReasoningParser
 from moothall.models.chat_answer import Passing, failed, failure_in, parsed, wrong_field
 from moothall.models.protocol import Call, ModelReply, ReasoningPiece, StreamPart, TextPiece, Usage
 from moothall.models.server_events import ServerEvents
@@ -53,7 +53,7 @@ class AnswerReader:
         self._refusal: list[str] = []  # what a provider writes where it declines to answer
         self._reason: Any = None
         self._meta: dict[str, Any] = {}
-        self._thoughts = Thoughts(self._texts)
+        self._thoughts = ReasoningParser(self._texts)
 
     def _event(self, event: dict[str, Any], where: str) -> Iterator[StreamPart]:
         """Yield the pieces in an event."""
@@ -145,7 +145,7 @@ class AnswerReader:
             if not piece.thought:
                 self._texts.append(piece.text)
                 yield TextPiece(piece.text)
-            elif not self._thoughts.apart:  # else it came already
+            elif not self._thoughts.is_separate:  # else it came already
                 self._thought.append(piece.text)
                 yield ReasoningPiece(piece.text)
 
@@ -153,7 +153,7 @@ class AnswerReader:
         """Yield a piece of reasoning that came apart from the text."""
         if text:
             text = readable(text)
-            self._thoughts.apart = True
+            self._thoughts.is_separate = True
             self._thought.append(text)
             yield ReasoningPiece(text)
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from moothall.foundation.errors import ModelError
-from moothall.models.answer_parts import as_said
+from moothall.models.answer_parts import content_text
 from moothall.models.protocol import block_note, is_seen
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def plain_chat(
         role = message.get("role")
         raw_content = message.get("content")
         if role == "assistant" and isinstance(raw_content, list):  # another model's, with an image
-            raw_content = as_said(raw_content)
+            raw_content = content_text(raw_content)
         content = _content(raw_content, where, sees)
         if role == "tool":
             action = (

@@ -51,10 +51,10 @@ def normalized(url: str) -> str:
 def needed_escapes(text: str) -> str:
     """Percent-encode a path or query where it must be; keep the escapes that it needs."""
     escaped = re.sub(r"%(?![0-9A-Fa-f]{2})", "%25", text)
-    return _ENCODED.sub(_needed, quote(escaped, safe=_SAFE, errors="surrogatepass"))
+    return _ENCODED.sub(_needed_escape, quote(escaped, safe=_SAFE, errors="surrogatepass"))
 
 
-def _needed(match: re.Match[str]) -> str:
+def _needed_escape(match: re.Match[str]) -> str:
     byte = bytes.fromhex(match[0][1:])
     return byte.decode() if byte.isalnum() or byte in b"-._~" else match[0].upper()
 
@@ -73,9 +73,9 @@ class ResourcePool:
     __moothall_injected__ = True
 
     def __init__(self, resources: Iterable[Resource] = (), *, beyond: Self | None = None) -> None:
-        self._of: dict[str, Resource] = {}
+        self._by_url: dict[str, Resource] = {}
         self._lock = guard()
-        self._beyond = beyond
+        self._parent = beyond
         self.missing: list[str] = []
         """What a tool could not read, or not whole: the report says so."""
         if isinstance(resources, str) or not isinstance(resources, Iterable):
@@ -87,8 +87,8 @@ class ResourcePool:
         """Return the resource of a URL, however it is spelled, or None."""
         if not isinstance(url, str):
             raise InvalidArguments(f"a resource's url must be a text, got {url!r:.80}")
-        resource = self._of.get(normalized(url))
-        return self._beyond.find(url) if resource is None and self._beyond is not None else resource
+        resource = self._by_url.get(normalized(url))
+        return self._parent.find(url) if resource is None and self._parent is not None else resource
 
     def add(self, resource: Resource | str, description: str | None = None) -> Resource:
         """Add a resource, or add what is new to the known one; return the one that is kept.
@@ -106,9 +106,9 @@ class ResourcePool:
         if not url.partition("#")[0]:
             raise InvalidArguments("a resource's url must not be empty, got ''")
         with self._lock:
-            stored = self._of.get(url)
+            stored = self._by_url.get(url)
             if stored is None:
-                stored = self._of[url] = replace(new, url=url, sections=list(new.sections))
+                stored = self._by_url[url] = replace(new, url=url, sections=list(new.sections))
                 return stored
             if new.description and (new.visited or not stored.description):
                 stored.description = new.description  # its own title, rather than a search engine's
@@ -129,17 +129,17 @@ class ResourcePool:
 
     def get_all(self) -> list[Resource]:
         """Return every resource, in the order in which they were added."""
-        beyond = {} if self._beyond is None else {each.url: each for each in self._beyond.get_all()}
-        return list({**beyond, **self._of}.values())
+        beyond = {} if self._parent is None else {each.url: each for each in self._parent.get_all()}
+        return list({**beyond, **self._by_url}.values())
 
     def changes(self) -> list[Resource]:
         """Return the resources added to this pool itself, not to the one beyond it."""
-        return list(self._of.values())
+        return list(self._by_url.values())
 
     def keep(self, is_in_scope: Callable[[Resource], bool]) -> None:
         """Remove the resources added to this pool itself that are not taken."""
         with self._lock:
-            self._of = {url: each for url, each in self._of.items() if is_in_scope(each)}
+            self._by_url = {url: each for url, each in self._by_url.items() if is_in_scope(each)}
 
     def get_unvisited(self) -> list[Resource]:
         """Return the resources that were not read yet."""
@@ -172,7 +172,7 @@ def pieces(content: str, sections: list[Section]) -> Iterator[tuple[str, Section
     starts = [*sections] if sections and sections[0].start == 0 else [Section(0), *sections]
     ends = [each.start for each in starts[1:]] + [len(content)]
     for section, end in zip(starts, ends, strict=True):
-        for begin, stop in _packed(content, section.start, end):
+        for begin, stop in _passage_spans(content, section.start, end):
             text = content[begin:stop].strip()
             if text:
                 yield text, section
@@ -204,11 +204,11 @@ def _full_title(title: str, section: str) -> str:
     return " – ".join(dict.fromkeys([title, *parts] if title else parts or [section]))
 
 
-def _packed(content: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+def _passage_spans(content: str, start: int, end: int) -> Iterator[tuple[int, int]]:
     """Yield the spans of paragraphs: short ones joined, long ones cut between sentences."""
     begin = stop = start
     for match in _PARAGRAPH.finditer(content, start, end):
-        for first, last in _cut(content, match.start(), match.end()):
+        for first, last in _sentence_spans(content, match.start(), match.end()):
             if stop > begin and last - begin > LONGEST:
                 yield begin, stop
                 begin = first
@@ -222,7 +222,7 @@ def _packed(content: str, start: int, end: int) -> Iterator[tuple[int, int]]:
         yield begin, stop
 
 
-def _cut(content: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+def _sentence_spans(content: str, start: int, end: int) -> Iterator[tuple[int, int]]:
     while end - start > LONGEST:
         breaks = [match.end() for match in _BREAK.finditer(content, start, start + LONGEST)]
         space = content.rfind(" ", start, start + LONGEST)

@@ -272,7 +272,7 @@ def _writing_prompt(
 
 
 def _styled(researcher: Workbench, words: int | None = None) -> str:
-    return replace(researcher.style, language=_language(researcher)).asks(words)
+    return replace(researcher.style, language=_language(researcher)).instructions(words)
 
 
 def prompt_of(researcher: Workbench, asks: str, *parts: str) -> list[dict[str, Any]]:

@@ -526,7 +526,7 @@ class Researcher(RecordedAgent):
         bench.record = record
         bench.run_id = request.run_id
         messages = [each["content"] for each in record.received]
-        bench.progress.told += [*(request.state.own or ()), *request.state.hear(), *messages]
+        bench.progress.told += [*(request.state.own or ()), *request.state.take_texts(), *messages]
         request.state.own = None
 
     def _catch_up(self, record: Record[Progress], budget: Any) -> None:

@@ -19,7 +19,7 @@ _ACTION = re.compile(r'\s*/("(?:[^"\\]|\\.)*"|[^\s".:\\]+)\.("[^"]*"?|[^\s":\\]*
 _CALL = re.compile(r'(\s*/(?:"(?:[^"\\]|\\.)*"|[^\s".:\\]+)\.[^\s":\\]+)\s+(\S.*)')
 _WORD = re.compile(r"\w*$")
 # `help` lists an agent's own actions, and every agent has it.
-_SPECIAL: dict[str, Any] = {"help": {"args": {"action_name": {"type": "string"}}}}
+_HELP_ACTION: dict[str, Any] = {"help": {"args": {"action_name": {"type": "string"}}}}
 
 
 async def completions(
@@ -27,13 +27,13 @@ async def completions(
 ) -> tuple[int, list[str]]:
     """Return how many characters at a text's end to replace, and what may replace them."""
     if match := _ID.fullmatch(text):
-        return _beginning(match[1], [_id(id) for id in (BROADCAST, *ids)], ".")
+        return _matching(match[1], [_id(id) for id in (BROADCAST, *ids)], ".")
     if match := _ACTION.fullmatch(text):
         message = _parsed(f"/{match[1]}.help")
         if message is None:
             return 0, []
         actions = await _actions(message["to"], ids, help_of)
-        return _beginning(match[2], [*filter(None, map(_action, actions))], " ")
+        return _matching(match[2], [*filter(None, map(_action, actions))], " ")
     word = _WORD.search(text)
     assert word is not None  # it may be empty
     before = text[: word.start()]
@@ -48,7 +48,7 @@ async def completions(
         for name, about in args.items()
         if name not in action["args"] and name.isidentifier()
     ]
-    return _beginning(word[0], names, "")
+    return _matching(word[0], names, "")
 
 
 async def completed_call(line: str, help_of: Callable[[str], Awaitable[Help]]) -> str:
@@ -97,10 +97,10 @@ async def _actions(to: str, ids: list[str], help_of: Callable[[str], Awaitable[H
     for id in ids if to == BROADCAST else [to]:
         if id in ids:
             actions |= await help_of(id)
-    return actions | _SPECIAL if to == BROADCAST or to in ids else actions
+    return actions | _HELP_ACTION if to == BROADCAST or to in ids else actions
 
 
-def _beginning(prefix: str, candidates: list[str], end: str) -> tuple[int, list[str]]:
+def _matching(prefix: str, candidates: list[str], end: str) -> tuple[int, list[str]]:
     fitting = [c + end for c in candidates if c.startswith((prefix, f'"{prefix}'))]
     return len(prefix), list(dict.fromkeys(fitting))
 

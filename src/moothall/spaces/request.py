@@ -57,7 +57,7 @@ class Request:
             else:
                 yield from self._wait_elsewhere()
         if delivery.read or delivery.mailbox is None:
-            _pass_on(delivery)
+            _pass_sources(delivery)
         if delivery.error is not None:
             raise delivery.error.with_traceback(None)
         return delivery.value
@@ -121,7 +121,7 @@ class Request:
                 late = f"the request to {delivery} has not ended in {timeout} s"
                 raise TimeoutError(late) from None
         if delivery.read or delivery.mailbox is None:
-            _pass_on(delivery)
+            _pass_sources(delivery)
         if delivery.error is not None:
             raise delivery.error.with_traceback(None)
         return delivery.value
@@ -142,7 +142,7 @@ class Request:
         return f"<Request to {self._delivery}, {state}>"
 
 
-def _pass_on(delivery: Delivery) -> None:
+def _pass_sources(delivery: Delivery) -> None:
     """Give the reader of an answer the outside sources that it comes from."""
     handling: Any = CURRENT.get()
     sources = delivery.read

@@ -277,7 +277,7 @@ class Jobs:
             logger.error("run %r failed", run_id, exc_info=error)
         if reason == "waiting":
             job.waits = True
-            job.messages[:0] = job.agent._all_threads.default.hear()  # what it has not heard
+            job.messages[:0] = job.agent._all_threads.default.take_texts()  # what it has not heard
             job.agent = job.loop = job.task = job.thread = None
             self._look()
         else:

@@ -18,7 +18,7 @@ Moment: TypeAlias = float | timedelta | datetime
 
 _NO_DEFAULT: Final[Any] = object()
 _LONGEST_S: Final = 1e10
-_OF_MOOTHALL: Final = re.compile("[0-9a-f]{64}|doubt:.*|(moment|wait)-[0-9a-f]{16}", re.DOTALL)
+_RESERVED_KEY: Final = re.compile("[0-9a-f]{64}|doubt:.*|(moment|wait)-[0-9a-f]{16}", re.DOTALL)
 """The forms of moothall's own keys: of approvals and questions, of calls in doubt, of moments, and
 of a result, beside the name that the action gives it."""
 
@@ -58,7 +58,7 @@ class Later(BaseException):
     ) -> None:
         if key is not None:
             check_text("Later: key=", key)
-            if is_of_moothall(key):
+            if is_reserved_key(key):
                 raise ConfigError(
                     f"Later: the key {key!r:.80} has the form of an approval's hash, or of a call "
                     "in doubt or a moment: give another"
@@ -66,7 +66,7 @@ class Later(BaseException):
         if not isinstance(text, str):
             raise ConfigError(f"Later: text= must be a text, got {text!r:.80}")
         self.key: str | None = key
-        self.until: float | None = None if until is None else moment_of(until)
+        self.until: float | None = None if until is None else epoch_seconds(until)
         self.remind: float | None = None if remind is None else seconds_of(remind, "remind")
         self.who: tuple[str, ...] = names_of(who)
         self.text: str = text
@@ -84,9 +84,9 @@ class Later(BaseException):
         return Later, (), self.__dict__
 
 
-def is_of_moothall(key: str) -> bool:
+def is_reserved_key(key: str) -> bool:
     """Return whether a key has the form of moothall's own keys, which no action may use."""
-    return _OF_MOOTHALL.fullmatch(key) is not None
+    return _RESERVED_KEY.fullmatch(key) is not None
 
 
 def seconds_of(length: object, name: str) -> float:
@@ -102,7 +102,7 @@ def seconds_of(length: object, name: str) -> float:
     return float(length)
 
 
-def moment_of(moment: Moment) -> float:
+def epoch_seconds(moment: Moment) -> float:
     """Return a moment in seconds since 1970; ConfigError for other values."""
     if isinstance(moment, datetime):
         return moment.timestamp()

@@ -35,12 +35,12 @@ class TerminalApprover:
     def __init__(self, stdin: TextIO | None = None, stdout: TextIO | None = None) -> None:
         self._stdin = stdin
         self._stdout = stdout
-        self._one_at_a_time = renewed(threading.Lock())
+        self._lock = renewed(threading.Lock())
         self._always: set[tuple[str | None, str]] = set()
 
     def approve(self, request: ApprovalRequest) -> bool | Always:
         """Return whether the person said yes. A closed terminal refuses."""
-        with self._one_at_a_time:
+        with self._lock:
             exact = (request.thread, request.fingerprint)
             if exact in self._always:
                 return True
@@ -59,7 +59,7 @@ class TerminalApprover:
         Raises:
             NobodyToAsk: the terminal is closed
         """
-        with self._one_at_a_time:
+        with self._lock:
             line = self._ask(f"{question}\n> ")
         if not line:
             raise NobodyToAsk(f"agent {question.agent!r} asked at the terminal, which is closed")
@@ -67,7 +67,7 @@ class TerminalApprover:
 
     def _ask(self, text: str, unanswered: str = "") -> str:
         """Write a question, and read the person's line; empty if the terminal is closed."""
-        with _alone(self._stdout) as stdout:
+        with _output_redirected(self._stdout) as stdout:
             print(text, end="", file=stdout, flush=True)
             line = read_line(self._stdin)
             if not line and unanswered:
@@ -85,7 +85,7 @@ def read_line(stream: TextIO | None) -> str:
 
 
 @contextlib.contextmanager
-def _alone(stream: TextIO | None) -> Iterator[TextIO]:
+def _output_redirected(stream: TextIO | None) -> Iterator[TextIO]:
     """Yield the output for a question; other output to `sys.stdout` waits for its end."""
     stdout = stream or sys.stdout
     if stream is not None or not stdout.isatty():

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Final
 
 from moothall.actions.provenance.origin import Origin
-from moothall.actions.provenance.values import spaced, whole_at
+from moothall.actions.provenance.values import find_unextended, grouped_pattern
 from moothall.foundation.text.values import Key, fold, keys_in, keys_of
 
 MOST_CHARS: Final = 1_000_000
@@ -58,7 +58,7 @@ class Read:
 
     def locate(self, value: str) -> Origin:
         """Return where a value was read as a whole, in any spelling."""
-        origin = self._first_at(value, whole_at)
+        origin = self._first_at(value, find_unextended)
         if origin.source:
             return origin
         located = self._located.get(value)
@@ -79,7 +79,7 @@ class Read:
     def _searched(self, value: str) -> Origin:
         needle = fold(value)
         keys = keys_of(needle) if any(map(str.isdigit, needle)) else ()
-        pattern = spaced(needle)
+        pattern = grouped_pattern(needle)
         remaining = _MOST_LOCATED
         for each in self._texts:
             if (remaining := remaining - len(each.text)) < 0:
@@ -90,7 +90,7 @@ class Read:
             start = 0
             for line in each.text.splitlines(keepends=True):
                 folded = fold(line)
-                at = whole_at(folded, needle)
+                at = find_unextended(folded, needle)
                 if at < 0 and pattern is not None and (match := pattern.search(folded)):
                     at = match.start()
                 if at >= 0 or (has_key and not set(keys).isdisjoint(keys_in(folded))):

@@ -15,15 +15,15 @@ from moothall.actions.provenance.origin import Kind, Origin, text_of, union
 from moothall.actions.provenance.read import MOST_CHARS, UNTRACED, Read
 from moothall.actions.provenance.reckoned import ends_at, is_named, todays_in
 from moothall.actions.provenance.values import (
-    DEPTH,
-    TRIES,
+    MAX_DEPTH,
+    MAX_MATCHES,
+    find_separate,
+    grouped_pattern,
     links_in,
     parts_of,
-    spaced,
     spellings,
-    stands,
     texts_in,
-    unlinked,
+    without_links,
 )
 from moothall.foundation.jsonvalue import json_line
 from moothall.foundation.text import cut
@@ -187,7 +187,7 @@ class Texts:
             return
         if any(map(partial(same, value), choices)):
             traced.append((_as_text(value), Origin("program", "schema")))
-        elif depth > DEPTH:
+        elif depth > MAX_DEPTH:
             traced.append((cut(repr(value), 200), UNTRACED))
         elif isinstance(value, dict) and value:
             for name, each in value.items():
@@ -239,7 +239,7 @@ class Texts:
 
     def _find(self, needle: str, keys: Sequence[Key]) -> Origin | None:
         origin = self._by_key(keys) if keys else self._by_text(needle)
-        if origin is None and (pattern := spaced(needle)) is not None:
+        if origin is None and (pattern := grouped_pattern(needle)) is not None:
             origin = self._by_pattern(pattern)
         if origin is None and self._whole_values and needle not in self._placed:
             keys = (("text", needle), *(each for each in keys if each[0] == "number"))
@@ -253,7 +253,7 @@ class Texts:
 
     def _by_key(self, keys: Sequence[Key]) -> Origin | None:
         for raw, kind, source, result in self._own[self._keyed :]:
-            text = unlinked(raw)
+            text = without_links(raw)
             also = text if result or len(text) > _MOST_READ else spelled_out(text)
             for key in chain(keys_in(text), () if also == text else keys_in(also)):
                 earlier = self._keys.get(key)
@@ -295,15 +295,15 @@ class Texts:
         return None
 
     def _by_pattern(self, pattern: re.Pattern[str]) -> Origin | None:
-        for match in islice(pattern.finditer(self._raw), TRIES):
+        for match in islice(pattern.finditer(self._raw), MAX_MATCHES):
             if (origin := self._at(match.start(), match[0])) is not None:
                 return origin
         return None
 
     def _standing(self, raw: str, needle: str) -> Origin | None:
         at = -1
-        for _ in range(TRIES):
-            at = stands(raw, needle, at + 1)
+        for _ in range(MAX_MATCHES):
+            at = find_separate(raw, needle, at + 1)
             if at < 0:
                 return None
             if (origin := self._at(at, needle)) is not None:
@@ -333,11 +333,11 @@ class Texts:
         if not account:
             return self._origin(text) or UNTRACED
         needle = fold(text)
-        pattern = spaced(needle)
+        pattern = grouped_pattern(needle)
         for raw, kind, source, result in self._own:
-            own = unlinked(raw)
+            own = without_links(raw)
             if not result and (
-                stands(own, needle) >= 0 or (pattern is not None and pattern.search(own))
+                find_separate(own, needle) >= 0 or (pattern is not None and pattern.search(own))
             ):
                 return Origin(kind, source)
         return UNTRACED if self.on_behalf is None else self.on_behalf.address(address)

@@ -10,13 +10,13 @@ from typing import Any, Final
 _OPENS: Final = frozenset(" \n\"'“”„‘’«»([{<>|,;:=*`—–…¿¡")
 _CLOSES: Final = frozenset(' \n"“”‘»«)]}><|*`—–…=')
 _ENDING: Final = re.compile("[.!?,;:'’]+(?=[\\s\"'”’»)\\]}>*`]|$)")
-TRIES: Final = 64
+MAX_MATCHES: Final = 64
 """In how many places of a text one value is looked for."""
-DEPTH: Final = 50
+MAX_DEPTH: Final = 50
 """How deep a value is looked into."""
-_LONGEST: Final = 64
+_MAX_ACCOUNT_CHARS: Final = 64
 """The most characters of an account."""
-_LONGEST_LIST: Final = 4000
+_MAX_LIST_CHARS: Final = 4000
 """The most characters of a list of values."""
 
 _DATE_AND_TIME: Final = re.compile(r"(\d{4}-\d{2}-\d{2})[t ](\d{2}:\d{2}(?::\d{2})?)(?:\.0+)?z?")
@@ -33,7 +33,7 @@ _LINK: Final = re.compile(
 
 def texts_in(value: Any, depth: int = 0) -> list[str]:
     """Return the texts, numbers and keys within a value; what lies too deep is one text."""
-    if depth > DEPTH:
+    if depth > MAX_DEPTH:
         return [repr(value)]
     if isinstance(value, dict):
         parts: Iterable[Any] = chain.from_iterable(value.items())
@@ -52,7 +52,7 @@ def links_in(text: str) -> list[tuple[int, int]]:
     return [match.span() for match in _LINK.finditer(text)] if _may_link(text) else []
 
 
-def unlinked(text: str) -> str:
+def without_links(text: str) -> str:
     """Return a text with nothing within its web addresses."""
     return _LINK.sub(" ", text) if _may_link(text) else text
 
@@ -61,10 +61,10 @@ def _may_link(text: str) -> bool:
     return "://" in text or "www." in text or "?" in text
 
 
-def stands(text: str, value: str, start: int = 0) -> int:
+def find_separate(text: str, value: str, start: int = 0) -> int:
     """Return where a folded text has a folded value as a whole, not within a word; or -1."""
     at = text.find(value, start)
-    for _ in range(TRIES):
+    for _ in range(MAX_MATCHES):
         if at < 0:
             return -1
         if _opens(text, at) and _closes(text, at + len(value)):
@@ -73,10 +73,10 @@ def stands(text: str, value: str, start: int = 0) -> int:
     return -1
 
 
-def whole_at(text: str, value: str) -> int:
+def find_unextended(text: str, value: str) -> int:
     """Return where a text has a value that is no part of a longer word or number; or -1."""
     at = text.find(value)
-    for _ in range(TRIES):
+    for _ in range(MAX_MATCHES):
         if at < 0 or not (
             _runs_on(text[max(at - 2, 0) : at][::-1], value[:1])
             or _runs_on(text[at + len(value) :][:2], value[-1:])
@@ -133,9 +133,9 @@ def spellings(value: str) -> list[str]:
     return [each for each in dict.fromkeys(forms) if each.strip() == each not in ("", value)]
 
 
-def spaced(value: str) -> re.Pattern[str] | None:
+def grouped_pattern(value: str) -> re.Pattern[str] | None:
     """Return a pattern of an account number however it is grouped; None for other texts."""
-    if len(value) > _LONGEST or not _SPACED.fullmatch(value):
+    if len(value) > _MAX_ACCOUNT_CHARS or not _SPACED.fullmatch(value):
         return None
     characters = [each for each in value if each.isalnum() or each == "+"]
     if sum(map(str.isdigit, characters)) < 6:
@@ -147,7 +147,7 @@ def spaced(value: str) -> re.Pattern[str] | None:
 
 def parts_of(value: str) -> list[str]:
     """Return the parts of a text that lists several values; empty if it is one."""
-    if len(value) > _LONGEST_LIST:
+    if len(value) > _MAX_LIST_CHARS:
         return []
     if (date_and_time := _DATE_AND_TIME.fullmatch(value.strip().lower())) is not None:
         return [date_and_time[1], date_and_time[2]]

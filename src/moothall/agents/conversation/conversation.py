@@ -227,7 +227,7 @@ class Conversation(Group):
             now.steps.clear()
         elif record.state is None:
             now.begin()
-            for content, known_to in (*thread.hear(), (request.content, ())):
+            for content, known_to in (*thread.take_texts(), (request.content, ())):
                 now.add(None, content, known_to=known_to)
         if self.until is not None:
             self.until.begin(now.kept, "u")

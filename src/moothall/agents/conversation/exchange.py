@@ -270,7 +270,7 @@ class Exchange:
 
     def hear(self) -> None:
         """Add the texts that came during the turn to the transcript."""
-        for content, known_to in self._request.state.hear():
+        for content, known_to in self._request.state.take_texts():
             self._state.add(None, content, known_to=known_to)
             self._record.hear({"content": content, "known_to": list(known_to)})
 

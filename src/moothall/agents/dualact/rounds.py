@@ -76,7 +76,7 @@ class Rounds:
         self._briefing = config.briefing()
         self._budget = agent.budget if request.budget is None else request.budget
         self._speaking: list[Any] = []
-        progress.told.extend(request.state.hear())
+        progress.told.extend(request.state.take_texts())
         self._came: list[Any] = list(record.received)  # during the turn that is repeated
         note_sources(request, progress.outside)
 

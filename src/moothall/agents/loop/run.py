@@ -154,7 +154,7 @@ class LoopRun:
                 self.long.remember(remembered, state)
             del remembered  # a thousand replies may wait: each keeps what it needs
         if self.thread.pending_texts:
-            steering.pending_texts.extend(self.thread.hear())
+            steering.pending_texts.extend(self.thread.take_texts())
             if not self._past(f"{state.iteration + 1}"):
                 self._hear()
         if is_new:

@@ -136,7 +136,7 @@ class Person(ConversationalAgent):
             self._terminal.show(json_text(message.get("content")))
 
     async def _respond(self, request: ReplyRequest) -> Reply:
-        messages, desk = request.state.hear(), self._desk_now(request.step)
+        messages, desk = request.state.take_texts(), self._desk_now(request.step)
         decides = request.schema == DECISION_SCHEMA
         schema = None if decides else request.answer
         fault = ""

@@ -60,7 +60,7 @@ class RemoteAgent(ConversationalAgent):
 
     async def _respond(self, request: ReplyRequest) -> Reply:
         thread = request.state
-        observed, thread.own = [*(thread.own or ()), *thread.hear()], None
+        observed, thread.own = [*(thread.own or ()), *thread.take_texts()], None
         try:
             return await self._ask(request, observed)
         except BaseException:  # sent with the next request

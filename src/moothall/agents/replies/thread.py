@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 MAX_THREADS: Final = 1000
 """How many threads of an agent are kept in the process."""
 
-_LONGEST: Final = 255
-_HASHED: Final = "sha256:"
+_MAX_ID_CHARS: Final = 255
+_HASH_PREFIX: Final = "sha256:"
 _SESSION: Final = re.compile(r"mcp(?:-[A-Za-z0-9_.-]+)?/[0-9a-f]{16}(?![^/])")
-_QUOTED: Final = re.compile(r"^(mcp(?:-[A-Za-z0-9_.-]+)?)%2F[0-9a-f]{16}$")
+_QUOTED_SESSION: Final = re.compile(r"^(mcp(?:-[A-Za-z0-9_.-]+)?)%2F[0-9a-f]{16}$")
 """A session as the first versions named it."""
 
 # One lock for all: it is held for a few instructions, and there are many agents.
@@ -148,7 +148,7 @@ class Thread:
             self.pending_texts.append(text)
             return True
 
-    def hear(self) -> tuple[Any, ...]:
+    def take_texts(self) -> tuple[Any, ...]:
         """Return the texts kept for the next reply, and clear them."""
         with _GUARD:
             texts = tuple(self.pending_texts)
@@ -176,7 +176,7 @@ class Threads:
         self.default: Thread = Thread(None)
         self._turns = self.default.turns if together else None
         self._by_id: OrderedDict[str, Thread] = OrderedDict()
-        _OF_ALL_AGENTS.add(self)
+        _ALL_THREADS.add(self)
 
     def get(self, id: str | None) -> Thread:
         """Return the thread of that id; create it if it is new."""
@@ -262,11 +262,11 @@ class Threads:
             return iter(list(self._by_id.values()))
 
 
-_OF_ALL_AGENTS: Final[WeakSet[Threads]] = WeakSet()
+_ALL_THREADS: Final[WeakSet[Threads]] = WeakSet()
 
 
 def _after_fork() -> None:
-    for threads in list(_OF_ALL_AGENTS):
+    for threads in list(_ALL_THREADS):
         threads._renew()
 
 
@@ -280,17 +280,17 @@ def thread_of_sender(sender: str, thread: str | None = None) -> str:
         id = f"{id}/{thread}"
     elif id == "default":  # the name of the agent's own thread in a durable memory
         id = "%64efault"
-    return fitting(id)
+    return shortened_id(id)
 
 
-def fitting(id: str) -> str:
+def shortened_id(id: str) -> str:
     """Return the id of a thread; of one that is too long, a hash below whom it belongs to."""
-    if len(id) <= _LONGEST and not id.startswith(_HASHED):
+    if len(id) <= _MAX_ID_CHARS and not id.startswith(_HASH_PREFIX):
         return id
     hashed, (first, more, _) = _hashed(id), id.partition("/")
-    if not more or first.startswith(_HASHED):
+    if not more or first.startswith(_HASH_PREFIX):
         return hashed
-    of = id[: _LONGEST - len(hashed)].rpartition("/")[0] or _hashed(first)
+    of = id[: _MAX_ID_CHARS - len(hashed)].rpartition("/")[0] or _hashed(first)
     return f"{of}/{hashed}"
 
 
@@ -306,18 +306,18 @@ def sender_of_thread(id: str) -> str:
     """Return the sender of a thread; empty if the id does not tell it, since it was too long."""
     if session := _SESSION.match(id):
         return session[0]
-    return "" if id.startswith(_HASHED) else unquote(id.partition("/")[0])
+    return "" if id.startswith(_HASH_PREFIX) else unquote(id.partition("/")[0])
 
 
 def is_below(thread: str, sender: str) -> bool:
     """Return whether a thread is a sender's, one of its sessions', or on behalf of one of these."""
     own = sender.replace("%", "%25").replace("/", "%2F")
     ids = (own, _hashed(own))
-    return any(_QUOTED.sub(r"\1", part) in ids for part in thread.split("/"))
+    return any(_QUOTED_SESSION.sub(r"\1", part) in ids for part in thread.split("/"))
 
 
 def _hashed(id: str) -> str:
-    return f"{_HASHED}{sha256(id.encode(errors='surrogatepass')).hexdigest()}"
+    return f"{_HASH_PREFIX}{sha256(id.encode(errors='surrogatepass')).hexdigest()}"
 
 
 def _quoted(sender: str) -> str:

@@ -16,7 +16,7 @@ from moothall.cli.interrupts import interruptible
 from moothall.cli.recorded_runs import Recorded, execute_order
 from moothall.cli.run.outcome import exit_code
 from moothall.cli.run.run_display import RunDisplay
-from moothall.cli.run.watch import JSONLines, Permission, forget_keys, keyboard, ordered
+from moothall.cli.run.watch import JSONLines, Permission, carry_out, forget_keys, keyboard
 from moothall.cli.shared_options import (
     FILE,
     check_all,
@@ -174,7 +174,7 @@ def run_act(order: ActOrder, as_json: bool, recorded: Recorded | None = None) ->
         )
     works = agent if order.review is None else agent.config.reactives[0]
     screen.is_loaded = lambda: getattr(works.model, "loaded", True)
-    return exit_code(interruptible(ordered(agent, permission, order, recorded)))
+    return exit_code(interruptible(carry_out(agent, permission, order, recorded)))
 
 
 def screen_of(

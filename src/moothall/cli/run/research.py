@@ -21,7 +21,7 @@ from moothall.cli.recorded_runs import Recorded, execute_order
 from moothall.cli.run.outcome import exit_code
 from moothall.cli.run.review import PlanReview
 from moothall.cli.run.run_display import MAX_LINE, RunDisplay
-from moothall.cli.run.watch import JSONLines, Permission, keyboard, ordered, print_line
+from moothall.cli.run.watch import JSONLines, Permission, carry_out, keyboard, print_line
 from moothall.cli.shared_options import (
     folders,
     json_option,
@@ -234,7 +234,7 @@ def run_research(order: ResearchOrder, as_json: bool, recorded: Recorded | None 
     warnings = Warnings(to_error if isinstance(screen, JSONLines) else screen.notes.append)
     _FOLDERS.addHandler(warnings)  # files that cannot be read
     try:
-        reply = interruptible(ordered(agent, permission, order, recorded))
+        reply = interruptible(carry_out(agent, permission, order, recorded))
         status, report, reason = exit_code(reply), reply.value, reply.stop_reason
     except KeyboardInterrupt:
         status, report, reason = INTERRUPTED, agent.report_so_far(), "cancelled"

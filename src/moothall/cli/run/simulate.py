@@ -165,7 +165,7 @@ def command(
     if experiment is not None:
         for name in click.get_current_context().params:
             if name not in _OF_EXPERIMENTS and is_typed(name):
-                raise click.UsageError(_of_a_town(name, experiment))
+                raise click.UsageError(_town_option_error(name, experiment))
         instead: dict[str, Any] = {} if seeds is None else {"seeds": seeds}
         if odd is not None:
             return _describe(experiment, odd)
@@ -197,7 +197,7 @@ def _confirmed(text: str, yes: bool, give: str) -> bool:
     return yes or lines is None or says_yes(lines, "Continue?")
 
 
-def _of_a_town(name: str, path: str) -> str:
+def _town_option_error(name: str, path: str) -> str:
     """Return the error text for an option of a town that is given with an experiment."""
     text = f"--{name.replace('_', '-')} is of a town without an experiment"
     if name in _FIELDS:
@@ -210,7 +210,7 @@ def _of_a_town(name: str, path: str) -> str:
 
 def _experiment(
     path: str,
-    instead: dict[str, Any],
+    overrides: dict[str, Any],
     sweep: tuple[str, ...],
     jobs: int,
     folder: Path,
@@ -221,7 +221,7 @@ def _experiment(
     from moothall.society.experiments.study import Experiment
 
     with usage():
-        words = [f"--{name}={value}" for name, value in instead.items()]  # only the seeds
+        words = [f"--{name}={value}" for name, value in overrides.items()]  # only the seeds
         words += [f"--sweep={each}" for each in sweep]
         if sweep:
             swept = [_swept_values(each) for each in sweep]
@@ -229,10 +229,10 @@ def _experiment(
                 raise click.BadParameter(
                     f"{twice} appears twice: give all its values in one", param_hint="--sweep"
                 )
-            own = Experiment.from_yaml(path, **instead).parameters
-            instead["parameters"] = {**own, **dict(swept)}
+            own = Experiment.from_yaml(path, **overrides).parameters
+            overrides["parameters"] = {**own, **dict(swept)}
         command = shlex.join(["moothall", "simulate", path, *words])
-        experiment = Experiment.from_yaml(path, command=command, **instead)
+        experiment = Experiment.from_yaml(path, command=command, **overrides)
         size = experiment.size()
     unbounded = is_unbounded(experiment.cells())
     if unbounded or size["agent_steps"] > MANY_STEPS or size["model_calls"] > MANY_CALLS:

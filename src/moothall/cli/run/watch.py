@@ -63,7 +63,7 @@ def says_yes(lines: TextIO, question: str) -> bool:
     return lines.readline().strip().lower() in ("y", "yes")
 
 
-def _refused(request: ApprovalRequest) -> bool:
+def _refuse(request: ApprovalRequest) -> bool:
     text = f"refused, since standard input is not a terminal, so nobody can be asked: {request}"
     print(text, file=sys.stderr, flush=True)
     return False
@@ -77,7 +77,7 @@ class Permission:
     ) -> None:
         self._lines = lines = keyboard()
         self._approver: Approver = (
-            CallbackApprover(_refused) if lines is None else TerminalApprover(lines, sys.stderr)
+            CallbackApprover(_refuse) if lines is None else TerminalApprover(lines, sys.stderr)
         )
         self._notes = notes or {}
         self.screen = screen
@@ -100,7 +100,7 @@ class Permission:
             self.screen.release()
 
 
-async def watched(
+async def stream_to_screen(
     agent: Any, permission: Permission, task: Any, run_id: str | None = None, **options: Any
 ) -> Reply:
     """Let an agent reply, show what happens, and return the reply."""
@@ -121,14 +121,14 @@ async def watched(
     return reply
 
 
-async def ordered(
+async def carry_out(
     agent: Any, permission: Permission, order: AnyOrder, recorded: Recorded | None
 ) -> Reply:
     """Let an agent carry out an order, record the order if there is a journal, and show it."""
     if recorded is None:
-        return await watched(agent, permission, order.task)
+        return await stream_to_screen(agent, permission, order.task)
     await record(order, recorded.journal, recorded.run_id, agent)
-    return await watched(agent, permission, order.task, recorded.run_id)
+    return await stream_to_screen(agent, permission, order.task, recorded.run_id)
 
 
 # -- for programs ----------------------------------------------------------------------------------
@@ -202,12 +202,12 @@ def print_line(kind: str, fields: dict[str, Any]) -> None:
 def _fields(event: Any) -> dict[str, Any]:
     names = [each.name for each in fields(event) if each.name not in _LEFT_OUT]
     shown_fields = {name: getattr(event, name) for name in names}
-    if (shorter := _SHORTER.get(event.kind)) is not None:
+    if (shorter := _SHORT_FIELDS.get(event.kind)) is not None:
         shown_fields |= shorter(event)
     return shown_fields | {"past": True} if getattr(event, "past", False) else shown_fields
 
 
-def _result(event: Any) -> dict[str, Any]:
+def _short_result(event: Any) -> dict[str, Any]:
     if event.error is not None:
         return {"result": None}  # its traceback is for the program's own authors
     value = event.result.get("result")
@@ -219,8 +219,8 @@ def _bounded(name: str, value: dict[str, Any]) -> dict[str, Any]:
     return {name: {k: cut(v, MAX_CHARS) if isinstance(v, str) else v for k, v in value.items()}}
 
 
-_SHORTER: Final[dict[str, Callable[[Any], dict[str, Any]]]] = {
-    "call_ended": _result,
+_SHORT_FIELDS: Final[dict[str, Callable[[Any], dict[str, Any]]]] = {
+    "call_ended": _short_result,
     "decision": lambda event: _bounded("decision", event.decision.to_json()),
     "conclusion": lambda event: _bounded("conclusion", event.conclusion.to_json()),
     "message": lambda event: _bounded("message", event.message),

@@ -84,11 +84,11 @@ class WALFile:
             # From here on nobody removes -wal and -shm.
             deadline = time.monotonic() + seconds
             if OPEN_FILE_LOCKS:
-                _wait(self._file, fcntl.F_RDLCK, _GATE, 1, deadline)
-            _wait(self._file, fcntl.F_RDLCK, *_USED, deadline)
+                _lock_by(self._file, fcntl.F_RDLCK, _GATE, 1, deadline)
+            _lock_by(self._file, fcntl.F_RDLCK, *_USED, deadline)
             if OPEN_FILE_LOCKS:
                 set_lock(self._file, fcntl.F_UNLCK, _GATE)
-            self._shm, is_new = _opened(f"{path}-shm")
+            self._shm, is_new = _open_or_create(f"{path}-shm")
             if is_new:
                 owned_as(f"{path}-shm", path)
                 os.fchmod(self._shm, os.fstat(self._file).st_mode & 0o777)
@@ -98,7 +98,7 @@ class WALFile:
                 raise FileNotFoundError(errno.ENOENT, "it was replaced", f"{path}-shm")
             if index is None and OPEN_FILE_LOCKS:
                 self._empty_index()
-            _wait(self._shm, fcntl.F_RDLCK, _INDEX_USED, 1, deadline)
+            _lock_by(self._shm, fcntl.F_RDLCK, _INDEX_USED, 1, deadline)
         except BaseException:
             self.close()
             raise
@@ -135,7 +135,7 @@ class WALFile:
             raise _busy()
         try:
             if OPEN_FILE_LOCKS:
-                _wait(self._file, fcntl.F_WRLCK, _WRITER, 1, deadline)
+                _lock_by(self._file, fcntl.F_WRLCK, _WRITER, 1, deadline)
         except BaseException:
             self._turn.release()
             raise
@@ -158,7 +158,7 @@ class WALFile:
     def release(self) -> None:
         """Leave the file to SQLite's own locks, with which it knows if nobody else has it open."""
         if OPEN_FILE_LOCKS:
-            for fd, first, count in self._shared():
+            for fd, first, count in self._shared_locks():
                 fcntl.lockf(fd, fcntl.LOCK_SH | fcntl.LOCK_NB, count, first)
                 set_lock(fd, fcntl.F_UNLCK, first, count)
 
@@ -170,7 +170,7 @@ class WALFile:
         """
         if OPEN_FILE_LOCKS:
             with suppress(sqlite3.OperationalError):
-                _wait(self._file, fcntl.F_WRLCK, _GATE, 1, time.monotonic() + seconds)
+                _lock_by(self._file, fcntl.F_WRLCK, _GATE, 1, time.monotonic() + seconds)
         self.release()
         try:
             yield
@@ -185,11 +185,11 @@ class WALFile:
         if lock is None or lock[1] != os.getpid():
             return False
         with suppress(sqlite3.OperationalError):  # it may have all locks for a moment
-            for fd, first, count in self._shared():
-                _wait(fd, fcntl.F_RDLCK, first, count, time.monotonic() + seconds)
+            for fd, first, count in self._shared_locks():
+                _lock_by(fd, fcntl.F_RDLCK, first, count, time.monotonic() + seconds)
         return True
 
-    def _shared(self) -> tuple[tuple[int, int, int], ...]:
+    def _shared_locks(self) -> tuple[tuple[int, int, int], ...]:
         return (self._file, *_USED), (self._shm, _INDEX_USED, 1)
 
     def close(self) -> None:
@@ -201,7 +201,7 @@ class WALFile:
 
 
 @contextmanager
-def alone(path: Path) -> Iterator[None]:
+def exclusive(path: Path) -> Iterator[None]:
     """Keep a file, if it is there, for this process; BlockingIOError if somebody has it open."""
     try:
         file = os.open(path, _FLAGS)
@@ -220,7 +220,7 @@ def alone(path: Path) -> Iterator[None]:
         os.close(file)
 
 
-def _opened(path: str) -> tuple[int, bool]:
+def _open_or_create(path: str) -> tuple[int, bool]:
     """Open a file, and return whether it was created."""
     try:
         return os.open(path, _FLAGS | os.O_CREAT | os.O_EXCL, 0o600), True
@@ -228,7 +228,7 @@ def _opened(path: str) -> tuple[int, bool]:
         return os.open(path, _FLAGS | os.O_CREAT, 0o600), False
 
 
-def _wait(fd: int, kind: int, first: int, count: int, deadline: float) -> None:
+def _lock_by(fd: int, kind: int, first: int, count: int, deadline: float) -> None:
     """Lock bytes; wait until the deadline at most."""
     pause = 0.001
     while True:

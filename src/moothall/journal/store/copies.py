@@ -10,7 +10,7 @@ from pathlib import Path
 from moothall.foundation.database import Database
 from moothall.foundation.errors import ConfigError, FileError, JournalError
 from moothall.foundation.files import owned_as, permitted_as, written_whole
-from moothall.foundation.sqlite import alone
+from moothall.foundation.sqlite import exclusive
 from moothall.journal.store.holding import hashes_in
 from moothall.journal.store.journal_file import JournalFile
 from moothall.journal.store.store import Store
@@ -70,7 +70,7 @@ def restored(backup: Path, path: Path) -> Path | None:
 @contextmanager
 def _alone(path: Path) -> Iterator[None]:
     try:
-        with alone(path):
+        with exclusive(path):
             yield
     except BlockingIOError as error:
         raise JournalError(str(path), "a process has it open: stop that first") from error

@@ -53,7 +53,7 @@ class Leases(Protocol):
 
 
 _LAST_RUN: Final = 2**31 - 1
-_LAST: Final = 2**62
+_LAST_BYTE: Final = 2**62
 _LOCKED_ERRORS: Final = (errno.EACCES, errno.EAGAIN)
 
 
@@ -68,7 +68,7 @@ class FileLeases:
         self._journal = os.path.realpath(path)
         self._path = f"{self._journal}-leases"
         self._fd = -1
-        self._end: weakref.finalize[..., Any] | None = None
+        self._finalizer: weakref.finalize[..., Any] | None = None
         self._leased: set[int] = set()
         self.guard: AbstractContextManager[object] = guard()
         # A child inherits the open file, and would keep the locks after its parent's death.
@@ -86,7 +86,7 @@ class FileLeases:
                     owned_as(self._path, self._journal)
                 except FileExistsError:
                     self._fd = os.open(self._path, flags, 0o600)
-                self._end = weakref.finalize(self, os.close, self._fd)
+                self._finalizer = weakref.finalize(self, os.close, self._fd)
             self._lock(fcntl.F_WRLCK, run)
         except OSError as error:
             if error.errno in _LOCKED_ERRORS:
@@ -101,7 +101,7 @@ class FileLeases:
         """Release the lease of a run."""
         if run in self._leased:
             self._leased.discard(run)
-            if self._end is not None and self._end.alive:  # else its file is closed
+            if self._finalizer is not None and self._finalizer.alive:  # else its file is closed
                 self._lock(fcntl.F_UNLCK, run)
 
     def is_taken(self, run: int) -> bool:
@@ -126,13 +126,13 @@ class FileLeases:
 
     def is_idle(self, among: Iterable[int]) -> bool:
         """Return whether nobody has a lease, on Linux also of shared budgets."""
-        return not (any(self._locks(1, _LAST)) if OPEN_FILE_LOCKS else self.leased(among))
+        return not (any(self._locks(1, _LAST_BYTE)) if OPEN_FILE_LOCKS else self.leased(among))
 
     def close(self) -> None:
         """Release all leases."""
         self._leased.clear()
         self._fd = -1
-        end, self._end = self._end, None
+        end, self._finalizer = self._finalizer, None
         if end is not None:
             end()
 

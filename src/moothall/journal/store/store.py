@@ -27,9 +27,9 @@ from moothall.journal.store.values import (
     TEXT_CHARS,
     NoFiles,
     as_text,
+    extract_texts,
     hash_of,
-    restored,
-    set_aside,
+    restore_texts,
 )
 from moothall.journal.tally import SUMMED, Tally, searched
 
@@ -199,7 +199,7 @@ class Store(ABC):
             values[hash] = value
             return hash
 
-        return as_text(set_aside(data, put)), values
+        return as_text(extract_texts(data, put)), values
 
     def keep(self, data: bytes) -> str:
         """Return the hash of a value to `insert`; a very large value is written to a file."""
@@ -331,7 +331,7 @@ class Store(ABC):
         try:
             data: dict[str, Any] = {} if row is None else json.loads(row[0])
             if row is not None and MARKED in row[0]:
-                data = restored(data, lambda hash: self.read_value(hash, db))
+                data = restore_texts(data, lambda hash: self.read_value(hash, db))
         except (ValueError, TypeError, AttributeError, RecursionError) as error:
             raise self._run_damaged(f"an entry is not what was written: {error}") from error
         return data
@@ -370,7 +370,7 @@ class Store(ABC):
                     raise ValueError("its checksum is wrong")
                 value = json.loads(data)
                 if MARKED in data:
-                    value = restored(value, lambda hash: self.read_value(hash, db))
+                    value = restore_texts(value, lambda hash: self.read_value(hash, db))
                 fault = shapes.fault(path, kind, at, value)
             except (ValueError, TypeError, AttributeError, RecursionError) as error:
                 reason = f"entry {sequence} of run {id!r} is not what was written: {error}"

@@ -28,33 +28,33 @@ def hash_of(data: bytes) -> str:
     return sha256(data).hexdigest()
 
 
-def set_aside(data: Any, put: Callable[[bytes], str]) -> Any:
+def extract_texts(data: Any, put: Callable[[bytes], str]) -> Any:
     """Return JSON data with its large texts replaced by their hashes."""
     if isinstance(data, str):
         if len(data) <= TEXT_CHARS:
             return data
         return {_MARK: put(data.encode("utf-8", "surrogatepass"))}
     if isinstance(data, dict):
-        copy = {key: set_aside(value, put) for key, value in data.items()}
+        copy = {key: extract_texts(value, put) for key, value in data.items()}
         return {_MARK: copy} if _MARK in copy else copy
     if isinstance(data, list | tuple):
-        return [set_aside(value, put) for value in data]
+        return [extract_texts(value, put) for value in data]
     if data is None or isinstance(data, int | float):
         return data
-    return set_aside(json.loads(as_text(data)), put)
+    return extract_texts(json.loads(as_text(data)), put)
 
 
-def restored(data: Any, find: Callable[[str], bytes]) -> Any:
-    """Return JSON data with its large texts, as it was before `set_aside`."""
+def restore_texts(data: Any, find: Callable[[str], bytes]) -> Any:
+    """Return JSON data with its large texts, as it was before `extract_texts`."""
     if isinstance(data, dict):
         if len(data) == 1 and _MARK in data:
             inner = data[_MARK]
             if isinstance(inner, str):
                 return find(inner).decode("utf-8", "surrogatepass")
             data = inner
-        return {key: restored(value, find) for key, value in data.items()}
+        return {key: restore_texts(value, find) for key, value in data.items()}
     if isinstance(data, list):
-        return [restored(value, find) for value in data]
+        return [restore_texts(value, find) for value in data]
     return data
 
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from typing import Any, Final
 
-from moothall.actions.approval.later import is_of_moothall
+from moothall.actions.approval.later import is_reserved_key
 from moothall.foundation.database import Database
 from moothall.foundation.errors import NotPermitted, StateError
 from moothall.foundation.text import cut, escaped
@@ -90,7 +90,7 @@ def _keep_early(
 ) -> None:
     """Keep an answer to a `Later` that has not come yet."""
     number, run_id = run
-    if is_of_moothall(key):
+    if is_reserved_key(key):
         raise StateError(
             f"run {run_id!r} waits for nothing under the key {key!r}; `moothall waiting` lists "
             "what waits"

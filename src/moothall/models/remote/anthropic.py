@@ -118,7 +118,7 @@ class AnthropicModel(RemoteModel):
             name=f"anthropic:{name}",
             base_url=address,
             key=api_key or (None if base_url else key_of("anthropic")),
-            about=about,
+            provider=about,
             where_key="api_key=, or ANTHROPIC_API_KEY",
             model=name,
             context_tokens=context_tokens,

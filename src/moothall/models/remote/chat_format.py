@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from moothall.foundation.errors import ModelError
-from moothall.models.answer_parts import as_said
+from moothall.models.answer_parts import content_text
 from moothall.models.chat_answer import KEPT_FIELDS, kind_of
 from moothall.models.protocol import is_seen, kept_for
 
@@ -61,7 +61,7 @@ def _message(message: Any, where: str) -> dict[str, Any]:
             f"{where}: content must be text or a list of blocks, got {kind_of(content)}"
         )
     if role == "assistant" and isinstance(content, list):
-        content = as_said(content)  # an answer goes back as text
+        content = content_text(content)  # an answer goes back as text
     out: dict[str, Any] = {"role": role, "content": "" if content is None else content}
     if role == "tool":
         out["tool_call_id"] = message.get("tool_call_id") or ""

@@ -38,8 +38,8 @@ def messages_body(messages: list[Any], name: str, server: str) -> dict[str, Any]
             blocks = [{"type": "tool_result", "tool_use_id": id, "content": blocks}]
         elif role == "assistant":
             uses = [_tool_use(call, name) for call in message.get("tool_calls") or ()]
-            given_back = kept_for(message, server, "content") or ()
-            blocks = in_order(given_back, blocks, uses, lambda block: block.get("text"))
+            kept_blocks = kept_for(message, server, "content") or ()
+            blocks = in_order(kept_blocks, blocks, uses, lambda block: block.get("text"))
         role = "assistant" if role == "assistant" else "user"
         if turns and turns[-1]["role"] == role:
             turns[-1]["content"] += blocks

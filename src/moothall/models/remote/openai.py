@@ -146,7 +146,7 @@ class OpenAIModel(RemoteModel):
             name=f"{address}#{name}" if base_url else f"{provider}:{name}",
             base_url=address,
             key=api_key or (None if base_url else key_of(provider)),
-            about=about,
+            provider=about,
             where_key=f"api_key=, or {variable}" if variable else "api_key=",
             model=name,
             context_tokens=context_tokens,

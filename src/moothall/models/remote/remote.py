@@ -73,7 +73,7 @@ class RemoteModel(Answering):
     _makes_client: ClassVar[type[Client]] = Client
 
     def __init__(self, settings: ServerSettings) -> None:
-        about = settings.about
+        about = settings.provider
         self.name: str = settings.name
         self.model: str = settings.model
         self.base_url = settings.base_url

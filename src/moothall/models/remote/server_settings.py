@@ -44,7 +44,7 @@ class ServerSettings:
     name: str
     base_url: str
     key: KeyLike
-    about: Provider
+    provider: Provider
     where_key: str
     model: str
     max_tokens: int | None
@@ -88,9 +88,9 @@ class ServerSettings:
             check_function(f"{kind}: api_key=", self.key)
         else:
             check_key(self.key, self.name)
-        if self.key is None and self.about.key and self.base_url == self.about.url:
+        if self.key is None and self.provider.key and self.base_url == self.provider.url:
             raise ModelError(
-                f"{self.name}: there is no key: set {self.about.key}, or pass api_key="
+                f"{self.name}: there is no key: set {self.provider.key}, or pass api_key="
             )
 
     @property

@@ -17,9 +17,9 @@ CONTROL = re.compile(
 _ASCII_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f]")
 _IN_WORDS = re.compile("[\ufb00-\ufb06]")
 _BEYOND_ASCII = re.compile("[^\x00-\x7f\ufffd]")
-_GUESSED_AT = 65_536  # bytes of a text, from its start, by which its encoding is guessed
+_SAMPLE_BYTES = 65_536  # bytes of a text, from its start, by which its encoding is guessed
 _FOREIGN = re.compile(rb"[\x80-\xff]{3,}")
-_LOOKED_AT = 8192  # bytes at the start of a text; with a NUL among them it is binary
+_BINARY_TEST_BYTES = 8192  # bytes at the start of a text; with a NUL among them it is binary
 _BOMS = (codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 # The encodings that browsers use for these names.
 _ALIASES = {"iso8859-1": "cp1252", "ascii": "cp1252", "gb2312": "gb18030", "gbk": "gb18030"}
@@ -36,15 +36,17 @@ def decoded(data: bytes, *declarations: str | None) -> str:
     """
     if data.startswith(_BOMS):
         return data.decode("utf-8-sig" if data.startswith(codecs.BOM_UTF8) else "utf-16", "replace")
-    if b"\0" in data[:_LOOKED_AT] and (wide := _two_bytes(data, declarations)):
+    if b"\0" in data[:_BINARY_TEST_BYTES] and (wide := _utf16_without_bom(data, declarations)):
         return data.decode(wide, "replace")
-    if b"\x1b$" in data[:_GUESSED_AT] and not any(declarations):
+    if b"\x1b$" in data[:_SAMPLE_BYTES] and not any(declarations):
         return data.decode("iso2022_jp", "replace")
     if not data.isascii() and data.decode(errors="ignore").encode() == data:
         return data.decode()
-    codecs_to_try = [*filter(None, (_codec(each) for each in (*declarations, "utf-8") if each))]
+    codecs_to_try = [
+        *filter(None, (_page_codec(each) for each in (*declarations, "utf-8") if each))
+    ]
     if {*codecs_to_try} == {"utf-8"}:
-        codecs_to_try += [*filter(None, (_guessed(data), "cp1252"))]
+        codecs_to_try += [*filter(None, (_guess_encoding(data), "cp1252"))]
     for each in codecs_to_try:
         with suppress(UnicodeError):
             return data.decode(each)
@@ -54,9 +56,9 @@ def decoded(data: bytes, *declarations: str | None) -> str:
     return data.decode(codecs_to_try[0], "replace")
 
 
-def _guessed(data: bytes) -> str | None:
+def _guess_encoding(data: bytes) -> str | None:
     """Return the encoding that a text of another alphabet looks like; None for a Latin one."""
-    looked_at = data[:_GUESSED_AT]
+    looked_at = data[:_SAMPLE_BYTES]
     foreign = sum(map(len, _FOREIGN.findall(looked_at)))
     if not foreign or 2 * foreign < sum(each > 0x7F for each in looked_at):
         return None
@@ -71,13 +73,13 @@ def _guessed(data: bytes) -> str | None:
 def is_binary(data: bytes, *declarations: str | None) -> bool:
     """Return whether data is no text: it has a NUL, and is not of two bytes a character."""
     return (
-        b"\0" in data[:_LOOKED_AT]
+        b"\0" in data[:_BINARY_TEST_BYTES]
         and not data.startswith(_BOMS)
-        and _two_bytes(data, declarations) is None
+        and _utf16_without_bom(data, declarations) is None
     )
 
 
-def _two_bytes(data: bytes, declarations: Sequence[str | None]) -> str | None:
+def _utf16_without_bom(data: bytes, declarations: Sequence[str | None]) -> str | None:
     """Return the UTF-16 of a text without a BOM, if it is stated or is markup; else None."""
     for each in declarations:
         name = (each or "").strip("\"' ").lower().replace("_", "-")
@@ -86,7 +88,7 @@ def _two_bytes(data: bytes, declarations: Sequence[str | None]) -> str | None:
         if name in ("utf-16be", "utf-16-be"):
             return "utf-16-be"
     for name, at in (("utf-16-le", 1), ("utf-16-be", 0)):  # ASCII in it has a NUL on one side
-        looked_at = data[: _GUESSED_AT & ~1] if len(data) > _GUESSED_AT else data
+        looked_at = data[: _SAMPLE_BYTES & ~1] if len(data) > _SAMPLE_BYTES else data
         if 0 in looked_at[at::2] and 0 not in looked_at[1 - at :: 2]:
             with suppress(UnicodeError):
                 if not _ASCII_CONTROL.search(looked_at.decode(name).replace("\r", "")):
@@ -94,9 +96,9 @@ def _two_bytes(data: bytes, declarations: Sequence[str | None]) -> str | None:
     return None
 
 
-def declared(data: bytes, by: re.Pattern[bytes]) -> str | None:
+def declared(data: bytes, pattern: re.Pattern[bytes]) -> str | None:
     """Return the encoding that a text itself declares, or None."""
-    match = by.search(data)
+    match = pattern.search(data)
     return match and match[1].decode("ascii", "replace")
 
 
@@ -113,7 +115,7 @@ def plain(text: str) -> str:
     return CONTROL.sub("", text)
 
 
-def _codec(charset: str) -> str | None:
+def _page_codec(charset: str) -> str | None:
     try:
         name = codecs.lookup(charset.strip("\"' ")).name.replace("_", "-")
         b" ".decode(name)  # some map bytes to bytes

@@ -14,7 +14,7 @@ LONG: Final = 1500
 """From so many words on, a report has an outline, and is written section by section."""
 _MOST_WORDS: Final = 100_000
 _MOST_SECTIONS: Final = 24
-_A_SECTION: Final = 500  # words
+_SECTION_WORDS: Final = 500  # words
 
 
 @dataclass(frozen=True)
@@ -44,9 +44,9 @@ class Style:
         """How many sections an outline has at most."""
         if self.length is None:
             return 8
-        return min(max(self.length // _A_SECTION, 2), _MOST_SECTIONS)
+        return min(max(self.length // _SECTION_WORDS, 2), _MOST_SECTIONS)
 
-    def asks(self, words: int | None = None) -> str:
+    def instructions(self, words: int | None = None) -> str:
         """Return what a prompt says of it; `words` replaces the length of the whole report."""
         length = words or self.length
         parts = [f"Write about {length:,} words."] if length else []

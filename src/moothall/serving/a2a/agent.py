@@ -165,7 +165,7 @@ class A2AAgent(ConversationalAgent):
 
     async def _respond(self, request: ReplyRequest) -> Reply:
         conversation = _of(request.state)
-        messages = [*conversation.observed, *request.state.hear()]
+        messages = [*conversation.observed, *request.state.take_texts()]
         conversation.observed.clear()
         self._counted[0] += 1
         try:

@@ -51,7 +51,7 @@ class RemoteTask:
         self.artifacts: dict[str, list[dict[str, Any]]] = {}
         self.message: list[dict[str, Any]] | None = None
         self._shown_artifacts: set[str] = set()  # the artifacts whose text was shown as it came
-        self._apart = False  # whether what was shown is not how the text begins
+        self._is_disjoint = False  # whether what was shown is not how the text begins
         self._count = 0  # of the parts of all artifacts
 
     @property
@@ -102,33 +102,33 @@ class RemoteTask:
         if not isinstance(update, dict):
             raise _nonsense(update)
         if (task := update.get("task")) is not None:
-            self._about(task, "id")
-            self._status(task.get("status"))
+            self._identify(task, "id")
+            self._set_status(task.get("status"))
             artifacts = _list(task.get("artifacts", []))
-            return "".join([self._artifact(each, False) for each in artifacts])
+            return "".join([self._take_artifact(each, False) for each in artifacts])
         if (message := update.get("message")) is not None:
-            self._about(message, "taskId")
-            self._apart = self._apart or self.message is not None
+            self._identify(message, "taskId")
+            self._is_disjoint = self._is_disjoint or self.message is not None
             self.message = _parts(message)
-            return self._added("", _text_of(self.message, "\n\n"))
+            return self._added_text("", _text_of(self.message, "\n\n"))
         if (status := update.get("statusUpdate")) is not None:
-            self._about(status, "taskId")
-            self._status(status.get("status"))
+            self._identify(status, "taskId")
+            self._set_status(status.get("status"))
         elif (artifact := update.get("artifactUpdate")) is not None:
-            self._about(artifact, "taskId")
-            return self._artifact(artifact.get("artifact"), artifact.get("append") is True)
+            self._identify(artifact, "taskId")
+            return self._take_artifact(artifact.get("artifact"), artifact.get("append") is True)
         return ""  # a status, or of a later revision
 
-    def _added(self, id: str, text: str) -> str:
+    def _added_text(self, id: str, text: str) -> str:
         """Return what the text of an artifact, or the message, adds at the end of all."""
-        self._apart = self._apart or (bool(text) and id != next(reversed(self.artifacts), id))
-        if self._apart or not text:
+        self._is_disjoint |= bool(text) and id != next(reversed(self.artifacts), id)
+        if self._is_disjoint or not text:
             return ""
         between = "\n\n" if self._shown_artifacts and id not in self._shown_artifacts else ""
         self._shown_artifacts.add(id)
         return between + text
 
-    def _about(self, update: Any, key: str) -> None:
+    def _identify(self, update: Any, key: str) -> None:
         if not isinstance(update, dict):
             raise _nonsense(update)
         id, context = update.get(key, ""), update.get("contextId", "")
@@ -140,13 +140,13 @@ class RemoteTask:
         if self.id:
             self.has_id.set()
 
-    def _status(self, status: Any) -> None:
+    def _set_status(self, status: Any) -> None:
         if not isinstance(status, dict) or status.get("state") not in STATES:
             raise _nonsense(status)
         self.state = status["state"]
         self.status_parts = [] if status.get("message") is None else _parts(status["message"])
 
-    def _artifact(self, artifact: Any, append: bool) -> str:
+    def _take_artifact(self, artifact: Any, append: bool) -> str:
         """Take an artifact, or a piece of one; the work is that of its own parts, not of all."""
         parts = _parts(artifact)
         id = artifact.get("artifactId", "")
@@ -157,14 +157,14 @@ class RemoteTask:
             new = "".join([part["text"] for part in parts if "text" in part])
         elif parts_before:
             old = _text_of(parts_before, "")
-            self._apart = self._apart or not new.startswith(old)
+            self._is_disjoint = self._is_disjoint or not new.startswith(old)
             self._count -= len(parts_before)
             parts_before.clear()
         parts_before += parts
         self._count += len(parts)
         if self._count > _MOST_PARTS:
             raise ModelError(f"the server sent more than {_MOST_PARTS} parts")
-        return self._added(id, new[len(old) :])
+        return self._added_text(id, new[len(old) :])
 
 
 def _text_of(parts: list[dict[str, Any]], between: str) -> str:

@@ -26,7 +26,7 @@ from moothall.serving.doors.asks import (
 )
 from moothall.serving.doors.callers import sender_of
 from moothall.serving.doors.checks import COMMENT, Send, in_thread, or_silence, sent_event
-from moothall.serving.doors.openai.content import Wrong
+from moothall.serving.doors.openai.content import BadRequest
 from moothall.serving.doors.openai.door import Endpoint, parted
 from moothall.serving.doors.openai.input import mended
 from moothall.serving.doors.protocols import AG_UI, run_error
@@ -60,13 +60,13 @@ class AGUIDoor:
         id = id_in(body.get("path:id") or "", agents)
         id = id or (next(iter(agents)) if len(agents) == 1 else "")
         if id not in agents:
-            raise Wrong(f"there is no agent {id[:80]!r}: name one in the path", status=404)
+            raise BadRequest(f"there is no agent {id[:80]!r}: name one in the path", status=404)
         thread, run_id = body.get("threadId"), body.get("runId")
         if not isinstance(thread, str) or not isinstance(run_id, str):
-            raise Wrong("threadId and runId must be texts")
+            raise BadRequest("threadId and runId must be texts")
         for name in ("messages", "tools"):
             if not isinstance(body.get(name) or [], list):
-                raise Wrong(f"{name} must be a list", name)
+                raise BadRequest(f"{name} must be a list", name)
         job = (
             await self._resumed(id, caller, thread, body)
             if body.get("resume")
@@ -168,11 +168,11 @@ class AGUIDoor:
             if asks:
                 return [_interrupts(job, asks, about)]
             end = {"type": "RUN_FINISHED", **about, "outcome": {"type": "success"}}
-            return [*wire.spoken(waiting_text(waits)), end]
+            return [*wire.whole_message(waiting_text(waits)), end]
         end = _finished(reply, job, about, self._served.agents[job.agent])
         reply_text = "" if _pending_calls(reply, job) or end["type"] == "RUN_ERROR" else reply.text
         if reply_text and reply_text.strip() != text.strip():  # such as a group's
-            return [*wire.spoken(reply_text), end]
+            return [*wire.whole_message(reply_text), end]
         return [end]
 
     # -- interrupts --------------------------------------------------------------------------------
@@ -262,7 +262,7 @@ class AGUIDoor:
         try:
             await in_thread(answer)
         except StateError as late:
-            raise Wrong(str(late)) from late
+            raise BadRequest(str(late)) from late
         tools = wire.asked_of(id, body, [{"role": "user", "content": ""}])
         names, calls_shown = frozenset(e.name for e in tools.tools), {each.call for each in waits}
         job = wire.AGUIRun(id, caller, thread, run_id, names, tools.renamed, calls_shown)

@@ -15,7 +15,7 @@ from moothall.agents.replies.events import CallEnded, CallProgress, CallStarted
 from moothall.foundation.jsonvalue import json_text
 from moothall.serving.a2a.wire import part_block
 from moothall.serving.doors.asks import WAITS_S, Ask, OpenAsks
-from moothall.serving.doors.openai.content import Wrong
+from moothall.serving.doors.openai.content import BadRequest
 from moothall.serving.doors.openai.input import OpenAIRequest, chat_completion
 
 _FILES: Final = {"image": "image/*", "audio": "", "video": "", "document": "", "binary": ""}
@@ -259,12 +259,12 @@ def _part(part: Any) -> Any:
 def context_of(items: Any) -> list[dict[str, Any]]:
     """Return what the page shows its person, as a message to the model; it is from outside."""
     if not isinstance(items, list | tuple):
-        raise Wrong("context must be a list", "context")
+        raise BadRequest("context must be a list", "context")
     lines: list[str] = []
     for number, each in enumerate(items):
         about = each.get("description") if isinstance(each, dict) else None
         if not isinstance(about, str) or "value" not in each:
-            raise Wrong(f"context[{number}] must have a description and a value", "context")
+            raise BadRequest(f"context[{number}] must have a description and a value", "context")
         lines.append(f"- {about}: {json_text(each['value'])}")
     if not lines:
         return []
@@ -305,7 +305,7 @@ _PERMIT: Final = _form("approved", "boolean")
 _ANSWER: Final = _form("answer", "string")
 
 
-def spoken(text: str) -> list[dict[str, Any]]:
+def whole_message(text: str) -> list[dict[str, Any]]:
     """Return a whole message of the agent's."""
     id = secrets.token_hex(8)
     content = {"type": "TEXT_MESSAGE_CONTENT", "messageId": id, "delta": text}
@@ -334,6 +334,6 @@ def asked_of(id: str, body: dict[str, Any], messages: list[dict[str, Any]]) -> O
     return chat_completion({"model": id, "messages": messages, "tools": tools})
 
 
-def no_run() -> Wrong:
+def no_run() -> BadRequest:
     """Return the error for an answer that no run waits for."""
-    return Wrong("no run of this thread waits for this answer, or no longer")
+    return BadRequest("no run of this thread waits for this answer, or no longer")

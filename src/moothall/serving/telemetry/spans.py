@@ -10,7 +10,7 @@ from opentelemetry import context as otel_context
 from opentelemetry import trace
 from opentelemetry.trace import Link, SpanKind
 
-from moothall.journal.attributes import flat
+from moothall.journal.attributes import flattened
 from moothall.models.protocol import stated_usage
 from moothall.serving.telemetry import content, names
 from moothall.serving.telemetry.beginning import context_of
@@ -51,7 +51,7 @@ class Telemetry(MessageSpans):
             thread = request.thread
             if request.answer is not None:
                 about[names.OUTPUT_TYPE] = "json"
-            for name, value in flat(request.attributes):
+            for name, value in flattened(request.attributes):
                 about[f"{names.OF_RUN}.{name}"] = value
         if thread is not None:
             about[names.CONVERSATION_ID] = thread

@@ -14,7 +14,7 @@ from moothall.society.kernel.router import SocietyMailbox, SocietyRouter
 from moothall.society.population.population import Population
 from moothall.society.population.step import Wants, in_threads
 
-_AT_ONCE: Final = 100  # after this many turns the loop runs the waiting ones
+_TURNS_PER_YIELD: Final = 100  # after this many turns the loop runs the waiting ones
 
 
 class Engine(Protocol):
@@ -85,7 +85,7 @@ class LocalEngine:
             while len(router.turns) >= most:
                 await router.wait_turn_end()
             router.begin(mailbox)
-            if number % _AT_ONCE == 0:
+            if number % _TURNS_PER_YIELD == 0:
                 await asyncio.sleep(0)
         while router.turns:
             await router.wait_turn_end()

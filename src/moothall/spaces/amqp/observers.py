@@ -21,14 +21,14 @@ from moothall.spaces.amqp.wire import Unreadable
 
 logger: logging.Logger = logging.getLogger("moothall.amqp")
 
-_MOST_KEYS: Final = 10_000
+_MAX_KEYS: Final = 10_000
 _PREFETCH: Final = 25
-_PREFETCH_LOST: Final = 5
+_PREFETCH_OVERFLOW: Final = 5
 """How many are taken ahead: the broker's limits of bytes do not count those."""
 
-_MOST: Final = {"x-max-length": 10_000, "x-max-length-bytes": 2**25}
+_QUEUE_LIMITS: Final = {"x-max-length": 10_000, "x-max-length-bytes": 2**25}
 """How much waits for callbacks that are slower than the messages."""
-_MOST_LOST: Final = {"x-max-length": 1_000, "x-max-length-bytes": 2**23}
+_OVERFLOW_LIMITS: Final = {"x-max-length": 1_000, "x-max-length-bytes": 2**23}
 _EXPIRE_S: Final = 60
 """How long the queues of a lost channel stay."""
 
@@ -63,7 +63,7 @@ class Observers:
         if key in self._seen_keys:
             return False
         self._seen_keys[key] = None
-        if len(self._seen_keys) > _MOST_KEYS:
+        if len(self._seen_keys) > _MAX_KEYS:
             del self._seen_keys[next(iter(self._seen_keys))]
         return True
 
@@ -81,13 +81,13 @@ class Observers:
             # Not deleted with its consumer, which may be ended for a while.
             expires = {"x-expires": _EXPIRE_S * 1000}
             declare = partial(call, Channel.queue_declare, exclusive=True)
-            await declare(overflow, arguments=_MOST_LOST | expires)
-            await declare(queue, arguments=_MOST | passed_on | expires)
+            await declare(overflow, arguments=_OVERFLOW_LIMITS | expires)
+            await declare(queue, arguments=_QUEUE_LIMITS | passed_on | expires)
             self._queue = queue
             await self.bind()
             consume = self._broker.consumer.consume
-            await consume(overflow, self._count, _PREFETCH_LOST, lambda: None)
-            await consume(queue, self._observed, _PREFETCH, lambda: None, sized=True)
+            await consume(overflow, self._count_overflow, _PREFETCH_OVERFLOW, lambda: None)
+            await consume(queue, self._show, _PREFETCH, lambda: None, sized=True)
 
     async def bind(self) -> None:
         """Have the broker route the copies of all messages to the queue, if there is one."""
@@ -95,12 +95,12 @@ class Observers:
             exchange = self._broker.names.exchange
             await self._broker.control.call(Channel.queue_bind, self._queue, exchange, "#")
 
-    def _count(self, tag: Tag, _: Any, __: bytes) -> None:
+    def _count_overflow(self, tag: Tag, _: Any, __: bytes) -> None:
         self._broker.consumer.acknowledge(tag)
         text = "observers are slower than the messages: at least one was not shown to them"
         self._warn("messages, at least, were not shown to observers", text)
 
-    def _observed(self, tag: Tag, properties: Any, body: bytes) -> None:
+    def _show(self, tag: Tag, properties: Any, body: bytes) -> None:
         self._broker.consumer.acknowledge(tag)
         try:
             inbound = wire.read(properties, body)

@@ -144,9 +144,9 @@ class SpaceMessages:
             self._open_requests[key] = deque([message])
         if len(self._open_requests) > _OPEN:
             del self._open_requests[next(iter(self._open_requests))]
-        return self._said_back(message) if message.head.action == "say" else None
+        return self._request_of_say(message) if message.head.action == "say" else None
 
-    def _said_back(self, message: SeenMessage) -> SeenMessage | None:
+    def _request_of_say(self, message: SeenMessage) -> SeenMessage | None:
         """Return what a `say` answers: what was said to its sender, or to all.
 
         A `say` does not state it. If several wait for an answer of its sender, it is None: in

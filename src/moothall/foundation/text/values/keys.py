@@ -12,10 +12,10 @@ Key: TypeAlias = tuple[Any, ...]
 """A value of a kind: `("number", Decimal)`, `("amount", Decimal, "eur")`, `("percent", Decimal)`,
 `("date", y, m, d)` with y None for a date without a year, `("time", seconds)`."""
 
-_LONGEST: Final = 64
+_MAX_CHARS: Final = 64
 """The most characters of a number or a date."""
 _LETTERS: Final = "st nd rd th x m km cm mm g kg h min s"
-_AFTER: Final = frozenset(("", *_LETTERS.split(" ")))
+_NEUTRAL_LETTERS: Final = frozenset(("", *_LETTERS.split(" ")))
 """The letters after a number that do not make another value of it."""
 
 
@@ -23,7 +23,7 @@ def keys_of(value: Any) -> list[Key]:
     """Return the readings of a value that is a number, an amount, a date or a time."""
     if isinstance(value, int | float):
         return [("number", decimal(repr(value)))]
-    if len(value) > _LONGEST:
+    if len(value) > _MAX_CHARS:
         return []
     number = number_of(value)
     if number is not None:
@@ -57,7 +57,7 @@ def keys_in(text: str) -> Iterator[Key]:
 
 
 def _numbers(number: Number) -> Iterator[Key]:
-    if number.letters not in _AFTER:
+    if number.letters not in _NEUTRAL_LETTERS:
         return
     readings = number.readings
     if len(readings) > 1:

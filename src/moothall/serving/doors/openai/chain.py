@@ -13,7 +13,7 @@ from moothall.agents.replies.conversational import ConversationalAgent
 from moothall.agents.replies.reply import gives
 from moothall.agents.replies.thread import thread_of_sender
 from moothall.foundation.errors import NoSuchRun
-from moothall.serving.doors.openai.content import Wrong
+from moothall.serving.doors.openai.content import BadRequest
 from moothall.serving.doors.openai.input import without_pending
 from moothall.serving.doors.openai.output import ResponseForm
 from moothall.serving.doors.served import Served
@@ -108,7 +108,7 @@ class Chain:
         ):
             next_id = f"{previous}_{secrets.token_hex(4)}.1"
         if len(next_id) > _MOST_ID:
-            raise Wrong("this conversation has branched too often", "previous_response_id")
+            raise BadRequest("this conversation has branched too often", "previous_response_id")
         self._used_ids[next_id] = None
         while len(self._used_ids) > 10 * _MOST:
             self._used_ids.popitem(last=False)
@@ -157,7 +157,7 @@ def run_of(response_id: str) -> str:
     run_id = response_id.removeprefix("resp_")
     if not response_id.startswith("resp_") or not _ID.fullmatch(run_id):
         text = f"Response with id '{response_id[:300]}' not found."
-        raise Wrong(text, "response_id", "response_not_found", 404)
+        raise BadRequest(text, "response_id", "response_not_found", 404)
     return run_id
 
 
@@ -222,6 +222,6 @@ def question_and_answer(content: Any, text: str) -> list[dict[str, Any]]:
     return [{"role": "user", "content": content}, {"role": "assistant", "content": text}]
 
 
-def _unknown(response_id: str, more: str = "") -> Wrong:
+def _unknown(response_id: str, more: str = "") -> BadRequest:
     text = f"Previous response with id '{response_id[:300]}' not found{more}."
-    return Wrong(text, "previous_response_id", "previous_response_not_found", 400)
+    return BadRequest(text, "previous_response_id", "previous_response_not_found", 400)

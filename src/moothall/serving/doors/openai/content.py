@@ -9,10 +9,10 @@ from moothall.models.protocol import BLOCK_LABELS
 from moothall.serving.doors.protocols import openai_error
 
 _TEXTS: Final = ("text", "refusal")
-_OF_FILE: Final = ("file_data", "file_url", "filename")
+_FILE_FIELDS: Final = ("file_data", "file_url", "filename")
 
 
-class Wrong(Exception):
+class BadRequest(Exception):
     """A request cannot be done; the answer is an error in the protocol's form."""
 
     def __init__(
@@ -33,10 +33,10 @@ def content_of(content: Any, where: str) -> str | list[dict[str, Any]]:
     if isinstance(content, str):
         return content
     if not isinstance(content, list):
-        raise Wrong(f"{where} must have content: a text, or a list of parts", where)
+        raise BadRequest(f"{where} must have content: a text, or a list of parts", where)
     parts = [_part(each, where) for each in content]
     if not all(parts):
-        raise Wrong(f"{where} has a part that is no text, image, file or sound", where)
+        raise BadRequest(f"{where} has a part that is no text, image, file or sound", where)
     blocks = [each for each in parts if each is not None]
     if len(blocks) < 2 and all(each["type"] == "text" for each in blocks):
         return "".join(each["text"] for each in blocks)
@@ -72,9 +72,9 @@ def _part(part: Any, where: str) -> dict[str, Any] | None:
         return _image(its if isinstance(its, dict) else {**part, "url": its}, where)
     if kind in ("file", "input_file"):
         its = part.get("file") if kind == "file" else part
-        about = {key: its[key] for key in _OF_FILE if isinstance(its, dict) and its.get(key)}
+        about = {key: its[key] for key in _FILE_FIELDS if isinstance(its, dict) and its.get(key)}
         if not {"file_data", "file_url"} & about.keys():
-            raise Wrong(f"{where} has a file without its data or address", where)
+            raise BadRequest(f"{where} has a file without its data or address", where)
         return {"type": "file", "file": about}
     if kind == "input_audio" and isinstance(part.get("input_audio"), dict):
         return {"type": kind, kind: part[kind]}
@@ -84,6 +84,6 @@ def _part(part: Any, where: str) -> dict[str, Any] | None:
 def _image(image: dict[str, Any], where: str) -> dict[str, Any]:
     url, detail = image.get("url"), image.get("detail")
     if not isinstance(url, str) or not url.startswith(("https://", "http://", "data:image/")):
-        raise Wrong(f"{where} has an image without an http(s) or data URL", where)
+        raise BadRequest(f"{where} has an image without an http(s) or data URL", where)
     more = {"detail": detail} if isinstance(detail, str) else {}
     return {"type": "image_url", "image_url": {"url": url, **more}}

@@ -33,7 +33,7 @@ from moothall.serving.doors.checks import (
 )
 from moothall.serving.doors.guard import MOST_BYTES
 from moothall.serving.doors.openai.chain import Chain, question_and_answer, thread_of
-from moothall.serving.doors.openai.content import Wrong
+from moothall.serving.doors.openai.content import BadRequest
 from moothall.serving.doors.openai.form_stream import Form, FormStream
 from moothall.serving.doors.openai.input import (
     OpenAIRequest,
@@ -144,7 +144,7 @@ class OpenAIDoor:
         if agent is None:
             names = ", ".join([*self._served.replying()][:20])
             text = f"The model '{model[:80]}' does not exist; the models are: {names}"
-            raise Wrong(text, "model", "model_not_found", 404)
+            raise BadRequest(text, "model", "model_not_found", 404)
         return agent
 
     # -- answering ---------------------------------------------------------------------------------
@@ -174,7 +174,7 @@ class OpenAIDoor:
         try:
             request = ReplyRequest(content, request_read.schema, thread, run_id)
         except (TypeError, ValueError) as error:  # a DefinitionError is one: of the schema
-            raise Wrong(str(error)) from None
+            raise BadRequest(str(error)) from None
 
         request.thoughts, alone = [], is_alone(request_read, agent)
 
@@ -232,7 +232,7 @@ class OpenAIDoor:
                     ):
                         await sent.turn_ended()
                     await sent.keep(begins=event is None)
-            except (Wrong, MoothallError) as error:
+            except (BadRequest, MoothallError) as error:
                 if not sent.is_started:
                     raise
                 await sent.failed(wrong_of(error))
@@ -252,7 +252,7 @@ def parted(
         for tool in request_read.tools:
             if tool.name in own_names:
                 text = f"{tool.name!r} is an action of the agent's own: give the tool another name"
-                raise Wrong(text, "tools")
+                raise BadRequest(text, "tools")
         messages = sent_back(messages, agent)
         new = 0
         if sends_history:
@@ -262,7 +262,7 @@ def parted(
                 new += 1
         return messages[:new], content_for(messages[new:])
     if request_read.tools or messages[-1]["role"] != "user":
-        raise Wrong(f"agent {agent.id!r} has no model that may call a client's tools", "tools")
+        raise BadRequest(f"agent {agent.id!r} has no model that may call a client's tools", "tools")
     return marked(messages[:-1], agent), messages[-1]["content"]
 
 
@@ -289,7 +289,7 @@ class Endpoint:
             handle = self._handles.get(scope["method"])
             if handle is None:
                 takes = " and ".join(self._handles)
-                raise Wrong(f"{scope['path']} takes {takes}", status=405)
+                raise BadRequest(f"{scope['path']} takes {takes}", status=405)
             if scope["method"] != "POST":
                 params: dict[str, Any] = dict(scope["path_params"])
                 params["query"] = scope["query_string"].decode("latin-1")
@@ -297,14 +297,14 @@ class Endpoint:
                 params = body_of_request(await body_of(receive, MOST_BYTES) or b"{}")
                 params["path:id"] = scope["path_params"].get("id")
             await until_gone(handle(params, sending, caller_of(scope)), receive)
-        except Wrong as wrong:
+        except BadRequest as wrong:
             allow = ", ".join(self._handles) if wrong.status == 405 else ""
             await send_json(send, wrong.status, {"error": wrong.error}, allow)
         except Exception as error:
             log_failure(logger, f"a request of {scope['path']} failed", error)
             if has_begun:
                 raise
-            failed = Wrong("the server has failed", None, None, 500, "server_error")
+            failed = BadRequest("the server has failed", None, None, 500, "server_error")
             await send_json(send, failed.status, {"error": failed.error})
 
 

@@ -7,7 +7,7 @@ import time
 from typing import TypeAlias
 
 from moothall.serving.doors.checks import COMMENT, SILENT_S, Send
-from moothall.serving.doors.openai.content import Wrong
+from moothall.serving.doors.openai.content import BadRequest
 from moothall.serving.doors.openai.outcome import ClientOutcome
 from moothall.serving.doors.openai.output import (
     HEADERS,
@@ -60,7 +60,7 @@ class FormStream:
             await self._write(self._form.piece(outcome.text, bool(streamed)))
         await self._write(self._form.end(outcome), more=False)
 
-    async def failed(self, wrong: Wrong) -> None:
+    async def failed(self, wrong: BadRequest) -> None:
         """Send the error of a reply without an answer."""
         await self._write(self._form.failed(wrong), more=False)
 

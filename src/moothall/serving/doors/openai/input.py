@@ -16,7 +16,7 @@ from moothall.foundation.jsonvalue import UnreadableText, json_text, read_json
 from moothall.foundation.text import shorten
 from moothall.memory.given import MESSAGES_KEY, meant_by
 from moothall.serving.doors.checks import json_of
-from moothall.serving.doors.openai.content import Wrong, content_of, text_in
+from moothall.serving.doors.openai.content import BadRequest, content_of, text_in
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_.:/-]{1,64}")
 _MOST_TOOLS: Final = 1000
@@ -92,19 +92,19 @@ def body_of_request(body: bytes) -> dict[str, Any]:
     try:
         data = json_of(body)
     except UnreadableText as error:
-        raise Wrong(f"the body must be JSON: {shorten(str(error), 200)}") from None
+        raise BadRequest(f"the body must be JSON: {shorten(str(error), 200)}") from None
     if not isinstance(data, dict):
-        raise Wrong("the body must be a JSON object")
+        raise BadRequest("the body must be a JSON object")
     return data
 
 
 def chat_completion(body: dict[str, Any]) -> OpenAIRequest:
     """Read a request of chat completions."""
     if body.get("n") not in (None, 1):
-        raise Wrong("n must be 1: an agent gives one answer", "n")
+        raise BadRequest("n must be 1: an agent gives one answer", "n")
     none_of(body, "functions", "audio")
     if body.get("modalities") not in (None, ["text"]):
-        raise Wrong('modalities must be ["text"]: this server gives no sound', "modalities")
+        raise BadRequest('modalities must be ["text"]: this server gives no sound', "modalities")
     messages = [
         chat_message(each, f"messages[{number}]")
         for number, each in enumerate(field_of(body, "messages", list))
@@ -153,7 +153,7 @@ def mended(messages: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
             out.append({"role": "assistant", "content": "", "tool_calls": [call]})
             out.append({**message, "name": _UNKNOWN_ACTION})
     if not out:
-        raise Wrong("messages must not be empty", "messages")
+        raise BadRequest("messages must not be empty", "messages")
     if out[-1]["role"] in ("assistant", "system"):
         out.append({"role": "user", "content": _GO_ON})
     return out
@@ -170,7 +170,7 @@ def field_of(body: dict[str, Any], name: str, kind: type, default: Any = None) -
         return default
     if type(value) is not kind:
         words = {str: "a text", list: "a list", dict: "an object", bool: "true or false"}
-        raise Wrong(f"{name} must be {words[kind]}, got {json_text(value)[:80]}", name)
+        raise BadRequest(f"{name} must be {words[kind]}, got {json_text(value)[:80]}", name)
     return value
 
 
@@ -178,7 +178,7 @@ def none_of(body: dict[str, Any], *names: str) -> None:
     """Refuse a request with a field that would change the answer."""
     for name in names:
         if body.get(name) not in (None, False):
-            raise Wrong(f"{name} is not offered by this server", name, "unsupported_parameter")
+            raise BadRequest(f"{name} is not offered by this server", name, "unsupported_parameter")
 
 
 def tools_of(body: dict[str, Any]) -> dict[str, Action]:
@@ -191,27 +191,33 @@ def tools_of(body: dict[str, Any]) -> dict[str, Action]:
         where = f"tools[{number}]"
         kind = tool.get("type", "function" in tool and "function") if type(tool) is dict else None
         if not isinstance(kind, str):
-            raise Wrong(f"{where} must be a tool with a type, such as function", where)
+            raise BadRequest(f"{where} must be a tool with a type, such as function", where)
         if kind != "function":
             continue
         its = tool.get("function", tool)  # chat completions nest it
         name = its.get("name") if isinstance(its, dict) else None
         if not isinstance(name, str) or not _NAME.fullmatch(name) or name in listed:
-            raise Wrong(f"{where} must have a name of its own of letters, digits and _.:/-", where)
+            raise BadRequest(
+                f"{where} must have a name of its own of letters, digits and _.:/-", where
+            )
         listed[name] = where, its
     if len(listed) > _MOST_TOOLS:
-        raise Wrong(f"tools must be at most {_MOST_TOOLS} functions, got {len(listed)}", "tools")
+        raise BadRequest(
+            f"tools must be at most {_MOST_TOOLS} functions, got {len(listed)}", "tools"
+        )
     safe, start = safe_names(listed), time.thread_time()
     actions: dict[str, Action] = {}
     for name, (where, its) in listed.items():
         if time.thread_time() - start > _MOST_S:
-            raise Wrong("the schemas of all tools together take too long to be measured", "tools")
+            raise BadRequest(
+                "the schemas of all tools together take too long to be measured", "tools"
+            )
         description = its.get("description") or ""
         parameters = its.get("parameters") or {"type": "object", "properties": {}}
         try:
             actions[name] = left_to_caller(safe[name], str(description), parameters)
         except DefinitionError as error:
-            raise Wrong(f"{where}: {error}", f"{where}.parameters") from None
+            raise BadRequest(f"{where}: {error}", f"{where}.parameters") from None
     return actions
 
 
@@ -236,7 +242,9 @@ def chosen(body: dict[str, Any], tools: dict[str, Action]) -> tuple[tuple[Action
         return (), False
     if kind not in ("auto", "required") or not set(names) <= tools.keys():
         choices = "auto, none, required, or name a function of tools"
-        raise Wrong(f"tool_choice must be {choices}, got {json_text(choice)[:80]}", "tool_choice")
+        raise BadRequest(
+            f"tool_choice must be {choices}, got {json_text(choice)[:80]}", "tool_choice"
+        )
     return tuple(tools[name] for name in names), kind == "required" and bool(tools)
 
 
@@ -255,7 +263,7 @@ def schema_of(form: dict[str, Any], holder: Any, param: str) -> dict[str, Any] |
         return {"type": "object"}
     schema = holder.get("schema") if isinstance(holder, dict) else None
     if kind != "json_schema" or not isinstance(schema, dict):
-        raise Wrong(f"{param} must be text, json_object, or json_schema with a schema", param)
+        raise BadRequest(f"{param} must be text, json_object, or json_schema with a schema", param)
     return schema
 
 
@@ -273,15 +281,15 @@ def chat_message(message: Any, where: str) -> dict[str, Any]:
     if role in ("tool", "function"):  # the older form has a call of each name at most
         id = message.get("tool_call_id" if role == "tool" else "name")
         if not isinstance(id, str):
-            raise Wrong(f"{where} must have a tool_call_id", where)
+            raise BadRequest(f"{where} must have a tool_call_id", where)
         return {"role": "tool", "tool_call_id": id, "content": text_in(content, where)}
     if role != "assistant":
-        raise Wrong(f"{where} must have a role of system, user, assistant or tool", where)
+        raise BadRequest(f"{where} must have a role of system, user, assistant or tool", where)
     text = content or message.get("refusal")
     chat: dict[str, Any] = {"role": "assistant", "content": text_in(text, where)}
     calls = message.get("tool_calls") or []
     if not isinstance(calls, list):
-        raise Wrong(f"{where}.tool_calls must be a list", where)
+        raise BadRequest(f"{where}.tool_calls must be a list", where)
     if isinstance(older := message.get("function_call"), dict):
         calls = [{"id": older.get("name"), "function": older}]
     if calls:
@@ -300,7 +308,7 @@ def call_of(id: Any, function: Any, where: str) -> dict[str, Any]:
     """Return a call of an earlier answer."""
     name = function.get("name") if isinstance(function, dict) else None
     if not (isinstance(id, str) and isinstance(name, str)):
-        raise Wrong(f"{where}: a call must have an id and a name", where)
+        raise BadRequest(f"{where}: a call must have an id and a name", where)
     args = function.get("arguments", {"input": function.get("input")})
     if not isinstance(args, dict):
         text = args or "{}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from moothall.foundation.jsonvalue import json_text
-from moothall.serving.doors.openai.content import Wrong, text_in
+from moothall.serving.doors.openai.content import BadRequest, text_in
 from moothall.serving.doors.openai.input import (
     OpenAIRequest,
     call_of,
@@ -27,7 +27,7 @@ def response_request(body: dict[str, Any]) -> OpenAIRequest:
     if isinstance(new, str):
         messages = [{"role": "user", "content": new}]
     elif not isinstance(new, list):
-        raise Wrong(f"input must be a text or a list, got {json_text(new)[:80]}", "input")
+        raise BadRequest(f"input must be a text or a list, got {json_text(new)[:80]}", "input")
     else:
         messages = messages_of_items(field_of(body, "input", list))
     form = field_of(field_of(body, "text", dict, {}), "format", dict, {})
@@ -55,7 +55,7 @@ def messages_of_items(input_items: list[Any]) -> list[dict[str, Any]]:
     for number, item in enumerate(input_items):
         where = f"input[{number}]"
         if not isinstance(item, dict):
-            raise Wrong(f"{where} must be an object", where)
+            raise BadRequest(f"{where} must be an object", where)
         kind = kind_of(item)
         if kind == "message":
             messages.append(chat_message({**item, "tool_calls": None}, where))
@@ -69,15 +69,15 @@ def messages_of_items(input_items: list[Any]) -> list[dict[str, Any]]:
                 content = text_in(item.get("output"), where)
                 messages.append({"role": "tool", "tool_call_id": id, "content": content})
             elif kind == "function_call_output":
-                raise Wrong(f"{where} must have a call_id", where)
+                raise BadRequest(f"{where} must have a call_id", where)
         elif kind == "item_reference" and not str(item.get("id")).startswith("rs_"):
             text = (
                 "names an item of no response of yours, or one named before: send the item itself"
             )
-            raise Wrong(f"{where} {text}", where)
+            raise BadRequest(f"{where} {text}", where)
         # All else, such as reasoning or a search that a provider made, no other model can use.
     if not messages:
-        raise Wrong("input must have an item", "input")
+        raise BadRequest("input must have an item", "input")
     return messages
 
 

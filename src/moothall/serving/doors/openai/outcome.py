@@ -18,7 +18,7 @@ from moothall.foundation.jsonvalue import UnreadableText, json_text
 from moothall.journal.entry import Wait
 from moothall.models.protocol import Usage
 from moothall.serving.doors.asks import waiting_text
-from moothall.serving.doors.openai.content import Wrong
+from moothall.serving.doors.openai.content import BadRequest
 from moothall.serving.doors.openai.input import OpenAIRequest
 from moothall.serving.doors.protocols import refusal_of
 
@@ -60,7 +60,7 @@ def resting(waits: Sequence[Wait], usage: Usage) -> ClientOutcome:
 def outcome_of(
     reply: Reply, request: OpenAIRequest, agent: Any, thoughts: Sequence[str], alone: bool
 ) -> ClientOutcome:
-    """Return the outcome of an agent's reply; raise `Wrong` for one without an answer.
+    """Return the outcome of an agent's reply; raise `BadRequest` for one without an answer.
 
     `thoughts` has the reasoning of each answer of its model. `alone` says that the client gets the
     reply's text without those of the answers before.
@@ -108,7 +108,7 @@ def is_alone(request: OpenAIRequest, agent: Any) -> bool:
 
 
 def _by_schema(reply: Reply, schema: dict[str, Any]) -> str:
-    """Return the JSON of an answer; raise `Wrong` if it follows no schema, as a group's may not."""
+    """Return the JSON of an answer; raise `BadRequest` if it follows no schema (a group's)."""
     answer_schema, fault = AnswerSchema(schema), ""
     texts = [reply.text] if reply.value is None else [json.dumps(reply.value), reply.text]
     for each in texts:
@@ -116,28 +116,28 @@ def _by_schema(reply: Reply, schema: dict[str, Any]) -> str:
             return json_text(answer_schema.parse(each))
         except UnreadableText as unreadable:
             fault = fault or str(unreadable)
-    raise Wrong(f"the answer {fault}", None, "unreadable", 500, "server_error")
+    raise BadRequest(f"the answer {fault}", None, "unreadable", 500, "server_error")
 
 
-def failure(reply: Reply) -> Wrong:
+def failure(reply: Reply) -> BadRequest:
     """Return the error for a reply that has no answer."""
     reason, detail = reply.stop_reason, reply.detail or reply.stop_reason
     if reason == "budget":
-        return Wrong(detail, None, "insufficient_quota", 429, "insufficient_quota")
+        return BadRequest(detail, None, "insufficient_quota", 429, "insufficient_quota")
     if isinstance(reply.error, ContextOverflow):
-        return Wrong(detail, "messages", "context_length_exceeded")
+        return BadRequest(detail, "messages", "context_length_exceeded")
     status = {"deadline": 504, "in_doubt": 409, "waiting": 409}.get(reason, 500)
-    return Wrong(detail, None, reason, status, "server_error")
+    return BadRequest(detail, None, reason, status, "server_error")
 
 
-def wrong_of(error: Exception) -> Wrong:
+def wrong_of(error: Exception) -> BadRequest:
     """Return the protocol's error for one of moothall's."""
-    if isinstance(error, Wrong):
+    if isinstance(error, BadRequest):
         return error
     if refusal := refusal_of(error):
-        return Wrong(str(error), None, refusal.code, refusal.status, refusal.kind)
+        return BadRequest(str(error), None, refusal.code, refusal.status, refusal.kind)
     if isinstance(error, ConfigError | UnknownPrice):  # of this program: no client can mend it
         logger.error("a request by OpenAI's interface failed: %s", error)
     elif isinstance(error, TypeError):  # another DefinitionError
-        return Wrong(str(error))
-    return Wrong(str(error), None, type(error).__name__, 500, "server_error")
+        return BadRequest(str(error))
+    return BadRequest(str(error), None, type(error).__name__, 500, "server_error")

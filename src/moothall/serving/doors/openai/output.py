@@ -8,7 +8,7 @@ from typing import Any, Final, Literal, TypeAlias
 from moothall.foundation.jsonvalue import json_text
 from moothall.models.protocol import Usage
 from moothall.serving.doors.checks import Send, as_json, sent_event
-from moothall.serving.doors.openai.content import Wrong
+from moothall.serving.doors.openai.content import BadRequest
 from moothall.serving.doors.openai.input import OpenAIRequest
 from moothall.serving.doors.openai.outcome import ClientOutcome
 
@@ -99,7 +99,7 @@ class ChatCompletion:
             chunks += sent_event({**self._about, "object": kind, "choices": [], "usage": usage})
         return chunks + b"data: [DONE]\n\n"
 
-    def failed(self, wrong: Wrong) -> bytes:
+    def failed(self, wrong: BadRequest) -> bytes:
         """Return the end of a stream that has failed."""
         return sent_event({"error": wrong.error})
 
@@ -234,11 +234,11 @@ class ResponseForm:
         response = self._final_response(outcome, at)
         return events + self._event(f"response.{response['status']}", response=response)
 
-    def failed(self, wrong: Wrong) -> bytes:
+    def failed(self, wrong: BadRequest) -> bytes:
         """Return the end of a stream that has failed."""
         return self._event("response.failed", response=self.failure(wrong))
 
-    def failure(self, wrong: Wrong) -> dict[str, Any]:
+    def failure(self, wrong: BadRequest) -> dict[str, Any]:
         """Return a response that has failed."""
         error = {"code": wrong.error["code"] or "server_error", "message": str(wrong)}
         return {**self._response, "status": "failed", "error": error, "output": self._output}

@@ -15,7 +15,7 @@ from moothall.memory.given import meant_by
 from moothall.serving.doors.callers import sender_of
 from moothall.serving.doors.checks import Send, in_thread
 from moothall.serving.doors.openai.chain import ITEM, Chain, previous_of, run_of, thread_of
-from moothall.serving.doors.openai.content import Wrong
+from moothall.serving.doors.openai.content import BadRequest
 from moothall.serving.doors.openai.input import OpenAIRequest
 from moothall.serving.doors.openai.items import kind_of
 from moothall.serving.doors.openai.outcome import ClientOutcome, failure, resting, turns_of
@@ -41,7 +41,7 @@ class StoredResponses:
     async def get(self, params: dict[str, Any], send: Send, caller: str) -> None:
         """Send a response, whole: its stream has ended, or has its own client."""
         if dict(parse_qsl(params["query"])).get("stream") == "true":
-            raise Wrong("stream is for a new response: get this one whole", "stream")
+            raise BadRequest("stream is for a new response: get this one whole", "stream")
         await send_json(send, 200, await in_thread(self._load, params["id"], caller))
 
     async def delete(self, params: dict[str, Any], send: Send, caller: str) -> None:
@@ -58,16 +58,16 @@ class StoredResponses:
         query = dict(parse_qsl(params["query"]))
         limit, order = query.get("limit", "20"), query.get("order", "desc")
         if not (limit.isdecimal() and len(limit) < 4 and 1 <= int(limit) <= _MOST_ITEMS):
-            raise Wrong(f"limit must be from 1 to {_MOST_ITEMS}", "limit")
+            raise BadRequest(f"limit must be from 1 to {_MOST_ITEMS}", "limit")
         if order not in ("asc", "desc"):
-            raise Wrong("order must be asc or desc", "order")
+            raise BadRequest("order must be asc or desc", "order")
         items = await in_thread(self._items, params["id"], caller)
         if order == "desc":
             items.reverse()
         ids = [each["id"] for each in items]
         if (after := query.get("after")) is not None:
             if after not in ids:
-                raise Wrong("after names no item of this response", "after")
+                raise BadRequest("after names no item of this response", "after")
             items = items[ids.index(after) + 1 :]
         page = items[: int(limit)]
         edges = {"first_id": page[0]["id"], "last_id": page[-1]["id"]} if page else {}
@@ -116,7 +116,7 @@ class StoredResponses:
             if (reference := _named_by(item)) and reference[1] not in read:
                 id = f"resp_{reference[1]}"
                 read.add(reference[1])
-                with suppress(Wrong):  # the door refuses what is not found
+                with suppress(BadRequest):  # the door refuses what is not found
                     items = [*self._load(id, caller)["output"], *self._items(id, caller)]
                     by_id |= {each["id"]: each for each in items}
             resolved_items.append(by_id.pop(reference[0], item) if reference else item)  # once
@@ -130,7 +130,7 @@ class StoredResponses:
             agent.journal.delete(run_id)
         except RunHeld:
             raise _under_way() from None
-        except (Wrong, NoSuchRun):
+        except (BadRequest, NoSuchRun):
             if not is_stored:
                 raise
 
@@ -145,7 +145,9 @@ class StoredResponses:
                 raise _under_way() from None
             except StateError:
                 pass
-        raise Wrong("this response has ended: only one that waits can be cancelled", "response_id")
+        raise BadRequest(
+            "this response has ended: only one that waits can be cancelled", "response_id"
+        )
 
     def _items(self, id: str, caller: str) -> list[dict[str, Any]]:
         run_id, sender = run_of(id), sender_of(OPENAI.sender, caller)
@@ -171,7 +173,7 @@ class StoredResponses:
             if (run.agent, run.thread) == (id, thread_of(sender, run_id)):
                 return agent, run
         text = f"Response with id 'resp_{run_id}' not found."
-        raise Wrong(text, "response_id", "response_not_found", 404)
+        raise BadRequest(text, "response_id", "response_not_found", 404)
 
 
 def _outcome(reply: Reply, agent: Any, alone: bool) -> ClientOutcome:
@@ -219,5 +221,5 @@ def _named_by(item: Any) -> tuple[str, str] | None:
     return None if match is None else (match[0], match[1])
 
 
-def _under_way() -> Wrong:
-    return Wrong("this response is under way", None, "response_in_progress", 409)
+def _under_way() -> BadRequest:
+    return BadRequest("this response is under way", None, "response_in_progress", 409)
