@@ -106,10 +106,10 @@ def read_state(state: Any) -> tuple[list[int], float, list[int], str]:
 
 def stored_of(amounts: Sequence[int], kinds: Sequence[int]) -> dict[str, int | str]:
     """Return counted amounts as a state has them, exact as JSON."""
-    of = {RESERVED[kind]: amounts[kind] for kind in kinds}
+    amounts_by_limit = {RESERVED[kind]: amounts[kind] for kind in kinds}
     return {
         each.name: amount if each.is_whole_number else each.digits(amount)
-        for each, amount in of.items()
+        for each, amount in amounts_by_limit.items()
     }
 
 

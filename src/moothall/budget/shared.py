@@ -217,13 +217,13 @@ class SharedAccount(Account):
 
     def count_held(self, holder: Callable[[], str], before: list[int]) -> None:
         """Count for this process what is reserved more, or less, than before."""
-        more = [now - had for now, had in zip(self.reserved(), before, strict=True)]
-        if not any(more):
+        added = [now - had for now, had in zip(self.reserved(), before, strict=True)]
+        if not any(added):
             return
         name = holder()
         mine = [
             had + each
-            for had, each in zip(self.reserved_by_process.pop(name, NOTHING), more, strict=True)
+            for had, each in zip(self.reserved_by_process.pop(name, NOTHING), added, strict=True)
         ]
         if any(mine):
             self.reserved_by_process[name] = mine

@@ -112,9 +112,9 @@ def _rows() -> list[_ModelRow]:
 
 
 def _provider_row(name: str) -> _ModelRow:
-    about = PROVIDERS[name]
-    url = os.environ.get(address_variable(name)) or about.url
-    title = f"{about.title}, by its key" if about.key else about.title
+    provider = PROVIDERS[name]
+    url = os.environ.get(address_variable(name)) or provider.url
+    title = f"{provider.title}, by its key" if provider.key else provider.title
     return _row(f"{name}:NAME", title, url=url)
 
 

@@ -109,7 +109,7 @@ class _UnfitValue(Exception):
 
     def __init__(self, reason: str) -> None:
         self.reason = reason
-        self.way: list[str | int] = []
+        self.reversed_path: list[str | int] = []
 
 
 def _copied(value: Any, start: str, levels: int, widen: int) -> Any:
@@ -132,7 +132,7 @@ def _copied(value: Any, start: str, levels: int, widen: int) -> Any:
     try:
         return _copy(value, levels, [_LARGEST_BYTES], widen)
     except _UnfitValue as refused:
-        raise NotJSON(render_path(refused.way[::-1], start), refused.reason) from None
+        raise NotJSON(render_path(refused.reversed_path[::-1], start), refused.reason) from None
     except RecursionError:
         # Only if the caller's own stack is nearly used up: the depth limit is far lower.
         raise NotJSON(start, "nested too deep for the stack that is left") from None
@@ -226,7 +226,7 @@ def _items(copy: Any, levels: int, room: list[int], widen: int) -> Any:
                 copy[key] = _copy(item, levels - 1, room, widen)
                 remaining = room[0]
     except _UnfitValue as refused:
-        refused.way.append(key)
+        refused.reversed_path.append(key)
         raise
     if is_object and copy and type(key) is not str:
         return _items({_name(each): copy[each] for each in copy}, levels, room, widen)

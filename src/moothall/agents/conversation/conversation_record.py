@@ -70,9 +70,9 @@ def tell_past(setup: Setup, record: Record[ConversationState], request: ReplyReq
         ]
         emitted = state.said[-1].number if state.said else emitted or 0
         for number, utterance in enumerate(new, state.turns - len(new) + 1):
-            of = (setup.id, utterance.speaker or "", number)
-            emit(TurnStarted(*of, **past))
-            emit(TurnEnded(*of, utterance, **past))
+            turn = (setup.id, utterance.speaker or "", number)
+            emit(TurnStarted(*turn, **past))
+            emit(TurnEnded(*turn, utterance, **past))
 
 
 def as_it_ended(record: ReadRecord[ConversationState], schema: AnswerSchema | None = None) -> Reply:

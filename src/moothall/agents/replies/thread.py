@@ -290,8 +290,8 @@ def shortened_id(id: str) -> str:
     hashed, (first, more, _) = _hashed(id), id.partition("/")
     if not more or first.startswith(_HASH_PREFIX):
         return hashed
-    of = id[: _MAX_ID_CHARS - len(hashed)].rpartition("/")[0] or _hashed(first)
-    return f"{of}/{hashed}"
+    parent = id[: _MAX_ID_CHARS - len(hashed)].rpartition("/")[0] or _hashed(first)
+    return f"{parent}/{hashed}"
 
 
 def session_of(sender: str, session: str) -> str:

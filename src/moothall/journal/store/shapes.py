@@ -255,13 +255,13 @@ class Shapes:
         return problem or self._own(path, kind, data)
 
     def _own(self, path: str, kind: str, data: Any) -> str:
-        of = self._kinds.get(path, "")
-        if of not in OURS:
+        part_kind = self._kinds.get(path, "")
+        if part_kind not in OURS:
             return ""
-        if kind == "ended" and of in _NUMBERED and not _STEP.fullmatch(data["key"]):
-            must = f"key must begin with a number, as a step of a {of} does"
+        if kind == "ended" and part_kind in _NUMBERED and not _STEP.fullmatch(data["key"]):
+            must = f"key must begin with a number, as a step of a {part_kind} does"
             return f"{must}, got {_excerpt(data['key'])}"
-        return _fault(data, _of_ours(of, kind, data), "")
+        return _fault(data, _of_ours(part_kind, kind, data), "")
 
 
 def fault_of(value: Any, shape: dict[str, Shape]) -> str:

@@ -136,14 +136,14 @@ def _answer_of(actions: Iterable[Action]) -> str:
 def _signature(action: Action) -> str:
     """Return an action as a function of Python that the model is shown."""
     schema: Mapping[str, Any] = action.parameters or {}
-    about: Mapping[str, Any] = schema.get("properties") or {}
-    needed = [each for each in schema.get("required") or () if each in about]
+    properties: Mapping[str, Any] = schema.get("properties") or {}
+    needed = [each for each in schema.get("required") or () if each in properties]
     parameters, lines = [], [_one_line(action.description)]
-    for name in dict.fromkeys((*needed, *about)):
+    for name in dict.fromkeys((*needed, *properties)):
         optional = "" if name in needed else " = None"
-        parameters.append(f"{name}: {_type(about[name])}{optional}")
-        is_object = isinstance(about[name], Mapping)
-        if text := _one_line(about[name].get("description") if is_object else None):
+        parameters.append(f"{name}: {_type(properties[name])}{optional}")
+        is_object = isinstance(properties[name], Mapping)
+        if text := _one_line(properties[name].get("description") if is_object else None):
             lines.append(f"    {name}: {text}")
     doc = "\n    ".join(filter(None, lines))
     return f'def {action.name}({", ".join(parameters)}):\n    """{doc}"""\n'

@@ -112,13 +112,13 @@ class AnthropicModel(RemoteModel):
         if max_tokens is None:
             raise ConfigError("AnthropicModel: max_tokens= must be a number of tokens, got None")
         check_boolean("AnthropicModel: cache=", cache)
-        address, about = server_of("AnthropicModel", base_url, "anthropic")
+        address, provider = server_of("AnthropicModel", base_url, "anthropic")
         settings = ServerSettings(
             kind=type(self).__name__,
             name=f"anthropic:{name}",
             base_url=address,
             key=api_key or (None if base_url else key_of("anthropic")),
-            provider=about,
+            provider=provider,
             where_key="api_key=, or ANTHROPIC_API_KEY",
             model=name,
             context_tokens=context_tokens,
@@ -139,7 +139,7 @@ class AnthropicModel(RemoteModel):
         )
         super().__init__(settings)
         # The API refuses a schema with keywords that it cannot enforce.
-        self._forms = SchemaForms(about.schema_beside_actions, may_be_strict)
+        self._forms = SchemaForms(provider.schema_beside_actions, may_be_strict)
         self._adapting = Adapting(PROVIDERS["anthropic"].call_ids)  # also of compatible servers
 
     def _own_headers(self, key: str) -> dict[str, str]:

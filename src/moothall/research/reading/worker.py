@@ -32,12 +32,12 @@ def main() -> None:
     documents: queue.SimpleQueue[tuple[dict[str, Any], bytes]] = queue.SimpleQueue()
     threading.Thread(target=_take, args=(documents,), daemon=True).start()
     while True:
-        about, data = documents.get()
+        header, data = documents.get()
         used = resource.getrusage(resource.RUSAGE_SELF)
-        soft = int(used.ru_utime + used.ru_stime) + 1 + int(about["cpu"])
+        soft = int(used.ru_utime + used.ru_stime) + 1 + int(header["cpu"])
         with suppress(OSError, ValueError):
             resource.setrlimit(resource.RLIMIT_CPU, (soft, resource.RLIM_INFINITY))
-        answer = _answer(str(about["kind"]), data, memory)
+        answer = _answer(str(header["kind"]), data, memory)
         large = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss > _LARGE
         answer["last"] = large or answer.get("last", False)
         content = json.dumps(answer).encode()
@@ -51,11 +51,11 @@ def _take(documents: queue.SimpleQueue[tuple[dict[str, Any], bytes]]) -> None:
     """Take documents in; end the process when its parent ends, also amid a document."""
     source: BinaryIO = sys.stdin.buffer
     while line := source.readline(1000):
-        about = json.loads(line)
-        data = source.read(int(about["size"]))
-        if len(data) < about["size"]:
+        header = json.loads(line)
+        data = source.read(int(header["size"]))
+        if len(data) < header["size"]:
             break
-        documents.put((about, data))
+        documents.put((header, data))
     os._exit(0)
 
 

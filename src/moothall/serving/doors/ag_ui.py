@@ -217,10 +217,10 @@ class AGUIDoor:
             for each in (entries if isinstance(entries, list) else ())
             if isinstance(each, dict)
         }
-        of = {id.partition(".")[0] for id in entries_by_id}
-        if not of or len(of) > 1 or len(entries_by_id) < len(entries):
+        run_ids = {id.partition(".")[0] for id in entries_by_id}
+        if not run_ids or len(run_ids) > 1 or len(entries_by_id) < len(entries):
             raise wire.no_run()
-        (run_id,) = of
+        (run_id,) = run_ids
         answers = {id.partition(".")[2]: each for id, each in entries_by_id.items()}
         job = self._waiting.get(run_id)
         if job is None:

@@ -42,7 +42,7 @@ def expanded(rows: Sequence[dict[str, Any]], count: int, seed: int) -> list[dict
         number += 1
         tries = tries + 1 if len(persons) + len(chosen) > count else 0
         if not tries:
-            persons += _again(chosen, len(persons) + 1, number)
+            persons += _copies_of(chosen, len(persons) + 1, number)
     return persons
 
 
@@ -55,7 +55,9 @@ def _weight(household: Sequence[Mapping[str, Any]]) -> float:
     return float(sum(weights) / len(weights))
 
 
-def _again(household: Sequence[Mapping[str, Any]], first: int, number: int) -> list[dict[str, Any]]:
+def _copies_of(
+    household: Sequence[Mapping[str, Any]], first: int, number: int
+) -> list[dict[str, Any]]:
     """Return new persons like those of a household; they know each other alone."""
     ids = {str(each["id"]): first + at for at, each in enumerate(household)}
     persons = []

@@ -107,8 +107,8 @@ class Observers:
         except Unreadable as error:
             logger.warning("an observer is not shown a message that cannot be read: %s", error)
             return
-        of_ours = inbound.kind in (wire.CANCEL, *wire.NOTICES)
-        if of_ours or not self.is_new(f"everywhere {inbound.key}"):
+        is_internal = inbound.kind in (wire.CANCEL, *wire.NOTICES)
+        if is_internal or not self.is_new(f"everywhere {inbound.key}"):
             return
         envelope = inbound.envelope
         if inbound.kind == wire.REPLY and envelope.args.get("data", 0) is None:

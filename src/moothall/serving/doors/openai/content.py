@@ -68,11 +68,13 @@ def _part(part: Any, where: str) -> dict[str, Any] | None:
         text = next((part[each] for each in _TEXTS if isinstance(part.get(each), str)), "")
         return {"type": "text", "text": text}
     if kind in ("image_url", "input_image", "computer_screenshot"):
-        its = part.get("image_url")
-        return _image(its if isinstance(its, dict) else {**part, "url": its}, where)
+        source = part.get("image_url")
+        return _image(source if isinstance(source, dict) else {**part, "url": source}, where)
     if kind in ("file", "input_file"):
-        its = part.get("file") if kind == "file" else part
-        about = {key: its[key] for key in _FILE_FIELDS if isinstance(its, dict) and its.get(key)}
+        source = part.get("file") if kind == "file" else part
+        about = {
+            key: source[key] for key in _FILE_FIELDS if isinstance(source, dict) and source.get(key)
+        }
         if not {"file_data", "file_url"} & about.keys():
             raise BadRequest(f"{where} has a file without its data or address", where)
         return {"type": "file", "file": about}
