@@ -66,6 +66,7 @@ from moothall.society.positions import Whereabouts as Whereabouts
 from moothall.society.services.economy import Bank as Bank
 from moothall.society.services.economy import Government as Government
 from moothall.society.services.economy import make_economy as make_economy
+from moothall.society.services.events import EventService as EventService
 from moothall.society.services.feed import Feed as Feed
 from moothall.society.services.firm import Firm as Firm
 from moothall.society.services.labour import LabourMarket as LabourMarket
