@@ -129,7 +129,7 @@ class Researcher(RecordedAgent):
     _judge: Model | str | bool | None = None
     _state_type = Progress
     _gives = WITH_TEXT | {"budget", "deadline"}
-    _untracked = True  # a report has what its sources say
+    _is_untracked = True  # a report has what its sources say
     outside_policy: ClassVar[AccessPolicy] = ACCESS_PERMITTED  # it reads what its sources name
 
     def __init__(

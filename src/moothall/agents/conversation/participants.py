@@ -13,7 +13,7 @@ from moothall.agents.conversation.conversation_state import ConversationState
 from moothall.agents.conversation.speaking_order import Handover, Order, as_order
 from moothall.agents.conversation.termination import Condition, as_condition
 from moothall.agents.loop.recording import catch_up_models
-from moothall.agents.replies.checked_parts import Participant, check_part
+from moothall.agents.replies.checked_parts import Participant, check_part, records
 from moothall.agents.replies.events import Done, TurnStarted
 from moothall.agents.replies.group import ask_member, in_thread, own_cancellation
 from moothall.agents.replies.read_record import of_group
@@ -267,7 +267,7 @@ async def restore(setup: Setup, record: Record[ConversationState], budget: Budge
         data, key = entry.data, entry.data.get("key", "")
         told_id = key.split(".", 2)[2] if key.startswith("told.") else ""  # to whom it was told
         agent: Any = setup.agents.get(told_id or data.get("agent", ""))
-        if not getattr(agent, "_records", False):
+        if not records(agent):
             continue
         if entry.kind == "started" and "part" in data:
             await agent._restore(record.member(data["part"], data["agent"]), budget)

@@ -12,7 +12,7 @@ from moothall.agents.decision import Conclusion, HumanDecision
 from moothall.agents.dualact.config import DualActConfig, as_config, review_rule
 from moothall.agents.dualact.dual_act_state import DualActState
 from moothall.agents.dualact.rounds import Rounds
-from moothall.agents.replies.checked_parts import Participant
+from moothall.agents.replies.checked_parts import Participant, records
 from moothall.agents.replies.events import ConclusionReached, DecisionMade
 from moothall.agents.replies.group import Group, in_thread
 from moothall.agents.replies.read_record import of_group
@@ -227,7 +227,7 @@ class DualActAgent(Group):
         members = {str(each.id): each for each in self._member_agents}
         for name, turn in record.members.items():
             member = members.get(turn["agent"])
-            if member is not None and getattr(member, "_records", False):
+            if member is not None and records(member):
                 await member._restore(record.member(name, turn["agent"]), budget)
 
     async def _work(self, request: ReplyRequest, record: Record[DualActState]) -> Reply:

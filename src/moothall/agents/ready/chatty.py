@@ -86,7 +86,7 @@ class ChattyAI(Threaded):
                     "or a function of the thread's id that makes a memory"
                 )
 
-    _untracked = True
+    _is_untracked = True
     _memory: Any = None
 
     def _forget_memory(self, thread: str) -> None:

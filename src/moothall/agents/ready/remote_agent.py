@@ -43,7 +43,7 @@ class RemoteAgent(ConversationalAgent):
     """
 
     _is_remote = True
-    _untracked = True
+    _is_untracked = True
 
     def __init__(self, via: Agent, id: str | int, *, timeout: float | None = 300) -> None:
         super().__init__(id)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from moothall.actions.message import REPLYING
 from moothall.agents.callers import from_caller
-from moothall.agents.replies.checked_parts import check_part
+from moothall.agents.replies.checked_parts import check_part, members_of
 from moothall.agents.replies.step import KEPT_MARK
 from moothall.budget.amounts import checked_amounts
 from moothall.budget.bill import Bill, ModelCall, charged_json
@@ -264,7 +264,7 @@ def budget_of_caller(agent: Any, handling: Any, is_nested: bool) -> Budget | Non
 
 
 def _check_members(owner: Any, of: Any, budget: Budget) -> None:
-    for member in getattr(of, "_member_agents", ()):
+    for member in members_of(of):
         had = getattr(member, "budget", None)
         if had is not None and not (had.is_part_of(budget) or budget.is_part_of(had)):
             raise ConfigError(
@@ -304,5 +304,5 @@ def is_spent_for_all(budget: Budget | None, agent: Any, *, late: bool) -> bool:
 def _has_no_own(agent: Any, budget: Budget) -> bool:
     """Return whether an agent and its members use only this budget."""
     return getattr(agent, "budget", None) is budget and all(
-        _has_no_own(member, budget) for member in getattr(agent, "_member_agents", ())
+        _has_no_own(member, budget) for member in members_of(agent)
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 from weakref import WeakSet
@@ -18,6 +18,35 @@ from moothall.foundation.threads import is_async
 
 if TYPE_CHECKING:
     from moothall.memory.memory import AnyMemory
+
+
+class Replier:
+    """What replying agents know of one another; an agent of another kind has none of it."""
+
+    _is_untracked: bool = False
+    """Whether nobody knows what it has read: its words count as from outside."""
+    _records: bool = False
+    """Whether its replies can be recorded."""
+
+    @property
+    def _member_agents(self) -> Sequence[Any]:
+        """Return the members that reply on its behalf."""
+        return ()
+
+
+def is_untracked(agent: Any) -> bool:
+    """Return whether nobody knows what an agent has read."""
+    return isinstance(agent, Replier) and agent._is_untracked
+
+
+def records(agent: Any) -> bool:
+    """Return whether an agent's replies can be recorded."""
+    return isinstance(agent, Replier) and agent._records
+
+
+def members_of(agent: Any) -> Sequence[Any]:
+    """Return the members that reply on an agent's behalf."""
+    return agent._member_agents if isinstance(agent, Replier) else ()
 
 
 class Participant(Protocol):

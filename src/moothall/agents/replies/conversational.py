@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, overload
@@ -115,8 +115,6 @@ class ConversationalAgent(Threaded):
     _hooks: Hooks = NO_HOOKS
     _begins_with: bool = False
     """Whether a conversation with it can begin with messages."""
-    _records: bool = False
-    """Whether its replies can be recorded."""
     _journal: Any = None
     _is_remote: bool = False
     """Whether another agent answers for it, in another place."""
@@ -168,11 +166,6 @@ class ConversationalAgent(Threaded):
         """Return the run and number of the message that it observes; None outside of a run."""
         once = ASK_CONTEXT.get().once
         return None if once is None else (f"{once[0]}/{self.id}", once[1])
-
-    @property
-    def _member_agents(self) -> Sequence[Any]:
-        """Return the members that reply on its behalf."""
-        return ()
 
     def _resumes(self, action: str) -> bool:
         # A user's own `say` may do work that the journal does not have.

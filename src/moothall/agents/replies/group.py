@@ -17,6 +17,7 @@ from moothall.actions.provenance.origin import union
 from moothall.actions.provenance.reading import MemberReading
 from moothall.agents.agent import Agent
 from moothall.agents.replies.charging import budget_of, share_budget
+from moothall.agents.replies.checked_parts import records
 from moothall.agents.replies.events import Done, Event
 from moothall.agents.replies.record import Record, Step, dumped, loaded
 from moothall.agents.replies.recorded_agent import RecordedAgent
@@ -246,7 +247,7 @@ async def ask_member(
             raise _Unanswered(reply)  # a resumed run asks a person again
         return reply
 
-    if getattr(agent, "_records", False):
+    if records(agent):
         its = ReplySetup(agent, record.member(part, str(agent.id), **about), offered)
         with as_asked(setup=its):
             reply = await _request(agent, content, options, request, emit)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
+from moothall.agents.replies.checked_parts import records
 from moothall.agents.replies.state import APPENDED, LIVE, loaded
 from moothall.agents.replies.step import Past
 from moothall.foundation.errors import RunMismatch, StateError
@@ -179,8 +180,8 @@ def of_group(members: Iterable[Any], **parts: Any) -> dict[str, Any]:
     programs = []
     for member in members:
         id = str(member.id)
-        records = getattr(member, "_records", False)
-        own = member._program() if records else fingerprint(agent=[type(member).__qualname__, id])
+        type_only = fingerprint(agent=[type(member).__qualname__, id])
+        own = member._program() if records(member) else type_only
         programs.append([id, own])
     return {**fingerprint(**parts), _MEMBERS: programs}
 

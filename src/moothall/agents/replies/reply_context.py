@@ -22,6 +22,7 @@ from moothall.actions.provenance.reading import add, given_beside, reading_here
 from moothall.agents.agent import CURRENT, Agent
 from moothall.agents.callers import CallerContext
 from moothall.agents.replies.charging import called_each_other
+from moothall.agents.replies.checked_parts import is_untracked, members_of
 from moothall.agents.replies.thread import Thread, thread_of_sender
 from moothall.foundation.errors import HopLimitExceeded, RequestCancelled
 from moothall.foundation.threads import within
@@ -63,8 +64,7 @@ class Replying:
         self.around = (*(each for each in caller.around if each.open), caller)
         if (mine := self.request) and caller.request:  # it holds for the runs that are asked for
             mine.attributes = mine.attributes or caller.request.attributes
-        members = getattr(caller.agent, "_member_agents", ())
-        is_member = any(each is self.agent for each in members)
+        is_member = any(each is self.agent for each in members_of(caller.agent))
         self.depth = caller.depth + (not is_member)
         outermost = self.around[0].agent
         limit: int = getattr(outermost, "max_depth", MAX_DEPTH)
@@ -215,7 +215,7 @@ def approver_of_group(agent: Agent) -> Approver | None:
     member = agent
     for group in reversed(replying):
         # An agent that asked it by a tool call is not its group: its approver is not asked.
-        if any(each is member for each in getattr(group, "_member_agents", ())):
+        if any(each is member for each in members_of(group)):
             approver = Agent._approver(group)
             if approver is not None:
                 return approver
@@ -291,7 +291,7 @@ def agent_here(agent: Any, id: str) -> tuple[Any, bool]:
 
 def sources_of_speaker(agent: Any, thread: str | None = None) -> AskerSources:
     """Return the outside sources that an agent has read, in one thread or in all, and its texts."""
-    if getattr(agent, "_untracked", False):
+    if is_untracked(agent):
         return [f"agent {agent.id}"], None
     all_threads = getattr(agent, "_threads", None)
     if all_threads is None:
@@ -306,7 +306,7 @@ def sources_of_speaker(agent: Any, thread: str | None = None) -> AskerSources:
 
 def sources_told_to(agent: Any, sender: str) -> list[str]:
     """Return the outside sources that an agent has read in its conversations with a sender."""
-    own = [f"agent {agent.id}"] if getattr(agent, "_untracked", False) else []
+    own = [f"agent {agent.id}"] if is_untracked(agent) else []
     all_threads = getattr(agent, "_threads", None)
     threads = [] if all_threads is None else [all_threads.default, *all_threads.of_sender(sender)]
     read = (each.texts.sources for each in threads if each.texts is not None)
@@ -330,7 +330,7 @@ def tell_caller(agent: Any, thread: Thread) -> None:
     """Pass the outside sources of a thread on to the caller, of a tool call or a message."""
     read = reading_here()
     if read is not None:
-        if agent._untracked:
+        if is_untracked(agent):
             add([f"agent {agent.id}"])
         if thread.texts is not None:
             add(thread.texts.sources)
@@ -342,9 +342,9 @@ def tell_caller(agent: Any, thread: Thread) -> None:
 def note_member(request: ReplyRequest, agent: Any, reply: Reply) -> None:
     """Note in a group's thread the outside sources that a member had read before its reply."""
     sources = [*reply.outside]
-    if getattr(agent, "_untracked", False):
+    if is_untracked(agent):
         sources.append(f"agent {agent.id}")
-    elif getattr(agent, "_member_agents", ()):  # a group: its reply has no messages of its members
+    elif members_of(agent):  # a group: its reply has no messages of its members
         sources += sources_of_speaker(agent, request.thread)[0]
     note_sources(request, sources)
     texts = request.state.texts

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from moothall.actions.message import Envelope, Message
 from moothall.agents.agent import CURRENT, Agent, Handling
+from moothall.agents.replies.checked_parts import Replier
 from moothall.agents.replies.reply_context import own_reply, thread_of_caller
 from moothall.agents.replies.reply_request import AnswerSchema, thread_id
 from moothall.agents.replies.stream import Watchers, event_json
@@ -33,13 +34,11 @@ _MAX_UNHEARD = 100
 """How many interruptions wait for the next reply of a thread."""
 
 
-class Threaded(Agent):
+class Threaded(Replier, Agent):
     """An agent that keeps its threads, finds the thread of a message, and can be watched."""
 
     shared: bool = False
     trusted: frozenset[str] = frozenset()
-    _untracked = False
-    """Whether nobody knows what it has read: its words count as from outside."""
     _together = False
     """Whether replies of different threads wait for each other."""
     _threads: Threads | None = None
@@ -96,7 +95,7 @@ class Threaded(Agent):
     async def _prepare(self) -> None:
         model, actions = await WORKERS.run(asyncio.get_running_loop(), self._load)
         await prepare(model, actions)
-        for member in getattr(self, "_member_agents", ()):
+        for member in self._member_agents:
             if isinstance(member, Threaded):
                 await member.prepare()
 
@@ -205,7 +204,7 @@ class Threaded(Agent):
             dropped = self._threads.forget_sender(sender, within)
             for thread in dropped:
                 self._forget_memory(thread)
-        for member in getattr(self, "_member_agents", ()):
+        for member in self._member_agents:
             if isinstance(member, Threaded):
                 member._sender_left(sender, within)
         return dropped
@@ -222,7 +221,7 @@ class Threaded(Agent):
         self._drop_in_members(thread)
 
     def _drop_in_members(self, thread: str) -> None:
-        for member in getattr(self, "_member_agents", ()):
+        for member in self._member_agents:
             if isinstance(member, Threaded):
                 member._end_thread(thread)
 

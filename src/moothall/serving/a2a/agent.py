@@ -91,7 +91,7 @@ class A2AAgent(ConversationalAgent):
     """
 
     _is_remote = True
-    _untracked = True
+    _is_untracked = True
 
     def __init__(
         self,

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from moothall.actions import Action
+from moothall.agents.replies.checked_parts import members_of, records
 from moothall.agents.replies.resume import asked_in
 from moothall.foundation.errors import RunHeld, RunMismatch
 from moothall.foundation.text import log_failure
@@ -54,19 +55,17 @@ def agents_that_resume(agent: Any) -> list[Any]:
         find = getattr(getattr(each, "actions", None), "get_actions", None)
         offered = find() if callable(find) else ()
         next_agents = [each.origin.agent for each in offered if isinstance(each, Action)]
-        next_agents += getattr(each, "_member_agents", ())
+        next_agents += members_of(each)
         agents += [
             a for a in next_agents if a is not None and all(a is not other for other in agents)
         ]
-    return [
-        each for each in agents if getattr(each, "_records", False) and each.journal is not None
-    ]
+    return [each for each in agents if records(each) and each.journal is not None]
 
 
 def who_resumes(agent: Any) -> list[Any]:
     """Return whom to call `resume_decided` of, for an agent of any kind to go on: it, or others."""
     agents = agents_that_resume(agent)
-    return [agent] if agents and getattr(agent, "_records", False) else agents
+    return [agent] if agents and records(agent) else agents
 
 
 def to_go_on(agent: Any, *, cut_off: bool) -> ResumableRuns:
