@@ -34,14 +34,14 @@ class CallChannel:
     wait_for_reader: Callable[[], Awaitable[None]] | None = None  # until it has seen the call
     # Answers a question from the journal, or by calling what asks; None without a journal.
     from_journal: Callable[[Question, _Ask], Awaitable[str]] | None = None
-    asked: set[Future[str]] = field(default_factory=set)  # what threads wait for
+    thread_questions: set[Future[str]] = field(default_factory=set)  # what threads wait for
     is_cut_off: bool = False
 
     def withdraw(self) -> None:
         """Withdraw the questions for whose answers threads wait: the call was cut off."""
         # At least one side sees the other: a thread adds its question before it reads `is_cut_off`.
         self.is_cut_off = True
-        for each in tuple(self.asked):
+        for each in tuple(self.thread_questions):
             each.cancel()
 
 
@@ -218,10 +218,10 @@ class PendingQuestion:
             return asyncio.run(self._answer())
         # The loop of the action's agent: an async approver may belong to it.
         answered = asyncio.run_coroutine_threadsafe(self._answer(), self._loop)
-        self._channel.asked.add(answered)
+        self._channel.thread_questions.add(answered)
         if self._channel.is_cut_off:
             answered.cancel()
         try:
             return answered.result()
         finally:
-            self._channel.asked.discard(answered)
+            self._channel.thread_questions.discard(answered)
