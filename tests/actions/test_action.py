@@ -610,3 +610,14 @@ def test_retries_hold_where_a_model_calls_the_action() -> None:
     agent = ReActAgent("bot", model, actions=[looking])
     reply = agent.reply_sync("look")
     assert (calls, reply.steps[0].error) == (["there"] * 3, None)
+
+
+def test_action_changed_is_described_as_before_and_calls_the_other_function() -> None:
+    known = Action.of(read_file)
+    counted = known.changed(lambda name, lines=10: len(name) * lines, terminal=True)
+    assert (counted.name, counted.description) == (known.name, known.description)
+    assert counted.parameters == known.parameters
+    assert counted.terminal
+    assert not known.terminal
+    assert counted.execute(name="ab", lines=3) == 6
+    assert known.execute(name="ab", lines=3) == "3 lines of ab"
