@@ -91,7 +91,7 @@ class World:
             "/studio/cards/{number}": [self._card(kind) for kind in CARDS],
             "/studio/society/control": [{"do": "step"}, {"do": "pause"}],
             "/studio/society/citizen": [{"id": "3"}],
-            "/studio/society/map": [{"beside": "0"}, {"beside": "1"}],
+            "/studio/society/map": [{"second": "0"}, {"second": "1"}],
             "/studio/society/put_beside": [{"run": self.towns[0]}],
             "/studio/society/survey": [
                 {"kind": "yes_no"},
@@ -124,7 +124,7 @@ class World:
             "before": 9,
             "most": 9,
             "town": 0,
-            "beside": False,
+            "second": False,
             "layer": "money",
             "speed": 4,
             "do": "pause",
@@ -147,15 +147,15 @@ class World:
             "citizens": 5,
             "choices": [],
             "more": {},
-            "seen": self._seen,
+            "shown_hash": self._shown_hash,
             "decisions": {},
         }
         return values[name]
 
-    def _seen(self) -> str:
+    def _shown_hash(self) -> str:
         """Return the definitions of the server's tools, as the page has them."""
         tab = next(each for each in self.port.studio.tabs if isinstance(each, DoorsTab))
-        return next(str(each["seen"]) for each in tab.state()["connected"])
+        return next(str(each["shown_hash"]) for each in tab.state()["connected"])
 
     def form(self, tab: Tab, name: str) -> Given:
         """Return what fills in a form so that it begins something small."""

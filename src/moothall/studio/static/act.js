@@ -154,9 +154,9 @@ function showItem(view, lane, item) {
 
 // What a fault above the end has said, the end does not repeat; before it, either may name who or what failed.
 const isSaid = (detail, faults) => faults.some((each) => each && (each.endsWith(detail) || detail.endsWith(each.slice(each.indexOf(": ") + 2))));
-const showEnd = (over, ...faults) => (over ? [h("p", { class: "s-end" }, stateBadge(over.reason), " ", h("span", { class: "s-soft" }, over.detail && isSaid(over.detail, faults) ? "" : text(over.why)))] : []);
+const showEnd = (run, over, ...faults) => (over ? [h("p", { class: "s-end" }, stateBadge(over.reason), " ", h("span", { class: "s-soft" }, over.reason === "waiting" && openCards().some((each) => each.run === run) ? "You decide, on its card." : over.detail && isSaid(over.detail, faults) ? "" : text(over.why)))] : []);
 
-const showLane = (view, lane) => [...lane.items.map((item) => showItem(view, lane, item)), ...(view.isDual ? [] : showEnd(lane.over, lane.items.at(-1)?.fault))];
+const showLane = (view, lane) => [...lane.items.map((item) => showItem(view, lane, item)), ...(view.isDual ? [] : showEnd(view.outline.id, lane.over, lane.items.at(-1)?.fault))];
 
 function showEvidence(evidence) {
   if (!evidence.length) return h("p", { class: "s-soft" }, "Nothing was called.");
@@ -197,7 +197,7 @@ export function drawStory(root, view) {
 function story(view) {
   if (!view.isDual) return [...view.lanes.values()].flatMap((lane) => [lane.path ? h("h3", {}, lane.path) : null, ...showLane(view, lane)]);
   const numbers = [...view.lanes.keys()].map((path) => Number(/^R(\d+)/.exec(path)?.[1] || 0));
-  return [...Array.from({ length: Math.max(0, ...numbers) }, (_, at) => showRound(view, at + 1)), showEnd(view.lanes.get("")?.over, ...[...view.lanes.values()].flatMap((lane) => lane.items.map((each) => each.fault)))];
+  return [...Array.from({ length: Math.max(0, ...numbers) }, (_, at) => showRound(view, at + 1)), showEnd(view.outline.id, view.lanes.get("")?.over, ...[...view.lanes.values()].flatMap((lane) => lane.items.map((each) => each.fault)))];
 }
 
 // -- the tab ----------------------------------------------------------------------------------------
