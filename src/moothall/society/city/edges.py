@@ -1,8 +1,10 @@
-"""Networks from tables of edges: CSV, edge lists of SNAP, Parquet."""
+"""Networks from files: tables of edges, matrices, and by networkx its formats."""
 
 from __future__ import annotations
 
 import csv
+import importlib
+import json
 from collections.abc import Iterable
 from os import PathLike
 from pathlib import Path
@@ -12,22 +14,23 @@ from moothall.foundation.errors import ConfigError
 from moothall.society.arrays import csv_rows, np, package
 from moothall.society.city.network import Network
 
-_READERS: Final = {
-    ".graphml": "networkx.read_graphml(file)",
-    ".gexf": "networkx.read_gexf(file)",
-    ".gml": "networkx.read_gml(file)",
-    ".net": "networkx.read_pajek(file)",
-    ".json": "networkx.node_link_graph(json.load(file))",
-    ".mtx": "networkx.from_scipy_sparse_array(scipy.io.mmread(file))",
+_FORMATS: Final = {
+    ".graphml": "read_graphml",
+    ".gexf": "read_gexf",
+    ".gml": "read_gml",
+    ".net": "read_pajek",
+    ".json": "node_link_graph",
+    ".mtx": "from_scipy_sparse_array",
 }
-"""How formats of networks that are no table are read, by the end of a file's name."""
-_WRITES: Final = "networkx.write_edgelist({}, 'edges.tsv', delimiter='\\t', data=False) writes one"
+"""What of networkx reads networks that are no table, by the end of a file's name."""
 
 
 def read_network(path: str | PathLike[str], *, edge_seconds: int = 60) -> Network:
     """Return the network of a table of edges, CSV, an edge list of SNAP or Parquet; or of a matrix.
 
-    A matrix is CSV of 0 and 1, as many rows as columns; its nodes are `0` … `n−1`.
+    A matrix is CSV of 0 and 1, as many rows as columns; its nodes are `0` … `n−1`. GraphML, GEXF,
+    GML, Pajek, JSON (`node_link_data`) and Matrix Market (`.mtx`) are read by networkx, if it is
+    installed, with nodes that have no edge too.
 
     The ends of an edge are the columns `source` and `target`, or `from` and `to`, else the first
     two. The first row of CSV is an edge if its ends are numbers, or another row has one of them.
@@ -39,13 +42,13 @@ def read_network(path: str | PathLike[str], *, edge_seconds: int = 60) -> Networ
         edge_seconds: the travel time of an edge
 
     Raises:
-        ConfigError: the file cannot be read, has no edges, or is of another format, or a row has no
-            two ids; the text names it
+        ConfigError: the file cannot be read, has no edges, or is of another format, a row has no
+            two ids, or networkx is needed and not installed; the text names it
         MissingExtra: it is Parquet, and pyarrow is not installed
     """
     file = Path(path)
-    if reader := _READERS.get(file.suffix.lower()):
-        raise ConfigError(f"{file} is no table of edges: {_WRITES.format(reader)}")
+    if reader := _FORMATS.get(file.suffix.lower()):
+        return _of_graph(file, reader, edge_seconds)
     try:
         if file.suffix == ".parquet":
             table = package("pyarrow.parquet", "read_network", "tables").read_table(file)
@@ -80,6 +83,33 @@ def read_network(path: str | PathLike[str], *, edge_seconds: int = 60) -> Networ
         if isinstance(error, ConfigError):
             raise
         raise ConfigError(f"{file} cannot be read: {error}") from None
+
+
+def _of_graph(file: Path, reader: str, edge_seconds: int) -> Network:
+    """Return the network of a file that networkx reads."""
+    try:
+        networkx: Any = importlib.import_module("networkx")
+    except ImportError:
+        raise ConfigError(
+            f"{file} is no table of edges, and is read by networkx alone: pip install networkx"
+        ) from None
+    try:
+        source: Any = file
+        if file.suffix.lower() == ".json":
+            source = json.loads(file.read_text("utf-8"))
+        elif file.suffix.lower() == ".mtx":
+            source = package("scipy.io").mmread(file, spmatrix=False)
+        # NetworkX up to 3.5 wrote "links", later ones write "edges".
+        options = {"edges": "links"} if type(source) is dict and "links" in source else {}
+        graph = getattr(networkx, reader)(source, **options)
+    except OSError as error:
+        raise ConfigError(f"{file} cannot be read: {error.strerror or error}") from error
+    except Exception as error:  # what its parsers raise has no common class
+        raise ConfigError(f"networkx.{reader} cannot read {file}: {error}") from error
+    edges = [(str(a), str(b)) for a, b in graph.edges() if a != b]
+    if not edges:
+        raise ConfigError(f"{file} has no edges")
+    return Network([*map(str, graph)], edges, edge_seconds=edge_seconds)
 
 
 def _is_matrix(rows: list[list[str]], file: Path) -> bool:
