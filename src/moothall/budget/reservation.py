@@ -58,7 +58,7 @@ class Ledger:
         self._utc = utc  # seconds since 1970
         self.has_periods: bool = False  # whether an account may be renewed
         self._lock = guard()
-        self.open_count = [0]  # of reservations
+        self.open_count: list[int] = [0]  # of reservations
         self.holds: dict[int, weakref.ref[Hold]] = {}
         self.on_low: Callable[[str, str, float], object] | None = None
         self.line: WaitingLine = WaitingLine()  # for what open reservations hold
@@ -251,7 +251,7 @@ class Reservation(ReservedAmounts):
     __slots__ = ("__weakref__", "hold")
 
     def __init__(self, hold: Hold) -> None:
-        self.hold = hold
+        self.hold: Hold = hold
         self._amounts = hold.amounts
         ledger = hold.ledger
         ledger.open_count[0] += 1

@@ -30,7 +30,7 @@ class Row:
 
     def __init__(self, block: Any, *, begins: bool = False) -> None:
         agent = block.agent
-        self.broken_by = ""  # what has broken its plan, in words
+        self.broken_by: str = ""  # what has broken its plan, in words
         self._city: Any = _NOTHING
         self._block = block
         self._begins = begins
