@@ -18,7 +18,12 @@ _MOST_OF_A_CALL: Final = 2**40
 """A call of more tokens counts as one of so many: a database has no place for any number."""
 
 
-SUMMED: Final[dict[str, type[int | float]]] = {"tokens": int, "usd": float, "model_calls": int, "actions": int}
+SUMMED: Final[dict[str, type[int | float]]] = {
+    "tokens": int,
+    "usd": float,
+    "model_calls": int,
+    "actions": int,
+}
 """What is added up of a run: columns of the table of runs, by which runs are sorted, and what
 `Tally.sums` returns. To add one, add a migration to `store/tables.py` and a field of `Outline` and,
 before `seconds`, of `Sums`, too."""
