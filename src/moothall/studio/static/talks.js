@@ -86,7 +86,7 @@ function made(id, thread, key) {
   const [behind, threads, begin, actions] = [h("div", { class: "s-behind" }), h("div"), h("div"), h("ul", { class: "s-actions" })];
   const does = h("details", { class: "s-does", open: true }, h("summary", {}, `What ${id} does`), actions);
   const root = h("section", { class: "s-talk", "aria-label": `With ${name}` },
-    h("header", { class: "s-row" }, h("h3", {}, id, thread === null ? null : h("span", { class: "s-soft" }, ` · ${thread}`)), behind, threads, begin, h("span", { class: "s-spacer" }),
+    h("header", { class: "s-row" }, h("h3", { "aria-level": 2 }, id, thread === null ? null : h("span", { class: "s-soft" }, ` · ${thread}`)), behind, threads, begin, h("span", { class: "s-spacer" }),
       button("Close", () => { end(key); settle(); document.querySelector(`.s-agents [data-id=${CSS.escape(id)}] button`)?.focus(); }, "quiet")),
     thread === null && does, about, scroll, line.root);
 
