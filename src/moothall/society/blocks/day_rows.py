@@ -70,7 +70,7 @@ def items_of(
         end, item = ends.take(key), which.take(key)
         own = item * count + pending
         do, kind, stop = does.take(own), wheres.take(own), end.copy()
-        open_ = np.flatnonzero((item == _FREE) & (end - start >= 1800))
+        open_ = ((item == _FREE) & (end - start >= 1800)).nonzero()[0]
         if len(open_):
             do[open_], kind[open_], stop[open_] = _piece(
                 self.params, rows, ids[pending[open_]], start[open_], end[open_], weights
@@ -78,9 +78,9 @@ def items_of(
         where = kind - (kind == HOME) * homeless[pending] - (kind == DUTY) * at_home[pending]
         yield pending, word(do, where, stop)
         key += (stop == end) * count
-        on = np.flatnonzero(stop < DAY_S)
+        on = (stop < DAY_S).nonzero()[0]
         pending, key, start = pending[on], key[on], stop[on]
-        while len(later := np.flatnonzero(ends.take(key) <= start)):
+        while len(later := (ends.take(key) <= start).nonzero()[0]):
             key[later] += count  # skip spans that belong to an earlier item
 
 
@@ -203,7 +203,7 @@ def _piece(
     away, do, where, sums = choice
     open_ = sum(town.opens_at(rows, kind, start) << bit for bit, kind in enumerate(away))
     share = belows(sums[open_, -1], seed, ids, step, "plan.leisure", start)
-    index = sum((each.take(open_) <= share).astype(np.int64) for each in sums.T)
+    index = (sums.T.take(open_, axis=1) <= share).sum(axis=0)
     activity = do[index]
     shops = activity == code("shop")
     least, more = (

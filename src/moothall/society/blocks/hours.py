@@ -34,7 +34,7 @@ from pydantic import Field
 from moothall.society.arrays import np
 from moothall.society.blocks.block import CitizenBlockParams
 from moothall.society.clock import DAY_S
-from moothall.society.kernel.draw import Draws, belows
+from moothall.society.kernel.draw import belows
 
 HOUR: Final = 3600
 SLOT: Final = 900
@@ -145,16 +145,10 @@ class Day(NamedTuple):
     dinner: Any
 
 
-def _below(n: int, seed: int, ids: Any, step: int, purpose: str) -> Any:
-    """Return `belows` of the purpose `plan.PURPOSE`; for one, its scalar form is far faster."""
-    if len(ids) == 1:
-        return np.array([Draws(seed, ids.item(), step).below(n, f"plan.{purpose}")])
-    return belows(n, seed, ids, step, f"plan.{purpose}")
-
-
 def _weighted(weights: Any, seed: int, ids: Any, purpose: str) -> Any:
     sums = np.cumsum(weights)
-    return np.searchsorted(sums, _below(int(sums[-1]), seed, ids, 0, purpose), side="right")
+    drawn = belows(int(sums[-1]), seed, ids, 0, f"plan.{purpose}")
+    return np.searchsorted(sums, drawn, side="right")
 
 
 def day_of(
@@ -172,7 +166,7 @@ def day_of(
     """Return the hours of a day."""
 
     def below(n: int, purpose: str, at: int = step) -> Any:
-        return _below(n, seed, ids, at, purpose)
+        return belows(n, seed, ids, at, f"plan.{purpose}")
 
     def vary(time: int, spread: int, purpose: str) -> Any:
         return time + (below(2 * (spread // SLOT) + 1, purpose) - spread // SLOT) * SLOT

@@ -128,6 +128,9 @@ def belows(
     many = getattr(n, "shape", ()) != ()
     if many and (n.dtype.kind not in "iu" or n.shape != citizens.shape):
         raise ConfigError(f"n must be whole numbers, one for each citizen, got {n.dtype}{n.shape}")
+    if citizens.shape == (1,) and citizens.dtype == np.uint64:  # the scalar form is far faster
+        most, number = (each.item() if hasattr(each, "item") else each for each in (n, draw))
+        return np.array([Draws(seed, citizens.item(), step).below(most, purpose, number)])
     if many and n.size and not (n.min() >= 1 and n.max() < _LARGEST_BELOW):
         raise ConfigError("n must be whole numbers from 1 to 2**32 - 1")
     bound: Any = n.astype(np.uint64) if many else _count(n.item() if hasattr(n, "item") else n)
