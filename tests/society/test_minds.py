@@ -368,3 +368,26 @@ def test_mind_remembers_who_told_it_first_however_many_say_the_same_later() -> N
     found = recalled(stream, perceived(88), "Who told you first of the mill?", 300)
     assert found[0] == "07:00: It heard from somebody: The mill is sold."
     assert found[-1].endswith("Ann (39): The mill is sold.")
+
+
+async def test_memory_of_a_citizen_with_a_model_forgets_what_weighs_least() -> None:
+    sold = (0, "It heard from Ben (2): The mill is sold.")
+    ann = CitizenAgent(1, memory=CitizenMemory({}, most=20))
+    async with Society([ann], model=ScriptedModel([])):
+        memory = ann.memory
+        memory.note(*sold)
+        for step in range(1, 100):
+            memory.note(step, f"It sat on bench {step}.")
+        assert memory.stream == [sold, *((n, f"It sat on bench {n}.") for n in range(81, 100))]
+        news = [(n, f"It heard from Cy (3): House {n} burns.") for n in range(100, 114)]
+        for each in news:
+            memory.note(*each)
+        for step in range(114, 150):
+            memory.note(step, "It heard from Di (4): Hello!")
+        # The same words again weigh less each time; other words are not forgotten for them.
+        assert memory.stream[:15] == [sold, *news]
+        assert memory.stream[-1] == (149, "It heard from Di (4): Hello!")
+        for step in range(150, 180):
+            memory.note(step, f"It heard from Ed (5): Street {step} is closed.")
+        # What is important is forgotten too, where as important things have come since.
+        assert memory.stream[0] == (160, "It heard from Ed (5): Street 160 is closed.")

@@ -23,7 +23,7 @@ from moothall.foundation.errors import (
 from moothall.foundation.text import one_line
 from moothall.memory.memory import Memory, last
 from moothall.society.kernel.draw import Draws
-from moothall.society.kernel.mind import prompt_context
+from moothall.society.kernel.mind import lightest, prompt_context
 from moothall.society.kernel.perception import RULES, SCALES, Perception, View
 from moothall.society.kernel.wants import Want
 
@@ -75,7 +75,8 @@ class CitizenMemory(Memory):
     Args:
         status: the citizen's state, plain JSON data; used without a copy
         stream: the events, the oldest first
-        most: the number of events at most; 50 if left out, and 200 in a society with a model
+        most: the number of events at most; 50 if left out, and 200 in a society with a model.
+            Above it the oldest is forgotten; with a model, the one of least importance and recency
 
     Attributes:
         status: the citizen's state, such as `needs`, `plan` and `relations`; only the commit stage
@@ -98,6 +99,7 @@ class CitizenMemory(Memory):
             raise ConfigError(f"stream= must be a list of events, got {stream!r:.80}")
         self.status: dict[str, Any] = {} if status is None else status
         self._has_limit = most is not None
+        self._is_led = False
         self.most: int = STREAM if most is None else most
         self.stream: list[Any] = _events(stream, self.most)
 
@@ -110,12 +112,13 @@ class CitizenMemory(Memory):
         return super().thread(id)
 
     def lead(self) -> None:
-        """Keep as many events as a model needs, unless `most` was given."""
+        """Keep the weightiest events, as many as a model needs, unless `most` was given."""
+        self._is_led = True
         if not self._has_limit:
             self.most = LED
 
     def note(self, step: int, text: str) -> None:
-        """Remember an event of a step; above `most` events, forget the oldest."""
+        """Remember an event of a step; above `most` forget the oldest, or what weighs least."""
         self._keep((step, text))
 
     def add_memory(self, memory: dict[str, Any]) -> None:
@@ -125,7 +128,7 @@ class CitizenMemory(Memory):
     def _keep(self, event: Any) -> None:
         self.stream.append(event)
         if len(self.stream) > self.most:
-            del self.stream[0]
+            del self.stream[lightest(self.stream) if self._is_led else 0]
 
     def get_memories(self, limit: int | None = None) -> list[dict[str, Any]]:
         """Return the stream as chat messages, the oldest first; an event is a user message.

@@ -109,13 +109,9 @@ def recalled(
     else:
         relevance = _by_meaning(embedder, texts, about, {} if vectors is None else vectors)
     most = max(relevance) or 1.0
-    weights, times = [], Counter[str]()
-    for (step, text), relevant in zip(events, relevance, strict=True):
+    weights = []
+    for (step, _), relevant, important in zip(events, relevance, importances(texts), strict=True):
         age = max(0, perceived.step - step) * perceived.seconds
-        important = next((each for start, each in _IMPORTANCE if text.startswith(start)), _OTHER)
-        words = text.partition(": ")[2] or text
-        times[words] += 1
-        important /= times[words]
         weights.append(relevant / most + important + 0.5 ** (age / _HALF_LIFE_S))
     chosen: list[int] = []
     remaining = tokens
@@ -127,6 +123,32 @@ def recalled(
         chosen.append(at)
     lines = [_line(perceived, *events[at]) for at in sorted(chosen)]
     return list(dict.fromkeys(lines))
+
+
+def importances(texts: Iterable[str]) -> list[float]:
+    """Return how important events are, 0 to 1; the same words said again less each time."""
+    important, times = [], Counter[str]()
+    for text in texts:
+        words = text.partition(": ")[2] or text
+        times[words] += 1
+        kind = next((each for start, each in _IMPORTANCE if text.startswith(start)), _OTHER)
+        important.append(kind / times[words])
+    return important
+
+
+def lightest(stream: Sequence[Any]) -> int:
+    """Return which event weighs least, of equal ones the oldest; the last one is not forgotten.
+
+    The weight is importance and recency, which halves with each quarter of the stream: what an
+    event will be relevant to is not known yet.
+    """
+    texts = [(_event(each) or (0, ""))[1] for each in stream]
+    quarter = len(stream) / 4
+    weights = [
+        important + 0.5 ** ((len(stream) - at) / quarter)
+        for at, important in enumerate(importances(texts))
+    ]
+    return min(range(max(1, len(stream) - 1)), key=weights.__getitem__)
 
 
 def _event(entry: Any) -> tuple[int, str] | None:
