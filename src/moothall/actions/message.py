@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable, Iterable
 from contextvars import ContextVar
 from datetime import datetime
-from typing import Any, NamedTuple, NotRequired, TypedDict
+from typing import Any, Final, NamedTuple, NotRequired, TypedDict
 
 from moothall.foundation import tracing
 from moothall.foundation.arguments import check_seconds
@@ -95,6 +95,10 @@ class Envelope(NamedTuple):
         message["to"] = self.to
         message["action"] = {"name": self.name, "args": copy(self.args)}
         return message
+
+
+UNSAID: Final[tuple[Any, ...]] = tuple(Envelope._field_defaults.values())
+"""What follows sender, receiver, name and arguments in a usual envelope, which says no more."""
 
 
 def address(id: object) -> str:
@@ -191,9 +195,8 @@ def check_message(message: Any, sender: str) -> Envelope:
                 and to.isascii()
                 and name.isascii()
             ):
-                usual: Envelope = tuple.__new__(
-                    Envelope, (sender, to, name, check_args(args.copy()), None, None, None, None)
-                )
+                parts = (sender, to, name, check_args(args.copy()))
+                usual: Envelope = tuple.__new__(Envelope, parts + UNSAID)
                 return usual
     action = message.get("action")
     id = message.get("id")

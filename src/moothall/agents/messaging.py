@@ -10,6 +10,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, over
 from moothall.actions import Action
 from moothall.actions.approval import Approver
 from moothall.actions.message import (
+    UNSAID,
     Envelope,
     Message,
     check_args,
@@ -222,8 +223,9 @@ class Messaging(Workflow):
             and to.isascii()
             and action.isascii()
         ):
-            parts = (mailbox.id, to, action, check_args(args), None, None, None, None)
-            return mailbox.request(in_reply(self, tuple.__new__(Envelope, parts)), timeout)
+            parts = (mailbox.id, to, action, check_args(args))
+            usual: Envelope = tuple.__new__(Envelope, parts + UNSAID)
+            return mailbox.request(in_reply(self, usual), timeout)
         if not isinstance(action, str):
             return self._ask_method(to, Action.of(action), timeout, args)
         return self.request({"to": to, "action": {"name": action, "args": args}}, timeout)

@@ -94,7 +94,7 @@ def present(society: Steps) -> tuple[Any, ...]:
 _INTERNAL: Final = (
     "day mended now faded paid_day jobless purse earned stuck place home work school plan act "
     "plan_home plan_duty plan_now plan_chosen moving_to moving_from arrives left mode item_do "
-    "item_where item_until pay skill age social hunger energy safety money savings income"
+    "item_where item_until pay skill"
 )
 _INSIDE: Final = frozenset(_INTERNAL.split())
 
@@ -109,12 +109,17 @@ def numbers(society: Steps, needs: Iterable[str], topics: Iterable[str]) -> dict
         own = [
             name
             for name, each in society.population.columns.items()
-            if each.ndim == 1 and each.dtype.kind in "iufb" and not declared[name].words
+            if each.ndim == 1
+            and each.dtype.kind in "iufb"
+            and not declared[name].words
+            and ".".join(declared[name].key or (name,)) not in names
         ]
     else:
         first = society._citizens[0].agent.memory.status if society._citizens else {}
         own = [name for name, value in first.items() if isinstance(value, int | float)]
-    return names | {name: name.replace("_", " ") for name in own if name not in _INSIDE}
+    return names | {
+        name: name.replace("_", " ") for name in own if name not in _INSIDE | names.keys()
+    }
 
 
 def levels(society: Steps, path: str, topics: Sequence[str]) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, Final, Protocol
 
@@ -205,3 +206,43 @@ class RouterPort(Protocol):
 
     def stopped_error(self, id: str) -> RequestError:
         """Return the error of messages to an agent that was removed, or whose space is closing."""
+
+
+class WaitingLine(deque[Delivery]):
+    """Messages by arrival: `append` queues one, and `appendleft` puts one back to the front.
+
+    A message that ends, or runs, before its turn stays as a dead one until its turn, or until half
+    of the line is dead, since removing it from the middle takes linear time.
+
+    Attributes:
+        dead: how many have ended, or were handled before their turn
+        lane: the lane whose messages these are; None for those without one
+    """
+
+    dead: int = 0
+    lane: Any = None
+
+    def live(self) -> list[Delivery]:
+        """Return the messages that still wait here."""
+        return [each for each in self if each.state == QUEUED and each.lane == self.lane]
+
+    def take(self) -> Delivery:
+        """Remove and return the first message that still waits here; there must be one."""
+        while (first := self.popleft()).state != QUEUED or first.lane != self.lane:
+            self.dead -= 1
+        return first
+
+    def forget(self, delivery: Delivery) -> bool:
+        """Count a message as dead; return whether the dead ones were removed."""
+        self.dead += 1
+        if self.dead <= 32 or self.dead * 2 <= len(self):
+            return False
+        live = [each for each in self.live() if each is not delivery]
+        self.clear()
+        self.extend(live)
+        return True
+
+    def clear(self) -> None:
+        """Remove all."""
+        super().clear()
+        self.dead = 0

@@ -10,7 +10,7 @@ from typing import Any
 
 from moothall.agents.agent import Agent
 from moothall.foundation.errors import RequestError
-from moothall.spaces.delivery import QUEUED, RUNNING, Delivery, RouterPort
+from moothall.spaces.delivery import QUEUED, RUNNING, Delivery, RouterPort, WaitingLine
 from moothall.spaces.mailbox import AT_ONCE, Mailbox
 
 logger: logging.Logger = logging.getLogger("moothall.space")
@@ -30,7 +30,7 @@ class LanedMailbox(Mailbox):
         super().__init__(agent, space, router)
         self.limit = 0  # the box does not hold all waiting messages
         self.side_by_side: int = agent._lanes  # how many lanes run at a time
-        self._waiting: dict[str, OrderedDict[Delivery, None]] = {}  # by lane
+        self._waiting: dict[str, WaitingLine] = {}  # by lane
         self._busy: dict[str, Delivery] = {}  # by lane: the message being handled
         self._line: OrderedDict[str, None] = OrderedDict()  # lanes whose first message may start
         self._queued = 0
@@ -72,9 +72,11 @@ class LanedMailbox(Mailbox):
         if delivery.parent is not None and self.active:
             self._hold(delivery)
 
-    def _queue(self, name: str, delivery: Delivery) -> None:
+    def _queue(self, name: str, delivery: Delivery, again: bool = False) -> None:
         delivery.lane = name
-        self._waiting.setdefault(name, OrderedDict())[delivery] = None
+        lane = self._waiting.setdefault(name, WaitingLine())
+        lane.lane = name
+        (lane.appendleft if again else lane.append)(delivery)
         self._queued += 1
         if name not in self._busy:
             self._line[name] = None
@@ -90,7 +92,7 @@ class LanedMailbox(Mailbox):
             return None
 
     def forget(self, delivery: Delivery) -> None:
-        """Remove a waiting message that has ended, or runs, before its turn."""
+        """Count a waiting message as dead: it has ended, or runs, before its turn."""
         name: str | None = delivery.lane
         if name is None:
             super().forget(delivery)
@@ -98,14 +100,14 @@ class LanedMailbox(Mailbox):
         delivery.lane = None
         if delivery.size:
             self._waits_no_more(delivery)
-        self._take(name, delivery)
+        self._waiting[name].forget(delivery)
+        self._one_less(name)
 
-    def _take(self, name: str, delivery: Delivery) -> None:
-        """Remove a message from its lane, and an empty lane from the line."""
+    def _one_less(self, name: str) -> None:
+        """Count a message that left its lane; remove an empty lane from the line."""
         lane = self._waiting[name]
-        del lane[delivery]
         self._queued -= 1
-        if not lane:
+        if len(lane) == lane.dead:
             del self._waiting[name]
             self._line.pop(name, None)
 
@@ -121,8 +123,8 @@ class LanedMailbox(Mailbox):
                 break
             turns -= 1
             name = next(iter(self._line))
-            delivery = next(iter(self._waiting[name]))
-            self._take(name, delivery)
+            delivery = self._waiting[name].take()
+            self._one_less(name)
             if self.closing and delivery.parent is None:
                 delivery.lane = None
                 self.not_started.append(delivery)
@@ -165,14 +167,13 @@ class LanedMailbox(Mailbox):
             return
         delivery.state = QUEUED
         del self._busy[name]
-        self._queue(name, delivery)
-        self._waiting[name].move_to_end(delivery, last=False)
+        self._queue(name, delivery, again=True)
         self._line.move_to_end(name, last=False)
 
     def detach(self, error: RequestError, spared: tuple[Delivery | None, ...]) -> int:
         """End all waiting and running messages with `error`, except the `spared` handlers."""
         for lane in self._waiting.values():
-            self.box.extend(lane)
+            self.box.extend(lane.live())
         self._waiting.clear()
         self._line.clear()
         self._queued = 0

@@ -34,6 +34,7 @@ from moothall.spaces.delivery import (
     SEND,
     Delivery,
     RouterPort,
+    WaitingLine,
 )
 from moothall.spaces.handler import Offer, ask_permission, handle, text_of, traced
 from moothall.spaces.request import waiting
@@ -62,10 +63,8 @@ class Mailbox:
     after: bool = field(init=False)
     offers: dict[str, Offer] = field(init=False)
     concurrency: int = field(init=False)
-    # Waiting messages in order of arrival, and dead ones that are not removed yet.
-    box: deque[Delivery] = field(default_factory=deque)
+    box: WaitingLine = field(default_factory=WaitingLine)
     limit: int = field(init=False)  # from this length of the box, `waiting` must be looked at
-    dead: int = 0  # how many in the box have ended, or were handled before their turn
     active: dict[Delivery, None] = field(default_factory=dict)  # the messages being handled
     running: int = 0  # how many places these take; re-entrant requests take none
     paused: int = 0  # how many pauses are under way; `after_add` is one
@@ -221,7 +220,7 @@ class Mailbox:
 
     def waiting(self) -> int:
         """Return how many messages wait, those that await approval included."""
-        return len(self.box) - self.dead + len(self.asking)
+        return len(self.box) - self.box.dead + len(self.asking)
 
     def is_full(self, delivery: Delivery) -> bool:
         """Return whether it takes no more such messages; of answers it takes all.
@@ -259,14 +258,7 @@ class Mailbox:
         """Count a message as dead: it has ended, or runs, before its turn."""
         if delivery.size:
             self._waits_no_more(delivery)
-        # Removing it from the middle takes linear time, so it stays until its turn, or until half
-        # of the box is dead.
-        self.dead += 1
-        if self.dead > 32 and self.dead * 2 > len(self.box):
-            live = [delivery for delivery in self.box if delivery.state == QUEUED]
-            self.box.clear()
-            self.box.extend(live)
-            self.dead = 0
+        if self.box.forget(delivery):
             for outer, messages in list(self.reentrant_messages.items()):
                 self.reentrant_messages[outer] = deque(d for d in messages if d.state == QUEUED)
 
@@ -277,7 +269,7 @@ class Mailbox:
         while box and not self.paused and self.running < self.concurrency and self.leaving is None:
             delivery = box.popleft()
             if delivery.state != QUEUED:
-                self.dead -= 1
+                box.dead -= 1
                 continue
             if self.closing and delivery.parent is None:
                 self.not_started.append(delivery)
@@ -461,7 +453,7 @@ class Mailbox:
         self.box.clear()
         self.helps.clear()
         self.reentrant_messages.clear()
-        self.dead = self.waiting_bytes = 0
+        self.waiting_bytes = 0
         for delivery in waiting:
             delivery.state = FINISHED
             self.router.refuse(delivery, error)

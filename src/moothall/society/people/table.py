@@ -47,7 +47,7 @@ def read_people(
     * `id` (a whole number, or a text), `name`, `home`, `work`, `school` (ids of places)
     * `age` 0–120, `gender`, `education`, `skill` 0–100,000
     * `money` (cents, 0 or more)
-    * `hunger`, `energy`, `safety`, `social` 0–1000
+    * each of `NEEDS` (`blocks/needs.py`), such as `hunger`: 0–1000
     * `interests` (`music:800;sport:500`, 0–1000), `opinions` (−1000–1000) and `relations` (by id of
       others, 0–1000)
     * `household_id`, or `household` with whole numbers: who has the same lives in one home, and is
