@@ -70,7 +70,7 @@ class FeedBlock(TalkBlock):
     async def forward(self) -> Any:
         """Read the feed once; return the act of this step."""
         row = Row(self)
-        if self.too_young or not await self._by_model(self.shown()):
+        if self.too_young or not await self._by_model():
             self.step_rows(row)
         else:
             row["act"] = code("browse")
@@ -116,10 +116,11 @@ class FeedBlock(TalkBlock):
 
     # -- as a full agent ---------------------------------------------------------------------------
 
-    async def _by_model(self, posts: list[Any]) -> bool:
+    async def _by_model(self) -> bool:
         """Let the model decide; return whether it did."""
         if self.llm is None:
             return False
+        posts = self.shown()
         liked = {"enum": [each.number for each in posts] or [0], "title": "the number of a post"}
         authors = sorted({each.author for each in posts})
         answer = await self.decide(

@@ -337,15 +337,15 @@ def _try_others(rows: Any, time: int) -> None:
 
 def _help(rows: Any, stays: Any, time: int) -> None:
     """Insert the remedy of a need at its threshold."""
-    needs = next((each for each in rows.blocks if isinstance(each, NeedsBlock)), None)
-    if needs is None:
-        return
     may = stays & (does(rows, "sleep", "eat") != True)  # noqa: E712
     if not any_of(may):
         return
-    low = may & needs.is_any_low(Row(needs) if rows.is_single else rows)
-    for some in rows.only(low):
-        first = needs.first_low(Row(needs) if rows.is_single else some)
+    needs = next((each for each in rows.blocks if isinstance(each, NeedsBlock)), None)
+    if needs is None:
+        return
+    own = Row(needs) if rows.is_single else rows
+    for some in rows.only(may & needs.is_any_low(own)):
+        first = needs.first_low(own if rows.is_single else some)
         at_home = plan_of(some).is_at_home()
         in_duty, urgent = does(some, *_DUTIES), first
         for number, need in enumerate(needs.kinds.values()):

@@ -118,21 +118,20 @@ class Row:
             if value is None:
                 self._status.pop(key, None)
                 return
-        if name == "act" and not self._begins:
-            self._block.act(value)
-            return
+            if name == "act" and not self._begins:
+                self._block.act(value)
+                return
         status = self._status if parent is None else self._status.setdefault(parent, {})
         if value or key in status or default:  # what is not there is 0
             status[key] = value
 
-    def only(self, chosen: bool) -> Iterator[Row]:
-        """Yield this row if it is chosen."""
-        if chosen:
-            yield self
+    def only(self, chosen: bool) -> tuple[Row, ...]:
+        """Return this row if it is chosen."""
+        return (self,) if chosen else ()
 
-    def some(self, at: Any) -> Iterator[Row]:
-        """Yield this row if a position is given."""
-        yield from [self] if len(at) else ()
+    def some(self, at: Any) -> tuple[Row, ...]:
+        """Return this row if a position is given."""
+        return (self,) if len(at) else ()
 
     @property
     def seed(self) -> int:

@@ -262,5 +262,7 @@ def planned(item: Mapping[str, Any]) -> str:
 
 def item_of(status: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return the current item of the plan in a citizen's status; None without one."""
-    plan, now = status.get("plan"), status.get("now") or 0
-    return plan[now] if plan and 0 <= now < len(plan) else None
+    if not (plan := status.get("plan")):
+        return None
+    now = status.get("now") or 0
+    return plan[now] if 0 <= now < len(plan) else None
