@@ -208,7 +208,7 @@ class RouterPort(Protocol):
         """Return the error of messages to an agent that was removed, or whose space is closing."""
 
 
-class WaitingLine(deque[Delivery]):
+class MessageLine(deque[Delivery]):
     """Messages by arrival: `append` queues one, and `appendleft` puts one back to the front.
 
     A message that ends, or runs, before its turn stays as a dead one until its turn, or until half

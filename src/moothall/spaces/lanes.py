@@ -10,7 +10,7 @@ from typing import Any
 
 from moothall.agents.agent import Agent
 from moothall.foundation.errors import RequestError
-from moothall.spaces.delivery import QUEUED, RUNNING, Delivery, RouterPort, WaitingLine
+from moothall.spaces.delivery import QUEUED, RUNNING, Delivery, MessageLine, RouterPort
 from moothall.spaces.mailbox import AT_ONCE, Mailbox
 
 logger: logging.Logger = logging.getLogger("moothall.space")
@@ -30,7 +30,7 @@ class LanedMailbox(Mailbox):
         super().__init__(agent, space, router)
         self.limit = 0  # the box does not hold all waiting messages
         self.side_by_side: int = agent._lanes  # how many lanes run at a time
-        self._waiting: dict[str, WaitingLine] = {}  # by lane
+        self._waiting: dict[str, MessageLine] = {}  # by lane
         self._busy: dict[str, Delivery] = {}  # by lane: the message being handled
         self._line: OrderedDict[str, None] = OrderedDict()  # lanes whose first message may start
         self._queued = 0
@@ -74,7 +74,7 @@ class LanedMailbox(Mailbox):
 
     def _queue(self, name: str, delivery: Delivery, again: bool = False) -> None:
         delivery.lane = name
-        lane = self._waiting.setdefault(name, WaitingLine())
+        lane = self._waiting.setdefault(name, MessageLine())
         lane.lane = name
         (lane.appendleft if again else lane.append)(delivery)
         self._queued += 1

@@ -33,8 +33,8 @@ from moothall.spaces.delivery import (
     RUNNING,
     SEND,
     Delivery,
+    MessageLine,
     RouterPort,
-    WaitingLine,
 )
 from moothall.spaces.handler import Offer, ask_permission, handle, text_of, traced
 from moothall.spaces.request import waiting
@@ -63,7 +63,7 @@ class Mailbox:
     after: bool = field(init=False)
     offers: dict[str, Offer] = field(init=False)
     concurrency: int = field(init=False)
-    box: WaitingLine = field(default_factory=WaitingLine)
+    box: MessageLine = field(default_factory=MessageLine)
     limit: int = field(init=False)  # from this length of the box, `waiting` must be looked at
     active: dict[Delivery, None] = field(default_factory=dict)  # the messages being handled
     running: int = 0  # how many places these take; re-entrant requests take none
