@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
 from datetime import datetime
 from typing import Any, Final
@@ -25,6 +25,7 @@ from moothall.cli.values import MomentType, OneOf, WholeNumberType
 from moothall.foundation.arguments import none_of
 from moothall.foundation.text import counted, escaped
 from moothall.journal import Journal, Outline
+from moothall.journal.attributes import ATTRIBUTES, attributes_in_words
 from moothall.journal.describe import doubt_line
 from moothall.journal.entry import Sums
 from moothall.journal.find import SORTS
@@ -59,6 +60,16 @@ class _RunsCommand(click.Group):
             return below.command.invoke(below)
 
 
+def _attribute_options(function: Callable[..., int]) -> Callable[..., int]:
+    """Add an option for each attribute by which runs are found."""
+    for name, each in reversed(ATTRIBUTES.items()):
+        option = click.option(
+            each.option, name, metavar=each.metavar, multiple=True, help=each.help
+        )
+        function = option(function)
+    return function
+
+
 @click.group(
     cls=_RunsCommand,
     invoke_without_command=True,
@@ -75,12 +86,7 @@ class _RunsCommand(click.Group):
 @click.option("--until", metavar="TIME", type=MomentType(), help="Only runs begun until then.")
 @click.option("--text", metavar="WORDS", help="Only runs with these words in task or reply.")
 @click.option("--recorded", metavar="WORDS", help="Only runs that have these words in any step.")
-@click.option(
-    "--tag",
-    metavar="NAME[=TEXT]",
-    multiple=True,
-    help="Only runs that were tagged so; may be given several times.",
-)
+@_attribute_options
 @click.option("--decided-by", metavar="NAME", help="Only runs with a decision of this person.")
 @click.option("--needs-me", is_flag=True, help="Only runs that wait for a person.")
 @click.option(
@@ -164,9 +170,8 @@ def _chosen(filters: dict[str, Any]) -> dict[str, Any]:
     state = filters.pop("state")
     if state is not None:
         filters["state"] = [each.strip() for each in state.split(",")]
-    parted = (each.partition("=") for each in filters.pop("tag"))
-    tags = {name: text if is_said else None for name, is_said, text in parted}
-    return {"needs_person": filters.pop("needs_me"), "tags": tags, **filters}
+    attributes = {name: each.of_option(filters.pop(name)) for name, each in ATTRIBUTES.items()}
+    return {"needs_person": filters.pop("needs_me"), **attributes, **filters}
 
 
 def print_outline(outline: Outline, detail: str = "") -> None:
@@ -179,8 +184,8 @@ def print_outline(outline: Outline, detail: str = "") -> None:
     click.echo(f"  {escaped(words)}; {escaped(agent)}, began {began_text}, {entries}")
     if outline.forked_from is not None:
         click.echo(f"  forked from {escaped(outline.forked_from)}")
-    if outline.tags:
-        click.echo(f"  tags: {escaped(outline.tagged)}")
+    for name, text in attributes_in_words(outline).items():
+        click.echo(f"  {name}: {escaped(text)}")
     click.echo(f"  {_fitting(escaped(outline.task), 4)}")
 
 
@@ -191,7 +196,7 @@ _NUMBERS: Final = ("took", "tokens", "usd")
 def _row(outline: Outline) -> tuple[str, ...]:
     """Return the cells of a run in a list of runs, by `_COLUMNS`."""
     agent = "/".join(filter(None, (outline.agent, outline.thread)))
-    tags = f"[{outline.tagged}] " if outline.tags else ""
+    attributes = "".join(f"[{text}] " for text in attributes_in_words(outline).values())
     return (
         escaped(outline.id),
         outline.state,
@@ -200,7 +205,7 @@ def _row(outline: Outline) -> tuple[str, ...]:
         f"{outline.tokens:,}" if outline.tokens else "",
         f"${outline.usd:.4g}" if outline.usd else "",
         escaped(agent),
-        escaped(f"{tags}{outline.task}"),
+        escaped(f"{attributes}{outline.task}"),
     )
 
 

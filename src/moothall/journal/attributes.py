@@ -1,8 +1,8 @@
 """What a caller says of a run: kept in one JSON column, by which runs are found and shown.
 
 To add one: a field of `RunAttributes` and of `RecordedAttributes`, and a row of `ATTRIBUTES`, by
-which journals, outlines, exports, forks and spans have it; an argument of replies
-(`agents/replies/conversational.py`), by which callers say it; and an option of `moothall runs`.
+which journals, outlines, exports, forks, spans and `moothall runs` have it; and an argument of
+replies (`agents/replies/conversational.py`), by which callers say it.
 """
 
 from __future__ import annotations
@@ -44,13 +44,19 @@ class RecordedAttributes:
     @property
     def tagged(self) -> str:
         """Return the tags in words, such as `customer=acme, urgent`; empty if there are none."""
-        return ", ".join(f"{name}={text}" if text else name for name, text in self.tags.items())
+        return _tags_in_words(self.tags)
 
 
 class _RunAttribute(NamedTuple):
     checked: Callable[[Any], Any]  # returns the value as JSON data; raises ConfigError
     # Paths below it, with their texts.
     query_paths: Callable[[Any], Iterator[tuple[str, str | None]]]
+    in_words: Callable[[Any], str]  # of the value as an outline has it
+    # Of `moothall runs`, to find by it; it may be given several times.
+    option: str
+    metavar: str
+    help: str
+    of_option: Callable[[Iterable[str]], Any]  # returns what the option's texts want
 
 
 def _checked_tags(value: Any) -> dict[str, str]:
@@ -91,7 +97,32 @@ def _texts_by_name(tags: Any, text: str | None) -> dict[str, Any]:
     return texts
 
 
-ATTRIBUTES: Final[dict[str, _RunAttribute]] = {"tags": _RunAttribute(_checked_tags, _wanted_tags)}
+def _tags_in_words(tags: Mapping[str, str]) -> str:
+    return ", ".join(f"{name}={text}" if text else name for name, text in tags.items())
+
+
+def _tags_of_option(texts: Iterable[str]) -> dict[str, str | None]:
+    parted = (each.partition("=") for each in texts)
+    return {name: text if is_said else None for name, is_said, text in parted}
+
+
+ATTRIBUTES: Final[dict[str, _RunAttribute]] = {
+    "tags": _RunAttribute(
+        _checked_tags,
+        _wanted_tags,
+        _tags_in_words,
+        "--tag",
+        "NAME[=TEXT]",
+        "Only runs that were tagged so; may be given several times.",
+        _tags_of_option,
+    )
+}
+
+
+def attributes_in_words(recorded: RecordedAttributes) -> dict[str, str]:
+    """Return in words what was said of a run, by the attributes' names."""
+    values = ((name, each, getattr(recorded, name)) for name, each in ATTRIBUTES.items())
+    return {name: each.in_words(value) for name, each, value in values if value}
 
 
 def attributes_of(values: Mapping[str, Any]) -> dict[str, Any]:

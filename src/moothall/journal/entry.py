@@ -16,7 +16,7 @@ from moothall.actions.facts import NO_FACTS, Facts, facts_in_words
 from moothall.foundation.arguments import none_of
 from moothall.foundation.errors import ConfigError, JournalError
 from moothall.foundation.text import cut, display, escaped, escaped_json
-from moothall.journal.attributes import RecordedAttributes
+from moothall.journal.attributes import RecordedAttributes, attributes_in_words
 
 ROOT = ""
 """The path of a run's own part."""
@@ -178,8 +178,8 @@ class Outline(RecordedAttributes):
                 "tokens": self.tokens,
                 "US dollars": f"{self.usd:.4g}",
                 "forked from": self.forked_from,
-                "tags": self.tagged or None,
             }
+            | attributes_in_words(self)
         )
 
 
