@@ -7,10 +7,7 @@ from __future__ import annotations
 
 from tests.extending.conftest import Added
 
-FIELD = (
-    ("    within: str | None = None\n", "    tone: str | None = None\n"),
-    ("check_args(args.copy()), None, None, None, None", ", None"),
-)
+FIELD = (("    within: str | None = None\n", "    tone: str | None = None\n"),)
 ROW = (
     (
         '    HeaderField("within", "within", (SEND, REQUEST), None, _text, resent=True),\n',
@@ -18,6 +15,7 @@ ROW = (
     ),
 )
 USES = """
+from moothall import Agent, NativeSpace, action
 from moothall.actions.message import Envelope, check_message
 from moothall.spaces.amqp import wire
 from moothall.spaces.amqp.amqp_options import Names
@@ -32,6 +30,17 @@ kept, _ = wire.restored(wire.stored(made.properties(), body))
 assert kept.envelope == sent
 dead = DeadLetter.read(Names("moothall"), made.properties(), body)
 assert dead.headers == {"tone": "loud", "within": "r"}
+
+
+class Adder(Agent):
+    @action
+    def add(self, a: int, b: int) -> int:
+        return a + b
+
+
+with NativeSpace() as space:
+    one, other = space.add(Adder("one")), space.add(Adder("other"))
+    assert one.ask("other", "add", a=1, b=2).result() == 3
 """
 
 

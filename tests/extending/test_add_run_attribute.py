@@ -10,23 +10,23 @@ from tests.extending.conftest import Added
 ROW = (
     ("    tags: Tags | None\n", "    title: str | None\n"),
     ("    tags: dict[str, str] = field(default_factory=dict)\n", "    title: str = ''\n"),
-    ('"tags": _RunAttribute(_tags, _wanted_tags)', ', "title": _RunAttribute(str, _wanted_title)'),
+    (
+        "        _tags_of_option,\n    )",
+        ',\n    "title": _RunAttribute(str, _wanted_title, str,'
+        ' "--title", "TEXT", "By title.", _one),\n',
+    ),
     (
         "    return texts\n",
         "\n\ndef _wanted_title(given: Any) -> Iterator[tuple[str, str | None]]:\n"
-        '    yield "", str(given)\n',
+        '    yield "", str(given)\n'
+        "\n\ndef _one(texts: Iterable[str]) -> str | None:\n"
+        "    return next(iter(texts), None)\n",
     ),
 )
 ARGUMENTS = (
     ("        tags: Tags | None = None,\n", "        title: str | None = None,\n"),
     ("options, tags=tags", ", title=title"),
     ("if options or tags is not None", " or title is not None"),
-)
-OPTION = (
-    (
-        '@click.option("--agent", metavar="ID", help="Only runs of this agent.")\n',
-        '@click.option("--title", metavar="TEXT", help="Only runs of this title.")\n',
-    ),
 )
 USES = """
 from opentelemetry.sdk.trace import TracerProvider
@@ -54,16 +54,11 @@ assert titles.count("Order 7") == 1
 """
 
 
-def test_run_attribute_added_in_three_files_is_kept_found_exported_and_on_spans(
+def test_run_attribute_added_in_two_files_is_kept_found_exported_and_on_spans(
     added: Added,
 ) -> None:
-    run = added(
-        {
-            "journal/attributes.py": ROW,
-            "agents/replies/conversational.py": ARGUMENTS,
-            "cli/runs.py": OPTION,
-        }
-    )
+    run = added({"journal/attributes.py": ROW, "agents/replies/conversational.py": ARGUMENTS})
     run("-c", USES)
     found = run("-m", "moothall", "runs", "--journal", "runs.db", "--title", "Order 7")
     assert found.splitlines()[-1].startswith("2 runs: ")
+    assert "[Order 7] go" in found
