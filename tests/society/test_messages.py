@@ -16,7 +16,7 @@ from moothall.foundation.errors import (
     SpaceClosed,
     VirtualTimeError,
 )
-from moothall.society import CitizenAgent, City, Population, Society, all_blocks
+from moothall.society import CitizenAgent, CitizenMemory, City, Population, Society, all_blocks
 from society.life import Bank, Noting, living, said, town
 
 HELLO = said("me", content="hello")
@@ -170,6 +170,28 @@ async def test_society_request_is_settled_by_a_service_but_refused_to_an_agent()
         assert "do not fit save" in other.heard[1][2]["error"]
         assert other.heard[2][2]["data"]["reason"] == "2 has no money of its own"
         assert other.heard[3][2]["data"]["reason"] == "bank does not take Follow"
+
+
+async def test_society_service_and_city_say_to_help_what_they_take() -> None:
+    me = Noting("me", memory=CitizenMemory({"home": "a"}))
+    async with Society([me], city=town(), services=[Bank()]) as society:
+        me.send(said("bank", "help"))
+        me.send(said("city", "help", action_name="move"))
+        me.send(said("bank", "help", action_name=["lend"]))
+        await society.run(steps=2)
+    (bank, name, save), (city, _, move), (_, error, refused) = sorted(
+        me.heard, key=lambda each: (each[1] == "error", each[0])
+    )
+    assert (bank, name, city, error) == ("bank", "response", "city", "error")
+    cents = {"type": "integer", "description": "the amount; below 0 is a withdrawal"}
+    assert save["data"] == {
+        "save": {
+            "description": "Deposit money at the bank, or withdraw it.",
+            "args": {"cents": cents},
+        }
+    }
+    assert [*move["data"]["move"]["args"]] == ["to", "mode"]
+    assert "help takes an action_name of save, got" in refused["error"]
 
 
 async def test_society_city_is_asked_by_message_as_services_are() -> None:

@@ -14,7 +14,7 @@ from moothall.society.clock import Clock
 from moothall.society.columns.want_table import Say
 from moothall.society.kernel.asking import AskedModel, CitizenModelCalls
 from moothall.society.kernel.citizen import CitizenAgent, CitizenMemory
-from moothall.society.kernel.commit import Books, Service, Submission
+from moothall.society.kernel.commit import CITY, Books, Service, Submission
 from moothall.society.kernel.faults import described
 from moothall.society.kernel.intervention import Changed, Intervention
 from moothall.society.kernel.perception import Perception, View
@@ -25,7 +25,7 @@ from moothall.society.kernel.router import (
     SocietyMailbox,
     SocietyRouter,
 )
-from moothall.society.kernel.wants import Move, Pay, want_of
+from moothall.society.kernel.wants import Move, Pay, help_of, want_of
 from moothall.society.metrics import METRICS, Measure
 from moothall.society.population import life
 from moothall.society.population.books import RowBooks
@@ -279,18 +279,24 @@ class Steps(Space):
                     for number, want in enumerate(mine)
                 ]
         for sent in to_services:
+            receiver = self._reached[sent.envelope.to]
             try:
+                if sent.envelope.name == "help":
+                    kinds = (Move,) if receiver is CITY else receiver.takes
+                    router.answer(sent, help_of(kinds, sent.envelope.args), None)
+                    continue
                 want = want_of(sent.envelope.name, sent.envelope.args)
             except InvalidArguments as error:
                 router.answer(sent, None, error)
                 continue
             by_books = isinstance(want, Move | Pay) and type(want.to) is str  # not a service
-            service = None if by_books else self._reached[sent.envelope.to]
+            service = None if by_books else receiver
             wants.append(Submission(sent.rank, sent.envelope.sender, want, sent, service))
         wants.sort(key=lambda each: each.rank)
         for token, answer in self.books.settle(wants, tables):
             if type(token) is Sent:
-                router.answer(token, answer, None)
+                value = {"done": answer.done, "reason": answer.reason, "value": answer.value}
+                router.answer(token, value, None)
             else:
                 token[0][token[1]] = answer
 

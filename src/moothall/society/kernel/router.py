@@ -392,9 +392,8 @@ class SocietyRouter(Router):
 
     # -- services ----------------------------------------------------------------------------------
 
-    def answer(self, sent: Sent, answer: Answer | None, error: RequestError | None) -> None:
+    def answer(self, sent: Sent, value: Any, error: RequestError | None) -> None:
         """Answer a message to a service: by a message, and by settling its request, if any."""
-        value = answer and {"done": answer.done, "reason": answer.reason, "value": answer.value}
         if sent.request is not None:
             self.settle(sent.request, value, error)
         self._answer(Delivery(sent.envelope, SEND), value, error)

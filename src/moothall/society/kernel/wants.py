@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Annotated, Any, ClassVar, Final, get_type_hints
 
+from moothall.actions import Action
 from moothall.foundation.errors import ConfigError, InvalidArguments
 from moothall.foundation.lazily import is_ours
 
@@ -17,6 +18,7 @@ PARTY: Final = "who"  # a citizen's row; −1, −2, … a service, in id order;
 PLACE: Final = "place"  # the number of a place, −1 for none
 WORD: Final = "word"  # the number of a text of the population's `words`, −1 for None
 INT: Final = "int"
+_HELP: Final = ("description", "args")  # not what the class returns
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,6 +248,18 @@ def want_of(name: str, args: dict[str, Any]) -> Want:
         return kind(**args)
     except Exception:
         raise InvalidArguments(f"action.args do not fit {name}: {args!r:.200}") from None
+
+
+def help_of(kinds: Iterable[type[Want]], args: dict[str, Any]) -> dict[str, Any]:
+    """Return what a service says to `help`: its actions, or the one of `action_name`."""
+    actions = {kind.__name__.lower(): kind for kind in kinds}
+    name = args.get("action_name")
+    if args.keys() - {"action_name"} or not (name is None or name in [*actions]):
+        names = ", ".join(actions)
+        raise InvalidArguments(f"help takes an action_name of {names}, got {args!r:.200}")
+    chosen = actions if name is None else [name]
+    helps = {each: Action(each, actions[each]).help for each in chosen}
+    return {each: {part: text[part] for part in _HELP} for each, text in helps.items()}
 
 
 def id_order(id: str) -> tuple[int, int, str]:
