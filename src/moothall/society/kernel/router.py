@@ -35,6 +35,7 @@ from moothall.spaces.delivery import (
     RUNNING,
     SEND,
     Delivery,
+    MessageLine,
 )
 from moothall.spaces.handler import Offer
 from moothall.spaces.loop import LoopThread
@@ -91,7 +92,7 @@ class VirtualRequest(Request):
 _LATER: Final[dict[str, Callable[[Any], Any]]] = {
     "active": lambda mailbox: {},
     "asking": lambda mailbox: set(),
-    "box": lambda mailbox: deque(),
+    "box": lambda mailbox: MessageLine(),
     "carried": lambda mailbox: set(),
     "offers": Offer.all_of,
     "reentrant_messages": lambda mailbox: {},
@@ -110,7 +111,7 @@ class SocietyMailbox(Mailbox):
 
     router: SocietyRouter
     # Without a value until their first use.
-    box: deque[Delivery] = field(init=False)
+    box: MessageLine = field(init=False)
     active: dict[Delivery, None] = field(init=False)
     reentrant_messages: dict[Delivery, deque[Delivery]] = field(init=False)
     asking: set[Delivery] = field(init=False)
