@@ -23,7 +23,7 @@ PRODUCTS = (
     *("cli", "research", "serving", "society", "studio"),
     *("agents/notes", "agents/ready", "agents/skills"),
 )
-NAMES = {"agents": 85, "cli": 132, "research": 119, "serving": 136, "society": 94, "studio": 112}
+NAMES = {"agents": 85, "cli": 134, "research": 119, "serving": 136, "society": 95, "studio": 112}
 """How many names that are not public a package's products still take; one not here takes none."""
 READS = {
     "actions": 4,
