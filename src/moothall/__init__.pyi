@@ -17,11 +17,11 @@ from moothall.actions.approval import ChangedArgs as ChangedArgs
 from moothall.actions.approval import Later as Later
 from moothall.actions.approval import Question as Question
 from moothall.actions.approval import RefuseAll as RefuseAll
+from moothall.actions.approval import Refused as Refused
 from moothall.actions.approval import Rule as Rule
 from moothall.actions.approval import RuleApprover as RuleApprover
 from moothall.actions.approval import TerminalApprover as TerminalApprover
 from moothall.actions.approval import Waiting as Waiting
-from moothall.actions.approval.approval import Refused as Refused
 from moothall.actions.environment import Environment as Environment
 from moothall.actions.goal import Goal as Goal
 from moothall.actions.message import Message as Message

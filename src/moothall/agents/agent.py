@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Never, Protocol, TypeVar
 
 from moothall.actions import Action, MarkedOptions, action
 from moothall.actions.approval import ApprovalRequest, Approver, approve, check_approver
-from moothall.actions.approval.approval import Decision
+from moothall.actions.approval.decision import Decision
 from moothall.actions.message import address
 from moothall.agents.dispatch import AgentToolbox
 from moothall.agents.messaging import Messaging

@@ -11,8 +11,8 @@ from typing import Any
 
 from moothall.actions import ACCESS_PERMITTED, Action
 from moothall.actions.approval import Later
-from moothall.actions.approval.approval import not_permitted
 from moothall.actions.approval.asking import asking_person
+from moothall.actions.approval.decision import not_permitted
 from moothall.actions.message import Envelope
 from moothall.agents.agent import CURRENT
 from moothall.agents.callers import from_caller

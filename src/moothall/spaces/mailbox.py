@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from moothall.actions import ACCESS_DENIED, ACCESS_PERMITTED
 from moothall.actions.approval import Approver
-from moothall.actions.approval.approval import not_permitted
+from moothall.actions.approval.decision import not_permitted
 from moothall.actions.message import BROADCAST as EVERYONE
 from moothall.actions.message import Envelope, Nested, address
 from moothall.agents.agent import CURRENT, Agent, overrides

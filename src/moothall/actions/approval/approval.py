@@ -7,145 +7,28 @@ An approver with a person behind it also has `answer(question)`, for actions tha
 
 from __future__ import annotations
 
-import hashlib
-import json
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Iterable
 from datetime import timedelta
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
-from moothall.actions.acting import ACTING
 from moothall.actions.approval.asking import asking_person
-from moothall.actions.approval.decision import ANSWERS, Check, changed_or_refused
-from moothall.actions.approval.decision import Always as Always
-from moothall.actions.approval.decision import ChangedArgs as ChangedArgs
-from moothall.actions.approval.decision import Decision as Decision
-from moothall.actions.approval.decision import Refused as Refused
-from moothall.actions.approval.decision import not_permitted as not_permitted
+from moothall.actions.approval.decision import (
+    ANSWERS,
+    Always,
+    ChangedArgs,
+    Decision,
+    Refused,
+    changed_or_refused,
+)
 from moothall.actions.approval.later import Later, names_of, seconds_of
-from moothall.actions.facts import Facts, facts_in_words
-from moothall.actions.slash import format_slash
+from moothall.actions.approval.request import ApprovalRequest, Question
 from moothall.foundation.arguments import check_function
-from moothall.foundation.errors import DefinitionError, InvalidMessage, NobodyToAsk, SlashError
-from moothall.foundation.text import escaped, escaped_json, log_failure
+from moothall.foundation.errors import DefinitionError, NobodyToAsk
+from moothall.foundation.text import log_failure
 from moothall.foundation.threads import call_user
 
 logger: logging.Logger = logging.getLogger("moothall.approval")
-
-
-class CallToApprove(NamedTuple):
-    """A call of a run, with what its approval request has beside the message."""
-
-    action: str
-    args: dict[str, Any]
-    note: str = ""  # which of the arguments come from outside
-    outside: tuple[str, ...] = ()  # these, as `action.parameter=value`
-    check: Check | None = None  # checks other arguments, for `ChangedArgs`
-    waits_in: str | None = None  # the run, in a journal, that can wait for the decision
-
-
-@dataclass(frozen=True, slots=True)
-class ApprovalRequest:
-    """A request to approve a call of an action.
-
-    Attributes:
-        agent: the id of the agent whose action is called
-        action: the action's name
-        args: its exact arguments
-        sender: the id of the calling agent
-        message: the whole proposed message
-        run_id: the id of the run that the call belongs to, or None
-        thread: the conversation that the call belongs to: in a space its sender's; None for the
-            agent's own
-        note: what the approver must know besides, such as how the definition of a server's tool
-            has changed, or which value was read where; an empty text for nothing. No `Rule`
-            permits a request with a note.
-        outside: the guarded values that come from outside, as `action.parameter=value`; an
-            approver that returns `Always()` permits these for the thread
-        check: checks arguments for `ChangedArgs`; None where the arguments cannot be changed
-        waits_in: the id of the run, in a journal, that can wait for the decision: there an approver
-            may return `Later()`; None where nothing can wait
-        facts: what the action's program says of it, by name: `@action(facts=…)`
-    """
-
-    agent: str
-    action: str
-    args: dict[str, Any]
-    sender: str
-    message: dict[str, Any]
-    run_id: str | None = None
-    thread: str | None = None
-    note: str = ""
-    outside: tuple[str, ...] = ()
-    check: Check | None = field(default=None, repr=False, compare=False)
-    waits_in: str | None = field(default=None, repr=False, compare=False)
-    facts: Facts = field(default_factory=dict)
-
-    @classmethod
-    def of(
-        cls,
-        message: Mapping[str, Any],
-        run_id: str | None = None,
-        thread: str | None = None,
-        note: str = "",
-    ) -> ApprovalRequest:
-        """Return the request for a proposed message of a run and a thread."""
-        action = message["action"]
-        name, args = action["name"], dict(action.get("args", {}))
-        call: CallToApprove | None = ACTING.get().to_approve
-        if call is None or call[:2] != (name, args):
-            call = CallToApprove(name, args)
-        note = "; ".join(filter(None, (call.note, note)))
-        to, sender = str(message["to"]), str(message.get("from", ""))
-        about = (run_id, thread, note, call.outside, call.check, call.waits_in)
-        return cls(to, name, args, sender, dict(message), *about)
-
-    @property
-    def fingerprint(self) -> str:
-        """The SHA-256 of agent, action, arguments and note, to which an approval is bound."""
-        parts: list[Any] = [self.agent, self.action, self.args]
-        if self.note:
-            parts.append(self.note)
-        exact = json.dumps(parts, sort_keys=True, ensure_ascii=True)
-        return hashlib.sha256(exact.encode()).hexdigest()
-
-    def __str__(self) -> str:
-        line = f"{self._line()}{facts_in_words(self.facts)}"
-        return f"{line} [{escaped(self.note)}]" if self.note else line
-
-    def _line(self) -> str:
-        """Return the call as a line of the slash syntax."""
-        action = {"name": self.action, "args": self.args}
-        try:
-            # Quoted if needed, so that no id looks like another id followed by an action.
-            return format_slash({"to": self.agent, "action": action})
-        except (InvalidMessage, SlashError):  # not a valid message, or longer than a line
-            args = " ".join(
-                f"{escaped_json(name)}:{escaped_json(value)}" for name, value in self.args.items()
-            )
-            return f"/{escaped_json(self.agent)}.{escaped_json(self.action)} {args}".rstrip()
-
-
-@dataclass(frozen=True, slots=True)
-class Question:
-    """A question of an action to a person.
-
-    Attributes:
-        agent: the id of the agent whose action asks
-        text: the question
-        run: the id of the run that the question belongs to, or None
-        waits_in: the id of the run, in a journal, that can wait for the answer: there an approver
-            may return `Later()`; None where nothing can wait
-    """
-
-    agent: str
-    text: str
-    run: str | None = None
-    waits_in: str | None = field(default=None, repr=False, compare=False)
-
-    def __str__(self) -> str:
-        return f"{escaped(self.agent)} asks: {escaped(self.text)}"
 
 
 @runtime_checkable

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from moothall.actions.approval.later import Later
+from moothall.actions.approval.request import Check
 from moothall.foundation.errors import ConfigError, InvalidArguments, NotPermitted
 from moothall.foundation.jsonvalue import NotJSON, to_json
 from moothall.foundation.text import printable
@@ -63,9 +63,6 @@ decision comes later; anything else refuses."""
 
 ANSWERS: Final = "True, False, Refused(…), Always(), ChangedArgs(…) or Later()"
 """What an approver may answer, in words."""
-
-Check: TypeAlias = Callable[[dict[str, Any]], object]
-"""Checks the arguments of a call; raises InvalidArguments."""
 
 
 def changed_or_refused(changed: ChangedArgs, args: dict[str, Any], check: Check | None) -> Decision:

@@ -7,15 +7,9 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from moothall.actions.approval.approval import (
-    ApprovalRequest,
-    Approver,
-    Question,
-    answer,
-    approve,
-    check_approver,
-)
+from moothall.actions.approval.approval import Approver, answer, approve, check_approver
 from moothall.actions.approval.decision import ANSWERS, Decision
+from moothall.actions.approval.request import ApprovalRequest, Question
 from moothall.foundation.errors import ConfigError, DefinitionError
 
 

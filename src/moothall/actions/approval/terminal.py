@@ -9,8 +9,8 @@ import threading
 from collections.abc import Iterator
 from typing import TextIO
 
-from moothall.actions.approval.approval import ApprovalRequest, Question
 from moothall.actions.approval.decision import Always
+from moothall.actions.approval.request import ApprovalRequest, Question
 from moothall.foundation.errors import NobodyToAsk
 from moothall.foundation.text import escaped
 from moothall.foundation.threads import renewed

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from moothall.actions import ACCESS_PERMITTED
 from moothall.actions.acting import ACTING, acting
-from moothall.actions.approval.approval import not_permitted
+from moothall.actions.approval.decision import not_permitted
 from moothall.actions.environment import failed
 from moothall.agents.dispatch import block_name
 from moothall.agents.loop.permission import permits

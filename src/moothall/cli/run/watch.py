@@ -18,7 +18,7 @@ from moothall.actions.approval import (
     TerminalApprover,
     approve,
 )
-from moothall.actions.approval.approval import Decision
+from moothall.actions.approval.decision import Decision
 from moothall.agents.replies.events import Done, Event
 from moothall.agents.replies.reply import Reply
 from moothall.cli.recorded_runs import Recorded

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from moothall.actions import Action, action
-from moothall.actions.approval import ApprovalRequest, Question
-from moothall.actions.approval.approval import answer, approve
+from moothall.actions.approval import ApprovalRequest, Question, answer, approve
 from moothall.agents.replies.conversational import ConversationalAgent
 from moothall.agents.replies.reply import Reply
 from moothall.agents.replies.reply_request import ReplyRequest

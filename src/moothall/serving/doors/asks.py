@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from moothall.actions.approval import ApprovalRequest, Later, Question, Refused, Waiting
-from moothall.actions.approval.approval import Decision
+from moothall.actions.approval.decision import Decision
 from moothall.agents.replies.events import Event
 from moothall.foundation.errors import NobodyToAsk
 from moothall.foundation.jsonvalue import json_text

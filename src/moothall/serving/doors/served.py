@@ -17,8 +17,8 @@ from urllib.parse import quote
 from weakref import WeakSet
 
 from moothall.actions import ACCESS_DENIED, ACCESS_REQUESTED, Action
-from moothall.actions.approval import Question
-from moothall.actions.approval.approval import answer, not_permitted
+from moothall.actions.approval import Question, answer
+from moothall.actions.approval.decision import not_permitted
 from moothall.actions.message import Envelope, address
 from moothall.agents.agent import CURRENT, Agent
 from moothall.agents.callers import CallerContext, from_caller
