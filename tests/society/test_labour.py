@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.society.population.lives import promoted
 
 from moothall.foundation.errors import ConfigError
 from moothall.society import (
@@ -12,7 +13,6 @@ from moothall.society import (
     Experiment,
     Firm,
     LabourMarket,
-    LocalEngine,
     Population,
     Question,
     Society,
@@ -122,8 +122,8 @@ async def test_labour_benefits_are_income_of_which_the_jobless_spend(rows: bool)
         market = LabourMarket(leaves=500_000, moves=0, fires=0, finds=0, benefit=benefit)
         services = make_economy(city, seed=3, labour=market)
         population = Population(60, city, all_blocks(), seed=3)
-        engine = LocalEngine(rows=rows)
-        async with Society(population, services=services, engine=engine) as society:
+        population = population if rows else promoted(population)
+        async with Society(population, services=services) as society:
             await society.run(days=4, step="30min")
             kept = [
                 Question(name, name, "number", by=lambda each, name=name: each.status[name])
@@ -155,8 +155,8 @@ async def test_labour_benefits_are_cut_evenly_where_the_government_has_too_littl
     government = next(each for each in services if each.id == "government")
     government.money = 500_000
     population = Population(60, city, all_blocks(), seed=3)
-    engine = LocalEngine(rows=rows)
-    async with Society(population, services=services, engine=engine) as society:
+    population = population if rows else promoted(population)
+    async with Society(population, services=services) as society:
         kept: list[int] = []
         for _ in range(4):
             lived = await society.run(days=1, step="30min")

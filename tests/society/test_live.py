@@ -10,13 +10,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
+from tests.society.population.lives import promoted
 
 from moothall import City, Journal, ScriptedModel
 from moothall.foundation.errors import ConfigError, DefinitionError
 from moothall.society import (
     Column,
     Grid,
-    LocalEngine,
     Mode,
     Move,
     Network,
@@ -170,7 +170,7 @@ class Dances(RowBlock):
 async def test_positions_and_metrics_name_an_act_of_ones_own_as_other(rows: bool) -> None:
     city = City.generate(seed=1, citizens=20)
     people = Population(20, city, [Dances()], 1)
-    async with Society(people, engine=LocalEngine(rows=rows)) as society:
+    async with Society(people if rows else promoted(people)) as society:
         (row,) = await society.run(steps=1)
         seen = society.positions()
         assert {seen.acts[each] for each in seen.act} == {"other"}

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.society.population.lives import promoted
 
 from moothall import (
     Agent,
@@ -23,7 +24,7 @@ from moothall import (
     Society,
 )
 from moothall.foundation.errors import ConfigError, DefinitionError
-from moothall.society import LocalEngine, Population, citizens, make_people
+from moothall.society import Population, citizens, make_people
 
 
 class Dreamer(CitizenAgent):
@@ -143,7 +144,7 @@ async def test_population_without_blocks_lives_as_a_society_of_as_many() -> None
     for rows in (True, False):
         city = City.generate(seed=7, citizens=30)
         people = Population(30, city, seed=7)
-        async with Society(people, engine=LocalEngine(rows=rows)) as town:
+        async with Society(people if rows else promoted(people)) as town:
             days.append(await town.run(steps=40))
     assert days[0] == days[1]
     assert days[0][36]["work"] > 0

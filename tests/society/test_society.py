@@ -533,8 +533,8 @@ def test_engines_and_memories_refuse_what_they_cannot_use() -> None:
             CitizenMemory(most=most)  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="threads must be"):
         LocalEngine(threads=0)
-    with pytest.raises(ConfigError, match="rows must be True or False, got 1"):
-        LocalEngine(rows=1)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="apart must be True or False, got 1"):
+        LocalEngine(apart=1)  # type: ignore[arg-type]
     with pytest.raises(DefinitionError, match="status= must be"):
         CitizenMemory([])  # type: ignore[arg-type]
 

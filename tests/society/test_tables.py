@@ -21,10 +21,11 @@ from moothall.foundation.errors import ConfigError, FileError
 from moothall.society import (
     CitizenAgent,
     City,
-    LocalEngine,
     Population,
     Society,
     Trajectories,
+    citizens,
+    make_people,
     read_people,
 )
 from society.life import Bank, busy, town
@@ -286,12 +287,13 @@ def test_trajectories_are_read_again_after_a_kill(tmp_path: Path, citizens: Any)
 def test_objects_and_columns_write_the_same_trajectories_as_parquet_and_csv(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for each in (LocalEngine(), LocalEngine(rows=False)):
-        city = City.generate(seed=5, citizens=20)
-        with Society(Population(20, city, seed=5), engine=each) as society:
-            asyncio.run(society.run(0.5, "1h", out=tmp_path / str(each.rows), trajectories=True))
-    table = Trajectories(tmp_path / "True")
-    assert list(table) == list(Trajectories(tmp_path / "False"))
+    city = City.generate(seed=5, citizens=20)
+    agents = citizens(make_people(city, 20, seed=5))
+    for name, each in (("rows", Population(20, city, seed=5)), ("agents", agents)):
+        with Society(each, city, seed=5) as society:
+            asyncio.run(society.run(0.5, "1h", out=tmp_path / name, trajectories=True))
+    table = Trajectories(tmp_path / "rows")
+    assert list(table) == list(Trajectories(tmp_path / "agents"))
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
     lived(tmp_path / "csv", lambda city: Population(20, city, seed=5))

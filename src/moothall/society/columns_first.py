@@ -72,7 +72,7 @@ def in_columns(
         and model is None
         and journal is None
         and mailbox >= _MAILBOX
-        and (engine is None or (type(engine) is LocalEngine and engine.rows))
+        and (engine is None or type(engine) is LocalEngine)
         and all(_is_shipped(each) for each in shipped)
     )
 

@@ -178,7 +178,7 @@ class Society(Experiments):
         self._journal = None if journal is None else as_journal(journal, "Society")
         try:
             if population is not None:
-                begin_life(self, population, self._engine)
+                begin_life(self, population)
             for agent in arguments.agents_of(citizens, city, seed, people):
                 self.add(agent)
         except BaseException:

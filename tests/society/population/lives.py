@@ -33,8 +33,15 @@ def differing(one: Iterable[dict[str, Any]], other: Iterable[dict[str, Any]]) ->
     ]
 
 
+def promoted(population: Population) -> Population:
+    """Return a population whose citizens are all full agents."""
+    for id in population.ids.tolist():
+        population.promote(id)
+    return population
+
+
 async def same(make: Callable[[], Population], steps: int, **options: Any) -> None:
-    """See that rows and full agents come to the same columns after each step."""
+    """See that rows, each row alone and full agents come to the same columns after each step."""
     rows = await lived(make(), steps, LocalEngine(), **options)
-    agents = await lived(make(), steps, LocalEngine(rows=False), **options)
-    assert differing(rows, agents) == []
+    assert differing(rows, await lived(make(), steps, LocalEngine(apart=True), **options)) == []
+    assert differing(rows, await lived(promoted(make()), steps, LocalEngine(), **options)) == []

@@ -74,16 +74,16 @@ async def lived(
     make: Make,
     steps: int,
     *,
-    rows: bool = True,
-    promoted: Iterable[int] = (),
+    promoted: Iterable[int] | None = (),
     threads: int = 1,
+    apart: bool = False,
     step: str = "15min",
     start: str = "2026-01-05T00:00",
     interventions: Iterable[Any] = (),
 ) -> list[dict[str, Any]]:
     """All columns, the services' states and how many messages there were, after each step."""
     population, services = make()
-    for row in promoted:
+    for row in range(len(population)) if promoted is None else promoted:
         population.promote(population.id_of(row))
     seen: list[dict[str, Any]] = []
 
@@ -94,7 +94,7 @@ async def lived(
         columns = {name: np.array(values) for name, values in population.arrays.items()}
         seen.append(columns | {"services": books.state_dict(), "messages": row["messages"]})
 
-    engine = LocalEngine(rows=rows, threads=threads)
+    engine = LocalEngine(threads=threads, apart=apart)
     async with Society(population, services=services, engine=engine, start=start) as society:
         for each in interventions:
             society.intervene(each)
@@ -123,9 +123,10 @@ def same(one: list[dict[str, Any]], other: list[dict[str, Any]]) -> None:
 async def all_equal(
     make: Make, steps: int, promoted: Iterable[int] = (1, 4), **options: Any
 ) -> list[Any]:
-    """Live as rows, as full agents, and in part as each; fail where they differ."""
+    """Live as rows, each alone, as full agents, and in part as each; fail where they differ."""
     by_rows = await lived(make, steps, **options)
-    same(by_rows, await lived(make, steps, rows=False, **options))
+    same(by_rows, await lived(make, steps, apart=True, **options))
+    same(by_rows, await lived(make, steps, promoted=None, **options))
     if promoted:
         same(by_rows, await lived(make, steps, promoted=promoted, threads=2, **options))
     return by_rows

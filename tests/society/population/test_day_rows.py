@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
+from tests.society.population.lives import promoted
 from tests.society.population.pairs import Make, Plain, all_equal, lived, same
 
 from moothall.foundation.errors import ConfigError
-from moothall.society import Grid, Intervention, LocalEngine, Network, Society
+from moothall.society import Grid, Intervention, Network, Society
 from moothall.society.blocks import (
     MobilityBlock,
     NeedsBlock,
@@ -234,7 +235,7 @@ async def test_rows_try_four_places_of_a_kind_whose_places_are_full() -> None:
         population = Population({"id": [1], "home": ["home"]}, city, blocks(), seed=1)
         population.promote(1).status.update(plan=[item], now=0, day=0, plan_home="home")
         population.demote(1)
-        async with Society(population, engine=LocalEngine(rows=rows)) as society:
+        async with Society(population if rows else promoted(population)) as society:
             wanted = []
             for _ in range(6):
                 await society.step()
@@ -252,7 +253,7 @@ async def test_rows_home_or_work_named_as_its_kind_is_that_place() -> None:
         people = {"id": [1], "home": ["home"], "work": ["work"]}
         hours = {"weekday": 1000, "remote": 0, "begins": 8 * HOUR}
         population = Population(people, network, blocks(plan=hours), seed=1)
-        async with Society(population, engine=LocalEngine(rows=rows)) as society:
+        async with Society(population if rows else promoted(population)) as society:
             where = set()
             for step in range(96):
                 if rows and step == 50:

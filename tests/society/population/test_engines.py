@@ -21,7 +21,8 @@ from moothall.society import City, Engine, LocalEngine, Network, Population, Ray
 
 ENGINES = {
     "two threads": lambda: LocalEngine(threads=2),
-    "full agents": lambda: LocalEngine(rows=False),
+    "each row alone": lambda: LocalEngine(apart=True),
+    "rows alone on two threads": lambda: LocalEngine(threads=2, apart=True),
 }
 
 
@@ -95,7 +96,7 @@ async def test_ray_refuses_a_block_that_needs_all_rows_in_one_process() -> None:
             await society.step()
 
 
-@pytest.mark.parametrize("wrong", ({"threads": 0}, {"threads": 1.5}, {"rows": 1}))
+@pytest.mark.parametrize("wrong", ({"threads": 0}, {"threads": 1.5}, {"apart": 1}))
 def test_local_engine_checks_its_arguments(wrong: dict[str, int]) -> None:
     with pytest.raises(ConfigError, match=f"{next(iter(wrong))} must be"):
         LocalEngine(**wrong)  # type: ignore[arg-type]
@@ -149,5 +150,7 @@ async def test_rows_want_blocks_that_can() -> None:
 
     with pytest.raises(ConfigError, match="has no `step_rows` of its own"):
         Society(Population(10, None, [Half()]))
-    async with Society(Population(10, None, [Half()]), engine=LocalEngine(rows=False)) as society:
-        assert (await society.step())["step"] == 0
+    population = Population(10, None, [WealthBlock()])
+    population.promote(3, blocks=[Half()])
+    async with Society(population) as society:
+        assert (await society.step())["failures"] == 0

@@ -11,7 +11,7 @@ from tests.society.life import Noting, said
 from tests.society.population.lives import same
 from tests.society.population.test_social_rows import social
 
-from moothall.society import Grid, LocalEngine, Move, Rows, Society
+from moothall.society import Grid, Move, Rows, Society
 from moothall.society.blocks.row_block import RowBlock
 from moothall.society.blocks.social import SocialBlockParams
 from moothall.society.columns.column import Column
@@ -53,11 +53,11 @@ def columns(society: Society) -> list[list[int]]:
 async def test_rows_hear_in_the_order_of_senders_whoever_is_a_full_agent() -> None:
     to = [2, 2, 0, 2, -1, 0, 2]
     found = []
-    for rows, promoted in ((True, ()), (False, ()), (True, (2, 3)), (True, (1, 7))):
+    for full in ((), range(1, 8), (2, 3), (1, 7)):
         population = talking(to)
-        for id in promoted:
+        for id in full:
             population.promote(id)
-        async with Society(population, engine=LocalEngine(rows=rows)) as society:
+        async with Society(population) as society:
             made = await society.run(steps=4)
             waiting = [society.respondent(id).perceived.messages for id in range(1, 8)]
             found.append((columns(society), [row["messages"] for row in made], waiting))

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from examples.models.opinions import opinions
 from examples.models.wealth import WealthBlock
-from tests.society.population.lives import differing, lived, same
+from tests.society.population.lives import differing, lived, promoted, same
 
 from moothall import Agent, City, Society
 from moothall.foundation.errors import ConfigError, DefinitionError, DuplicateAgent, StateError
@@ -205,7 +205,7 @@ def test_population_refuses_a_wrong_table(table: Any, why: str) -> None:
 async def test_population_tables_empty_cell_is_none_in_a_status(rows: bool) -> None:
     population = Population({"income": [np.nan, 2.5]}, None, [Thrift()])
     question = Question("income", "?", "number", by=lambda one: one.status["income"])
-    async with Society(population, engine=LocalEngine(rows=rows)) as society:
+    async with Society(population if rows else promoted(population)) as society:
         if rows:
             assert population.promote(1).status["income"] is None
         await society.run(steps=2)
@@ -302,10 +302,10 @@ async def test_rows_beside_a_full_agent_count_their_neighbours() -> None:
             rows["near"] = rows.neighbour_sum(rows.seen("has"))
 
     near, seen = [], []
-    for promoted in ((), (3,)):
+    for full in ((), (3,)):
         network = Network.small_world(8, neighbours=2, seed=0)
         population = Population({"has": np.arange(8)}, None, [Counting()], network=network)
-        agents = [population.promote(id) for id in promoted]
+        agents = [population.promote(id) for id in full]
         async with Society(population) as society:
             await society.run(steps=1)
         near.append(population.columns["near"].tolist())
@@ -428,7 +428,7 @@ def test_column_default_that_its_type_does_not_hold_is_refused(wrong: dict[str, 
         Column(**wrong)
 
 
-async def test_block_without_a_rule_for_rows_lives_in_full_agents_alone() -> None:
+async def test_block_without_a_rule_for_rows_lives_in_agents_alone() -> None:
     class Alone(CitizenBlock):
         """Has a rule for one citizen."""
 
@@ -437,8 +437,9 @@ async def test_block_without_a_rule_for_rows_lives_in_full_agents_alone() -> Non
 
     with pytest.raises(ConfigError, match="'Alone' has no `step_rows` of its own, and cannot"):
         Society(Population(3, None, [Alone()]))
-    engine = LocalEngine(rows=False)
-    async with Society(Population(3, None, [Alone()]), engine=engine) as society:
+    population = Population(3, None, [])
+    population.promote(2, blocks=[Alone()])
+    async with Society(population) as society:
         assert (await society.step())["failures"] == 0
 
 
@@ -480,7 +481,8 @@ async def test_full_agent_follows_rules_before_and_after_and_how_well_they_fit()
         return Population(9, None, [Rests()])
 
     rows = await lived(made(), 8, LocalEngine())
-    assert differing(rows, await lived(made(), 8, LocalEngine(rows=False))) == []
+    assert differing(rows, await lived(made(), 8, LocalEngine(apart=True))) == []
+    assert differing(rows, await lived(promoted(made()), 8, LocalEngine())) == []
     some = made()
     for id in (2, 3, 9):
         some.promote(id)
@@ -589,7 +591,7 @@ async def test_row_that_wants_several_ways_takes_the_first_that_is_free() -> Non
 
     await same(three, 1)
     # The first finds cell 1 taken; the others are on their way once they try again.
-    assert [each.columns["place"].tolist() for each in made] == [[3, 4, 0]] * 2
+    assert [each.columns["place"].tolist() for each in made] == [[3, 4, 0]] * 3
 
 
 async def test_services_at_several_places_settle_many_at_a_time_each_its_own() -> None:
@@ -706,12 +708,7 @@ async def test_rows_move_through_a_city_and_are_on_its_map() -> None:
     def town() -> Population:
         return Population({"home": homes[:40].astype(np.int32)}, city, [Commute()], 3)
 
-    assert (
-        differing(
-            await lived(town(), 30, LocalEngine()), await lived(town(), 30, LocalEngine(rows=False))
-        )
-        == []
-    )
+    await same(town, 30)
     async with Society(town()) as society:
         rows = await society.run(steps=3)
         assert rows[0]["moving"] == 40
@@ -902,8 +899,8 @@ async def test_intervention_says_the_same_to_rows_and_to_agents(kind: str) -> No
     async def lived_with(*interventions: Intervention) -> tuple[list[Any], list[str]]:
         city = City.generate(seed=1, citizens=20)
         population = Population(20, city, all_blocks(), seed=1)
-        engine = LocalEngine(rows=kind != "agents")
-        async with Society(population, seed=1, engine=engine) as society:
+        population = promoted(population) if kind == "agents" else population
+        async with Society(population, seed=1) as society:
             if kind == "full agents among the rows":
                 population.promote(3)
             for each in interventions:
@@ -954,9 +951,8 @@ async def test_intervention_for_those_that_no_column_can_tell_is_a_failure() -> 
 async def test_ways_of_rows_keep_their_time_if_steps_change_their_length() -> None:
     city = City.generate(seed=1, citizens=200)
 
-    async def after(engine: LocalEngine) -> dict[str, Any]:
-        population = Population(200, city, all_blocks(), seed=1)
-        async with Society(population, start="2026-01-05T08:00", engine=engine) as society:
+    async def after(population: Population) -> dict[str, Any]:
+        async with Society(population, start="2026-01-05T08:00") as society:
             await society.run(steps=2, step="20s")
             on_way = population.columns["moving_to"] >= 0
             due = (population.columns["arrives"][on_way] - society.number) * 20
@@ -970,4 +966,7 @@ async def test_ways_of_rows_keep_their_time_if_steps_change_their_length() -> No
             columns = {name: np.array(each).tolist() for name, each in population.columns.items()}
             return {**columns, "ways": ways}
 
-    assert await after(LocalEngine()) == await after(LocalEngine(rows=False))
+    def made() -> Population:
+        return Population(200, city, all_blocks(), seed=1)
+
+    assert await after(made()) == await after(promoted(made()))

@@ -12,16 +12,13 @@ from moothall.foundation.threads import WORKERS
 from moothall.society.columns.rows import Moment
 from moothall.society.kernel.router import SocietyMailbox, SocietyRouter
 from moothall.society.population.population import Population
-from moothall.society.population.step import Wants, in_threads
+from moothall.society.population.step import CHUNK, Wants, in_threads
 
 _TURNS_PER_YIELD: Final = 100  # after this many turns the loop runs the waiting ones
 
 
 class Engine(Protocol):
     """Runs the turns of a step."""
-
-    rows: bool
-    """Whether a population's citizens run as rows; if not, all are full agents."""
 
     async def run(self, mailboxes: Iterable[SocietyMailbox], router: SocietyRouter) -> None:
         """Run the turn of each agent, in any order; return when all have ended."""
@@ -45,26 +42,27 @@ class LocalEngine:
     Args:
         concurrency: the number of turns that may wait at a time
         threads: the number of threads that run the rows of a population
-        rows: whether a population runs as rows; False makes all its citizens full agents, the
-            reference for comparing rows
+        apart: whether each row runs alone: a rule that looks at other rows of its part then gives
+            something else, and so does its population
 
     Raises:
         ConfigError: a number is not 1 or more
     """
 
-    def __init__(self, *, concurrency: int = 64, threads: int = 1, rows: bool = True) -> None:
+    def __init__(self, *, concurrency: int = 64, threads: int = 1, apart: bool = False) -> None:
         check_integer("concurrency", concurrency, 1, None)
         check_integer("threads", threads, 1, None)
-        check_boolean("rows", rows)
+        check_boolean("apart", apart)
         self.concurrency = concurrency
         self.threads = threads
-        self.rows = rows
+        self.apart = apart
         self._pool: ThreadPoolExecutor | None = None
 
     async def run_rows(self, population: Population, moment: Moment) -> list[Wants]:
         """Run a step of a population's rows; return their wants, in the order of the rows."""
         self._lend_threads(population)
-        work = (in_threads, population, moment, self._pool, self.threads)
+        chunk = 1 if self.apart else CHUNK
+        work = (in_threads, population, moment, self._pool, self.threads, chunk)
         return await WORKERS.run(asyncio.get_running_loop(), *work)
 
     def _lend_threads(self, population: Population) -> None:

@@ -112,22 +112,17 @@ class RowsHere(dict[str, Sequence[str]]):
         return [population.id_of(int(row)) for row in rows]
 
 
-def begin_life(society: Any, population: Population, engine: Engine) -> None:
-    """Place a population in a society. ConfigError: it is to run as rows, and a block cannot."""
-    if engine.rows:
-        for block in population.blocks:
-            missing = missing_method(block)
-            if missing:
-                raise ConfigError(
-                    f"block {block.name!r} has no `{missing}` of its own, and cannot run as rows; "
-                    "engine=LocalEngine(rows=False) makes all citizens full agents"
-                )
+def begin_life(society: Any, population: Population) -> None:
+    """Place a population in a society. ConfigError: a block cannot run as rows."""
+    for block in population.blocks:
+        missing = missing_method(block)
+        if missing:
+            raise ConfigError(
+                f"block {block.name!r} has no `{missing}` of its own, and cannot run as rows: give "
+                "it to agents, Society([…]), or to full agents, promote(id, blocks=[…])"
+            )
     population.enter(society, society.services)
     society._start()
-    if not engine.rows:
-        for row in range(len(population)):
-            if row not in population.agents:
-                population._make_agent(row, {})
     for row, agent in population.agents.items():
         society._mailbox_of_row(agent, row)
 

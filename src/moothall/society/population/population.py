@@ -45,8 +45,8 @@ class Population(Register):
     """Citizens in columns, for a `Society`: `Society(Population(1_000_000, city, blocks, seed=7))`.
 
     Each block declares its columns; a table may bring more. The blocks run by `step_rows`, and by
-    `forward` in those citizens who were promoted to full agents, or in all with
-    `LocalEngine(rows=False)`: both do the same, citizen by citizen.
+    `forward` in those citizens who were promoted to full agents: both do the same, citizen by
+    citizen.
 
     Args:
         citizens: how many there are, their ids 1 … n; or persons, as `make_people` returns them;

@@ -110,11 +110,16 @@ def merged(parts: Iterable[Wants]) -> dict[type[Want], Table]:
 
 
 def in_threads(
-    population: Register, moment: Moment, pool: ThreadPoolExecutor | None, threads: int = 1
+    population: Register,
+    moment: Moment,
+    pool: ThreadPoolExecutor | None,
+    threads: int = 1,
+    chunk: int = CHUNK,
 ) -> list[Wants]:
     """Run a whole population for a step by chunks; return the chunks' wants in order."""
     first, count = population.base, population.until - population.base
-    chunk = CHUNK if threads == 1 else 2 * CHUNK  # threads wait for each other between calls
+    if threads > 1 and chunk > 1:
+        chunk *= 2  # threads wait for each other between calls
     parts = -(-count // (chunk * threads)) * threads  # as many for each thread, all of a size
     if any(getattr(block, "whole", False) for block in population.blocks):
         parts = 1
