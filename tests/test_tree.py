@@ -299,6 +299,7 @@ FLOORS = {
         "kinds",
         "supervisor",
         "schedule",
+        "durations",
         "settings",
         "program",
         "probe",

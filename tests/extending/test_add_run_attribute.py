@@ -1,4 +1,4 @@
-"""What a caller says of a run is a row of attributes; journals, exports, forks and spans have it.
+"""What a caller says of a run is a row of attributes; journals, exports, spans and pages have it.
 
 A user cannot add one, so this test adds it to a copy of the package.
 """
@@ -35,6 +35,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from moothall import Journal, ReActAgent, ScriptedModel
 from moothall.serving.telemetry import instrument
+from moothall.studio.run_view import told_of
 
 exporter, provider = InMemorySpanExporter(), TracerProvider()
 provider.add_span_processor(SimpleSpanProcessor(exporter))
@@ -48,13 +49,14 @@ journal.export("one", "one.jsonl")
 journal.delete("one")
 journal.import_run("one.jsonl")
 journal.fork("one", "copy")
+assert told_of(journal.run("one"))["attributes"] == "urgent, Order 7"
 assert [run.title for run in journal.runs()] == ["", "Order 7", "Order 7"]
 titles = [span.attributes.get("moothall.run.title") for span in exporter.get_finished_spans()]
 assert titles.count("Order 7") == 1
 """
 
 
-def test_run_attribute_added_in_two_files_is_kept_found_exported_and_on_spans(
+def test_run_attribute_added_in_two_files_is_kept_found_exported_on_spans_and_pages(
     added: Added,
 ) -> None:
     run = added({"journal/attributes.py": ROW, "agents/replies/conversational.py": ARGUMENTS})

@@ -25,7 +25,7 @@ from moothall.cli.values import MomentType, OneOf, WholeNumberType
 from moothall.foundation.arguments import none_of
 from moothall.foundation.text import counted, escaped
 from moothall.journal import Journal, Outline
-from moothall.journal.attributes import ATTRIBUTES, attributes_in_words
+from moothall.journal.attributes import ATTRIBUTES
 from moothall.journal.describe import doubt_line
 from moothall.journal.entry import Sums
 from moothall.journal.find import SORTS
@@ -184,7 +184,7 @@ def print_outline(outline: Outline, detail: str = "") -> None:
     click.echo(f"  {escaped(words)}; {escaped(agent)}, began {began_text}, {entries}")
     if outline.forked_from is not None:
         click.echo(f"  forked from {escaped(outline.forked_from)}")
-    for name, text in attributes_in_words(outline).items():
+    for name, text in outline.attributes_in_words().items():
         click.echo(f"  {name}: {escaped(text)}")
     click.echo(f"  {_fitting(escaped(outline.task), 4)}")
 
@@ -196,7 +196,7 @@ _NUMBERS: Final = ("took", "tokens", "usd")
 def _row(outline: Outline) -> tuple[str, ...]:
     """Return the cells of a run in a list of runs, by `_COLUMNS`."""
     agent = "/".join(filter(None, (outline.agent, outline.thread)))
-    attributes = "".join(f"[{text}] " for text in attributes_in_words(outline).values())
+    attributes = "".join(f"[{text}] " for text in outline.attributes_in_words().values())
     return (
         escaped(outline.id),
         outline.state,

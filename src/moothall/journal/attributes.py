@@ -46,6 +46,11 @@ class RecordedAttributes:
         """Return the tags in words, such as `customer=acme, urgent`; empty if there are none."""
         return _tags_in_words(self.tags)
 
+    def attributes_in_words(self) -> dict[str, str]:
+        """Return in words what was said of the run, by the attributes' names."""
+        values = ((name, each, getattr(self, name)) for name, each in ATTRIBUTES.items())
+        return {name: each.in_words(value) for name, each, value in values if value}
+
 
 class _RunAttribute(NamedTuple):
     checked: Callable[[Any], Any]  # returns the value as JSON data; raises ConfigError
@@ -117,12 +122,6 @@ ATTRIBUTES: Final[dict[str, _RunAttribute]] = {
         _tags_of_option,
     )
 }
-
-
-def attributes_in_words(recorded: RecordedAttributes) -> dict[str, str]:
-    """Return in words what was said of a run, by the attributes' names."""
-    values = ((name, each, getattr(recorded, name)) for name, each in ATTRIBUTES.items())
-    return {name: each.in_words(value) for name, each, value in values if value}
 
 
 def attributes_of(values: Mapping[str, Any]) -> dict[str, Any]:

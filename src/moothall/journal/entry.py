@@ -16,7 +16,7 @@ from moothall.actions.facts import NO_FACTS, Facts, facts_in_words
 from moothall.foundation.arguments import none_of
 from moothall.foundation.errors import ConfigError, JournalError
 from moothall.foundation.text import cut, display, escaped, escaped_json
-from moothall.journal.attributes import RecordedAttributes, attributes_in_words
+from moothall.journal.attributes import RecordedAttributes
 
 ROOT = ""
 """The path of a run's own part."""
@@ -179,7 +179,7 @@ class Outline(RecordedAttributes):
                 "US dollars": f"{self.usd:.4g}",
                 "forked from": self.forked_from,
             }
-            | attributes_in_words(self)
+            | self.attributes_in_words()
         )
 
 

@@ -59,6 +59,7 @@ def told_of(outline: Outline) -> dict[str, Any]:
     `here` is whether it can be stopped here: this process works on it, or none does.
     """
     row = {name: getattr(outline, name) for name in _OUTLINE}  # asdict copies deep, and slowly
+    row["attributes"] = ", ".join(outline.attributes_in_words().values())
     row["here"] = rests(outline) or (outline.under_way and is_under_way(outline.id))
     return row | ({"state": "running"} if outline.under_way else {})
 

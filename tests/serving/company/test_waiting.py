@@ -406,6 +406,26 @@ def test_callers_of_a_company_answer_for_others_only_if_the_file_says_so(
     live(company, work)
 
 
+def test_rate_of_a_companys_callers_is_one_for_each_and_lets_probes_pass(
+    folder: Path, make_company: MakeCompany
+) -> None:
+    (folder / "program.py").write_text(AGENTS)
+    callers = "{ada: {token: '${ADA}', approves: true}, bob: {token: '${BOB}'}}"
+    http = f"http: {{listen: '127.0.0.1:0', callers: {callers}, rate: 1}}\n"
+    company = make_company(COMPANY + http, ADA="of ada", BOB="of bob")
+
+    async def work(me: Agent) -> None:
+        for secret, code in (("of ada", 200), ("of ada", 429), ("of bob", 403), ("of bob", 429)):
+            assert (await asyncio.to_thread(sent, company.port, secret))[0] == code
+        for _ in range(3):
+            probe = f"http://127.0.0.1:{company.port}/health/live"
+            assert (
+                await asyncio.to_thread(urllib.request.urlopen, probe, timeout=30)
+            ).status == 200
+
+    live(company, work)
+
+
 def test_firing_waits_and_ends_with_its_reply(folder: Path, make_company: MakeCompany) -> None:
     (folder / "program.py").write_text(AGENTS)
     company = make_company(

@@ -37,7 +37,7 @@ from moothall.cli.shared_options import (
     usage,
 )
 from moothall.cli.values import FileToWrite, NumberType, OneOf, WholeNumberType
-from moothall.foundation.errors import MissingExtra
+from moothall.foundation.errors import ConfigError, MissingExtra
 
 if TYPE_CHECKING:
     from moothall.agents.agent import Agent
@@ -241,7 +241,7 @@ class _CallerLimits:
     per: Per | None
     rate: int | None
     callers: str | None
-    approves: list[str] = field(default_factory=list)  # who may permit calls, once it was read
+    rights: dict[str, list[str]] = field(default_factory=dict)  # once they were read
 
     @property
     def spend(self) -> bool:
@@ -262,21 +262,16 @@ class _CallerLimits:
             return token
         if is_typed("token"):
             raise click.UsageError("give either --token or --callers")
+        from moothall.serving.doors.callers import read_callers
+
         try:
-            lines = Path(self.callers).read_text("utf-8-sig").splitlines()
+            tokens, rights = read_callers(Path(self.callers).read_text("utf-8-sig"))
         except UnicodeDecodeError:
             raise click.UsageError(f"{self.callers} must be text in UTF-8") from None
-        by_name: dict[str, str] = {}
-        for number, line in enumerate(lines, 1):
-            words = line.split()
-            if words and (len(words) not in (2, 3) or words[2:] not in ([], ["approves"])):
-                text = "must be a name and a token, and `approves` for one who may permit calls"
-                raise click.UsageError(f"{self.callers}, line {number}: {text}")
-            if words and by_name.setdefault(*words[:2]) != words[1]:
-                raise click.UsageError(f"{self.callers}, line {number}: {words[0]!r} comes twice")
-            if words[2:]:
-                self.approves.append(words[0])
-        return by_name
+        except ConfigError as error:
+            raise click.UsageError(f"{self.callers}, {error}") from None
+        self.rights.update(rights)
+        return tokens
 
     def budget(self, books: Journal | None) -> Callable[[str], Budget] | None:
         """Return what makes the budget of a caller."""
@@ -303,7 +298,7 @@ async def _over_streams(
 
     if limits.rate is not None or limits.callers is not None or is_typed("token"):
         raise click.UsageError("--callers, --token and --rate are for --http")
-    served = Served(agents, Callers(None, limits.budget(books)))
+    served = Served(agents, Callers(budget=limits.budget(books)))
     try:
         await MCPDoor(served, "moothall").over_standard_streams()
     finally:
@@ -338,8 +333,8 @@ def _over_http(
         Front.of(**outside)
     budget = limits.budget(books)
     with usage("--token" if limits.callers is None else "--callers"):
-        how: Any = {"budget": budget, "rate": limits.rate, "approves": limits.approves}
-        app = asgi(agents, token=tokens, **how, **outside)
+        options: Any = {**limits.rights, **outside}
+        app = asgi(agents, token=tokens, budget=budget, rate=limits.rate, **options)
     with usage("--http"):
         server = HTTPServer(app, host, port)
     where = (public_url or f"http://{place}").rstrip("/")

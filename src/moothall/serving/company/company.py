@@ -284,8 +284,7 @@ class Company:
         tokens_by_name = {name: each.token for name, each in http.callers.items()}
         if http.token is None and not tokens_by_name and needs_token(host):
             raise ConfigError(f"{host} can be reached from elsewhere: set http.token")
-        approves = [name for name, each in http.callers.items() if each.approves]
-        callers = Callers(tokens_by_name or http.token, approves=approves)
+        callers = Callers(tokens_by_name or http.token, rate=http.rate, **http.rights())
         self._served = Served((), callers, self.space)
         parts = (self._space, self._probe)
         built_routes, open_paths = routes(self.health, self.metrics, *parts, callers.permits)

@@ -22,7 +22,6 @@ from typing import (
 from pydantic import (
     AfterValidator,
     BaseModel,
-    BeforeValidator,
     ConfigDict,
     Field,
     StrictBool,
@@ -40,17 +39,16 @@ from moothall.foundation.arguments import none_of
 from moothall.foundation.errors import ConfigError, MoothallError
 from moothall.foundation.files import Where, at_line, read_yaml
 from moothall.foundation.files.field_names import in_words, names_at
-from moothall.foundation.text import excerpt, nearest
+from moothall.foundation.text import nearest
+from moothall.serving.company.durations import Seconds, Wait
 from moothall.serving.company.kinds import KINDS
 from moothall.serving.company.schedule import Missed, Schedule
 from moothall.serving.company.supervisor import Restart
-from moothall.serving.doors.front import FrontOptions
+from moothall.serving.doors.callers import RIGHTS
+from moothall.serving.doors.front import FRONT_OPTIONS
 from moothall.spaces.amqp.amqp_options import FILES, AMQPOptions
 from moothall.spaces.space import Space
 
-_UNITS: Final = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
-_DURATION: Final = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|[smhdw]))+")
-_PART: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhdw])")
 _VARIABLE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _ALMOST: Final = re.compile(r"\$\{([A-Za-z_]\w*)|^\$([A-Za-z_]\w*)$")
 _NO_VARIABLE: Final = (
@@ -59,20 +57,6 @@ _NO_VARIABLE: Final = (
 _SECRETS: Final = (("http", "token"), ("broker", "username"), ("broker", "password"), ("journal",))
 
 
-def seconds(value: object) -> float:
-    """Return a duration, such as `10m`, `1h30m`, `250ms` or a number of seconds, in seconds."""
-    if type(value) in (int, float):
-        return float(value)  # type: ignore[arg-type]
-    if not isinstance(value, str) or not _DURATION.fullmatch(value):
-        raise ValueError(
-            "must be a duration, such as 10m, 1h30m, 250ms or a number of seconds, "
-            f"got {excerpt(value)}"
-        )
-    return sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(value))
-
-
-Seconds: TypeAlias = Annotated[float, BeforeValidator(seconds), Field(ge=0, le=1e8)]
-Wait: TypeAlias = Annotated[float, BeforeValidator(seconds), Field(gt=0, le=1e8)]
 Count: TypeAlias = Annotated[StrictInt, Field(ge=0)]
 Amount: TypeAlias = Annotated[float, Field(ge=0, strict=True, allow_inf_nan=False)]
 
@@ -181,11 +165,18 @@ class BrokerSettings(_BrokerOptions):
         )
 
 
-class CallerSettings(_SettingsPart):
-    """One of several callers: its token, and whether it may permit calls."""
+if TYPE_CHECKING:
+    _Rights = _SettingsPart
+else:
+    _Rights = create_model(
+        "_Rights", __base__=_SettingsPart, **dict.fromkeys(RIGHTS, (StrictBool, False))
+    )
+
+
+class CallerSettings(_Rights):
+    """One of several callers: its token, and what it may do, such as permit calls."""
 
     token: StrictStr = Field(repr=False)
-    approves: StrictBool = False
 
 
 class HTTPSettings(_SettingsPart):
@@ -194,13 +185,19 @@ class HTTPSettings(_SettingsPart):
     listen: StrictStr
     token: StrictStr | None = Field(default=None, repr=False)
     callers: dict[str, CallerSettings] = Field(default_factory=dict)
+    rate: Annotated[StrictInt, Field(ge=1)] | None = None
     public_url: StrictStr | None = None
     proxies: list[StrictStr] = Field(default_factory=list)
     origins: list[StrictStr] = Field(default_factory=list)
 
     def front(self) -> dict[str, Any]:
         """Return the arguments for `Front`."""
-        return {name: getattr(self, name) for name in FrontOptions.__annotations__}
+        return {name: getattr(self, name) for name in FRONT_OPTIONS}
+
+    def rights(self) -> dict[str, Any]:
+        """Return which callers may do what, as `Callers` takes it."""
+        callers = self.callers.items()
+        return {right: [name for name, each in callers if getattr(each, right)] for right in RIGHTS}
 
 
 def _known_kind(kind: str) -> str:

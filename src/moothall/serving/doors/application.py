@@ -16,9 +16,9 @@ from moothall.foundation.text import log_failure
 from moothall.serving.doors.a2a import A2ADoor
 from moothall.serving.doors.a2a_rest import A2ARest
 from moothall.serving.doors.ag_ui import AGUIDoor
-from moothall.serving.doors.callers import Callers
+from moothall.serving.doors.callers import CallerOptions, Callers
 from moothall.serving.doors.checks import Receive, RequestRefused, Scope, Send, path_of
-from moothall.serving.doors.front import ANY, NO_FRONT, Front, FrontOptions
+from moothall.serving.doors.front import ANY, FRONT_OPTIONS, NO_FRONT, Front, FrontOptions
 from moothall.serving.doors.guard import DoorGuard
 from moothall.serving.doors.mcp import MCPDoor
 from moothall.serving.doors.openai.door import OpenAIDoor
@@ -30,11 +30,13 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
-    from moothall.budget import Budget
-
 logger: logging.Logger = logging.getLogger("moothall.doors")
 _LOOK_S = 2.0
 """Seconds between two looks whether runs that wait can go on."""
+
+
+class DoorOptions(CallerOptions, FrontOptions, total=False):
+    """What a program states of its doors; `asgi` documents it."""
 
 
 def asgi(
@@ -42,10 +44,7 @@ def asgi(
     *,
     token: str | Mapping[str, str] | None = None,
     title: str = "moothall",
-    budget: Budget | Callable[[str], Budget | None] | None = None,
-    rate: int | None = None,
-    approves: Iterable[str] = (),
-    **front: Unpack[FrontOptions],
+    **options: Unpack[DoorOptions],
 ) -> DoorGuard:
     """Return an ASGI application that serves agents by MCP, A2A, OpenAI's interface and AG-UI.
 
@@ -87,9 +86,11 @@ def asgi(
     """
     check_text("title=", title)
     MissingExtra.unless("doors", "mcp", "mcp", "mcp_types", "starlette")
-    callers = Callers(token, budget, rate, approves)
-    if unknown := unknown_argument(asgi, front, FrontOptions.__annotations__):
+    if unknown := unknown_argument(asgi, options, DoorOptions.__annotations__):
         raise unknown
+    front: Any = {name: each for name, each in options.items() if name in FRONT_OPTIONS}
+    of_callers: Any = {name: each for name, each in options.items() if name not in front}
+    callers = Callers(token, **of_callers)
     served = Served(agents, callers)
     return application(served, callers, title, front=Front.of(**front), resumes=True)
 

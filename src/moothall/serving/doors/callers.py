@@ -6,7 +6,7 @@ import re
 import secrets
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypedDict, Unpack, cast
 
 from moothall.agents.replies.charging import check_reply_budget
 from moothall.budget.limits import LIMITS, used_up
@@ -32,35 +32,46 @@ _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,39}")
 Budgets: TypeAlias = "Budget | Callable[[str], Budget | None] | None"
 
 
+class CallerRights(TypedDict, total=False):
+    """What named callers may do, by the names of those who may: companies and commands read it."""
+
+    approves: Iterable[str]
+
+
+class CallerOptions(CallerRights, total=False):
+    """What programs and commands state of callers; `asgi` documents it."""
+
+    budget: Budgets
+    rate: int | None
+
+
+RIGHTS: Final = tuple(CallerRights.__annotations__)
+
+
 class Callers:
     """The callers of a server.
 
     Args:
         tokens: the token, or one for each caller by its name; None without any
-        budget: what callers may spend: a budget of which each has a part, or a function that
-            returns the budget of a caller's name
-        rate: how many requests a caller may make in a minute; None for any number
-        approves: which named callers may permit the calls that their own requests lead to; a
-            caller without a name may
+        **options: what callers may spend and do, as `asgi` documents it; a caller without a name
+            may permit calls
 
     Raises:
         ConfigError: an argument is not valid
     """
 
     def __init__(
-        self,
-        tokens: str | Mapping[str, str] | None = None,
-        budget: Budgets = None,
-        rate: int | None = None,
-        approves: Iterable[str] = (),
+        self, tokens: str | Mapping[str, str] | None = None, **options: Unpack[CallerOptions]
     ) -> None:
         self.tokens: dict[str, str] | None = _checked(tokens)
+        budget, rate = options.get("budget"), options.get("rate")
         if budget is not None and not callable(getattr(budget, "child", budget)):
             raise ConfigError(f"budget= must be a Budget or a function, got {budget!r:.80}")
         if callable(budget):
             check_function("budget=", budget, "caller")
         check_integer("rate=", rate, optional=True)
-        self._approves = _checked_approves(approves, self.tokens)
+        rights: Mapping[str, Any] = options
+        self._rights = {name: self._names_in(name, rights.get(name, ())) for name in RIGHTS}
         self._budget_source = budget
         self._rate = rate
         self._budgets: dict[str, Budget | None] = {}
@@ -87,7 +98,18 @@ class Callers:
 
     def permits(self, caller: str) -> bool:
         """Return whether a caller may permit the calls that its own requests lead to."""
-        return caller in self._approves or caller in (LOCAL, TOKEN)
+        return caller in self._rights["approves"] or caller in (LOCAL, TOKEN)
+
+    def _names_in(self, right: str, listed: Any) -> frozenset[str]:
+        each_name = (listed,) if isinstance(listed, str) else listed
+        names = frozenset(each_name) if isinstance(each_name, Iterable) else None
+        ids = {*(self.tokens or ())} - {TOKEN}
+        if names is None or not names <= ids:
+            raise ConfigError(
+                f"{right}= must name callers of token= "
+                f"({', '.join(sorted(ids)) or 'it has none'}), got {listed!r:.80}"
+            )
+        return names
 
     def wait_s(self, caller: str) -> float:
         """Count a request of a caller and return 0; or return the seconds that it must wait."""
@@ -189,17 +211,26 @@ def sender_of(protocol: str, caller: str) -> str:
     return protocol if caller in (LOCAL, TOKEN) else f"{protocol}-{caller}"
 
 
-def _checked_approves(approves: Any, tokens: Mapping[str, str] | None) -> frozenset[str]:
-    """Return the names of the callers who may permit calls."""
-    approvers = (approves,) if isinstance(approves, str) else approves
-    names = frozenset(approvers) if isinstance(approvers, Iterable) else None
-    ids = {*(tokens or ())} - {TOKEN}
-    if names is None or not names <= ids:
-        raise ConfigError(
-            f"approves= must name callers of token= ({', '.join(sorted(ids)) or 'it has none'}), "
-            f"got {approves!r:.80}"
-        )
-    return names
+def read_callers(text: str) -> tuple[dict[str, str], dict[str, list[str]]]:
+    """Return the tokens and rights in a text with a name, a token and rights in each line.
+
+    Raises:
+        ConfigError: a line is something else
+    """
+    tokens: dict[str, str] = {}
+    rights: dict[str, list[str]] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        words = line.split()
+        if len(words) == 1 or not {*words[2:]} <= {*RIGHTS}:
+            raise ConfigError(
+                f"line {number}: must be a name and a token, and what the caller may do "
+                f"({', '.join(RIGHTS)})"
+            )
+        if words and tokens.setdefault(*words[:2]) != words[1]:
+            raise ConfigError(f"line {number}: {words[0]!r} comes twice")
+        for right in words[2:]:
+            rights.setdefault(right, []).append(words[0])
+    return tokens, rights
 
 
 def _checked(tokens: Any) -> dict[str, str] | None:

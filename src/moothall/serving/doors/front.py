@@ -23,6 +23,9 @@ class FrontOptions(TypedDict, total=False):
     origins: Iterable[str]
 
 
+FRONT_OPTIONS: Final = tuple(FrontOptions.__annotations__)
+
+
 @dataclass(frozen=True)
 class Front:
     """How requests come to a server from elsewhere.

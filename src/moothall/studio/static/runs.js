@@ -15,7 +15,6 @@ import { walk } from "./steps.js";
 const MODELS = 200; // runs of whose models is asked at once
 const LISTED = 200; // runs in the list at once
 const [ASKED, SHORT] = [1000, 500]; // runs of whose models is asked unasked, and their entries
-const tagged = (each) => Object.entries(each.tags || {}).map(([name, text]) => (text ? `${name}=${text}` : name)).join(", ");
 const tokens = (each) => (each.tokens ? `${number(each.tokens)} tokens` : "");
 // How they are ordered: in words, by what, and what of it stands beside each.
 const SORTS = {
@@ -59,9 +58,9 @@ export function mount(root) {
   let stop = null;
   const item = (each) => h("li", {}, h("button", { type: "button", tabindex: each.id === stop ? 0 : -1, "aria-current": String(each.id === chosen), "data-run": each.id, onclick: () => go(["runs", each.id]) },
     h("b", { class: "s-one" }, each.task || "(no task)"), chosen ? short(each) : columns(each),
-    h("span", { class: "s-id s-one" }, [each.forked_from ? `${each.id}, a fork of ${each.forked_from}` : each.id, ...(chosen ? [] : [each.thread, tagged(each), entries(each.entries)])].filter(Boolean).join(" · "))));
+    h("span", { class: "s-id s-one" }, [each.forked_from ? `${each.id}, a fork of ${each.forked_from}` : each.id, ...(chosen ? [] : [each.thread, each.attributes, entries(each.entries)])].filter(Boolean).join(" · "))));
   // Beside a chosen run a line, else a row of a table.
-  const short = (each) => h("span", { class: "s-row s-soft" }, stateBadge(...stands(each)), h("span", { class: "s-one" }, [agentOf(each), each.thread, tagged(each), entries(each.entries), +each.usd && sort.value !== "cost" ? dollars(each.usd) : null].filter(Boolean).join(" · ")), SORTS[sort.value][2] ? h("span", { class: "number" }, SORTS[sort.value][2](each)) : h("time", { title: day(made(each)) }, brief(made(each))));
+  const short = (each) => h("span", { class: "s-row s-soft" }, stateBadge(...stands(each)), h("span", { class: "s-one" }, [agentOf(each), each.thread, each.attributes, entries(each.entries), +each.usd && sort.value !== "cost" ? dollars(each.usd) : null].filter(Boolean).join(" · ")), SORTS[sort.value][2] ? h("span", { class: "number" }, SORTS[sort.value][2](each)) : h("time", { title: day(made(each)) }, brief(made(each))));
   const columns = (each) => [h("span", { class: "s-one" }, agentOf(each)), h("span", {}, stateBadge(...stands(each))), h("time", { title: day(made(each)) }, brief(made(each))),
     [each.seconds ? duration(each.seconds) : "", tokens(each), +each.usd ? dollars(each.usd) : ""].map((said) => h("span", { class: "number" }, said))];
 
@@ -81,7 +80,7 @@ export function mount(root) {
     due = 0;
     const wanted = filter.value.trim().toLowerCase();
     const word = (each) => runState(...stands(each)).word;
-    const words = (each) => `${each.id} ${each.kind} ${each.agent} ${agentOf(each)} ${each.thread || ""} ${tagged(each)} ${each.task} ${word(each)}`.toLowerCase();
+    const words = (each) => `${each.id} ${each.kind} ${each.agent} ${agentOf(each)} ${each.thread || ""} ${each.attributes || ""} ${each.task} ${word(each)}`.toLowerCase();
     const least = since.value ? Date.now() / 1000 - 86400 * since.value : 0;
     const all = [...runs.values()];
     options(state, "any state", all.map(word));
