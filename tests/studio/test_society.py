@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import struct
 from collections.abc import Callable, Iterator
@@ -127,6 +128,7 @@ def test_town_steps_plays_and_is_held(
     expect(curve).to_contain_text("at work")
     points = curve.locator("polyline").first.get_attribute("points") or ""
     assert all(0 <= float(each.partition(",")[2]) <= 50 for each in points.split())
+    expect(page.get_by_role("figure", name="What citizens do")).to_contain_text("asleep")
     before = state(page).inner_text()
     press(other, "Step")
     expect(state(page)).not_to_have_text(before)
@@ -310,7 +312,7 @@ def test_town_is_read_by_layers_charts_its_log_and_its_checkpoints(
     page.reload()
     expect(page.get_by_role("figure", name="model calls")).to_be_visible()
     expect(charts).to_have_count(
-        2
+        3
     )  # neither fallbacks, without a model, nor all money, which stays
     town = studio.journal.runs()[-1].id
     press(page, "Branch")
@@ -611,7 +613,10 @@ def test_town_routes_survey_pay_change_and_locate(studio: Studio) -> None:
     assert citizen("3") == "there is no town: set one up, or resume a recorded one"
     studio.society.load(before["run"])
     at(studio, 4, "ended")
-    assert (frame(studio)[0]["run"], frame(studio)[0]["rows"]) == (before["run"], rows)
+    head, acts = frame(studio)[0], len(before["acts"])
+    assert [sum(row[-acts:]) for row in rows] == [10] * 4  # what each citizen does
+    assert head["run"] == before["run"]
+    assert [row[:-acts] for row in head["rows"]] == [row[:-acts] for row in rows]
 
 
 def test_citizens_are_drawn_where_they_are(studio: Studio) -> None:
@@ -634,6 +639,43 @@ def test_citizens_are_drawn_where_they_are(studio: Studio) -> None:
             drawn = (left + x / 65_534 * wide, low + y / 65_534 * tall)
             assert drawn == pytest.approx(spots[status["place"]], abs=wide / 60_000 + 0.01)
     assert there
+
+
+def test_places_of_a_generated_town_stand_in_rows_at_its_streets(studio: Studio) -> None:
+    """Streets have three classes, and quarters the names of their sides of the town."""
+    studio.society.set_up(SimulateOrder(2000, step="6h", seed=3))
+    at(studio, 1)
+    plan = asked(studio, "map")
+    nodes = plan["nodes"]
+
+    def metres(x: float, y: float, road: list[int]) -> float:
+        """How far a point is from a road."""
+        (ax, ay), (bx, by) = nodes[road[0]], nodes[road[1]]
+        part = ((x - ax) * (bx - ax) + (y - ay) * (by - ay)) / ((bx - ax) ** 2 + (by - ay) ** 2)
+        part = min(1, max(0, part))
+        return math.hypot(x - ax - part * (bx - ax), y - ay - part * (by - ay))
+
+    apart = [min(metres(x, y, road) for road in plan["roads"]) for _, _, x, y, *_ in plan["places"]]
+    assert max(apart) < 40
+    assert sum(each < 14 for each in apart) > len(apart) / 2  # in the first row
+    assert min(apart) > 8  # none is on a street
+    assert {road[2] for road in plan["roads"]} == {0, 1, 2}
+    names = {name: (x, y) for name, x, y in plan["quarters"]}
+    assert names["West"][0] < names["Centre"][0] < names["East"][0]
+    assert names["South"][1] < names["Centre"][1] < names["North"][1]
+
+
+def test_citizens_go_around_corners_along_the_streets(open_page: Callable[..., Page]) -> None:
+    """From a place at one street to a place at another, they pass the crossing between them."""
+    halfway = open_page().evaluate(
+        """async () => {
+            const { along, makeStreets } = await import("./studio/static/streets.js");
+            const nodes = [[0, 0], [100, 0], [100, 100]], roads = [[0, 1, 0], [1, 2, 0]];
+            const { way } = makeStreets({ nodes, roads });
+            return along(way(20, 10, 90, 80), 0.5);
+        }"""
+    )
+    assert halfway == pytest.approx([100, 0])
 
 
 def test_citizens_of_a_large_town_are_asked_too(page: Page) -> None:

@@ -59,10 +59,22 @@ def whereabouts(society: Steps, spot: Any) -> Whereabouts | None:
     for row in np.flatnonzero((place < 0) & ~way).tolist():
         x[row] = y[row] = None
     where = [*names, None]
-    code = np.array([_CODES.get(each, _CODES["other"]) for each in acts])
-    act = np.where(way, _CODES["travel"], code[did]).tolist()
+    act = _codes(to, did, acts).tolist()
     ids = [*map(str, np.asarray(ids).tolist())]
     return Whereabouts(society.number, ids, x, y, [where[each] for each in place.tolist()], act)
+
+
+def act_counts(society: Steps) -> list[int]:
+    """Return how many citizens do each of `ACTS`; who is on the way travels."""
+    _, _, _, to, *_, (did, acts) = present(society)
+    counts: list[int] = np.bincount(_codes(to, did, acts), minlength=len(ACTS)).tolist()
+    return counts
+
+
+def _codes(to: Any, did: Any, acts: Sequence[str]) -> Any:
+    """Return the index in `ACTS` of what each citizen does; who is on the way travels."""
+    codes = np.array([_CODES.get(each, _CODES["other"]) for each in acts])
+    return np.where(to >= 0, _CODES["travel"], codes[did])
 
 
 def present(society: Steps) -> tuple[Any, ...]:

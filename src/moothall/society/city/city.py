@@ -60,6 +60,8 @@ class City(NumberedPlaces):
     _unknown = "the city has no place"
     closed: frozenset[str] = frozenset()
     """The places that an intervention has closed."""
+    is_generated: bool = False
+    """Whether `generate` has made it: maps draw its places at their streets."""
 
     def __init__(
         self,
@@ -117,7 +119,9 @@ class City(NumberedPlaces):
             ConfigError: an argument is wrong, or households are not of so many citizens
         """
         places, roads, nodes = generated(seed, citizens, households)
-        return cls(places, roads, nodes=nodes, modes=modes)
+        city = cls(places, roads, nodes=nodes, modes=modes)
+        city.is_generated = True
+        return city
 
     @classmethod
     def from_osm(

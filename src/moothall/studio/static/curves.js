@@ -2,6 +2,7 @@
 // shown is a person's choice, kept in the browser.
 
 import { h, replace } from "./dom.js";
+import { GROUPS, GROUP_OF, NAMES } from "./map.js";
 
 const KEPT = "moothall-charts"; // the names of those that a person has chosen
 const POINTS = 200;
@@ -21,29 +22,39 @@ const fewer = (rows) => {
   return rows.filter((_, i) => i % every === 0 || i === rows.length - 1);
 };
 
-// One chart: [title, unit, lines], a line being [column, label, colour, scale].
-function curve([title, unit, lines], columns, rows, others) {
-  const [shown, dashed] = [fewer(rows), fewer(others)];
+// One chart: [title, unit, lines, isStacked], a line being [columns, label, colour, scale]; its value is
+// the sum of its columns.
+function curve([title, unit, lines, isStacked], columns, rows, others) {
+  const place = new Map(columns.map((each, at) => [each, at]));
+  const value = (row, [keys, , , scale]) => [keys].flat().reduce((sum, key) => sum + row[place.get(key)], 0) / scale;
+  const known = (all) => all.filter((row) => [lines[0][0]].flat().every((key) => row[place.get(key)] !== null)); // what people did is not recorded
+  const [shown, dashed] = [fewer(known(rows)), fewer(known(others))];
   const both = [...shown, ...dashed];
+  if (!shown.length) return null;
   const [from, to] = [Math.min(...both.map((row) => row[0])), Math.max(...both.map((row) => row[0]))];
-  const scales = Object.fromEntries(lines.map(([key, , , scale]) => [key, scale]));
-  const value = (row, key) => row[columns.indexOf(key)] / scales[key];
-  const most = Math.max(1, ...lines.flatMap(([key]) => both.map((row) => value(row, key))));
-  const points = (of, key) => of.map((row) => `${(100 * (row[0] - from)) / Math.max(1, to - from)},${50 - (48 * value(row, key)) / most}`).join(" ");
-  const drawn = (of, dashes) => (of.length ? lines.map(([key, , colour]) => svg("polyline", { points: points(of, key), style: `stroke: var(--s-act-${colour})`, "stroke-dasharray": dashes })) : []);
-  const now = (key) => `${say(value(rows.at(-1), key))}${others.length ? ` · ${say(value(others.at(-1), key))}` : ""}`;
+  const heights = (row) => { // of the line of each, from the bottom
+    let sum = 0;
+    return lines.map((line) => (sum = value(row, line) + (isStacked ? sum : 0)));
+  };
+  const most = Math.max(1, ...both.flatMap(heights));
+  const corners = (of, at) => of.map((row) => `${(100 * (row[0] - from)) / Math.max(1, to - from)},${50 - (48 * (at < 0 ? 0 : heights(row)[at])) / most}`);
+  const line = (of, at, dashes) => svg("polyline", { points: corners(of, at).join(" "), style: `stroke: var(--s-act-${lines[at][2]})`, "stroke-dasharray": dashes });
+  const area = (of, at) => svg("polygon", { points: [...corners(of, at), ...corners(of, at - 1).reverse()].join(" "), style: `fill: var(--s-act-${lines[at][2]})` });
+  const drawn = (of, draw, ...more) => (of.length ? lines.map((_, at) => draw(of, at, ...more)) : []);
+  const now = (line) => `${say(value(shown.at(-1), line))}${dashed.length ? ` · ${say(value(dashed.at(-1), line))}` : ""}`;
   const ends = both.map((row) => row[1]).sort();
-  return h("figure", { "aria-label": `${title}: ${lines.map(([key, label]) => `${label} ${now(key)}`).join(", ")}` },
-    h("figcaption", {}, h("b", {}, title), lines.map(([key, label, colour]) => h("span", {}, h("i", { style: `background: var(--s-act-${colour})` }), `${label} ${now(key)}`)), unit ? h("span", { class: "s-soft" }, unit) : null),
+  return h("figure", { class: isStacked ? "s-stacked" : null, "aria-label": `${title}: ${lines.map((line) => `${line[1]} ${now(line)}`).join(", ")}` },
+    h("figcaption", {}, h("b", {}, title), lines.map((line) => h("span", {}, h("i", { style: `background: var(--s-act-${line[2]})` }), `${line[1]} ${now(line)}`)), unit ? h("span", { class: "s-soft" }, unit) : null),
     h("div", { class: "s-axes" }, h("small", {}, say(most)), h("small", {}, "0"),
-      svg("svg", { viewBox: "0 0 100 50", preserveAspectRatio: "none", "aria-hidden": true }, ...drawn(dashed, "3 3"), ...drawn(shown, "none"))),
+      svg("svg", { viewBox: "0 0 100 50", preserveAspectRatio: "none", "aria-hidden": true }, ...(isStacked ? drawn(shown, area) : drawn(shown, line, "none")), ...drawn(dashed, line, "3 3"))),
     h("div", { class: "s-ends" }, h("small", {}, short(ends[0])), h("small", {}, short(ends.at(-1)))));
 }
 
 // All charts by their name: those of more lines, and each metric by itself.
 function allOf(head) {
   const alone = head.metrics.filter(([name]) => !head.charts.some(([, , lines]) => lines.length === 1 && lines[0][0] === name));
-  return new Map([...head.charts.map((each) => [each[0], each]), ...alone.map(([name, label, scale]) => [label.replaceAll("_", " "), [label.replaceAll("_", " "), "", [[name, "", "work", scale]]]])]);
+  const does = GROUPS.map((group, at) => [head.acts.filter((act) => (GROUP_OF[act] ?? GROUPS.length - 1) === at).map((act) => `act.${act}`), NAMES[group], group, 1]);
+  return new Map([["What citizens do", ["What citizens do", "citizens", does, true]], ...head.charts.map((each) => [each[0], each]), ...alone.map(([name, label, scale]) => [label.replaceAll("_", " "), [label.replaceAll("_", " "), "", [[name, "", "work", scale]]]])]);
 }
 
 export function makeCurves() {
@@ -54,7 +65,7 @@ export function makeCurves() {
   function draw(head, rows, others) {
     if (!head.metrics || !rows.length) return; // the next town is being made
     const all = allOf(head);
-    const kept = JSON.parse(localStorage.getItem(KEPT) || "null") || head.charts.filter(([, , lines]) => head.model || lines[0][0] !== "fallbacks").map((each) => each[0]).filter((name) => name !== "All money"); // rules alone have no fallbacks; money only changes hands
+    const kept = JSON.parse(localStorage.getItem(KEPT) || "null") || ["What citizens do", ...head.charts.filter(([, , lines]) => head.model || lines[0][0] !== "fallbacks").map((each) => each[0])].filter((name) => name !== "All money"); // rules alone have no fallbacks; money only changes hands
     replace(curves, kept.filter((each) => all.has(each)).map((each) => curve(all.get(each), head.columns, rows, others)));
     if (picks.childElementCount === all.size) return;
     const choose = () => {

@@ -1,36 +1,41 @@
-// The map of a town on a canvas: roads, places by shape, citizens by colour; density where many are
-// in view. It draws when something is new or moves, and between two frames it interpolates.
+// The map of a town on a canvas: streets, places by shape, citizens by colour; density where many are
+// in view. It draws when something is new or moves; between two frames citizens go along the streets.
 
 import { h } from "./dom.js";
+import { along, makeStreets } from "./streets.js";
 
 const MOST = 3000; // dots in view; of more their density is drawn
 const CELL = 6; // pixels of a cell of density
-const SPREAD = 15; // metres over which those at one place are spread, so that they can be told apart
+const SPREAD = 8; // metres over which those at one place are spread, so that they can be told apart
+const STREETS = [6, 9, 15]; // metres: how wide a street of each class is
+const SCALES = [10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000]; // metres
 const NOWHERE = 65535;
 const BINS = 9; // colours of a layer
 const NO_LEVEL = 255;
 const QUICK = 6; // milliseconds for roads and places: if they take longer, a zoom shows them scaled until it rests
 const RESTS = 150;
 export const GROUPS = ["sleep", "work", "food", "social", "leisure", "travel", "idle"];
-const GROUP_OF = { sleep: 0, work: 1, study: 1, eat: 2, shop: 2, social: 3, browse: 3, leisure: 4, travel: 5 };
+export const NAMES = { sleep: "asleep", work: "at work or school", food: "eat or shop", social: "with others", leisure: "free time", travel: "on the way", idle: "else" };
+export const GROUP_OF = { sleep: 0, work: 1, study: 1, eat: 2, shop: 2, social: 3, browse: 3, leisure: 4, travel: 5 };
 export const SHAPES = { home: "□", work: "■", school: "▲", shop: "◆", restaurant: "●", park: "✿", hospital: "✚" };
 
 export function makeMap(onPick, label = "Map of the town") {
   const canvas = h("canvas", { tabindex: 0, role: "application", "aria-label": `${label}. Plus, minus and Ctrl with the wheel zoom, arrows move, 0 shows all, Enter picks the citizen nearest to the middle.` });
   const tip = h("div", { class: "s-tip", hidden: true });
   const tool = (text, label, work) => h("button", { type: "button", class: "s-button", title: label, "aria-label": label, onclick: work }, text);
-  const root = h("div", { class: "s-map" }, canvas, tip,
+  const scale = h("div", { class: "s-scale", "aria-hidden": true });
+  const root = h("div", { class: "s-map" }, canvas, tip, scale,
     h("div", { class: "s-zoom" }, tool("+", "Zoom in", () => zoom(1.4)), tool("−", "Zoom out", () => zoom(1 / 1.4)), tool("⤢", "Show all", () => fit())));
   const context = canvas.getContext("2d");
   const base = document.createElement("canvas");
   const grid = document.createElement("canvas");
   let [width, height, ratio] = [0, 0, 1];
-  let [plan, closed, colours] = [null, new Set(), {}];
+  let [plan, streets, closed, colours] = [null, null, new Set(), {}];
   let view = { x: 0, y: 0, scale: 1 }; // the metres in the middle, and pixels of a metre
   let whole = true; // whether all of it is shown, also when the window changes
   let fresh = false; // whether roads and places are drawn as they are to be
   let [drawnAt, took, resting] = [null, 0, 0]; // of what view they are drawn, in how many milliseconds
-  let [from, to] = [null, null]; // x and y of the frame before, and of the last
+  let [from, to, ways] = [null, null, []]; // x and y of the frame before, and of the last; the way of who goes
   let [acts, groupOf, picked, asked] = [new Uint8Array(0), [], -1, 0];
   let [levels, isBoth] = [null, false]; // of a layer: each citizen's level, and whether it goes from below to above 0
   let [began, lasts, last] = [0, 1, 0];
@@ -55,7 +60,7 @@ export function makeMap(onPick, label = "Map of the town") {
     const steps = [...Array(BINS).keys()].map((at) => at / (BINS - 1));
     colours.one = steps.map((part) => mix(ends[0], ends[1], 0.1 + 0.9 * part));
     colours.both = steps.map((part) => (part < 0.5 ? mix(ends[2], ends[0], 2 * part) : mix(ends[0], ends[3], 2 * part - 1)));
-    colours = { ...colours, ink: of("ink"), soft: of("soft"), line: of("line"), paper: of("paper"), park: of("park"), groups, rgb };
+    colours = { ...colours, ink: of("ink"), soft: of("soft"), line: of("line"), paper: of("paper"), park: of("park"), curb: of("curb"), ground: of("ground"), groups, rgb };
     changed();
   }
 
@@ -88,6 +93,7 @@ export function makeMap(onPick, label = "Map of the town") {
     if (!colours.ink) look(); // it was made before it had a place on the page
     const began = performance.now();
     drawPlan();
+    drawScale();
     [fresh, drawnAt, took] = [true, view, performance.now() - began];
   }
 
@@ -96,13 +102,21 @@ export function makeMap(onPick, label = "Map of the town") {
     const on = base.getContext("2d");
     on.scale(ratio, ratio);
     if (!plan) return;
-    Object.assign(on, { strokeStyle: colours.line, lineWidth: Math.min(6, Math.max(1, 7 * view.scale)), lineCap: "round", textAlign: "center", textBaseline: "middle" });
-    on.beginPath();
-    for (const [x1, y1, x2, y2] of plan.roads) {
-      on.moveTo(px(x1), py(y1));
-      on.lineTo(px(x2), py(y2));
+    Object.assign(on, { lineCap: "round", textAlign: "center", textBaseline: "middle" });
+    for (const [strokeStyle, edge] of [[colours.curb, 1], [colours.paper, -1]]) { // the edges of all, then the streets
+      STREETS.forEach((metres, of) => {
+        const wide = Math.max(2 + 1.5 * of, metres * view.scale);
+        if (edge < 0 && wide < 4) return; // a line
+        Object.assign(on, { strokeStyle, lineWidth: edge < 0 ? wide - 2 : wide });
+        on.beginPath();
+        for (const [a, b, its] of plan.roads) {
+          if (its !== of) continue;
+          on.moveTo(px(plan.nodes[a][0]), py(plan.nodes[a][1]));
+          on.lineTo(px(plan.nodes[b][0]), py(plan.nodes[b][1]));
+        }
+        on.stroke();
+      });
     }
-    on.stroke();
     const size = Math.min(18, Math.max(8, 26 * view.scale));
     const sign = (text, at, up, font, fillStyle, globalAlpha = 1) => {
       Object.assign(on, { font: `${font}px system-ui, sans-serif`, fillStyle, globalAlpha });
@@ -111,12 +125,43 @@ export function makeMap(onPick, label = "Map of the town") {
     for (const [id, kind, x, y] of plan.places) {
       const [at, up, name] = [px(x), py(y), plan.kinds[kind]];
       if (at < -20 || up < -20 || at > width + 20 || up > height + 20) continue;
-      if (view.scale < { home: 0.4, work: 0.15 }[name]) continue; // too many to be told apart
-      if (name === "work") sign(SHAPES.work, at, up, 0.6 * size, colours.soft, 0.5);
-      else if (name === "home") sign(SHAPES.home, at, up, Math.min(13, Math.max(4, 15 * view.scale)), colours.soft, 0.6);
-      else sign(SHAPES[name] || "•", at, up, size, name === "park" ? colours.park : colours.soft, 0.95);
+      if (view.scale < { home: 0.3, work: 0.15 }[name]) continue; // too many to be told apart
+      if (name === "home" || name === "work") {
+        const wide = Math.max(3, 8 * view.scale);
+        Object.assign(on, { strokeStyle: colours.soft, fillStyle: name === "home" ? colours.paper : colours.soft, lineWidth: 1, globalAlpha: 0.55 });
+        on.beginPath();
+        on.rect(at - wide / 2, up - wide / 2, wide, wide);
+        on.fill();
+        on.stroke();
+      } else {
+        if (name === "park") {
+          Object.assign(on, { fillStyle: colours.park, globalAlpha: 0.15 });
+          on.beginPath();
+          on.arc(at, up, 16 * view.scale, 0, 7);
+          on.fill();
+        }
+        sign(SHAPES[name] || "•", at, up, size, name === "park" ? colours.park : colours.soft, 0.95);
+      }
       if (closed.has(id)) sign("✕", at, up, `bold ${size * 1.5}`, colours.ink);
     }
+  }
+
+  // The names of the quarters stand above the citizens.
+  function drawNames() {
+    if (Math.min(...plan.bounds.slice(2)) * view.scale < 360) return; // too small for three in a row
+    Object.assign(context, { textAlign: "center", textBaseline: "middle", letterSpacing: "2px", strokeStyle: colours.ground, fillStyle: colours.ink, lineWidth: 3, lineJoin: "round", font: "600 12px system-ui, sans-serif", globalAlpha: 0.85 });
+    for (const [name, x, y] of plan.quarters) {
+      context.strokeText(name.toUpperCase(), px(x), py(y));
+      context.fillText(name.toUpperCase(), px(x), py(y));
+    }
+    context.globalAlpha = 1;
+  }
+
+  // A bar of a round number of metres, about a seventh of the map.
+  function drawScale() {
+    const metres = SCALES.findLast((each) => each * view.scale <= Math.max(70, width / 7)) || SCALES[0];
+    scale.style.width = `${metres * view.scale}px`;
+    scale.textContent = metres < 1000 ? `${metres} m` : `${metres / 1000} km`;
   }
 
   let [xs, ys, dx, dy] = [[], [], [], []]; // of each citizen, pixels, and metres beside its place
@@ -141,6 +186,10 @@ export function makeMap(onPick, label = "Map of the town") {
     for (let i = 0; i < xs.length; i++) { // who is nowhere is at NaN, and so never in view
       xs[i] = zeroX + (between(left[i], right[i]) + dx[i]) * scale;
       ys[i] = zeroY - (between(low[i], up[i]) + dy[i]) * scale;
+      if (part < 1 && ways[i]) {
+        const [x, y] = along(ways[i], part);
+        [xs[i], ys[i]] = [zeroX + (x + dx[i] * 0.3) * scale, zeroY - (y + dy[i] * 0.3) * scale];
+      }
       if (seen(i)) inside++;
     }
     if (part < 1) again();
@@ -150,7 +199,7 @@ export function makeMap(onPick, label = "Map of the town") {
   const binOf = (level) => (level === NO_LEVEL ? BINS : Math.floor((level * BINS) / NO_LEVEL));
 
   function dots() {
-    const size = Math.min(5, Math.max(2.2, 6 * view.scale));
+    const size = Math.min(5, Math.max(2, 4 * view.scale));
     const ramp = isBoth ? colours.both : colours.one;
     const fills = levels ? [...ramp.map((each) => `rgb(${each})`), colours.groups[6]] : colours.groups;
     for (let group = fills.length - 1; group >= 0; group--) {
@@ -211,6 +260,7 @@ export function makeMap(onPick, label = "Map of the town") {
     const isDense = place(now) > MOST;
     if (isDense) density();
     else dots();
+    drawNames();
     root.dataset.drawn = isDense ? "density" : "dots";
     if (picked >= 0 && picked < xs.length) {
       context.beginPath();
@@ -299,8 +349,8 @@ export function makeMap(onPick, label = "Map of the town") {
     root,
     // Another town: its places and roads.
     show(its) {
-      plan = its;
-      [from, to, acts, picked, last] = [null, null, new Uint8Array(0), -1, 0];
+      [plan, streets] = [its, its && makeStreets(its)];
+      [from, to, ways, acts, picked, last] = [null, null, [], new Uint8Array(0), -1, 0];
       fit();
     },
     // Where its citizens are: n times x, n times y in 16 bits, n times what they do in 8, and with a
@@ -317,6 +367,11 @@ export function makeMap(onPick, label = "Map of the town") {
       from = to && to.x.length === count ? to : null;
       to = { x: there(0, left, wide), y: there(2 * count, low, tall) };
       acts = new Uint8Array(packed, 4 * count, count);
+      ways = [];
+      for (let i = 0; i < count && count <= MOST; i++) {
+        if (names[acts[i]] === "travel") [to.x[i], to.y[i]] = streets.on(to.x[i], to.y[i]);
+        if (from && !still.matches && Math.hypot(to.x[i] - from.x[i], to.y[i] - from.y[i]) > 1) ways[i] = streets.way(from.x[i], from.y[i], to.x[i], to.y[i]);
+      }
       groupOf = names.map((each) => GROUP_OF[each] ?? 6);
       levels = layer ? new Uint8Array(packed, 5 * count, count) : null;
       isBoth = layer?.least < 0;

@@ -8,11 +8,10 @@ import { attempt, button, call, count, empty, fillWindow, h, json, meter, oneAtA
 import { experiments } from "./experiments.js";
 import { on, onReset } from "./feed.js";
 import { fold } from "./forms.js";
-import { GROUPS, SHAPES, makeMap } from "./map.js";
+import { GROUPS, NAMES, SHAPES, makeMap } from "./map.js";
 import { go } from "./place.js";
 import { townLog } from "./townlog.js";
 
-const NAMES = { sleep: "asleep", work: "at work or school", food: "eat or shop", social: "with others", leisure: "free time", travel: "on the way", idle: "else" };
 const SCALES = { money: 100, savings: 100, income: 100, needs: 10, opinions: 10 }; // of the layers that are no plain numbers
 const KEPT = "moothall-citizen"; // the run and the citizen that is looked at, over a reload
 const money = (cents) => (cents / 100).toLocaleString("en", { minimumFractionDigits: 2, maximumFractionDigits: 2 });

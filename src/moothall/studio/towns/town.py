@@ -18,6 +18,7 @@ from moothall.foundation.text import error_text
 from moothall.society.metrics import METRICS, charts
 from moothall.studio.orders.order import record
 from moothall.studio.orders.simulate import SimulateOrder, society_of
+from moothall.studio.towns.map import TownMap
 
 if TYPE_CHECKING:
     from moothall.journal.journal import Journal
@@ -81,7 +82,8 @@ class Town:
         self._resumed_at = time.monotonic()
         self._took = self._shown_at = 0.0
         self._where: Whereabouts | None = None
-        self._bounds = (0.0, 0.0, 1.0, 1.0)
+        self._plan: TownMap | None = None
+        self._acts: dict[int, list[int]] = {}  # how many did each act, by step, of those lived here
         self._changes = 0
         self._thread = threading.Thread(target=self._live, name="moothall-town", daemon=True)
         self._thread.start()
@@ -92,7 +94,7 @@ class Town:
         try:
             with society_of(self.order, self._journal, environ.get("MOOTHALL_KEY")) as society:
                 society.observe(self._on_message)
-                self._bounds = _bounds(society.city)
+                self._plan = TownMap(society.city)
                 self.society = society  # from here on, `close` closes it
                 if self._closed.is_set():
                     return
@@ -116,8 +118,11 @@ class Town:
 
     async def _after_step(self, row: dict[str, Any]) -> None:
         """Wait after a step, on the society's loop, until the next one may begin."""
+        from moothall.society.positions import act_counts
+
         assert self.society is not None
         self._loop = asyncio.get_running_loop()
+        self._acts[row["step"]] = act_counts(self.society)
         for step, citizen_id, problem in [*self.society.failures]:
             if step == row["step"]:
                 self._happened("failure", citizen_id, problem[:300], step)
@@ -304,12 +309,13 @@ class Town:
         """Return where citizens are, packed for `frame`; empty before they are there."""
         from moothall.society.arrays import np
 
-        where = self._where
-        if where is None:
+        where, plan = self._where, self._plan
+        if where is None or plan is None:
             return b""
-        west, low, wide, tall = self._bounds
+        west, low, wide, tall = plan.bounds
+        xs, ys = plan.moved(where)
         parts = []
-        for values, least, most in ((where.x, west, wide), (where.y, low, tall)):
+        for values, least, most in ((xs, west, wide), (ys, low, tall)):
             part = (np.array(values, dtype=np.float64) - least) / most * (_NOWHERE - 1)
             parts.append(np.nan_to_num(part, nan=_NOWHERE).astype("<u2").tobytes())
         return b"".join((*parts, np.array(where.act, dtype=np.uint8).tobytes()))
@@ -324,7 +330,7 @@ class Town:
         """
         from moothall.society.blocks.needs import NEEDS
         from moothall.society.blocks.talk import TOPICS
-        from moothall.society.positions import ACTS, numbers
+        from moothall.society.positions import numbers
 
         society, order = self.society, self.order
         head: dict[str, Any] = {
@@ -341,11 +347,14 @@ class Town:
         }
         packed = self._packed()
         if society is not None and packed:
+            assert self._where is not None
+            acts = self._where.acts
             if not self._layers:
                 self._layers = numbers(society, NEEDS, TOPICS)
             level, level_data = self._level(layer)
             packed += level
             columns = ["step", "time", *(each.name for each in METRICS)]
+            unknown = [None] * len(acts)  # of steps before the studio resumed the run
             rows = society.metrics[max(after, len(society.metrics) - _ROWS) :]
             head |= {
                 "step": society.number,
@@ -353,46 +362,31 @@ class Town:
                 "start": society.clock.start.isoformat(),
                 "step_s": society.clock.step_s,
                 "rate": round(order.citizens / self._took) if self._took else 0,
-                "rows": [[row[name] for name in columns] for row in rows],
+                "rows": [
+                    [*(row[name] for name in columns), *self._acts.get(row["step"], unknown)]
+                    for row in rows
+                ],
                 "closed": sorted(society.changed.closed),
-                "columns": columns,
+                "columns": [*columns, *(f"act.{each}" for each in acts)],
                 "charts": charts(),
                 "metrics": [[each.name, each.label or each.name, each.scale] for each in METRICS],
                 "layers": [*self._layers.items()],
                 "level": level_data or None,
                 "events": self._event_count,
-                "acts": ACTS,
+                "acts": acts,
                 "needs": [*NEEDS],
                 "topics": TOPICS,
             }
         return with_head(head, packed)
 
     def plan(self) -> dict[str, Any]:
-        """Return the map: bounds, places and roads."""
-        city = self.living().city
-        kinds = list(city.kinds())
-        places = [*city.places]  # each is made when it is asked for
-        spots = city.nodes | {place.id: (place.x, place.y) for place in places}
-        return {
-            "bounds": self._bounds,
-            "kinds": kinds,
-            "places": [
-                [each.id, kinds.index(each.kind), each.x, each.y, each.capacity, each.name]
-                for each in places
-            ],
-            "roads": [[*spots[road.a], *spots[road.b]] for road in city.roads],
-        }
+        """Return the map, as `TownMap.data` does."""
+        self.living()
+        assert self._plan is not None
+        return self._plan.data()
 
 
 def with_head(head: dict[str, Any], packed: bytes = b"") -> bytes:
     """Return a frame, as `Town.frame` describes it."""
     head_bytes = json.dumps(head).encode()
     return struct.pack("<I", len(head_bytes)) + head_bytes + packed
-
-
-def _bounds(city: Any) -> tuple[float, float, float, float]:
-    """Return a city's west end, south end, width and height."""
-    spots = [*city.nodes.values(), *((place.x, place.y) for place in city.places)]
-    xs, ys = [x for x, _ in spots], [y for _, y in spots]
-    west, low = min(xs), min(ys)
-    return float(west), float(low), float(max(xs) - west or 1), float(max(ys) - low or 1)
