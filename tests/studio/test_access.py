@@ -224,7 +224,7 @@ def test_axe_finds_nothing_in_what_is_shown(
         page.get_by_role("tab", name="Runs", exact=True).click()
         look("Runs")
         page.get_by_role("list", name="Runs").get_by_text("Which port").click()
-        for view in ("Steps", "Timeline", "Transcript", "Cost"):
+        for view in ("Steps", "Timeline", "Transcript", "Calls", "Cost"):
             page.get_by_role("button", name=view, exact=True).click()
             look(f"a run, {view}")
         page.get_by_role("tab", name="Doors", exact=True).click()

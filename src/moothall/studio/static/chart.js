@@ -1,17 +1,10 @@
 // Sums over time: a bar for each span of time, stacked by what they are of; the same as a table.
 
-import { h } from "./dom.js";
+import { h, svg } from "./dom.js";
 
 const SPANS = [1, 5, 15, 60, 300, 900, 3600, 10800, 86400, 604800, 2592000]; // seconds
 const BARS = 40;
 const COLOURS = ["work", "food", "leisure", "social", "travel", "sleep"]; // then all others together
-
-function svg(tag, attrs, ...children) {
-  const made = document.createElementNS("http://www.w3.org/2000/svg", tag);
-  for (const [name, value] of Object.entries(attrs)) (name === "style" ? (made.style.cssText = value) : made.setAttribute(name, value));
-  made.append(...children);
-  return made;
-}
 
 const said = (at, span) => new Date(at * 1000).toLocaleString("en", span >= 86400 ? { day: "numeric", month: "short" }
   : span >= 3600 ? { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit", hourCycle: "h23" } : { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" });

@@ -1,7 +1,7 @@
 // The charts of a town: lines over its steps, with dashed ones of a town beside it; which of them are
 // shown is a person's choice, kept in the browser.
 
-import { h, replace } from "./dom.js";
+import { h, replace, svg } from "./dom.js";
 import { GROUPS, GROUP_OF, NAMES } from "./map.js";
 
 const KEPT = "moothall-charts"; // the names of those that a person has chosen
@@ -9,13 +9,6 @@ const POINTS = 200;
 
 const short = (at) => new Date(at).toLocaleString("en", { weekday: "short", hour: "2-digit", minute: "2-digit", hour12: false });
 const say = (number) => number.toLocaleString("en", { notation: number >= 1e5 ? "compact" : "standard", maximumFractionDigits: 2 });
-
-function svg(tag, attrs, ...children) {
-  const made = document.createElementNS("http://www.w3.org/2000/svg", tag);
-  Object.entries(attrs).forEach(([key, value]) => (key === "style" ? (made.style.cssText = value) : made.setAttribute(key, value)));
-  made.append(...children);
-  return made;
-}
 
 const fewer = (rows) => {
   const every = Math.ceil(rows.length / POINTS);

@@ -19,6 +19,13 @@ export function h(tag, attrs = {}, ...children) {
   return made;
 }
 
+export function svg(tag, attrs, ...children) {
+  const made = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  for (const [name, value] of Object.entries(attrs)) (name === "style" ? (made.style.cssText = value) : made.setAttribute(name, value));
+  made.append(...children);
+  return made;
+}
+
 export function replace(node, ...children) {
   node.replaceChildren(...given(children));
   return node;

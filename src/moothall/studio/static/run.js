@@ -1,8 +1,9 @@
 // One run, in its place of the page: what it was and cost, what can be done with it, what is in doubt,
-// and its steps as a tree, as a timeline and as a transcript.
+// and its steps as a tree, a timeline, a transcript and a graph of calls.
 
 import { Run as Story, drawStory } from "./act.js";
 import { attempt, button, call, cost, count, day, dollars, duration, empty, h, keyed, number, replace, runState, sent, stateBadge, titled, toast, update } from "./dom.js";
+import { drawCalls } from "./callgraph.js";
 import { chart } from "./chart.js";
 import { showDoubts } from "./doubts.js";
 import { drafted } from "./drafts.js";
@@ -17,7 +18,7 @@ const OFFERED = 200; // runs that the field to compare with offers
 const ROWS = 500; // entries of a run at once
 const BEFORE = 40; // entries before one that is opened by its address
 const SAID = 1500; // of a reply, above the steps
-const VIEWS = { steps: "Steps", timeline: "Timeline", transcript: "Transcript", cost: "Cost" };
+const VIEWS = { steps: "Steps", timeline: "Timeline", transcript: "Transcript", calls: "Calls", cost: "Cost" };
 const TABS = { Researcher: "research", Society: "society" };
 const TITLES = { act: "Act and review", research: "Research", society: "Society" };
 const entries = (n) => (n === 1 ? "1 entry" : `${number(n)} entries`);
@@ -37,7 +38,7 @@ export function shownRun(view, id, slot, back, wanted) {
   const [head, goes, doubts, reply, replayed, more, foot] = [h("div", { class: "s-runs-head" }), h("div"), h("div"), h("div"), h("div"), h("div", { class: "s-more" }), h("div")];
   const fault = h("p", { class: "s-fault", role: "alert", hidden: true });
   const tree = stepTree(id, () => about, fork);
-  const [line, story, costs, results] = [h("div", { hidden: true }), h("div", { class: "s-story", hidden: true }), h("div", { class: "s-overview", hidden: true }), h("div")];
+  const [line, story, graph, costs, results] = [h("div", { hidden: true }), h("div", { class: "s-story", hidden: true }), h("div", { hidden: true }), h("div", { class: "s-overview", hidden: true }), h("div")];
   const views = h("div", { class: "s-row s-views", role: "group", "aria-label": "How it is shown" }, Object.entries(VIEWS).map(([name, title]) => h("button", { type: "button", class: "s-button", "data-view": name, onclick: () => pick(name) }, title)));
   const search = h("input", { class: "s-input", type: "search", placeholder: "Search its steps", "aria-label": "Search the steps of this run" });
   const seek = h("form", { class: "s-row", role: "search", onsubmit: (event) => { event.preventDefault(); find(); } }, search, h("button", { class: "s-button" }, "Search"));
@@ -45,7 +46,7 @@ export function shownRun(view, id, slot, back, wanted) {
   const bar = h("div", { class: "s-row s-run-bar" }, views, every, h("span", { class: "s-spacer" }), seek);
   const earlier = h("div", { class: "s-earlier" });
   const choices = h("datalist", { id: "s-with" }); // apart from the head, which is drawn again
-  replace(view, back, head, slot, goes, fault, doubts, reply, replayed, bar, results, earlier, tree.root, line, story, costs, more, foot, choices);
+  replace(view, back, head, slot, goes, fault, doubts, reply, replayed, bar, results, earlier, tree.root, line, story, graph, costs, more, foot, choices);
   const tell = drafted(h("input", { class: "s-input", "aria-label": "Message to the agent", placeholder: "A message for it, before it goes on (may be left out)" }), `resume/${id}`);
   const resuming = h("form", { class: "s-row s-resume", onsubmit: attempt(() => sent(tell, resume)) }, tell, h("button", { class: "s-button primary" }, "Resume"));
   pick(which);
@@ -54,7 +55,7 @@ export function shownRun(view, id, slot, back, wanted) {
     which = name;
     sessionStorage.setItem("moothall-run-view", name);
     for (const each of views.children) each.setAttribute("aria-pressed", String(each.dataset.view === name));
-    for (const [each, its] of [["steps", tree.root], ["timeline", line], ["transcript", story], ["cost", costs]]) its.hidden = each !== name;
+    for (const [each, its] of [["steps", tree.root], ["timeline", line], ["transcript", story], ["calls", graph], ["cost", costs]]) its.hidden = each !== name;
     every.hidden = name !== "steps";
     drawView();
   }
@@ -65,6 +66,7 @@ export function shownRun(view, id, slot, back, wanted) {
       if (!about || which === "steps") return;
       if (which === "timeline") return showTimeline(line, tree.rows.map(timed), agentOf(about), (sequence) => go(["runs", id, sequence]));
       if (which === "cost") return drawCosts();
+      if (which === "calls") return drawCalls(graph, tree, agentOf(about), (sequence) => go(["runs", id, sequence]));
       drawStory(story, asStory());
     });
   }

@@ -81,7 +81,7 @@ export function stepTree(id, run, forkAt) {
 
   const originsOf = ({ origins = {}, outside = [] }) => [...Object.entries(origins).flatMap(([name, all]) => all.map((each) => `${name}: ${each.kind} ${each.source ?? ""}`)), ...outside].join("; ");
 
-  const TYPES = { begun: "task", over: "end", started: "step", ended: "step", failed: "step", permitted: "person", decided: "person", heard: "told" };
+  const TYPES = { begun: "task", over: "end", started: "step", ended: "step", failed: "step", permitted: "person", decided: "person", answered: "person", heard: "told" };
 
   function row(where, entry) {
     const { data, kind } = entry;
@@ -111,6 +111,12 @@ export function stepTree(id, run, forkAt) {
     const { kind, data } = entry;
     const line = entry.line.replace(/^(tool (call refused|call|result|error)|model (call|answer) \S+|task|set up): /, "").replaceAll("\\n", " ");
     if (kind === "started" && "model" in (data.about || {}) && data.key.includes("/")) return `${data.key}: ${line}`; // of a citizen
+    if (kind === "waits" || kind === "answered") { // an approval is answered by true or false
+      const waits = [...kept.values()].find((each) => each.kind === "waits" && each.data.wait === data.wait)?.data;
+      const name = waits?.action || actionOf(entry);
+      const words = waits?.kind === "approval" ? line.replace(/ was answered(.*): true$/, " was permitted$1").replace(/ was answered(.*): false$/, " was refused$1") : line;
+      return name && kind === "answered" ? words.replace(`step ${data.key}`, name) : words;
+    }
     if (kind === "permitted" || kind === "decided") return line.replace(`step ${data.key}`, actionOf(entry) || `step ${data.key}`);
     if (kind === "over") return line.replace(/^over, [a-z ]*[a-z]/, runState(data.reason).word);
     if (kind === "started" && data.about?.model === line) return modelName(line);
