@@ -116,6 +116,7 @@ FLOORS = {
         "budget",
     ),
     "models": (
+        "blocks",
         "protocol",
         "providers",
         "settings",

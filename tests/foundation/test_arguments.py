@@ -7,6 +7,7 @@ import copy
 import functools
 import inspect
 import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -188,12 +189,14 @@ def test_url_where_a_file_is_named_is_told(make: Any, url: str) -> None:
     ("ChattyAI", "Conversation", "DualActAgent", "OpenAIFunctionAgent", "ReActAgent", "Researcher"),
 )
 def test_constructor_signatures_have_every_agents_options(name: str) -> None:
-    parameters = inspect.signature(getattr(moothall, name)).parameters
+    agent_class = getattr(moothall, name)
+    parameters = inspect.signature(agent_class).parameters
+    of_module = vars(sys.modules[agent_class.__module__])
     named = set(parameters)
     for each in parameters.values():
         if each.kind is each.VAR_KEYWORD:  # `**options: Unpack[…]` names them for editors
             options = str(each.annotation).removeprefix("Unpack[").removesuffix("]")
-            named |= set((vars(workflow) | vars(parts))[options].__annotations__)
+            named |= set((of_module | vars(workflow) | vars(parts))[options].__annotations__)
     assert {"approver", "deps", "concurrency", "receive_own_broadcasts"} <= named
 
 

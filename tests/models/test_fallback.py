@@ -10,7 +10,7 @@ import pytest
 
 from conformance.model import ModelConformance, joined, never, parts_of, run, until_error, user
 from models.openai_server import OpenAIServer, status
-from moothall import Action, Budget
+from moothall import Action, Budget, Journal, ReActAgent
 from moothall.foundation.errors import (
     ContextOverflow,
     DefinitionError,
@@ -27,6 +27,7 @@ from moothall.models import (
     ScriptedModel,
     TextPiece,
 )
+from moothall.studio.orders.order import line_of
 
 
 def broken(error: BaseException | None = None, times: int = 9) -> ScriptedModel:
@@ -46,6 +47,15 @@ def test_fallback_gives_the_answer_of_the_first_that_answers(
     assert run(model.complete(user("Hi"))).text == "two"
     assert [len(each.received) for each in (first, second, third)] == [1, 1, 0]
     assert [record.getMessage() for record in caplog.records] == ["broken: no; asking second"]
+
+
+def test_fallback_says_which_model_answered_and_a_journal_has_it(tmp_path: Path) -> None:
+    within = FallbackModel([broken(), ScriptedModel(["two"], "second")])
+    with Journal(tmp_path / "runs.db") as journal:
+        agent = ReActAgent("a", FallbackModel([broken(), within]), journal=journal)
+        agent.reply_sync("Hi", run_id="r")
+        lines = [line_of(each) for each in journal.entries("r")]
+    assert "model answer 1: two; answered by second" in lines
 
 
 def test_fallback_without_any_answer_gives_each_reason() -> None:

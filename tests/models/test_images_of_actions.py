@@ -121,6 +121,18 @@ def run_of(messages: list[Any]) -> Any:
     return json.loads(messages[-1]["content"])
 
 
+def test_result_that_is_a_json_schema_stays_text() -> None:
+    schema = {"type": ["string", "null"]}
+
+    def look() -> list[dict[str, Any]]:
+        """Look at it."""
+        return [schema]
+
+    model = ScriptedModel([[Call("1", "look", {})], "A schema."])
+    ReActAgent("a", model, actions=[look]).reply_sync("go")
+    assert json.loads(model.received[1][-1]["content"]) == [schema]
+
+
 def test_bytes_of_a_result_are_read_as_text_or_told_of() -> None:
     def read() -> list[bytes]:
         """Read a file."""

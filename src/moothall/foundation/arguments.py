@@ -80,7 +80,7 @@ def unknown_argument(
     `unpacked` are the names that the signature has as `**options: Unpack[…]`.
     """
     parameters = _names(target) if isinstance(target, type) else _parameters(target)[0]
-    parameters += unpacked
+    parameters = [*dict.fromkeys((*parameters, *unpacked))]
     unknown = next((name for name in names if name not in parameters), None)
     if unknown is None:
         return None
@@ -108,11 +108,6 @@ def _unnamed(
     if len(values) <= len(places):
         return None
     names = _parameters(function)[0][len(places) :]
-    for each in parameters:
-        if each.kind is each.VAR_KEYWORD:  # `**limits: Unpack[Limits]`: those are what it is about
-            options = str(each.annotation).removeprefix("Unpack[").removesuffix("]")
-            described = function.__globals__.get(options)
-            names = [*getattr(described, "__annotations__", ()), *names]
     such = f", such as {' or '.join(f'{name}=' for name in names[:2])}" if names else ""
     return DefinitionError(
         f"{target.__qualname__}: write a name before {values[len(places)]!r:.80}{such}"
@@ -165,11 +160,20 @@ def _names(cls: type) -> list[str]:
 
 
 def _parameters(function: Callable[..., Any]) -> tuple[list[str], bool]:
+    """Return the names of parameters, and whether there are others by `**`.
+
+    Those of `**limits: Unpack[Limits]` come before others without a place: it is about them.
+    """
     parameters = [*inspect.signature(function).parameters.values()][1:]
-    names = [
-        each.name for each in parameters if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)
-    ]
-    return names, any(each.kind is each.VAR_KEYWORD for each in parameters)
+    with_place, unpacked, by_name = list[str](), list[str](), list[str]()
+    for each in parameters:
+        if each.kind is each.VAR_KEYWORD:
+            options = str(each.annotation).removeprefix("Unpack[").removesuffix("]")
+            described = getattr(inspect.unwrap(function), "__globals__", {}).get(options)
+            unpacked += getattr(described, "__annotations__", ())
+        elif each.kind is not each.VAR_POSITIONAL:
+            (by_name if each.kind is each.KEYWORD_ONLY else with_place).append(each.name)
+    return [*with_place, *unpacked, *by_name], any(e.kind is e.VAR_KEYWORD for e in parameters)
 
 
 def check_integer(

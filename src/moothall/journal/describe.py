@@ -10,6 +10,9 @@ from moothall.foundation.text import counted, escaped, escaped_json
 from moothall.journal.doubt import Doubt
 from moothall.journal.entry import RESUME, WAYS, Entry, call_line, stamp, wait_of, waits_for
 
+_FACTS_OF_ANSWERS: Final = {"answered_by": "answered by {}"}
+"""What a line says of an answer's `meta`, in words, beside its text and calls."""
+
 
 def entry_line(entry: Entry) -> str:
     """Return what happened, in one line of plain words."""
@@ -144,7 +147,9 @@ def _answer(key: str, answer: Any) -> str:
     parts += [f"call {call_line(call['name'], call['args'])}" for call in calls]
     if "type" not in answer:  # not the answer of an agent's loop; such as who is to speak next
         parts = [_text(answer)]
-    return f"model answer {key}: {'; '.join(parts) or '(empty)'}"
+    meta = answer.get("meta") or {}
+    facts = [words.format(meta[name]) for name, words in _FACTS_OF_ANSWERS.items() if name in meta]
+    return f"model answer {key}: {'; '.join([*parts, *facts]) or '(empty)'}"
 
 
 def _failed(data: dict[str, Any]) -> str:

@@ -13,7 +13,7 @@ from moothall.foundation.arguments import (
 )
 from moothall.memory.memory import Memory, check_memory
 from moothall.memory.results import NUMBERED, cleared, is_cleared, number_of, range_of
-from moothall.models.protocol import BLOCK_TOKENS
+from moothall.models.blocks import BLOCK_TOKENS
 
 DEFAULT_TOKENS = 8192
 """The default bound, in tokens."""

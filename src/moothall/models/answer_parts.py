@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from moothall.models.protocol import BLOCK_LABELS
+from moothall.models.blocks import BLOCKS
 
 _TAGS = ("think", "thinking", "thought", "reasoning", "seed:think", "longcat_think")
 _FINAL = "<|end|><|start|>assistant<|channel|>final"
@@ -233,8 +233,8 @@ def content_text(content: list[Any]) -> str:
     for block in content:
         kind = block.get("type") if isinstance(block, dict) else None
         text = block.get("text") if isinstance(block, dict) else block
-        if kind in BLOCK_LABELS:
-            texts.append(f"[{BLOCK_LABELS[kind]}]")
+        if isinstance(kind, str) and kind in BLOCKS:
+            texts.append(f"[{BLOCKS[kind].label}]")
         elif isinstance(text, str):
             texts.append(text)
     return "\n".join(filter(None, texts))

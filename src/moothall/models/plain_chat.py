@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from moothall.foundation.errors import ModelError
 from moothall.models.answer_parts import content_text
-from moothall.models.protocol import block_note, is_seen
+from moothall.models.blocks import block_note, is_seen
 
 if TYPE_CHECKING:
     from moothall.actions import Action

@@ -234,46 +234,6 @@ def kept_for(message: Mapping[str, Any], server: str, form: str) -> Any:
     return None
 
 
-BLOCK_TOKENS: Final = 1500
-"""The tokens of a block that is not text: about what providers count for a large image."""
-BLOCK_LABELS: Final = {"image_url": "an image", "file": "a file", "input_audio": "audio"}
-"""What stands in a text for a block of content that is no text."""
-
-SEEN_FIELDS: Final = {"image_url": "url", "file": "file_data"}
-"""The blocks of a message that a model sees rather than reads, and the field of their data."""
-
-
-def is_seen(block: Any) -> bool:
-    """Return whether a block of content is an image, or a file, whose data it has."""
-    if not isinstance(block, dict) or (kind := block.get("type")) not in SEEN_FIELDS:
-        return False
-    about = block.get(kind)
-    data = about.get(SEEN_FIELDS[kind]) if isinstance(about, dict) else None
-    return isinstance(data, str) and data.startswith("data:")
-
-
-def block_note(block: dict[str, Any]) -> dict[str, Any]:
-    """Return the text that stands for an image or a file where none can be seen."""
-    url: str = block[block["type"]][SEEN_FIELDS[block["type"]]]
-    kind, _, data = url[5:].partition(";base64,")
-    return {
-        "type": "text",
-        "text": f"[{BLOCK_LABELS[block['type']]}, {kind[:80]}, {len(data) * 3 // 4:,} bytes]",
-    }
-
-
-def without_seen(messages: list[Any]) -> list[Any]:
-    """Return messages whose results have notes where they had images and files."""
-    return [
-        {**each, "content": [block_note(b) if is_seen(b) else b for b in each["content"]]}
-        if isinstance(each, Mapping)
-        and each.get("role") == "tool"
-        and type(each["content"]) is list
-        else each
-        for each in messages
-    ]
-
-
 def calls_in(messages: Iterable[Mapping[str, Any]]) -> int:
     """Return how many calls a conversation has."""
     return sum(len(message.get("tool_calls") or ()) for message in messages)

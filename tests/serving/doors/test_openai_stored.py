@@ -69,6 +69,23 @@ def test_openai_deleted_response_is_found_no_more(serve: Serve) -> None:
             call(made.id)
 
 
+def test_openai_input_items_have_the_files_and_sound_of_a_message(serve: Serve) -> None:
+    responses = client(serve(asgi(bot()))).responses
+    parts: Any = [
+        {"type": "input_text", "text": "What is it?"},
+        {"type": "input_image", "image_url": "data:image/png;base64,aGk=", "detail": "auto"},
+        {
+            "type": "input_file",
+            "filename": "a.pdf",
+            "file_data": "data:application/pdf;base64,aGk=",
+        },
+        {"type": "input_audio", "input_audio": {"data": "aGk=", "format": "wav"}},
+    ]
+    made = responses.create(model="bot", input=[{"role": "user", "content": parts}])
+    (item,) = responses.input_items.list(made.id)
+    assert [each.type for each in item.content] == [each["type"] for each in parts]  # type: ignore[union-attr]
+
+
 def test_openai_input_items_have_what_was_asked_in_pages(serve: Serve) -> None:
     responses = client(serve(asgi(bot()))).responses
     given: Any = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypedDict
 
 from moothall.agents.decision import Conclusion
 from moothall.agents.dualact.briefing import Briefing
@@ -14,6 +14,7 @@ from moothall.foundation.errors import ConfigError
 from moothall.models.base import is_in_process
 
 if TYPE_CHECKING:
+    from moothall.agents.replies.checked_parts import Participant
     from moothall.budget import Budget
 
 
@@ -159,6 +160,24 @@ def _spent_share(budget: Budget) -> float:
 
 MAX_HR_LOOPS: Final = 5
 """How often R may run for one reply."""
+
+
+class DualActParts(TypedDict, total=False):
+    """The parts of a `DualActConfig`, as `DualActAgent` takes them; None stands for the default."""
+
+    human: Participant | None
+    reactive: Participant | Sequence[Participant] | None
+    max_hr_loops: int | None
+    human_decision_prompt: str | None
+    reactive_task_prompt: str | None
+    conclusion_format_prompt: str | None
+    shared_memory: bool | None
+    first: Literal["human", "reactive"] | None
+    review: Review | None
+    judging: Literal["at_once", "own_answer"] | None
+
+
+DUAL_ACT_PARTS: Final = tuple(DualActParts.__annotations__)
 
 
 @names_checked

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from functools import partial
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from moothall.agents.decision import Conclusion, HumanDecision
-from moothall.agents.dualact.config import DualActConfig, as_config, review_rule
+from moothall.agents.dualact.config import (
+    DUAL_ACT_PARTS,
+    DualActConfig,
+    DualActParts,
+    as_config,
+    review_rule,
+)
 from moothall.agents.dualact.dual_act_state import DualActState
 from moothall.agents.dualact.rounds import Rounds
-from moothall.agents.replies.checked_parts import Participant, records
+from moothall.agents.replies.checked_parts import records
 from moothall.agents.replies.events import ConclusionReached, DecisionMade
 from moothall.agents.replies.group import Group, in_thread
 from moothall.agents.replies.read_record import of_group
@@ -22,14 +28,13 @@ from moothall.agents.replies.reply_context import note_sources
 from moothall.agents.replies.reply_request import ReplyRequest, thread_id
 from moothall.agents.replies.resume import end_of, guarded, has_ended
 from moothall.agents.replies.thread import Thread
+from moothall.agents.workflow import ReplyingOptions
 from moothall.foundation.arguments import check_function
 from moothall.foundation.errors import StateError
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from moothall.agents.dualact.config import Review
-    from moothall.agents.workflow import ReplyingOptions
     from moothall.budget import Budget
     from moothall.journal import Journal, RunPart
 
@@ -40,6 +45,10 @@ DecisionFunc: TypeAlias = Callable[
 ConclusionExtractor: TypeAlias = Callable[[Reply], Conclusion | Awaitable[Conclusion]]
 """`fn(reply)`: returns the conclusion in R's reply."""
 F = TypeVar("F")
+
+
+class DualActOptions(DualActParts, ReplyingOptions, total=False):
+    """What a dual act takes by name; `DualActConfig` and `ReActAgent` document it."""
 
 
 class DualActAgent(Group):
@@ -73,6 +82,7 @@ class DualActAgent(Group):
 
     _kind = "DualActAgent"
     _kind_label = "dual act"
+    config: DualActConfig
     _state_type = DualActState
 
     def __init__(
@@ -80,35 +90,14 @@ class DualActAgent(Group):
         config: DualActConfig | None = None,
         id: str | int | None = None,
         *,
-        human: Participant | None = None,
-        reactive: Participant | Sequence[Participant] | None = None,
-        max_hr_loops: int | None = None,
-        human_decision_prompt: str | None = None,
-        reactive_task_prompt: str | None = None,
-        conclusion_format_prompt: str | None = None,
-        shared_memory: bool | None = None,
-        first: Literal["human", "reactive"] | None = None,
-        review: Review | None = None,
-        judging: Literal["at_once", "own_answer"] | None = None,
         budget: Budget | None = None,
         journal: Journal | str | os.PathLike[str] | None = None,
-        **options: Unpack[ReplyingOptions],
+        **options: Unpack[DualActOptions],
     ) -> None:
-        parts = {
-            "human": human,
-            "reactive": reactive,
-            "max_hr_loops": max_hr_loops,
-            "human_decision_prompt": human_decision_prompt,
-            "reactive_task_prompt": reactive_task_prompt,
-            "conclusion_format_prompt": conclusion_format_prompt,
-            "shared_memory": shared_memory,
-            "first": first,
-            "review": review,
-            "judging": judging,
-        }
-        self.config: DualActConfig = as_config(config, parts)
-        config = self.config
-        super().__init__("dualact" if id is None else id, **options)
+        parts = {name: part for name, part in options.items() if name in DUAL_ACT_PARTS}
+        rest: Any = {name: option for name, option in options.items() if name not in parts}
+        config = self.config = as_config(config, parts)
+        super().__init__("dualact" if id is None else id, **rest)
         self._decide_by: DecisionFunc | None = None
         self._extract_by: ConclusionExtractor | None = None
         if budget is not None:

@@ -15,7 +15,7 @@ from moothall.agents.replies.step import Step, asking
 from moothall.foundation.errors import ConfigError, NobodyToAsk
 from moothall.foundation.jsonvalue import as_json, json_text, readable
 from moothall.journal.store.wait_rows import WaitOutcome
-from moothall.models.protocol import block_note, is_seen, without_seen
+from moothall.models.blocks import block_note, is_seen, without_seen
 
 if TYPE_CHECKING:
     from moothall.agents.loop.answer import RequestedCall

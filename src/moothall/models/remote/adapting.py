@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from moothall.models.protocol import without_seen
+from moothall.models.blocks import BLOCKS, without_seen
 from moothall.models.remote.chat_format import seen_after_results
 
 NO_ANSWER: Final = "(no answer)"
@@ -25,6 +25,10 @@ _IDS = re.compile(
     r"(?:tool|function|call)\S{0,40}?[ ._']{0,2}id\b.{0,300}?"
     r"(?:length|too long|pattern|regular expression|character|must be|format|invalid)",
     re.I | re.S,
+)
+# What a server calls blocks that it does not take: "image", "file".
+_SEEN_NOUNS = "|".join(
+    ("vision", "multimodal", *(b.label.rpartition(" ")[2] for b in BLOCKS.values() if b.data))
 )
 # Gemini's, of a schema of parameters.
 _AT = r" at '?[^':]*(?:tools|function_declarations|schema)[^':]*"
@@ -50,9 +54,9 @@ _WORDS = {
         "|thinking.{0,80}must be passed back"
     ),
     "blind": (
-        r"(?:image|vision|multimodal|file)\S*.{0,60}(?:not (?:supported|allowed|accept)"
-        r"|unsupported)|(?:not|n't) (?:support|accept|have|take).{0,40}"
-        r"(?:image|vision|multimodal|file)|no endpoints.{0,40}image"
+        rf"(?:{_SEEN_NOUNS})\S*.{{0,60}}(?:not (?:supported|allowed|accept)|unsupported)"
+        rf"|(?:not|n't) (?:support|accept|have|take).{{0,40}}(?:{_SEEN_NOUNS})"
+        "|no endpoints.{0,40}image"
     ),
     "one_type": r"unknown name .{0,2}?type\W{1,3}" + _AT + "'?: proto field is not",
     "texts": "invalid value" + _AT + r"\benum\b",

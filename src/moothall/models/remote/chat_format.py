@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from moothall.foundation.errors import ModelError
 from moothall.models.answer_parts import content_text
+from moothall.models.blocks import is_seen
 from moothall.models.chat_answer import KEPT_FIELDS, kind_of
-from moothall.models.protocol import is_seen, kept_for
+from moothall.models.protocol import kept_for
 
 if TYPE_CHECKING:
     from moothall.actions import Action

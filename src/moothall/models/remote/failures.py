@@ -11,8 +11,8 @@ from typing import Any
 
 from moothall.foundation.errors import ContextOverflow, ModelError
 from moothall.foundation.http import Response, after_tries, retry_after_s
+from moothall.models.blocks import BLOCK_TOKENS
 from moothall.models.chat_answer import Unread, is_page, is_spent, of_the_request, server_text
-from moothall.models.protocol import BLOCK_TOKENS
 
 # What a refusal is of, whatever its status, and what to do about it.
 _OF_ACTIONS = re.compile(

@@ -9,7 +9,8 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from moothall.foundation.errors import ModelError
-from moothall.models.protocol import is_seen, kept_for
+from moothall.models.blocks import data_of
+from moothall.models.protocol import kept_for
 from moothall.models.remote.adapting import NO_ANSWER
 from moothall.models.remote.chat_format import chat_messages, in_order, tools
 
@@ -70,8 +71,8 @@ def _blocks(content: Any) -> list[dict[str, Any]]:
             image = block.get("image_url")
             url = image.get("url") if isinstance(image, Mapping) else image
             blocks.append(_source(str(url or "")))
-        elif is_seen(block):
-            blocks.append(_source(block["file"]["file_data"]))
+        elif data := data_of(block):
+            blocks.append(_source(data))
         elif not isinstance(block, Mapping) or block.get("type", "text") == "text":
             text = block.get("text") if isinstance(block, Mapping) else str(block)
             if isinstance(text, str) and text.strip():

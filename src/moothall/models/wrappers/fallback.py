@@ -8,13 +8,14 @@ import re
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import aclosing, suppress
 from copy import copy
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
 from moothall.foundation.arguments import check_function, check_text
 from moothall.foundation.errors import ContextOverflow, DefinitionError, MissingExtra, ModelError
 from moothall.models.base import Answering, ModelRequest, prepare, with_options
 from moothall.models.names import model as named
-from moothall.models.protocol import Model, StreamPart
+from moothall.models.protocol import Model, ModelReply, StreamPart
 
 if TYPE_CHECKING:
     from moothall.actions import Action
@@ -33,6 +34,8 @@ class FallbackModel(Answering):
     installed. A request that the server refuses as wrong (status 400 or 422) is a fault of
     the program and ends the call; `when=` decides otherwise. Each time a warning is logged. In a
     stream, the next model is asked only before the first piece.
+
+    The answer says in `meta["answered_by"]` which model it is of; a journal has it.
 
     Cancelling ends the call. Any other exception passes through: it is a fault of the program,
     which another model would only hide.
@@ -107,12 +110,14 @@ class FallbackModel(Answering):
 
     async def _answer(self, request: ModelRequest) -> AsyncGenerator[StreamPart, None]:
         errors: list[Exception] = []
-        for each in self.models:
+        for each, name in zip(self.models, self._names, strict=True):
             has_begun = False
             try:
                 async with aclosing(request.asked_of(each)) as parts:
                     async for part in parts:
                         has_begun = True
+                        if isinstance(part, ModelReply):
+                            part = replace(part, meta={"answered_by": name, **part.meta})
                         yield part
                 return
             except (ModelError, MissingExtra) as error:

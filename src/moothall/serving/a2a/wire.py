@@ -12,7 +12,7 @@ from typing import Any, Final
 from moothall.actions.signature.schema import SchemaValidator, checked
 from moothall.foundation.jsonvalue import json_text
 from moothall.foundation.text import render_path, shorten
-from moothall.models.protocol import SEEN_FIELDS
+from moothall.models.blocks import BLOCKS, linked_kind
 
 VERSION: Final = "1.0"
 CARD_PATH: Final = "/.well-known/agent-card.json"
@@ -238,7 +238,8 @@ def _block_of(part: dict[str, Any]) -> dict[str, Any]:
 
 
 def _unsupported(media: str) -> A2AFault:
-    takes = "texts, JSON, images, sound and PDF files"
+    *most, last = [each.plural for each in BLOCKS.values()]
+    takes = f"texts, JSON, {', '.join(most)} and {last}"
     return A2AFault("CONTENT_TYPE_NOT_SUPPORTED", f"this agent takes {takes}, got {media!r:.80}")
 
 
@@ -250,8 +251,11 @@ def _placeholder(block: dict[str, Any]) -> str:
 
 
 _TEXTS: Final = ("text/", "application/json")
-_FILES: Final = ("image/", "audio/", "application/pdf")
-MEDIA: Final = ("text/plain", "application/json", "text/*", "image/*", "audio/*", "application/pdf")
+_FILES: Final = tuple(each.media for each in BLOCKS.values())
+MEDIA: Final = (
+    *("text/plain", "application/json", "text/*"),
+    *(f"{each}*" if each.endswith("/") else each for each in _FILES),
+)
 """What an agent takes."""
 _URL_SAFE: Final = str.maketrans("-_", "+/")
 
@@ -275,13 +279,14 @@ def block_part(block: dict[str, Any]) -> dict[str, Any]:
         return text_part(content)
     if kind == "input_audio" and isinstance(about.get("data"), str):
         return {"raw": about["data"], "mediaType": f"audio/{about.get('format') or 'wav'}"}
-    url = about.get(SEEN_FIELDS.get(kind, "")) or about.get("file_url")
+    of_kind = BLOCKS.get(kind)
+    url = (about.get(of_kind.data) if of_kind else None) or about.get("file_url")
     if not isinstance(url, str):
         return data_part(block)
     part = {"filename": about["filename"]} if isinstance(about.get("filename"), str) else {}
     if not url.startswith("data:"):
         media = guess_type(part.get("filename") or url.partition("?")[0])[0]
-        media = media or ("image/*" if kind == "image_url" else None)
+        media = media or (f"{of_kind.media}*" if of_kind and of_kind.data == "url" else None)
         return {"url": url, **({"mediaType": media} if media else {}), **part}
     media, _, raw = url.removeprefix("data:").partition(";base64,")
     return {"raw": raw, "mediaType": media, **part}
@@ -299,8 +304,8 @@ def part_block(part: dict[str, Any]) -> dict[str, Any] | None:
             return {"type": "input_audio", "input_audio": audio}
     if not isinstance(url, str):
         return None
-    if media.startswith("image/"):
-        return {"type": "image_url", "image_url": {"url": url}}
+    if block_type := linked_kind(media):
+        return {"type": block_type, block_type: {"url": url}}
     filename = {"filename": str(part["filename"])} if part.get("filename") else {}
     return {"type": "file", "file": {"file_url" if raw is None else "file_data": url, **filename}}
 

@@ -5,10 +5,16 @@ from __future__ import annotations
 from typing import Any, Final
 
 from moothall.foundation.jsonvalue import json_text
-from moothall.models.protocol import BLOCK_LABELS
+from moothall.models.blocks import BLOCKS
 from moothall.serving.doors.protocols import openai_error
 
 _TEXTS: Final = ("text", "refusal")
+_OTHER_NAMES: Final = {
+    "input_image": "image_url",
+    "computer_screenshot": "image_url",
+    "input_file": "file",
+}
+"""The types of parts by other names than the blocks have."""
 _FILE_FIELDS: Final = ("file_data", "file_url", "filename")
 
 
@@ -57,7 +63,7 @@ def text_in(content: Any, where: str) -> str:
         elif part["type"] == "text":
             lines.append(part["text"])
         else:
-            lines.append(f"({BLOCK_LABELS[part['type']]}, which cannot be shown here)")
+            lines.append(f"({BLOCKS[part['type']].label}, which cannot be shown here)")
     return "\n".join(lines)
 
 
@@ -67,11 +73,13 @@ def _part(part: Any, where: str) -> dict[str, Any] | None:
     if isinstance(kind, str) and (kind in _TEXTS or kind.endswith("_text")):
         text = next((part[each] for each in _TEXTS if isinstance(part.get(each), str)), "")
         return {"type": "text", "text": text}
-    if kind in ("image_url", "input_image", "computer_screenshot"):
-        source = part.get("image_url")
-        return _image(source if isinstance(source, dict) else {**part, "url": source}, where)
-    if kind in ("file", "input_file"):
-        source = part.get("file") if kind == "file" else part
+    kind = _OTHER_NAMES.get(kind, kind) if isinstance(kind, str) else None
+    if kind in BLOCKS and BLOCKS[kind].data == "url":
+        source = part.get(kind)
+        about = source if isinstance(source, dict) else {**part, "url": source}
+        return _linked(kind, about, where)
+    if kind == "file":
+        source = part if part["type"] == "input_file" else part.get("file")
         about = {
             key: source[key] for key in _FILE_FIELDS if isinstance(source, dict) and source.get(key)
         }
@@ -83,9 +91,10 @@ def _part(part: Any, where: str) -> dict[str, Any] | None:
     return None
 
 
-def _image(image: dict[str, Any], where: str) -> dict[str, Any]:
-    url, detail = image.get("url"), image.get("detail")
-    if not isinstance(url, str) or not url.startswith(("https://", "http://", "data:image/")):
-        raise BadRequest(f"{where} has an image without an http(s) or data URL", where)
+def _linked(kind: str, about: dict[str, Any], where: str) -> dict[str, Any]:
+    url, detail = about.get("url"), about.get("detail")
+    starts = ("https://", "http://", f"data:{BLOCKS[kind].media}")
+    if not isinstance(url, str) or not url.startswith(starts):
+        raise BadRequest(f"{where} has {BLOCKS[kind].label} without an http(s) or data URL", where)
     more = {"detail": detail} if isinstance(detail, str) else {}
-    return {"type": "image_url", "image_url": {"url": url, **more}}
+    return {"type": kind, kind: {"url": url, **more}}

@@ -12,6 +12,7 @@ from moothall.foundation.errors import NoSuchRun, RunHeld, StateError
 from moothall.foundation.jsonvalue import json_text
 from moothall.journal import Outline
 from moothall.memory.given import meant_by
+from moothall.models.blocks import BLOCKS
 from moothall.serving.doors.callers import sender_of
 from moothall.serving.doors.checks import Send, in_thread
 from moothall.serving.doors.openai.chain import ITEM, Chain, previous_of, run_of, thread_of
@@ -200,6 +201,10 @@ def _items_of(message: dict[str, Any]) -> list[dict[str, Any]]:
             image = each["image_url"]
             detail = image.get("detail", "auto")
             parts.append({"type": "input_image", "image_url": image["url"], "detail": detail})
+        elif each.get("type") == "file":
+            parts.append({"type": "input_file", **each["file"]})
+        elif each.get("type") in BLOCKS:
+            parts.append(dict(each))
         elif each.get("text"):
             more: dict[str, Any] = {"annotations": []} if role == "assistant" else {}
             parts.append({"type": kind, "text": each["text"], **more})

@@ -1,0 +1,77 @@
+"""Blocks of content that are no text: what all rooms know of each kind is a row of one table.
+
+By it models get them, notes stand for them where only text is read, and doors take and give them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+BLOCK_TOKENS: Final = 1500
+"""The tokens of a block that is not text: about what providers count for a large image."""
+
+
+class BlockKind(NamedTuple):
+    """A kind of block, which has its content under the name of its type.
+
+    Attributes:
+        label: what stands in a text for a block
+        plural: what agents say that they take
+        media: its media type, or the beginning of those that it may have
+        data: the field of its content with its address or data, as a model sees it; empty for what
+            models only hear
+    """
+
+    label: str
+    plural: str
+    media: str
+    data: str = ""
+
+
+BLOCKS: Final = {
+    "image_url": BlockKind("an image", "images", "image/", "url"),
+    "input_audio": BlockKind("audio", "sound", "audio/"),
+    "file": BlockKind("a file", "PDF files", "application/pdf", "file_data"),
+}
+
+
+def data_of(block: Any) -> str:
+    """Return the data URL of a block of content that a model sees; empty for other blocks."""
+    kind = block.get("type") if isinstance(block, dict) else None
+    if not isinstance(kind, str) or kind not in BLOCKS:
+        return ""
+    about = block.get(kind)
+    data = about.get(BLOCKS[kind].data) if isinstance(about, dict) else None
+    return data if isinstance(data, str) and data.startswith("data:") else ""
+
+
+def is_seen(block: Any) -> bool:
+    """Return whether a block of content is an image, or a file, whose data it has."""
+    return bool(data_of(block))
+
+
+def block_note(block: dict[str, Any]) -> dict[str, Any]:
+    """Return the text that stands for an image or a file where none can be seen."""
+    kind, _, data = data_of(block)[5:].partition(";base64,")
+    size = f"{len(data) * 3 // 4:,} bytes"
+    return {"type": "text", "text": f"[{BLOCKS[block['type']].label}, {kind[:80]}, {size}]"}
+
+
+def without_seen(messages: list[Any]) -> list[Any]:
+    """Return messages whose results have notes where they had images and files."""
+    return [
+        {**each, "content": [block_note(b) if is_seen(b) else b for b in each["content"]]}
+        if isinstance(each, Mapping)
+        and each.get("role") == "tool"
+        and type(each["content"]) is list
+        else each
+        for each in messages
+    ]
+
+
+def linked_kind(media: str) -> str | None:
+    """Return the kind of block that has the address of such media; None for a file."""
+    return next(
+        (k for k, b in BLOCKS.items() if b.data == "url" and media.startswith(b.media)), None
+    )
