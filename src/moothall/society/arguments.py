@@ -121,7 +121,7 @@ def of_population(population: Population, city: Any, seed: int) -> tuple[Any, in
     return population.city, population.seed
 
 
-def program_of(agents: Iterable[Agent], city: Any) -> dict[str, Any]:
+def program_of(agents: Iterable[tuple[str, Any]], city: Any) -> dict[str, Any]:
     """Return what must be equal in agents and places for a society to resume a run."""
     texts: dict[int, str] = {}
 
@@ -137,11 +137,11 @@ def program_of(agents: Iterable[Agent], city: Any) -> dict[str, Any]:
     return {
         "agents": [
             [
-                str(agent.id),
+                id_,
                 part_text(agent, agent._params),
                 *(part_text(block, getattr(block, "params", None)) for block in agent.blocks),
             ]
-            for agent in agents
+            for id_, agent in agents
         ],
         "city": None if city is None else [type(city).__name__, list(city.ids()), *links],
     }

@@ -189,8 +189,39 @@ def become_agents(society: Any, copies: Mapping[str, dict[str, Any]]) -> None:
     society._turned.clear()
 
 
+def everyone(society: Any) -> Iterator[tuple[str | int, str | None, dict[str, Any]]]:
+    """Yield the id, the name and the status of each citizen, in id order."""
+    population: Population = society.population
+    for row, id in enumerate(population.ids.tolist()):
+        agent = population.agents.get(row)
+        if agent is not None:
+            yield id, agent.name, agent.memory.status
+        else:
+            status = _status_of(society, row) | population.settled_status(row)
+            yield id, name_of(population, row), status
+
+
+def members(society: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the id of each citizen, and the agent that it is or would be."""
+    population: Population = society.population
+    as_agent = CitizenAgent(0, blocks=_blocks_of(population))
+    for row, id in enumerate(society.ids()):
+        yield id, population.agents.get(row, as_agent)
+
+
 def _agent_of(society: Any, row: int) -> Any:
     """Return a new agent with the status of a row."""
+    population: Population = society.population
+    name, memory = name_of(population, row), CitizenMemory(_status_of(society, row))
+    return CitizenAgent(row + 1, name, memory=memory, blocks=_blocks_of(population))
+
+
+def _blocks_of(population: Population) -> list[Any]:
+    return [type(each)(block_params=each.params) for each in population.blocks]
+
+
+def _status_of(society: Any, row: int) -> dict[str, Any]:
+    """Return the status of a row."""
     population: Population = society.population
     status = population.status_of(row)
     if society.number == 0 and society._want_tables is None:
@@ -199,9 +230,7 @@ def _agent_of(society: Any, row: int) -> Any:
         without |= {"jobless"} if status["jobless"] == -1 else set()
         status["profile"] = {name: profile[name] for name in _PROFILE if name in profile}
         status = {name: status[name] for name in _PERSON.split() if name in {*status} - without}
-    name, memory = name_of(population, row), CitizenMemory(status)
-    blocks = [type(each)(block_params=each.params) for each in population.blocks]
-    return CitizenAgent(row + 1, name, memory=memory, blocks=blocks)
+    return status
 
 
 def _inbox_of(society: Any, row: int) -> tuple[Any, Any]:

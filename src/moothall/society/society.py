@@ -8,7 +8,7 @@ import json
 import logging
 import secrets
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import partial
@@ -87,7 +87,7 @@ class Society(Experiments):
             columns, to the same effect, unless there is a model, a journal, an engine, a service
             or a function for `facts` of your own. A citizen that is taken, `agents[n]`, is an
             agent among them from then on, with an empty stream. What asks for all makes all
-            agents, such as going through `agents`, `add`, `observe`, `load_state_dict` or `out`
+            agents, such as going through `agents`, `add` or `load_state_dict`
         city: a `City`, a `Network`, a `Grid`, or None
         seed: the seed of all random numbers
         model: the model, or its name, for citizens without their own model
@@ -259,17 +259,14 @@ class Society(Experiments):
         self._as_agents()
         super().replace(agent, new)
 
-    def observe(
-        self, callback: Callable[[dict[str, Any]], Any], *, everywhere: bool = False
-    ) -> None:
-        """Call `callback(message)` with each message, as every space does."""
-        self._as_agents()
-        super().observe(callback, everywhere=everywhere)
-
     def statistics(self, *, everywhere: bool = False) -> dict[str, Any]:
         """Return what waits and what each agent is doing, as every space does."""
         self._as_agents()
         return super().statistics(everywhere=everywhere)
+
+    def everyone(self) -> Iterator[tuple[str | int, str | None, dict[str, Any]]]:
+        """Yield the id, the name and the status of each citizen, in id order."""
+        return columns_first.everyone(self) if self._by_rows else super().everyone()
 
     def _row_name(self, id: str) -> str:
         population = self.population
@@ -343,8 +340,8 @@ class Society(Experiments):
         check_function("until=", until, "row", optional=True)
         if trajectories is not False and out is None:
             raise ConfigError("trajectories=True writes a table: give out=, its folder, too")
-        if out is not None:
-            self._as_agents()
+        if not isinstance(out.values if isinstance(out, Tables) else trajectories, bool):
+            self._as_agents()  # a status may lack a value that columns have
         rows: list[dict[str, Any]] = await self._from_outside(
             self._run, length, count, until, run_id, every, progress, out, trajectories
         )
@@ -514,12 +511,15 @@ class Society(Experiments):
 
     def _program(self, length: int, count: int, planned: list[Intervention]) -> dict[str, Any]:
         """Return what must be equal for a society to resume a run: its parts and its time."""
+        population = self.own_population
+        listed = ((each.id, each.agent) for each in self.mailboxes)
+        members = columns_first.members(self) if self._by_rows else listed
         return {
-            **arguments.program_of(self.agents, self.city),
+            **arguments.program_of(members, self.city),
             "seed": self.seed,
             "time": [length, count],
             "start": self._start_time,
-            **({} if self.population is None else {"population": self.population.program()}),
+            **({} if population is None else {"population": population.program()}),
             "services": [[id, type(each).__name__] for id, each in self.services.items()],
             "model": getattr(self._model, "name", None),
             "interventions": [each.as_json() for each in planned],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, cast
 
 from moothall.agents.agent import Agent
@@ -335,6 +335,17 @@ class Steps(Space):
     def agents(self) -> Sequence[Any]:
         """The full agents, in id order."""
         return [mailbox.agent for mailbox in self.mailboxes]
+
+    @property
+    def own_population(self) -> Population | None:
+        """The population that the society was given; None where drawn citizens live in columns."""
+        return None if self._by_rows else self.population
+
+    def everyone(self) -> Iterator[tuple[str | int, str | None, dict[str, Any]]]:
+        """Yield the id, the name and the status of each citizen, in id order."""
+        for mailbox in self._citizens:
+            agent: Any = mailbox.agent
+            yield agent.id, agent.name, agent.memory.status
 
     @property
     def mailboxes(self) -> list[SocietyMailbox]:

@@ -23,7 +23,6 @@ from moothall.foundation.errors import ConfigError, FileError, MissingExtra
 from moothall.foundation.files import written_whole
 from moothall.foundation.jsonvalue import read_json
 from moothall.society.arrays import package
-from moothall.society.kernel.citizen import CitizenAgent
 from moothall.society.people.table import COLUMNS as OF_PEOPLE
 from moothall.society.steps import Steps
 from moothall.society.trajectories import NAME, TYPES, check_values, header, rows_of, types_of
@@ -118,7 +117,9 @@ class Tables:
             follows = complete is not None and is_ours
             is_over = complete and step == last
             has_all = bool(follows or is_over)
-            lives = society.population is None and step < last  # rows' messages are only counted
+            lives = (
+                society.own_population is None and step < last
+            )  # rows' messages are only counted
             self._from = messages_from if has_all else step if lives else None
             has_where = self.trajectories and has_all and where is not None
             has_where &= before.get("trajectories_values", []) == [*self.values]
@@ -132,7 +133,7 @@ class Tables:
             else:
                 write_whole(path, lambda to: Path(to).write_bytes(text))
         self._society = society
-        if society.population is None:  # an observer would turn rows' messages into real ones
+        if society.own_population is None:  # an observer would turn rows' messages into real ones
             society.observe(self._say)
 
     def _open(self, name: str, follows: bool, step: int, first: bytes) -> None:
@@ -178,7 +179,8 @@ class Tables:
         """Finish the tables; for a completed run, write the citizens too."""
         router = society.router
         router.observers = tuple(each for each in router.observers if each != self._say)
-        own = () if society.population is None else society.population.metrics
+        population = society.own_population
+        own = () if population is None else population.metrics
         types = {"time": "string"} | dict.fromkeys(own, "float64")
         self.names = self._converted("metrics", types)
         if complete:
@@ -301,22 +303,24 @@ def _size_before(path: Path, step: int) -> int:
 
 def _columns(society: Steps) -> dict[str, tuple[Any, Sequence[str | None] | None]]:
     """Return the citizens in id order by column: values, and the texts they number, or None."""
-    if (population := society.population) is not None:
+    if (population := society.own_population) is not None:
         own = {
             name: (population.columns[name], population.declared[name].texts(population.places))
             for name, values in population.arrays.items()
             if values.ndim == 1
         }
         return {"id": (population.ids, None), **own}
-    rows = [_cells(agent) for agent in society.agents if isinstance(agent, CitizenAgent)]
-    more = {key for agent in society.agents for key in _attributes(agent)}
+    rows, more = [], set[str]()
+    for id, name, status in society.everyone():
+        rows.append(_cells(status) | {"id": str(id), "name": name})
+        more |= {*_attributes(status)}
     names = [*OF_PEOPLE, *sorted(more - {*OF_PEOPLE})]
     return {name: (_alike([row.get(name) for row in rows]), None) for name in names}
 
 
-def _attributes(agent: Any) -> dict[str, Any]:
+def _attributes(status: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values of a citizen's profile that a cell can hold."""
-    profile = agent.status.get("profile") if isinstance(agent, CitizenAgent) else None
+    profile = status.get("profile")
     items = profile.items() if isinstance(profile, Mapping) else ()
     return {key: each for key, each in items if isinstance(each, str | int | float)}
 
@@ -329,14 +333,13 @@ def _alike(values: list[Any]) -> list[Any]:
     return [None if each is None else str(each) for each in values]
 
 
-def _cells(agent: CitizenAgent) -> dict[str, Any]:
+def _cells(status: Mapping[str, Any]) -> dict[str, Any]:
     """Return a citizen's values by column."""
-    status = agent.status
     flat = {**status, **status.get("profile", {}), **status.get("needs", {})}
     for name, value in flat.items():
         if isinstance(value, Mapping):
             flat[name] = ";".join(f"{key}:{number}" for key, number in value.items())
-    return {**flat, "id": str(agent.id), "name": agent.name}
+    return flat
 
 
 def _plain(values: Any, texts: Sequence[str | None] | None) -> list[Any]:

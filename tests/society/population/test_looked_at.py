@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet
 import pytest
 
 from moothall.society import (
@@ -328,3 +329,25 @@ async def test_progress_may_look_at_another_citizen_in_each_step() -> None:
         assert town.population is not None
         assert town.population.full.sum() == 4
         alike(town, agents)
+
+
+async def test_tables_of_a_town_in_columns_are_those_of_agents_and_leave_rows_as_they_are(
+    tmp_path: Path,
+) -> None:
+    async with made() as town, made() as agents:
+        assert len([*agents.agents]) == COUNT
+        assert town.agents[8].id == 9
+        heard: dict[str, list[Any]] = {"town": [], "agents": []}
+        for name, each in (("town", town), ("agents", agents)):
+            each.observe(heard[name].append)
+            await each.run(steps=6, out=tmp_path / name, trajectories=True)
+        assert town.population is not None
+        assert heard["town"] == heard["agents"] != []
+        for table in ("metrics", "messages", "trajectories", "citizens"):
+            one, other = (
+                pyarrow.parquet.read_table(tmp_path / name / f"{table}.parquet")
+                for name in ("town", "agents")
+            )
+            assert one.equals(other), table
+        await town.run(steps=1, out=tmp_path / "values", trajectories=["needs.hunger"])
+        assert town.population is None  # a status may lack a value that columns have

@@ -117,7 +117,7 @@ async def _lived(society: Society, display: _TownDisplay) -> dict[str, Any]:
             await record(order, recorded.journal, recorded.run_id, town)
             if display.as_json:
                 print_line("run", recorded.run_fields)
-        people = [{"id": a.id, "name": a.name, **a.memory.status} for a in town.agents]
+        people = [{"id": id, "name": name, **status} for id, name, status in town.everyone()]
         hashes = {"city_sha256": town.city.sha256, "people_sha256": _sha256(town, people)}
         run_id, tables = None if recorded is None else recorded.run_id, _tables(order, hashes)
         rows = await town.run(
@@ -219,11 +219,11 @@ def _progress_line(order: SimulateOrder, row: dict[str, Any], lived: int, second
 
 def _sha256(town: Society, objects: Any) -> str:
     """Return the hash of `objects`, else of the state; with columns, of these and the money."""
-    if town.population is None:
+    if (population := town.own_population) is None:
         data = town.state_dict() if objects is None else objects
         return hashlib.sha256(json.dumps(data, separators=(",", ":")).encode()).hexdigest()
     digest = hashlib.sha256(json.dumps(town.books.state_dict(), sort_keys=True).encode())
-    for name, values in sorted(town.population.columns.items()):
+    for name, values in sorted(population.columns.items()):
         digest.update(name.encode())
         digest.update(values.tobytes())
     return digest.hexdigest()
