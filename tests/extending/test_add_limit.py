@@ -110,7 +110,7 @@ def test_limit_classes_have_the_limits_of_the_list() -> None:
     names = [each.name for each in limits.LIMITS]
     assert {*limits.Limits.__annotations__} == {*names}
     assert {*limits.Amounts.__annotations__} == {*names} - {"seconds"}
-    assert {*limits.Least.__annotations__} == {*names} - {"seconds"}
+    assert {*limits.Minimums.__annotations__} == {*names} - {"seconds"}
     measured = {each.name for each in limits.LIMITS if each.measured}
     assert {*limits.Measured.__annotations__} == measured
     assert is_typeddict(limits.Limits)

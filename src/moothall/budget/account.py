@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final, TypeAlias
 
-from moothall.budget.amounts import KINDS, NOTHING, Amounts, in_words
+from moothall.budget.amounts import KINDS, NO_AMOUNTS, Amounts, in_words
 from moothall.budget.limits import RESERVED
 from moothall.budget.period import Per, period_at, renewal
 from moothall.foundation.errors import BudgetExceeded, DeadlineExceeded
@@ -23,11 +23,11 @@ COUNTS: Final = {"taken": "used", "spent": "spent", "over": "overruns"}
 
 
 def _zeros() -> list[int]:
-    return [*NOTHING]
+    return [*NO_AMOUNTS]
 
 
 @dataclass(frozen=True, slots=True)
-class Aside:
+class OtherPeriod:
     """What an account has in another period than that of which it counts.
 
     Attributes:
@@ -56,13 +56,15 @@ class Account:
     low: int = 0  # the kinds of which four fifths are spent, as bits: each is told once
     fault: int | None = None  # the first kind of which more was spent than reserved
     started_at: float | None = None
-    before: float = 0.0  # seconds that were spent in another process
+    earlier_seconds: float = 0.0  # seconds that were spent in another process
     asking: int = 0  # how many calls wait for a person; since when, the seconds stand still
-    still: float = 0.0
+    paused_at: float = 0.0
     per: Per | None = None  # after what its limits are renewed
     period: str = ""  # of which it counts; empty: of all time, so far
     last: float = 0.0  # the latest moment at which it was used in that period
-    aside: Aside | None = None  # what it has in the period before, or in one ahead of the clock
+    other_period: OtherPeriod | None = (
+        None  # what it has in the period before, or in one ahead of the clock
+    )
     key: str | None = None  # by which processes share it
 
     @property
@@ -85,7 +87,7 @@ class Account:
         period = period_at(self.per, now)
         if len(period) != len(self.period):
             # What was spent before a period was stated counts in the first.
-            self.period, self.last, self.aside = period, now, None
+            self.period, self.last, self.other_period = period, now, None
         elif period > self.period:
             self._turn_to(period, now)
         elif period == self.period:
@@ -99,46 +101,52 @@ class Account:
 
         A clock that is set back gives nothing away: what was spent ahead of it counts here, too.
         """
-        back, aside = period < self.period, self.aside
+        goes_back, earlier = period < self.period, self.other_period
         counts: dict[str, list[int]] = {
             name: getattr(self, attribute) for name, attribute in COUNTS.items()
         }
-        if aside is not None and aside.period > self.period:  # it counts here until then
-            counts = _sums(counts, aside.counts, -1)
-        set_aside = Aside(self.period, self.last, counts, self.fault)
+        if earlier is not None and earlier.period > self.period:  # it counts here until then
+            counts = _sums(counts, earlier.counts, -1)
+        set_aside = OtherPeriod(self.period, self.last, counts, self.fault)
         totals = {name: _zeros() for name in COUNTS}
         self.fault = None
         # Who comes to a period earlier than it was used was there by a clock that was wrong.
-        if aside is not None and (
-            aside.period >= period if back else aside.period == period and now >= aside.last
+        if earlier is not None and (
+            earlier.period >= period
+            if goes_back
+            else earlier.period == period and now >= earlier.last
         ):
-            totals, self.fault = _sums(totals, aside.counts), aside.fault
-        if back:
+            totals, self.fault = _sums(totals, earlier.counts), earlier.fault
+        if goes_back:
             totals = _sums(totals, set_aside.counts)
             self.fault = set_aside.fault if self.fault is None else self.fault
         else:
-            self.started_at, self.before, self.low = None, 0.0, 0
+            self.started_at, self.earlier_seconds, self.low = None, 0.0, 0
         self.used, self.spent, self.overruns = totals.values()
-        self.period, self.last, self.aside = period, now, set_aside
+        self.period, self.last, self.other_period = period, now, set_aside
 
     def elapsed(self, now: float) -> float:
         """Return the seconds that have passed."""
         started_at = self.started_at
         if self.asking:
-            now = self.still
-        return self.before if started_at is None else self.before + max(now - started_at, 0.0)
+            now = self.paused_at
+        return (
+            self.earlier_seconds
+            if started_at is None
+            else self.earlier_seconds + max(now - started_at, 0.0)
+        )
 
     def stand_still(self, now: float) -> None:
         """Have the seconds stand still until as many calls of `go_on`."""
         if not self.asking:
-            self.still = now
+            self.paused_at = now
         self.asking += 1
 
     def go_on(self, now: float) -> None:
         """Have the seconds go on, once nobody is asked any more."""
         self.asking -= 1
         if not self.asking and self.started_at is not None:
-            self.before -= max(now - max(self.still, self.started_at), 0.0)
+            self.earlier_seconds -= max(now - max(self.paused_at, self.started_at), 0.0)
 
     def gets_low(self, kind: int) -> bool:
         """Return whether four fifths of a limit are spent now, and were not when it was asked."""
@@ -175,10 +183,10 @@ def begin(accounts: Accounts, now: float) -> None:
             account.started_at = now
 
 
-def rest(accounts: Accounts, now: float) -> None:
+def pause(accounts: Accounts, now: float) -> None:
     """Have the seconds of accounts stand still until they begin again."""
     for account in accounts:
-        account.before, account.started_at = account.elapsed(now), None
+        account.earlier_seconds, account.started_at = account.elapsed(now), None
 
 
 def add(accounts: Accounts, amounts: Amounts, sign: int = 1) -> None:
@@ -205,12 +213,12 @@ def take(accounts: Accounts, amounts: Amounts, now: float) -> None:
                 had, spent = used - amounts[kind], account.spent[kind]
                 more = f"; it is renewed on {renewal(account.period)}" if account.per else ""
                 more += "; raise it by `moothall budgets limit`" if account.key is not None else ""
-                of, digits = RESERVED[kind], RESERVED[kind].digits
+                limit_kind, digits = RESERVED[kind], RESERVED[kind].digits
                 raise BudgetExceeded(
                     f"{account.title}: {in_words(kind, amounts[kind])} are needed and "
                     f"{digits(max(limit - had, 0))} of {digits(limit)} are left "
                     f"({digits(spent)} spent, {digits(had - spent)} reserved){more}",
-                    of.name,
+                    limit_kind.name,
                     (accounts, amounts),
                 )
 

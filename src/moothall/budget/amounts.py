@@ -10,14 +10,14 @@ from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, Final, Protocol, TypeAlias
 
-from moothall.budget.limits import FIRST_KINDS, LIMITS, MOST, PLACES, RESERVED, Left, Spent
+from moothall.budget.limits import FIRST_KINDS, LIMITS, MAX_AMOUNT, PLACES, RESERVED, Left, Spent
 from moothall.budget.period import is_period
 from moothall.foundation.arguments import unknown_argument
 from moothall.foundation.errors import DefinitionError
 
 Amounts: TypeAlias = tuple[int, ...]
 KINDS: Final = tuple(range(len(RESERVED)))
-NOTHING: Final[Amounts] = (0,) * len(RESERVED)
+NO_AMOUNTS: Final[Amounts] = (0,) * len(RESERVED)
 MEASURED: Final = tuple(place for place, limit in enumerate(RESERVED) if limit.measured)
 
 
@@ -47,7 +47,7 @@ def in_words(kind: int, amount: int) -> str:
 def checked_amounts(
     method: Callable[..., Any],
     by_name: Mapping[str, Any],
-    amounts: Amounts = NOTHING,
+    amounts: Amounts = NO_AMOUNTS,
     kinds: Sequence[int] = KINDS,
 ) -> Amounts:
     """Check the amounts given to a method; return them as they are counted, in place of others."""
@@ -68,7 +68,7 @@ def checked_limits(limits: Mapping[str, Any]) -> tuple[tuple[int | None, ...], A
     *counted, seconds = (
         None
         if (value := limits.get(limit.name)) is None
-        else limit.counted("Budget", value, up=False)
+        else limit.counted("Budget", value, rounds_up=False)
         for limit in LIMITS
     )
     return tuple(counted), seconds
@@ -91,7 +91,7 @@ def read_state(state: Any) -> tuple[list[int], float, list[int], str]:
             _counted(subject, state["over"], MEASURED),
         )
         seconds = float(state["seconds"])
-        if not 0 <= seconds <= MOST:
+        if not 0 <= seconds <= MAX_AMOUNT:
             raise ValueError(f"seconds is {seconds}")
         if not is_period(period := state.get("period", "")):
             raise ValueError(f"period is {period!r:.80}")
@@ -114,7 +114,7 @@ def stored_of(amounts: Sequence[int], kinds: Sequence[int]) -> dict[str, int | s
 
 
 def _counted(subject: str, state: Any, kinds: Sequence[int]) -> list[int]:
-    counted = [*NOTHING]
+    counted = [*NO_AMOUNTS]
     for kind in kinds:
         limit = RESERVED[kind]
         value = state[limit.name] if kind < FIRST_KINDS else state.get(limit.name, 0)

@@ -19,7 +19,7 @@ from moothall.budget.amounts import (
     spent_of,
     stored_of,
 )
-from moothall.budget.limits import LIMITS, RESERVED, Amounts, Least, Left, Limits, Spent
+from moothall.budget.limits import LIMITS, RESERVED, Amounts, Left, Limits, Minimums, Spent
 from moothall.budget.period import Per, checked_per
 from moothall.budget.reservation import Ledger, Reservation
 from moothall.budget.shared import HasBooks, SharedBooks, SharedLedger
@@ -153,9 +153,11 @@ class Budget:
             JournalError: the journal cannot be read
         """
         counted, seconds = _checked(Budget.child, limits, per)
-        own = self._accounts[0].title
+        own_title = self._accounts[0].title
         # The same at any depth, so that titles of deep descendants do not grow.
-        title = _title(name, own if own.startswith("a part of ") else f"a part of {own}")
+        title = _title(
+            name, own_title if own_title.startswith("a part of ") else f"a part of {own_title}"
+        )
         account = Account(title, counted, seconds, per=per)
         account = self._ledger.open_account(account, self._accounts[0], name)
         return self._relative((account, *self._accounts), name)
@@ -182,7 +184,7 @@ class Budget:
         counted = checked_amounts(Budget.reserve, amounts)
         return self._ledger.reserve(self._accounts, counted, self._now())
 
-    def reserve_rest(self, **least: Unpack[Least]) -> Reservation:
+    def reserve_rest(self, **minimums: Unpack[Minimums]) -> Reservation:
         """Reserve all the tokens and money that are left, for a call without an upper bound.
 
         While the reservation is open, nothing else that needs them begins. Without a limit, the
@@ -193,12 +195,14 @@ class Budget:
             usd: the least amount, more than 0; None reserves none
             **least: how many of the others
         """
-        amounts = dict(least)
-        rest = tuple(kind for kind in MEASURED if amounts.get(RESERVED[kind].name, 0) is not None)
-        for kind in {*MEASURED} - {*rest}:
+        amounts = dict(minimums)
+        rest_kinds = tuple(
+            kind for kind in MEASURED if amounts.get(RESERVED[kind].name, 0) is not None
+        )
+        for kind in {*MEASURED} - {*rest_kinds}:
             del amounts[RESERVED[kind].name]
         counted = checked_amounts(Budget.reserve_rest, amounts)
-        return self._ledger.reserve(self._accounts, counted, self._now(), rest)
+        return self._ledger.reserve(self._accounts, counted, self._now(), rest_kinds)
 
     async def in_turn(self, reserve: Callable[[], Reservation]) -> Reservation:
         """Reserve; if only others' open reservations prevent it, wait until they settle.
@@ -231,14 +235,14 @@ class Budget:
         counted = checked_amounts(Budget.charge, amounts)
         self._ledger.charge(self._accounts, counted, self._now())
 
-    def _each(self) -> list[tuple[Account, Budget]]:
+    def _accounts_alone(self) -> list[tuple[Account, Budget]]:
         """Return each account, of this budget and its ancestors, with a budget of it alone."""
         return [(account, self._relative((account,), None)) for account in self._accounts]
 
     def is_part_of(self, other: Budget) -> bool:
         """Return whether this is `other` or its descendant, so that spending here counts there."""
-        own = other._accounts[0]
-        return self._ledger is other._ledger and any(map(own.is_same, self._accounts))
+        account = other._accounts[0]
+        return self._ledger is other._ledger and any(map(account.is_same, self._accounts))
 
     def start(self) -> None:
         """Start the seconds, if they have not started."""
@@ -331,17 +335,17 @@ class Budget:
             default=None,
         )
 
-    def _stand_still(self, still: bool) -> None:
+    def _stand_still(self, is_still: bool) -> None:
         """Have the seconds stand still while a person is asked, or go on."""
         now = self._now()
         for account in self._accounts:
             if type(account) is Account:  # processes share the others, and their clocks
-                (account.stand_still if still else account.go_on)(now)
+                (account.stand_still if is_still else account.go_on)(now)
 
-    def _rest(self) -> None:
+    def _pause(self) -> None:
         """Have the seconds stand still until the next reservation: a run waits in its journal."""
         if any(account.seconds is not None for account in self._accounts):
-            self._ledger.rest(self._accounts, self._now())
+            self._ledger.pause(self._accounts, self._now())
 
     def state_dict(self) -> dict[str, Any]:
         """Return what was spent, as JSON data; what is reserved counts as spent.

@@ -16,7 +16,7 @@ from moothall.foundation.errors import ConfigError
 from moothall.foundation.text import excerpt, shorten
 
 PICO: Final = 10**12
-MOST: Final = 2**53  # every JSON reader reads integers up to this exactly
+MAX_AMOUNT: Final = 2**53  # every JSON reader reads integers up to this exactly
 _MOST_USD = 10**16
 _LEAST_USD = Decimal("1E-12")
 
@@ -43,19 +43,19 @@ class Limit:
     asks: bool = False
     of_runs: str = ""
     stops: ClassVar[str] = "budget"
-    again: ClassVar[str] = "in all"
+    limit_scope: ClassVar[str] = "in all"
 
     @property
     def is_whole_number(self) -> bool:
         """Whether it takes whole numbers only."""
         return self.parts == 1
 
-    def counted(self, subject: str, amount: Any, *, up: bool = True) -> Any:
+    def counted(self, subject: str, amount: Any, *, rounds_up: bool = True) -> Any:
         """Check an amount, and return it as it is counted, rounded up or down."""
         if self.parts > 1:
-            return picodollars(subject, amount, self.name, up=up)
-        if type(amount) is not int or not 0 <= amount <= MOST:
-            check_integer(f"{subject}: {self.name}=", amount, 0, MOST)
+            return picodollars(subject, amount, self.name, rounds_up=rounds_up)
+        if type(amount) is not int or not 0 <= amount <= MAX_AMOUNT:
+            check_integer(f"{subject}: {self.name}=", amount, 0, MAX_AMOUNT)
         return amount
 
     def in_units(self, amount: Any) -> Any:
@@ -74,15 +74,15 @@ class Time(Limit):
     """A limit of seconds, which pass by themselves: nobody reserves them."""
 
     stops = "deadline"
-    again = "from now on"
+    limit_scope = "from now on"
     is_whole_number = False
 
-    def counted(self, subject: str, amount: Any, *, up: bool = True) -> Any:
+    def counted(self, subject: str, amount: Any, *, rounds_up: bool = True) -> Any:
         """Return seconds."""
-        if type(amount) in (int, float) and 0 <= amount <= MOST:
+        if type(amount) in (int, float) and 0 <= amount <= MAX_AMOUNT:
             return amount
         where = f"{subject}: {self.name}= must be a number of {self.unit}"
-        raise ConfigError(f"{where} from 0 to {MOST}, got {_value_text(amount)}")
+        raise ConfigError(f"{where} from 0 to {MAX_AMOUNT}, got {_value_text(amount)}")
 
     def in_units(self, amount: Any) -> Any:
         """Return seconds."""
@@ -121,7 +121,7 @@ class Measured(TypedDict, total=False):
     usd: float | Decimal | None
 
 
-class Least(Measured, total=False):
+class Minimums(Measured, total=False):
     """The least of what is reserved where all that is left is reserved."""
 
     model_calls: int
@@ -207,7 +207,7 @@ def _value_text(value: object) -> str:
     return excerpt(value)
 
 
-def picodollars(subject: str, usd: object, name: str = "usd", *, up: bool = True) -> int:
+def picodollars(subject: str, usd: object, name: str = "usd", *, rounds_up: bool = True) -> int:
     """Return US dollars, which `what` was given as `name`, in whole picodollars.
 
     A float is read as the decimal number that it is written as: 0.1 is a tenth.
@@ -228,9 +228,9 @@ def picodollars(subject: str, usd: object, name: str = "usd", *, up: bool = True
         )
     if value < _LEAST_USD:
         # The exact ratio of 1e-999999 would fill the memory.
-        return 1 if up and value else 0
-    above, below = value.as_integer_ratio()
-    return -(-above * PICO // below) if up else above * PICO // below
+        return 1 if rounds_up and value else 0
+    numerator, denominator = value.as_integer_ratio()
+    return -(-numerator * PICO // denominator) if rounds_up else numerator * PICO // denominator
 
 
 def used_up(remaining: Left, *, asks: bool = False) -> list[str]:

@@ -14,15 +14,15 @@ from moothall.budget.account import (
     COUNTS,
     Account,
     Accounts,
-    Aside,
+    OtherPeriod,
     add,
     begin,
+    pause,
     refuse_if_closed,
     remaining,
-    rest,
     take,
 )
-from moothall.budget.amounts import KINDS, MEASURED, NOTHING, Amounts, checked_amounts, in_words
+from moothall.budget.amounts import KINDS, MEASURED, NO_AMOUNTS, Amounts, checked_amounts, in_words
 from moothall.budget.limits import RESERVED, Measured, ReservedAmounts
 from moothall.foundation.errors import BudgetExceeded, DefinitionError
 from moothall.foundation.text import log_failure
@@ -97,16 +97,18 @@ class Ledger:
             account.renew(now)
 
     def reserve(
-        self, accounts: Accounts, least: Amounts, now: float, rest: tuple[int, ...] = ()
+        self, accounts: Accounts, minimums: Amounts, now: float, rest_kinds: tuple[int, ...] = ()
     ) -> Reservation:
-        """Reserve from all accounts or none; `rest`: the kinds of which to take all."""
-        amounts, terms = least, None
+        """Reserve from all accounts or none; `rest_kinds`: those of which to take all."""
+        amounts, terms = minimums, None
 
         def work() -> None:
             nonlocal amounts, terms
-            if rest:
+            if rest_kinds:
                 amounts = tuple(
-                    max(most, least[kind], 1) if kind in rest and most is not None else least[kind]
+                    max(most, minimums[kind], 1)
+                    if kind in rest_kinds and most is not None
+                    else minimums[kind]
                     for kind, most in enumerate(remaining(accounts))
                 )
             take(accounts, amounts, now)
@@ -165,9 +167,9 @@ class Ledger:
         """Start the seconds."""
         self.change(accounts, partial(begin, accounts, now))
 
-    def rest(self, accounts: Accounts, now: float) -> None:
+    def pause(self, accounts: Accounts, now: float) -> None:
         """Have the seconds stand still until the next reservation or start."""
-        self.change(accounts, partial(rest, accounts, now))
+        self.change(accounts, partial(pause, accounts, now))
 
     def check(self, accounts: Accounts, now: float) -> None:
         """Raise if nothing further may begin."""
@@ -202,8 +204,8 @@ class Ledger:
             account.fault = next(
                 (k for k in KINDS if overruns[k] and account.limits[k] is not None), None
             )
-            account.before, account.started_at = seconds, None
-            account.period, account.last, account.aside = period, 0.0, None
+            account.earlier_seconds, account.started_at = seconds, None
+            account.period, account.last, account.other_period = period, 0.0, None
 
 
 @dataclass(slots=True, weakref_slot=True, eq=False, repr=False)
@@ -218,18 +220,18 @@ class Hold:
     open: bool = True
     waits: int = 0  # how many reservations inside of it wait in turn
 
-    def counting(self) -> tuple[Accounts, list[Aside]]:
+    def counting(self) -> tuple[Accounts, list[OtherPeriod]]:
         """Return the accounts in which it counts, and what they have aside of its period."""
         if self.terms is None:
             return self.accounts, []
         accounts, asides = [], []
         for account, term in zip(self.accounts, self.terms, strict=True):
-            aside = account.aside
-            is_aside = aside is not None and account.term_of(aside.period) == term
-            if aside is not None and is_aside:
-                asides.append(aside)
+            other = account.other_period
+            is_aside = other is not None and account.term_of(other.period) == term
+            if other is not None and is_aside:
+                asides.append(other)
             # What was reserved ahead of the clock counts in the present, too.
-            if account.term == term or (aside and is_aside and aside.period > account.period):
+            if account.term == term or (other and is_aside and other.period > account.period):
                 accounts.append(account)
         return tuple(accounts), asides
 
@@ -290,7 +292,7 @@ class Reservation(ReservedAmounts):
         Raises:
             DefinitionError: it was settled or released before
         """
-        self.hold.ledger.settle(self.hold, NOTHING)
+        self.hold.ledger.settle(self.hold, NO_AMOUNTS)
 
     def __enter__(self) -> Reservation:
         return self
@@ -330,19 +332,19 @@ def end_hold(hold: Hold, spent: Amounts) -> tuple[Kinds, Kinds]:
     low: Kinds = []
     accounts, asides = hold.counting() if hold.terms else (hold.accounts, [])
     for kind in KINDS:
-        beyond = spent[kind] - hold.amounts[kind]
-        if not spent[kind] and not beyond:
+        excess = spent[kind] - hold.amounts[kind]
+        if not spent[kind] and not excess:
             continue
-        for aside in asides:
-            for name, more in zip(COUNTS, (beyond, spent[kind], max(beyond, 0)), strict=True):
-                aside.counts[name][kind] += more
+        for other in asides:
+            for name, more in zip(COUNTS, (excess, spent[kind], max(excess, 0)), strict=True):
+                other.counts[name][kind] += more
         for account in accounts:
             account.spent[kind] += spent[kind]
-            account.used[kind] += beyond
+            account.used[kind] += excess
             if account.gets_low(kind):
                 low.append((account, kind))
-            if beyond > 0:
-                account.overruns[kind] += beyond
+            if excess > 0:
+                account.overruns[kind] += excess
                 if account.limits[kind] is not None:
                     account.fault = kind if account.fault is None else account.fault
                     closed.append((account, kind))

@@ -11,8 +11,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeVar, runtime_checkable
 
-from moothall.budget.account import COUNTS, Account, Accounts, Aside
-from moothall.budget.amounts import KINDS, NOTHING, Amounts
+from moothall.budget.account import COUNTS, Account, Accounts, OtherPeriod
+from moothall.budget.amounts import KINDS, NO_AMOUNTS, Amounts
 from moothall.budget.limits import FIRST_KINDS, LIMITS
 from moothall.budget.period import is_period
 from moothall.budget.reservation import Hold, Ledger, end_hold
@@ -88,7 +88,7 @@ class SharedLedger(Ledger):
         if name is None or key is None:
             return account
         if parent is not None:
-            key += f"{BELOW}{name}"
+            key += f"{KEY_SEPARATOR}{name}"
         account = SharedAccount(
             account.title, account.limits, account.seconds, per=account.per, key=key
         )
@@ -102,13 +102,13 @@ class SharedLedger(Ledger):
     ) -> T:
         """Read the shared accounts from the books, change accounts, and write them back."""
         results: list[T] = []
-        shared, ahead = _shared(accounts), False
+        shared, was_ahead = _shared(accounts), False
 
         def change(states: list[dict[str, Any] | None]) -> list[dict[str, Any]]:
-            nonlocal ahead
+            nonlocal was_ahead
             # The lock is not held while waiting for the books: their holder may need it to settle.
             with self._lock:
-                ahead = self._put(accounts, shared, states)
+                was_ahead = self._put(accounts, shared, states)
                 before = [account.reserved() for account in shared]
                 results.append(work())
                 for account, had in zip(shared, before, strict=True):
@@ -121,7 +121,7 @@ class SharedLedger(Ledger):
             if results and undo is not None:
                 with self._lock:
                     undo()
-            elif ahead:
+            elif was_ahead:
                 self._turn_back(shared)
             raise
         return results[0]
@@ -185,7 +185,7 @@ class SharedLedger(Ledger):
         return any(had > each.period for had, each in zip(periods, shared, strict=True))
 
 
-BELOW: Final = "\x1f"
+KEY_SEPARATOR: Final = "\x1f"
 """Between the names in a key: no name has it."""
 LIMIT_NAMES: Final = tuple(limit.name for limit in LIMITS)
 """The limits, as their names stand in the books; money in picodollars."""
@@ -215,15 +215,15 @@ class SharedAccount(Account):
         """Return what is reserved, by all processes."""
         return [had - spent for had, spent in zip(self.used, self.spent, strict=True)]
 
-    def count_held(self, holder: Callable[[], str], before: list[int]) -> None:
+    def count_held(self, holder: Callable[[], str], reserved_before: list[int]) -> None:
         """Count for this process what is reserved more, or less, than before."""
-        added = [now - had for now, had in zip(self.reserved(), before, strict=True)]
+        added = [now - had for now, had in zip(self.reserved(), reserved_before, strict=True)]
         if not any(added):
             return
         name = holder()
         mine = [
             had + each
-            for had, each in zip(self.reserved_by_process.pop(name, NOTHING), added, strict=True)
+            for had, each in zip(self.reserved_by_process.pop(name, NO_AMOUNTS), added, strict=True)
         ]
         if any(mine):
             self.reserved_by_process[name] = mine
@@ -231,7 +231,7 @@ class SharedAccount(Account):
     def put(self, state: dict[str, Any] | None, now: float) -> None:
         """Take over the state that stands in the books."""
         if state is None:  # it was never used, or a person has deleted it
-            state = {name: [*NOTHING] for name in COUNTS}
+            state = {name: [*NO_AMOUNTS] for name in COUNTS}
             state |= {"fault": None, "begun": None, "made": secrets.token_hex(4)}
         try:
             for name, attribute in COUNTS.items():
@@ -244,16 +244,23 @@ class SharedAccount(Account):
             self.fault, self.low = fault, int(state.get("low", 0))
             if period != self.period:
                 self.period, self.started_at = period, None
-            self.last, self.aside = float(state.get("last", 0)), _aside(state.get("aside"))
-            self.before = float(state.get("before", 0.0))  # passed until it rested last
+            self.last, self.other_period = (
+                float(state.get("last", 0)),
+                _other_period(state.get("aside")),
+            )
+            self.earlier_seconds = float(state.get("before", 0.0))  # passed until it rested last
             if start is None:
                 self.started_at = None
             else:
                 start = start if isinstance(start, dict) else {"at": start}  # of an older moothall
                 since = now - passed(start)
-                again = self.start is None or self.start["at"] != start["at"]  # as by a reset
+                is_restarted = (
+                    self.start is None or self.start["at"] != start["at"]
+                )  # as by a reset
                 self.started_at = (
-                    since if again or self.started_at is None else min(since, self.started_at)
+                    since
+                    if is_restarted or self.started_at is None
+                    else min(since, self.started_at)
                 )
             self.start = start
             self.generation = str(state.get("made", ""))
@@ -294,8 +301,8 @@ class SharedAccount(Account):
         }
         state |= {"fault": self.fault, "begun": self.start}
         state["stated"] = dict(zip(LIMIT_NAMES, self.program_limits, strict=True))
-        if self.before:
-            state["before"] = self.before
+        if self.earlier_seconds:
+            state["before"] = self.earlier_seconds
         if self.low:
             state["low"] = self.low
         if self.reserved_by_process:
@@ -308,18 +315,18 @@ class SharedAccount(Account):
             state["per"] = self.per
         if self.period:
             state |= {"period": self.period, "last": self.last}
-        if self.aside is not None:
-            state["aside"] = asdict(self.aside)
+        if self.other_period is not None:
+            state["aside"] = asdict(self.other_period)
         return state
 
 
-def _aside(state: dict[str, Any] | None) -> Aside | None:
+def _other_period(state: dict[str, Any] | None) -> OtherPeriod | None:
     if state is None:
         return None
     counts = {name: _counts(name, state["counts"][name]) for name in COUNTS}
     if not is_period(state["period"]):
         raise ValueError(f"period is {state['period']!r:.80}")
-    return Aside(state["period"], float(state["last"]), counts, state["fault"])
+    return OtherPeriod(state["period"], float(state["last"]), counts, state["fault"])
 
 
 def _counts(name: str, counts: list[int]) -> list[int]:
@@ -327,7 +334,7 @@ def _counts(name: str, counts: list[int]) -> list[int]:
     fits = FIRST_KINDS <= len(counts) <= len(KINDS)
     if not fits or not all(type(each) is int for each in counts):
         raise ValueError(f"{name} is {counts!r:.80}")
-    return [*counts, *NOTHING[len(counts) :]]
+    return [*counts, *NO_AMOUNTS[len(counts) :]]
 
 
 def _shared(accounts: Accounts) -> list[SharedAccount]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from moothall.budget.amounts import KINDS, checked_limits, left_of, spent_of
 from moothall.budget.limits import Left, Spent
-from moothall.budget.shared import BELOW, LIMIT_NAMES, SharedAccount, passed
+from moothall.budget.shared import KEY_SEPARATOR, LIMIT_NAMES, SharedAccount, passed
 
 IsAlive = Callable[[str], bool]
 """Returns whether the process of a holder's name lives."""
@@ -41,14 +41,14 @@ class StoredBudget:
 
 def name_of(key: str) -> str:
     """Return the name of a budget by its key in the books."""
-    return key.replace(BELOW, "/")
+    return key.replace(KEY_SEPARATOR, "/")
 
 
 def stored(key: str, state: dict[str, Any], is_alive: IsAlive) -> StoredBudget:
     """Return a budget by its state in the books; DefinitionError if it was not written so."""
     account = _account(key, state)
     limits = state.get("stated", {}) | account.overrides
-    seconds = account.before + (passed(account.start) if account.start else 0.0)
+    seconds = account.earlier_seconds + (passed(account.start) if account.start else 0.0)
     return StoredBudget(
         name_of(key),
         left_of([limits.get(name) for name in LIMIT_NAMES]),
@@ -69,7 +69,7 @@ def reset(key: str, state: dict[str, Any], is_alive: IsAlive) -> dict[str, Any]:
     account.overruns, account.fault, account.low = [0 for _ in KINDS], None, 0
     account.start = account.started_at = None
     # The next use states the period, whatever the clock was before.
-    account.period, account.aside = "", None
+    account.period, account.other_period = "", None
     return _state(account, state)
 
 
@@ -97,8 +97,8 @@ def _account(key: str, state: dict[str, Any]) -> SharedAccount:
     return account
 
 
-def _state(account: SharedAccount, before: dict[str, Any]) -> dict[str, Any]:
-    program_entries = {name: before[name] for name in ("stated", "per") if name in before}
+def _state(account: SharedAccount, old_state: dict[str, Any]) -> dict[str, Any]:
+    program_entries = {name: old_state[name] for name in ("stated", "per") if name in old_state}
     return account.state() | program_entries
 
 

@@ -14,38 +14,38 @@ async def in_turn(
     ledger: Ledger, reserve: Callable[[], Reservation], seconds: Callable[[], float | None]
 ) -> Reservation:
     """Reserve when the ledger has room; after `seconds()` `reserve` raises."""
-    mine = callers_holds(ledger)
+    own_holds = callers_holds(ledger)
 
     def look(first: bool) -> tuple[Reservation | None, float | None]:
         try:
             return reserve(), None
         except BudgetExceeded as error:
-            if error._needs is None or not _may_fit(ledger, mine, *error._needs):
+            if error._needs is None or not _may_fit(ledger, own_holds, *error._needs):
                 raise
             times = (seconds(), ledger.look_s if first else None)
             return None, min((each for each in times if each is not None), default=None)
 
-    for each in mine:
+    for each in own_holds:
         each.waits += 1
-    if mine:
-        ledger.line.wake_first()  # it may wait for one of `mine`, which will not settle now
+    if own_holds:
+        ledger.line.wake_first()  # it may wait for one of `own_holds`, which will not settle now
     try:
         return await ledger.line.wait(look)
     finally:
-        for each in mine:
+        for each in own_holds:
             each.waits -= 1
         ledger.line.wake_first()
 
 
-def _may_fit(ledger: Ledger, mine: list[Hold], accounts: Accounts, amounts: Amounts) -> bool:
+def _may_fit(ledger: Ledger, own_holds: list[Hold], accounts: Accounts, amounts: Amounts) -> bool:
     """Return whether it fits if all others, except waiting ones, spend nothing."""
     holds = [ref() for ref in tuple(ledger.holds.values())]
-    competing = [each for each in holds if each and not each.waits and each not in mine]
+    competing = [each for each in holds if each and not each.waits and each not in own_holds]
     for account in accounts:
         unspent = [
             each.amounts
             for each in competing
-            if any(account.is_same(another) for another in each.counting()[0])
+            if any(account.is_same(other_account) for other_account in each.counting()[0])
         ]
         for kind, limit in enumerate(account.limits):
             used = account.used[kind] + amounts[kind] - sum(each[kind] for each in unspent)

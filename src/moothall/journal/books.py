@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, Final
 
 from moothall.budget.limits import Spent
-from moothall.budget.shared import BELOW, LIMIT_NAMES
+from moothall.budget.shared import KEY_SEPARATOR, LIMIT_NAMES
 from moothall.budget.stored import StoredBudget, limited, name_of, released, reset, stored
 from moothall.foundation.database import BUDGETS, Database
 from moothall.foundation.errors import ConfigError
@@ -109,9 +109,9 @@ class SharedBudgets:
             JournalError: the file cannot be written
         """
         given_back = self._change(name, partial(released, is_alive=self._is_alive))
-        below = self._key_of(name) + BELOW
+        key_prefix = self._key_of(name) + KEY_SEPARATOR
         for key in self._states():
-            if key.startswith(below):
+            if key.startswith(key_prefix):
                 self.give_back(key)
         return given_back
 

@@ -32,8 +32,8 @@ def forked(
     with file.reading() as db:  # makes no writer wait, however long the run is
         number = file.number(db, run_id)
         entries = [entry for entry, _ in file.read(db, number, run_id)]
-        about = db.execute("SELECT key, task FROM runs WHERE number = ?", (number,))
-        key, task = about.fetchone()
+        key_and_task = db.execute("SELECT key, task FROM runs WHERE number = ?", (number,))
+        key, task = key_and_task.fetchone()
     if upto is not None:
         check_integer("upto=", upto, 1, len(entries))
         del entries[upto:]
@@ -48,11 +48,11 @@ def forked(
     ]
     with file.writing() as db:
         file.number(db, run_id)  # it may have been deleted since
-        there = "SELECT 1 FROM runs WHERE id = ?"
+        exists_query = "SELECT 1 FROM runs WHERE id = ?"
         if new_id is None:
             ids = (f"{run_id[: MAX_ID - 10]}.{number}" for number in itertools.count(1))
-            new_id = next(id for id in ids if not db.execute(there, (id,)).fetchone())
-        elif db.execute(there, (new_id,)).fetchone():
+            new_id = next(id for id in ids if not db.execute(exists_query, (id,)).fetchone())
+        elif db.execute(exists_query, (new_id,)).fetchone():
             raise ConfigError(f"there is a run {new_id!r} already: give the copy another id")
         fork = db.insert(
             "INSERT INTO runs (id, kind, agent, task, thread, attributes, began, forked_from, key) "
@@ -134,15 +134,19 @@ def _end(entries: list[Entry], changed: Entry) -> int:
 
 def _changed(entry: Entry, value: Any) -> Any:
     """Return the recorded form of a result."""
-    where, about, was = f"fork: results[{entry.sequence}]", entry.data.get("about", {}), entry.data
+    label, details, was = (
+        f"fork: results[{entry.sequence}]",
+        entry.data.get("about", {}),
+        entry.data,
+    )
     try:
         new_value = to_json(value)
     except NotJSON as error:
-        raise ConfigError(f"{where} is not JSON: {error}") from error
-    if "action" in about:
+        raise ConfigError(f"{label} is not JSON: {error}") from error
+    if "action" in details:
         return {**was["result"], "result": {"tool_executed": True, "result": new_value}}
-    if "model" not in about:
+    if "model" not in details:
         return new_value
     if not isinstance(new_value, str):
-        raise ConfigError(f"{where} must be the text of a model's answer, got {value!r:.80}")
+        raise ConfigError(f"{label} must be the text of a model's answer, got {value!r:.80}")
     return {**was["result"], "text": new_value, "calls": [], "finish_reason": None}

@@ -67,7 +67,7 @@ class OpenRun:
     id: str
     key: str  # in memories
     place: Place  # where it ends
-    past: dict[str, list[Entry]]  # the entries from before it was opened, by part
+    past_entries: dict[str, list[Entry]]  # the entries from before it was opened, by part
     state: str | None = None  # to be written with the next commit; None while it is worked on
     broken: BaseException | None = None  # why a write failed; nothing more is written after it
     entry_count: int = 0  # how many entries were noted since it was opened
@@ -93,7 +93,9 @@ class OpenRun:
     _unnamed: dict[str, bytes] = field(default_factory=dict)
     _unnamed_relied: list[Relied] = field(default_factory=list)
     _tally: Tally = field(default_factory=Tally)
-    _since: float = field(default_factory=time.time)  # when the work began that is not counted yet
+    _work_start: float = field(
+        default_factory=time.time
+    )  # when the work began that is not counted yet
     _written_waiting: int = 0  # of `waiting`, what is in the file
     _closed: bool = False
     _last: concurrent.futures.Future[None] | None = None  # a write that nobody awaits
@@ -193,10 +195,10 @@ class OpenRun:
                 return True
             return upto is None and self._written_waiting != self.waiting
 
-    def wait(self, more: int) -> None:
+    def wait(self, count: int) -> None:
         """Count calls that wait for a person; written with the next commit."""
         with self._guard:
-            self.waiting += more
+            self.waiting += count
 
     def take(self) -> RunBatch | None:
         """Remove and return the noted entries, with their values, and the state."""
@@ -219,7 +221,7 @@ class OpenRun:
         """Count entries that are now in the file, which ends at a place."""
         with self._guard:
             self.written_count += len(batch.entries)
-            self.place, self._written_waiting, self._since = place, batch.waiting, at
+            self.place, self._written_waiting, self._work_start = place, batch.waiting, at
             self.is_open = batch.state in OPEN
 
     def failed(self, failure: BaseException) -> None:
@@ -378,7 +380,7 @@ class Commits:
             if names:
                 hold(self.file, db, holder_of(run.number), names, values)
             # A clock that was set back takes no time away.
-            work = each.tally, now - run._since if now > run._since else 0.0, each.waiting
+            work = each.tally, now - run._work_start if now > run._work_start else 0.0, each.waiting
             if each.state in OPEN and not run.is_open:
                 db.execute("UPDATE runs SET open = TRUE WHERE number = ?", (run.number,))
             place = self.file.write(db, run.number, run.place, each.entries, each.state, work)

@@ -64,10 +64,10 @@ def _on_behalf(db: Database, thread: str) -> dict[str, str]:
     )
     rows = db.execute(query, (f"%/{escaped}%",)).fetchall()
     return {
-        str(id): f"it is of the thread {its!r}, in which an agent was asked for {thread!r}: "
+        str(id): f"it is of the thread {behalf!r}, in which an agent was asked for {thread!r}: "
         "delete that thread too"
-        for id, its in rows
-        if f"/{thread}/" in f"{its}/"
+        for id, behalf in rows
+        if f"/{thread}/" in f"{behalf}/"
     }
 
 
@@ -98,9 +98,9 @@ class Deletions:
 
     def delete(self, ids: Sequence[str], threads_given: str | Iterable[str] | None) -> Deleted:
         """Delete runs by id, and all of threads; none if another process works on one."""
-        several = isinstance(threads_given, Iterable) and not isinstance(threads_given, str)
+        are_several = isinstance(threads_given, Iterable) and not isinstance(threads_given, str)
         threads: Any = (
-            () if threads_given is None else threads_given if several else (threads_given,)
+            () if threads_given is None else threads_given if are_several else (threads_given,)
         )
         threads = [*threads]
         for thread in threads:
@@ -128,7 +128,7 @@ class Deletions:
         finally:
             for number in leased:
                 self._runs.release(number)
-        undeleted = {id: why for id, why in undeleted.items() if id not in numbers.values()}
+        undeleted = {id: reason for id, reason in undeleted.items() if id not in numbers.values()}
         return Deleted(list(numbers.values()), undeleted, self.go_on(), folders)
 
     def prune(self, older_than: float, keep: int) -> Deleted:
@@ -157,9 +157,9 @@ class Deletions:
                     continue
                 batch.append(number)
                 # Held before it is judged, so that no process takes it up in between.
-                why = self._why_left(number, id, state, pruned)
-                if why:
-                    unpruned[id] = why
+                reason = self._why_left(number, id, state, pruned)
+                if reason:
+                    unpruned[id] = reason
                     self._runs.release(batch.pop())
                 else:
                     pruned[number] = id
@@ -211,7 +211,7 @@ class Deletions:
                 # In the same transaction: who has seen the count before must look for its values.
                 count_deletion(db)
             if remaining:
-                self._pace.rest(start)
+                self._pace.pause(start)
 
     def go_on(self) -> bool:
         """Remove what is left of runs that are marked; return whether no copy can be left."""
@@ -247,14 +247,14 @@ class Deletions:
                 start = time.monotonic()
                 with self._file.writing() as db:
                     is_done = self._remove_some(db, start + self._file.slice_s)
-                self._pace.rest(start)
+                self._pace.pause(start)
         if filled:
             self._holders.remove_orphans()
         return removed
 
-    def _numbers(self, more: str = "") -> list[int]:
+    def _numbers(self, condition: str = "") -> list[int]:
         with self._file.reading() as db:
-            query = f"SELECT number FROM runs WHERE deleted {more}"
+            query = f"SELECT number FROM runs WHERE deleted {condition}"
             return [number for (number,) in db.execute(query)]
 
     def _name_values(self) -> bool:

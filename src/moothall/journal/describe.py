@@ -52,7 +52,7 @@ def origins_in(result: Any) -> tuple[dict[str, list[Origin]], list[str]]:
         return {}, []
 
 
-def _outside(result: Any) -> str:
+def _outside_note(result: Any) -> str:
     """Return which arguments of a call came from outside, in words; empty for none."""
     notes = [
         f"{name}: {origin}"
@@ -88,10 +88,10 @@ def _started(data: dict[str, Any]) -> str:
 
 
 def _end_line(data: dict[str, Any]) -> str:
-    about, result = data.get("about", {}), data.get("result")
-    if "action" in about:
-        return _tool_result(about["action"], result)
-    if "model" in about:
+    details, result = data.get("about", {}), data.get("result")
+    if "action" in details:
+        return _tool_result(details["action"], result)
+    if "model" in details:
         return _answer(data["key"], result)
     if "kept" in data:
         result = f"a value, kept as {data['kept'][:12]}"
@@ -121,12 +121,14 @@ def _researched(key: str, result: dict[str, Any]) -> str:
 def _tool_result(action: str, result: Any) -> str:
     came = ""
     if isinstance(result, dict) and isinstance(result.get("result"), dict):
-        came = _outside(result)
+        came = _outside_note(result)
         if sources := origins_in(result)[1]:
             came = f" (from outside: {', '.join(sources)}){came}"
         outcome = result["result"]
         if is_refused(action, result):
-            return f"tool call refused{_outside(result)}: {call_line(action, result.get('args'))}"
+            return (
+                f"tool call refused{_outside_note(result)}: {call_line(action, result.get('args'))}"
+            )
         if outcome.get("error") is not None:
             return f"tool error: {action}{came}: {_text(outcome['error'])}"
         result = outcome.get("result")
@@ -153,12 +155,12 @@ def _answer(key: str, answer: Any) -> str:
 
 
 def _failed(data: dict[str, Any]) -> str:
-    about = data.get("about", {})
+    details = data.get("about", {})
     subject = f"step {data['key']}"
-    if "model" in about:
+    if "model" in details:
         subject = f"model call {data['key']}"
-    elif "action" in about:
-        subject = f"tool call {about['action']}"
+    elif "action" in details:
+        subject = f"tool call {details['action']}"
     cancelled = data.get("cancelled") or fault_line(data["error"]) == "cancelled"
     line = (
         f"{subject} was cancelled"

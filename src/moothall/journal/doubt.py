@@ -110,8 +110,8 @@ def decisions_for(
     for number, decision in decisions.items():
         _check(decision)
         if number not in by_number:
-            there = f"1 to {len(doubts)}" if doubts else "none"
-            raise ConfigError(f"no call in doubt has the number {number!r}: there are {there}")
+            numbers = f"1 to {len(doubts)}" if doubts else "none"
+            raise ConfigError(f"no call in doubt has the number {number!r}: there are {numbers}")
         data: dict[str, Any] = {"key": by_number[number].key, "decision": "done"}
         if isinstance(decision, Done):
             try:

@@ -347,7 +347,7 @@ def in_words(
     return KINDS[kind].words.format_map(words | {"text": escaped_json(cut(text, _EXCERPT_CHARS))})
 
 
-def wait_of(data: dict[str, Any], **about: Any) -> Wait:
+def wait_of(data: dict[str, Any], **details: Any) -> Wait:
     """Return the wait that an entry records."""
     return Wait(
         key=data["wait"],
@@ -363,7 +363,7 @@ def wait_of(data: dict[str, Any], **about: Any) -> Wait:
         remind=data.get("remind"),
         name=data.get("name", data["wait"] if data["kind"] == "result" else ""),
         facts=data.get("facts", {}),
-        **about,
+        **details,
     )
 
 

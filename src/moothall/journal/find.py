@@ -96,13 +96,13 @@ class RunQuery:
     limit: int | None = None
 
     @classmethod
-    def of(cls, method: Callable[..., Any], filters: Filters, **more: Any) -> RunQuery:
+    def of(cls, method: Callable[..., Any], filters: Filters, **options: Any) -> RunQuery:
         """Return what is wanted by the arguments of a method of `Journal`."""
         if unknown := unknown_argument(method, filters, Filters.__annotations__):
             raise unknown
         parts = {name: value for name, value in filters.items() if name not in ATTRIBUTES}
         attributes = {name: value for name, value in filters.items() if name in ATTRIBUTES}
-        return cls(**cast(Any, parts), attributes=attributes, **more)
+        return cls(**cast(Any, parts), attributes=attributes, **options)
 
     def __post_init__(self) -> None:
         """Read the states, which may be read only once."""
@@ -113,8 +113,8 @@ class RunQuery:
         unknown = {*(_states(self.state) or ())} - {*STATES}
         if not unknown:
             return
-        own = "SELECT DISTINCT state FROM runs WHERE NOT deleted AND state IS NOT NULL"
-        recorded = {state for (state,) in db.execute(own)}
+        states_query = "SELECT DISTINCT state FROM runs WHERE NOT deleted AND state IS NOT NULL"
+        recorded = {state for (state,) in db.execute(states_query)}
         states = [*STATES, *sorted(recorded - {*STATES})]
         for wrong in sorted(unknown - recorded):
             raise none_of("runs: state=", states, wrong)
@@ -124,7 +124,7 @@ class RunQuery:
 
         `attribute` is the text at a path of a run's attributes, in the database's own words.
         """
-        where, values = self._where(leased, attribute)
+        condition, values = self._condition(leased, attribute)
         column = self.sort.removeprefix("-") if isinstance(self.sort, str) else ""
         if column not in SORTS:
             names = ", ".join(SORTS)
@@ -139,14 +139,16 @@ class RunQuery:
         if self.limit is not None:
             check_integer("limit=", self.limit)
             limit = f" LIMIT {self.limit}"
-        return f"SELECT {_COLUMNS} FROM runs{where} ORDER BY {order}{limit}", values
+        return f"SELECT {_COLUMNS} FROM runs{condition} ORDER BY {order}{limit}", values
 
     def sums(self, leased: Callable[[], Iterable[int]], attribute: str) -> tuple[str, list[Any]]:
         """Return the query for the sums of all wanted runs, whatever the limit."""
-        where, values = self._where(leased, attribute)
-        return _SUMS + where, values
+        condition, values = self._condition(leased, attribute)
+        return _SUMS + condition, values
 
-    def _where(self, leased: Callable[[], Iterable[int]], attribute: str) -> tuple[str, list[Any]]:
+    def _condition(
+        self, leased: Callable[[], Iterable[int]], attribute: str
+    ) -> tuple[str, list[Any]]:
         terms = ["NOT deleted"]
         values: list[Any] = []
         for column in ("id", "kind", "agent", "forked_from"):

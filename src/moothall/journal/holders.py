@@ -21,7 +21,7 @@ from moothall.journal.store.store import SEQUENCE, Store
 _BATCH: Final = 500
 """So many entries are read at a time."""
 _MOST_BYTES: Final = 2**20
-_REST: Final = 2
+_REST_FACTOR: Final = 2
 """How many times as long others may write then."""
 _LOG_EVERY: Final = 20
 """After so many transactions the log is moved into the file."""
@@ -40,13 +40,13 @@ class Pace:
         self._file = file
         self._count = 0
 
-    def rest(self, start: float) -> None:
+    def pause(self, start: float) -> None:
         """Rest after a transaction that began at this time, by the monotonic clock."""
         self._count += 1
         if self._count % _LOG_EVERY == 0:
             self._file.move_log()
         took = min(time.monotonic() - start, 1.0)
-        time.sleep(_REST * took)  # noqa: TID251 - so long others write
+        time.sleep(_REST_FACTOR * took)  # noqa: TID251 - so long others write
 
 
 class Holders:
@@ -68,7 +68,7 @@ class Holders:
                 while numbers and time.monotonic() < start + self._file.slice_s:
                     if self._fill(db, numbers[-1], start + self._file.slice_s):
                         numbers.pop()
-            self._pace.rest(start)
+            self._pace.pause(start)
 
     def fill_rest(self, db: Database) -> None:
         """Read what was written since `fill`, in a transaction: then nothing is missing."""
@@ -109,14 +109,14 @@ class Holders:
             self.fill_rest(db)  # by now some other run may name them
         has_more = True
         while has_more and time.monotonic() < until:
-            values = _some(db, holder)
+            values = _batch_of(db, holder)
             has_more = bool(values)
             db.execute(
                 f"DELETE FROM holders WHERE holder = ? AND value IN {marks(values)}",
                 (holder, *values),
             )
-            still = named_values(db, values)
-            free = [value for value in values if value not in still]
+            still_named = named_values(db, values)
+            free = [value for value in values if value not in still_named]
             if not free:
                 continue
             # What they name is named by the run from now on, and deleted in a later round.
@@ -140,10 +140,10 @@ class Holders:
     def remove_orphans(self) -> None:
         """Remove files that nothing names, of processes that died before they named them."""
         old = time.time() - _ORPHAN_S
-        hashes = [hash for hash, changed in self._file.files.all() if changed < old]
-        for some in batches(hashes):
+        hashes = [hash for hash, changed in self._file.files.written_times() if changed < old]
+        for batch in batches(hashes):
             with self._file.reading() as db:
-                still_unnamed = self._unnamed(db, some)
+                still_unnamed = self._unnamed(db, batch)
             if still_unnamed:
                 with self._file.writing() as db:
                     self.fill_rest(db)
@@ -151,11 +151,11 @@ class Holders:
                         self._file.files.delete(hash)
 
     def _unnamed(self, db: Database, hashes: list[str]) -> list[str]:
-        still = named_values(db, [bytes.fromhex(each) for each in hashes])
-        return [each for each in hashes if bytes.fromhex(each) not in still]
+        still_named = named_values(db, [bytes.fromhex(each) for each in hashes])
+        return [each for each in hashes if bytes.fromhex(each) not in still_named]
 
 
-def _some(db: Database, holder: bytes) -> list[bytes]:
+def _batch_of(db: Database, holder: bytes) -> list[bytes]:
     """Return values that a holder names: as many as are deleted in a moment."""
     query = f"SELECT value FROM holders WHERE holder = ? LIMIT {AT_ONCE}"
     values = [value for (value,) in db.execute(query, (holder,))]

@@ -564,27 +564,37 @@ class Journal:
         return sorted([*cut_off, *waited], key=lambda run: run.began) if waited else cut_off
 
     async def begin(
-        self, run_id: str, kind: str, agent: str, task: str, thread: str | None = None, **about: Any
+        self,
+        run_id: str,
+        kind: str,
+        agent: str,
+        task: str,
+        thread: str | None = None,
+        **attributes: Any,
     ) -> RunPart:
         """Begin or resume a run of an agent, of the class `kind`; the caller closes the part."""
-        new = (kind, agent, readable(task[:TASK_CHARS]), thread, as_column(about))
+        new = (kind, agent, readable(task[:TASK_CHARS]), thread, as_column(attributes))
         return RunPart(await self._runs.begin(run_id, new))
 
     # -- what it says ------------------------------------------------------------------------------
 
     def _outlines(
-        self, db: Database, run_query: RunQuery, among: Iterable[int] | None = None
+        self, db: Database, run_query: RunQuery, numbers: Iterable[int] | None = None
     ) -> list[Outline]:
-        """Return the outlines of the wanted runs, `among` these numbers."""
-        leased = self._leased_numbers(db) if among is None else set(self._runs.leased(among))
+        """Return the outlines of the wanted runs, among these numbers."""
+        leased = self._leased_numbers(db) if numbers is None else set(self._runs.leased(numbers))
         query, values = run_query.rows(lambda: leased, self._file.attribute)
         outlines = []
-        for number, *about, column, state, origin, thread, waiting in db.execute(query, values):
+        for number, *details_row, column, state, origin, thread, waiting in db.execute(
+            query, values
+        ):
             if number in leased:
                 state = "waiting" if waiting else "running"
             details: dict[str, Any] = {**of_column(column), "held": number in leased}
-            details |= zip((*SUMMED, "seconds"), about[7:], strict=True)
-            details |= zip(OUTLINED, (*about[:7], state or "stopped", origin, thread), strict=True)
+            details |= zip((*SUMMED, "seconds"), details_row[7:], strict=True)
+            details |= zip(
+                OUTLINED, (*details_row[:7], state or "stopped", origin, thread), strict=True
+            )
             outlines.append(Outline(**details))
         return outlines
 

@@ -150,11 +150,11 @@ def _locked_run(file: Store, runs: Runs, run_id: str) -> Iterator[int]:
 def _lines(file: Store, db: Database, number: int, hashes: list[str], moved: bool) -> Iterator[str]:
     names = ("id", "kind", "agent", "task", "began", "state", "thread", "key", "seconds", "last")
     row = db.execute(f"SELECT {', '.join(names)} FROM runs WHERE number = ?", (number,)).fetchone()
-    about = dict(zip(names, row, strict=True))
-    head = {"moothall": "run", "version": VERSION, **about, "entries": about.pop("last")}
+    columns = dict(zip(names, row, strict=True))
+    head = {"moothall": "run", "version": VERSION, **columns, "entries": columns.pop("last")}
     head.pop("last", None)
     if moved:  # its state here says only that
-        entries = [entry for entry, _ in file.read(db, number, about["id"])]
+        entries = [entry for entry, _ in file.read(db, number, columns["id"])]
         head |= {"state": state_of(entries), "moved": True}
     yield as_text({**head, "values": len(hashes)})
     for hash in hashes:
@@ -169,8 +169,8 @@ def _lines(file: Store, db: Database, number: int, hashes: list[str], moved: boo
         (number << 32, (number + 1) << 32),
     ):
         # As JSON, if that gives the same text again.
-        same = as_text(json.loads(data)) == data
-        content = {"data": json.loads(data)} if same else {"text": data}
+        is_same = as_text(json.loads(data)) == data
+        content = {"data": json.loads(data)} if is_same else {"text": data}
         yield as_text({"path": path, "kind": kind, "at": at, **content, "sum": sum.hex()})
 
 
@@ -222,9 +222,9 @@ class _Import:
                 raise FileError(
                     f"{self._name!r} is not a run as moothall records it: {error}"
                 ) from error
-            about = begun_of(entries) or {}
+            begin_data = begun_of(entries) or {}
             try:
-                attributes = attributes_of(about.get("attributes") or {})
+                attributes = attributes_of(begin_data.get("attributes") or {})
             except (ConfigError, AttributeError) as error:
                 raise self._fault(f"the run's attributes are damaged: {error}") from error
             db.execute(

@@ -62,15 +62,15 @@ class Runs:
         with self._leases.guard:
             return self._leases.is_taken(number)
 
-    def leased(self, among: Iterable[int]) -> list[int]:
+    def leased(self, numbers: Iterable[int]) -> list[int]:
         """Return which of these runs this process or another one works on."""
         with self._leases.guard:
-            return self._leases.leased(among)
+            return self._leases.leased(numbers)
 
-    def is_idle(self, among: Iterable[int]) -> bool:
+    def is_idle(self, numbers: Iterable[int]) -> bool:
         """Return whether no process works on a run, or has used a shared budget and lives."""
         with self._leases.guard:
-            return self._leases.is_idle(among)
+            return self._leases.is_idle(numbers)
 
     def hold(self, number: int) -> bool:
         """Take the lease of a run for something else than work; return False if it is taken."""
@@ -146,7 +146,7 @@ class Runs:
                     if not self._leases.take(number):
                         raise RunHeld(run_id, holder or "another process")
                 leased_number = number
-                mine = f"process {os.getpid()} on {socket.gethostname()}"
+                lease_holder = f"process {os.getpid()} on {socket.gethostname()}"
                 key, state, *identity = db.execute(
                     "SELECT key, state, agent, coalesce(thread, '') FROM runs WHERE number = ?",
                     (number,),
@@ -156,24 +156,26 @@ class Runs:
                         f"run {run_id!r} may go on in the journal that it was copied from or moved "
                         "to: delete it there, then `moothall runs adopt` lets it go on here"
                     )
-                if holder != mine:
-                    db.execute("UPDATE runs SET holder = ? WHERE number = ?", (mine, number))
+                if holder != lease_holder:
+                    db.execute(
+                        "UPDATE runs SET holder = ? WHERE number = ?", (lease_holder, number)
+                    )
             # No other process writes it now. Read without the lock, so that no other run waits.
-            past: dict[str, list[Entry]] = {}
+            past_entries: dict[str, list[Entry]] = {}
             place: Place = (0, b"")
             with self._file.reading() as db:
                 for entry, sum in self._file.read(db, number, run_id):
-                    past.setdefault(entry.path, []).append(entry)
+                    past_entries.setdefault(entry.path, []).append(entry)
                     place = (entry.sequence, sum)
                 parked = db.execute(_PARKED, (*identity, number)).fetchall()
         except BaseException:
             if leased_number:
                 self.release(leased_number)
             raise
-        run = OpenRun(self._commits, self.release, number, run_id, key, place, past)
-        for part in past.values():
+        run = OpenRun(self._commits, self.release, number, run_id, key, place, past_entries)
+        for part in past_entries.values():
             run.open_calls.update((each.path, each.key) for each in in_doubt(part))
-        kinds = {entry.kind for part in past.values() for entry in part}
+        kinds = {entry.kind for part in past_entries.values() for entry in part}
         run.has_waits = not WAIT_KINDS.isdisjoint(kinds) or bool(run.open_calls)
         run.parked, run.is_open = parked, state in OPEN
         self._open.add(run)

@@ -14,12 +14,14 @@ from moothall.journal.entry import ROOT, Entry
 class RunPart:
     """One part of an open run: that of its agent, or of an agent that works on its behalf."""
 
-    __slots__ = ("past", "path", "run")
+    __slots__ = ("past_entries", "path", "run")
 
     def __init__(self, run: OpenRun, path: str = ROOT) -> None:
         self.run: OpenRun = run
         self.path: str = path
-        self.past: list[Entry] = run.past.get(path, [])  # from before the run was opened
+        self.past_entries: list[Entry] = run.past_entries.get(
+            path, []
+        )  # from before the run was opened
 
     @property
     def run_id(self) -> str:
@@ -33,7 +35,7 @@ class RunPart:
 
     def part(self, name: str) -> RunPart:
         """The part, such as `H1` or `R1/ID`, of an agent that works on this one's behalf."""
-        return RunPart(self.run, below(self.path, name))
+        return RunPart(self.run, subpath(self.path, name))
 
     def note(self, kind: str, data: dict[str, Any]) -> None:
         """Note an entry, as JSON data; it is written with the next commit."""
@@ -55,14 +57,14 @@ class RunPart:
 class ReadPart:
     """The part of a run's own agent, which is only read."""
 
-    __slots__ = ("past", "run_id")
+    __slots__ = ("past_entries", "run_id")
 
     def __init__(self, run_id: str, entries: Iterable[Entry]) -> None:
         self.run_id: str = run_id
-        self.past: list[Entry] = [entry for entry in entries if entry.path == ROOT]
+        self.past_entries: list[Entry] = [entry for entry in entries if entry.path == ROOT]
 
 
-def below(path: str, name: str) -> str:
+def subpath(path: str, name: str) -> str:
     """Return the path of a part; a slash in an id is quoted, so that no two parts share a path."""
     turn, slash, id = name.partition("/")
     name = f"{turn}{slash}{id.replace('%', '%25').replace('/', '%2F')}"
@@ -85,16 +87,16 @@ RecordedPart: TypeAlias = RunPart | ReadPart
 
 def reply_of(part: RecordedPart) -> Any:
     """Return the reply of a part of a run, rebuilt from its entries; StateError before its end."""
-    if not part.past or part.past[-1].kind != "over":
+    if not part.past_entries or part.past_entries[-1].kind != "over":
         raise StateError(
             f"run {part.run_id!r} has not ended: call its agent with this run_id to resume it"
         )
-    start = next((entry.data for entry in part.past if entry.kind == "begun"), {})
+    start = next((entry.data for entry in part.past_entries if entry.kind == "begun"), {})
     module = _TOLD_BY.get(str(start.get("kind")))
     if module is not None:
         return importlib.import_module(module).replayed(part)
-    reply: dict[str, Any] = {"begun": start, "state": {}, "over": part.past[-1].data}
-    for entry in part.past:
+    reply: dict[str, Any] = {"begun": start, "state": {}, "over": part.past_entries[-1].data}
+    for entry in part.past_entries:
         if entry.kind == "state":
             reply["state"] |= entry.data["state"]
             for name, items in entry.data["appended"].items():

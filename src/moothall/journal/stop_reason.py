@@ -42,7 +42,7 @@ goes on when that is there
 
 class _Meaning(NamedTuple):
     state: str  # for a person
-    why: str
+    explanation: str
     is_final: bool  # whether the run is over; if not, the next call resumes it
     answered: bool = False  # whether the reply's text is an answer
     # What it means for a group whose member stopped for it: the member has `failed`, the group
@@ -80,10 +80,14 @@ FINAL: Final = frozenset(reason for reason, meaning in REASONS.items() if meanin
 ANSWERED: Final = frozenset(reason for reason, meaning in REASONS.items() if meaning.answered)
 """The reasons for which a reply's text is an answer."""
 
-FOR_ALL: Final = frozenset(reason for reason, its in REASONS.items() if its.in_group == "all")
+FOR_ALL: Final = frozenset(
+    reason for reason, meaning in REASONS.items() if meaning.in_group == "all"
+)
 """The reasons that hold for all members of a group: no other is asked after one of them."""
 
-PASSED_ON: Final = frozenset(reason for reason, its in REASONS.items() if its.in_group != "failed")
+PASSED_ON: Final = frozenset(
+    reason for reason, meaning in REASONS.items() if meaning.in_group != "failed"
+)
 """The reasons for which a group stops, too, if it needs the answer of the member that stopped."""
 
 OPEN: Final = (None, "in_doubt")
@@ -102,7 +106,7 @@ _SAY_ALL: Final = ("waiting", "cancelled", "error")
 def in_words(reason: str, detail: str = "") -> str:
     """Return how a run ended, and why, for a person; a program's own reason is its own word."""
     meaning = REASONS.get(cast("StopReason", reason))
-    state, why = ("stopped", reason) if meaning is None else (meaning.state, meaning.why)
+    state, why = ("stopped", reason) if meaning is None else (meaning.state, meaning.explanation)
     if reason == "max_iterations":  # the words say the first part of it
         detail = detail.partition("; ")[2]
     if detail and reason in _SAY_ALL:
@@ -115,9 +119,13 @@ def why_ended(reason: str, detail: str = "") -> str:
     return in_words(reason, detail).partition(": ")[2]
 
 
-def cut_off(why: str, questions: Sequence[str]) -> str:
+def cut_off(cause: str, questions: Sequence[str]) -> str:
     """Return why a run was cancelled, with what it waited for then."""
-    return f"{why} while waiting for {' and '.join(dict.fromkeys(questions))}" if questions else why
+    return (
+        f"{cause} while waiting for {' and '.join(dict.fromkeys(questions))}"
+        if questions
+        else cause
+    )
 
 
 def state_in_words(state: str, detail: str = "") -> str:

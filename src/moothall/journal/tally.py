@@ -82,24 +82,24 @@ def about_in(data: dict[str, Any]) -> dict[str, Any]:
 
 def spent_in(kind: str, data: dict[str, Any]) -> StepSpending | None:
     """Return what an entry says that a call of a model or a member's reply used, or None."""
-    about, result = about_in(data), data.get("result")
-    if kind not in ("ended", "failed") or "action" in about:
+    details, result = about_in(data), data.get("result")
+    if kind not in ("ended", "failed") or "action" in details:
         return None
     if isinstance(result, dict) and isinstance(result.get("answer"), dict):  # in a society
         result = result["answer"]
     reply = result if isinstance(result, dict) else {}
-    if "model" not in about and not ("stop_reason" in reply and "usage" in reply):
+    if "model" not in details and not ("stop_reason" in reply and "usage" in reply):
         return None
     charged = data.get("charged") or {}
     try:
         input, output = map(int, (reply.get("usage") or (0, 0))[:2])
         tokens = max(input + output, int(charged.get("tokens", 0)))
         usd: Decimal | None = Decimal(charged.get("usd", 0))
-        calls = int(charged.get("model_calls", "model" in about))
+        calls = int(charged.get("model_calls", "model" in details))
     except (TypeError, ValueError, AttributeError, InvalidOperation):
         return None  # a user's own orchestrator uses these names for something else
     if tokens and not usd:
-        usd = _price(about.get("model"), input, tokens - input)
+        usd = _price(details.get("model"), input, tokens - input)
     return StepSpending(input, output, tokens, calls, usd)
 
 

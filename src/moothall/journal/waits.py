@@ -22,7 +22,7 @@ from moothall.journal.store.values import as_text
 from moothall.journal.store.wait_answers import give
 from moothall.journal.store.wait_rows import DOUBT, WaitOutcome, doubt_key, end_rows, tell_doubt
 
-OF_A_PERSON: Final = tuple(kind for kind, its in KINDS.items() if its.by_person)
+OF_A_PERSON: Final = tuple(kind for kind, wait_kind in KINDS.items() if wait_kind.by_person)
 """The kinds that a person answers."""
 
 _OPEN: Final = "NOT taken AND value IS NULL AND place > 0"
@@ -80,7 +80,7 @@ class Waits(DueRuns):
         }
         rows = [row for row in rows if run_id in (None, row[1]) and agent in (None, row[2])]
         leased = set(self._runs.leased([row[0] for row in rows]))
-        for number, run, its, thread, changed in rows:
+        for number, run, agent_id, thread, changed in rows:
             # A process has gone on with it: what looks cut off is under way.
             if number in leased:
                 continue
@@ -91,8 +91,18 @@ class Waits(DueRuns):
                     doubts += in_doubt([entry for entry, _ in self._file.read(db, number, run)])
             for each in doubts:
                 key = doubt_key(each.path, each.key)
-                about = (run, key, DOUBT, its, thread, each.path, each.key, each.action, each.args)
-                yield Wait(*about, since=each.since)
+                wait_values = (
+                    run,
+                    key,
+                    DOUBT,
+                    agent_id,
+                    thread,
+                    each.path,
+                    each.key,
+                    each.action,
+                    each.args,
+                )
+                yield Wait(*wait_values, since=each.since)
 
     def doubts(self) -> list[Wait]:
         """Return the calls that a person decides about, since their process ended."""
@@ -113,25 +123,25 @@ class Waits(DueRuns):
             return list(self._waits(db, " AND ".join(terms), values, "w.answered"))
 
     def _waits(
-        self, db: Database, where: str, values: list[Any], order: str = "w.since"
+        self, db: Database, condition: str, values: list[Any], order: str = "w.since"
     ) -> Iterator[Wait]:
         rows = db.execute(
             f"SELECT {_COLUMNS} FROM waits w JOIN runs r ON r.number = w.run "
-            f"WHERE {where} AND w.place > 0 AND NOT r.deleted ORDER BY {order}, w.run, w.key",
+            f"WHERE {condition} AND w.place > 0 AND NOT r.deleted ORDER BY {order}, w.run, w.key",
             values,
         ).fetchall()
         for run, key, kind, agent, thread, path, step, place, *times in rows:
-            since, until, value, by, answered = times
-            about: dict[str, Any] = {}
+            since, until, value, answered_by, answered = times
+            details: dict[str, Any] = {}
             if kind == DOUBT:
-                about["action"] = f"step {step}" if step else RESUME
+                details["action"] = f"step {step}" if step else RESUME
             else:
                 with self._file.skipping_damaged(run):
-                    about = self._file.data_at(db, place)
-                if not about:
+                    details = self._file.data_at(db, place)
+                if not details:
                     continue
             yield wait_of(
-                {"kind": kind, "name": ""} | about | {"wait": key, "until": until},
+                {"kind": kind, "name": ""} | details | {"wait": key, "until": until},
                 run=run,
                 agent=agent,
                 thread=thread or None,
@@ -139,7 +149,7 @@ class Waits(DueRuns):
                 step=step,
                 since=since,
                 answer=None if value is None else json.loads(value),
-                by=by,
+                by=answered_by,
                 answered=answered,
             )
 
@@ -198,7 +208,8 @@ class Waits(DueRuns):
         run = self._runs.open(run_id)
         try:
             entries = sorted(
-                (entry for part in run.past.values() for entry in part), key=lambda e: e.sequence
+                (entry for part in run.past_entries.values() for entry in part),
+                key=lambda e: e.sequence,
             )
             decided = decisions_for(in_doubt(entries, with_decided=True), decisions)
             for doubt, data in decided:
@@ -213,7 +224,7 @@ class Waits(DueRuns):
         check_text("by=", by, optional=True)
         run = self._runs.open(run_id)
         try:
-            entries = [entry for part in run.past.values() for entry in part]
+            entries = [entry for part in run.past_entries.values() for entry in part]
             state = state_of(sorted(entries, key=lambda each: each.sequence))
             if state in FINAL or state in ("in_doubt", "waiting"):
                 raise StateError(f"run {run_id!r} cannot be resumed: it is {state}")
@@ -222,11 +233,11 @@ class Waits(DueRuns):
         finally:
             run.close()
 
-    def cancel(self, run_id: str, why: str) -> None:
+    def cancel(self, run_id: str, cause: str) -> None:
         """End a run that waits as cancelled, or what calls of a cancelled one wait for."""
         run = self._runs.open(run_id)
         try:
-            last = next(reversed(run.past.get("", ())), None)
+            last = next(reversed(run.past_entries.get("", ())), None)
             reason = None if last is None or last.kind != "over" else last.data["reason"]
             if last is None or reason not in ("waiting", "cancelled"):
                 raise StateError(f"run {run_id!r} does not wait")
@@ -234,7 +245,7 @@ class Waits(DueRuns):
             # The run first: if this process dies in between, the next `cancel` ends the rows.
             if reason == "waiting" or questions:
                 before = last.data.get("detail") if reason == "cancelled" else ""
-                detail = cut_off(before or why, questions)
+                detail = cut_off(before or cause, questions)
                 run.note("", "over", {**last.data, "reason": "cancelled", "detail": detail})
                 run.state = "cancelled"
                 run.commit_now()
@@ -256,20 +267,20 @@ class Waits(DueRuns):
     def untold(self) -> list[Wait]:
         """Return the waits that somebody must hear of now: new ones, and reminders."""
         now = time.time()
-        where = (
+        condition = (
             "NOT w.taken AND w.value IS NULL AND w.remind <= ? AND (w.until IS NULL OR w.until > ?)"
         )
         with self._file.reading() as db:
             doubts = list(self._doubted(db, None, None))
             rows = db.execute(_TOLD_DOUBTS).fetchall() if doubts else ()
-            again = {(run, key, since): remind for run, key, since, remind in rows}
-            waits = [*self._waits(db, where, [now, now])]
-        at = [again.get((each.run, each.key, each.since), now) for each in doubts]
-        return waits + [w for w, its in zip(doubts, at, strict=True) if its and its <= now]
+            reminders = {(run, key, since): remind for run, key, since, remind in rows}
+            waits = [*self._waits(db, condition, [now, now])]
+        at = [reminders.get((each.run, each.key, each.since), now) for each in doubts]
+        return waits + [w for w, due in zip(doubts, at, strict=True) if due and due <= now]
 
-    def remind_in(self, wait: Wait, again: float | None) -> None:
+    def remind_in(self, wait: Wait, seconds: float | None) -> None:
         """Set in how many seconds somebody is told of a wait again; None for never."""
-        remind = None if again is None else time.time() + again
+        remind = None if seconds is None else time.time() + seconds
         with self._file.writing() as db:
             number = self._file.number(db, wait.run)
             if wait.kind == DOUBT:

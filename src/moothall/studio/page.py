@@ -212,7 +212,7 @@ def _more() -> dict[str, dict[str, str]]:
     """Return what a run needs more of by the reason of its end, with its words."""
     more = {"max_iterations": {"iterations": "Iterations in all"}}
     for name, limit in OF_RUNS.items():
-        more.setdefault(limit.stops, {})[name] = f"{_label(limit)} {limit.again}"
+        more.setdefault(limit.stops, {})[name] = f"{_label(limit)} {limit.limit_scope}"
     return more
 
 

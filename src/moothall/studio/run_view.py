@@ -12,7 +12,7 @@ from moothall.agents.replies.reply_context import is_under_way
 from moothall.foundation.text import shorten
 from moothall.journal.describe import fault_line, is_refused, origins_in
 from moothall.journal.entry import ROOT, Entry, Outline
-from moothall.journal.run_parts import below
+from moothall.journal.run_parts import subpath
 from moothall.journal.stop_reason import why_ended
 from moothall.journal.tally import about_in, spent_in
 from moothall.studio.orders.order import line_of
@@ -49,7 +49,7 @@ def entry_row(entry: Entry, *, uncut: bool = False) -> dict[str, Any]:
     if _is_refused(entry):
         row["refused"] = True
     if entry.kind == "started" and isinstance(entry.data.get("part"), str):
-        row["part"] = below(entry.path, entry.data["part"])
+        row["part"] = subpath(entry.path, entry.data["part"])
     return row
 
 

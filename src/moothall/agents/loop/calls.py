@@ -44,7 +44,7 @@ _NEVER_BEGUN: Final = "not executed: cancelled before it began"
 
 def doubts_of(record: Record[Any], iteration: int) -> str:
     """Return which calls of an answer are in doubt, and how to decide; empty if none is."""
-    if not record.run.past:  # it is a new run
+    if not record.run.past_entries:  # it is a new run
         return ""
     doubts = [
         f'"{past.about["action"]}" {cut(json_text(past.args), 200)}'

@@ -225,7 +225,7 @@ def catch_up_models(
     if answers and callable(skip):
         skip(answers)
     # A budget made for this reply is new; the one that it is part of may be charged already.
-    for account, alone in () if budget is None else budget._each():
+    for account, alone in () if budget is None else budget._accounts_alone():
         before = _known_count(account, record, "entries")
         if before < len(entries):
             _set_known(account, record, len(entries))  # counted, even if the charge is refused

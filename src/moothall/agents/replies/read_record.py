@@ -46,7 +46,7 @@ class ReadRecord(Generic[S]):
         self.over: dict[str, Any] | None = None  # the end, if nothing was done after it
         self.received: list[Any] = []  # from outside since the last state, in order
         state: dict[str, Any] | None = None
-        for entry in part.past:
+        for entry in part.past_entries:
             if entry.kind != "begun":  # a fork begins anew, also what has ended
                 self.over = None
             state = self._take(entry, state)
@@ -77,7 +77,7 @@ class ReadRecord(Generic[S]):
 
     def entries(self) -> list[Entry]:
         """Return the recorded entries."""
-        return self._read.past
+        return self._read.past_entries
 
     @property
     def copied(self) -> list[dict[str, Any]]:

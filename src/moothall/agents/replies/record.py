@@ -49,7 +49,9 @@ class Record(ReadRecord[S]):
         self.key: str = part.key  # unique among the parts of all runs and journals
         self._then: list[tuple[int, Callable[[], None]]] = []  # (entries to wait for, callback)
         self.at_end: Callable[[], None] | None = None  # called when the reply has ended
-        self.count: int = len(part.past)  # of its entries, including those not yet committed
+        self.count: int = len(
+            part.past_entries
+        )  # of its entries, including those not yet committed
         self.open: int = 0  # how many steps are under way
 
     @property

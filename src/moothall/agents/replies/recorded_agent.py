@@ -209,7 +209,7 @@ class RecordedAgent(ConversationalAgent):
             if has_ended(record):  # it has its span
                 return await self._work(request, record)
             reply = await self._traced_work(request, record)
-            if part.past:
+            if part.past_entries:
                 asking = [e.request.run_id for e in REPLYING.get() if e.request and e.open]
                 await answer_asker(self._journal, record, reply, asking, request.state.texts)
             return self._at_rest(request, reply)
@@ -231,7 +231,7 @@ class RecordedAgent(ConversationalAgent):
         if reply.stop_reason == "waiting" and request.record is None:
             budget = request.budget or getattr(self, "budget", None)
             if budget is not None:
-                budget._rest()
+                budget._pause()
         return reply
 
     async def _forget_deleted(self, thread: Thread) -> None:

@@ -23,8 +23,8 @@ def faults(file: Store) -> list[str]:
         runs = db.execute("SELECT number, id FROM runs WHERE NOT deleted").fetchall()
     for number, id in runs:
         with file.reading() as db:
-            there = "SELECT 1 FROM runs WHERE number = ? AND NOT deleted"
-            if db.execute(there, (number,)).fetchone() is None:
+            exists_query = "SELECT 1 FROM runs WHERE number = ? AND NOT deleted"
+            if db.execute(exists_query, (number,)).fetchone() is None:
                 continue  # deleted meanwhile
             try:
                 for _ in file.read(db, number, id):
@@ -49,7 +49,7 @@ def restored(backup: Path, path: Path) -> Path | None:
     try:
         if problems := faults(copy):
             raise JournalError(str(backup), f"it is damaged, and was not restored: {problems[0]}")
-        with _alone(path):
+        with _exclusive_file(path):
             old = path.with_name(f"{path.name}-before-{datetime.now():%Y-%m-%d-%H%M%S}")
             # The journal first: without its log it is a journal still, but not the other way round.
             parts = [end for end in ("", "-wal", "-shm", "-kept") if Path(f"{path}{end}").exists()]
@@ -68,7 +68,7 @@ def restored(backup: Path, path: Path) -> Path | None:
 
 
 @contextmanager
-def _alone(path: Path) -> Iterator[None]:
+def _exclusive_file(path: Path) -> Iterator[None]:
     try:
         with exclusive(path):
             yield

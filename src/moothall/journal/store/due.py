@@ -34,16 +34,16 @@ class DueRuns:
         now = time.time()
         with self._file.reading() as db:
             rows = db.execute(query, (now,)).fetchall()
-        agents = {id: its for id, its, _ in rows}
+        agents = {id: run_agent for id, run_agent, _ in rows}
         self._askers = {id: each for id, each in self._askers.items() if id in agents}
         for id, _, at in rows:
             asking = {id: None}
             while (asker := self.asker(id)) is not None and asker[0] not in asking:
-                id, its, changed = asker
+                id, asker_agent, changed = asker
                 asking[id] = None
                 if at > changed or now > changed + _AGAIN_S:
-                    agents.setdefault(id, its)
-        return [id for id, its in agents.items() if agent in (None, its)]
+                    agents.setdefault(id, asker_agent)
+        return [id for id, run_agent in agents.items() if agent in (None, run_agent)]
 
     def asker(self, run_id: str) -> tuple[str, str, float] | None:
         """Return the run that waits for this run of an agent asked, its agent and last change."""

@@ -18,7 +18,7 @@ AT_ONCE: Final = 100
 _DIGITS: Final = bytes(ord("x" if each in b"0123456789abcdef" else " ") for each in range(256))
 _HASH: Final = b"x" * 64
 _GROUP_BYTES: Final = 256 * 32
-_NOTHING: Final[Mapping[str, bytes]] = MappingProxyType({})
+_NO_VALUES: Final[Mapping[str, bytes]] = MappingProxyType({})
 
 
 def holder_of(run: int) -> bytes:
@@ -50,19 +50,19 @@ def hold(
     db: Database,
     holder: bytes,
     hashes: Iterable[str],
-    at_hand: Mapping[str, bytes] = _NOTHING,
+    at_hand: Mapping[str, bytes] = _NO_VALUES,
 ) -> None:
     """Note that a holder names values, if there are such, and what these name.
 
     `at_hand` has values that this transaction has stored.
     """
-    waiting = [(holder, some) for some in batches(hashes)]
+    waiting = [(holder, batch) for batch in batches(hashes)]
     while waiting:
-        holder, some = waiting.pop()
-        stored_hashes = _stored(db, [each for each in some if each not in at_hand])
+        holder, batch = waiting.pop()
+        stored_hashes = _stored(db, [each for each in batch if each not in at_hand])
         values = {
             each: bytes.fromhex(each)
-            for each in some
+            for each in batch
             if each in at_hand or each in stored_hashes or file.files.has(each)
         }
         if not values:

@@ -38,8 +38,8 @@ class KeptFiles(NoFiles):
     def __init__(self, journal: str) -> None:
         self._journal = os.path.realpath(journal)
         self.folder: Path = Path(f"{self._journal}-kept")
-        self.least: int | None = FILE_BYTES
-        self.where: str = f" in {self.folder}"
+        self.min_bytes: int | None = FILE_BYTES
+        self.place: str = f" in {self.folder}"
 
     def put(self, hash: str, data: bytes) -> None:
         """Store a value, whole or not at all."""
@@ -57,7 +57,7 @@ class KeptFiles(NoFiles):
         """Return whether there is a value."""
         return (self.folder / hash).exists()
 
-    def all(self) -> list[tuple[str, float]]:
+    def written_times(self) -> list[tuple[str, float]]:
         """Return the hash of each value, and when it was written, in seconds since 1970."""
         values = []
         for file in self.folder.glob("[0-9a-f]*") if self.folder.is_dir() else ():
@@ -68,7 +68,7 @@ class KeptFiles(NoFiles):
 
     def copy_all(self, folder: Path) -> None:
         """Copy the values that are not in a folder yet."""
-        for hash, _ in self.all():
+        for hash, _ in self.written_times():
             copy = folder / hash
             if copy.exists():
                 continue

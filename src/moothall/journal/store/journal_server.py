@@ -69,11 +69,11 @@ class ServerLeases:
         table, number = self._server.lease(run)
         return self._server.holds((table, number)) or number in self._server.lock_numbers(table)
 
-    def leased(self, among: Iterable[int]) -> list[int]:
+    def leased(self, numbers: Iterable[int]) -> list[int]:
         """Return which runs this process or another one works on."""
         return self._server.lock_numbers(self._server.runs)
 
-    def is_idle(self, among: Iterable[int]) -> bool:
+    def is_idle(self, numbers: Iterable[int]) -> bool:
         """Return whether nobody has a lease, also of shared budgets."""
         server = self._server
         return not any(server.lock_numbers(server.runs)) and not server.lock_numbers(server.budgets)

@@ -39,11 +39,11 @@ class Leases(Protocol):
         """Return whether this process or another one works on a run."""
         ...
 
-    def leased(self, among: Iterable[int], /) -> list[int]:
+    def leased(self, numbers: Iterable[int], /) -> list[int]:
         """Return which of these runs this process or another one works on."""
         ...
 
-    def is_idle(self, among: Iterable[int], /) -> bool:
+    def is_idle(self, numbers: Iterable[int], /) -> bool:
         """Return whether nobody has a lease."""
         ...
 
@@ -118,15 +118,15 @@ class FileLeases:
         self.give_back(run)
         return False
 
-    def leased(self, among: Iterable[int]) -> list[int]:
+    def leased(self, numbers: Iterable[int]) -> list[int]:
         """Return which of these runs this process or another one works on."""
         if not OPEN_FILE_LOCKS:
-            return [run for run in among if self.is_taken(run)]
+            return [run for run in numbers if self.is_taken(run)]
         return [run for locked in self._locks(1, _LAST_RUN) for run in locked]
 
-    def is_idle(self, among: Iterable[int]) -> bool:
+    def is_idle(self, numbers: Iterable[int]) -> bool:
         """Return whether nobody has a lease, on Linux also of shared budgets."""
-        return not (any(self._locks(1, _LAST_BYTE)) if OPEN_FILE_LOCKS else self.leased(among))
+        return not (any(self._locks(1, _LAST_BYTE)) if OPEN_FILE_LOCKS else self.leased(numbers))
 
     def close(self) -> None:
         """Release all leases."""

@@ -76,17 +76,17 @@ def _cost(value: Any) -> bool:
     )
 
 
-_ABOUT: Final = {
+_DETAILS: Final = {
     **dict.fromkeys(("action?", "citizen?", "unused?", "shared?"), str),
     **dict.fromkeys(("model?", "id?"), (str, None)),
     "iteration?": int,
     "once?": list,
 }
-_AMOUNTS: Final = {f"{of.name}?": int if of.is_whole_number else _cost for of in RESERVED}
+_AMOUNTS: Final = {f"{limit.name}?": int if limit.is_whole_number else _cost for limit in RESERVED}
 _CHARGED: Final = (None, {"tokens": int, "usd": _cost, "model_calls": int, **_AMOUNTS})
 _STEP_DATA: Final = {
     "key": str,
-    "about?": _ABOUT,
+    "about?": _DETAILS,
     "charged?": _CHARGED,
     "reserved?": _CHARGED,
     "allowed?": [str],
@@ -164,14 +164,14 @@ _REPLY: Final = {"text": str, "detail": str}
 
 def _end_shape(kind: str, data: dict[str, Any]) -> Shape:
     """Return the shape of what a step of our own ended with."""
-    about = data.get("about", {})
+    details = data.get("about", {})
     if kind in ("Society", "Survey"):
-        if "unused" in about:
+        if "unused" in details:
             return {"result": str}
-        return {"result": ({"answer": _ANSWER}, {"failed": str})} if "model" in about else {}
-    if "model" in about:
+        return {"result": ({"answer": _ANSWER}, {"failed": str})} if "model" in details else {}
+    if "model" in details:
         return {"result": _ANSWER}
-    if {"action", "iteration"} <= about.keys():
+    if {"action", "iteration"} <= details.keys():
         if kind == "Researcher":
             inner = {"error?": object, "result?": (_RESOURCES, list, str, float, bool, None)}
             return {"result": {**_OUTCOME, "result": inner}}
@@ -248,13 +248,13 @@ class Shapes:
         if not _fits(at, float) or not 0 <= at < _LAST_S:
             return f"its time must be in seconds since 1970, got {_excerpt(at)}"
         if kind == "heard":  # whatever the user's own program was told
-            return self._own(path, kind, data)
+            return self._fault_of_ours(path, kind, data)
         problem = _fault(data, _KINDS.get(kind, dict), "")
         if kind == "begun" and not problem:
             self._kinds[path] = data["kind"]
-        return problem or self._own(path, kind, data)
+        return problem or self._fault_of_ours(path, kind, data)
 
-    def _own(self, path: str, kind: str, data: Any) -> str:
+    def _fault_of_ours(self, path: str, kind: str, data: Any) -> str:
         part_kind = self._kinds.get(path, "")
         if part_kind not in OURS:
             return ""

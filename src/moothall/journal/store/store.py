@@ -209,7 +209,7 @@ class Store(ABC):
         return hash
 
     def _is_file(self, data: bytes) -> bool:
-        return self.files.least is not None and len(data) >= self.files.least
+        return self.files.min_bytes is not None and len(data) >= self.files.min_bytes
 
     def _put(self, hash: str, data: bytes) -> None:
         try:
@@ -245,8 +245,8 @@ class Store(ABC):
         except (OSError, TypeError) as error:
             raise self._run_damaged(f"the value {hash} cannot be read: {error}") from error
         if data is None or hash_of(data) != hash:
-            where = self.files.where if row is None else ""
-            raise self._run_damaged(f"the value {hash}{where} is missing or not what was written")
+            place = self.files.place if row is None else ""
+            raise self._run_damaged(f"the value {hash}{place} is missing or not what was written")
         return data
 
     def _run_damaged(self, problem: str) -> RunDamaged:
@@ -263,21 +263,21 @@ class Store(ABC):
         self,
         db: Database,
         run: int,
-        after: Place,
+        end: Place,
         entries: Iterable[tuple[str, str, str]],
         state: str | None,
         work: Work,
         times: Iterable[float] | None = None,
     ) -> Place:
         """Append entries, each of path, kind and data as JSON text; return where the run ends."""
-        sequence, sum = after
+        sequence, sum = end
         now = time.time()
-        rows, first, as_of, when = [], run << 32, 0.0, ""
+        rows, first, as_of, time_text = [], run << 32, 0.0, ""
         for (path, kind, data), at in zip(entries, times or repeat(now), strict=False):
             sequence += 1
             if at != as_of:  # mostly the same: a float takes longer to format than all else here
-                as_of, when = at, str(at)
-            sum = _sum(sum, sequence, path, kind, when, data)
+                as_of, time_text = at, str(at)
+            sum = _sum(sum, sequence, path, kind, time_text, data)
             # sqlite3 looks for an adapter of each bytes and None, and of no bytearray.
             rows.append((first | sequence, path, kind, at, data, bytearray(sum)))
         db.executemany(_INSERT, rows)
@@ -311,9 +311,9 @@ class Store(ABC):
             )
         return row
 
-    def sum_of(self, after: Place, path: str, kind: str, data: str, at: float) -> Place:
+    def sum_of(self, end: Place, path: str, kind: str, data: str, at: float) -> Place:
         """Return where a run ends after another entry, as `write` counts."""
-        return after[0] + 1, _sum(after[1], after[0] + 1, path, kind, str(at), data)
+        return end[0] + 1, _sum(end[1], end[0] + 1, path, kind, str(at), data)
 
     @contextmanager
     def skipping_damaged(self, run_id: str) -> Iterator[None]:
@@ -394,6 +394,6 @@ Place = tuple[int, bytes]
 """Where a run ends: the number of its last entry, and the checksum of that entry."""
 
 
-def _sum(before: bytes, sequence: int, path: str, kind: str, at: str, data: str) -> bytes:
+def _sum(earlier_sum: bytes, sequence: int, path: str, kind: str, at: str, data: str) -> bytes:
     text = f"{sequence}\0{path}\0{kind}\0{at}\0{data}"
-    return blake2b(text.encode(), digest_size=8, key=before).digest()
+    return blake2b(text.encode(), digest_size=8, key=earlier_sum).digest()

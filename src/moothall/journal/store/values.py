@@ -61,9 +61,9 @@ def restore_texts(data: Any, find: Callable[[str], bytes]) -> Any:
 class NoFiles:
     """The files beside a journal that has no files: its tables have all values."""
 
-    least: int | None = None
+    min_bytes: int | None = None
     """From how many bytes on a value is a file; None if no value is."""
-    where: str = ""
+    place: str = ""
     """The folder, as it stands in an error."""
 
     def put(self, hash: str, data: bytes) -> None:
@@ -74,7 +74,7 @@ class NoFiles:
         """Return whether there is a value."""
         return False
 
-    def all(self) -> list[tuple[str, float]]:
+    def written_times(self) -> list[tuple[str, float]]:
         """Return the hash of each value, and when it was written, in seconds since 1970."""
         return []
 

@@ -29,7 +29,7 @@ def give(
     `answer` says who gives the value, and where it is from.
     """
     number, run_id = run
-    by, now = answer.by, time.time()
+    answerer, now = answer.by, time.time()
     rows = db.execute(
         "SELECT key, kind, place, until, value, decided_by, answered, taken FROM waits "
         "WHERE run = ? AND (key = ? OR name = ?) ORDER BY since, key",
@@ -37,41 +37,43 @@ def give(
     ).fetchall()
     text = as_answer((rows[0][1] if rows else "") or "result", key, value)
     if not rows:
-        _keep_early(db, run, key, (text, by, now))
+        _keep_early(db, run, key, (text, answerer, now))
         return
     # Of several calls that have asked under one name, the key of its own says which it is for.
-    again = any(row[4] is not None and in_order(row[4]) == in_order(text) for row in rows)
+    is_repeated = any(row[4] is not None and in_order(row[4]) == in_order(text) for row in rows)
     waiting = [row for row in rows if row[4] is None and not (row[7] or _is_late(row, now))]
-    if len(waiting) > 1 or (waiting and again):
+    if len(waiting) > 1 or (waiting and is_repeated):
         calls = (f"{row[0]} of {_call(file, db, row[2])}" for row in waiting)
         raise StateError(
             f"run {run_id!r}: several calls have asked for {key!r}, and an answer is given to one "
             f"of them: answer by the key of the call that it is for: {', or '.join(calls)}"
         )
-    own, _, place, until, before, its, at, _ = waiting[0] if waiting else rows[-1]
-    if before is not None:
-        if again:
+    wait_key, _, place, until, earlier_value, earlier_answerer, at, _ = (
+        waiting[0] if waiting else rows[-1]
+    )
+    if earlier_value is not None:
+        if is_repeated:
             return
-        answerer = "" if its is None else f" by {escaped(its)}"
+        author = "" if earlier_answerer is None else f" by {escaped(earlier_answerer)}"
         raise StateError(
-            f"run {run_id!r}: {key!r} was answered{answerer} at {stamp(at)} with "
-            f"{cut(before, _EXCERPT_CHARS)}, and not with {cut(text, _EXCERPT_CHARS)}: the first "
-            "answer counts"
+            f"run {run_id!r}: {key!r} was answered{author} at {stamp(at)} with "
+            f"{cut(earlier_value, _EXCERPT_CHARS)}, and not with "
+            f"{cut(text, _EXCERPT_CHARS)}: the first answer counts"
         )
     if not waiting:
         problem = "the run has gone on" if until is None else f"it was over at {stamp(until)}"
         raise StateError(f"run {run_id!r}: {key!r} cannot be answered any more: {problem}")
     allowed = tuple(file.data_at(db, place).get("who", ()))
-    if allowed and by not in allowed:
+    if allowed and answerer not in allowed:
         raise NotPermitted(
             f"run {run_id!r}: {key!r} may be answered by {' or '.join(map(escaped, allowed))}, "
-            f"and not by {'somebody without a name' if by is None else escaped(by)}"
+            f"and not by {'somebody without a name' if answerer is None else escaped(answerer)}"
         )
     sources = as_text([*answer.sources]) if answer.sources else None
     db.execute(
         "UPDATE waits SET value = ?, decided_by = ?, answered = ?, due = ?, sources = ? "
         "WHERE run = ? AND key = ?",
-        (text, by, now, now, sources, number, own),
+        (text, answerer, now, now, sources, number, wait_key),
     )
 
 

@@ -91,12 +91,12 @@ def doubt_key(path: str, step: str) -> str:
 
 
 def write_rows(
-    db: Database, run: int, before: int, entries: Iterable[WaitEntry], is_over: bool
+    db: Database, run: int, last_sequence: int, entries: Iterable[WaitEntry], is_over: bool
 ) -> None:
-    """Write what entries after the place `before` say; `over`: the run's own agent has ended."""
+    """Write what entries after `last_sequence` say; `over`: the run's own agent has ended."""
     now = time.time()
     for nth, path, kind, data, at in entries:
-        place, step = run << 32 | (before + nth + 1), str(data.get("key"))
+        place, step = run << 32 | (last_sequence + nth + 1), str(data.get("key"))
         if kind == WAITS:
             until, key = data.get("until"), data["wait"]
             # Entries of versions before 8 have no name: there, the key was that.

@@ -144,7 +144,7 @@ class CitizenModelCalls:
         """Charge the budgets, once each, with what another process has spent on a run."""
         entries, own = record.entries(), {}
         models = {id(model): model} if model is not None else {}
-        alone = {} if self.budget is None else dict(self.budget._each())
+        alone = {} if self.budget is None else dict(self.budget._accounts_alone())
         shared = set(alone)
         citizen_by_key = {
             entry.data["key"]: entry.data["about"].get("citizen")

@@ -105,15 +105,17 @@ async def record(order: AnyOrder, journal: Journal, run_id: str, agent: Any) -> 
     opened = await journal.begin(run_id, type(agent).__name__, id, order.task)
     try:
         part = opened.part(order.part)
-        before = order_of(part.past)
-        if before is None and opened.past:
+        before = order_of(part.past_entries)
+        if before is None and opened.past_entries:
             raise RunMismatch(run_id, ("program",), f"it is not a run of moothall {order.command}")
         if before is not None:
             _check(run_id, before, order)
         if before != order:
             part.note("state", {"state": asdict(order), "appended": {}})
-            if opened.past and opened.past[-1].kind == "over":  # still ended, unless it is resumed
-                opened.end(opened.past[-1].data["reason"])
+            if (
+                opened.past_entries and opened.past_entries[-1].kind == "over"
+            ):  # still ended, unless it is resumed
+                opened.end(opened.past_entries[-1].data["reason"])
             await part.commit()
     finally:
         opened.close()

@@ -198,7 +198,9 @@ async def restore_asked(
         agent = None if action is None else action.origin.agent
         part = record.member(name, data["agent"])
         start = (
-            next((each.data for each in part.past if each.kind == "begun"), None) if part else None
+            next((each.data for each in part.past_entries if each.kind == "begun"), None)
+            if part
+            else None
         )
         if agent is None or part is None or start is None:
             continue
@@ -211,7 +213,7 @@ def doubts_of_asked(record: Record[Any], iteration: int) -> list[str]:
     paths = [record._part.part(n).path for n in record.members if n.startswith(f"{iteration}.")]
     if not paths:
         return []
-    past = record._part.run.past
+    past = record._part.run.past_entries
     members = [of for of in past if any(of == path or of.startswith(f"{path}/") for path in paths)]
     entries = sorted((each for of in members for each in past[of]), key=lambda each: each.sequence)
     return [str(each) for each in in_doubt(entries)]
