@@ -323,7 +323,7 @@ async def test_commits_write_other_runs_while_one_is_read(tmp_path: Path, how: s
         finally:
             await asyncio.to_thread(write, data, pipe)
         if how == "opened":
-            assert (await reading).past[0].data["text"] == "x" * 2_000_000
+            assert (await reading).past_entries[0].data["text"] == "x" * 2_000_000
         else:
             assert await reading == "R.1"
 

@@ -63,7 +63,7 @@ class AnswerPiece(NamedTuple):
 
     text: str
     thought: bool
-    before: bool = False
+    only_reasoning_before: bool = False
 
 
 class ReasoningParser:
@@ -80,7 +80,7 @@ class ReasoningParser:
         self.is_separate: bool = False
         self._pieces = pieces
         self._quoted = 0  # marks that the text speaks of
-        self._rest = ""  # may be the beginning of a mark
+        self._unread_text = ""  # may be the beginning of a mark
         self._mark = ""  # the one that began the reasoning
         self._has_begun = False  # whether the answer's first word has come
         self._skips_blanks = False  # whether blanks after a mark are to be left out
@@ -94,41 +94,43 @@ class ReasoningParser:
     def is_plain(self, text: str) -> bool:
         """Return whether a further piece is text as it is, with no mark in it."""
         is_in_text = (
-            self._has_begun and not self._skips_blanks and not self._rest and not self._mark
+            self._has_begun and not self._skips_blanks and not self._unread_text and not self._mark
         )
         return is_in_text and _MAY_BEGIN.search(text) is None
 
     def feed(self, text: str, last: bool = False) -> Iterator[AnswerPiece]:
         """Yield the pieces of a text, except what may be part of a mark, unless it is the last."""
-        self._rest += text
-        while self._rest:
+        self._unread_text += text
+        while self._unread_text:
             if self._mark:
-                mark_end = _ENDS[self._mark].search(self._rest)
+                mark_end = _ENDS[self._mark].search(self._unread_text)
                 if mark_end is None:
                     thought = self._take_text(_MARKS[self._mark], last)
                     safe = thought if last else thought.rstrip()  # blanks before the mark go
-                    self._rest = thought[len(safe) :] + self._rest
+                    self._unread_text = thought[len(safe) :] + self._unread_text
                     yield from self._piece(safe, True)
                     return
-                yield from self._piece(self._rest[: mark_end.start()].rstrip(), True)
+                yield from self._piece(self._unread_text[: mark_end.start()].rstrip(), True)
                 self._end_reasoning(mark_end.end())
             elif not self._has_begun:
-                start = self._rest.lstrip()
+                start = self._unread_text.lstrip()
                 first = start[:_LONGEST].lower()
                 if mark := next((mark for mark in _MARKS if first.startswith(mark)), ""):
                     self._mark, self._skips_blanks = mark, True
-                    self._rest = start[len(mark) :]
+                    self._unread_text = start[len(mark) :]
                 elif (self._had_reasoning or self.is_separate) and (
                     mark_end := _END_MARK.match(start)
                 ):
-                    self._rest, self._skips_blanks = start[mark_end.end() :], True
+                    self._unread_text, self._skips_blanks = start[mark_end.end() :], True
                 elif not last and any(mark.startswith(first) for mark in _STARTS):
                     return
                 else:
                     self._has_begun = True
-            elif not (self._had_reasoning or self.is_separate) and _END_MARK.search(self._rest):
+            elif not (self._had_reasoning or self.is_separate) and _END_MARK.search(
+                self._unread_text
+            ):
                 yield from self._unopened_reasoning(last)
-                if not self._had_reasoning and _END_MARK.search(self._rest):
+                if not self._had_reasoning and _END_MARK.search(self._unread_text):
                     return  # a quote may follow
             else:
                 marks = () if self._had_reasoning or self.is_separate else _END_MARKS
@@ -137,33 +139,33 @@ class ReasoningParser:
 
     def _unopened_reasoning(self, last: bool) -> Iterator[AnswerPiece]:
         """Yield the text to the end of reasoning that lacks its beginning, or to all marks."""
-        text, at = self._rest, 0
+        text, at = self._unread_text, 0
         for mark in _END_MARK.finditer(text):
             before, after = text[at : mark.start()], text[mark.end() : mark.end() + 1]
             if not after and not last:
                 break
             if self._quoted < _MOST_QUOTED and not _is_quoted((*self._pieces, before), after):
-                yield AnswerPiece(before.rstrip(), True, before=True)
+                yield AnswerPiece(before.rstrip(), True, only_reasoning_before=True)
                 return self._end_reasoning(mark.end())
             self._quoted += 1
             yield AnswerPiece(before + mark[0], False)
             at = mark.end()
-        self._rest = text[at:]
+        self._unread_text = text[at:]
 
     def _end_reasoning(self, end: int) -> None:
         """Go on after the end of reasoning; more of it may follow."""
-        self._rest, self._mark = self._rest[end:], ""
+        self._unread_text, self._mark = self._unread_text[end:], ""
         self._has_begun, self._skips_blanks, self._had_reasoning = False, True, True
 
     def _take_text(self, marks: tuple[str, ...], last: bool) -> str:
         """Take what is there, but for the beginning of a mark at its end."""
-        at, low = len(self._rest), max(0, len(self._rest) - _LONGEST)
-        for start in () if last else _MAY_BEGIN.finditer(self._rest, low):
-            rest = self._rest[start.start() :].lower()
+        at, low = len(self._unread_text), max(0, len(self._unread_text) - _LONGEST)
+        for start in () if last else _MAY_BEGIN.finditer(self._unread_text, low):
+            rest = self._unread_text[start.start() :].lower()
             if any(mark.startswith(rest) for mark in marks):
                 at = start.start()
                 break
-        text, self._rest = self._rest[:at], self._rest[at:]
+        text, self._unread_text = self._unread_text[:at], self._unread_text[at:]
         return text
 
     def _piece(self, text: str, thought: bool) -> Iterator[AnswerPiece]:
@@ -174,7 +176,7 @@ class ReasoningParser:
             yield AnswerPiece(text, thought)
 
 
-def _is_quoted(pieces: Iterable[str], after: str) -> bool:
+def _is_quoted(pieces: Iterable[str], next_text: str) -> bool:
     """Return whether a text speaks of the mark that follows it: in quotes, in code, as a pair."""
     text = "".join(pieces)
     line = text[text.rfind("\n") + 1 :]
@@ -182,7 +184,7 @@ def _is_quoted(pieces: Iterable[str], after: str) -> bool:
     in_code = in_code or (line.isspace() and len(line.expandtabs()) >= 4)
     in_row = line.lstrip(" \t>").startswith("|")
     is_begun = len(_OPENING_MARK.findall(text)) > len(_END_MARK.findall(text))
-    return bool({text[-1:], after} & _QUOTES or in_code or in_row or is_begun)
+    return bool({text[-1:], next_text} & _QUOTES or in_code or in_row or is_begun)
 
 
 def image_block(data: Any, format: Any) -> dict[str, Any] | None:

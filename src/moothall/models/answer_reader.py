@@ -44,7 +44,7 @@ class AnswerReader:
         self.has_ended: bool = False
         self.is_complete: bool = False
         self._name = name
-        self._before = calls_before
+        self._calls_before = calls_before
         self._server = server
         self._read = ServerEvents(name)
         self._events = 0
@@ -55,11 +55,11 @@ class AnswerReader:
         self._meta: dict[str, Any] = {}
         self._thoughts = ReasoningParser(self._texts)
 
-    def _event(self, event: dict[str, Any], where: str) -> Iterator[StreamPart]:
+    def _event(self, event: dict[str, Any], label: str) -> Iterator[StreamPart]:
         """Yield the pieces in an event."""
         raise NotImplementedError
 
-    def _read_body(self, answer: dict[str, Any], where: str) -> Iterator[StreamPart]:
+    def _read_body(self, answer: dict[str, Any], label: str) -> Iterator[StreamPart]:
         """Yield the pieces of an answer that came whole."""
         raise NotImplementedError
 
@@ -79,7 +79,7 @@ class AnswerReader:
         """Return the usage; zero where the server states no number of tokens."""
         raise NotImplementedError
 
-    def _more(self) -> Iterator[StreamPart]:
+    def _missing_parts(self) -> Iterator[StreamPart]:
         """Yield what did not come in pieces."""
         return iter(())
 
@@ -96,14 +96,14 @@ class AnswerReader:
             if self.has_ended:
                 return
             if event:
-                where = f"{self._name}: event {self._events + 1} of the answer"
+                label = f"{self._name}: event {self._events + 1} of the answer"
                 fails, is_json = kind == "error", event.startswith((b"{", b"["))
                 if fails and not is_json:
                     value = {"error": event.decode("utf-8", "replace")}
                 elif kind not in ("", "message") and not is_json:
                     continue  # such as a ping
                 else:
-                    value = parsed(event, where)
+                    value = parsed(event, label)
                 yield from self.take(value, failure=fails)
 
     def take(self, event: Any, failure: bool = False) -> Iterator[StreamPart]:
@@ -112,7 +112,7 @@ class AnswerReader:
         where = f"{self._name}: event {self._events} of the answer"
         if event is None or event == {}:  # it says nothing
             return
-        event = self._object(_alone(event), where)
+        event = self._object(_only_error(event), where)
         if (fault := event if failure else failure_in(event)) is not None:
             raise failed(fault, self._name)
         yield from self._event(event, where)
@@ -120,7 +120,7 @@ class AnswerReader:
     def take_whole(self, body: bytes) -> Iterator[StreamPart]:
         """Yield the pieces of an answer that came whole."""
         where = f"{self._name}: the answer"
-        answer = self._object(_alone(parsed(body, where)), where)
+        answer = self._object(_only_error(parsed(body, where)), where)
         if (fault := failure_in(answer)) is not None:
             raise failed(fault, self._name)
         yield from self._read_body(answer, where)
@@ -134,7 +134,9 @@ class AnswerReader:
             yield TextPiece(text)
             return
         for piece in self._thoughts.feed(text, last):
-            if piece.before:  # the blanks before the mark may have come with earlier pieces
+            if (
+                piece.only_reasoning_before
+            ):  # the blanks before the mark may have come with earlier pieces
                 thought = "".join((*self._thought, *self._texts, piece.text)).rstrip()
                 self._thought, self._texts = [thought], []
                 if piece.text:
@@ -165,10 +167,10 @@ class AnswerReader:
             self.is_complete = True
         if not self.is_complete:
             after = f"after event {self._events}"
-            if not self._events and (rest := self._read.unfinished()):
-                after = f"after {one_line(rest, 60)!r}"
+            if not self._events and (unread := self._read.unfinished()):
+                after = f"after {one_line(unread, 60)!r}"
             raise Passing(f"{self._name}: the answer broke off {after}, before its end")
-        parts += self._more()
+        parts += self._missing_parts()
         parts += self._say("", last=True)
         calls = self._calls()
         refused = "" if self._texts or calls else readable("".join(self._refusal))
@@ -189,32 +191,32 @@ class AnswerReader:
 
     def _calls(self) -> tuple[Call, ...]:
         """Return the calls, each with a unique id."""
-        where, calls = f"{self._name}: the answer", dict[str, Call]()
+        label, calls = f"{self._name}: the answer", dict[str, Call]()
         raw_calls = list(self._given_calls())
         if len(raw_calls) > MAX_CALLS:
-            raise ModelError(f"{where} has {len(raw_calls)} calls, more than {MAX_CALLS}")
+            raise ModelError(f"{label} has {len(raw_calls)} calls, more than {MAX_CALLS}")
         for n, (id, name, args) in enumerate(raw_calls):
             if not isinstance(name, str):
-                raise wrong_field(where, f"{self._call_at % n}.name", name, "text")
+                raise wrong_field(label, f"{self._call_at % n}.name", name, "text")
             if args is not None and not isinstance(args, str | dict):
-                raise wrong_field(where, f"{self._call_at % n}.arguments", args, "text")
+                raise wrong_field(label, f"{self._call_at % n}.arguments", args, "text")
             # A number, not a random id: the same conversation produces the same calls.
-            id, number = id if isinstance(id, str) else "", self._before + n + 1
+            id, number = id if isinstance(id, str) else "", self._calls_before + n + 1
             while not id or id in calls:
                 id, number = f"call_{number}", number + 1
             calls[id] = Call(id, name, "" if args is None else args)
         return tuple(calls.values())
 
-    def _object(self, value: Any, where: str, name: str = "") -> dict[str, Any]:
+    def _object(self, value: Any, label: str, name: str = "") -> dict[str, Any]:
         if not isinstance(value, dict):
-            raise wrong_field(where, name, value, "an object")
+            raise wrong_field(label, name, value, "an object")
         return value
 
-    def _index(self, event: dict[str, Any], field: str, where: str) -> int:
+    def _index(self, event: dict[str, Any], field: str, label: str) -> int:
         """Return the place of a part of the answer."""
         index, most = event.get(field), MAX_CALLS * 4
         if type(index) is not int or not 0 <= index < most:
-            raise wrong_field(where, field, index, f"an integer from 0 to {most}")
+            raise wrong_field(label, field, index, f"an integer from 0 to {most}")
         return index
 
 
@@ -239,13 +241,13 @@ def usage_of(value: Any) -> Usage:
         if input_tokens
         else answered
     )
-    about = usage.get("prompt_tokens_details") or usage.get("input_tokens_details")
+    details = usage.get("prompt_tokens_details") or usage.get("input_tokens_details")
     output_details = usage.get("completion_tokens_details") or usage.get("output_tokens_details")
     # OpenAI's names; Kimi's, DeepSeek's and those of Anthropic's models elsewhere.
     of_cache = ("cached_tokens", "prompt_cache_hit_tokens", "cache_read_input_tokens")
-    cached = token_count(about, "cached_tokens") or token_count(usage, *of_cache)
+    cached = token_count(details, "cached_tokens") or token_count(usage, *of_cache)
     names = ("cache_write_tokens", "cache_creation_tokens", "cache_creation_input_tokens")
-    cache_writes = token_count(about, *names) or token_count(usage, *names)
+    cache_writes = token_count(details, *names) or token_count(usage, *names)
     thought = token_count(output_details, "reasoning_tokens") or token_count(
         usage, "reasoning_tokens"
     )
@@ -264,7 +266,7 @@ def listed(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def _alone(value: Any) -> Any:
+def _only_error(value: Any) -> Any:
     """Return the error that is alone in a list, as Gemini sends it."""
     first = value[0] if isinstance(value, list) and len(value) == 1 else None
     return first if isinstance(first, dict) and "error" in first else value

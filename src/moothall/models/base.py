@@ -34,11 +34,11 @@ class ModelRequest(NamedTuple):
         """Ask a model; the caller must close the returned generator."""
         return streamed(model, *self[:3], in_one_piece=not self.stream)
 
-    def as_json(self, name: str, **how: Any) -> str:
+    def as_json(self, name: str, **options: Any) -> str:
         """Return its content as JSON text; an error names the model `name`."""
         offered = [[each.name, each.description, each.parameters] for each in self.actions or ()]
         try:
-            return json.dumps([self.messages, offered, self.schema], **how)
+            return json.dumps([self.messages, offered, self.schema], **options)
         except (TypeError, ValueError, RecursionError) as error:
             raise ModelError(f"{name}: its input is not JSON: {error}") from error
 
@@ -144,16 +144,20 @@ async def prepare(model: Any, actions: list[Action] | None = None) -> None:
 
 
 async def answer_of(
-    model: Any, messages: list[dict[str, Any]], *, schema: dict[str, Any] | None = None, **more: Any
+    model: Any,
+    messages: list[dict[str, Any]],
+    *,
+    schema: dict[str, Any] | None = None,
+    **options: Any,
 ) -> Any:
     """Return a model's whole answer; a user's own model may return anything."""
     if schema is not None:  # a user's own model may not take that argument
-        more["schema"] = schema
+        options["schema"] = schema
     if tracing.active is not None and not _traces(model):
-        request = ModelRequest(messages, more.get("actions"), schema)
-        ask = partial(call_user, partial(model.complete, messages, **more), in_thread=None)
+        request = ModelRequest(messages, options.get("actions"), schema)
+        ask = partial(call_user, partial(model.complete, messages, **options), in_thread=None)
         return await tracing.within(ask, "chat", model, request)
-    answer = model.complete(messages, **more)
+    answer = model.complete(messages, **options)
     if type(answer) is CoroutineType:  # the most frequent case
         answer = await answer
     return answer if type(answer) is ModelReply else await awaited(answer)

@@ -78,20 +78,20 @@ KEPT_FIELDS = (*REASONING, "reasoning_details", "reasoning_opaque", "thinking_bl
 """Fields of a message that are wanted back."""
 
 
-def parsed(data: bytes, where: str) -> Any:
+def parsed(data: bytes, label: str) -> Any:
     """Return a body's JSON value."""
     try:
         return json.loads(data)
     except RecursionError:
-        raise ModelError(f"{where} is nested too deep") from None
+        raise ModelError(f"{label} is nested too deep") from None
     except ValueError as error:
         excerpt = _display_text(data[:4000].decode("utf-8", "replace"))
         if is_page(excerpt) or not excerpt:
-            message = f"{where} is {excerpt or 'empty'}, not JSON: check the address of the server"
+            message = f"{label} is {excerpt or 'empty'}, not JSON: check the address of the server"
             # A server that is busy may close the connection before it answers.
             raise (ModelError if excerpt else Passing)(message) from None
         raise ModelError(
-            f"{where} is not JSON: {str(error)[:100]}: {one_line(excerpt, 60)!r}"
+            f"{label} is not JSON: {str(error)[:100]}: {one_line(excerpt, 60)!r}"
         ) from None
 
 
@@ -113,7 +113,7 @@ def is_page(text: str) -> bool:
     return text.startswith(_A_PAGE)
 
 
-def joined_content(content: str | list[Any] | None, where: str, place: str) -> str:
+def joined_content(content: str | list[Any] | None, label: str, place: str) -> str:
     """Return the text of a message's content; other content is left out."""
     if not isinstance(content, list):
         return content or ""
@@ -122,7 +122,7 @@ def joined_content(content: str | list[Any] | None, where: str, place: str) -> s
         if not isinstance(block, dict) or block.get("type", "text") == "text":
             text = block.get("text") if isinstance(block, dict) else None
             if not isinstance(text, str):
-                raise wrong_field(where, f"{place}[{n}]", block, "a block of text")
+                raise wrong_field(label, f"{place}[{n}]", block, "a block of text")
             parts.append(text)
     return "".join(parts)
 
@@ -139,8 +139,8 @@ def reasoning_of(message: Mapping[str, Any]) -> str:
         for block in blocks if isinstance(blocks, list) and not texts else ():
             kind = str(block.get("type")) if isinstance(block, dict) else ""
             if kind.startswith(("reasoning", "thinking")):
-                about = block.get(kind, block.get("text", block.get("summary")))
-                inner = about if isinstance(about, list) else [{"text": about}]
+                reasoning = block.get(kind, block.get("text", block.get("summary")))
+                inner = reasoning if isinstance(reasoning, list) else [{"text": reasoning}]
                 texts += [each.get("text") for each in inner if isinstance(each, dict)]
     return "".join(text for text in texts if isinstance(text, str))
 
@@ -286,11 +286,11 @@ def _calls_in(text: str) -> list[Call]:
         value = value.get("tool_calls", value)
     calls = []
     for each in value if isinstance(value, list) else [value]:
-        about = each.get("function", each) if isinstance(each, dict) else None
-        if isinstance(about, dict) and isinstance(about.get("name"), str):
-            args = about.get("arguments", about.get("parameters", {}))
+        function = each.get("function", each) if isinstance(each, dict) else None
+        if isinstance(function, dict) and isinstance(function.get("name"), str):
+            args = function.get("arguments", function.get("parameters", {}))
             calls.append(
-                Call("", about["name"], args if isinstance(args, str) else json.dumps(args))
+                Call("", function["name"], args if isinstance(args, str) else json.dumps(args))
             )
     return calls
 
@@ -340,14 +340,16 @@ def add_meta(meta: dict[str, Any], answer: Any) -> None:
     for theirs, ours in _META_OF_MESSAGE.items():
         if isinstance(message, dict) and isinstance(message.get(theirs), list):
             meta[ours] = [*meta.get(ours, ()), *message[theirs]]
-    if isinstance(about := first.get("logprobs"), dict) and isinstance(about.get("content"), list):
-        meta["logprobs"] = [*meta.get("logprobs", ()), *about["content"]]
+    if isinstance(logprobs := first.get("logprobs"), dict) and isinstance(
+        logprobs.get("content"), list
+    ):
+        meta["logprobs"] = [*meta.get("logprobs", ()), *logprobs["content"]]
 
 
-def wrong_field(where: str, field: str, value: Any, expected: str) -> ModelError:
+def wrong_field(label: str, field: str, value: Any, expected: str) -> ModelError:
     """Return the exception for a field of a wrong type or value."""
     of = f"'s {field}" if field else ""
-    return ModelError(f"{where}{of} is {kind_of(value)}, not {expected}")
+    return ModelError(f"{label}{of} is {kind_of(value)}, not {expected}")
 
 
 def kind_of(value: Any) -> str:

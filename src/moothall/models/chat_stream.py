@@ -60,36 +60,36 @@ class AnswerStream(AnswerReader):
         self._fields: dict[str, Any] = {}  # that go back
         self._came: set[str] = set()  # the fields of which pieces came
 
-    def _read_body(self, answer: dict[str, Any], where: str) -> Iterator[StreamPart]:
+    def _read_body(self, answer: dict[str, Any], label: str) -> Iterator[StreamPart]:
         add_meta(self._meta, answer)
         choices = answer.get("choices")
         if not isinstance(choices, list) or not choices:
-            raise wrong_field(where, "choices", choices, "a list")
-        choice = self._object(choices[0], where, "choices[0]")
+            raise wrong_field(label, "choices", choices, "a list")
+        choice = self._object(choices[0], label, "choices[0]")
         self.is_complete, self._usage = True, answer.get("usage")
         # Azure withholds an answer without a message.
         if choice.get("message") is None and choice.get("finish_reason") != "content_filter":
-            raise wrong_field(where, "choices[0].message", None, "an object")
-        yield from self._choice(choice | {"delta": None, "usage": None}, where, "choices[0]")
+            raise wrong_field(label, "choices[0].message", None, "an object")
+        yield from self._choice(choice | {"delta": None, "usage": None}, label, "choices[0]")
 
-    def _event(self, event: dict[str, Any], where: str) -> Iterator[StreamPart]:
+    def _event(self, event: dict[str, Any], label: str) -> Iterator[StreamPart]:
         about = event.get("x_groq")
         self._count(event.get("usage") or (about.get("usage") if isinstance(about, dict) else None))
         if event.get("choices") is None:
             return  # such as a ping
         add_meta(self._meta, event)
-        for n, value in enumerate(_typed(event, "choices", list, "a list", where)):
+        for n, value in enumerate(_typed(event, "choices", list, "a list", label)):
             place = f"choices[{n}]"
-            choice = self._object(value, where, place)
-            _typed(choice, "finish_reason", str, "text", where, place)
-            if not _typed(choice, "index", int, "an integer", where, place):
-                yield from self._choice(choice, where, place)
+            choice = self._object(value, label, place)
+            _typed(choice, "finish_reason", str, "text", label, place)
+            if not _typed(choice, "index", int, "an integer", label, place):
+                yield from self._choice(choice, label, place)
 
     def _count(self, usage: Any) -> None:
         if isinstance(usage, dict):
             self._usage = usage
 
-    def _choice(self, choice: dict[str, Any], where: str, place: str) -> Iterator[StreamPart]:
+    def _choice(self, choice: dict[str, Any], label: str, place: str) -> Iterator[StreamPart]:
         reason, error = choice.get("finish_reason"), choice.get("error")
         # An error that a provider, such as OpenRouter or DeepSeek, states in an answer.
         if error or str(reason).lower() in ("error", "insufficient_system_resource"):
@@ -97,9 +97,9 @@ class AnswerStream(AnswerReader):
         self._count(choice.get("usage"))  # Kimi's place of it
         # Some servers send a reason in every event, empty until the last; some send a whole answer
         # in one event. A choice with neither delta nor message is of Azure's content filter.
-        delta, kind = self._said_in(choice, "delta", where, place), "delta"
+        delta, kind = self._said_in(choice, "delta", label, place), "delta"
         if not delta:  # a last event may repeat what came in pieces
-            delta, kind = self._said_in(choice, "message", where, place), "message"
+            delta, kind = self._said_in(choice, "message", label, place), "message"
             delta = {name: each for name, each in delta.items() if name not in self._came}
         else:
             self._came |= delta.keys()
@@ -115,7 +115,7 @@ class AnswerStream(AnswerReader):
             if kind == "delta" or not _REASONING & self._came:  # else in another field, again
                 yield from self._think(reasoning_of(delta))
             self._blocks += images_of(delta)
-        text = joined_content(content, where, f"{place}.{kind}.content")
+        text = joined_content(content, label, f"{place}.{kind}.content")
         if "audio" in delta:
             text += self._audio.take(delta["audio"])
         if text:
@@ -126,36 +126,36 @@ class AnswerStream(AnswerReader):
         for n, piece in enumerate(delta.get("tool_calls") or ()):
             if kind == "message":
                 self._last.clear()  # each call is whole
-            self._call(piece, where, f"{place}.{kind}.tool_calls[{n}]", kind == "message")
+            self._call(piece, label, f"{place}.{kind}.tool_calls[{n}]", kind == "message")
 
-    def _said_in(self, choice: dict[str, Any], kind: str, where: str, place: str) -> dict[str, Any]:
+    def _said_in(self, choice: dict[str, Any], kind: str, label: str, place: str) -> dict[str, Any]:
         """Return the fields of a message, or of a piece of one, that say something."""
         value = choice.get(kind)
         if value is None:
             return {}
-        message = self._object(value, where, f"{place}.{kind}")
+        message = self._object(value, label, f"{place}.{kind}")
         fields = {name: each for name, each in message.items() if each and name in _SAYS}
         if fields and not isinstance(fields.get("content"), str | None):
-            _typed(fields, "content", list, "text", where, f"{place}.{kind}")
+            _typed(fields, "content", list, "text", label, f"{place}.{kind}")
         if "tool_calls" in fields:
-            _typed(fields, "tool_calls", list, "a list", where, f"{place}.{kind}")
+            _typed(fields, "tool_calls", list, "a list", label, f"{place}.{kind}")
         return fields
 
-    def _call(self, value: Any, where: str, place: str, is_whole: bool) -> None:
-        piece = self._object(value, where, place)
+    def _call(self, value: Any, label: str, place: str, is_whole: bool) -> None:
+        piece = self._object(value, label, place)
         function = piece.get("function")
         if function is None and not is_whole:
             function = {}
-        function = self._object(function, where, f"{place}.function")
-        name = _typed(function, "name", str, "text", where, f"{place}.function")
-        args = _typed(function, "arguments", str, "text", where, f"{place}.function")
-        index = _typed(piece, "index", int, "an integer from 0 on", where, place)
+        function = self._object(function, label, f"{place}.function")
+        name = _typed(function, "name", str, "text", label, f"{place}.function")
+        args = _typed(function, "arguments", str, "text", label, f"{place}.function")
+        index = _typed(piece, "index", int, "an integer from 0 on", label, place)
         if index is not None and index < 0:
-            raise wrong_field(where, f"{place}.index", index, "an integer from 0 on")
+            raise wrong_field(label, f"{place}.index", index, "an integer from 0 on")
         id = piece.get("id")
         if not isinstance(id, str):
             id = ""
-        call = self._which(index, id, name)
+        call = self._call_of_piece(index, id, name)
         call.id = call.id or id
         call.extra = _merged(
             call.extra, {each: piece[each] for each in SIGNATURES if piece.get(each)}
@@ -167,7 +167,7 @@ class AnswerStream(AnswerReader):
         if args:
             call.args.append(args)
 
-    def _which(self, index: int | None, id: str, name: str | None) -> _CallPieces:
+    def _call_of_piece(self, index: int | None, id: str, name: str | None) -> _CallPieces:
         """Return the call that a piece belongs to: a new one, or one already begun."""
         last = self._last.get(index)
         # Some servers give all calls one index: a new call has a name and another id.
@@ -223,12 +223,12 @@ class AnswerStream(AnswerReader):
 
 
 def _typed(
-    fields: dict[str, Any], name: str, kinds: Any, expected: str, where: str, place: str = ""
+    fields: dict[str, Any], name: str, kinds: Any, expected: str, label: str, place: str = ""
 ) -> Any:
     """Return a field of an object, or None; raise if it is of another type."""
     value = fields.get(name)
     if value is not None and (not isinstance(value, kinds) or value is True or value is False):
-        raise wrong_field(where, f"{place}.{name}".lstrip("."), value, expected)
+        raise wrong_field(label, f"{place}.{name}".lstrip("."), value, expected)
     return value
 
 
@@ -243,11 +243,11 @@ class _CallPieces:
     extra: Any = None
 
 
-def _merged(before: Any, piece: Any) -> Any:
+def _merged(earlier: Any, piece: Any) -> Any:
     """Return an object that a stream gives in pieces, with one more piece."""
-    if isinstance(before, dict) and isinstance(piece, dict):
-        return before | {name: _merged(before.get(name), each) for name, each in piece.items()}
-    return before if piece is None else piece
+    if isinstance(earlier, dict) and isinstance(piece, dict):
+        return earlier | {name: _merged(earlier.get(name), each) for name, each in piece.items()}
+    return earlier if piece is None else piece
 
 
 def _joined_details(details: list[Any]) -> Iterator[Any]:

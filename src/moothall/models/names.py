@@ -14,7 +14,7 @@ from moothall.foundation.lazily import show_classes
 from moothall.foundation.text import nearest
 from moothall.foundation.threads import guard, in_child
 from moothall.models.local import weights
-from moothall.models.providers import BY_FAMILY, OTHER, PROVIDERS, lacks, setting_of
+from moothall.models.providers import ANY_SERVER, BY_FAMILY, PROVIDERS, lacks, setting_of
 from moothall.models.settings import check_base_url
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ SPELLINGS = (
 
 # For each kind: what it is, the extra that it needs, and that extra's packages.
 _LOCAL = ("a model inside this process", "local", ("xllamacpp",))
-_SERVERS = {**PROVIDERS, "http": OTHER, "https": OTHER}
+_SERVERS = {**PROVIDERS, "http": ANY_SERVER, "https": ANY_SERVER}
 _NEEDS: dict[str, tuple[str, str, tuple[str, ...]]] = {
     **dict.fromkeys(("local", "gguf"), _LOCAL),
     **{name: (each.class_name, "openai", ("aiohttp",)) for name, each in _SERVERS.items()},
@@ -39,7 +39,7 @@ _NEEDS: dict[str, tuple[str, str, tuple[str, ...]]] = {
 KINDS = frozenset(_NEEDS)
 """What a name of a model may begin with, before the colon."""
 _OF_THE_HUB = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*", re.ASCII)
-_NEAR = (*_NEEDS, *(f"local:{each.name}" for each in weights.LISTED))
+_SPELLINGS = (*_NEEDS, *(f"local:{each.name}" for each in weights.LISTED))
 
 # All users of a name share one file in memory, or one set of connections.
 _LOCK = guard()
@@ -73,7 +73,7 @@ def model(name: str | Model, api_key: str | None = None, *, batch: bool = False)
         if callable(getattr(name, "complete", None)):
             return name
         raise ModelError(f"{name!r:.80} is neither a model nor the name of one; {_there_is()}")
-    kind, rest = check_name(name, bool(api_key))
+    kind, listed_name = check_name(name, bool(api_key))
     if batch and not is_remote(name):
         raise ConfigError(
             f"{name:.200} has no batches: batch= is for OpenAI's and Anthropic's form"
@@ -81,17 +81,17 @@ def model(name: str | Model, api_key: str | None = None, *, batch: bool = False)
     if kind in ("local", "gguf"):
         from moothall.models.local.local_model import LocalModel
 
-        path = Path(rest)
+        path = Path(listed_name)
         if kind == "local":
-            weights_entry = weights.listed_weights(rest or weights.DEFAULT.name)
+            weights_entry = weights.listed_weights(listed_name or weights.DEFAULT.name)
             name, path = f"local:{weights_entry.name}", weights_entry.path
         return _shared_model((name,), lambda: LocalModel(path, name=name))
     # The environment is part of what a name means.
     key = (name, api_key or "", str(batch), *(setting_of(kind) if kind in PROVIDERS else ()))
     if kind in PROVIDERS:
         file = PROVIDERS[kind].form.partition(".")[0]
-        its: Any = import_module(f"moothall.models.remote.{file}")
-        return _shared_model(key, lambda: its.of_provider(kind, rest, api_key, batch))
+        module: Any = import_module(f"moothall.models.remote.{file}")
+        return _shared_model(key, lambda: module.of_provider(kind, listed_name, api_key, batch))
     from moothall.models.remote.openai import OpenAIModel
 
     url, _, listed = name.partition("#")
@@ -100,38 +100,42 @@ def model(name: str | Model, api_key: str | None = None, *, batch: bool = False)
 
 def check_name(name: str, has_key: bool = False) -> tuple[str, str]:
     """Return a name's kind of model and its rest; raise what `model` raises, but load nothing."""
-    kind, rest = check_spelling(name)
+    kind, listed_name = check_spelling(name)
     label, extra, packages = _NEEDS[kind]
     MissingExtra.unless(label, extra, *packages)
     missing = lacks(kind) if kind in PROVIDERS else ""
-    if missing == PROVIDERS.get(kind, OTHER).key:
+    if missing == PROVIDERS.get(kind, ANY_SERVER).key:
         missing = missing if missing and not has_key else ""
     if missing:
         label = "key" if missing.endswith("_KEY") else "address"
         raise ModelError(f"{name:.200}: there is no {label}: set {missing}")
     if kind == "local":
-        weights.listed_weights(rest or weights.DEFAULT.name).require()
+        weights.listed_weights(listed_name or weights.DEFAULT.name).require()
     elif kind == "gguf":
-        weights.check_gguf(Path(rest).expanduser())
-    return kind, rest
+        weights.check_gguf(Path(listed_name).expanduser())
+    return kind, listed_name
 
 
 def check_spelling(name: str) -> tuple[str, str]:
     """Return a name's kind of model and the rest; raise ModelError if no model can have it."""
-    kind, colon, rest = name.partition(":")
+    kind, colon, listed_name = name.partition(":")
     if kind == "hf" or _OF_THE_HUB.fullmatch(name):
-        of, _, listed = name.partition("/")
-        near = f" (did you mean '{of}:{listed}'?)" if of in PROVIDERS else ""
+        owner, _, listed = name.partition("/")
+        hint_text = f" (did you mean '{owner}:{listed}'?)" if owner in PROVIDERS else ""
         raise ModelError(
-            f"there is no model {name!r:.200}{near}: a model of the Hugging Face hub runs behind a "
-            "server (such as `vllm serve ORG/NAME`), or here from a GGUF file "
+            f"there is no model {name!r:.200}{hint_text}: a model of the Hugging Face hub runs behind "
+            "a server (such as `vllm serve ORG/NAME`), or here from a GGUF file "
             f"(`moothall models fetch hf:ORG/NAME/FILE.gguf`); {_there_is()}"
         )
-    if kind not in _NEEDS or bool(rest) != bool(colon) or (not rest and kind != "local"):
+    if (
+        kind not in _NEEDS
+        or bool(listed_name) != bool(colon)
+        or (not listed_name and kind != "local")
+    ):
         provider = None if colon else BY_FAMILY.get(kind.partition("-")[0])
         hint = f" (did you mean '{provider}:{name:.200}'?)" if provider else ""
-        near = "" if kind in _NEEDS else hint or nearest(name, _NEAR)
-        raise ModelError(f"there is no model {name!r:.200}{near}; {_there_is()}")
+        hint_text = "" if kind in _NEEDS else hint or nearest(name, _SPELLINGS)
+        raise ModelError(f"there is no model {name!r:.200}{hint_text}; {_there_is()}")
     if kind in ("http", "https"):
         url, _, listed = name.partition("#")
         if not listed:
@@ -141,10 +145,10 @@ def check_spelling(name: str) -> tuple[str, str]:
         except DefinitionError as error:
             raise ModelError(f"there is no such model: {error}") from None
     if kind == "local":
-        if "/" in rest or "\\" in rest or rest.endswith(".gguf"):
-            raise ModelError(f"{name!r:.200} is a file: write gguf:{rest:.200}")
-        weights.listed_weights(rest or weights.DEFAULT.name)
-    return kind, rest
+        if "/" in listed_name or "\\" in listed_name or listed_name.endswith(".gguf"):
+            raise ModelError(f"{name!r:.200} is a file: write gguf:{listed_name:.200}")
+        weights.listed_weights(listed_name or weights.DEFAULT.name)
+    return kind, listed_name
 
 
 def is_remote(name: str) -> bool:

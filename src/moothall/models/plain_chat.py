@@ -40,14 +40,14 @@ def plain_chat(
     chat: list[dict[str, Any]] = []
     call_names: dict[str, str] = {}
     for place, message in enumerate(messages):
-        where = f"{name}: messages[{place}]"
+        label = f"{name}: messages[{place}]"
         if not isinstance(message, Mapping):
-            raise ModelError(f"{where} is a {type(message).__name__}, not a chat message")
+            raise ModelError(f"{label} is a {type(message).__name__}, not a chat message")
         role = message.get("role")
         raw_content = message.get("content")
         if role == "assistant" and isinstance(raw_content, list):  # another model's, with an image
             raw_content = content_text(raw_content)
-        content = _content(raw_content, where, sees)
+        content = _content(raw_content, label, sees)
         if role == "tool":
             action = (
                 message.get("name") or call_names.get(message.get("tool_call_id", "")) or "action"
@@ -63,7 +63,7 @@ def plain_chat(
             content = joined_contents(form.before_user, content, "") if actions else content
         elif role != "system":
             raise ModelError(
-                f"{where}: role must be system, user, assistant or tool, got {role!r:.80}"
+                f"{label}: role must be system, user, assistant or tool, got {role!r:.80}"
             )
         if chat and chat[-1]["role"] == role:
             chat[-1]["content"] = joined_contents(chat[-1]["content"], content)
@@ -91,15 +91,15 @@ def own_chat(chat: list[dict[str, Any]], name: str, sees: bool) -> list[dict[str
     return messages
 
 
-def joined_contents(before: Content, after: Content, between: str = "\n\n") -> Content:
+def joined_contents(first: Content, second: Content, separator: str = "\n\n") -> Content:
     """Return two contents as one."""
-    if not before or not after:
-        return before or after
-    if isinstance(before, str) and isinstance(after, str):
-        return f"{before}{between}{after}"
+    if not first or not second:
+        return first or second
+    if isinstance(first, str) and isinstance(second, str):
+        return f"{first}{separator}{second}"
     both = (
         [{"type": "text", "text": each}] if isinstance(each, str) else each
-        for each in (before, after)
+        for each in (first, second)
     )
     return [block for blocks in both for block in blocks]
 
@@ -120,32 +120,32 @@ def has_result(messages: Iterable[Mapping[str, Any]]) -> bool:
     return result
 
 
-def _content(value: Any, where: str, sees: bool) -> Content:
+def _content(value: Any, label: str, sees: bool) -> Content:
     """Return the content of a message, with its images if the weights see."""
     if not isinstance(value, list):
-        return _text(value, where)
+        return _text(value, label)
     content: Content = ""
     for block in value:
         if sees and is_seen(block):
             preview = block if block["type"] == "image_url" else block_note(block)
             content = joined_contents(content, [preview])
         elif isinstance(block, Mapping) and isinstance(block.get("text"), str):
-            content = joined_contents(content, _text(block["text"], where), "\n")
+            content = joined_contents(content, _text(block["text"], label), "\n")
         else:
             reads = "text, and images that are given whole," if sees else "text only,"
-            raise ModelError(f"{where}: this model reads {reads} not {block!r:.80}")
+            raise ModelError(f"{label}: this model reads {reads} not {block!r:.80}")
     return content
 
 
-def _text(content: Any, where: str) -> str:
+def _text(content: Any, label: str) -> str:
     if content is None:
         return ""
     if not isinstance(content, str):
-        raise ModelError(f"{where}: content must be text, got {type(content).__name__}")
+        raise ModelError(f"{label}: content must be text, got {type(content).__name__}")
     try:
         content.encode()
     except UnicodeEncodeError:
-        raise ModelError(f"{where}: content holds half a character, which is not text") from None
+        raise ModelError(f"{label}: content holds half a character, which is not text") from None
     return broken_up(content)
 
 

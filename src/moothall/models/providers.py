@@ -125,7 +125,7 @@ PROVIDERS: Final[Mapping[str, Provider]] = MappingProxyType(
 BY_FAMILY: Final = {family: name for name, each in PROVIDERS.items() for family in each.families}
 """The providers by how names of their models begin."""
 
-OTHER: Final = Provider("of any server")
+ANY_SERVER: Final = Provider("of any server")
 """A server of which only the address is known."""
 
 
@@ -218,8 +218,8 @@ def _price_record(name: str) -> Any:
     except ImportError:
         return None
     data = PROVIDERS[provider].data
-    of = next((each for each in get_snapshot().providers if each.id == data), None)
-    record = None if of is None else of.find_model(listed)
+    provider_record = next((each for each in get_snapshot().providers if each.id == data), None)
+    record = None if provider_record is None else provider_record.find_model(listed)
     if record is None and data == "azure":  # the models of OpenAI
         return _price_record(f"openai:{listed}")
     return record

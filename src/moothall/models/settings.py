@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from moothall.foundation.errors import ConfigError, DefinitionError, ModelError
 from moothall.foundation.http.addresses import without_password
-from moothall.models.providers import OTHER, PROVIDERS, Provider, address_variable, provider_at
+from moothall.models.providers import ANY_SERVER, PROVIDERS, Provider, address_variable, provider_at
 
 KeyLike: TypeAlias = str | Callable[[], str | Awaitable[str]] | None
 """A key, or a function, plain or `async`, that returns the one for the next request."""
@@ -62,18 +62,18 @@ def server_of(label: str, base_url: Any, provider: str) -> tuple[str, Provider]:
     if provider not in PROVIDERS:
         names = ", ".join(PROVIDERS)
         raise ConfigError(f"{label}: provider= must be one of {names}, got {provider!r:.80}")
-    about, variable = PROVIDERS[provider], address_variable(provider)
+    provider_row, variable = PROVIDERS[provider], address_variable(provider)
     if base_url is not None:
         address = check_base_url(base_url, f"{label}: base_url=", query=True)
     else:
-        address = check_base_url(os.environ.get(variable) or about.url, variable, query=True)
+        address = check_base_url(os.environ.get(variable) or provider_row.url, variable, query=True)
         if provider == "azure" and not urlsplit(address).path:
             address += "/openai/v1"
-        if address == about.url or not about.may_be_any:
-            return address, about
+        if address == provider_row.url or not provider_row.may_be_any:
+            return address, provider_row
     # Behind another address of these names may be any server.
     at = provider_at(address)
-    return address, OTHER if at is None else PROVIDERS[at]
+    return address, ANY_SERVER if at is None else PROVIDERS[at]
 
 
 def check_base_url(url: Any, label: str, query: bool = False) -> str:
@@ -96,8 +96,8 @@ def check_base_url(url: Any, label: str, query: bool = False) -> str:
     if not plain or parts.fragment:
         ends = "its path or ?api-version=…" if query else "its path, without ? or #"
         raise DefinitionError(f"{label} must end with {ends}")
-    path, mark, rest = str(url).partition("?")
-    return f"{path.rstrip('/')}{mark}{rest}"
+    path, mark, query_text = str(url).partition("?")
+    return f"{path.rstrip('/')}{mark}{query_text}"
 
 
 def joined_url(base_url: str, path: str) -> str:

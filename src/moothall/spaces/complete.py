@@ -44,8 +44,8 @@ async def completions(
     action = message["action"]
     args = _args(await _actions(message["to"], ids, help_of), action["name"])
     names = [
-        f"{name}:{chr(34) if isinstance(about, Mapping) and about.get('type') == 'string' else ''}"
-        for name, about in args.items()
+        name + (':"' if isinstance(schema, Mapping) and schema.get("type") == "string" else ":")
+        for name, schema in args.items()
         if name not in action["args"] and name.isidentifier()
     ]
     return _matching(word[0], names, "")
@@ -65,7 +65,7 @@ async def completed_call(line: str, help_of: Callable[[str], Awaitable[Help]]) -
     words = match[2].split(maxsplit=len(args) - 1)
     pairs = zip(args.items(), words, strict=False)  # the last may be left out
     try:
-        values = {name: _value(word.strip(), about) for (name, about), word in pairs}
+        values = {name: _value(word.strip(), schema) for (name, schema), word in pairs}
         return format_slash({**message, "action": {**message["action"], "args": values}})
     except (MoothallError, ValueError, RecursionError):  # a word is not a valid value
         return ""
@@ -86,9 +86,9 @@ def _args(described: Help, action: str) -> Mapping[str, Any]:
     return args if isinstance(args, Mapping) else {}
 
 
-def _value(word: str, about: Any) -> Any:
+def _value(word: str, schema: Any) -> Any:
     """Return a word as a value of its argument's type."""
-    is_text = not isinstance(about, Mapping) or about.get("type", "string") == "string"
+    is_text = not isinstance(schema, Mapping) or schema.get("type", "string") == "string"
     return word if is_text else json.loads(word)
 
 

@@ -19,7 +19,7 @@ class WaitGraph(NamedTuple):
     """Who waits for whom in a process."""
 
     requests: ByHandler  # those that a handler awaits
-    behind: ByHandler  # by request that has not started, the handlers of which one must end first
+    blockers: ByHandler  # by request that has not started, the handlers of which one must end first
 
 
 def requests_here(mailboxes: Iterable[Mailbox]) -> ByHandler:
@@ -48,7 +48,7 @@ def note_request(
 
 def waits(mailboxes: Iterable[Mailbox], requests_by_handler: ByHandler) -> WaitGraph:
     """Return who waits for whom."""
-    behind = {
+    blockers = {
         each: mailbox.in_the_way(each)
         for mailbox in mailboxes
         for each in mailbox.queued()
@@ -60,7 +60,7 @@ def waits(mailboxes: Iterable[Mailbox], requests_by_handler: ByHandler) -> WaitG
         for each, requests in requests_by_handler.items()
         if 0 < each.waiting <= len(requests)
     }
-    return WaitGraph(blocked, behind)
+    return WaitGraph(blocked, blockers)
 
 
 def stuck(requests: dict[K, list[K]], way: Callable[[K], Iterable[K] | None]) -> dict[K, list[K]]:
@@ -79,7 +79,7 @@ def stuck(requests: dict[K, list[K]], way: Callable[[K], Iterable[K] | None]) ->
             handlers and all(each in remaining for each in handlers)
         )
 
-    while free := [each for each, own in remaining.items() if any(map(goes_on, own))]:
+    while free := [each for each, blocking in remaining.items() if any(map(goes_on, blocking))]:
         for each in free:
             del remaining[each]
     return remaining
@@ -105,12 +105,12 @@ def deadlocks(graph: WaitGraph) -> Iterable[tuple[Delivery, Deadlock]]:
     """Yield requests without which all others go on, each with its error."""
 
     def way(request: Delivery) -> list[Delivery]:
-        return graph.behind.get(request, [])
+        return graph.blockers.get(request, [])
 
     remaining = graph.requests
     while remaining := stuck(remaining, way):
         pairs = cycle(remaining, way, next(iter(remaining)))
-        handler, request = next(pair for pair in pairs if pair[1] in graph.behind)
+        handler, request = next(pair for pair in pairs if pair[1] in graph.blockers)
         ways = described((str(each), str(target)) for each, target in pairs)
         yield (
             request,

@@ -35,7 +35,7 @@ _NO_WAIT = "its result comes later: only a reply of an agent with a journal= can
 class Offer:
     """An action prepared for handling messages: looked up once for each agent in a space."""
 
-    __slots__ = ("action", "check", "function", "injected", "plain", "read", "where")
+    __slots__ = ("action", "check", "function", "injected", "label", "plain", "read")
 
     @classmethod
     def all_of(cls, mailbox: Any) -> dict[str, Offer]:
@@ -45,8 +45,8 @@ class Offer:
             for name, action in mailbox.agent._offered().items()
         }
 
-    def __init__(self, mailbox: Any, where: str, action: Action) -> None:
-        self.where: str = where  # its name in errors: `Calculator.add`
+    def __init__(self, mailbox: Any, label: str, action: Action) -> None:
+        self.label: str = label  # its name in errors: `Calculator.add`
         self.action: Action = action
         self.function: Callable[..., Any] = action.with_retries
         self.check: Callable[[dict[str, Any], str], dict[str, Any]] = action.signature.check
@@ -85,7 +85,7 @@ async def handle(mailbox: Any, delivery: Delivery, offer: Offer, kwargs: dict[st
     failure: BaseException | None = None
     limit: asyncio.TimerHandle | None = None
     if (timeout := offer.action.timeout) is not None:
-        late = ActionError("TimeoutError", f'"{offer.where}" took longer than {timeout} s')
+        late = ActionError("TimeoutError", f'"{offer.label}" took longer than {timeout} s')
         # Like any early end: the sender gets the error, whatever the action does about it.
         limit = mailbox.router.loop.call_later(timeout, mailbox.router.abort, delivery, late)
     try:
@@ -178,8 +178,8 @@ def ask_permission(mailbox: Any, delivery: Delivery, offer: Offer) -> None:
                 )
         except BaseException as error:  # the agent's own code: an error is not a permission
             if not delivery.answered:
-                about = f"request_permission of agent {mailbox.id!r} failed on {delivery}"
-                log_failure(logger, about, error)
+                failure = f"request_permission of agent {mailbox.id!r} failed on {delivery}"
+                log_failure(logger, failure, error)
         finally:
             mailbox.asking.discard(delivery)
         if delivery.answered:
@@ -192,7 +192,7 @@ def ask_permission(mailbox: Any, delivery: Delivery, offer: Offer) -> None:
             mailbox.router.make_ready(mailbox)
         else:
             delivery.state = FINISHED
-            mailbox.router.refuse(delivery, not_permitted(offer.where, decision))
+            mailbox.router.refuse(delivery, not_permitted(offer.label, decision))
 
     delivery.task = mailbox.router.thread.spawn(ask())
 
@@ -201,14 +201,14 @@ def outcome_of(delivery: Delivery, error: BaseException) -> RequestError:
     """Return the outcome of a request whose action raised `error`."""
     if isinstance(error, ActionError):
         # Raised by an action that this one called: passed on unchanged along the call chain.
-        where = error.where
+        place = error.where
         outcome = ActionError(
-            printable(str(error.type)), printable(str(error.text)), where and printable(str(where))
+            printable(str(error.type)), printable(str(error.text)), place and printable(str(place))
         )
     else:
-        where = str(delivery) if delivery.mailbox else None
+        place = str(delivery) if delivery.mailbox else None
         text = _NO_WAIT if isinstance(error, Later) else text_of(error)
-        outcome = ActionError(printable(type(error).__name__), text, where)
+        outcome = ActionError(printable(type(error).__name__), text, place)
     outcome.__cause__ = error
     return outcome
 

@@ -72,11 +72,11 @@ class LanedMailbox(Mailbox):
         if delivery.parent is not None and self.active:
             self._hold(delivery)
 
-    def _queue(self, name: str, delivery: Delivery, again: bool = False) -> None:
+    def _queue(self, name: str, delivery: Delivery, is_reentrant: bool = False) -> None:
         delivery.lane = name
         lane = self._waiting.setdefault(name, MessageLine())
         lane.lane = name
-        (lane.appendleft if again else lane.append)(delivery)
+        (lane.appendleft if is_reentrant else lane.append)(delivery)
         self._queued += 1
         if name not in self._busy:
             self._line[name] = None
@@ -167,7 +167,7 @@ class LanedMailbox(Mailbox):
             return
         delivery.state = QUEUED
         del self._busy[name]
-        self._queue(name, delivery, again=True)
+        self._queue(name, delivery, is_reentrant=True)
         self._line.move_to_end(name, last=False)
 
     def detach(self, error: RequestError, spared: tuple[Delivery | None, ...]) -> int:

@@ -36,12 +36,12 @@ such as the lock of a log handler that sends messages."""
 _TURN_S: Final = 0.005
 """How long the loop runs entered calls before its other work has a turn."""
 
-_HERE = threading.local()
+_THREAD_LOCAL = threading.local()
 
 
 def on_a_space() -> bool:
     """Return whether this thread runs a space: two that waited for each other would deadlock."""
-    return getattr(_HERE, "is_space", False)
+    return getattr(_THREAD_LOCAL, "is_space", False)
 
 
 class LoopThread:
@@ -87,7 +87,7 @@ class LoopThread:
     def end_with(self, owner: Any) -> None:
         """End the loop once nobody holds the space any more: from now on, the loop does not."""
         closing, on_end = weakref.WeakMethod(self._closing), weakref.WeakMethod(self._on_end)
-        self._closing = lambda: (closing() or _nothing)()
+        self._closing = lambda: (closing() or _do_nothing)()
         self._on_end = lambda: (on_end() or (lambda: None))()
         weakref.finalize(owner, self._end_soon).atexit = False
 
@@ -294,7 +294,7 @@ class LoopThread:
 
     def _inherit(self) -> None:
         """In a forked child, which has not its thread, be closed; the parent's lives on."""
-        _HERE.is_space = False
+        _THREAD_LOCAL.is_space = False
         if self._process and not self.closed:
             self.closed = self.inherited = True
             self.ident = 0
@@ -312,7 +312,7 @@ class LoopThread:
             self._failure = error
             running.set()
             return
-        _HERE.is_space = True
+        _THREAD_LOCAL.is_space = True
         self.ident = threading.get_ident()
         loop.call_soon(running.set)
         try:
@@ -362,7 +362,7 @@ class LoopThread:
         await self.loop.shutdown_asyncgens()
 
 
-async def _nothing() -> None:
+async def _do_nothing() -> None:
     """Close nothing: the space is gone."""
 
 

@@ -59,8 +59,8 @@ class Mailbox:
     groups: tuple[str, ...] = ()
     id: str = field(init=False)
     start: Callable[[Delivery, Coroutine[Any, Any, Any]], None] = field(init=False)
-    before: bool = field(init=False)  # whether the agent overrides `before_action`
-    after: bool = field(init=False)
+    has_before_action: bool = field(init=False)  # whether the agent overrides `before_action`
+    has_after_action: bool = field(init=False)
     offers: dict[str, Offer] = field(init=False)
     concurrency: int = field(init=False)
     box: MessageLine = field(default_factory=MessageLine)
@@ -83,17 +83,19 @@ class Mailbox:
     finishing: bool = False  # whether it takes no new messages: it is removed once it is idle
     arriving: Delivery | None = None  # of the agent's `after_add`, if it has one
     leaving: Delivery | None = None  # ends once the agent has left
-    here: bool = False  # whether the loop knows it, which the router's `mailboxes` has earlier
+    is_added: bool = False  # whether the loop knows it, which the router's `mailboxes` has earlier
     ready: bool = False
-    outside: bool = False  # whether threads sent what the loop may not have taken in yet
+    has_thread_messages: bool = (
+        False  # whether threads sent what the loop may not have taken in yet
+    )
     suspended: Callable[[], None] | None = None  # ends the pause until another agent takes over
     retired: bool = False  # whether what the agent before was doing has ended
 
     def __post_init__(self) -> None:
         self.id = address(self.agent.id)
         self.start = self.router.start
-        self.before = overrides(self.agent, "before_action")
-        self.after = overrides(self.agent, "after_action")
+        self.has_before_action = overrides(self.agent, "before_action")
+        self.has_after_action = overrides(self.agent, "after_action")
         # All of them now: an action that cannot be described fails here, not at its first call.
         self.offers = Offer.all_of(self)
         self.concurrency = self.agent.concurrency
@@ -155,8 +157,8 @@ class Mailbox:
         """
         router = self.router
         handling: Any = CURRENT.get()
-        here = get_ident() == router.thread_id
-        if here and handling is not None:
+        in_loop_thread = get_ident() == router.thread_id
+        if in_loop_thread and handling is not None:
             return await function()
         delivery = Delivery(Envelope(self.id, self.id, "", {}), CALLBACK, handling)
         delivery.hops -= 1  # it is not a request
@@ -165,7 +167,7 @@ class Mailbox:
 
         async def run() -> T:
             task = asyncio.current_task()
-            if task is not None and not here:
+            if task is not None and not in_loop_thread:
                 self.carried.add(task)  # cancelled if the agent is removed meanwhile
                 task.add_done_callback(self.carried.discard)
             before = CURRENT.set(delivery)
@@ -180,7 +182,7 @@ class Mailbox:
                 router.settle(delivery, None, None)
 
         with waiting(handling, delivery):
-            if here:
+            if in_loop_thread:
                 return await run()
             router.thread.check_process()
             value: T = await asyncio.wrap_future(router.thread.run(run, context=copy_context()))
@@ -201,7 +203,12 @@ class Mailbox:
     def _helps_at_once(self, envelope: Envelope) -> bool:
         """Return whether help is given beside the work: the agent's class has no part in it."""
         in_order = (envelope.meta or {}).get("in_order") is True  # as a sign that others are done
-        return not (in_order or self.before or self.after or overrides(self.agent, "help"))
+        return not (
+            in_order
+            or self.has_before_action
+            or self.has_after_action
+            or overrides(self.agent, "help")
+        )
 
     def _hold(self, delivery: Delivery) -> None:
         """Add a message to `reentrant_messages` if its call chain includes an active handler."""
@@ -335,7 +342,7 @@ class Mailbox:
         if type(args) is Nested:
             args = copy_json(args)  # an action that changes them does not change the message
         try:
-            kwargs = offer.check(args, offer.where)
+            kwargs = offer.check(args, offer.label)
         except InvalidArguments as error:
             if delivery.kind == ANSWER and envelope.name == "say":
                 self._tell(delivery)
@@ -343,11 +350,11 @@ class Mailbox:
             self._refuse(delivery, error)
             return
         except BaseException as error:  # a type's own validation may raise anything
-            self._refuse(delivery, InvalidArguments(f'"{offer.where}": {text_of(error)}'))
+            self._refuse(delivery, InvalidArguments(f'"{offer.label}": {text_of(error)}'))
             return
         if not (offer.plain or delivery.approved or offer.action.access_policy == ACCESS_PERMITTED):
             if offer.action.access_policy == ACCESS_DENIED:
-                self._refuse(delivery, not_permitted(offer.where, False))
+                self._refuse(delivery, not_permitted(offer.label, False))
             else:
                 delivery.inner = False
                 self._lift(delivery)

@@ -208,10 +208,10 @@ class Outcomes:
         reply.original_id = original_id
         self.post(reply)
 
-    def answer_lost(self, to: str, why: str) -> None:
+    def answer_lost(self, to: str, reason: str) -> None:
         """Warn of an answer that nobody gets."""
         self.warn(
-            f"answers to agent {to!r} were lost", f"an answer to agent {to!r} was lost: {why}"
+            f"answers to agent {to!r} were lost", f"an answer to agent {to!r} was lost: {reason}"
         )
 
     def warn(self, kind: str, text: str) -> None:

@@ -89,8 +89,8 @@ async def succeed(mailbox: Mailbox, new: Agent, took: Callable[[], None]) -> Non
         old._mailbox = None
     mailbox.agent = new
     new._mailbox = mailbox
-    mailbox.before = overrides(new, "before_action")
-    mailbox.after = overrides(new, "after_action")
+    mailbox.has_before_action = overrides(new, "before_action")
+    mailbox.has_after_action = overrides(new, "after_action")
     mailbox.offers = Offer.all_of(mailbox)
     mailbox.concurrency = new.concurrency
     if isinstance(mailbox, LanedMailbox):

@@ -74,12 +74,12 @@ class Router(Outcomes):
             self.enter(self._route_later, envelope, mailbox, delay)
             return
         if get_ident() == self.thread_id:
-            if mailbox.outside:
+            if mailbox.has_thread_messages:
                 self.catch_up(mailbox)
             self.route(envelope, mailbox, kind)
         else:
             self.submitting(envelope)(self.route, envelope, mailbox, kind)
-            mailbox.outside = True
+            mailbox.has_thread_messages = True
 
     def request(
         self,
@@ -111,12 +111,12 @@ class Router(Outcomes):
         if refs := CALLERS_RESERVATIONS.get():
             delivery.reservations = tuple(ref for ref in refs if (each := ref()) and each.open)
         if get_ident() == self.thread_id:
-            if mailbox.outside:
+            if mailbox.has_thread_messages:
                 self.catch_up(mailbox)
             self.dispatch(delivery)
         else:
             self.submitting(envelope)(self.dispatch, delivery)
-            mailbox.outside = True
+            mailbox.has_thread_messages = True
         return Request(delivery, self)
 
     def submitting(self, envelope: Envelope) -> Callable[..., None]:
@@ -126,7 +126,7 @@ class Router(Outcomes):
 
     def catch_up(self, mailbox: Mailbox) -> None:
         """Take in what an agent sent from threads, before what it sends on the loop."""
-        mailbox.outside = False  # first: a thread sets it after it has sent
+        mailbox.has_thread_messages = False  # first: a thread sets it after it has sent
         self.thread.drain()
 
     def enter(self, function: Callable[..., Any], *args: Any) -> None:
@@ -160,7 +160,7 @@ class Router(Outcomes):
         heavy, to_all = type(envelope.args) is Nested, to == EVERYONE
         sender, first = envelope.sender, None
         for receiver in list(self.mailboxes.values()):  # any thread may add agents
-            if not receiver.here:
+            if not receiver.is_added:
                 continue  # an agent that is being added came after this was sent
             if not (to_all and receiver.id != sender) and not receiver.is_among(envelope):
                 continue
@@ -205,7 +205,7 @@ class Router(Outcomes):
                 self.refuse(delivery, self._not_found(delivery.envelope.to))
             return
         if self._expected and mailbox.id in self._expected:
-            self.here(mailbox)  # added in another thread: requests that waited come first
+            self.mark_added(mailbox)  # added in another thread: requests that waited come first
         self.put(delivery, mailbox)
 
     def put(self, delivery: Delivery, mailbox: Mailbox) -> None:
@@ -244,9 +244,9 @@ class Router(Outcomes):
         if not expected:
             self._expected.pop(delivery.envelope.to, None)
 
-    def here(self, mailbox: Mailbox) -> None:
+    def mark_added(self, mailbox: Mailbox) -> None:
         """Mark an agent as added; put the requests that waited for it into its mailbox."""
-        mailbox.here = True
+        mailbox.is_added = True
         for delivery in self._expected.pop(mailbox.id, ()):
             self.put(delivery, mailbox)
 

@@ -236,13 +236,13 @@ class Space:
         boxes = {} if self._router is None or self._closed else dict(self._router.mailboxes)
         return [id for id, each in boxes.items() if group is None or group in each.groups]
 
-    def _here(self, id: str) -> Agent | None:
+    def _local_agent(self, id: str) -> Agent | None:
         """Return the agent of this id that is in this process, or None."""
         router = self._router
         mailbox = None if router is None or self._closed else router.mailboxes.get(id)
         return None if mailbox is None else mailbox.agent
 
-    async def _everyone(self, group: str | None = None) -> list[str]:
+    async def _all_ids(self, group: str | None = None) -> list[str]:
         """Return the ids of the agents, or of a group, of all processes that share the space."""
         return self.ids(group)
 
@@ -442,7 +442,7 @@ class Space:
                 mailbox.paused = 1  # messages wait until that has ended
             router.mailboxes[id] = mailbox
             agent._mailbox = mailbox
-        router.enter(router.here, mailbox)
+        router.enter(router.mark_added, mailbox)
         return mailbox
 
     def _settle_in(self, mailbox: Mailbox, *, waits: bool) -> None:
@@ -498,11 +498,11 @@ class Space:
                 await call_callback(mailbox, getattr(mailbox.agent, name))
             except BaseException as error:
                 leaves = True
-                about = f"{name} of agent {mailbox.id!r} failed"
+                failure = f"{name} of agent {mailbox.id!r} failed"
                 if is_reported or delivery.answered:
-                    logger.debug("%s", about, exc_info=error)
+                    logger.debug("%s", failure, exc_info=error)
                 else:
-                    log_failure(logger, about, error)
+                    log_failure(logger, failure, error)
                 if name == "after_add" or not isinstance(error, Exception):
                     raise
             finally:

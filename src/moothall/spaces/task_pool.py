@@ -65,7 +65,7 @@ class TaskPool:
     loop: asyncio.AbstractEventLoop
     on_end: Callable[[Delivery, Any, BaseException | None], None]
     _idle: list[_Worker] = field(default_factory=list)
-    _all: set[_Worker] = field(default_factory=set)
+    _workers: set[_Worker] = field(default_factory=set)
     _closing: bool = False
     in_no_task: bool = False  # whether `start` is known to be called outside of any task
 
@@ -105,7 +105,7 @@ class TaskPool:
         if len(worker.context) == 1:
             idle.append(worker)
         else:
-            self._all.discard(worker)  # the handler left context variables behind
+            self._workers.discard(worker)  # the handler left context variables behind
             task.cancel()
         self.on_end(delivery, value, error)
 
@@ -122,7 +122,7 @@ class TaskPool:
 
     def owner(self, task: asyncio.Task[Any] | None) -> Delivery | None:
         """Return the delivery that a task of the pool handles. Any thread may call this."""
-        for worker in self._all.copy():
+        for worker in self._workers.copy():
             if worker.task is task:
                 return worker.delivery
         return None
@@ -130,19 +130,19 @@ class TaskPool:
     def close(self) -> None:
         """Cancel every task; none becomes idle again."""
         self._closing = True
-        for worker in list(self._all):
+        for worker in list(self._workers):
             if worker.unbegun is not None:
                 # A task that is cancelled before it starts would never look at its coroutine.
                 worker.unbegun.close()
                 if worker.delivery is not None:
                     worker.delivery.worker = None
                 worker.unbegun = worker.delivery = None
-                self._all.discard(worker)
+                self._workers.discard(worker)
             worker.task.cancel()
 
     def abandon(self) -> None:
         """Log and abandon the handlers that ignored their cancellation: the loop has ended."""
-        for worker in self._all:
+        for worker in self._workers:
             worker.abandoned = True
             if worker.delivery is None:
                 continue
@@ -160,7 +160,7 @@ class TaskPool:
         if delivery.reservations:
             worker.run(CALLERS_RESERVATIONS.set, delivery.reservations)
         worker.task = self.loop.create_task(self._work(worker), context=worker.context)
-        self._all.add(worker)
+        self._workers.add(worker)
 
     async def _work(self, worker: _Worker) -> None:
         """Run handlers in one task, one after the other."""
@@ -199,7 +199,7 @@ class TaskPool:
                 if not worker.handed:
                     return
         finally:
-            self._all.discard(worker)
+            self._workers.discard(worker)
             if worker.delivery is not None and not worker.abandoned:
                 # Something awaited made asyncio close the task, as a future that raises
                 # GeneratorExit does. That is an outcome too.

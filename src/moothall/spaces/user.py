@@ -147,11 +147,11 @@ class User(Agent):
 
     async def _answered(self, patience_s: float, addressed: dict[str, None]) -> None:
         """Wait until every other agent, and then this one, has handled its messages so far."""
-        own = str(self.id)
+        own_id = str(self.id)
         space: Any = self.space
-        here = await space._everyone() if BROADCAST in addressed else space.ids()
-        receivers = dict.fromkeys(here) | addressed
-        waiting_for = [id for id in receivers if id not in (own, BROADCAST)]
+        ids = await space._all_ids() if BROADCAST in addressed else space.ids()
+        receivers = dict.fromkeys(ids) | addressed
+        waiting_for = [id for id in receivers if id not in (own_id, BROADCAST)]
         end = time.monotonic() + patience_s
         waiting_for = await self._handled(waiting_for, patience_s)
         asking = self._asking(waiting_for)
@@ -163,7 +163,7 @@ class User(Agent):
         if not asking:  # what was approved is behind what was handled
             await self._handled(waiting_for, max(end - time.monotonic(), _LOOK_S))
         with suppress(MoothallError):  # this agent has left the space meanwhile
-            await self.request({"to": own, "action": {"name": "help"}}, patience_s)
+            await self.request({"to": own_id, "action": {"name": "help"}}, patience_s)
 
     async def _handled(self, ids: list[str], patience_s: float) -> list[str]:
         """Wait until agents have handled their messages so far; return those that have."""

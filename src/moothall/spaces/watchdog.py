@@ -104,7 +104,7 @@ class Watchdog:
                 now,
             )  # many take their turns: none of them is too long
         elif now - pulse.asked_at >= HELD_S and pulse.holder is None:
-            holder, where = _holder(space)
+            holder, place = _holder(space)
             pulse.holder = holder
             logger.warning(
                 "%s has held the loop of its space for over %.1f s, at %s: nothing else runs there "
@@ -112,7 +112,7 @@ class Watchdog:
                 "thread",
                 holder,
                 HELD_S,
-                where,
+                place,
             )
 
 

@@ -49,7 +49,7 @@ class DoorsTab(Tab):
         space: Any = self._user.space
         ids: set[int] = set()
         for name in () if space is None else space.ids():
-            agent = space._here(name)
+            agent = space._local_agent(name)
             sources = getattr(getattr(agent, "actions", None), "_sources", ())
             for each, of in ((agent, None), *((source, name) for source in sources)):
                 if hasattr(each, "_door") and id(each) not in ids:

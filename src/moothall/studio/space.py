@@ -81,7 +81,7 @@ class SpaceTab(Tab):
         name, args = message["action"]["name"], message["action"]["args"]
         sender, to = message["from"], message["to"]
         for id in space.ids() if to == BROADCAST else [to]:
-            self._hub.growing.watch(space._here(id))
+            self._hub.growing.watch(space._local_agent(id))
         ids = (message.get("id"), args.get("original_message_id"))
         # What pages and chats ask by themselves, and its answers; nothing else can hide so.
         if name in ("help", "response", "error") and You.asking in ids:
@@ -104,7 +104,7 @@ class SpaceTab(Tab):
         Of an agent of another process nothing is known but that it is elsewhere.
         """
         space: Any = self.user.space
-        agent = None if space is None else space._here(id)
+        agent = None if space is None else space._local_agent(id)
         if agent is None:
             return {"here": False}
         members = (getattr(agent, name, None) for name in ("human_agent", "reactive_agent"))

@@ -282,7 +282,7 @@ def sources_here(agent: Any) -> list[str]:
 def agent_here(agent: Any, id: str) -> tuple[Any, bool]:
     """Return the agent with an id, and whether it is in this process; None if it is unknown."""
     space = agent.space
-    find = getattr(space, "_here", None)
+    find = getattr(space, "_local_agent", None)
     if find is None:  # a space of another kind, such as a society, is one process
         return None, True
     local_agent = find(id)

@@ -60,13 +60,13 @@ def _form(action: Action) -> str:
     return f'{{"action": {json.dumps(action.name, ensure_ascii=False)}, "args": {{{args}}}}}'
 
 
-def _value(about: Any) -> str:
-    if not isinstance(about, Mapping):
+def _value(schema: Any) -> str:
+    if not isinstance(schema, Mapping):
         return "value"
-    if "enum" in about:
-        return " or ".join(json.dumps(value, ensure_ascii=False) for value in about["enum"])
-    kind = about.get("type")
-    return _one_line(about.get("description")) or (kind if isinstance(kind, str) else "value")
+    if "enum" in schema:
+        return " or ".join(json.dumps(value, ensure_ascii=False) for value in schema["enum"])
+    kind = schema.get("type")
+    return _one_line(schema.get("description")) or (kind if isinstance(kind, str) else "value")
 
 
 def _one_line(text: Any) -> str:
@@ -86,7 +86,7 @@ def choice_schema(
     definitions: dict[str, Any] = {}
     forms: list[dict[str, Any]] = []
     for number, action in enumerate(actions):
-        args = _within(dict(action.parameters or {}), f"a{number}", definitions)
+        args = _nested(dict(action.parameters or {}), f"a{number}", definitions)
         args.setdefault("type", "object")
         if "properties" in args or "anyOf" not in args:
             # The model may write only arguments that it is shown.
@@ -96,7 +96,7 @@ def choice_schema(
     if answers_by is not None and forms:
         forms = [_list_of({"anyOf": forms}, _MOST_CALLS)]
     if answer is not None:
-        text = _within(dict(answer), "answer", definitions)
+        text = _nested(dict(answer), "answer", definitions)
         if answers_by is None:
             forms.append(object_schema(answer=text))
         else:
@@ -105,19 +105,19 @@ def choice_schema(
     return {"anyOf": forms, **({"$defs": definitions} if definitions else {})}
 
 
-def _list_of(items: dict[str, Any], most: int) -> dict[str, Any]:
-    return {"type": "array", "items": items, "minItems": 1, "maxItems": most}
+def _list_of(items: dict[str, Any], max_items: int) -> dict[str, Any]:
+    return {"type": "array", "items": items, "minItems": 1, "maxItems": max_items}
 
 
 def after_a_thought(schema: Mapping[str, Any]) -> dict[str, Any]:
     """Return the schema of a thought and then a value of this schema."""
     definitions: dict[str, Any] = {}
     thought = {"type": "string", "maxLength": 200, "description": "what the value follows from"}
-    wrapped = object_schema(thought=thought, value=_within(dict(schema), "value", definitions))
+    wrapped = object_schema(thought=thought, value=_nested(dict(schema), "value", definitions))
     return {**wrapped, **({"$defs": definitions} if definitions else {})}
 
 
-def _within(schema: dict[str, Any], prefix: str, definitions: dict[str, Any]) -> dict[str, Any]:
+def _nested(schema: dict[str, Any], prefix: str, definitions: dict[str, Any]) -> dict[str, Any]:
     """Return the schema for use in a larger one, with its definitions moved there."""
     for key in ("$defs", "definitions"):
         for name, about in schema.pop(key, {}).items():

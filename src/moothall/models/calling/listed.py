@@ -40,10 +40,10 @@ User: How long is the hull of the Zorp?
 
 The actions:
 """
-_WHEN: Final = """ If no action helps with what the user asks for, or all is done, write {answer} \
-alone."""
+_NO_ACTION_RULE: Final = """ If no action helps with what the user asks for, or all is done, write \
+{answer} alone."""
 _NO_ACTION: Final = "No action knows the age of animals."
-_NONE: Final = """
+_NO_ACTION_LINE: Final = """
 User: How old is the oldest zebra?
 {answer}"""
 _TYPES: Final = {"string": "str", "integer": "int", "number": "float", "boolean": "bool"} | {
@@ -62,20 +62,20 @@ class SeveralCalls(OneCall):
 
     def head(self, actions: list[Action], *, may_answer: bool) -> str:
         """Return the part of the prompt that shows the actions, as signatures."""
-        when = none = ""
+        rule = line = ""
         if may_answer:
             name = _answer_of(actions)
-            when = _WHEN.format(
+            rule = _NO_ACTION_RULE.format(
                 answer=f"[{choice_as_text(name, f'{{{json.dumps(_TEXT)}: text}}')}]"
             )
             no = choice_as_text(name, {_TEXT: _NO_ACTION})
-            none = _NONE.format(answer=f"[{no}]")
+            line = _NO_ACTION_LINE.format(answer=f"[{no}]")
         head = _HEAD.format(
-            when=when,
+            when=rule,
             first=choice_as_text("paint", {"hatch": "A", "colour": "red"}),
             second=choice_as_text("paint", {"hatch": "B", "colour": "blue"}),
             one=choice_as_text("hull_length", {"ship": "Zorp"}),
-            none=none,
+            none=line,
         )
         return head + "\n".join(_signature(each) for each in actions)
 
@@ -149,14 +149,14 @@ def _signature(action: Action) -> str:
     return f'def {action.name}({", ".join(parameters)}):\n    """{doc}"""\n'
 
 
-def _type(about: Any) -> str:
-    if not isinstance(about, Mapping):
+def _type(schema: Any) -> str:
+    if not isinstance(schema, Mapping):
         return "Any"
-    if "enum" in about:
-        return f"Literal[{', '.join(json.dumps(e, ensure_ascii=False) for e in about['enum'])}]"
-    kind = about.get("type")
-    if kind == "array" and isinstance(about.get("items"), Mapping):
-        return f"list[{_type(about['items'])}]"
+    if "enum" in schema:
+        return f"Literal[{', '.join(json.dumps(e, ensure_ascii=False) for e in schema['enum'])}]"
+    kind = schema.get("type")
+    if kind == "array" and isinstance(schema.get("items"), Mapping):
+        return f"list[{_type(schema['items'])}]"
     return _TYPES.get(kind, "Any") if isinstance(kind, str) else "Any"
 
 

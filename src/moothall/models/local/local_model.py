@@ -37,7 +37,7 @@ from moothall.models.settings import check_sampling
 if TYPE_CHECKING:
     from moothall.actions import Action
 
-_OWN: Final = "own"
+_OWN_TEMPLATE: Final = "own"
 _MOST_THREADS = 512  # llama.cpp's own limit
 # The smallest models may repeat one word or line without end. llama.cpp's DRY sampler makes
 # repetition less likely, and changes nothing else. It is not used for calls, schemas and larger
@@ -145,7 +145,7 @@ class LocalModel(InProcess, Answering):
         check_boolean("LocalModel: deterministic=", deterministic)
         check_boolean("LocalModel: thinking=", thinking)
         check_text("LocalModel: tool_choice=", tool_choice)
-        if template not in (None, _OWN):
+        if template not in (None, _OWN_TEMPLATE):
             raise ConfigError(f"LocalModel: template= must be 'own' or None, got {template!r:.80}")
         if path is not None and not is_path(path):
             raise ConfigError(f"LocalModel: path= must be the path of a file, got {path!r}")
@@ -156,21 +156,21 @@ class LocalModel(InProcess, Answering):
         self.reads_images: bool = mmproj is not None
         if self.mmproj is not None:
             weights.check_gguf(self.mmproj)
-        own = weights.context_length(self.path)
+        own_length = weights.context_length(self.path)
         self._is_small = self.path.stat().st_size < _SMALL_BYTES
         if template is not None and not weights.shows_tools(self.path):
             raise ConfigError(
                 f"LocalModel: template='own' needs weights whose chat template has tools, and that "
                 f"of {self.path} has none: leave template= out"
             )
-        self._own_template = template == _OWN
+        self._own_template = template == _OWN_TEMPLATE
         makes_one_call = _MAKE_ONE_CALL.search(weights.own_name(self.path)) is not None
         self._makes_one_call = makes_one_call and not self._own_template
         self.tool_choice = tool_choice
         self._form = OneCall() if self._makes_one_call else SeveralCalls()
         self._adapting = Adapting()  # to a template of its own
         MissingExtra.unless("a model inside this process", "local", "xllamacpp")
-        context_tokens = min(context_tokens, own or _LARGEST_CONTEXT, _LARGEST_CONTEXT)
+        context_tokens = min(context_tokens, own_length or _LARGEST_CONTEXT, _LARGEST_CONTEXT)
         self.name: str = name or (
             f"local:{weights.DEFAULT.name}" if path is None else f"gguf:{self.path.name}"
         )
@@ -240,14 +240,14 @@ class LocalModel(InProcess, Answering):
             except ValueError as error:
                 if is_last or answer_text.text:
                     raise ModelError(f"{self.name}: chose nothing readable: {error}") from error
-                body = self._again(body, reply.text, str(error))
+                body = self._retry_request(body, reply.text, str(error))
                 spent = reply.usage
             else:
                 reply = replace(read, usage=read.usage + spent) if is_last else read
                 break
         # An answer that follows a schema is parsed as a whole before it is text.
-        if rest := reply.text[len(answer_text.text) :]:
-            yield TextPiece(rest)
+        if remainder := reply.text[len(answer_text.text) :]:
+            yield TextPiece(remainder)
         yield reply
 
     def _is_own(self, request: ModelRequest) -> bool:
@@ -337,7 +337,7 @@ class LocalModel(InProcess, Answering):
         return chosen, False
 
     @staticmethod
-    def _again(
+    def _retry_request(
         body: tuple[dict[str, Any], dict[str, Any] | None], text: str, fault: str
     ) -> tuple[dict[str, Any], dict[str, Any] | None]:
         """Return the request for another answer in the place of one that cannot be read."""

@@ -16,7 +16,7 @@ from moothall.models.remote.chat_format import seen_after_results
 
 NO_ANSWER: Final = "(no answer)"
 _NO_RESULT = "(no result)"
-_BEFORE: dict[str, Any] = {"role": "user", "content": "(the conversation so far)"}
+_FIRST_MESSAGE: dict[str, Any] = {"role": "user", "content": "(the conversation so far)"}
 _GO_ON: dict[str, Any] = {"role": "user", "content": "Go on."}
 _PLAIN_IDS = "[A-Za-z0-9]{9}"
 """The form of Mistral's ids of calls, which every server takes."""
@@ -31,8 +31,8 @@ _SEEN_NOUNS = "|".join(
     ("vision", "multimodal", *(b.label.rpartition(" ")[2] for b in BLOCKS.values() if b.data))
 )
 # Gemini's, of a schema of parameters.
-_AT = r" at '?[^':]*(?:tools|function_declarations|schema)[^':]*"
-_KEYWORD = re.compile(r"unknown name .{0,2}?([\w$]+)\W{1,3}" + _AT + "'?: cannot find", re.I)
+_PLACE = r" at '?[^':]*(?:tools|function_declarations|schema)[^':]*"
+_KEYWORD = re.compile(r"unknown name .{0,2}?([\w$]+)\W{1,3}" + _PLACE + "'?: cannot find", re.I)
 _WORDS = {
     "answers": "role .?user.? after role .?tool",
     # Of Gemini, Bedrock, Perplexity, newer Claude, and chat templates behind vLLM and others.
@@ -58,8 +58,8 @@ _WORDS = {
         rf"|(?:not|n't) (?:support|accept|have|take).{{0,40}}(?:{_SEEN_NOUNS})"
         "|no endpoints.{0,40}image"
     ),
-    "one_type": r"unknown name .{0,2}?type\W{1,3}" + _AT + "'?: proto field is not",
-    "texts": "invalid value" + _AT + r"\benum\b",
+    "one_type": r"unknown name .{0,2}?type\W{1,3}" + _PLACE + "'?: proto field is not",
+    "texts": "invalid value" + _PLACE + r"\benum\b",
 }
 _ASKS = {demand: re.compile(words, re.I | re.S) for demand, words in _WORDS.items()}
 """What a refusal may ask for: one type for each value and choices of texts alone, of schemas;
@@ -80,7 +80,7 @@ class Adapting:
     def __init__(self, ids: str = "", answer_before_user: bool = False) -> None:
         self._ids = ids or ".+"
         self._demands = frozenset(("answers",) if answer_before_user else ())
-        self._without: frozenset[str] = frozenset()  # keywords of schemas
+        self._refused_keywords: frozenset[str] = frozenset()  # keywords of schemas
         self.version: int = 0
 
     @property
@@ -99,7 +99,7 @@ class Adapting:
         asks |= {"turns"} if "no_system" in asks else set()
         asks |= {"answers", "system_first"} if "turns" in asks else set()
         self._demands |= asks
-        self._without |= {*_KEYWORD.findall(error_text)}
+        self._refused_keywords |= {*_KEYWORD.findall(error_text)}
         if vars(self) == before:
             return False
         self.version += 1
@@ -139,7 +139,7 @@ class Adapting:
                 "system_first" in self._demands and role == "system"
             )
             if merges and last.get("role") == role != "tool" and not last.get("tool_calls"):
-                ordered[-1] = {**last, **each, "content": _both(last, each)}
+                ordered[-1] = {**last, **each, "content": _merged_content(last, each)}
             else:
                 ordered.append(each)
         return _of_user(ordered) if "turns" in self._demands else ordered
@@ -159,33 +159,33 @@ class Adapting:
 
     def schema(self, schema: Any, root: Any = None) -> Any:
         """Return a schema of parameters without the keywords that the server does not know."""
-        is_whole = not (self._without or self._demands & {"one_type", "texts"})
+        is_whole = not (self._refused_keywords or self._demands & {"one_type", "texts"})
         if is_whole or not isinstance(schema, Mapping | list):
             return schema
         root = schema if root is None else root
         if isinstance(schema, list):
             return [self.schema(each, root) for each in schema]
         ref = schema.get("$ref")
-        if "$ref" in self._without and isinstance(ref, str) and ref.startswith("#/$defs/"):
+        if "$ref" in self._refused_keywords and isinstance(ref, str) and ref.startswith("#/$defs/"):
             inner = (root.get("$defs") or {}).get(ref.removeprefix("#/$defs/"))
             # One that has itself within it cannot be written out.
             cut_root = {**root, "$defs": {**root["$defs"], ref.removeprefix("#/$defs/"): {}}}
             return self.schema(inner or {}, cut_root)
-        if "const" in schema and "const" in self._without:
+        if "const" in schema and "const" in self._refused_keywords:
             schema = {"enum": [schema["const"]], **schema}
         kinds, choices = schema.get("type"), schema.get("enum")
         if "one_type" in self._demands and isinstance(kinds, list):
-            some = [each for each in kinds if each != "null"]
-            schema = {**schema, "type": some[0] if some else "string"}
-            schema |= {"nullable": True} if len(some) < len(kinds) else {}
+            types = [each for each in kinds if each != "null"]
+            schema = {**schema, "type": types[0] if types else "string"}
+            schema |= {"nullable": True} if len(types) < len(kinds) else {}
         if (
             "texts" in self._demands
             and isinstance(choices, list)
             and not all(isinstance(c, str) for c in choices)
         ):
             note = f"One of {', '.join(map(str, choices))}."
-            about = " ".join(filter(None, (schema.get("description"), note)))
-            schema = {**schema, "description": about}
+            description = " ".join(filter(None, (schema.get("description"), note)))
+            schema = {**schema, "description": description}
             del schema["enum"]
         return {
             name: {key: self.schema(each, root) for key, each in value.items()}
@@ -194,7 +194,7 @@ class Adapting:
             if name in ("enum", "const", "default", "examples")
             else self.schema(value, root)
             for name, value in schema.items()
-            if name not in self._without
+            if name not in self._refused_keywords
         }
 
 
@@ -213,7 +213,7 @@ def _paired(messages: list[Any], ids: re.Pattern[str]) -> list[Any]:
     places: list[tuple[Any, int]] = []  # of the results that are missing so far, by id
     for each in messages:
         if calls := each.get("tool_calls"):
-            own_calls = [{**call, "id": _own(call.get("id"), ids, used)} for call in calls]
+            own_calls = [{**call, "id": _unique_id(call.get("id"), ids, used)} for call in calls]
             paired.append({**each, "tool_calls": own_calls})
             places = [(call.get("id"), len(paired) + n) for n, call in enumerate(calls)]
             paired += [
@@ -227,20 +227,20 @@ def _paired(messages: list[Any], ids: re.Pattern[str]) -> list[Any]:
                 places.remove(matches[0])
                 paired[place] = {**each, "tool_call_id": paired[place]["tool_call_id"]}
             else:  # the memory has lost its call
-                own = _own(id, ids, used)
+                own_id = _unique_id(id, ids, used)
                 lost_call: dict[str, Any] = {
-                    "id": own,
+                    "id": own_id,
                     "name": each.get("name") or "action",
                     "args": {},
                 }
                 paired.append({"role": "assistant", "content": "", "tool_calls": [lost_call]})
-                paired.append({**each, "tool_call_id": own})
+                paired.append({**each, "tool_call_id": own_id})
         else:
             paired.append(each)
     return paired
 
 
-def _own(call_id: Any, ids: re.Pattern[str], used: set[str]) -> str:
+def _unique_id(call_id: Any, ids: re.Pattern[str], used: set[str]) -> str:
     """Return the id of a call if it has the right form and is not used yet, else one like that."""
     id = was = str(call_id or "")
     number = 0
@@ -256,11 +256,11 @@ def _of_user(ordered: list[Any]) -> list[Any]:
     """Return messages of which the first, after the system's, and the last are the user's."""
     start = next((n for n, each in enumerate(ordered) if each.get("role") != "system"), None)
     if start is None or ordered[start]["role"] == "assistant":
-        ordered.insert(len(ordered) if start is None else start, _BEFORE)
+        ordered.insert(len(ordered) if start is None else start, _FIRST_MESSAGE)
     return [*ordered, _GO_ON] if ordered[-1].get("role") == "assistant" else ordered
 
 
-def _both(first: Mapping[str, Any], second: Mapping[str, Any]) -> Any:
+def _merged_content(first: Mapping[str, Any], second: Mapping[str, Any]) -> Any:
     """Return the content of two messages of one role in a row."""
     contents = first.get("content") or "", second.get("content") or ""
     if all(isinstance(each, str) for each in contents):

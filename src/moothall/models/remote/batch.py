@@ -23,7 +23,7 @@ EXPIRED: Final = 0
 CANCELLED: Final = -1
 _QUIET_S = 0.25  # a batch is sent when no request has come for so long
 _FIRST_S, _LONGEST_S = 0.5, 60.0  # between two looks at a batch
-_MOST, _MOST_BYTES = 10_000, 50 * 2**20  # of requests in a batch
+_MAX_REQUESTS, _MOST_BYTES = 10_000, 50 * 2**20  # of requests in a batch
 
 
 class KeptCall(Protocol):
@@ -130,9 +130,9 @@ class Batches:
             line.start(self._send_soon(line))
 
     async def _send_soon(self, line: _LoopBatches) -> None:
-        many = 0
-        while many != len(line.new):
-            many = len(line.new)
+        ready_count = 0
+        while ready_count != len(line.new):
+            ready_count = len(line.new)
             await asyncio.sleep(_QUIET_S)
         new, line.new = line.new, []
         for group in _groups(sorted(new, key=lambda each: is_response(each.content))):
@@ -143,8 +143,8 @@ class Batches:
                 continue
             logger.info("%s: batch %s has %d requests", self._name, batch, len(group))
             steps = [(each.step, each.id) for each in group if each.step is not None]
-            about = {"model": self._name, "batch": batch}
-            keeping = [call.keep({**about, "item": id}) for call, id in steps]
+            attributes = {"model": self._name, "batch": batch}
+            keeping = [call.keep({**attributes, "item": id}) for call, id in steps]
             for failed in await asyncio.gather(*keeping, return_exceptions=True):
                 if isinstance(failed, Exception):  # a journal that cannot be written
                     _fail(group, failed)
@@ -208,8 +208,8 @@ class Batches:
             item.tries, item.is_adopted = item.tries + 1, False
             self._add(line, item)
         elif came.status == EXPIRED:
-            why = f"{self._name}: batch {batch} expired before this was answered"
-            item.answer.set_exception(ModelError(f"{why}{after_tries(item.tries)}"))
+            reason = f"{self._name}: batch {batch} expired before this was answered"
+            item.answer.set_exception(ModelError(f"{reason}{after_tries(item.tries)}"))
         else:
             item.answer.set_result(came)
 
@@ -219,7 +219,7 @@ def _groups(items: list[_BatchRequest]) -> Iterator[list[_BatchRequest]]:
     group, size = list[_BatchRequest](), 0
     for each in items:
         size += len(each.content)
-        full = len(group) == _MOST or size > _MOST_BYTES
+        full = len(group) == _MAX_REQUESTS or size > _MOST_BYTES
         # The Responses API is another address.
         if group and (full or is_response(each.content) != is_response(group[0].content)):
             yield group

@@ -50,16 +50,18 @@ class OpenAIBatches(_BatchEndpoints):
 
     async def look(self, batch: str) -> tuple[dict[str, Outcome], Outcome] | None:
         """Return what the files of a batch say."""
-        about = await self._json_at(f"/batches/{batch}")
-        status = about.get("status")
+        batch_state = await self._json_at(f"/batches/{batch}")
+        status = batch_state.get("status")
         if status == "failed":
-            errors = about.get("errors")
+            errors = batch_state.get("errors")
             error_texts = [server_text(each) for each in (errors or {}).get("data") or ()][:3]
             raise ModelError(f"{self._model.name}: batch {batch} failed: {'; '.join(error_texts)}")
         if status not in _FINAL_STATES:
             return None
         outcomes: dict[str, Outcome] = {}
-        for file in filter(None, (about.get("output_file_id"), about.get("error_file_id"))):
+        for file in filter(
+            None, (batch_state.get("output_file_id"), batch_state.get("error_file_id"))
+        ):
             url = joined_url(self._url, f"/files/{file}/content")
             for line in _lines(await self._model._sent_to(url, None)):
                 outcomes[str(line.get("custom_id"))] = _of_line(line)

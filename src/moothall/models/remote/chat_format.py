@@ -52,38 +52,38 @@ def _give_back(message: dict[str, Any], fields: Mapping[str, Any]) -> None:
         call |= extra or {}
 
 
-def _message(message: Any, where: str) -> dict[str, Any]:
+def _message(message: Any, label: str) -> dict[str, Any]:
     if not isinstance(message, Mapping):
-        raise ModelError(f"{where} is {kind_of(message)}, not a chat message")
+        raise ModelError(f"{label} is {kind_of(message)}, not a chat message")
     role = message.get("role")
     content = message.get("content")
     if content is not None and not isinstance(content, str | list):
         raise ModelError(
-            f"{where}: content must be text or a list of blocks, got {kind_of(content)}"
+            f"{label}: content must be text or a list of blocks, got {kind_of(content)}"
         )
     if role == "assistant" and isinstance(content, list):
         content = content_text(content)  # an answer goes back as text
-    out: dict[str, Any] = {"role": role, "content": "" if content is None else content}
+    converted: dict[str, Any] = {"role": role, "content": "" if content is None else content}
     if role == "tool":
-        out["tool_call_id"] = message.get("tool_call_id") or ""
+        converted["tool_call_id"] = message.get("tool_call_id") or ""
     elif role == "assistant":
         if calls := message.get("tool_calls"):
-            out["content"] = content or None
-            out["tool_calls"] = [
-                _tool_call(call, f"{where}: tool_calls[{n}]") for n, call in enumerate(calls)
+            converted["content"] = content or None
+            converted["tool_calls"] = [
+                _tool_call(call, f"{label}: tool_calls[{n}]") for n, call in enumerate(calls)
             ]
     elif role not in ("system", "user"):
-        raise ModelError(f"{where}: role must be system, user, assistant or tool, got {role!r:.80}")
+        raise ModelError(f"{label}: role must be system, user, assistant or tool, got {role!r:.80}")
     speaker = message.get("name")
     # A speaker's name is passed on if the format has a field for it.
     if role != "tool" and isinstance(speaker, str) and _NAME.fullmatch(speaker):
-        out["name"] = speaker
-    return out
+        converted["name"] = speaker
+    return converted
 
 
-def _tool_call(call: Any, where: str) -> dict[str, Any]:
+def _tool_call(call: Any, label: str) -> dict[str, Any]:
     if not isinstance(call, Mapping) or not isinstance(call.get("name"), str):
-        raise ModelError(f"{where} is not a call with id, name and args")
+        raise ModelError(f"{label} is not a call with id, name and args")
     args = call.get("args")
     if not isinstance(args, str):
         args = json.dumps({} if args is None else args, allow_nan=False)
@@ -183,7 +183,7 @@ def may_be_strict(schema: Any) -> bool:
         if set(schema.get("required") or ()) != set(properties):
             return False
     groups = (properties, schema.get("$defs") or {}, schema.get("definitions") or {})
-    inner = [about for group in groups for about in group.values()]
+    inner = [schema_part for group in groups for schema_part in group.values()]
     inner += schema.get("anyOf") or ()
     if "items" in schema:
         inner.append(schema["items"])

@@ -22,13 +22,13 @@ async def parts_of(
         beginning = response.content
         # What a server calls its answer, and what was asked for, say little: it may be a stream,
         # whole, or a web page.
-        while stream and not beginning.strip() and (data := await _more(response, answer)):
+        while stream and not beginning.strip() and (data := await _next_bytes(response, answer)):
             beginning += data
         head = beginning.lstrip()
         if head.startswith(_EVENTS) or (stream and not head.startswith((b"{", b"[", b"<"))):
             for part in answer.feed(beginning):
                 yield part
-            while stream and not answer.has_ended and (data := await _more(response, answer)):
+            while stream and not answer.has_ended and (data := await _next_bytes(response, answer)):
                 for part in answer.feed(data):
                     yield part
             if stream and answer.has_ended:
@@ -49,7 +49,7 @@ async def parts_of(
         yield part
 
 
-async def _more(response: Response, answer: AnswerReader) -> bytes:
+async def _next_bytes(response: Response, answer: AnswerReader) -> bytes:
     try:
         return await response.read()
     except HTTPError:

@@ -86,8 +86,8 @@ class Failures:
         if status == 400 and _OF_MODEL.search(message):
             return "check the name of the model"
         if status in (404, 405) or 300 <= status < 400:
-            to = headers.get("location") if status < 400 else None
-            target = f" (it names {to:.200})" if to else ""
+            location = headers.get("location") if status < 400 else None
+            target = f" (it names {location:.200})" if location else ""
             return f"check the name of the model and {address}{target}"
         if status == 429 and (wait_s := retry_after_s(headers)):
             return f"it asks to wait {wait_s:.0f} s"

@@ -54,20 +54,20 @@ class MessageStream(AnswerReader):
         self._blocks: dict[int, _ContentBlock] = {}
         self._counted: dict[str, Any] = {}
 
-    def _event(self, event: dict[str, Any], where: str) -> Iterator[StreamPart]:
+    def _event(self, event: dict[str, Any], label: str) -> Iterator[StreamPart]:
         kind = event.get("type")
         if kind == "message_start":
-            message = self._object(event.get("message"), where, "message")
+            message = self._object(event.get("message"), label, "message")
             add_meta(self._meta, message)
             self._count(message.get("usage"))
         elif kind == "content_block_start":
-            block = self._object(event.get("content_block"), where, "content_block")
-            yield from self._begin(self._index(event, "index", where), block)
+            block = self._object(event.get("content_block"), label, "content_block")
+            yield from self._begin(self._index(event, "index", label), block)
         elif kind == "content_block_delta":
-            delta = self._object(event.get("delta"), where, "delta")
-            yield from self._piece(self._index(event, "index", where), delta, where)
+            delta = self._object(event.get("delta"), label, "delta")
+            yield from self._piece(self._index(event, "index", label), delta, label)
         elif kind == "message_delta":
-            delta = self._object(event.get("delta"), where, "delta")
+            delta = self._object(event.get("delta"), label, "delta")
             self._reason = delta.get("stop_reason") or self._reason
             self.is_complete = bool(self._reason)
             self._count(event.get("usage"))
@@ -75,16 +75,16 @@ class MessageStream(AnswerReader):
             self.has_ended = self.is_complete = True
         # `ping`, `content_block_stop` and kinds of later versions say nothing of the answer.
 
-    def _read_body(self, answer: dict[str, Any], where: str) -> Iterator[StreamPart]:
+    def _read_body(self, answer: dict[str, Any], label: str) -> Iterator[StreamPart]:
         content = answer.get("content")
         if not isinstance(content, list):
-            raise wrong_field(where, "content", content, "a list")
+            raise wrong_field(label, "content", content, "a list")
         add_meta(self._meta, answer)
         self._count(answer.get("usage"))
         self._reason = answer.get("stop_reason")
         self.is_complete = True
         for index, block in enumerate(content):
-            yield from self._begin(index, self._object(block, where, f"content[{index}]"))
+            yield from self._begin(index, self._object(block, label, f"content[{index}]"))
 
     def _begin(self, index: int, block: dict[str, Any]) -> Iterator[StreamPart]:
         self._blocks[index] = _ContentBlock(block)
@@ -95,10 +95,10 @@ class MessageStream(AnswerReader):
         if isinstance(text, str):
             yield from self._say(text) if kind == "text" else self._think(text)
 
-    def _piece(self, index: int, delta: dict[str, Any], where: str) -> Iterator[StreamPart]:
+    def _piece(self, index: int, delta: dict[str, Any], label: str) -> Iterator[StreamPart]:
         block = self._blocks.get(index)
         if block is None:
-            raise ModelError(f"{where} belongs to block {index}, which has not begun")
+            raise ModelError(f"{label} belongs to block {index}, which has not begun")
         kind = delta.get("type")
         name = "partial_json" if kind == "input_json_delta" else _TEXTS.get(str(kind))
         if name is None:
@@ -107,7 +107,7 @@ class MessageStream(AnswerReader):
             return
         piece = delta.get(name)
         if not isinstance(piece, str):
-            raise wrong_field(where, f"delta.{name}", piece, "text")
+            raise wrong_field(label, f"delta.{name}", piece, "text")
         block.pieces.setdefault(name, []).append(piece)
         yield from self._show(name, delta)
 

@@ -136,9 +136,9 @@ class OpenAIModel(RemoteModel):
             raise ConfigError(f"OpenAIModel: api= must be 'chat' or 'responses', got {api!r:.80}")
         if api == "responses":
             self.own_fields = _OF_RESPONSES  # type: ignore[misc]
-        address, about = server_of("OpenAIModel", base_url, provider)
+        address, provider_row = server_of("OpenAIModel", base_url, provider)
         own_options = options if isinstance(options, Mapping) else {}
-        limit = next((field for field in LENGTHS if field in own_options), about.length)
+        limit = next((field for field in LENGTHS if field in own_options), provider_row.length)
         max_tokens = own_options.get(limit, max_tokens)
         variable = "MOOTHALL_KEY of a command" if base_url else PROVIDERS[provider].key
         settings = ServerSettings(
@@ -146,7 +146,7 @@ class OpenAIModel(RemoteModel):
             name=f"{address}#{name}" if base_url else f"{provider}:{name}",
             base_url=address,
             key=api_key or (None if base_url else key_of(provider)),
-            provider=about,
+            provider=provider_row,
             where_key=f"api_key=, or {variable}" if variable else "api_key=",
             model=name,
             context_tokens=context_tokens,
@@ -219,8 +219,8 @@ class OpenAIModel(RemoteModel):
         if actions:
             body["tools"] = [*body.get("tools", ()), *responses_tools(actions)]
         if schema is not None:
-            about = {"type": "json_schema", **response_format(schema)["json_schema"]}
-            body["text"] = {**body.get("text", {}), "format": about}
+            text_format = {"type": "json_schema", **response_format(schema)["json_schema"]}
+            body["text"] = {**body.get("text", {}), "format": text_format}
         # What is not stored there comes with the answer, and goes back with the results.
         if body.setdefault("store", False) is False and self._encrypts:
             include = body.get("include") or ()

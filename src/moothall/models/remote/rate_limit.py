@@ -99,9 +99,9 @@ class RateLimit:
             now = self._now()
             reservations = self._reservations
             while reservations and reservations[0].at + _MINUTE_S <= now:
-                past = reservations.popleft()
-                past.counted = False
-                self._tokens -= past.tokens
+                oldest = reservations.popleft()
+                oldest.counted = False
+                self._tokens -= oldest.tokens
             requests, most = self.requests_per_minute, self.tokens_per_minute
             full = requests is not None and len(reservations) >= requests
             if most is not None and not full:

@@ -73,7 +73,7 @@ class RemoteModel(Answering):
     _makes_client: ClassVar[type[Client]] = Client
 
     def __init__(self, settings: ServerSettings) -> None:
-        about = settings.provider
+        provider = settings.provider
         self.name: str = settings.name
         self.model: str = settings.model
         self.base_url = settings.base_url
@@ -83,10 +83,10 @@ class RemoteModel(Answering):
         self._context = _UNASKED if settings.context_tokens is None else settings.context_tokens
         self._max_retries = settings.max_retries
         self._server = settings.server  # the one that gets back what it gave
-        self._provider = about
-        self._forms = SchemaForms(about.schema_beside_actions)
-        self._adapting = Adapting(about.call_ids, about.answer_before_user)
-        self._not_back = () if about.gives_back else KEPT_FIELDS
+        self._provider = provider
+        self._forms = SchemaForms(provider.schema_beside_actions)
+        self._adapting = Adapting(provider.call_ids, provider.answer_before_user)
+        self._not_back = () if provider.gives_back else KEPT_FIELDS
         self._failures = Failures(settings.name, settings.base_url, settings.where_key)
         self._given_key, self._given_headers = settings.key, settings.headers
         self._failures.key = None if callable(settings.key) else settings.key
@@ -102,7 +102,7 @@ class RemoteModel(Answering):
         self._batches: Batches | None = None
         if settings.batch:
             self._batches = Batches(settings.name, self._batch_server(), settings.max_retries)
-            self.half_price = about.batches
+            self.half_price = provider.batches
 
     @property
     def batch(self) -> bool:
@@ -238,8 +238,8 @@ class RemoteModel(Answering):
         if actions:
             body["tools"] = tools(actions)
             for each in body["tools"]:
-                about = each["function"]
-                about["parameters"] = self._adapting.schema(about["parameters"])
+                function = each["function"]
+                function["parameters"] = self._adapting.schema(function["parameters"])
         if schema is not None:
             body["response_format"] = response_format(schema)
         return body
@@ -290,8 +290,8 @@ class RemoteModel(Answering):
         if 200 <= response.status < 300:
             return response
         text = response.content.decode("utf-8", "replace")
-        about = (response.status, text, response.headers, response.tries, calls)
-        raise self._failures.refused(*about)
+        details = (response.status, text, response.headers, response.tries, calls)
+        raise self._failures.refused(*details)
 
     async def _json_at(self, url: str, body: bytes | None = None, kind: str = "") -> Any:
         """Return the JSON that the server answers to a request of another kind."""

@@ -31,11 +31,11 @@ class ResponseStream(AnswerReader):
         self._spoke = False  # whether text came in pieces
         self._part: Any = None  # of the reasoning, which comes in parts
 
-    def _event(self, event: dict[str, Any], where: str) -> Iterator[StreamPart]:
+    def _event(self, event: dict[str, Any], label: str) -> Iterator[StreamPart]:
         kind, piece = event.get("type"), event.get("delta", "")
         if not isinstance(piece, str):
             if kind in (_TEXT, _REFUSAL, *_REASONING):
-                raise wrong_field(where, "delta", piece, "text")
+                raise wrong_field(label, "delta", piece, "text")
         elif kind == _TEXT:
             self._spoke = True
             yield from self._say(piece)
@@ -47,32 +47,32 @@ class ResponseStream(AnswerReader):
         if kind == "response.output_item.done":
             # llama.cpp's server does not number the items.
             numbered = {"output_index": len(self._items), **event}
-            place = self._index(numbered, "output_index", where)
-            self._items[place] = self._object(event.get("item"), where, "item")
+            place = self._index(numbered, "output_index", label)
+            self._items[place] = self._object(event.get("item"), label, "item")
         elif kind in _ENDS:
-            self._finish(self._object(event.get("response"), where, "response"), where)
+            self._finish(self._object(event.get("response"), label, "response"), label)
             self.has_ended = True
 
-    def _read_body(self, answer: dict[str, Any], where: str) -> Iterator[StreamPart]:
+    def _read_body(self, answer: dict[str, Any], label: str) -> Iterator[StreamPart]:
         if answer.get("status") != "failed" and not isinstance(answer.get("output"), list):
-            raise wrong_field(where, "output", answer.get("output"), "a list")
-        self._finish(answer, where)
+            raise wrong_field(label, "output", answer.get("output"), "a list")
+        self._finish(answer, label)
         return iter(())
 
-    def _finish(self, response: dict[str, Any], where: str) -> None:
+    def _finish(self, response: dict[str, Any], label: str) -> None:
         if response.get("error") or response.get("status") == "failed":
             raise failed({"error": response.get("error") or "the response failed"}, self._name)
         self._response = response
         self.is_complete = True
         if output := listed(response.get("output")):  # some servers do not repeat the items
-            items = [self._object(each, where, f"output[{n}]") for n, each in enumerate(output)]
+            items = [self._object(each, label, f"output[{n}]") for n, each in enumerate(output)]
             self._items = dict(enumerate(items))
         add_meta(self._meta, response)
         parts = [part for item in self._in_order() for part in _objects(item.get("content"))]
         if cited := [each for part in parts for each in listed(part.get("annotations"))]:
             self._meta["citations"] = cited
 
-    def _more(self) -> Iterator[StreamPart]:
+    def _missing_parts(self) -> Iterator[StreamPart]:
         thought, refused = bool(self._thought), bool(self._refusal)
         for item in self._in_order():
             if item.get("type") == "message" and not self._spoke:

@@ -160,11 +160,13 @@ class BudgetedModel(Answering):
 
     # -- before the call ---------------------------------------------------------------------------
 
-    def _most(self, *request: Any) -> tuple[int, Decimal]:
+    def _largest_amounts(self, *request: Any) -> tuple[int, Decimal]:
         """Return the tokens and money that a call would reserve now; of the dearest of several."""
         obeying: Any = self._obeying
         if obeying is not None:
-            bounds = [model._most(*request) for model in getattr(obeying, "models", [obeying])]
+            bounds = [
+                model._largest_amounts(*request) for model in getattr(obeying, "models", [obeying])
+            ]
             return max(tokens for tokens, _ in bounds), max(usd for _, usd in bounds)
         bound, tokens, usd = self._bound(ModelRequest(*request))
         if bound.input is None or bound.output is None:
@@ -191,16 +193,18 @@ class BudgetedModel(Answering):
         except DeadlineExceeded as error:
             raise DeadlineExceeded(f"{self.name} was not asked: {error}") from error
         except BudgetExceeded as error:
-            why = ""
+            reason = ""
             if error.limit in ("tokens", "usd"):
                 counted = "by count_tokens"
                 if getattr(self.model, "count_tokens", None) is None:
                     counted = "at a token a byte, for the model has no count_tokens"
-                why = (
+                reason = (
                     f" (the input counts {counted}, and the answer at max_tokens: raise the limit, "
                     "or lower one of these)"
                 )
-            raise BudgetExceeded(f"{self.name} was not asked: {error}{why}", error.limit) from error
+            raise BudgetExceeded(
+                f"{self.name} was not asked: {error}{reason}", error.limit
+            ) from error
         add_to_bill(reservation, self.budget)
         return bound, reservation
 
@@ -210,22 +214,22 @@ class BudgetedModel(Answering):
             return None
         text = request.as_json(self.name, ensure_ascii=False)
         parts = len(request.messages) + len(request.actions or ())
-        around = _AROUND_ALL + _AROUND_EACH * parts
+        overhead = _AROUND_ALL + _AROUND_EACH * parts
         count = getattr(self.model, "count_tokens", None)
         if count is None:
             # No tokenizer produces more tokens than bytes.
-            return len(text.encode("utf-8", "surrogatepass")) + around
+            return len(text.encode("utf-8", "surrogatepass")) + overhead
         # A run asks for the bound before it asks the model: the slow count is kept for that call.
         last_count, self._counted = self._counted, None
         if last_count is not None and last_count[0] == text:
-            return last_count[1] + around
+            return last_count[1] + overhead
         counted = count(text)
         if type(counted) is not int or counted < 0:
             raise DefinitionError(
                 f"{self.name}: count_tokens gives a number of tokens, not {counted!r:.80}"
             )
         self._counted = (text, counted)
-        return counted + around
+        return counted + overhead
 
     def _output_bound(self) -> int | None:
         """Return the most tokens of the output; None without a bound."""

@@ -69,7 +69,7 @@ class FallbackModel(Answering):
             )
         check_text("FallbackModel: name=", name, optional=True)
         check_function("FallbackModel: when=", when, "error", optional=True)
-        self._when = when or _may_help
+        self._may_ask_next = when or _may_help
         self.models: tuple[Model, ...] = tuple(named(each) for each in models)
         if not self.models:
             raise DefinitionError("FallbackModel takes at least one model")
@@ -123,15 +123,15 @@ class FallbackModel(Answering):
             except (ModelError, MissingExtra) as error:
                 errors.append(error)
                 # Another model's answer would not continue the pieces of this one.
-                if has_begun or not self._when(error):
+                if has_begun or not self._may_ask_next(error):
                     if len(errors) == 1:
                         raise
-                    raise self._none(errors, getattr(error, "status", None)) from error
+                    raise self._no_answer(errors, getattr(error, "status", None)) from error
                 if len(errors) < len(self.models):
                     logger.warning("%s; asking %s", error, self._names[len(errors)])
-        raise self._none(errors) from errors[-1]
+        raise self._no_answer(errors) from errors[-1]
 
-    def _none(self, errors: list[Exception], status: int | None = None) -> ModelError:
+    def _no_answer(self, errors: list[Exception], status: int | None = None) -> ModelError:
         # As `ContextOverflow`, it tells the caller that a shorter prompt may fit.
         kind = (
             ContextOverflow if all(isinstance(e, ContextOverflow) for e in errors) else ModelError

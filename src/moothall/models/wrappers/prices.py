@@ -40,7 +40,7 @@ class Price:
     cache_read: Decimal
     cache_write: Decimal
     # In whole picodollars a cost is exact, whatever the precision of the caller's decimals.
-    _each: tuple[int, int, int, int] = field(repr=False, compare=False)
+    _rates: tuple[int, int, int, int] = field(repr=False, compare=False)
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class Price:
         each = tuple(picodollars("Price", price, name) for name, price in amounts.items())
         for name, price in amounts.items():
             object.__setattr__(self, name, Decimal(str(price)))  # 0.15 means 0.15 exactly
-        object.__setattr__(self, "_each", each)
+        object.__setattr__(self, "_rates", each)
 
     def cost(
         self,
@@ -68,15 +68,15 @@ class Price:
         cache_write_tokens: int = 0,
     ) -> Decimal:
         """Return the exact cost of tokens in US dollars; the cache's are input too."""
-        input, output, read, write = self._each
+        input, output, read, write = self._rates
         total = input * input_tokens + output * output_tokens
         total += (read - input) * cache_read_tokens + (write - input) * cache_write_tokens
         return Decimal(f"{total}E-18")
 
     def highest(self, input_tokens: int, output_tokens: int) -> Decimal:
         """Return the most that tokens can cost, whatever the cache does."""
-        dearest = max(self._each[0], self._each[2], self._each[3])
-        return Decimal(f"{dearest * input_tokens + self._each[1] * output_tokens}E-18")
+        dearest = max(self._rates[0], self._rates[2], self._rates[3])
+        return Decimal(f"{dearest * input_tokens + self._rates[1] * output_tokens}E-18")
 
     def halved(self) -> Price:
         """Return half the price, as providers take for batches."""

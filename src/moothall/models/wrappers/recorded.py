@@ -123,8 +123,8 @@ class RecordedModel(Answering, Closing):
     async def _answer(self, request: ModelRequest) -> AsyncGenerator[StreamPart, None]:
         content = request.as_json(self.name, sort_keys=True, allow_nan=False)
         key = hashlib.sha256(content.encode()).hexdigest()
-        about = _about(request)
-        recorded = await self._turn(key, about)
+        description = _description(request)
+        recorded = await self._turn(key, description)
         if recorded is not None:
             for part in in_pieces(recorded) if request.stream else (recorded,):
                 yield part
@@ -143,7 +143,7 @@ class RecordedModel(Answering, Closing):
                 raise ModelError(f"{self.name}: its stream ended without an answer")
             with self._lock:
                 if self._finalizer.alive:
-                    self._file.add(key, reply, about)
+                    self._file.add(key, reply, description)
         except ModelError as error:
             asking.set_exception(error)
             raise
@@ -154,7 +154,7 @@ class RecordedModel(Answering, Closing):
                 asking.set_result(None)
         yield reply
 
-    async def _turn(self, key: str, about: str) -> ModelReply | None:
+    async def _turn(self, key: str, description: str) -> ModelReply | None:
         """Return the recorded answer; None means that the caller must ask for it."""
         while True:
             with self._lock:
@@ -166,7 +166,7 @@ class RecordedModel(Answering, Closing):
                     return recorded
                 if self.model is None:
                     raise ModelError(
-                        f"{self.name}: {self.path} has no answer to this request: {about}"
+                        f"{self.name}: {self.path} has no answer to this request: {description}"
                     )
                 asking = self._asking.get(key)
                 if asking is None:
@@ -177,7 +177,7 @@ class RecordedModel(Answering, Closing):
             await asyncio.shield(asyncio.wrap_future(asking))
 
 
-def _about(request: ModelRequest) -> str:
+def _description(request: ModelRequest) -> str:
     """Describe a request in one line, for people."""
     messages, actions, schema, _ = request
     text = messages[-1].get("content")
@@ -196,13 +196,13 @@ class _File:
     def __init__(self, path: Path, model: Model | None) -> None:
         self.path = path
         self.replies: dict[str, ModelReply] = {}  # by the hashes of their requests
-        self._out: BinaryIO | None = None
+        self._output: BinaryIO | None = None
         try:
             if model is not None:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
                 # Unbuffered, a line is one write, which no other writer's line interrupts.
-                self._out = open(os.open(path, flags, 0o600), "wb", buffering=0)  # noqa: SIM115
+                self._output = open(os.open(path, flags, 0o600), "wb", buffering=0)  # noqa: SIM115
             head = self._load()
             if head is None:
                 if model is None:
@@ -234,8 +234,8 @@ class _File:
         self.reads_images: bool = head.get("reads_images") is True
 
     def close(self) -> None:
-        if self._out is not None:
-            self._out.close()
+        if self._output is not None:
+            self._output.close()
 
     def _load(self) -> dict[str, Any] | None:
         """Read the answers; return the head, or None if the file is empty."""
@@ -245,9 +245,9 @@ class _File:
             for number, line in enumerate(file, 1):
                 if not line.endswith(b"\n"):
                     logger.warning("the recording %s ends with an unfinished line", self.path)
-                    if self._out is not None:
+                    if self._output is not None:
                         # A process was killed as it wrote this line; a next line would be damaged.
-                        self._out.truncate(end)
+                        self._output.truncate(end)
                     break
                 try:
                     record = json.loads(line)
@@ -265,7 +265,7 @@ class _File:
                 end += len(line)
         return head
 
-    def add(self, key: str, reply: ModelReply, about: str) -> None:
+    def add(self, key: str, reply: ModelReply, description: str) -> None:
         if not is_answer(reply):  # asking again gives another one
             return
         answer = answer_json(reply)
@@ -273,7 +273,7 @@ class _File:
         if not reply.reasoning:
             del answer["reasoning"]
         try:
-            self._write({"key": key, "about": about, "reply": answer})
+            self._write({"key": key, "about": description, "reply": answer})
         except OSError as error:
             reason = error.strerror or error
             raise ModelError(f"the recording {self.path} cannot be written: {reason}") from error
@@ -284,8 +284,10 @@ class _File:
         self.replies[key] = reply
 
     def _write(self, record: dict[str, Any]) -> None:
-        assert self._out is not None  # open, since there is a model to record
+        assert self._output is not None  # open, since there is a model to record
         line = json.dumps(record, allow_nan=False).encode() + b"\n"
-        if (written_bytes := self._out.write(line)) != len(line):
-            self._out.truncate(self._out.tell() - (written_bytes or 0))  # remove the partial line
+        if (written_bytes := self._output.write(line)) != len(line):
+            self._output.truncate(
+                self._output.tell() - (written_bytes or 0)
+            )  # remove the partial line
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

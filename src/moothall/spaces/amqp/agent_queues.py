@@ -67,7 +67,7 @@ class AgentQueues:
     receiver: Receiver
     queue_lost: Callable[[str], None]  # has all processes send its open requests again
     evict: Callable[[Mailbox, RequestError], None]  # removes an agent of this process
-    _here: dict[Mailbox, AgentQueue] = field(default_factory=dict)
+    _queues: dict[Mailbox, AgentQueue] = field(default_factory=dict)
     _leaving: dict[str, asyncio.Task[None]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -90,7 +90,7 @@ class AgentQueues:
             await asyncio.wait((leaving,))  # the queue of an agent of that id is being deleted
         queue = AgentQueue(mailbox, self._names.queue("agent", mailbox.id))
         if mailbox.open:
-            self._here[mailbox] = queue
+            self._queues[mailbox] = queue
         try:
             async with queue.lock:
                 while mailbox.open and not self._is_consumed_here(queue):
@@ -102,7 +102,7 @@ class AgentQueues:
                     except LinkLost:
                         await asyncio.sleep(_AGAIN_S)  # for the next connection
         except DuplicateAgent:
-            self._here.pop(mailbox, None)  # it has nothing at the broker to delete
+            self._queues.pop(mailbox, None)  # it has nothing at the broker to delete
             raise
         if self.router.ending:
             raise self.router.closed_error()
@@ -167,7 +167,7 @@ class AgentQueues:
         """Restore a queue that was deleted."""
         queue.consumer = None
         queue.was_deleted = True
-        if self._here.get(queue.mailbox) is queue and not self.router.ending:
+        if self._queues.get(queue.mailbox) is queue and not self.router.ending:
             logger.warning(
                 "the queue of agent %r is gone from the broker; declaring it again", queue.id
             )
@@ -175,15 +175,15 @@ class AgentQueues:
 
     def restore(self) -> None:
         """Consume the queues on a new channel."""
-        for queue in self._here.values():
+        for queue in self._queues.values():
             if not queue.mailbox.finishing:
                 self.router.thread.spawn(self._restore(queue))
 
     async def bind_again(self) -> None:
         """Bind the queues to an exchange that is declared again, and ask for what it has lost."""
-        for queue in list(self._here.values()):
+        for queue in list(self._queues.values()):
             async with queue.lock:
-                if self._here.get(queue.mailbox) is queue and queue.consumer is not None:
+                if self._queues.get(queue.mailbox) is queue and queue.consumer is not None:
                     await self.queues.bind(queue.id, queue.mailbox.groups)
                     self.queue_lost(queue.id)
 
@@ -193,7 +193,7 @@ class AgentQueues:
         until = self.router.loop.time() + 3 * self.broker.options.heartbeat + 10
         async with queue.lock:
             while (
-                self._here.get(mailbox) is queue
+                self._queues.get(mailbox) is queue
                 and self.broker.is_up  # else the next connection restores all
                 and not self._is_consumed_here(queue)
             ):
@@ -212,7 +212,7 @@ class AgentQueues:
                 await asyncio.sleep(_AGAIN_S * random.uniform(0.5, 1.0))
 
     def _replaced(self, mailbox: Mailbox) -> None:
-        del self._here[mailbox]
+        del self._queues[mailbox]
         self.receiver.leave_to_others(mailbox)
         text = f'agent "{mailbox.id}" was replaced by one of another process'
         logger.error("%s while this one had no connection", text)
@@ -225,7 +225,7 @@ class AgentQueues:
 
         One of several processes of a shared agent leaves what waits to the others.
         """
-        queue = self._here[mailbox]
+        queue = self._queues[mailbox]
         if mailbox.shared:
             mailbox.finish_waiting()
             await self._withdraw(queue)
@@ -235,7 +235,7 @@ class AgentQueues:
 
     async def leave_shared(self) -> None:
         """Leave the messages that have not started to the other processes: this one ends."""
-        for mailbox in list(self._here):
+        for mailbox in list(self._queues):
             if mailbox.shared:
                 await self.take_no_more(mailbox)
                 self.receiver.give_back(mailbox)
@@ -251,7 +251,7 @@ class AgentQueues:
 
     def remove(self, mailbox: Mailbox) -> None:
         """Delete a removed agent's queue, and then release its id."""
-        queue = self._here.pop(mailbox, None)
+        queue = self._queues.pop(mailbox, None)
         if queue is not None and not self.router.ending:
             # What is published after this may be for another agent of that id.
             sent = self._publisher.in_flight(mailbox.id)

@@ -217,7 +217,7 @@ class Names:
     long.
     """
 
-    everyone: Final = "all"
+    all_agents: Final = "all"
     processes: Final = "processes"
 
     def __init__(self, exchange: str) -> None:
@@ -236,7 +236,7 @@ class Names:
 
     def key_to_several(self, to: str) -> str:
         """Return the routing key of a message to a group or to everyone."""
-        return self.everyone if to == BROADCAST else self.key("group", to[1:])
+        return self.all_agents if to == BROADCAST else self.key("group", to[1:])
 
     @staticmethod
     @lru_cache(maxsize=10_000)

@@ -139,12 +139,12 @@ class AMQPRouter(Router):
         """Send a message of the agent in `mailbox`, to be delivered after `delay` seconds."""
         handling = in_flight_of(CURRENT.get(), self.recorder) if kind == SEND else None
         if get_ident() == self.thread_id:
-            if mailbox.outside:
+            if mailbox.has_thread_messages:
                 self.catch_up(mailbox)
             self._send(envelope, handling, kind, delay)
         else:
             self.submitting(envelope)(self._send, envelope, handling, kind, delay)
-            mailbox.outside = True
+            mailbox.has_thread_messages = True
 
     def _send(self, envelope: Envelope, handling: InFlight | None, kind: int, delay: float) -> None:
         if self.closed:
@@ -166,7 +166,7 @@ class AMQPRouter(Router):
             to=to,
             mandatory=bool(to),
             headers=wire.headers(wire_kind, envelope),
-            about=(handling, envelope) if kind == SEND else None,
+            settles=(handling, envelope) if kind == SEND else None,
         )
         if delay:
             self.delays.publish(message, delay)
@@ -191,22 +191,22 @@ class AMQPRouter(Router):
             if not self._pumping:
                 self._schedule()
         message = self.requests.begin(delivery)
-        away = delivery.envelope.to not in self.mailboxes
-        if away and delivery.wait:
+        is_elsewhere = delivery.envelope.to not in self.mailboxes
+        if is_elsewhere and delivery.wait:
             self.presence.publish_late(message)
             return
         self.broker.publisher.publish(message)
-        if away:
+        if is_elsewhere:
             self.presence.check_receiver(delivery)
 
     # -- publishing ended --------------------------------------------------------------------------
 
     def _on_outcome(self, message: Outbound, outcome: str) -> None:
         """Handle how publishing a message ended: confirmed, or not taken by the broker."""
-        kind, about = message.kind, message.about
+        kind, settles = message.kind, message.settles
         if outcome == CONFIRMED:
-            away = message.to and message.to not in self.mailboxes
-            if away and (kind == wire.SEND or kind == wire.ANSWER):
+            is_elsewhere = message.to and message.to not in self.mailboxes
+            if is_elsewhere and (kind == wire.SEND or kind == wire.ANSWER):
                 self.presence.renew(message.to)
         elif outcome == RETURNED and self.presence.hold_back(message):
             return
@@ -223,23 +223,23 @@ class AMQPRouter(Router):
             return
         if kind == wire.ANSWER and outcome != CONFIRMED:
             is_full = outcome in (REFUSED, NO_ROOM)
-            why = "its mailbox is full" if is_full else "no process has an agent of that id"
-            self.answer_lost(message.to, why)
-        if callable(about):
-            about()
+            reason = "its mailbox is full" if is_full else "no process has an agent of that id"
+            self.answer_lost(message.to, reason)
+        if callable(settles):
+            settles()
         elif kind == wire.SEND:
-            handling, envelope = about
+            handling, envelope = settles
             if outcome in (REFUSED, NO_ROOM, FULL, TOO_LARGE):
                 self._report(envelope, str(self._not_taken(message, outcome)))
             if handling is not None:
                 self.recorder.sent(handling)
         elif kind == wire.REQUEST:
             if outcome in (RETURNED, UNROUTABLE):
-                self.refuse(about, self._not_found(message.to))
+                self.refuse(settles, self._not_found(message.to))
             elif outcome != CONFIRMED:
-                self.refuse(about, self._not_taken(message, outcome))
-        elif about is not None:
-            self.recorder.finish(about)
+                self.refuse(settles, self._not_taken(message, outcome))
+        elif settles is not None:
+            self.recorder.finish(settles)
 
     async def _publish_again(self, message: Outbound, outcome: str) -> None:
         """Publish in a second what no agent's queue has not taken, such as a dead letter."""

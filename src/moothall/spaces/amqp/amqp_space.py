@@ -152,8 +152,8 @@ class AMQPSpace(Space):
         else:
             added.result()
 
-    async def _everyone(self, group: str | None = None) -> list[str]:
-        future = self._thread.run(self._router.requests.everyone, group)
+    async def _all_ids(self, group: str | None = None) -> list[str]:
+        future = self._thread.run(self._router.requests.all_ids, group)
         return [*self.ids(group), *await asyncio.wrap_future(future)]
 
     async def _count_everywhere(self) -> dict[str, Any]:
@@ -164,7 +164,7 @@ class AMQPSpace(Space):
         self._start()
         return await asyncio.wrap_future(self._thread.run(self._router.queues.stand_by, id))
 
-    async def _report_dead(self, agent: str, message: dict[str, Any], why: str) -> None:
+    async def _report_dead(self, agent: str, message: dict[str, Any], reason: str) -> None:
         import pika
 
         from moothall.spaces.amqp.dead_letters import publish_dead_letter
@@ -172,7 +172,7 @@ class AMQPSpace(Space):
         body, confirmed = json.dumps(message).encode(), asyncio.Event()
         done = partial(asyncio.get_running_loop().call_soon_threadsafe, confirmed.set)
         properties = pika.BasicProperties(type="send")
-        about = (self._router.broker, properties, body, why, agent, done)
+        about = (self._router.broker, properties, body, reason, agent, done)
         self._thread.enter(partial(publish_dead_letter, *about))
         await confirmed.wait()
 
@@ -261,10 +261,10 @@ class AMQPSpace(Space):
                 self._on_connection = None
 
 
-def space_over_broker(options: Mapping[str, Any], **more: Any) -> AMQPSpace:
+def space_over_broker(options: Mapping[str, Any], **settings: Any) -> AMQPSpace:
     """Return a space by the arguments of `AMQPOptions` that a user states, for our commands."""
     silence_client()
-    return AMQPSpace(amqp_options=AMQPOptions.from_environment(**options), **more)
+    return AMQPSpace(amqp_options=AMQPOptions.from_environment(**options), **settings)
 
 
 def _log_missing_observer(added: Future[None]) -> None:

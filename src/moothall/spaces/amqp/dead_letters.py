@@ -25,7 +25,7 @@ from moothall.spaces.amqp.link.connection import NOT_FOUND
 from moothall.spaces.amqp.link.dialling import explain, parameters, tls
 from moothall.spaces.amqp.wire import Outbound, Unreadable
 
-MOST: Final = 1000
+MAX_LETTERS: Final = 1000
 """How many dead letters are listed at most."""
 
 _MOST_BYTES = 2**26
@@ -67,7 +67,7 @@ def publish_dead_letter(
             reply_to=properties.reply_to,
             correlation_id=properties.correlation_id,
             headers=headers,
-            about=confirmed,
+            settles=confirmed,
             exchange=broker.names.dead,
         )
     )
@@ -113,8 +113,8 @@ class DeadLetter:
             agent = _receiver(names, death, message)
             cause = _text(death.get("reason"))
             reason = _BY_BROKER.get(cause, f"the broker put it here ({cause or 'unknown'})")
-            then = death.get("time")
-            time = f"{then:%Y-%m-%dT%H:%M:%SZ}" if isinstance(then, datetime) else ""
+            death_time = death.get("time")
+            time = f"{death_time:%Y-%m-%dT%H:%M:%SZ}" if isinstance(death_time, datetime) else ""
         try:
             agent = address(agent)
         except InvalidId:
@@ -190,13 +190,13 @@ class DeadLetters:
         if connection is not None and connection.is_open:
             connection.close()
 
-    def look(self, most: int = MOST) -> tuple[list[DeadLetter], int]:
+    def look(self, most: int = MAX_LETTERS) -> tuple[list[DeadLetter], int]:
         """Return the oldest dead letters, and how many more there are."""
         letters: list[DeadLetter] = []
         size = 0
         with self._channel() as channel:
             waiting = self._count(channel)
-            for each, _ in self._each(channel, min(waiting, most)):
+            for each, _ in self._letters(channel, min(waiting, most)):
                 letters.append(each)
                 size += len(each.body)
                 if size > _MOST_BYTES:
@@ -216,7 +216,7 @@ class DeadLetters:
         """
         with self._channel() as channel:
             channel.confirm_delivery()
-            for each, tag in self._each(channel, self._count(channel)):
+            for each, tag in self._letters(channel, self._count(channel)):
                 if key in (None, each.key):
                     fault = self._send(channel, each)
                     if fault is None:
@@ -238,13 +238,13 @@ class DeadLetters:
         )
         properties = message.properties()
         try:
-            to = wire.read(properties, dead.body).envelope.to
+            receiver = wire.read(properties, dead.body).envelope.to
         except Unreadable as error:
             return f"it is not a message: {error}"
         if dead.kind not in _RUNNABLE:
             return f"a message of the type {dead.kind!r} is not for an agent to handle"
-        if to != agent and is_one(to):
-            return f"it is to {to!r}, but was in the queue of {agent!r}"
+        if receiver != agent and is_one(receiver):
+            return f"it is to {receiver!r}, but was in the queue of {agent!r}"
         if not self._has_queue(agent):
             return f'no agent "{agent}" has a queue'
         try:
@@ -304,7 +304,7 @@ class DeadLetters:
         count: int = declared.method.message_count
         return count
 
-    def _each(self, channel: BlockingChannel, most: int) -> Iterator[tuple[DeadLetter, int]]:
+    def _letters(self, channel: BlockingChannel, most: int) -> Iterator[tuple[DeadLetter, int]]:
         """Yield each dead letter with its delivery tag; duplicates have equal keys."""
         for _ in range(most):
             got, properties, body = channel.basic_get(self._names.dead_letters)

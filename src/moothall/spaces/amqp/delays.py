@@ -87,21 +87,23 @@ class Delays:
             below = self._exchange(level)
         self._declared = True
 
-    async def _declare_level(self, level: int, below: str) -> None:
-        this, before = self._exchange(level), "*." * (_LEVELS - 1 - level)
+    async def _declare_level(self, level: int, next_exchange: str) -> None:
+        exchange, pattern_start = self._exchange(level), "*." * (_LEVELS - 1 - level)
         arguments = {
             "x-message-ttl": round(2**level * _STEP_S * 1000),
-            "x-dead-letter-exchange": below,
+            "x-dead-letter-exchange": next_exchange,
             "x-queue-type": self.broker.queue_type,
         }
 
         def bind(channel: Channel, callback: Callable[[Any], None]) -> None:
             # Without waiting for all but the last: the broker handles them in order.
-            channel.exchange_declare(this, "topic", durable=True)
-            channel.queue_bind(this, this, f"{before}{_WAITS}.#")
-            channel.exchange_bind(below, this, f"{before}{_PASSES}.#", callback=callback)
+            channel.exchange_declare(exchange, "topic", durable=True)
+            channel.queue_bind(exchange, exchange, f"{pattern_start}{_WAITS}.#")
+            channel.exchange_bind(
+                next_exchange, exchange, f"{pattern_start}{_PASSES}.#", callback=callback
+            )
 
-        await self.broker.control.declare(this, arguments)
+        await self.broker.control.declare(exchange, arguments)
         await self.broker.control.call(bind)
 
     def _exchange(self, level: int) -> str:

@@ -89,7 +89,7 @@ _BYTES_IN_MEMORY: Final = 2**26
 """How many bytes their answers have together; the last one is remembered in any case."""
 
 
-_ALONE: Final = "NORMAL" if OPEN_FILE_LOCKS else "EXCLUSIVE"
+_LOCKING_MODE: Final = "NORMAL" if OPEN_FILE_LOCKS else "EXCLUSIVE"
 """SQLite's own lock on the whole file is lost when the process reads the file elsewhere."""
 _USED: Final = "it is used by another process; give each process an inbox of its own"
 
@@ -298,7 +298,7 @@ class Inbox:
         try:
             # Small pages, because each start writes two or three of them to the log.
             connection = self._file.open(
-                0, "page_size = 1024", f"locking_mode = {_ALONE}", "synchronous = NORMAL"
+                0, "page_size = 1024", f"locking_mode = {_LOCKING_MODE}", "synchronous = NORMAL"
             )
         except sqlite3.Error as error:
             self._fail(error)

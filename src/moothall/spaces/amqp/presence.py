@@ -140,7 +140,7 @@ class Presence:
             self.queues,
             self.broker.publisher.messages_for,
         )
-        there = True
+        has_queue = True
         try:
             while True:
                 sent = publisher.sent(to)  # later ones may be for an agent that is added meanwhile
@@ -148,10 +148,10 @@ class Presence:
                     await asyncio.sleep(_GONE_S)  # it may not be bound yet, or not any more
                     break
                 if to not in self.router.mailboxes and not await queues.is_claimed(to):
-                    there = any(
-                        each.kind == wire.REQUEST and each.about.wait for each in messages_for(to)
+                    has_queue = any(
+                        each.kind == wire.REQUEST and each.settles.wait for each in messages_for(to)
                     )
-                    if there:
+                    if has_queue:
                         await queues.declare(to)
                         await queues.bind(to, ())
                     break
@@ -165,7 +165,7 @@ class Presence:
             logger.error("%s", error)
             await asyncio.sleep(_AGAIN_S)
         for message in publisher.take_held(to):
-            if there or message.key not in sent:
+            if has_queue or message.key not in sent:
                 publisher.publish(message)
             else:
                 self.broker.on_outcome(message, UNROUTABLE)

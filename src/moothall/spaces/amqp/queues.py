@@ -91,7 +91,7 @@ class Queues:
         """Return the routing keys of all messages to an agent, those to it alone last."""
         names = self._names
         to_groups = (names.key("group", each) for each in groups)
-        return [names.everyone, *to_groups, names.key("agent", id)]
+        return [names.all_agents, *to_groups, names.key("agent", id)]
 
     async def bind(self, id: str, groups: Iterable[str]) -> None:
         """Have the broker route to its queue an agent's messages, its groups', and broadcasts."""

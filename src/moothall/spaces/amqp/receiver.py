@@ -153,8 +153,8 @@ class Receiver:
                 self.broker.consumer.give_back(delivery.tag)
 
     def _delivery(self, mailbox: Mailbox, inbound: Inbound, tag: Tag | None) -> InFlight:
-        own = inbound.envelope.to == mailbox.id
-        kind = _KINDS[inbound.kind] if own else kinds.BROADCAST
+        is_direct = inbound.envelope.to == mailbox.id
+        kind = _KINDS[inbound.kind] if is_direct else kinds.BROADCAST
         chain = inbound.delivery_fields.get("call_chain", ())
         delivery = InFlight(inbound.envelope, kind, self.innermost(chain))
         for name, value in inbound.delivery_fields.items():
@@ -185,7 +185,7 @@ class Receiver:
     def _send_stored(self, answer: bytes, confirmed: Callable[[], None]) -> None:
         """Send an answer that the inbox has stored."""
         message = Outbound.unpack(answer)
-        message.about = confirmed
+        message.settles = confirmed
         self.broker.publisher.publish(message)
 
     def _take_again(

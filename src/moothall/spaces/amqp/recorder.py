@@ -128,9 +128,9 @@ class Recorder:
 
     def remedy(self) -> str:
         """Return what helps if the broker waits no longer for the oldest message that it has."""
-        here = self.broker.consumer.number
+        number = self.broker.consumer.number
         tags = {
-            each.tag: each for each in self.in_flight.values() if each.tag and each.tag[0] == here
+            each.tag: each for each in self.in_flight.values() if each.tag and each.tag[0] == number
         }
         if not tags:
             return ""
@@ -283,7 +283,7 @@ class Recorder:
             if answer is None:
                 self.finish(message)
             else:
-                answer.about = message
+                answer.settles = message
                 self.broker.publisher.publish(answer)
 
     def finish(self, message: InFlight) -> None:

@@ -35,7 +35,7 @@ class OpenRequests:
 
     broker: Broker
     settle: Callable[[Delivery, Any, RequestError | None], None]
-    here: Mapping[str, Mailbox]  # this process's agents by id
+    mailboxes: Mapping[str, Mailbox]  # this process's agents by id
     cancelled: Callable[[str, str], None]  # cancels a message, by its key and agent
     waits: Callable[[], dict[str, Any]]  # who waits for whom in this process
     _answers: dict[str, list[dict[str, Any]]] = field(default_factory=dict)  # answers of processes
@@ -46,7 +46,7 @@ class OpenRequests:
 
     def deliveries(self) -> list[Delivery]:
         """Return the deliveries of all open requests."""
-        return [message.about for message in self._open.values()]
+        return [message.settles for message in self._open.values()]
 
     def begin(self, delivery: Delivery) -> Outbound:
         """Return the message of a request, which is open from now on."""
@@ -62,7 +62,7 @@ class OpenRequests:
             mandatory=True,
             reply_to=self.broker.reply_key,
             headers=wire.headers(wire.REQUEST, envelope, delivery),
-            about=delivery,
+            settles=delivery,
             # An asker that has died cannot cancel it.
             expires_s=delivery.timeout if delivery.expires is None else delivery.expires,
         )
@@ -88,7 +88,7 @@ class OpenRequests:
     def extras_of(self, key: str) -> Any:
         """Return what this process gave with a request of its own, beside the message."""
         message = self._open.get(key)
-        return None if message is None else message.about.caller_context
+        return None if message is None else message.settles.caller_context
 
     def innermost(self, call_chain: tuple[str, ...]) -> Delivery | None:
         """Return the innermost handler of this process in a message's call chain."""
@@ -111,7 +111,7 @@ class OpenRequests:
             self._noticed(properties, body)
         if request is None or kind == wire.CANCEL:
             return  # it has ended, or this is a second answer
-        delivery = request.about
+        delivery = request.settles
         try:
             args = wire.read_json(body)["action"]["args"]
             if kind == wire.PIECE:
@@ -124,7 +124,7 @@ class OpenRequests:
             value, error = None, wire.error_of({"outcome": "unreadable"}, {"error": str(wrong)})
         self.settle(delivery, value, error)
 
-    async def everyone(self, group: str | None = None) -> list[str]:
+    async def all_ids(self, group: str | None = None) -> list[str]:
         """Ask all processes for the ids of their agents, until none answers for a moment."""
         answers = await self.ask_processes(group=group)
         return sorted({id for each in answers for id in map(str, each.get("ids", ()))})
@@ -164,7 +164,9 @@ class OpenRequests:
         came = self._echoes[key] = loop.create_future()
         try:
             about = partial(settle, confirmed)
-            self._notify(wire.HERE, self.broker.reply_key, process, id=key, about=about)
+            self._notify(
+                wire.PROCESS_ANSWER, self.broker.reply_key, process, id=key, on_confirmed=about
+            )
             await confirmed
             await asyncio.wait((came,), timeout=_ARRIVES_S)
             return came.done()
@@ -182,13 +184,13 @@ class OpenRequests:
         sender: str,
         correlation_id: str | None = None,
         to: str = "",
-        about: Callable[[], Any] | None = None,
+        on_confirmed: Callable[[], Any] | None = None,
         **parts: Any,
     ) -> None:
         body = wire.encode(Envelope(sender, to or EVERYONE, kind, parts.pop("args", {}), **parts))
         key = self.broker.new_key()
         notice = Outbound(key, kind, routing_key, body, to=to, correlation_id=correlation_id)
-        notice.about = about
+        notice.settles = on_confirmed
         self.broker.publisher.publish(notice)
 
     def _noticed(self, properties: Any, body: bytes) -> None:
@@ -201,18 +203,20 @@ class OpenRequests:
         if kind == wire.QUEUE_LOST:
             self.send_again(sender)
         elif kind == wire.CANCEL:
-            if sender in self.here:
+            if sender in self.mailboxes:
                 self.cancelled(properties.correlation_id or "", sender)
         elif kind == wire.PROCESS_QUERY:
-            to = self.broker.names.key("reply", sender)
+            reply_key = self.broker.names.key("reply", sender)
             group = notice.args.get("group")
-            here = [key for key, each in self.here.items() if group in (None, *each.groups)]
-            args: dict[str, Any] = {"ids": here}
+            ids = [key for key, each in self.mailboxes.items() if group in (None, *each.groups)]
+            args: dict[str, Any] = {"ids": ids}
             if notice.args.get("statistics"):
-                args["statistics"] = {key: each.statistics() for key, each in self.here.items()}
+                args["statistics"] = {
+                    key: each.statistics() for key, each in self.mailboxes.items()
+                }
             if notice.args.get("waits"):
                 args["waits"] = self.waits()
-            self._notify(wire.HERE, to, sender, id=id, args=args)
+            self._notify(wire.PROCESS_ANSWER, reply_key, sender, id=id, args=args)
         elif (echo := self._echoes.get(id or "")) is not None:
             settle(echo)
         elif (answers := self._answers.get(id or "")) is not None:

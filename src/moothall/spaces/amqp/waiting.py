@@ -29,7 +29,7 @@ class DeadlockWatch:
     """Looks for agents that wait for each other, here and elsewhere. It runs on the loop."""
 
     requests: OpenRequests
-    here: Mapping[str, Mailbox]
+    mailboxes: Mapping[str, Mailbox]
     in_flight: Mapping[Ident, InFlight]
     _suspects: frozenset[str] = frozenset()  # handlers that were found at the last look
     _warned: frozenset[str] = frozenset()
@@ -41,18 +41,18 @@ class DeadlockWatch:
         for request in self.requests.deliveries():
             received = self.in_flight.get((request.key, request.envelope.to))
             note_request(requests_by_handler, request.parent, received or request)
-        return waits(list(self.here.values()), requests_by_handler)
+        return waits(list(self.mailboxes.values()), requests_by_handler)
 
     def report(self) -> dict[str, Any]:
         """Return what other processes are told of it: messages by key and agent."""
         waits_here = self.now()
-        behind = {each: way for each, way in waits_here.behind.items() if each.hops > 1}
+        behind = {each: way for each, way in waits_here.blockers.items() if each.hops > 1}
         return {
             "requests": _names_by_handler(waits_here.requests),
             "behind": _names_by_handler(behind),
             "agents": {
                 id: [_name(each) for each in mailbox.in_the_way(None)]
-                for id, mailbox in self.here.items()
+                for id, mailbox in self.mailboxes.items()
             },
         }
 
@@ -60,11 +60,11 @@ class DeadlockWatch:
         """Ask the other processes, if handlers here may wait for ever; warn the second time."""
         waits_here = self.now()
         maybe = stuck(
-            waits_here.requests, lambda each: waits_here.behind.get(each, _way_elsewhere(each))
+            waits_here.requests, lambda each: waits_here.blockers.get(each, _way_elsewhere(each))
         )
         blocks = any(
             each.hops > 1 and way and all(handler in maybe for handler in way)
-            for each, way in waits_here.behind.items()
+            for each, way in waits_here.blockers.items()
         ) or any(each.mailbox is not None and each.mailbox.shared for each in maybe)
         if not blocks or self._looking:
             return
@@ -77,8 +77,8 @@ class DeadlockWatch:
         for answer in answers:
             waits_everywhere.add(answer)
         stuck_names = stuck(waits_everywhere.requests, waits_everywhere.way)
-        mine = next((name for each in maybe if (name := _name(each)) in stuck_names), None)
-        pairs = [] if mine is None else cycle(stuck_names, waits_everywhere.way, mine)
+        own_name = next((name for each in maybe if (name := _name(each)) in stuck_names), None)
+        pairs = [] if own_name is None else cycle(stuck_names, waits_everywhere.way, own_name)
         suspects = frozenset(handler for handler, _ in pairs)
         # What was on its way at the first look has arrived before the second.
         if suspects and suspects == self._suspects and suspects != self._warned:
@@ -97,29 +97,29 @@ class _WaitsEverywhere:
     """Who waits for whom in all processes."""
 
     requests: dict[str, list[str]] = field(default_factory=dict)
-    behind: dict[str, list[str]] = field(default_factory=dict)
+    blockers: dict[str, list[str]] = field(default_factory=dict)
     agents: dict[str, list[str]] = field(default_factory=dict)  # their handlers; none if free
 
     def add(self, answer: Mapping[str, Any]) -> None:
         """Add what a process has told; nothing if it cannot be read."""
         try:
             waits = answer["waits"]
-            requests, behind, agents = (
+            requests, blockers, agents = (
                 {str(key): [str(each) for each in values] for key, values in waits[part].items()}
                 for part in ("requests", "behind", "agents")
             )
         except (LookupError, TypeError, AttributeError):
             return
         self.requests |= requests
-        self.behind |= behind
+        self.blockers |= blockers
         for id, way in agents.items():
             before = self.agents.get(id)  # a shared agent is in several
             self.agents[id] = way if before is None else [*before, *way] if before and way else []
 
     def way(self, request: str) -> Iterable[str]:
         """Return the handlers in the way of a request."""
-        if request in self.behind:
-            return self.behind[request]
+        if request in self.blockers:
+            return self.blockers[request]
         return self.agents.get("".join(request.split("\n")[1:2]), ())
 
 

@@ -35,10 +35,10 @@ REPLY: Final = "reply"  # the outcome of a request
 CANCEL: Final = "cancel"  # the sender no longer waits for the request
 QUEUE_LOST: Final = "lost"  # the sender's queue was deleted: send it open requests again
 PROCESS_QUERY: Final = "who"  # which agents has each process?
-HERE: Final = "here"  # the agents of a process
+PROCESS_ANSWER: Final = "here"  # the agents of a process
 PIECE: Final = "piece"  # what the handler of a request streams before its end
 
-NOTICES: Final = (QUEUE_LOST, PROCESS_QUERY, HERE, PIECE)  # from process to process
+NOTICES: Final = (QUEUE_LOST, PROCESS_QUERY, PROCESS_ANSWER, PIECE)  # from process to process
 _KINDS = frozenset((SEND, REQUEST, ANSWER, REPLY, CANCEL, *NOTICES))
 
 LARGEST: Final = 24 * 2**20
@@ -79,7 +79,7 @@ class Outbound:
     correlation_id: str | None = None
     headers: dict[str, Any] | None = None
     # What to settle at its end: a request's delivery, a message being handled, a callback.
-    about: Any = None
+    settles: Any = None
     exchange: str | None = None  # if not the publisher's
     expires_s: float | None = None  # how long the broker keeps it for its receiver
     refused: int = 0  # how often a queue has refused it
@@ -89,7 +89,7 @@ class Outbound:
     def is_answered(self) -> bool:
         """Whether it is a request that already has its outcome."""
         is_request = self.kind == REQUEST and self.exchange is None  # no dead letter of one
-        return is_request and bool(self.about.answered)
+        return is_request and bool(self.settles.answered)
 
     def pack(self) -> bytes:
         """Return the message as an inbox stores it."""
@@ -191,7 +191,7 @@ def read(properties: Any, body: bytes) -> Inbound:
     raw, reply_to, all_headers = (properties, body), properties.reply_to, properties.headers
     if not isinstance(reply_to, str | None):
         raise Unreadable("its reply_to is not text")
-    usual = _USUAL.get(kind, _NONE)
+    usual = _USUAL.get(kind, _NO_HEADERS)
     if not all_headers:
         return Inbound(raw, key, kind, envelope, reply_to, usual)
     delivery_fields = {**usual}
@@ -309,7 +309,7 @@ _USUAL: Final = {
     kind: {each.field: each.usual for each in fields if each.field not in _OF_ENVELOPE}
     for kind, fields in _FIELDS_BY_KIND.items()
 }
-_NONE: Final[Mapping[str, Any]] = {}
+_NO_HEADERS: Final[Mapping[str, Any]] = {}
 
 # By name: only these names become exceptions.
 _PLAIN: dict[str, type[RequestError]] = {
@@ -351,8 +351,8 @@ def error_of(headers: dict[str, Any], args: dict[str, Any]) -> RequestError | No
     type_ = str(headers.get("type", outcome))
     message = "" if text == type_ else text.removeprefix(f"{type_}: ")
     place = headers.get("where")
-    where = place if isinstance(place, str) else None
+    label = place if isinstance(place, str) else None
     of_space = _OF_SPACE.get(outcome) if isinstance(outcome, str) else None
     if of_space is not None:
-        return of_space(message, where)
-    return ActionError(type_, message, where)
+        return of_space(message, label)
+    return ActionError(type_, message, label)

@@ -190,7 +190,7 @@ class Conversations:
 
     def _agent(self, id: str) -> Any:
         space: Any = self._me.space
-        return None if space is None else space._here(id)
+        return None if space is None else space._local_agent(id)
 
     def _journal(self, id: str) -> Journal | None:
         journal: Journal | None = getattr(self._agent(id), "journal", None)

@@ -221,8 +221,8 @@ class Broker:
             if self._closing:
                 return
             reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
-            where = f"the message broker at {self._address}"
-            self.on_state("lost", f"the connection to {where} is lost: {reason}")
+            label = f"the message broker at {self._address}"
+            self.on_state("lost", f"the connection to {label} is lost: {reason}")
             wait = _FIRST_WAIT_S
             while True:
                 # Jitter: a thousand processes must not reconnect at the same moment.
@@ -397,10 +397,10 @@ class Broker:
         connection = self._connection
         if self.is_up and not self._ending:
             if isinstance(error, ChannelClosedByBroker):
-                why = f"{error.reply_text}; {remedy}" if remedy else error.reply_text
-                logger.warning("the broker closed a channel, and %s: %s", consequence, why)
+                reason = f"{error.reply_text}; {remedy}" if remedy else error.reply_text
+                logger.warning("the broker closed a channel, and %s: %s", consequence, reason)
 
-            async def again() -> None:
+            async def reopen() -> None:
                 if getattr(error, "reply_code", 0) == NO_PERMISSION:
                     await asyncio.sleep(_AGAIN_S)
                 try:
@@ -411,4 +411,4 @@ class Broker:
                 except (LinkLost, AMQPError):
                     return  # the next connection sets everything up
 
-            self.thread.spawn(again())
+            self.thread.spawn(reopen())

@@ -26,7 +26,7 @@ Deliver = Callable[[Tag, Any, bytes], None]
 
 _SOON_S = 0.005
 
-_MOST = 65_535
+_MAX_PREFETCH = 65_535
 """The largest prefetch of AMQP."""
 
 _GROWTH = 32
@@ -125,7 +125,7 @@ class Consumer:
 
     async def _start(self, consumption: Consumption) -> None:
         """Start an AMQP consumer of a queue."""
-        consumption.window = max(1, min(consumption.window, consumption.prefetch, _MOST))
+        consumption.window = max(1, min(consumption.window, consumption.prefetch, _MAX_PREFETCH))
         number = self.number
 
         def take(_: Channel, method: Any, properties: Any, body: bytes) -> None:
@@ -294,9 +294,9 @@ class Consumer:
             return
         # Cleared first: a write calls this again.
         done, self._done = self._done, set()
-        still = self._open
+        open_tags = self._open
         last = 0
-        for tag in still:
+        for tag in open_tags:
             if tag not in done:
                 break
             last = tag

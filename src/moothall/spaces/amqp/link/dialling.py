@@ -77,18 +77,18 @@ def _no_password() -> str:
 
 def explain(error: BaseException, options: AMQPOptions) -> str:
     """Say in one line why there is no connection, and what to do."""
-    where = f"the message broker at {options.address}"
+    label = f"the message broker at {options.address}"
     if options.username is None and isinstance(
         error, AuthenticationError | ProbableAuthenticationError
     ):
         return (
-            f"{where} refuses the client certificate as a login: enable its plugin "
+            f"{label} refuses the client certificate as a login: enable its plugin "
             "rabbitmq_auth_mechanism_ssl and make the certificate's user (rabbitmqctl add_user), "
             "or set AMQP_USERNAME and AMQP_PASSWORD"
         )
     if isinstance(error, ProbableAuthenticationError):
         return (
-            f"{where} refuses the user {options.username!r} or the password: "
+            f"{label} refuses the user {options.username!r} or the password: "
             "set AMQP_USERNAME and AMQP_PASSWORD"
         )
     denied = isinstance(error, ProbableAccessDeniedError) or (
@@ -96,7 +96,7 @@ def explain(error: BaseException, options: AMQPOptions) -> str:
     )
     if denied and "reached" not in str(error):  # a limit of connections or channels
         return (
-            f"{where} has no virtual host {options.virtual_host!r} for the user "
+            f"{label} has no virtual host {options.virtual_host!r} for the user "
             f"{options.username!r}: set AMQP_VHOST, or have it made (rabbitmqctl add_vhost, "
             "set_permissions)"
         )
@@ -104,14 +104,14 @@ def explain(error: BaseException, options: AMQPOptions) -> str:
         advice = "give its authority as ca_file= (AMQP_CA_FILE, --ca-file)"
         if error.verify_code in _OTHER_NAME:
             advice = "connect to a name that it is for, by hostname= or AMQP_HOST"
-        return f"the certificate of {where} is not to be trusted ({error.verify_message}): {advice}"
+        return f"the certificate of {label} is not to be trusted ({error.verify_message}): {advice}"
     # pika wraps it, as text.
     if options.use_ssl and (alert := _CLIENTS.search(str(error))):
         alert_text = alert[1].replace("_", " ").lower()
-        which = "wants a client certificate"
+        problem = "wants a client certificate"
         if options.cert_file is not None:
-            which = f"refuses the client certificate {str(options.cert_file)!r}"
-        return f"{where} {which} ({alert_text}): give one by {_CERT_FILE}"
+            problem = f"refuses the client certificate {str(options.cert_file)!r}"
+        return f"{label} {problem} ({alert_text}): give one by {_CERT_FILE}"
     hung_up = isinstance(error, ConnectionResetError | BrokenPipeError | StreamLostError)
     if hung_up or any(each in str(error) for each in _HUNG_UP[options.use_ssl]):
         # A TLS port closes a plain connection without an error; what it says of a client
@@ -119,14 +119,14 @@ def explain(error: BaseException, options: AMQPOptions) -> str:
         other = f"try it with {_USE_SSL}, or "
         if options.use_ssl:
             other = f"if it wants another client certificate, give that by {_CERT_FILE}; "
-        return f"{where} hung up before AMQP began: {other}check AMQP_PORT and the broker's log"
+        return f"{label} hung up before AMQP began: {other}check AMQP_PORT and the broker's log"
     if isinstance(error, ssl.SSLError | IncompatibleProtocolError):
         other = f"{'without' if options.use_ssl else 'with'} {_USE_SSL}"
-        return f"{where} does not speak AMQP 0-9-1 on that port: try it {other}"
+        return f"{label} does not speak AMQP 0-9-1 on that port: try it {other}"
     if denied or isinstance(error, ConnectionClosed | LinkLost):
-        return f"{where} closed the connection: {getattr(error, 'reply_text', error)}"
+        return f"{label} closed the connection: {getattr(error, 'reply_text', error)}"
     if isinstance(error, TimeoutError):
-        return f"{where} does not answer in {DIAL_S:.0f} s: check AMQP_HOST and AMQP_PORT"
+        return f"{label} does not answer in {DIAL_S:.0f} s: check AMQP_HOST and AMQP_PORT"
     reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     if isinstance(error, ConnectionRefusedError):  # asyncio names the address in place of it
         reason = "Connection refused"

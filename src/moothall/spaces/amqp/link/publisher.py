@@ -29,14 +29,14 @@ _LIMIT: Final = 100_000
 _LIMIT_BYTES: Final = 2**26
 """How many messages may wait for the broker, and of how many bytes."""
 
-_AHEAD: Final = 1_000
-_AHEAD_BYTES: Final = 2**24
+_MAX_UNCONFIRMED: Final = 1_000
+_MAX_UNCONFIRMED_BYTES: Final = 2**24
 """How many may wait before threads wait in `send`: other requests and answers queue behind."""
 
 _REFUSABLE: Final = frozenset((SEND, REQUEST, PIECE))
 """Kinds that may be refused. Answers need no limit: messages that were taken limit them."""
 
-_ALL: Final = "*"
+_ALL_AGENTS: Final = "*"
 
 _WINDOW = 5_000
 _WINDOW_BYTES = 2**23
@@ -60,7 +60,7 @@ class Publisher:
         self._exchange = exchange
         self._on_outcome = on_outcome
         self._set_open = set_open
-        self._behind = False
+        self._is_behind = False
         self._channel: Channel | None = None
         self._tag = 0
         self._unconfirmed: dict[int, Outbound] = {}
@@ -68,7 +68,7 @@ class Publisher:
         self.bytes: int = 0
         self._waiting: deque[Outbound] = deque()
         self._pauses = 0
-        # By agent, exchange or `_ALL`, then by key: the returned messages, and later ones.
+        # By agent, exchange or `_ALL_AGENTS`, then by key: the returned messages, and later ones.
         self._held_messages: dict[str, tuple[dict[str, Outbound], dict[str, Outbound]]] = {}
         self._returned: set[str] = set()
         self.largest: int = LARGEST
@@ -85,7 +85,7 @@ class Publisher:
             return
         to = message.exchange or message.to
         hold = self._held_messages and (
-            self._held_messages.get(to) or self._held_messages.get(_ALL)
+            self._held_messages.get(to) or self._held_messages.get(_ALL_AGENTS)
         )
         waits = hold or self._waiting or not self._may_emit()
         if waits and message.kind in _REFUSABLE and self._is_full(message):
@@ -126,10 +126,13 @@ class Publisher:
 
     def _regulate(self) -> None:
         """Make threads wait while the broker is behind, but not while there is no channel."""
-        many = len(self._unconfirmed) + len(self._waiting) >= _AHEAD or self.bytes >= _AHEAD_BYTES
+        many = (
+            len(self._unconfirmed) + len(self._waiting) >= _MAX_UNCONFIRMED
+            or self.bytes >= _MAX_UNCONFIRMED_BYTES
+        )
         behind = self._channel is not None and many
-        if behind is not self._behind:
-            self._behind = behind
+        if behind is not self._is_behind:
+            self._is_behind = behind
             self._set_open(not behind)
 
     def refuse_larger(self, largest: int) -> None:
@@ -145,13 +148,13 @@ class Publisher:
     def pause(self) -> None:
         """Keep messages from now on until `resume`: their receiver is being added."""
         self._pauses += 1
-        self.hold(_ALL)
+        self.hold(_ALL_AGENTS)
 
     def resume(self) -> None:
         """Publish the messages kept since `pause`."""
         self._pauses -= 1
         if not self._pauses:
-            self.release(_ALL)
+            self.release(_ALL_AGENTS)
 
     # -- for an agent without a queue, or an exchange that is not declared -------------------------
 
@@ -271,7 +274,7 @@ class Publisher:
         self._end(messages, outcome)
         if self._waiting:
             self._publish_waiting()
-        if self._behind:
+        if self._is_behind:
             self._regulate()
         if self._waiters:
             self._wake()
