@@ -62,9 +62,8 @@ class Account:
     per: Per | None = None  # after what its limits are renewed
     period: str = ""  # of which it counts; empty: of all time, so far
     last: float = 0.0  # the latest moment at which it was used in that period
-    other_period: OtherPeriod | None = (
-        None  # what it has in the period before, or in one ahead of the clock
-    )
+    # What it has in the period before, or in one ahead of the clock.
+    other_period: OtherPeriod | None = None
     key: str | None = None  # by which processes share it
 
     @property

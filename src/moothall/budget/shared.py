@@ -198,9 +198,8 @@ class SharedAccount(Account):
     start: dict[str, Any] | None = None
     reserved_by_process: dict[str, list[int]] = field(default_factory=dict)
     program_limits: tuple[Any, ...] = ()  # the limits that this process states
-    overrides: dict[str, int | float] = field(
-        default_factory=dict
-    )  # those that a person set, instead
+    # Those that a person set, instead.
+    overrides: dict[str, int | float] = field(default_factory=dict)
     generation: str = ""  # by which an account is known from a deleted one of its key
 
     def __post_init__(self) -> None:
@@ -254,9 +253,8 @@ class SharedAccount(Account):
             else:
                 start = start if isinstance(start, dict) else {"at": start}  # of an older moothall
                 since = now - passed(start)
-                is_restarted = (
-                    self.start is None or self.start["at"] != start["at"]
-                )  # as by a reset
+                # As by a reset.
+                is_restarted = self.start is None or self.start["at"] != start["at"]
                 self.started_at = (
                     since
                     if is_restarted or self.started_at is None

@@ -75,9 +75,8 @@ class OpenRun:
     waiting: int = 0  # how many of its calls wait for a person's permission
     deletions: int | None = None  # of values, which the file had had at the last commit
     cut_off: list[str] = field(default_factory=list)  # what it asked a person as it was cancelled
-    resumes_later: bool = (
-        False  # whether it goes on later if its task is cancelled, as after a kill
-    )
+    # Whether it goes on later if its task is cancelled, as after a kill.
+    resumes_later: bool = False
     has_waits: bool = False  # whether it has rows of what it waits for
     parked: list[tuple[str, int]] = field(default_factory=list)
     """The other runs of its thread that wait: the id of each, and its last entry."""
@@ -93,9 +92,8 @@ class OpenRun:
     _unnamed: dict[str, bytes] = field(default_factory=dict)
     _unnamed_relied: list[Relied] = field(default_factory=list)
     _tally: Tally = field(default_factory=Tally)
-    _work_start: float = field(
-        default_factory=time.time
-    )  # when the work began that is not counted yet
+    # When the work began that is not counted yet.
+    _work_start: float = field(default_factory=time.time)
     _written_waiting: int = 0  # of `waiting`, what is in the file
     _closed: bool = False
     _last: concurrent.futures.Future[None] | None = None  # a write that nobody awaits

@@ -19,9 +19,8 @@ class RunPart:
     def __init__(self, run: OpenRun, path: str = ROOT) -> None:
         self.run: OpenRun = run
         self.path: str = path
-        self.past_entries: list[Entry] = run.past_entries.get(
-            path, []
-        )  # from before the run was opened
+        # From before the run was opened.
+        self.past_entries: list[Entry] = run.past_entries.get(path, [])
 
     @property
     def run_id(self) -> str:

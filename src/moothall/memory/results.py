@@ -79,9 +79,8 @@ class ThreadResults:
     def __init__(self) -> None:
         self.last: int = 0
         self.page: int = 20_000  # how many characters are read at once
-        self.read_value: Callable[[str], bytes] | None = (
-            None  # reads a value of the journal by its hash
-        )
+        # Reads a value of the journal by its hash.
+        self.read_value: Callable[[str], bytes] | None = None
         self._results: dict[int, _StoredResult] = {}
         self._size = 0
         schema = object_schema(

@@ -134,9 +134,8 @@ class AnswerReader:
             yield TextPiece(text)
             return
         for piece in self._thoughts.feed(text, last):
-            if (
-                piece.only_reasoning_before
-            ):  # the blanks before the mark may have come with earlier pieces
+            if piece.only_reasoning_before:
+                # The blanks before the mark may have come with earlier pieces.
                 thought = "".join((*self._thought, *self._texts, piece.text)).rstrip()
                 self._thought, self._texts = [thought], []
                 if piece.text:

@@ -123,8 +123,8 @@ def check_spelling(name: str) -> tuple[str, str]:
         owner, _, listed = name.partition("/")
         hint_text = f" (did you mean '{owner}:{listed}'?)" if owner in PROVIDERS else ""
         raise ModelError(
-            f"there is no model {name!r:.200}{hint_text}: a model of the Hugging Face hub runs behind "
-            "a server (such as `vllm serve ORG/NAME`), or here from a GGUF file "
+            f"there is no model {name!r:.200}{hint_text}: a model of the Hugging Face hub runs "
+            "behind a server (such as `vllm serve ORG/NAME`), or here from a GGUF file "
             f"(`moothall models fetch hf:ORG/NAME/FILE.gguf`); {_there_is()}"
         )
     if (

@@ -60,15 +60,15 @@ class Offer:
             and action.access_policy == ACCESS_PERMITTED
             and action.timeout is None
             and not self.injected
-            and not mailbox.before
-            and not mailbox.after
+            and not mailbox.has_before_action
+            and not mailbox.has_after_action
         )
 
 
 async def handle(mailbox: Any, delivery: Delivery, offer: Offer, kwargs: dict[str, Any]) -> Any:
     """Call an action that is not `plain`: with its callbacks, context and time limit."""
     agent = mailbox.agent
-    if mailbox.before:
+    if mailbox.has_before_action:
         await call_callback(mailbox, agent.before_action, delivery.message())
     channel: CallChannel | None = None
     if offer.injected:
@@ -99,7 +99,7 @@ async def handle(mailbox: Any, delivery: Delivery, offer: Offer, kwargs: dict[st
         failure = error
     if limit is not None:
         limit.cancel()
-    if mailbox.after:
+    if mailbox.has_after_action:
         reported = failure
         if isinstance(failure, asyncio.CancelledError) and delivery.error is not None:
             reported = delivery.error  # why it was cancelled: the deadline, the sender, …

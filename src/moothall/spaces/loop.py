@@ -51,9 +51,8 @@ class LoopThread:
         self.name = name
         self.ident: int = 0  # the thread's, while it runs
         self.closed: bool = False  # whether the loop has ended, or is inherited
-        self.inherited: bool = (
-            False  # whether it belongs to the process that this one was forked from
-        )
+        # Whether it belongs to the process that this one was forked from.
+        self.inherited: bool = False
         self.loop: asyncio.AbstractEventLoop
         self._ingress: deque[tuple[Callable[..., Any], tuple[Any, ...]]] = deque()
         self._blocked: deque[SimpleQueue[None]] = deque()

@@ -77,17 +77,15 @@ class Mailbox:
     carried: set[asyncio.Task[Any]] = field(default_factory=set)
     open: bool = True
     closing: bool = False  # whether it starts only what handlers of this process wait for
-    not_started: list[Delivery] = field(
-        default_factory=list
-    )  # what has not started for that reason
+    # What has not started for that reason.
+    not_started: list[Delivery] = field(default_factory=list)
     finishing: bool = False  # whether it takes no new messages: it is removed once it is idle
     arriving: Delivery | None = None  # of the agent's `after_add`, if it has one
     leaving: Delivery | None = None  # ends once the agent has left
     is_added: bool = False  # whether the loop knows it, which the router's `mailboxes` has earlier
     ready: bool = False
-    has_thread_messages: bool = (
-        False  # whether threads sent what the loop may not have taken in yet
-    )
+    # Whether threads sent what the loop may not have taken in yet.
+    has_thread_messages: bool = False
     suspended: Callable[[], None] | None = None  # ends the pause until another agent takes over
     retired: bool = False  # whether what the agent before was doing has ended
 

@@ -99,10 +99,8 @@ class Watchdog:
         elif space.at_own_work:
             pulse.asked_at = now
         elif pulse.holder is None and pulse.task != (task := _running(space)):
-            pulse.task, pulse.asked_at = (
-                task,
-                now,
-            )  # many take their turns: none of them is too long
+            # Many take their turns: none of them is too long.
+            pulse.task, pulse.asked_at = (task, now)
         elif now - pulse.asked_at >= HELD_S and pulse.holder is None:
             holder, place = _holder(space)
             pulse.holder = holder

@@ -20,12 +20,12 @@ from moothall.serving.doors.checks import (
     RequestRefused,
     Scope,
     Send,
-    again,
     body_of,
     check_length,
     check_once,
     check_origin,
     client_of,
+    replayed,
 )
 from moothall.serving.doors.front import NO_FRONT, Front
 from moothall.studio.page import html, style_hash
@@ -162,7 +162,7 @@ class PageGuard:
         if not self._routes.is_open(scope):
             raise RequestRefused(404, "there is no such page")
         if not is_socket:
-            receive = again(await body_of(receive, MOST_BYTES), receive)
+            receive = replayed(await body_of(receive, MOST_BYTES), receive)
         await self.app(scope, receive, send)
 
     def _inside(self, scope: Scope) -> tuple[Scope, bool]:

@@ -293,9 +293,8 @@ class RunsTab(Tab):
             at = data.casefold().find(needle)
             if needle in line.casefold() or at >= 0:
                 excerpt = shorten(line, _LINE)
-                if (
-                    needle not in excerpt.casefold() and at >= 0
-                ):  # where it is, beside what it is of
+                if needle not in excerpt.casefold() and at >= 0:
+                    # Where it is, beside what it is of.
                     words = re.sub(
                         r'[\[\]{}",]+', " ", data[max(0, at - _CONTEXT_CHARS) : at + _LINE]
                     )

@@ -49,9 +49,8 @@ class Record(ReadRecord[S]):
         self.key: str = part.key  # unique among the parts of all runs and journals
         self._then: list[tuple[int, Callable[[], None]]] = []  # (entries to wait for, callback)
         self.at_end: Callable[[], None] | None = None  # called when the reply has ended
-        self.count: int = len(
-            part.past_entries
-        )  # of its entries, including those not yet committed
+        # Of its entries, including those not yet committed.
+        self.count: int = len(part.past_entries)
         self.open: int = 0  # how many steps are under way
 
     @property
@@ -298,7 +297,7 @@ class _NullRecord(Record[S]):
     """The record of a run without a journal: steps are called, and nothing is kept."""
 
     key = ""
-    run: Any = SimpleNamespace(resumes_later=False, parked=(), cut_off=(), past={})
+    run: Any = SimpleNamespace(resumes_later=False, parked=(), cut_off=(), past_entries={})
 
     def __init__(self) -> None:
         self.state = self.start = self.over = self.at_end = None

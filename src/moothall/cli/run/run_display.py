@@ -283,9 +283,8 @@ class RunDisplay:
     def _ways(self, stop_reason: str) -> None:
         """Print how to continue the run."""
         for words, command in () if self._recorded is None else self._recorded.ways(stop_reason):
-            self._screen.show(
-                f"{words}: {escaped(command)}"
-            )  # in one line, so that it can be copied
+            # In one line, so that it can be copied.
+            self._screen.show(f"{words}: {escaped(command)}")
 
     # -- what is waited for ------------------------------------------------------------------------
 

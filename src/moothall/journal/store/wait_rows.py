@@ -101,9 +101,8 @@ def write_rows(
             until, key = data.get("until"), data["wait"]
             # Entries of versions before 8 have no name: there, the key was that.
             name = data.get("name", key if data["kind"] == "result" else "")
-            if allowed := data.get(
-                "who"
-            ):  # an answer that somebody else gave before does not count
+            if allowed := data.get("who"):
+                # An answer that somebody else gave before does not count.
                 other = (
                     f"(decided_by IS NULL OR decided_by NOT IN ({', '.join('?' * len(allowed))}))"
                 )

@@ -115,9 +115,8 @@ class ResponseStream(AnswerReader):
                 returned.append({"type": "function_call"})
             elif has_calls:
                 returned.append({name: value for name, value in item.items() if value is not None})
-            elif item.get("phase") and text_of(
-                item
-            ):  # without its reasoning it goes back as another's would
+            elif item.get("phase") and text_of(item):
+                # Without its reasoning it goes back as another's would.
                 message = {"type": "message", "role": "assistant", "content": text_of(item)}
                 returned.append({**message, "phase": item["phase"]})
         plain = ("function_call", "message")

@@ -287,7 +287,6 @@ class _File:
         assert self._output is not None  # open, since there is a model to record
         line = json.dumps(record, allow_nan=False).encode() + b"\n"
         if (written_bytes := self._output.write(line)) != len(line):
-            self._output.truncate(
-                self._output.tell() - (written_bytes or 0)
-            )  # remove the partial line
+            # Remove the partial line.
+            self._output.truncate(self._output.tell() - (written_bytes or 0))
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

@@ -103,16 +103,16 @@ class A2AAgent(ConversationalAgent):
         **options: Unpack[AgentOptions],
     ) -> None:
         super().__init__(id, **options)
-        where = f"agent {id!r}"
-        self.url: str = check_base_url(url, f"{where}: url=")
-        check_seconds(f"{where}: timeout_s=", timeout_s)
+        label = f"agent {id!r}"
+        self.url: str = check_base_url(url, f"{label}: url=")
+        check_seconds(f"{label}: timeout_s=", timeout_s)
         if callable(headers):
-            check_function(f"{where}: headers=", headers)
+            check_function(f"{label}: headers=", headers)
         else:
-            check_headers(headers or {}, where)
+            check_headers(headers or {}, label)
         self._timeout_s = float(timeout_s)
-        hosts = hosts_of(allow_hosts, f"{where}: allow_hosts=")
-        self._server = Server(where, self.url, headers, self._timeout_s, hosts)
+        hosts = hosts_of(allow_hosts, f"{label}: allow_hosts=")
+        self._server = Server(label, self.url, headers, self._timeout_s, hosts)
         self._counted = [0, 0]  # replies, and how many of them failed
         self._fault: tuple[float, str] | None = None  # when and why the last one failed
 
@@ -160,10 +160,10 @@ class A2AAgent(ConversationalAgent):
         await self._server.aclose()
 
     async def _remember(self, message: dict[str, Any], thread: Thread) -> None:
-        _of(thread).observed.append(json_text(message.get("content")))
+        _conversation_of(thread).observed.append(json_text(message.get("content")))
 
     async def _respond(self, request: ReplyRequest) -> Reply:
-        conversation = _of(request.state)
+        conversation = _conversation_of(request.state)
         messages = [*conversation.observed, *request.state.take_texts()]
         conversation.observed.clear()
         self._counted[0] += 1
@@ -216,8 +216,10 @@ class A2AAgent(ConversationalAgent):
                 return task
             if task.state != INPUT_REQUIRED:
                 state = task.state.removeprefix("TASK_STATE_").lower()
-                why = one_line(task.reason, _MOST_REASON)
-                raise ModelError(f"agent {self.id!r}: its task is {state}" + (why and f": {why}"))
+                reason = one_line(task.reason, _MOST_REASON)
+                raise ModelError(
+                    f"agent {self.id!r}: its task is {state}" + (reason and f": {reason}")
+                )
             try:
                 answer_part = await self._answered(request, task)
             except BaseException:
@@ -348,7 +350,7 @@ class A2AAgent(ConversationalAgent):
                 await self._server.call("CancelTask", {"id": task.id})
 
 
-def _of(thread: Thread) -> _RemoteConversation:
+def _conversation_of(thread: Thread) -> _RemoteConversation:
     if thread.own is None:
         thread.own = _RemoteConversation()
     conversation: _RemoteConversation = thread.own

@@ -167,11 +167,11 @@ class RemoteTask:
         return self._added_text(id, new[len(old) :])
 
 
-def _text_of(parts: list[dict[str, Any]], between: str) -> str:
+def _text_of(parts: list[dict[str, Any]], separator: str) -> str:
     texts = [part["text"] for part in parts if "text" in part]
     if not texts:
         texts = [json_text(part["data"]) for part in parts if "data" in part]
-    return between.join(texts)
+    return separator.join(texts)
 
 
 def _list(value: Any) -> list[Any]:
@@ -344,8 +344,8 @@ class Server:
         scheme, host, port = _origin(url)
         own_scheme, own_host, own_port = _origin(self._url)
         # "localhost" and "127.0.0.1" are one machine: servers on it write either.
-        same = host == own_host or (is_loopback(url) and is_loopback(self._url))
-        if same and (scheme, port) == (own_scheme, own_port):
+        is_same = host == own_host or (is_loopback(url) and is_loopback(self._url))
+        if is_same and (scheme, port) == (own_scheme, own_port):
             return
         if self._headers:
             raise ModelError(f"{names} of another server, which is not given your headers=")

@@ -79,7 +79,7 @@ class A2AFault(Exception):
 
 
 _INTEGER_FIELDS: Final = ("historyLength", "pageSize")
-_ANY: Final = ("data", "metadata")
+_FREE_FORM: Final = ("data", "metadata")
 """Fields that hold any JSON."""
 _ROLES: Final = {1: "ROLE_USER", 2: "ROLE_AGENT"}
 _TEXT: Final = {"type": "string", "minLength": 1, "maxLength": 200}
@@ -168,7 +168,7 @@ def _plain(value: Any, name: str = "") -> Any:
         return [_plain(each, name) for each in value]
     if isinstance(value, dict):
         return {
-            _camel(key): item if key in _ANY else _plain(item, _camel(key))
+            _camel(key): item if key in _FREE_FORM else _plain(item, _camel(key))
             for key, item in value.items()
             if item is not None or key == "data"
         }
@@ -274,16 +274,16 @@ def block_part(block: dict[str, Any]) -> dict[str, Any]:
     """Return a block of content as a part: a text, a file's bytes or address, or data."""
     kind = str(block.get("type"))
     content = block.get(kind)
-    about = content if isinstance(content, dict) else {"url": content}
+    source = content if isinstance(content, dict) else {"url": content}
     if kind == "text" and isinstance(content, str):
         return text_part(content)
-    if kind == "input_audio" and isinstance(about.get("data"), str):
-        return {"raw": about["data"], "mediaType": f"audio/{about.get('format') or 'wav'}"}
+    if kind == "input_audio" and isinstance(source.get("data"), str):
+        return {"raw": source["data"], "mediaType": f"audio/{source.get('format') or 'wav'}"}
     of_kind = BLOCKS.get(kind)
-    url = (about.get(of_kind.data) if of_kind else None) or about.get("file_url")
+    url = (source.get(of_kind.data) if of_kind else None) or source.get("file_url")
     if not isinstance(url, str):
         return data_part(block)
-    part = {"filename": about["filename"]} if isinstance(about.get("filename"), str) else {}
+    part = {"filename": source["filename"]} if isinstance(source.get("filename"), str) else {}
     if not url.startswith("data:"):
         media = guess_type(part.get("filename") or url.partition("?")[0])[0]
         media = media or (f"{of_kind.media}*" if of_kind and of_kind.data == "url" else None)

@@ -75,12 +75,12 @@ def warn_of_calls(calls: Iterable[ScheduledCall], agents: Mapping[str, Agent]) -
     for call in calls:
         if (agent := agents.get(call.to)) is None:
             continue
-        where = f"{call.to}.{call.action}"
+        action_name = f"{call.to}.{call.action}"
         if (offer := agent.offers.get(call.action)) is None:
             wrong = f"{call.to!r} has no action {call.action!r}{nearest(call.action, agent.offers)}"
         else:
             try:
-                offer.check(call.args_at(datetime.now(UTC)), where)
+                offer.check(call.args_at(datetime.now(UTC)), action_name)
                 continue
             except MoothallError as error:
                 wrong = error_text(error)
@@ -139,8 +139,8 @@ class Calling:
     ) -> Any:
         """Have an agent reply in a run of the firing's id: it goes on if the process dies."""
         timeout = self._schedules[call.name].timeout
-        where = f"{call.to}.{call.action}"
-        checked_args = agent.offers[call.action].check(args, where)
+        action_name = f"{call.to}.{call.action}"
+        checked_args = agent.offers[call.action].check(args, action_name)
         thread = checked_args.get("thread") or self._thread_of(call, run_id)
         run_id = f"{run_id}{REPLY}"
         work = asyncio.ensure_future(
@@ -154,8 +154,8 @@ class Calling:
         try:
             if not await _ends_within(timeout, work, partial(_asks, run_id), leave):
                 raise LeftOpen(
-                    f'no answer from "{where}" in {timeout:g} s; its run {run_id!r} goes on after '
-                    "the next start"
+                    f'no answer from "{action_name}" in {timeout:g} s; its run {run_id!r} goes on '
+                    "after the next start"
                 )
             if (reply := work.result()).stop_reason == "in_doubt":
                 raise RunWaiting(reply.detail)
@@ -163,7 +163,7 @@ class Calling:
         except (JournalError, RunHeld, RunMismatch, RequestError, LeftOpen):
             raise
         except Exception as error:  # whatever it is, it is the outcome of this call
-            raise ActionError(type(error).__name__, error_text(error, 1000), where) from error
+            raise ActionError(type(error).__name__, error_text(error, 1000), action_name) from error
 
     def _thread_of(self, call: ScheduledCall, run_id: str) -> str:
         """Return the thread of a firing's reply: its own, or that of all firings."""

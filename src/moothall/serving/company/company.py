@@ -432,10 +432,10 @@ class Company:
             self._failed = error
         self._stopping.set()
 
-    def _budget_is_low(self, *about: Any) -> None:
+    def _budget_is_low(self, *details: Any) -> None:
         """Call the hook for a budget that gets low; callable in any thread."""
         asyncio.run_coroutine_threadsafe(
-            self._program.call_hook("on_budget_low", *about), self._loop
+            self._program.call_hook("on_budget_low", *details), self._loop
         )
 
     # -- runs and schedules ------------------------------------------------------------------------
@@ -464,8 +464,8 @@ class Company:
         """
         name = str(agent.id)
         self._to_resume.add(name)
-        for its in agents_that_resume(agent):  # they may have been of a company that has ended
-            its._ending = self._draining
+        for member in agents_that_resume(agent):  # they may have been of a company that has ended
+            member._ending = self._draining
         while True:
             stopped = name in self._to_resume
             try:

@@ -115,8 +115,12 @@ class CompanySpace:
         broker = self._settings.broker
         return [] if broker is None else broker.missing_files(self._folder)
 
-    def _over_broker(self, broker: BrokerSettings, **more: Any) -> Any:
-        options = {"mailbox": self._settings.mailbox, "on_connection": self._on_connection, **more}
+    def _over_broker(self, broker: BrokerSettings, **settings: Any) -> Any:
+        options = {
+            "mailbox": self._settings.mailbox,
+            "on_connection": self._on_connection,
+            **settings,
+        }
         return broker.space(self._folder, **options)
 
     async def open(self, name: str, on_low: Callable[[str, str, float], object]) -> None:
@@ -126,8 +130,8 @@ class CompanySpace:
         if journal_path is not None:
             from moothall.journal import Journal
 
-            where = journal_path if "://" in journal_path else self._folder / journal_path
-            self.journal = await asyncio.to_thread(Journal, where)
+            place = journal_path if "://" in journal_path else self._folder / journal_path
+            self.journal = await asyncio.to_thread(Journal, place)
         limits = self._settings.budget
         if limits is not None:
             self._company_budget = self._budget(limits, name)
@@ -226,14 +230,18 @@ class CompanySpace:
                 self._senders[id] = agent
         return agent
 
-    async def report_given_up(self, name: str, why: str) -> None:
+    async def report_given_up(self, name: str, reason: str) -> None:
         """Publish a dead letter that says why an agent was given up, if there is a broker."""
         if self._settings.broker is None or not self.connected:
             return
-        message = {"from": name, "to": name, "action": {"name": "given_up", "args": {"why": why}}}
+        message = {
+            "from": name,
+            "to": name,
+            "action": {"name": "given_up", "args": {"why": reason}},
+        }
         with suppress(TimeoutError, MoothallError):
             async with asyncio.timeout(_CONFIRM_S):
-                await self.space._report_dead(name, message, why)
+                await self.space._report_dead(name, message, reason)
 
     def resumes_stopped(self, run: Outline) -> bool:
         """Return whether the agent resumes a run by itself, since nothing else does.
@@ -280,8 +288,8 @@ class CompanySpace:
                 if await asyncio.to_thread(waits.hold_telling):
                     try:
                         for each in await asyncio.to_thread(waits.untold):
-                            again = await self._call_hook(hook, each)
-                            await asyncio.to_thread(waits.remind_in, each, again)
+                            seconds = await self._call_hook(hook, each)
+                            await asyncio.to_thread(waits.remind_in, each, seconds)
                     finally:
                         await asyncio.to_thread(waits.end_telling)
             except MoothallError as error:  # a journal that is away, or a run that was deleted

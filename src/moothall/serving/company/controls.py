@@ -13,7 +13,7 @@ from moothall.agents.replies.record import recorded
 from moothall.foundation.errors import ConfigError, NoSuchRun
 from moothall.journal import Journal
 from moothall.journal.entry import Outline
-from moothall.serving.company.schedule import MOST, Schedule, stamp
+from moothall.serving.company.schedule import MAX_TIMES, Schedule, stamp
 from moothall.serving.company.scheduler import KIND, WANTED_BY, Fired, fired_at, paused_id
 
 _NOTES: Final = 20
@@ -69,8 +69,8 @@ def make_up(
             journal.run(run_id)
         except NoSuchRun:
             run_ids.append(run_id)
-        if len(run_ids) > MOST:
-            raise ConfigError(f"there are more than {MOST:,} such times: name a shorter span")
+        if len(run_ids) > MAX_TIMES:
+            raise ConfigError(f"there are more than {MAX_TIMES:,} such times: name a shorter span")
     for run_id in run_ids:
         asyncio.run(_begin_firing(journal, run_id, name, by))
     return run_ids

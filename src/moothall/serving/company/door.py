@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, StrictStr, ValidationError
 
 from moothall.foundation.errors import ConfigError, NoSuchRun, NotPermitted, RunHeld, StateError
 from moothall.serving.company.metrics import CONTENT_TYPE
-from moothall.serving.doors.callers import NOBODY, caller_of
+from moothall.serving.doors.callers import NO_CALLER, caller_of
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -61,7 +61,7 @@ def routes(
     def answered(request: Request, key: str) -> Response:
         report = said_of()
         code = 200 if report[key] else 503
-        if caller_of(request.scope) == NOBODY:
+        if caller_of(request.scope) == NO_CALLER:
             report = {each: report[each] for each in _SHORT}
         return JSONResponse(report, code)
 
@@ -88,12 +88,12 @@ def routes(
             return JSONResponse({"waiting": [each.to_json() for each in waits]})
         try:
             payload = _WaitAnswer.model_validate_json(await request.body())
-            about = (payload.run, payload.key, payload.value)
-            await asyncio.to_thread(journal.answer, *about, by=name)
+            answer = (payload.run, payload.key, payload.value)
+            await asyncio.to_thread(journal.answer, *answer, by=name)
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
-            where = ".".join(map(str, first["loc"])) or "the body"
-            return JSONResponse({"error": f"{where}: {first['msg']}"}, 400)
+            field = ".".join(map(str, first["loc"])) or "the body"
+            return JSONResponse({"error": f"{field}: {first['msg']}"}, 400)
         except (ConfigError, NoSuchRun, NotPermitted, RunHeld, StateError) as error:
             return JSONResponse({"error": str(error)}, _code_of(error))
         return JSONResponse({"answered": payload.key})

@@ -134,12 +134,12 @@ class Metrics:
         answers, questions = self._probe.loops_answer, _asked_in_replies()
         # The space's loop counts them: one that is held would hold this thread.
         agents = self._space.space.statistics()["agents"] if answers else {}
-        for metric, about, key in (
+        for metric, description, key in (
             ("moothall_queue_depth", "Messages that wait for an agent here.", "waiting"),
             ("moothall_handling", "Messages that an agent handles.", "handling"),
             ("moothall_asking", "What waits for a person whom this process asks.", "asking"),
         ):
-            gauge = GaugeMetricFamily(metric, about, labels=("agent",))
+            gauge = GaugeMetricFamily(metric, description, labels=("agent",))
             for id, each in agents.items():
                 if id in names:
                     value = each[key]
@@ -191,13 +191,13 @@ class Metrics:
         share = GaugeMetricFamily("moothall_budget_share", "Spent of a limit, of 1.", labels=label)
         budgets = self._space.budgets if self._probe.journal_answers else {}
         for name, budget in budgets.items():
-            used, rest = budget.spent, budget.left
+            used, unspent = budget.spent, budget.left
             for unit, part in budget.shares().items():
                 share.add_metric((name, unit), part)
             for limit in RESERVED:
                 unit = limit.name
                 spent.add_metric((name, unit), float(getattr(used, unit)))
-                if (value := getattr(rest, unit)) is not None:
+                if (value := getattr(unspent, unit)) is not None:
                     remaining.add_metric((name, unit), float(value))
         yield from (spent, remaining, share)
 

@@ -75,10 +75,10 @@ class CompanyProgram:
         agent = self._settings.agents[name]
         return {**agent.options, **agent.secrets}
 
-    async def call_hook(self, key: str, *about: Any) -> None:
+    async def call_hook(self, key: str, *arguments: Any) -> None:
         """Call a hook, if the file names it; log its failure."""
         if (hook := self.hooks[key]) is not None:
             try:
-                await call_user(hook, *about)
+                await call_user(hook, *arguments)
             except Exception as wrong:
                 log_failure(logger, f"{key} failed", wrong)

@@ -21,7 +21,7 @@ Missed: TypeAlias = Literal["skip", "once", "all"]
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
-MOST: Final = 1000
+MAX_TIMES: Final = 1000
 """The most missed times that fire later."""
 
 
@@ -93,7 +93,7 @@ class Schedule:
         """
         if self.missed == "all":
             times: list[datetime] = []
-            for at in islice(self.after(last), MOST):
+            for at in islice(self.after(last), MAX_TIMES):
                 if at > now:
                     break
                 times.append(at)

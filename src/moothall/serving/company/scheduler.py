@@ -25,7 +25,7 @@ from moothall.foundation.text import error_text, log_failure
 from moothall.journal.doubt import in_doubt
 from moothall.journal.find import CUT_OFF
 from moothall.serving.company.calling import REPLY, LeftOpen, ScheduledCall
-from moothall.serving.company.schedule import MOST, stamp
+from moothall.serving.company.schedule import MAX_TIMES, stamp
 
 if TYPE_CHECKING:
     from moothall.agents.replies.step import Step
@@ -40,9 +40,9 @@ _LONGEST_WAIT_S: Final = 30.0
 """Seconds after which the clock is read again, since it may be set and the machine may sleep."""
 
 _HELD_S: Final = 0.2
-_AHEAD: Final = timedelta(minutes=1)
+_LOOK_AHEAD: Final = timedelta(minutes=1)
 """How far a firing's time may lie ahead of the clock, which was not wrong then."""
-_LOOKED_AT: Final = MOST + 20
+_LOOKED_AT: Final = MAX_TIMES + 20
 """So many runs of a schedule are looked at for its last time: a thousand may be wanted ones."""
 WANTED_BY: Final = "wanted by "
 """What the task of a firing begins with that an operator wants: it stands for no other time."""
@@ -99,11 +99,11 @@ class Scheduler:
             following = next(call.schedule.after(last), None)
             if following is None:
                 return
-            while (now := self.now()) < following and last <= now + _AHEAD:
+            while (now := self.now()) < following and last <= now + _LOOK_AHEAD:
                 wait_s = (following - now).total_seconds()
                 await asyncio.sleep(min(wait_s, _LONGEST_WAIT_S))
             # The clock was set back over the last firing: nothing fires until it is back there.
-            if last > now + _AHEAD:
+            if last > now + _LOOK_AHEAD:
                 _log_ahead(call, last, now)
                 last = now
                 continue
@@ -122,9 +122,9 @@ class Scheduler:
         for at in times:
             await self.fire(call, at)
             last = at
-        if len(times) == MOST:
+        if len(times) == MAX_TIMES:
             text = "schedule %r: the times after the first %s that were missed do not fire"
-            logger.warning(text, call.name, f"{MOST:,}")
+            logger.warning(text, call.name, f"{MAX_TIMES:,}")
             return max(last, now)
         return last
 
@@ -228,10 +228,10 @@ class Scheduler:
 
     async def _run(self, call: ScheduledCall, run_id: str, args: dict[str, Any]) -> str | None:
         """Return the outcome of a firing; None if it has been made before."""
-        about = f"{call.to}.{call.action}"
+        action_name = f"{call.to}.{call.action}"
         program = {"to": call.to, "action": call.action}
         async with recorded(
-            self.journal, run_id, KIND, call.name, Fired, task=about, program=program
+            self.journal, run_id, KIND, call.name, Fired, task=action_name, program=program
         ) as record:
             if record.over is not None and record.over["reason"] != "waiting":
                 return None
@@ -254,7 +254,7 @@ class Scheduler:
             way: Any = "repeat" if self.repeats(call) else "ask"
             try:
                 result = await record.step(
-                    "call", make, outcome=way, action=about, decided=_decided
+                    "call", make, outcome=way, action=action_name, decided=_decided
                 )
             except RunWaiting as error:
                 await record.end("waiting", detail=str(error), text="")
@@ -295,7 +295,7 @@ class Scheduler:
     def _last(self, call: ScheduledCall, now: datetime) -> datetime | None:
         """Return the last time up to now; None if there is none, or it had other times."""
         newest = self.journal.runs(kind=KIND, agent=call.name, sort="-began", limit=1)
-        if newest and (at := _time_of(newest[0].id)) is not None and at > now + _AHEAD:
+        if newest and (at := _time_of(newest[0].id)) is not None and at > now + _LOOK_AHEAD:
             _log_ahead(call, at, now)
         runs = self.journal.runs(
             kind=KIND, agent=call.name, sort="-began", limit=_LOOKED_AT, until=now
@@ -320,11 +320,11 @@ class Scheduler:
         return None
 
 
-def _decided(past: Any) -> dict[str, Any]:
+def _decided(decided: Any) -> dict[str, Any]:
     """Return the result of a call that a person has decided about."""
-    if past.decision == "skip":
+    if decided.decision == "skip":
         return {"outcome": "skipped", "error": "a person decided so"}
-    return {"outcome": "ok", "value": past.value}
+    return {"outcome": "ok", "value": decided.value}
 
 
 def fired_at(run: Outline) -> datetime | None:

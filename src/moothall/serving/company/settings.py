@@ -154,14 +154,14 @@ class BrokerSettings(_BrokerOptions):
         missing = {name: str(path) for name, path in paths.items() if not path.is_file()}
         return [f"broker.{name}: there is no file {path!r}" for name, path in missing.items()]
 
-    def space(self, folder: Path, **more: Any) -> Space:
+    def space(self, folder: Path, **space_options: Any) -> Space:
         """Return a space there; its files are relative to a folder."""
         from moothall.spaces.amqp.amqp_space import space_over_broker
 
         options = self.options()
         options |= {name: folder / options[name] for name in FILES if name in options}
         return space_over_broker(
-            options, exchange=self.exchange, quorum=self.quorum, keep=self.keep, **more
+            options, exchange=self.exchange, quorum=self.quorum, keep=self.keep, **space_options
         )
 
 
@@ -289,7 +289,7 @@ def read_settings(path: Path, environment: Mapping[str, str] | None = None) -> S
         faults += [_fault(each) for each in error.errors(include_url=False)]
     faults += _unknown_receivers(data)
     if settings is not None:
-        faults += _across(settings)
+        faults += _faults_across(settings)
     if settings is None or faults:
         raise ConfigError("\n".join(at_line(path, lines, *each) for each in dict(faults).items()))
     return settings
@@ -308,20 +308,20 @@ def _fill_secrets(data: dict[str, Any], variables: Mapping[str, str]) -> list[tu
         if isinstance(secrets, dict):
             places += [("agents", name, "secrets", each) for each in secrets]
     faults: list[tuple[Where, str]] = []
-    for where in places:
+    for place in places:
         part: Any = data
-        for key in where[:-1]:
+        for key in place[:-1]:
             part = part.get(key) if isinstance(part, dict) else None
-        value = part.get(where[-1]) if isinstance(part, dict) else None
+        value = part.get(place[-1]) if isinstance(part, dict) else None
         match = _VARIABLE.fullmatch(value) if isinstance(value, str) else None
         if match is None:
-            text = value if isinstance(value, str) and where != ("journal",) else ""
+            text = value if isinstance(value, str) and place != ("journal",) else ""
             if near_miss := _ALMOST.search(text):
-                faults.append((where, _NO_VARIABLE.format(near_miss[1] or near_miss[2])))
+                faults.append((place, _NO_VARIABLE.format(near_miss[1] or near_miss[2])))
             continue
         if not variables.get(match[1]):
-            faults.append((where, f"the variable {match[1]} is not set"))
-        part[where[-1]] = variables.get(match[1], "")
+            faults.append((place, f"the variable {match[1]} is not set"))
+        part[place[-1]] = variables.get(match[1], "")
     return faults
 
 
@@ -354,7 +354,7 @@ def _unknown_receivers(data: dict[str, Any]) -> list[tuple[Where, str]]:
     ]
 
 
-def _across(settings: Settings) -> list[tuple[Where, str]]:
+def _faults_across(settings: Settings) -> list[tuple[Where, str]]:
     """Return the faults that concern several parts."""
     faults: list[tuple[Where, str]] = []
     budgets: dict[Where, BudgetSettings | None] = {("budget",): settings.budget}
@@ -372,11 +372,11 @@ def _across(settings: Settings) -> list[tuple[Where, str]]:
         elif settings.budget is not None and budget is not settings.budget:
             faults.append(((*at, "release_dead"), "belongs to the budget of all agents"))
     for name, each in settings.schedules.items():
-        where = ("schedules", name)
+        place = ("schedules", name)
         if not name.isprintable() or not 0 < len(name) <= 100 or "@" in name:
-            faults.append((where, "a schedule's name has 1 to 100 printable characters, and no @"))
+            faults.append((place, "a schedule's name has 1 to 100 printable characters, and no @"))
         if each.time_as is not None and each.time_as in each.args:
-            faults.append(((*where, "time_as"), f"{each.time_as!r} stands under args too"))
+            faults.append(((*place, "time_as"), f"{each.time_as!r} stands under args too"))
     for key in ("on_waiting", "remind", "expire"):
         if getattr(settings, key) is not None and settings.journal is None:
             faults.append(((key,), "needs a journal, in which approvals wait"))

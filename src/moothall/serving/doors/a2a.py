@@ -69,7 +69,7 @@ class A2ADoor:
         self._title = title
         self._has_token = has_token
         self._front = front
-        self._since = formatdate(usegmt=True)
+        self._started = formatdate(usegmt=True)
         self._tasks = Tasks(served, has_token)
         self._drain_s = drain_s
 
@@ -126,10 +126,10 @@ class A2ADoor:
         if id is None:
             return PlainTextResponse("no such agent replies here\n", 404)
         root = request.scope.get("root_path", "").rstrip("/")
-        own = f"{request.url.scheme}://{request.headers['host']}{root}"
+        own_url = f"{request.url.scheme}://{request.headers['host']}{root}"
         front = self._front
-        base = f"{front.origin}{front.base[:-1]}" if front.origin else own
-        where = f"{base}{A2A.path}/{in_path(id)}"
+        base = f"{front.origin}{front.base[:-1]}" if front.origin else own_url
+        agent_url = f"{base}{A2A.path}/{in_path(id)}"
         agent = self._served.agents[id]
         description = agent.offers["say"].description
         skill = {"id": "say", "name": id, "description": description, "tags": ["conversation"]}
@@ -138,8 +138,12 @@ class A2ADoor:
             "description": agent.description or f"Agent {id} of {self._title}: {description}",
             "version": version("moothall"),
             "supportedInterfaces": [
-                {"url": where, "protocolBinding": "JSONRPC", "protocolVersion": VERSION},
-                {"url": f"{where}/v1", "protocolBinding": "HTTP+JSON", "protocolVersion": VERSION},
+                {"url": agent_url, "protocolBinding": "JSONRPC", "protocolVersion": VERSION},
+                {
+                    "url": f"{agent_url}/v1",
+                    "protocolBinding": "HTTP+JSON",
+                    "protocolVersion": VERSION,
+                },
             ],
             "capabilities": {
                 "streaming": True,
@@ -157,7 +161,7 @@ class A2ADoor:
         tag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
         headers = {
             "etag": tag,
-            "last-modified": self._since,
+            "last-modified": self._started,
             "cache-control": _CACHE_CONTROL,
             "vary": "host",
         }

@@ -62,8 +62,8 @@ class A2ARest:
                 with faults():
                     check_version(request)
                     if not method:
-                        where = one_line(f"{request.method} {request.url.path}", 100)
-                        raise A2AFault("METHOD_NOT_FOUND", f"there is no {where}")
+                        request_line = one_line(f"{request.method} {request.url.path}", 100)
+                        raise A2AFault("METHOD_NOT_FOUND", f"there is no {request_line}")
                     params = await _params(request)
                     sender = self._door.sender(request)
                     if streams:

@@ -93,15 +93,15 @@ class Tasks:
                 text = f"{_MOST_PARKED} tasks wait for an answer: answer one first"
                 raise A2AFault("INTERNAL_ERROR", text)
         live = [each for each in self._tasks.values() if each.state not in TERMINAL]
-        mine = sum(each.sender == sender for each in live)
-        if len(live) >= _MOST_LIVE or mine >= _MOST_OF_ONE:
+        own_count = sum(each.sender == sender for each in live)
+        if len(live) >= _MOST_LIVE or own_count >= _MOST_OF_ONE:
             raise A2AFault(
                 "INTERNAL_ERROR", "too many tasks are under way: wait until one has ended"
             )
         shared = bool(getattr(self._served.agents[agent], "shared", False))
         if shared and context not in ("", ONE_FOR_ALL):
-            why = "this agent has one conversation with all callers: leave contextId out"
-            raise A2AFault("INVALID_PARAMS", why)
+            reason = "this agent has one conversation with all callers: leave contextId out"
+            raise A2AFault("INVALID_PARAMS", reason)
         context = ONE_FOR_ALL if shared else context or secrets.token_hex(16)
         return self._begin(
             id_of(secrets.token_hex(12), agent, sender), agent, sender, context, content
@@ -292,10 +292,10 @@ class Tasks:
         after = page_after(params.get("pageToken") or "")
         since = seconds(params["statusTimestampAfter"]) if "statusTimestampAfter" in params else 0.0
         status = params.get("status", ANY_STATE[0])
-        mine = [each for each in self._tasks.values() if is_of(each.id, agent, sender)]
+        own_tasks = [each for each in self._tasks.values() if is_of(each.id, agent, sender)]
         live = [
             (each.changed, each.id, each.context, each.state, each)
-            for each in await self._left_of(agent, mine)
+            for each in await self._left_of(agent, own_tasks)
         ]
         live_ids = {each[1] for each in live}
         rows = [*live, *await in_thread(lambda: [*self._of_journal(agent, sender, live_ids)])]
@@ -310,8 +310,8 @@ class Tasks:
             key=lambda each: (-each[0], each[1]),
         )
         size = params.get("pageSize", 50)
-        rest = [each for each in ordered if after is None or (-each[0], each[1]) > after]
-        page, history = rest[:size], params.get("historyLength", 0)
+        remaining = [each for each in ordered if after is None or (-each[0], each[1]) > after]
+        page, history = remaining[:size], params.get("historyLength", 0)
         artifacts = params.get("includeArtifacts", False)
         tasks = []
         for each in page:
@@ -320,7 +320,7 @@ class Tasks:
             else:
                 args = (agent, sender, each[4], history, artifacts)
                 tasks.append(await in_thread(self._recorded, *args))
-        token = page_token(page[-1][0], page[-1][1]) if len(rest) > size else ""
+        token = page_token(page[-1][0], page[-1][1]) if len(remaining) > size else ""
         sizes = {"pageSize": len(page), "totalSize": len(ordered)}
         return {"tasks": tasks, "nextPageToken": token, **sizes}
 

@@ -103,11 +103,11 @@ class Task:
         """Stop sending updates to a queue."""
         self._readers.discard(queue)
 
-    async def reach(self, enough: Callable[[Task], bool]) -> None:
-        """Wait until the task is in a state for which `enough` returns True."""
+    async def reach(self, is_reached: Callable[[Task], bool]) -> None:
+        """Wait until the task is in a state for which `is_reached` returns True."""
         queue = self.read()
         try:
-            while not enough(self) and await queue.get() is not None:
+            while not is_reached(self) and await queue.get() is not None:
                 pass
         finally:
             self.unread(queue)
@@ -168,28 +168,28 @@ class Task:
         elif event.progress and not self.asking.open and not getattr(event, "past", False):
             self._set(WORKING, [text_part(one_line(event.progress, 300))])
 
-    def _piece(self, event: Any, mine: bool) -> None:
-        if mine and not event.decides:
+    def _piece(self, event: Any, is_own: bool) -> None:
+        if is_own and not event.decides:
             artifact = artifact_of(event.text)
             self._emit({"artifactUpdate": self._update(artifact, self._goes_on, False)})
             self._goes_on = True
 
-    def _on_call_start(self, event: Any, mine: bool) -> None:
-        if mine:
+    def _on_call_start(self, event: Any, is_own: bool) -> None:
+        if is_own:
             self._goes_on = False
         if not event.past and not self.asking.open:
             self._set(WORKING, [text_part(one_line(event.progress, 300))])
 
-    def _replied(self, event: Any, mine: bool) -> None:
-        if mine:
+    def _replied(self, event: Any, is_own: bool) -> None:
+        if is_own:
             self._reply = event.reply
 
-    def _nothing(self, event: Any, mine: bool) -> None: ...
+    def _ignore(self, event: Any, is_own: bool) -> None: ...
 
     _TELLS: ClassVar[dict[str, Callable[[Task, Any, bool], None]]] = {
         "text": _piece,
         "call_started": _on_call_start,
-        "call_ended": _nothing,
+        "call_ended": _ignore,
         "done": _replied,
     }
     """What is told in another way than by its progress."""
@@ -279,18 +279,18 @@ def answer_in(parts: list[dict[str, Any]], asks: Mapping[str, Ask]) -> tuple[str
 
 
 def _by_hash(part: dict[str, Any], asks: Mapping[str, Ask]) -> tuple[str, bool | str]:
-    rest = dict(part)
-    kind = "approval" if "approval" in rest else "question"
-    hash = rest.pop(kind, None)
+    copy = dict(part)
+    kind = "approval" if "approval" in copy else "question"
+    hash = copy.pop(kind, None)
     ask = asks.get(hash) if isinstance(hash, str) else None
-    answer: Any = rest.pop("permit" if kind == "approval" else "answer", None)
+    answer: Any = copy.pop("permit" if kind == "approval" else "answer", None)
     if (
         ask is None
         or ask.is_approval != (kind == "approval")
         or not isinstance(answer, bool if ask.is_approval else str)
         or any(
             key not in ask.details or json_text(ask.details[key]) != json_text(value)
-            for key, value in rest.items()
+            for key, value in copy.items()
         )
     ):
         raise _no_answer()

@@ -76,10 +76,10 @@ class AGUIDoor:
         try:
             headers = [(b"content-type", b"text/event-stream")]
             await send({"type": "http.response.start", "status": 200, "headers": headers})
-            about = {"threadId": thread, "runId": run_id}
+            ids = {"threadId": thread, "runId": run_id}
             version = {"protocolVersion": "1.0"} if job.is_of_1 else {}
-            await _write(send, {"type": "RUN_STARTED", **about, **version})
-            async with aclosing(or_silence(self._events_of(job, about))) as events:
+            await _write(send, {"type": "RUN_STARTED", **ids, **version})
+            async with aclosing(or_silence(self._events_of(job, ids))) as events:
                 async for each in events:
                     if each is None:
                         comment = {"type": "http.response.body", "body": COMMENT}
@@ -100,8 +100,8 @@ class AGUIDoor:
         before, content = parted(request_read, agent, sends_history=True)
         before = [*wire.context_of(body.get("context") or ()), *before]
         run_id = secrets.token_hex(16)
-        own = _own_thread(name, body["threadId"], run_id)
-        request = ReplyRequest(content, None, own, run_id)
+        own_thread = _own_thread(name, body["threadId"], run_id)
+        request = ReplyRequest(content, None, own_thread, run_id)
         if isinstance(agent, ReActAgent):
             request.conversation, request.offered, before = before, request_read.tools, []
         names = frozenset(each.name for each in request_read.tools)
@@ -117,7 +117,7 @@ class AGUIDoor:
         before: list[dict[str, Any]] | None,
     ) -> None:
         """Have an agent reply; of a new run it observes what was said before."""
-        sender, own = sender_of(AG_UI.sender, job.caller), str(request.thread)
+        sender, own_thread = sender_of(AG_UI.sender, job.caller), str(request.thread)
         loop = asyncio.get_running_loop()
         caller = Caller(loop, job.asking, run_id=job.run_id, name=job.caller)
         try:
@@ -125,24 +125,24 @@ class AGUIDoor:
                 if before is not None:
                     await self._served.permit(sender, agent, request.content)
                     for message in before:
-                        await agent.observe(message, own)
+                        await agent.observe(message, own_thread)
                 async with ReplyStream(job.agent, request, agent._reply_on_loop) as events:
                     async for each in events:
                         job.hear(each)
         except (MoothallError, ValueError, TypeError) as error:
             job.news.put_nowait(error)
         finally:
-            self._served.forget(agent, own)
+            self._served.forget(agent, own_thread)
 
     async def _events_of(
-        self, job: wire.AGUIRun, about: dict[str, Any]
+        self, job: wire.AGUIRun, ids: dict[str, Any]
     ) -> AsyncIterator[dict[str, Any]]:
         """Yield the protocol's events of the reply, until it ends or asks the person something."""
         telling = wire.Telling(job)
         while True:
             news = await self._next(job)
             if news is None:  # all that can go on without the person has
-                yield _interrupts(job, self._keep(job), about)
+                yield _interrupts(job, self._keep(job), ids)
                 return
             for each in telling.events(news):
                 yield each
@@ -152,24 +152,24 @@ class AGUIDoor:
                 yield run_error(news)
                 return
             elif news.kind == "done" and news.agent == job.agent:  # not of a member
-                for each in await self._end(job, about, news.reply, telling.text):
+                for each in await self._end(job, ids, news.reply, telling.text):
                     yield each
                 return
 
     async def _end(
-        self, job: wire.AGUIRun, about: dict[str, Any], reply: Reply, text: str
+        self, job: wire.AGUIRun, ids: dict[str, Any], reply: Reply, text: str
     ) -> list[dict[str, Any]]:
         """Return the last events of a reply, whose last message was this text."""
         if reply.stop_reason == "waiting":
             waits = await self._served.waits(job.agent, job.run_id)
             asks = asks_of(waits, self._served.callers.permits(job.caller))
             for ask in asks.values():
-                ask.call = ask.call and job.ids.of(ask.details["agent"], ask.call)
+                ask.call = ask.call and job.ids.current(ask.details["agent"], ask.call)
             if asks:
-                return [_interrupts(job, asks, about)]
-            end = {"type": "RUN_FINISHED", **about, "outcome": {"type": "success"}}
+                return [_interrupts(job, asks, ids)]
+            end = {"type": "RUN_FINISHED", **ids, "outcome": {"type": "success"}}
             return [*wire.whole_message(waiting_text(waits)), end]
-        end = _finished(reply, job, about, self._served.agents[job.agent])
+        end = _finished(reply, job, ids, self._served.agents[job.agent])
         reply_text = "" if _pending_calls(reply, job) or end["type"] == "RUN_ERROR" else reply.text
         if reply_text and reply_text.strip() != text.strip():  # such as a group's
             return [*wire.whole_message(reply_text), end]
@@ -225,8 +225,8 @@ class AGUIDoor:
         job = self._waiting.get(run_id)
         if job is None:
             return await self._parked(agent, caller, run_id, answers, body)
-        mine = (job.agent, job.caller, job.thread) == (agent, caller, thread)
-        if not mine or not job.asking.open.keys() >= answers.keys():
+        is_own = (job.agent, job.caller, job.thread) == (agent, caller, thread)
+        if not is_own or not job.asking.open.keys() >= answers.keys():
             raise wire.no_run()
         del self._waiting[run_id]
         for key, entry in answers.items():
@@ -239,11 +239,16 @@ class AGUIDoor:
         """Give a run that waits in its journal its answers, and go on with it."""
         agent, thread = self._served.replying()[id], body["threadId"]
         journal: Any = getattr(agent, "journal", None)
-        own = _own_thread(caller, thread, run_id)
+        own_thread = _own_thread(caller, thread, run_id)
 
         def look() -> Any:
             run = journal.run(run_id)
-            is_mine = (run.agent, run.thread, run.state, run.held) == (id, own, "waiting", False)
+            is_mine = (run.agent, run.thread, run.state, run.held) == (
+                id,
+                own_thread,
+                "waiting",
+                False,
+            )
             return (asked_in(journal.entries(run_id)), journal.waiting(run_id)) if is_mine else None
 
         try:
@@ -266,7 +271,7 @@ class AGUIDoor:
         tools = wire.asked_of(id, body, [{"role": "user", "content": ""}])
         names, calls_shown = frozenset(e.name for e in tools.tools), {each.call for each in waits}
         job = wire.AGUIRun(id, caller, thread, run_id, names, tools.renamed, calls_shown)
-        request = ReplyRequest(question["text"], question["schema"], own, run_id)
+        request = ReplyRequest(question["text"], question["schema"], own_thread, run_id)
         job.task = asyncio.create_task(self._work(job, agent, request, None))
         return job
 
@@ -277,23 +282,21 @@ def _own_thread(caller: str, thread: str, run_id: str) -> str:
     return f"{sender_of(AG_UI.sender, caller)}/{its}-{run_id}"
 
 
-def _interrupts(
-    job: wire.AGUIRun, asks: Mapping[str, Ask], about: dict[str, Any]
-) -> dict[str, Any]:
+def _interrupts(job: wire.AGUIRun, asks: Mapping[str, Ask], ids: dict[str, Any]) -> dict[str, Any]:
     """Return the end of a run that waits for the person, with all that it asks."""
     interrupts = [wire.interrupt(f"{job.run_id}.{key}", each) for key, each in asks.items()]
     outcome = {"type": "interrupt", "interrupts": interrupts}
-    return {"type": "RUN_FINISHED", **about, "outcome": outcome}
+    return {"type": "RUN_FINISHED", **ids, "outcome": outcome}
 
 
-def _finished(reply: Reply, job: wire.AGUIRun, about: dict[str, Any], agent: Any) -> dict[str, Any]:
+def _finished(reply: Reply, job: wire.AGUIRun, ids: dict[str, Any], agent: Any) -> dict[str, Any]:
     if not gives(agent, reply.stop_reason, reply.text):
         text = reply.detail or reply.stop_reason
         return {"type": "RUN_ERROR", "message": text, "code": reply.stop_reason}
     outcome: dict[str, Any] = {"type": "success"}
     if job.is_of_1 and (pending := _pending_calls(reply, job)):
         outcome["pendingToolCallIds"] = pending
-    return {"type": "RUN_FINISHED", **about, "outcome": outcome}
+    return {"type": "RUN_FINISHED", **ids, "outcome": outcome}
 
 
 def _pending_calls(reply: Reply, job: wire.AGUIRun) -> list[str]:
@@ -302,7 +305,7 @@ def _pending_calls(reply: Reply, job: wire.AGUIRun) -> list[str]:
         return []
     last = [each for each in reply.messages if each.get("tool_calls")][-1]
     calls = (each["id"] for each in last["tool_calls"] if each["name"] in job.tools)
-    return [job.ids.of(job.agent, each) for each in calls]
+    return [job.ids.current(job.agent, each) for each in calls]
 
 
 async def _write(send: Send, data: dict[str, Any]) -> None:

@@ -44,7 +44,7 @@ class CallIds:
         self._last[agent, id] = new_id
         return new_id
 
-    def of(self, agent: str, id: str) -> str:
+    def current(self, agent: str, id: str) -> str:
         """Return the id of a call that has begun, here or before a restart."""
         return self._last.get((agent, id), f"{self._mark}-{id}")
 
@@ -78,7 +78,7 @@ class AGUIRun:
             self.known_calls |= {own} if event.call_id in self.known_calls else set()
             event = replace(event, call_id=own)
         elif isinstance(event, CallProgress | CallEnded):
-            event = replace(event, call_id=self.ids.of(event.agent, event.call_id))
+            event = replace(event, call_id=self.ids.current(event.agent, event.call_id))
         self.news.put_nowait(event)
 
     def _changed(self, ask: Ask) -> None:
@@ -123,14 +123,14 @@ class Telling:
         piece = _PIECES.get(kind, "")
         was, id, speaker = self._open
         is_new_piece = bool(was) and (was != piece or speaker != news.agent)
-        out = ends(was, id) if is_new_piece else []
+        lines = ends(was, id) if is_new_piece else []
         if is_new_piece:
             self._open = ("", "", "")
         if (tells := self._TELLS.get(kind)) is not None:
-            return [*out, *tells(self, news)]
+            return [*lines, *tells(self, news)]
         if progress := getattr(news, "progress", ""):
-            out.append(_custom(kind, {"agent": news.agent, "text": progress}))
-        return out
+            lines.append(_custom(kind, {"agent": news.agent, "text": progress}))
+        return lines
 
     def _piece(self, news: Any) -> list[dict[str, Any]]:
         kind, is_text, out = _PIECES[news.kind], news.kind == "text", []
@@ -153,13 +153,13 @@ class Telling:
             self._turn = news.agent, news.iteration
             spoke, id = self._speech
             self._parent = id if spoke == news.agent else secrets.token_hex(8)
-        self._speech, its = (None, ""), {"toolCallId": news.call_id}
+        self._speech, call_field = (None, ""), {"toolCallId": news.call_id}
         name = self._job.renamed.get(news.action, news.action)
         names = {"toolCallName": name, "parentMessageId": self._parent}
         return [
-            {"type": "TOOL_CALL_START", **its, **names},
-            {"type": "TOOL_CALL_ARGS", **its, "delta": json_text(news.args)},
-            {"type": "TOOL_CALL_END", **its},
+            {"type": "TOOL_CALL_START", **call_field, **names},
+            {"type": "TOOL_CALL_ARGS", **call_field, "delta": json_text(news.args)},
+            {"type": "TOOL_CALL_END", **call_field},
         ]
 
     def _progress(self, news: Any) -> list[dict[str, Any]]:

@@ -18,7 +18,7 @@ from moothall.serving.doors.a2a_rest import A2ARest
 from moothall.serving.doors.ag_ui import AGUIDoor
 from moothall.serving.doors.callers import CallerOptions, Callers
 from moothall.serving.doors.checks import Receive, RequestRefused, Scope, Send, path_of
-from moothall.serving.doors.front import ANY, FRONT_OPTIONS, NO_FRONT, Front, FrontOptions
+from moothall.serving.doors.front import ANY_HOST, FRONT_OPTIONS, NO_FRONT, Front, FrontOptions
 from moothall.serving.doors.guard import DoorGuard
 from moothall.serving.doors.mcp import MCPDoor
 from moothall.serving.doors.openai.door import OpenAIDoor
@@ -117,7 +117,7 @@ def application(
         resumes: whether it resumes the runs of its agents that have waited; else others do
         drain_s: the seconds that tasks of A2A have to end when the server ends
     """
-    if callers.tokens is None and (front.origin or ANY in front.pages):
+    if callers.tokens is None and (front.origin or ANY_HOST in front.pages):
         subject = f"{front.origin} can be reached" if front.origin else "every web page may call"
         raise ConfigError(f"{subject} from elsewhere: give token=, too")
     a2a = A2ADoor(served, title, callers.tokens is not None, front, drain_s)
@@ -134,13 +134,13 @@ class _Doors:
         self._answers_mcp: Any = None
         self._running: asyncio.Task[None] | None = None
 
-    def app(self, more: Iterable[Any]) -> Starlette:
+    def app(self, extra_routes: Iterable[Any]) -> Starlette:
         """Return the application."""
         from starlette.applications import Starlette
         from starlette.routing import Route
 
         routes: list[Any] = [
-            *more,
+            *extra_routes,
             *A2ARest(self._a2a).routes(),
             *self._a2a.routes(),
             *OpenAIDoor(self._served).routes(),

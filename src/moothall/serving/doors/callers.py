@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 LOCAL: Final = "local"
 """The caller without a token: any program of this machine."""
-NOBODY: Final = ""
+NO_CALLER: Final = ""
 """The caller without a token at a path that needs none, such as `/health`."""
 TOKEN: Final = "token"
 """The caller with the token, if there is one token for all."""

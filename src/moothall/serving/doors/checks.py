@@ -67,8 +67,8 @@ def sent_event(data: dict[str, Any], name: str = "") -> bytes:
 class RequestRefused(Exception):
     """A request, or the opening of a socket, is refused; its text says why."""
 
-    def __init__(self, status: int, why: str) -> None:
-        super().__init__(why)
+    def __init__(self, status: int, reason: str) -> None:
+        super().__init__(reason)
         self.status = status
 
 
@@ -124,11 +124,11 @@ def check_length(scope: Scope, most_bytes: int) -> None:
 
 
 def check_origin(
-    scope: Scope, own: Collection[str], resource: str, *, is_link: bool = False
+    scope: Scope, own_origins: Collection[str], resource: str, *, is_link: bool = False
 ) -> None:
     """Refuse a request of a web page of another origin than these, unless it follows a link."""
     origin = header(scope, "origin")
-    if origin is not None and origin not in own:
+    if origin is not None and origin not in own_origins:
         raise RequestRefused(403, f"a page of {origin[:80]!r} may not use this {resource}")
     if header(scope, "sec-fetch-site") in ("cross-site", "same-site") and not is_link:
         raise RequestRefused(403, f"a page from elsewhere may not use this {resource}")
@@ -152,17 +152,17 @@ class Hosts:
 
     def __init__(self, host: str) -> None:
         self.anywhere: bool = not is_loopback_address(host)
-        self._own = OWN_HOSTS
+        self._own_hosts = OWN_HOSTS
         if self.anywhere:
             name = socket.gethostname().lower()
-            self._own |= {host.lower(), name, f"{name}.local"}
+            self._own_hosts |= {host.lower(), name, f"{name}.local"}
 
     def has(self, host: str) -> bool:
         """Return whether a `Host` header is one of these."""
         match = _HOST.fullmatch(host.lower())
         if match is None:
             return False
-        if match[1] in self._own:
+        if match[1] in self._own_hosts:
             return True
         if not self.anywhere:
             return False
@@ -178,13 +178,13 @@ class Attempts:
 
     def __init__(self, in_all: int = 0) -> None:
         self._failed: dict[str, deque[float]] = {}
-        self._all: deque[float] = deque(maxlen=in_all)
+        self._times: deque[float] = deque(maxlen=in_all)
 
     def note(self, scope: Scope) -> None:
         """Count a wrong secret."""
         tries = self._failed.setdefault(client_of(scope), deque(maxlen=_ATTEMPTS))
         tries.append(time.monotonic())
-        self._all.append(tries[-1])
+        self._times.append(tries[-1])
         if len(self._failed) > _ADDRESSES:
             del self._failed[next(iter(self._failed))]
 
@@ -194,8 +194,8 @@ class Attempts:
         One that is not known must wait after those of all addresses, too.
         """
         all = [self._failed.get(client_of(scope), deque(maxlen=_ATTEMPTS))]
-        if not is_known and self._all.maxlen:
-            all.append(self._all)
+        if not is_known and self._times.maxlen:
+            all.append(self._times)
         return any(len(each) == each.maxlen and time.monotonic() - each[0] < 60 for each in all)
 
 
@@ -223,12 +223,12 @@ async def body_of(receive: Receive, most_bytes: int) -> bytes:
                     raise RequestRefused(413, too_long(most_bytes))
                 more = message.get("more_body", False)
     except TimeoutError:
-        why = f"a request must be sent within {_BODY_S:.0f} seconds"
-        raise RequestRefused(408, why) from None
+        reason = f"a request must be sent within {_BODY_S:.0f} seconds"
+        raise RequestRefused(408, reason) from None
     return bytes(body)
 
 
-def again(body: bytes, receive: Receive) -> Receive:
+def replayed(body: bytes, receive: Receive) -> Receive:
     """Return a `receive` that first returns an already read body."""
     messages = [{"type": "http.request", "body": body, "more_body": False}]
 

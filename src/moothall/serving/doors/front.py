@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from moothall.foundation.errors import ConfigError
 
-ANY: Final = "*"
+ANY_HOST: Final = "*"
 """The origin that stands for all."""
 _PORTS: Final = {"http": 80, "https": 443}
 
@@ -54,11 +54,11 @@ class Front:
         origin_list = [origins] if isinstance(origins, str) else [*origins]
         pages = []
         for each in origin_list:
-            page, path = (ANY, "/") if each == ANY else _parts_of(each, "origins=")
+            page, path = (ANY_HOST, "/") if each == ANY_HOST else _parts_of(each, "origins=")
             if path != "/" or str(each).endswith("/"):
                 raise ConfigError(
                     "origins= must be origins such as https://app.example, without a path, "
-                    f"or {ANY!r} for all, got {each!r:.80}"
+                    f"or {ANY_HOST!r} for all, got {each!r:.80}"
                 )
             pages.append(page)
         parts = ("", "/") if public_url is None else _parts_of(public_url, "public_url")
@@ -71,7 +71,7 @@ class Front:
 
     def has_page(self, origin: str | None) -> bool:
         """Whether pages of an origin may use the server."""
-        return origin is not None and (origin in self.pages or ANY in self.pages)
+        return origin is not None and (origin in self.pages or ANY_HOST in self.pages)
 
 
 NO_FRONT: Final = Front()
@@ -90,8 +90,8 @@ def _parts_of(value: object, name: str) -> tuple[str, str]:
     except ValueError:
         raise wrong from None
     host = parts.hostname or ""
-    rest = parts.username or parts.password or parts.query or parts.fragment
-    if parts.scheme not in ("http", "https") or not host or rest or " " in value:
+    extra_part = parts.username or parts.password or parts.query or parts.fragment
+    if parts.scheme not in ("http", "https") or not host or extra_part or " " in value:
         raise wrong
     path = parts.path.strip("/")
     if any(each in ("", ".", "..") for each in path.split("/")) and path:

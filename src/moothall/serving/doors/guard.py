@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from moothall.foundation import tracing
 from moothall.serving.a2a.wire import CARD_PATH
-from moothall.serving.doors.callers import LOCAL, NOBODY, Callers, note_caller
+from moothall.serving.doors.callers import LOCAL, NO_CALLER, Callers, note_caller
 from moothall.serving.doors.checks import (
     Attempts,
     Hosts,
@@ -18,7 +18,6 @@ from moothall.serving.doors.checks import (
     RequestRefused,
     Scope,
     Send,
-    again,
     answer,
     body_of,
     check_length,
@@ -26,8 +25,9 @@ from moothall.serving.doors.checks import (
     check_origin,
     header,
     path_of,
+    replayed,
 )
-from moothall.serving.doors.front import ANY, NO_FRONT, Front
+from moothall.serving.doors.front import ANY_HOST, NO_FRONT, Front
 from moothall.serving.doors.protocols import DOORS, TooOften, answer_to, protocol_at
 
 MOST_BYTES: Final = 4 << 20
@@ -49,7 +49,7 @@ class DoorGuard:
     Args:
         app: the application behind it
         callers: the callers, their tokens and rates
-        open_paths: paths that need no token; their caller is then `NOBODY`
+        open_paths: paths that need no token; their caller is then `NO_CALLER`
         front: the public address, the proxies, and the pages of others that may call
         begin: has what the application needs begun, where no server runs its lifespan
     """
@@ -77,7 +77,7 @@ class DoorGuard:
                 self._outer,
                 allow_origins=front.pages,
                 allow_methods=("GET", "POST", "DELETE"),
-                allow_headers=(ANY,),
+                allow_headers=(ANY_HOST,),
                 expose_headers=("mcp-session-id", "mcp-protocol-version", "retry-after"),
             )
         if front.proxies:
@@ -118,7 +118,7 @@ class DoorGuard:
         if self._begin is not None:
             await self._begin()
         with tracing.joining(scope["headers"]):
-            await self.app(scope, again(body, receive), _unbuffered(send))
+            await self.app(scope, replayed(body, receive), _unbuffered(send))
 
     def _check(self, scope: Scope, path: str) -> str:
         """Return the caller of a request; refuse a request without one."""
@@ -130,9 +130,9 @@ class DoorGuard:
                 403, f"{host[:80]!r} is not a host of this server, which has no token"
             )
         if not self._front.has_page(header(scope, "origin")):
-            own = [f"http://{host}", f"https://{host}"]
-            own += [self._front.origin] if self._front.origin else []
-            check_origin(scope, own, "server")
+            own_origins = [f"http://{host}", f"https://{host}"]
+            own_origins += [self._front.origin] if self._front.origin else []
+            check_origin(scope, own_origins, "server")
         if not has_tokens:
             return LOCAL
         is_card = path.endswith(CARD_PATH) and scope["method"] in ("GET", "HEAD")
@@ -141,7 +141,7 @@ class DoorGuard:
         if credential is None and protocol and (key := header(scope, protocol.token_header)):
             credential = f"Bearer {key}"
         if is_open and credential is None:
-            return NOBODY
+            return NO_CALLER
         scheme, _, token = (credential or "").partition(" ")
         caller = self._callers.name_of(token.strip().encode("latin-1"))
         if scheme.lower() == "bearer" and caller is not None:

@@ -123,7 +123,9 @@ class MCPDoor:
                 name=name,
                 description=action.description,
                 input_schema={"type": "object", **action.parameters},
-                output_schema=None if (its := gives(action)) is None else its.schema,
+                output_schema=None
+                if (result_schema := gives(action)) is None
+                else result_schema.schema,
                 annotations=hint if action.idempotent else None,
                 _meta={"moothall/facts": {**action.facts}} if action.facts else None,
             )
@@ -159,10 +161,10 @@ class MCPDoor:
             sender, args, meta = call_thread
         # A session's task is not that of the request; a trace in `_meta` is the SDK's to continue.
         trace_headers = () if ctx.request is None or _in_meta(params) else ctx.request.headers.raw
-        about = (sender, caller, params.name, params.arguments or {}, id, action, args, meta)
+        job_args = (sender, caller, params.name, params.arguments or {}, id, action, args, meta)
         says = action.name == "say" and id in self._served.replying()
         run_id = f"mcp-{secrets.token_hex(16)}" if says else None
-        job = MCPCall(*about, _can_ask(ctx), run_id)
+        job = MCPCall(*job_args, _can_ask(ctx), run_id)
         with tracing.joining(trace_headers):
             self._begin(job)
         return await self._followed(ctx, job)
@@ -290,10 +292,10 @@ class MCPDoor:
             return await self._parked(ctx, params, sender, result)
         ask = job.ask
         assert ask is not None
-        same = (params.name, params.arguments or {}, sender) == (
+        is_same = (params.name, params.arguments or {}, sender) == (
             *(job.tool, job.client_args, job.sender),
         )
-        if not same:
+        if not is_same:
             assert job.task is not None
             job.task.cancel()
             raise MCPError(types.INVALID_PARAMS, "the call is not the one that was asked about")
@@ -330,8 +332,8 @@ class MCPDoor:
         if question.get("text") != args.get("content"):
             raise MCPError(types.INVALID_PARAMS, "the call is not the one that was asked about")
         caller, meta = _caller(ctx), None
-        if its := thread.removeprefix(sender).removeprefix("/"):
-            args, meta = {**args, "thread": its}, {"thread": its}
+        if own_thread := thread.removeprefix(sender).removeprefix("/"):
+            args, meta = {**args, "thread": own_thread}, {"thread": own_thread}
         arguments = params.arguments or {}
         job = MCPCall(
             sender, caller, params.name, arguments, id, action, args, meta, _can_ask(ctx), run_id

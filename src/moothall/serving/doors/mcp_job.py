@@ -148,7 +148,7 @@ def gives(action: Action) -> ResultSchema | None:
     return ResultSchema.of(action.returned)
 
 
-def result_of(value: Any, action: Action, where: str, meta: Any) -> types.CallToolResult:
+def result_of(value: Any, action: Action, label: str, meta: Any) -> types.CallToolResult:
     """Return the value of a call as its result."""
     import mcp_types as types
 
@@ -156,7 +156,7 @@ def result_of(value: Any, action: Action, where: str, meta: Any) -> types.CallTo
     if its is None:
         structured = value if isinstance(value, dict) else None
     else:
-        structured = its.content(value, where)
+        structured = its.content(value, label)
     return types.CallToolResult(
         content=content_of(value) or [types.TextContent(text=json_text(value))],
         structured_content=structured,
@@ -188,10 +188,10 @@ class Owned:
 
         version = Headers(scope=scope).get("mcp-protocol-version", KNOWN_PROTOCOL_VERSIONS[-1])
         if version not in KNOWN_PROTOCOL_VERSIONS:
-            its = ", ".join(KNOWN_PROTOCOL_VERSIONS)
+            versions = ", ".join(KNOWN_PROTOCOL_VERSIONS)
             error = {
                 "code": UNSUPPORTED_PROTOCOL_VERSION,
-                "message": f"mcp-protocol-version must be one of {its}, got {version[:80]!r}",
+                "message": f"mcp-protocol-version must be one of {versions}, got {version[:80]!r}",
                 "data": {"supported": [*KNOWN_PROTOCOL_VERSIONS], "requested": version},
             }
             refusal = JSONResponse({"jsonrpc": "2.0", "id": None, "error": error}, 400)

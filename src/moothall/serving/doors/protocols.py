@@ -19,7 +19,7 @@ from moothall.serving.doors.checks import RequestRefused, json_of, sent_event
 ErrorAnswer: TypeAlias = tuple[int, str, bytes]
 """The status, the text and the media type of an answer."""
 _JSON: Final = b"application/json"
-_REST: Final = re.compile(r"/v1/(message:|tasks|extendedAgentCard)")
+_REST_PATHS: Final = re.compile(r"/v1/(message:|tasks|extendedAgentCard)")
 
 
 class TooOften(RequestRefused):
@@ -86,7 +86,7 @@ def _of_mcp(error: RequestRefused, path: str, body: bytes) -> ErrorAnswer | None
 
 
 def _of_a2a(error: RequestRefused, path: str, body: bytes) -> ErrorAnswer | None:
-    if isinstance(error, REFUSED) and _REST.search(path):
+    if isinstance(error, REFUSED) and _REST_PATHS.search(path):
         return error.status, json.dumps({"error": fault_of(error).to_status()}), _JSON
     # Over JSON-RPC, its client reads no body of another status.
     return (answer := _of_mcp(error, path, body)) and (200, *answer[1:])

@@ -41,7 +41,7 @@ from moothall.spaces.native import NativeSpace
 logger: logging.Logger = logging.getLogger("moothall.doors")
 _IDLE_S: Final = 3600.0
 """Seconds without a request after which a sender is removed, with its threads."""
-_MOST: Final = 10_000
+_MAX_SENDERS: Final = 10_000
 T = TypeVar("T")
 
 _DOTS: Final = re.compile(r"~*\.{1,2}")
@@ -130,14 +130,14 @@ class Served:
         for each in agent_list:
             self.callers.check(each)
         self._space: Any = agent_list[0].space if space is None else space
-        self._own = self._space is None
+        self._owns_space = self._space is None
         self._senders: dict[str, tuple[Agent, float]] = {}
         self._busy: Counter[str] = Counter()  # how many calls of each sender are under way
         self._counted: Counter[str] = Counter()  # calls so far, by the caller's name
         self._guard = guard()
         with _SERVING:
             _SERVED.add(self)
-        if self._own:
+        if self._owns_space:
             self._space = NativeSpace(approver=CallerApprover())
             try:
                 for each in agent_list:
@@ -321,7 +321,7 @@ class Served:
                 each.unwatch(self._tell)
         with _SERVING:
             _SERVED.discard(self)
-        if self._own:
+        if self._owns_space:
             await in_thread(self._space.close)
 
     def _sender(self, id: str) -> Agent:
@@ -336,7 +336,7 @@ class Served:
                 sender
                 for place, (sender, (_, used)) in enumerate(list(self._senders.items()))
                 if not self._busy[sender]
-                and (now - used > _IDLE_S or place < len(self._senders) - _MOST)
+                and (now - used > _IDLE_S or place < len(self._senders) - _MAX_SENDERS)
             ]
             for each in idle:
                 self._space.remove(self._senders.pop(each)[0])

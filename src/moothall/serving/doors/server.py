@@ -88,8 +88,8 @@ class HTTPServer:
         self.listening: Future[None] = Future()
         startup = self._server.startup
 
-        async def begins(*args: Any, **more: Any) -> None:
-            await startup(*args, **more)
+        async def begins(*args: Any, **options: Any) -> None:
+            await startup(*args, **options)
             self.listening.set_result(None)
 
         self._server.startup = begins

@@ -114,36 +114,36 @@ class MCPAgent(Agent):
     ) -> None:
         super().__init__(id, **options)
         MissingExtra.unless("MCPAgent", "mcp", "mcp", "mcp_types")
-        where = f"agent {id!r}"
-        self._target = checked_target(target, where)
-        self._env = checked_texts(env, "env", where)
+        label = f"agent {id!r}"
+        self._target = checked_target(target, label)
+        self._env = checked_texts(env, "env", label)
         self._headers: Headers | dict[str, str]
         if callable(headers):
-            check_function(f"{where}: headers=", headers)
-        self._headers = headers if callable(headers) else checked_headers(headers, where)
+            check_function(f"{label}: headers=", headers)
+        self._headers = headers if callable(headers) else checked_headers(headers, label)
         self._auth = auth
         if isinstance(self._target, str) and env:
-            raise DefinitionError(f"{where}: env= is for a command, and target= is an address")
+            raise DefinitionError(f"{label}: env= is for a command, and target= is an address")
         for name, each in (("headers", headers), ("auth", auth)):
             if each and not isinstance(self._target, str):
-                raise DefinitionError(f"{where}: {name}= is for an address, not for a command")
+                raise DefinitionError(f"{label}: {name}= is for an address, not for a command")
         for tool, policy in access.items() if isinstance(access, Mapping) else (("", access),):
-            checked_policy(f"{where}: access=" + (f" of {tool!r:.80}" if tool else ""), policy)
+            checked_policy(f"{label}: access=" + (f" of {tool!r:.80}" if tool else ""), policy)
         self._access = access
         self._unknown = set[str]()  # the names of it that the log has told of
-        check_seconds(f"{where}: timeout_s=", timeout_s)
+        check_seconds(f"{label}: timeout_s=", timeout_s)
         self._timeout_s = float(timeout_s)
         is_list = not isinstance(idempotent, str) and isinstance(idempotent, Iterable)
         self._idempotent = frozenset(idempotent if is_list else ())
         if not is_list or not all(isinstance(each, str) for each in self._idempotent):
             raise ConfigError(
-                f"{where}: idempotent= must be a list of the tools' names, got {idempotent!r:.80}"
+                f"{label}: idempotent= must be a list of the tools' names, got {idempotent!r:.80}"
             )
         if deferred is not None:
-            check_boolean(f"{where}: deferred=", deferred)
+            check_boolean(f"{label}: deferred=", deferred)
         self._deferred = deferred
         if lock is not None and not isinstance(lock, str | os.PathLike):
-            raise ConfigError(f"{where}: lock= must be a path, got {lock!r:.80}")
+            raise ConfigError(f"{label}: lock= must be a path, got {lock!r:.80}")
         self._lock = None if lock is None else os.fspath(lock)
         if self._lock is not None:
             DefinitionLock(self._lock)
@@ -160,7 +160,7 @@ class MCPAgent(Agent):
         Raises:
             MCPServerError: it cannot be started or reached, or does not speak the protocol
         """
-        await self._opened(again=True).open()
+        await self._opened(is_retry=True).open()
 
     def close(self) -> None:
         """End the connection and the server's process; calls under way end as MCPServerError.
@@ -213,10 +213,10 @@ class MCPAgent(Agent):
         """Close the connection."""
         await self.__aexit__()
 
-    def _opened(self, again: bool = False) -> ServerConnection:
+    def _opened(self, is_retry: bool = False) -> ServerConnection:
         """Return the connection; make one, unless the agent is closed."""
         with self._starting:
-            if self._closed and not again:
+            if self._closed and not is_retry:
                 raise MCPServerError(f"{self._name}: the connection is closed; `connect` opens it")
             if self._connection is None or self._connection.is_closed:
                 self._closed = False
@@ -228,7 +228,7 @@ class MCPAgent(Agent):
                     self._env,
                     self._headers,
                     self._timeout_s,
-                    lambda offered: (listed() or _nobody)(offered),
+                    lambda offered: (listed() or _ignore)(offered),
                     self._auth,
                 )
                 finalize(self, connection.close, wait=False).atexit = False
@@ -248,9 +248,9 @@ class MCPAgent(Agent):
         """Return what it is connected to, what is locked and what has changed, for a page."""
         server, connection = self._server, self._connection
         target = self._target
-        where = shown_address(target) if isinstance(target, str) else os.path.basename(target[0])
+        address = shown_address(target) if isinstance(target, str) else os.path.basename(target[0])
         live = connection is not None and not connection.is_closed and connection._live is not None
-        about = {"kind": "MCP server", "where": where, "connected": live, "lock": self._lock}
+        facts = {"kind": "MCP server", "where": address, "connected": live, "lock": self._lock}
         tools = {} if server is None else server.tools
         changed, removed = dict[str, dict[str, Any]](), list[str]()
         if self._lock is not None and server is not None:
@@ -263,7 +263,7 @@ class MCPAgent(Agent):
             }
             removed = lock.removed_tools(id, server.locked)
         return {
-            **about,
+            **facts,
             "calls_itself": None if server is None else server.server,
             "tools": [[name, each.data.get("description")] for name, each in sorted(tools.items())],
             "changed": changed,
@@ -385,5 +385,5 @@ def _hash_of(tools: Mapping[str, Definition]) -> str:
     return sha256(" ".join(listed).encode()).hexdigest()
 
 
-def _nobody(offered: Offered) -> None:
+def _ignore(offered: Offered) -> None:
     """Take what a server offers whose agent is gone."""

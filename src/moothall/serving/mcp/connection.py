@@ -88,7 +88,7 @@ class ServerConnection:
         self._current = asyncio.Event()
         self._current.set()
         self._scope: anyio.CancelScope | None = None
-        self._owner = self._thread.spawn(self._own())
+        self._owner = self._thread.spawn(self._keep_open())
 
     # -- for callers, on any loop or in any thread -------------------------------------------------
 
@@ -110,7 +110,7 @@ class ServerConnection:
 
     async def open(self) -> None:
         """Connect, if that has not happened, and read what the server offers."""
-        await self.request(self._nothing, "connecting")
+        await self.request(self._do_nothing, "connecting")
 
     def open_in_thread(self) -> None:
         """Do what `open` does, in a thread without a loop."""
@@ -195,15 +195,15 @@ class ServerConnection:
         """Return the answer of the server that runs now, or else is started now."""
         from mcp import MCPError
 
-        again, question_count = True, 0
+        may_retry, question_count = True, 0
         while True:
             live = await self._connected()
             await self._current.wait()
             try:
                 value = await live.answer(request.send)
             except MCPError as error:
-                if again and await live.has_forgotten(error):
-                    again = False
+                if may_retry and await live.has_forgotten(error):
+                    may_retry = False
                     live.forget()
                 elif question_count < _MOST_ASKED and await self._opens(request, error):
                     question_count += 1
@@ -217,19 +217,19 @@ class ServerConnection:
         """Return what a caller is told of an error of the SDK."""
         from mcp_types import CONNECTION_CLOSED
 
-        why = error.message
-        is_lost = error.code == CONNECTION_CLOSED and why.startswith("SSE stream ")
+        reason = error.message
+        is_lost = error.code == CONNECTION_CLOSED and reason.startswith("SSE stream ")
         if live.at_end.is_set() or live.closed:
             is_lost = True
             live.at_end.set()
-            why = await asyncio.shield(live.end_reason)
+            reason = await asyncio.shield(live.end_reason)
         if is_lost:
             return MCPServerError(
                 f"{self.name}: {request.label} got no answer, and whether it took effect is not "
-                f"known: {one_line(why, 2000)}"
+                f"known: {one_line(reason, 2000)}"
             )
         request.unopened = [told_address(each) for each in addresses_in(error)] or request.unopened
-        return ActionError("MCPError", one_line(f"{why} (code {error.code})", 2000))
+        return ActionError("MCPError", one_line(f"{reason} (code {error.code})", 2000))
 
     async def _connected(self) -> Live:
         live = self._live
@@ -245,18 +245,18 @@ class ServerConnection:
 
     # -- the owner ---------------------------------------------------------------------------------
 
-    async def _own(self) -> None:
+    async def _keep_open(self) -> None:
         """Open the connection when it is wanted, and keep it until its end, again and again."""
         while True:
             await self._wake.wait()
             self._wake.clear()
             live = self._latest = Live()
-            why = "the connection was closed"
+            reason = "the connection was closed"
             if not self._closed:
-                why = await self._lived(live)
+                reason = await self._lived(live)
             self._live = None
-            live.end(why)
-            self._tell_failed(why)
+            live.end(reason)
+            self._tell_failed(reason)
             self._changed.clear()
             self._current.set()
             if self._closed:
@@ -301,19 +301,19 @@ class ServerConnection:
         if opening is not None:
             opening.set_result(live)
 
-    def _tell_failed(self, why: str) -> None:
+    def _tell_failed(self, reason: str) -> None:
         """End what waits for a connection that could not be opened."""
         if self._wake.is_set():
             return  # it waits for the next one
         opening, self._opening = self._opening, None
         if opening is not None:
-            opening.set_exception(MCPServerError(f"{self.name}: {why}"))
+            opening.set_exception(MCPServerError(f"{self.name}: {reason}"))
             opening.exception()  # all that waited may have been cancelled
 
     def _transport(self, live: Live) -> Any:
         """Return what carries the messages of a connection."""
         if isinstance(self.target, str):
-            live.where = shown_address(self.target)
+            live.address = shown_address(self.target)
             return over_http(self.target, self.headers, self.name, self.auth)
         live.process = ServerProcess(self.target, self.env)
         live.at_end = live.process.at_end
@@ -428,5 +428,5 @@ class ServerConnection:
         await asyncio.wait((self._owner,))
 
     @staticmethod
-    async def _nothing(client: mcp.Client) -> None:
+    async def _do_nothing(client: mcp.Client) -> None:
         """Send nothing: the connection is all that is wanted."""

@@ -128,7 +128,7 @@ async def read_offered(client: mcp.Client, name: str) -> Offered:
     has = client.server_capabilities
     tools: dict[str, Definition] = {}
     if has.tools is not None:
-        listed, start = await _all(client.list_tools, "tools"), time.thread_time()
+        listed, start = await _all_items(client.list_tools, "tools"), time.thread_time()
         for tool in listed:
             is_odd = not 0 < len(tool.name) <= 255 or not tool.name.isprintable()
             if is_odd or tool.name in (RESOURCES, PROMPTS):
@@ -143,16 +143,18 @@ async def read_offered(client: mcp.Client, name: str) -> Offered:
             if tools.setdefault(definition.name, definition) is not definition:
                 logger.warning("%s has two tools %.80r; the first is used", name, definition.name)
             elif definition.fault:
-                logger.warning("%s: its tool %.80r cannot be called: %s", name, *_why(definition))
+                logger.warning(
+                    "%s: its tool %.80r cannot be called: %s", name, *_fault_of(definition)
+                )
     resources = prompts = None
     if has.resources is not None:
-        uris = [str(each.uri) for each in await _all(client.list_resources, "resources")]
-        templates = await _all(client.list_resource_templates, "resource_templates")
+        uris = [str(each.uri) for each in await _all_items(client.list_resources, "resources")]
+        templates = await _all_items(client.list_resource_templates, "resource_templates")
         resources = (*uris, *(each.uri_template for each in templates))
     if has.prompts is not None:
         prompts = {
             each.name: tuple(argument.name for argument in each.arguments or ())
-            for each in await _all(client.list_prompts, "prompts")
+            for each in await _all_items(client.list_prompts, "prompts")
         }
     info = client.server_info
     return Offered(
@@ -165,11 +167,11 @@ async def read_offered(client: mcp.Client, name: str) -> Offered:
     )
 
 
-def _why(definition: Definition) -> tuple[str, str]:
+def _fault_of(definition: Definition) -> tuple[str, str]:
     return definition.name, definition.fault
 
 
-async def _all(pages: Any, kind: str) -> list[Any]:
+async def _all_items(pages: Any, kind: str) -> list[Any]:
     """Return the items of all pages of a list."""
     from mcp import MCPError
     from mcp_types import METHOD_NOT_FOUND

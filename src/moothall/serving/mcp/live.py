@@ -32,7 +32,7 @@ class Live:
     def __init__(self) -> None:
         self.client: Any = None
         self.process: ServerProcess | None = None  # None for a server at an address
-        self.where: str = ""  # its address, without what may be secret
+        self.address: str = ""  # its address, without what may be secret
         self.at_end: asyncio.Event = asyncio.Event()  # nothing comes any more
         self.closed: bool = False  # nothing is read any more
         self.fault: str = ""  # why nothing more is read of it
@@ -74,11 +74,11 @@ class Live:
                 status = refusal_in(second)
         return bool(status)
 
-    def end(self, why: str) -> None:
+    def end(self, reason: str) -> None:
         """Say why it has ended, once it is closed."""
         self.at_end.set()
         if not self.end_reason.done():
-            self.end_reason.set_result(why)
+            self.end_reason.set_result(reason)
 
 
 async def _probe(client: mcp.Client) -> None:
@@ -123,20 +123,21 @@ def as_ours(name: str, label: str, error: BaseException) -> MoothallError:
         return error
     if isinstance(error, ValidationError):
         first = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(map(str, first["loc"]))
-        why = f"it answered what the protocol does not allow: {where}: {first['msg']}"
+        field = ".".join(map(str, first["loc"]))
+        reason = f"it answered what the protocol does not allow: {field}: {first['msg']}"
     elif isinstance(error, MCPError):
-        why = error.message
+        reason = error.message
         if error.code == UNSUPPORTED_PROTOCOL_VERSION and isinstance(error.data, dict):
-            its = one_line(json_text(error.data.get("supported")), 150)
-            why = f"{one_line(why, 100)}: it speaks {its}, and moothall {KNOWN_PROTOCOL_VERSIONS}"
+            versions = one_line(json_text(error.data.get("supported")), 150)
+            reason = f"{one_line(reason, 100)}: it speaks {versions}"
+            reason += f", and moothall {KNOWN_PROTOCOL_VERSIONS}"
     elif type(error).__name__ == "ConnectError":  # the HTTP client's
-        why = f"nothing answers there ({error_text(error, 400)})"
+        reason = f"nothing answers there ({error_text(error, 400)})"
     elif isinstance(error, TimeoutError):
-        why = UNANSWERED
+        reason = UNANSWERED
     else:
-        why = error_text(error, 400)
-    return MCPServerError(f"{name}: {label} failed: {one_line(why, 400)}")
+        reason = error_text(error, 400)
+    return MCPServerError(f"{name}: {label} failed: {one_line(reason, 400)}")
 
 
 def why_ended(name: str, live: Live, failure: BaseException | None) -> str:
@@ -148,7 +149,7 @@ def why_ended(name: str, live: Live, failure: BaseException | None) -> str:
         return process.reason()
     if failure is None:
         return "the connection has ended"
-    label = f"connecting to {live.where}" if live.where else "connecting"
+    label = f"connecting to {live.address}" if live.address else "connecting"
     reason = str(as_ours(name, label, failure)).removeprefix(f"{name}: ")
     return reason + live.words()
 

@@ -49,8 +49,8 @@ class DefinitionLock:
         except (UnreadableText, TypeError, KeyError, AttributeError) as error:
             raise self._wrong("it is no lock file: `moothall mcp lock` writes one") from error
 
-    def _wrong(self, why: str) -> ConfigError:
-        return ConfigError(f"lock file {str(self.path)!r}: {why}")
+    def _wrong(self, reason: str) -> ConfigError:
+        return ConfigError(f"lock file {str(self.path)!r}: {reason}")
 
     def accepted(self, server: str, name: str) -> dict[str, Any] | None:
         """Return the accepted definition of a server's tool, or None."""

@@ -129,17 +129,17 @@ class ServerProcess:
     async def receive(
         self,
         read: Callable[[bytes], SessionMessage],
-        into: MemoryObjectSendStream[SessionMessage | Exception],
+        sink: MemoryObjectSendStream[SessionMessage | Exception],
     ) -> None:
         """Pass on the messages of the process until its output ends, or is too much."""
         from anyio import BrokenResourceError, ClosedResourceError
 
         try:
-            async with into:
+            async with sink:
                 while line := await self._line():
                     message = self._read(line, read)
                     if message is not None:
-                        await into.send(message)
+                        await sink.send(message)
                     elif self.fault:
                         break
                 self._closed = self._closed or "output"
@@ -277,15 +277,15 @@ async def over_process(process: ServerProcess) -> AsyncIterator[tuple[Any, Any]]
         return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
 
     await process.start()
-    into, received = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+    sink, received = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     sent, source = anyio.create_memory_object_stream[SessionMessage](0)
     try:
         async with anyio.create_task_group() as group:
-            group.start_soon(process.receive, read, into)
+            group.start_soon(process.receive, read, sink)
             group.start_soon(process.transmit, source)
             yield received, sent
             group.cancel_scope.cancel()
     finally:
         await process.stop()
-        for stream in (into, received, sent, source):
+        for stream in (sink, received, sent, source):
             stream.close()

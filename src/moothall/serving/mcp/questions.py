@@ -56,8 +56,8 @@ async def answered(
     try:
         checks = SchemaValidator(schema)
         checks_by_name = {
-            name: SchemaValidator(about if isinstance(about, dict) else {})
-            for name, about in list(fields.items())[:20]
+            name: SchemaValidator(field if isinstance(field, dict) else {})
+            for name, field in list(fields.items())[:20]
         }
     except WrongSchema:
         return ElicitResult(action="decline")
@@ -121,29 +121,29 @@ async def _field(
     ask: Callable[[str], Awaitable[str]],
 ) -> dict[str, Any] | None:
     """Return the value of a field, nothing if it is left empty, or None if the person declines."""
-    about = check.schema
-    choices = about.get("enum") or [
-        each.get("const") for each in about.get("oneOf") or () if isinstance(each, dict)
+    schema = check.schema
+    choices = schema.get("enum") or [
+        each.get("const") for each in schema.get("oneOf") or () if isinstance(each, dict)
     ]
-    kind = ", ".join(map(str, choices[:50])) if choices else str(about.get("type", "string"))
-    label = one_line(str(about.get("description") or about.get("title") or ""), 300)
+    kind = ", ".join(map(str, choices[:50])) if choices else str(schema.get("type", "string"))
+    label = one_line(str(schema.get("description") or schema.get("title") or ""), 300)
     label_text = f"{one_line(name, 100)}{f', {label}' if label else ''} ({one_line(kind, 500)})"
-    has_default = "default" in about and check.holds(about["default"])
+    has_default = "default" in schema and check.holds(schema["default"])
     empty = "" if needed else "; empty to leave it out"
     if has_default:
-        empty = f"; empty for {one_line(str(about['default']), 100)!r}"
-    rest = f"{empty}; {_REFUSES} to refuse"
-    question = f"{message} {label_text}{rest}"
+        empty = f"; empty for {one_line(str(schema['default']), 100)!r}"
+    hints = f"{empty}; {_REFUSES} to refuse"
+    question = f"{message} {label_text}{hints}"
     fault = ""
     for _ in range(_TRIES):
         line = (await ask(f"{fault}{question}")).strip()
         if line == _REFUSES:
             return None
         if not line and has_default:
-            return {name: about["default"]}
+            return {name: schema["default"]}
         if not line and not needed:
             return {}
-        value = _read(line, about.get("type"))
+        value = _read(line, schema.get("type"))
         if check.holds(value):
             return {name: value}
         fault = f"{one_line(line, 80)!r} is not valid. "

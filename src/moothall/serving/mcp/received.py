@@ -32,7 +32,7 @@ _UNUSED: Final = "notifications/message"
 """What nobody here hears."""
 _CHANGED: Final = "notifications/tools/list_changed"
 _PROGRESS: Final = "notifications/progress"
-_MANY: Final = 1000
+_MANY_UNASKED: Final = 1000
 """From so many messages without an answer on, each hundredth of progress is told."""
 _MOST_NAMED: Final = 5
 """How many of the definitions that are left out the log names."""
@@ -120,7 +120,7 @@ class Received:
             if method == _CHANGED:
                 self._changed()
             is_ignored = method in (_UNUSED, _CHANGED) or (
-                method == _PROGRESS and self._unasked > _MANY and self._unasked % 100
+                method == _PROGRESS and self._unasked > _MANY_UNASKED and self._unasked % 100
             )
             return None if self._live.fault or is_ignored else item
         self._unasked = 0
@@ -160,9 +160,9 @@ class Received:
             schema, output_schema = tool.get("inputSchema"), tool.pop("outputSchema", None)
             if isinstance(schema, dict):  # some servers leave out what is the only one allowed
                 schema.setdefault("type", "object")
-            about = tool.get("_meta")
-            if output_schema is not None and isinstance(about, dict | None):
-                tool["_meta"] = {**(about or {}), OUTPUT_SCHEMA: output_schema}
+            meta = tool.get("_meta")
+            if output_schema is not None and isinstance(meta, dict | None):
+                tool["_meta"] = {**(meta or {}), OUTPUT_SCHEMA: output_schema}
         try:
             revision = self._live.client.protocol_version
             if fault([]) or not fault(result["tools"]):
@@ -170,14 +170,14 @@ class Received:
         except (RuntimeError, KeyError, ValueError):  # it is no answer to the question for a list
             return
         faults = [(tool, fault([tool])) for tool in result["tools"]]
-        allowed = [tool for tool, why in faults if not why]
+        allowed = [tool for tool, reason in faults if not reason]
         if not allowed:
             return
         result["tools"] = allowed
         left_out = [
-            f"{str(tool.get('name') if isinstance(tool, dict) else tool)[:80]!r} ({why})"
-            for tool, why in faults
-            if why
+            f"{str(tool.get('name') if isinstance(tool, dict) else tool)[:80]!r} ({reason})"
+            for tool, reason in faults
+            if reason
         ]
         names = ", ".join(
             [*left_out[:_MOST_NAMED], *(["others"] if len(left_out) > _MOST_NAMED else [])]

@@ -18,7 +18,7 @@ WRAPS: Final = "x-fastmcp-wrap-result"
 """FastMCP's mark of an output schema whose objects only hold the value, as their `result`."""
 
 
-def value_of(result: Any, where: str, schema: Any = None) -> Any:
+def value_of(result: Any, label: str, schema: Any = None) -> Any:
     """Return the value of a tool's result: its structured content, else its text or its blocks.
 
     Args:
@@ -31,25 +31,25 @@ def value_of(result: Any, where: str, schema: Any = None) -> Any:
     """
     if result.is_error:
         texts = [block.text for block in result.content if block.type == "text"]
-        raise ActionError("ToolError", "\n".join(texts) or "it does not say why", where)
+        raise ActionError("ToolError", "\n".join(texts) or "it does not say why", label)
     structured = result.structured_content
     if structured is not None:
         if schema is not None:
-            _check(structured, schema, where)
+            _check(structured, schema, label)
         wraps = isinstance(schema, dict) and schema.get(WRAPS) is True
         return structured["result"] if wraps and structured.keys() == {"result"} else structured
     return _text_or_blocks([_block(each) for each in result.content])
 
 
-def _check(structured: Any, schema: Any, where: str) -> None:
+def _check(structured: Any, schema: Any, label: str) -> None:
     """Refuse structured content that its schema does not allow; what is too much is not checked."""
     checks = checked(json.dumps(checked_schema(schema)))
     if not checks.measures(structured):
-        logger.warning("%s: its result is too large to be checked by its output schema", where)
+        logger.warning("%s: its result is too large to be checked by its output schema", label)
     elif (wrong := checks.wrong(structured)) is not None:
         at = render_path(wrong[0])
         text = f"it ended, with a result that its output schema does not allow{at and f' at {at}'}"
-        raise ActionError("ToolError", shorten(f"{text}: {wrong[1]}", 500), where)
+        raise ActionError("ToolError", shorten(f"{text}: {wrong[1]}", 500), label)
 
 
 def contents_of(result: Any) -> Any:
@@ -103,11 +103,11 @@ class ResultSchema:
             return None
         return cls(returned, wraps)
 
-    def content(self, value: Any, where: str) -> dict[str, Any]:
+    def content(self, value: Any, label: str) -> dict[str, Any]:
         """Return a value as the structured content of a result.
 
         Raises:
-            ActionError: the schema does not allow it; `where` names the tool
+            ActionError: the schema does not allow it; `label` names the tool
         """
         structured: dict[str, Any] = {"result": value} if self.wraps else value
         wrong = checked(json.dumps(self.schema)).wrong(structured)
@@ -116,7 +116,7 @@ class ResultSchema:
         path = ".".join(map(str, wrong[0]))
         at = f" at {path}" if path else ""
         text = f"it ended, with a value that its return annotation does not allow{at}: {wrong[1]}"
-        raise ActionError("TypeError", shorten(text, 500), where)
+        raise ActionError("TypeError", shorten(text, 500), label)
 
 
 def _content(block: Any) -> Any:
@@ -132,8 +132,8 @@ def _content(block: Any) -> Any:
         if kind == "audio":
             return types.AudioContent(data=block["data"], mime_type=block["mime_type"])
         if kind == "resource_link":
-            about = block.get("description")
-            return types.ResourceLink(uri=block["uri"], name=block["name"], description=about)
+            description = block.get("description")
+            return types.ResourceLink(uri=block["uri"], name=block["name"], description=description)
         if kind in ("blob", "resource"):
             at: Any = {"uri": block["uri"], "mime_type": block.get("mime_type")}
             resource = (

@@ -129,10 +129,10 @@ class Actions:
         for_models: bool = True,
     ) -> None:
         """Add an action under a name of its own; it goes to a loop if a model may call it."""
-        own = name
-        while own in _RESERVED or own in self.offered:
-            own += "_tool"
-        action = self.offered[own] = _action(own, call, options, fault)
+        own_name = name
+        while own_name in _RESERVED or own_name in self.offered:
+            own_name += "_tool"
+        action = self.offered[own_name] = _action(own_name, call, options, fault)
         if for_models and action.access_policy != ACCESS_DENIED and not fault:
             tool_name = f"{self._id}_{name}"
             while tool_name in self.tools:
@@ -158,7 +158,7 @@ class Actions:
             schema = accepted.get("inputSchema", {"type": "object"})
             policy = policy if policy == ACCESS_DENIED else ACCESS_REQUESTED
         perform, name = self._perform, definition.name
-        where = f"{self._id}.{name}"
+        label = f"{self._id}.{name}"
 
         async def call(**args: Any) -> Any:
             context = args.pop(CONTEXT, None)
@@ -166,7 +166,7 @@ class Actions:
             async def send(client: mcp.Client) -> Any:
                 on_progress = None if context is None else _progress(context)
                 result = await client.call_tool(name, args, progress_callback=on_progress)
-                return value_of(result, where, definition.data.get("outputSchema"))
+                return value_of(result, label, definition.data.get("outputSchema"))
 
             return await perform(f'"{name}"', send, context, definition)
 
@@ -215,9 +215,9 @@ class Actions:
 
         note = self._note(RESOURCES)
         listed = uris if not note else json.loads(self._described(RESOURCES))
-        about = f"Read a resource of {self._id}. There are: {_list(listed)}"
+        description = f"Read a resource of {self._id}. There are: {_list(listed)}"
         options = {
-            "description": about,
+            "description": description,
             "parameters": object_schema(
                 uri={"type": "string", "description": "the address of the resource"}
             ),

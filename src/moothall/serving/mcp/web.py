@@ -26,7 +26,7 @@ Headers: TypeAlias = Callable[[], Mapping[str, str] | Awaitable[Mapping[str, str
 """Returns the headers of a request."""
 _REFUSAL: Final = secrets.token_hex(16)
 """By which an error of the transport's is known: no server can send it as its answer to a call."""
-_AWAY: Final = {"POST": 503, "DELETE": 204}
+_UNAVAILABLE: Final = {"POST": 503, "DELETE": 204}
 """By which a server that nobody reaches answers for us; a session of it has ended."""
 _FORGOTTEN: Final = f"{_REFUSAL} 404"
 _UNSURE: Final = (400, 401, 410)
@@ -197,6 +197,6 @@ def _classes() -> tuple[Any, Any, Any]:
                     raise
                 message = {"code": INTERNAL_ERROR, "message": "nothing answers", "data": _FORGOTTEN}
                 error = {"jsonrpc": "2.0", "id": None, "error": message}
-                return httpx2.Response(_AWAY[request.method], json=error, request=request)
+                return httpx2.Response(_UNAVAILABLE[request.method], json=error, request=request)
 
     return Bounded, ReplacedBody, SessionClient

@@ -30,7 +30,7 @@ _W3C: Final = TraceContextTextMapPropagator()
 _NEXT: Final = otel_context.create_key("moothall_next_ids")
 
 
-def _nothing(span: OpenSpan, result: Any, error: str | None) -> None:
+def _ignore(span: OpenSpan, result: Any, error: str | None) -> None:
     """End a span that has no more to say."""
 
 
@@ -49,19 +49,19 @@ def _next() -> tuple[int | None, int] | None:
 class DerivedIds:
     """The id generator of a tracer: the ids of the context if there are any, else another's."""
 
-    def __init__(self, other: Any) -> None:
-        self._other = other
+    def __init__(self, generator: Any) -> None:
+        self._generator = generator
 
     def generate_span_id(self) -> int:
         """Return the id of the next span."""
         ids = _next()
-        return self._other.generate_span_id() if ids is None else ids[1]
+        return self._generator.generate_span_id() if ids is None else ids[1]
 
     def generate_trace_id(self) -> int:
         """Return the id of the next trace."""
         ids = _next()
         if ids is None or ids[0] is None:
-            return self._other.generate_trace_id()  # type: ignore[no-any-return]
+            return self._generator.generate_trace_id()  # type: ignore[no-any-return]
         return ids[0]
 
     def is_trace_id_random(self) -> bool:
@@ -69,7 +69,7 @@ class DerivedIds:
         ids = _next()
         if ids is not None and ids[0] is not None:
             return False
-        other = getattr(self._other, "is_trace_id_random", None)
+        other = getattr(self._generator, "is_trace_id_random", None)
         return bool(other is not None and other())
 
 
@@ -85,14 +85,16 @@ class Beginning:
         meter = meters.get_meter(names.SCOPE, VERSION)
         self._histograms = {
             name: meter.create_histogram(
-                name, its.unit, its.about, explicit_bucket_boundaries_advisory=its.buckets
+                name, its.unit, its.description, explicit_bucket_boundaries_advisory=its.buckets
             )
             for name, its in names.METRICS.items()
         }
 
-    def measure(self, span: OpenSpan, metric: str, value: float, about: dict[str, Any]) -> None:
+    def measure(
+        self, span: OpenSpan, metric: str, value: float, attributes: dict[str, Any]
+    ) -> None:
         """Record a value of a metric, with its attributes, in the context of a span."""
-        self._histograms[metric].record(value, about, span.scope.otel)
+        self._histograms[metric].record(value, attributes, span.scope.otel)
 
     @property
     def _tracer(self) -> Tracer:
@@ -137,7 +139,7 @@ class Beginning:
         self,
         name: str,
         attributes: dict[str, Any],
-        end: Any = _nothing,
+        end: Any = _ignore,
         *,
         kind: SpanKind = SpanKind.INTERNAL,
         label: str | None = None,

@@ -147,9 +147,9 @@ def _server(address: str) -> dict[str, Any]:
     return {names.SERVER_ADDRESS: parts.hostname, names.SERVER_PORT: port}
 
 
-def runs_here(about: Mapping[str, Any]) -> bool:
+def runs_here(attributes: Mapping[str, Any]) -> bool:
     """Whether the model of these attributes runs in this process."""
-    return names.SERVER_ADDRESS not in about and about.get(names.PROVIDER) == names.SCOPE
+    return names.SERVER_ADDRESS not in attributes and attributes.get(names.PROVIDER) == names.SCOPE
 
 
 def fields_of(model: Any) -> dict[str, Any]:

@@ -30,7 +30,7 @@ class MessageSpans(Beginning):
         meta = envelope.meta
         if meta is not None and TRACE[0] in meta:
             return envelope
-        about: dict[str, Any] = {
+        attributes: dict[str, Any] = {
             names.MESSAGING_SYSTEM: names.SCOPE,
             names.MESSAGING_OPERATION: names.SEND,
             names.MESSAGING_OPERATION_TYPE: names.SEND,
@@ -39,9 +39,11 @@ class MessageSpans(Beginning):
             names.SENDER: envelope.sender,
         }
         if envelope.id is not None:
-            about[names.MESSAGING_ID] = envelope.id
+            attributes[names.MESSAGING_ID] = envelope.id
         label = f"send {envelope.to}.{envelope.name}"
-        sent = self.begin(f"{names.SEND} {envelope.to}", about, kind=SpanKind.PRODUCER, label=label)
+        sent = self.begin(
+            f"{names.SEND} {envelope.to}", attributes, kind=SpanKind.PRODUCER, label=label
+        )
         sent.end()
         new_meta = Meta(meta or (), **stated_by(sent))
         new_meta.derived = sent.scope.base is not None
@@ -57,7 +59,7 @@ class MessageSpans(Beginning):
         envelope, receiver = delivery.envelope, delivery.mailbox.id
         recorder = delivery.recorder
         is_durable = recorder is not None
-        about: dict[str, Any] = {
+        attributes: dict[str, Any] = {
             names.MESSAGING_SYSTEM: recorder.messaging_system if is_durable else names.SCOPE,
             names.MESSAGING_OPERATION: names.PROCESS,
             names.MESSAGING_OPERATION_TYPE: names.PROCESS,
@@ -67,7 +69,7 @@ class MessageSpans(Beginning):
         }
         id = envelope.id or (delivery.key if is_durable else None)
         if id:
-            about[names.MESSAGING_ID] = id
+            attributes[names.MESSAGING_ID] = id
         meta = envelope.meta or {}
         trace_parent = meta.get(TRACE[0])
         context = context_of(meta, otel_context.get_current())
@@ -78,7 +80,7 @@ class MessageSpans(Beginning):
             ids = (None, span_id_of("process", str(trace_parent), receiver))
         span = self.begin(
             f"{names.PROCESS} {receiver}",
-            about,
+            attributes,
             kind=SpanKind.CONSUMER,
             ids=ids,
             context=context,

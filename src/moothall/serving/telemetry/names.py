@@ -108,7 +108,7 @@ _FIRST_CHUNK_BUCKETS: Final = (
 
 class _Instrument(NamedTuple):
     unit: str
-    about: str
+    description: str
     buckets: tuple[float, ...]
 
 

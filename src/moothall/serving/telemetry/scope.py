@@ -30,18 +30,18 @@ CUT_OFF: Final = (asyncio.CancelledError, GeneratorExit)
 class SpanScope:
     """A span as the parent of others."""
 
-    __slots__ = ("_around", "_otel", "ambient", "base", "conversation", "counts", "span")
+    __slots__ = ("_context", "_otel", "ambient", "base", "conversation", "counts", "span")
 
     def __init__(
         self,
         span: Span,
-        around: Context,
+        context: Context,
         ambient: Span,
         base: bytes | None,
         conversation: str | None,
     ) -> None:
         self.span: Span = span
-        self._around = around  # OpenTelemetry's context in which it began
+        self._context = context  # OpenTelemetry's context in which it began
         self._otel: Context | None = None
         self.ambient: Span = ambient  # the span that was current in OpenTelemetry as this one began
         # What the ids of its children follow from; None if they are random.
@@ -53,7 +53,7 @@ class SpanScope:
     def otel(self) -> Context:
         """Return OpenTelemetry's context with the span as the current one."""
         if self._otel is None:
-            self._otel = trace.set_span_in_context(self.span, self._around)
+            self._otel = trace.set_span_in_context(self.span, self._context)
         return self._otel
 
     def parent(self) -> Context:
@@ -75,10 +75,12 @@ class SpanScope:
         return span_id_of(self.base, label, str(number))
 
     @contextmanager
-    def under(self, key: str) -> Iterator[None]:
+    def within_step(self, key: str) -> Iterator[None]:
         """Derive the ids of children from the key of a step too."""
         base = None if self.base is None else span_id_of(self.base, "step", key)
-        token = SCOPE.set(SpanScope(self.span, self._around, self.ambient, base, self.conversation))
+        token = SCOPE.set(
+            SpanScope(self.span, self._context, self.ambient, base, self.conversation)
+        )
         try:
             yield
         finally:

@@ -42,32 +42,32 @@ class Telemetry(MessageSpans):
         """Begin the span of a reply; its ids follow from the record, if there is a journal."""
         id, kind = str(agent.id), getattr(agent, "_kind", "")
         is_remote = getattr(agent, "_is_remote", False)
-        about: dict[str, Any] = {names.AGENT_NAME: id}
+        attributes: dict[str, Any] = {names.AGENT_NAME: id}
         if is_remote:
-            about[names.AGENT_ID] = id
+            attributes[names.AGENT_ID] = id
         thread = None
         if request is not None:
-            about[names.RUN_ID] = request.run_id
+            attributes[names.RUN_ID] = request.run_id
             thread = request.thread
             if request.answer is not None:
-                about[names.OUTPUT_TYPE] = "json"
+                attributes[names.OUTPUT_TYPE] = "json"
             for name, value in flattened(request.attributes):
-                about[f"{names.OF_RUN}.{name}"] = value
+                attributes[f"{names.OF_RUN}.{name}"] = value
         if thread is not None:
-            about[names.CONVERSATION_ID] = thread
+            attributes[names.CONVERSATION_ID] = thread
         model = getattr(agent, "_model", None)
         if kind in names.WORKFLOWS:
-            operation = about[names.OPERATION] = names.INVOKE_WORKFLOW
+            operation = attributes[names.OPERATION] = names.INVOKE_WORKFLOW
         else:
-            operation = about[names.OPERATION] = names.INVOKE_AGENT
-            about[names.PROVIDER] = names.SCOPE
+            operation = attributes[names.OPERATION] = names.INVOKE_AGENT
+            attributes[names.PROVIDER] = names.SCOPE
             if model is not None and not isinstance(model, str):
-                model_about = self._about(model)
+                model_about = self._model_attributes(model)
                 for name in (names.PROVIDER, names.REQUEST_MODEL):
-                    about[name] = model_about[name]
+                    attributes[name] = model_about[name]
         if self._content and request is not None:
             message = {"role": "user", "content": request.content}
-            about |= content.messages_in([message])
+            attributes |= content.messages_in([message])
         span_kind = SpanKind.CLIENT if is_remote else SpanKind.INTERNAL
         name, of_run = (
             f"{operation} {id}",
@@ -75,18 +75,20 @@ class Telemetry(MessageSpans):
         )
         options: Any = {"kind": span_kind, "conversation": thread, **of_run}
         own_names = (names.OPERATION, names.AGENT_NAME, names.REQUEST_MODEL)
-        own = {each: about[each] for each in own_names if each in about}
+        metric_attributes = {each: attributes[each] for each in own_names if each in attributes}
 
         def end(span: OpenSpan, result: Any, error: str | None) -> None:
             error = self._end_reply(span, result, error)
-            self._took(span, names.AGENT_DURATION, own, error)
+            self._took(span, names.AGENT_DURATION, metric_attributes, error)
 
-        return self.begin(name, about, end, **options)
+        return self.begin(name, attributes, end, **options)
 
-    def _took(self, span: OpenSpan, metric: str, about: dict[str, Any], error: str | None) -> None:
+    def _took(
+        self, span: OpenSpan, metric: str, attributes: dict[str, Any], error: str | None
+    ) -> None:
         """Record how long an operation took."""
         more = {} if error is None else {names.ERROR_TYPE: error}
-        self.measure(span, metric, span.seconds, {**about, **more})
+        self.measure(span, metric, span.seconds, {**attributes, **more})
 
     def _of_run(self, request: Any, record: Any) -> dict[str, Any]:
         """Return a recorded reply's ids, the context that it begins in, and its links."""
@@ -103,8 +105,8 @@ class Telemetry(MessageSpans):
         parent_context = context_of(record.start or {}, current)
         if parent_context is not None:
             return {"ids": (None, id), "context": parent_context}
-        around = trace.get_current_span() if scope is None else scope.span
-        links = [Link(around.get_span_context())] if around.get_span_context().is_valid else []
+        span = trace.get_current_span() if scope is None else scope.span
+        links = [Link(span.get_span_context())] if span.get_span_context().is_valid else []
         clear = trace.set_span_in_context(trace.INVALID_SPAN, current)
         return {"ids": (trace_id_of(record.run_id), id), "context": clear, "links": links}
 
@@ -123,75 +125,82 @@ class Telemetry(MessageSpans):
 
     def _end_reply(self, span: OpenSpan, result: Any, error: str | None) -> str | None:
         """Say what came of a reply; return the type of its error, or None."""
-        about: dict[str, Any] = {}
+        attributes: dict[str, Any] = {}
         reason = getattr(result, "stop_reason", None)
         if reason is not None:
             usage = result.usage
-            about[names.STOP_REASON] = reason
-            about[names.FINISH_REASONS] = [reason]
+            attributes[names.STOP_REASON] = reason
+            attributes[names.FINISH_REASONS] = [reason]
             if usage.total:
-                about[names.TOTAL_INPUT_TOKENS] = usage.input_tokens
-                about[names.TOTAL_OUTPUT_TOKENS] = usage.output_tokens
+                attributes[names.TOTAL_INPUT_TOKENS] = usage.input_tokens
+                attributes[names.TOTAL_OUTPUT_TOKENS] = usage.output_tokens
             if self._content and result.text:
                 message = {"role": "assistant", "content": result.text}
-                about[names.OUTPUT_MESSAGES] = content.messages_in([message])[names.INPUT_MESSAGES]
+                attributes[names.OUTPUT_MESSAGES] = content.messages_in([message])[
+                    names.INPUT_MESSAGES
+                ]
             if result.error is not None:
                 error = type(result.error).__qualname__
-                about[names.ERROR_TYPE] = error
+                attributes[names.ERROR_TYPE] = error
                 span.scope.span.set_status(trace.Status(trace.StatusCode.ERROR))
-        if about:
-            span.scope.span.set_attributes(about)
+        if attributes:
+            span.scope.span.set_attributes(attributes)
         return error
 
     # -- models ------------------------------------------------------------------------------------
 
     def chat(self, model: Any, request: Any) -> OpenSpan:
         """Begin the span of a call of a model."""
-        model_about = self._about(model)
-        about = {names.OPERATION: names.CHAT, **model_about, **content.fields_of(model)}
+        model_about = self._model_attributes(model)
+        attributes = {names.OPERATION: names.CHAT, **model_about, **content.fields_of(model)}
         if request.stream:
-            about[names.REQUEST_STREAM] = True
+            attributes[names.REQUEST_STREAM] = True
         if request.schema is not None:
-            about[names.OUTPUT_TYPE] = "json"
+            attributes[names.OUTPUT_TYPE] = "json"
         if self._content:
-            about |= content.messages_in(request.messages)
+            attributes |= content.messages_in(request.messages)
             if request.actions:
-                about[names.TOOL_DEFINITIONS] = content.tools_of(request.actions)
-        own = {names.OPERATION: names.CHAT, **model_about}
+                attributes[names.TOOL_DEFINITIONS] = content.tools_of(request.actions)
+        metric_attributes = {names.OPERATION: names.CHAT, **model_about}
 
         def end(span: OpenSpan, result: Any, error: str | None) -> None:
-            self._end_chat(span, result, error, own)
+            self._end_chat(span, result, error, metric_attributes)
 
         name = f"{names.CHAT} {model_about[names.REQUEST_MODEL]}"
         side = SpanKind.INTERNAL if content.runs_here(model_about) else SpanKind.CLIENT
-        return self.begin(name, about, end, kind=side, label=names.CHAT)
+        return self.begin(name, attributes, end, kind=side, label=names.CHAT)
 
     def _end_chat(
-        self, span: OpenSpan, result: Any, error: str | None, own: dict[str, Any]
+        self, span: OpenSpan, result: Any, error: str | None, metric_attributes: dict[str, Any]
     ) -> None:
-        about: dict[str, Any] = {}
+        attributes: dict[str, Any] = {}
         usage = stated_usage(result)
         if error is not None:
-            own = {**own, names.ERROR_TYPE: error}
+            metric_attributes = {**metric_attributes, names.ERROR_TYPE: error}
         if hasattr(result, "finish_reason"):
-            about |= content.spent(usage, result.finish_reason)
+            attributes |= content.spent(usage, result.finish_reason)
             meta = getattr(result, "meta", None) or {}
             for key, name in (("model", names.RESPONSE_MODEL), ("id", names.RESPONSE_ID)):
                 if isinstance(value := meta.get(key), str):
-                    about[name] = value
+                    attributes[name] = value
             if self._content:
-                about[names.OUTPUT_MESSAGES] = content.answer_of(result)
+                attributes[names.OUTPUT_MESSAGES] = content.answer_of(result)
             for kind, count in (("input", usage.input_tokens), ("output", usage.output_tokens)):
                 if count:
-                    self.measure(span, names.TOKEN_USAGE, count, {**own, names.TOKEN_TYPE: kind})
+                    self.measure(
+                        span,
+                        names.TOKEN_USAGE,
+                        count,
+                        {**metric_attributes, names.TOKEN_TYPE: kind},
+                    )
         if (first := span.first_seconds) is not None:
-            about[names.FIRST_CHUNK] = first
-            self.measure(span, names.TIME_TO_FIRST_CHUNK, first, own)
-        if about:
-            span.scope.span.set_attributes(about)
-        self.measure(span, names.DURATION, span.seconds, own)
+            attributes[names.FIRST_CHUNK] = first
+            self.measure(span, names.TIME_TO_FIRST_CHUNK, first, metric_attributes)
+        if attributes:
+            span.scope.span.set_attributes(attributes)
+        self.measure(span, names.DURATION, span.seconds, metric_attributes)
 
-    def _about(self, model: Any) -> dict[str, Any]:
+    def _model_attributes(self, model: Any) -> dict[str, Any]:
         try:
             return self._models[model]
         except (KeyError, TypeError):
@@ -206,16 +215,20 @@ class Telemetry(MessageSpans):
 
     def tool(self, agent: Any, call: Any, key: str) -> OpenSpan:
         """Begin the span of a call of an action."""
-        about: dict[str, Any] = {
+        attributes: dict[str, Any] = {
             names.OPERATION: names.EXECUTE_TOOL,
             names.TOOL_NAME: call.name,
             names.TOOL_CALL_ID: call.id,
             names.TOOL_TYPE: "function",
             names.AGENT_NAME: str(agent.id),
         }
-        own = {key: about[key] for key in (names.TOOL_NAME, names.TOOL_TYPE, names.AGENT_NAME)}
+        metric_attributes = {
+            key: attributes[key] for key in (names.TOOL_NAME, names.TOOL_TYPE, names.AGENT_NAME)
+        }
         if call.action is not None:
-            about |= {f"{names.OF_ACTION}.{name}": fact for name, fact in call.action.facts.items()}
+            attributes |= {
+                f"{names.OF_ACTION}.{name}": fact for name, fact in call.action.facts.items()
+            }
 
         def end(span: OpenSpan, result: Any, error: str | None) -> None:
             if self._content:
@@ -223,7 +236,7 @@ class Telemetry(MessageSpans):
             result = call.result if result is None else result
             failed = isinstance(result, dict) and result.get("error") is not None
             error = content.type_in(result) if failed else error
-            self._took(span, names.TOOL_DURATION, own, error)
+            self._took(span, names.TOOL_DURATION, metric_attributes, error)
             if not isinstance(result, dict):
                 return
             if failed:
@@ -233,7 +246,7 @@ class Telemetry(MessageSpans):
                 value = content.as_text(result.get("result"))
                 span.scope.span.set_attribute(names.TOOL_RESULT, value)
 
-        return self.begin(f"{names.EXECUTE_TOOL} {call.name}", about, end, label=f"tool {key}")
+        return self.begin(f"{names.EXECUTE_TOOL} {call.name}", attributes, end, label=f"tool {key}")
 
     def retrieval(self, source: str, query: Any) -> OpenSpan:
         """Begin the span of a search in a source, such as a folder."""
@@ -253,4 +266,4 @@ class Telemetry(MessageSpans):
     def step(self, key: str) -> AbstractContextManager[None]:
         """Derive ids in a `with` block from the key of a recorded step too."""
         scope = SCOPE.get()
-        return nullcontext() if scope is None or scope.base is None else scope.under(key)
+        return nullcontext() if scope is None or scope.base is None else scope.within_step(key)

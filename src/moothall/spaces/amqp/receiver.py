@@ -81,9 +81,8 @@ class Receiver:
             acknowledge(tag if in_flight.stored else in_flight.tag)
             in_flight.tag = None if in_flight.stored else tag
         elif inbound.envelope.to != mailbox.id and not mailbox.is_among(inbound.envelope):
-            acknowledge(
-                tag
-            )  # the queue is bound to a former group, or this is a broadcast of its own
+            # The queue is bound to a former group, or this is a broadcast of its own.
+            acknowledge(tag)
         elif self._unread:  # behind those that wait for the inbox, in order
             self._unread.append((mailbox, tag, properties, body))
         else:

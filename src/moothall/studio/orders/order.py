@@ -112,9 +112,8 @@ async def record(order: AnyOrder, journal: Journal, run_id: str, agent: Any) -> 
             _check(run_id, before, order)
         if before != order:
             part.note("state", {"state": asdict(order), "appended": {}})
-            if (
-                opened.past_entries and opened.past_entries[-1].kind == "over"
-            ):  # still ended, unless it is resumed
+            if opened.past_entries and opened.past_entries[-1].kind == "over":
+                # Still ended, unless it is resumed.
                 opened.end(opened.past_entries[-1].data["reason"])
             await part.commit()
     finally:

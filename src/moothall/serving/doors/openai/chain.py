@@ -21,7 +21,7 @@ from moothall.serving.doors.served import Served
 _ID: Final = re.compile(r"[0-9a-f]{32}\.[1-9]\d{0,5}(_[0-9a-f]{8}\.[1-9]\d{0,5})*")
 ITEM: Final = re.compile(rf"(?:msg|fc|rs|in)_({_ID.pattern})_.+", re.S)
 """The id of an item of a response."""
-_MOST: Final = 1000
+_MAX_CONVERSATIONS: Final = 1000
 """How many conversations are kept in the process."""
 _MOST_ID: Final = 200
 
@@ -60,24 +60,26 @@ class Chain:
         self._conversations[run_id] = _StoredConversation(
             agent, sender, messages, new_messages, form
         )
-        while len(self._conversations) > _MOST:
+        while len(self._conversations) > _MAX_CONVERSATIONS:
             self._conversations.popitem(last=False)
 
     def response(self, run_id: str, sender: str) -> dict[str, Any] | None:
         """Return a sender's response, if this process has it."""
-        conversation = self._of(run_id, sender)
+        conversation = self._conversation_of(run_id, sender)
         return None if conversation is None or conversation.form is None else conversation.form.last
 
     def new_messages_of(self, run_id: str, sender: str) -> list[dict[str, Any]] | None:
         """Return the new messages of the request for a response, if this process has it."""
-        conversation = self._of(run_id, sender)
+        conversation = self._conversation_of(run_id, sender)
         return None if conversation is None else conversation.new_messages
 
     def drop(self, run_id: str, sender: str) -> bool:
         """Remove a sender's response; return whether this process had it."""
-        return self._of(run_id, sender) is not None and bool(self._conversations.pop(run_id, None))
+        return self._conversation_of(run_id, sender) is not None and bool(
+            self._conversations.pop(run_id, None)
+        )
 
-    def _of(self, run_id: str, sender: str) -> _StoredConversation | None:
+    def _conversation_of(self, run_id: str, sender: str) -> _StoredConversation | None:
         conversation = self._conversations.get(run_id)
         if (
             conversation is None
@@ -110,7 +112,7 @@ class Chain:
         if len(next_id) > _MOST_ID:
             raise BadRequest("this conversation has branched too often", "previous_response_id")
         self._used_ids[next_id] = None
-        while len(self._used_ids) > 10 * _MOST:
+        while len(self._used_ids) > 10 * _MAX_CONVERSATIONS:
             self._used_ids.popitem(last=False)
         return next_id
 
@@ -222,6 +224,6 @@ def question_and_answer(content: Any, text: str) -> list[dict[str, Any]]:
     return [{"role": "user", "content": content}, {"role": "assistant", "content": text}]
 
 
-def _unknown(response_id: str, more: str = "") -> BadRequest:
-    text = f"Previous response with id '{response_id[:300]}' not found{more}."
+def _unknown(response_id: str, hint: str = "") -> BadRequest:
+    text = f"Previous response with id '{response_id[:300]}' not found{hint}."
     return BadRequest(text, "previous_response_id", "previous_response_not_found", 400)

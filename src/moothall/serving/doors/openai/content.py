@@ -34,22 +34,22 @@ class BadRequest(Exception):
         self.error: dict[str, Any] = openai_error(message, type, param, code)
 
 
-def content_of(content: Any, where: str) -> str | list[dict[str, Any]]:
+def content_of(content: Any, label: str) -> str | list[dict[str, Any]]:
     """Return what a user says: a text, or blocks."""
     if isinstance(content, str):
         return content
     if not isinstance(content, list):
-        raise BadRequest(f"{where} must have content: a text, or a list of parts", where)
-    parts = [_part(each, where) for each in content]
+        raise BadRequest(f"{label} must have content: a text, or a list of parts", label)
+    parts = [_part(each, label) for each in content]
     if not all(parts):
-        raise BadRequest(f"{where} has a part that is no text, image, file or sound", where)
+        raise BadRequest(f"{label} has a part that is no text, image, file or sound", label)
     blocks = [each for each in parts if each is not None]
     if len(blocks) < 2 and all(each["type"] == "text" for each in blocks):
         return "".join(each["text"] for each in blocks)
     return blocks
 
 
-def text_in(content: Any, where: str) -> str:
+def text_in(content: Any, label: str) -> str:
     """Return the text of what nobody but a user says; images and files have no place there."""
     if content is None or isinstance(content, str):
         return content or ""
@@ -57,7 +57,7 @@ def text_in(content: Any, where: str) -> str:
         return json_text(content)
     lines: list[str] = []
     for each in content:
-        part = _part(each, where)
+        part = _part(each, label)
         if part is None:  # such as the thoughts of a model; or a result in a form of its own
             lines += [] if isinstance(each, dict) and "type" in each else [json_text(each)]
         elif part["type"] == "text":
@@ -67,7 +67,7 @@ def text_in(content: Any, where: str) -> str:
     return "\n".join(lines)
 
 
-def _part(part: Any, where: str) -> dict[str, Any] | None:
+def _part(part: Any, label: str) -> dict[str, Any] | None:
     """Return a part of a message as a block; None for parts of another shape."""
     kind = part.get("type") if isinstance(part, dict) else None
     if isinstance(kind, str) and (kind in _TEXTS or kind.endswith("_text")):
@@ -76,25 +76,25 @@ def _part(part: Any, where: str) -> dict[str, Any] | None:
     kind = _OTHER_NAMES.get(kind, kind) if isinstance(kind, str) else None
     if kind in BLOCKS and BLOCKS[kind].data == "url":
         source = part.get(kind)
-        about = source if isinstance(source, dict) else {**part, "url": source}
-        return _linked(kind, about, where)
+        link = source if isinstance(source, dict) else {**part, "url": source}
+        return _linked(kind, link, label)
     if kind == "file":
         source = part if part["type"] == "input_file" else part.get("file")
-        about = {
+        file = {
             key: source[key] for key in _FILE_FIELDS if isinstance(source, dict) and source.get(key)
         }
-        if not {"file_data", "file_url"} & about.keys():
-            raise BadRequest(f"{where} has a file without its data or address", where)
-        return {"type": "file", "file": about}
+        if not {"file_data", "file_url"} & file.keys():
+            raise BadRequest(f"{label} has a file without its data or address", label)
+        return {"type": "file", "file": file}
     if kind == "input_audio" and isinstance(part.get("input_audio"), dict):
         return {"type": kind, kind: part[kind]}
     return None
 
 
-def _linked(kind: str, about: dict[str, Any], where: str) -> dict[str, Any]:
-    url, detail = about.get("url"), about.get("detail")
+def _linked(kind: str, link: dict[str, Any], label: str) -> dict[str, Any]:
+    url, detail = link.get("url"), link.get("detail")
     starts = ("https://", "http://", f"data:{BLOCKS[kind].media}")
     if not isinstance(url, str) or not url.startswith(starts):
-        raise BadRequest(f"{where} has {BLOCKS[kind].label} without an http(s) or data URL", where)
+        raise BadRequest(f"{label} has {BLOCKS[kind].label} without an http(s) or data URL", label)
     more = {"detail": detail} if isinstance(detail, str) else {}
     return {"type": kind, kind: {"url": url, **more}}

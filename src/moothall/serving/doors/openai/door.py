@@ -176,13 +176,13 @@ class OpenAIDoor:
         except (TypeError, ValueError) as error:  # a DefinitionError is one: of the schema
             raise BadRequest(str(error)) from None
 
-        request.thoughts, alone = [], is_alone(request_read, agent)
+        request.thoughts, last_only = [], is_alone(request_read, agent)
 
         async def finish(reply: Reply) -> ClientOutcome:
             self._served.forget(agent, thread)
             if reply.stop_reason == "waiting" and (request_read.schema is None or keep is not None):
                 return resting(await self._served.waits(str(agent.id), run_id), reply.usage)
-            outcome = outcome_of(reply, request_read, agent, request.thoughts or (), alone)
+            outcome = outcome_of(reply, request_read, agent, request.thoughts or (), last_only)
             if keep is not None:
                 keep(reply, request)
             return outcome
@@ -199,7 +199,7 @@ class OpenAIDoor:
                     for message in before:
                         await agent.observe(message, thread)
                 if request_read.stream:
-                    await self._streamed(agent, request, finish, FormStream(form, send, alone))
+                    await self._streamed(agent, request, finish, FormStream(form, send, last_only))
                     return
                 outcome = await finish(await agent._reply_on_loop(request))
         except (MoothallError, RequestError) as error:
@@ -217,7 +217,7 @@ class OpenAIDoor:
     ) -> None:
         """Have the agent reply, and send the pieces as they come."""
         stream = ReplyStream(str(agent.id), request, agent._reply_on_loop)
-        async with stream as every, aclosing(or_silence(every, _HEAD_S)) as events:
+        async with stream as all_events, aclosing(or_silence(all_events, _HEAD_S)) as events:
             try:
                 async for event in events:
                     kind = type(event)

@@ -58,11 +58,11 @@ class FormStream:
         streamed = self._turn_text.get("output_text", "")
         if outcome.text and outcome.text.strip() != streamed.strip():
             await self._write(self._form.piece(outcome.text, bool(streamed)))
-        await self._write(self._form.end(outcome), more=False)
+        await self._write(self._form.end(outcome), has_more=False)
 
     async def failed(self, wrong: BadRequest) -> None:
         """Send the error of a reply without an answer."""
-        await self._write(self._form.failed(wrong), more=False)
+        await self._write(self._form.failed(wrong), has_more=False)
 
     async def _begin(self) -> None:
         if self.is_started:
@@ -72,6 +72,6 @@ class FormStream:
         await self._send({"type": "http.response.start", "status": 200, "headers": headers})
         await self._write(self._form.first_piece())
 
-    async def _write(self, data: bytes, more: bool = True) -> None:
+    async def _write(self, data: bytes, has_more: bool = True) -> None:
         self._wrote = time.monotonic()
-        await self._send({"type": "http.response.body", "body": data, "more_body": more})
+        await self._send({"type": "http.response.body", "body": data, "more_body": has_more})

@@ -131,32 +131,32 @@ def mended(messages: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     that. A result without its call gets one, as the models of servers do. Some end with an answer,
     or with instructions: the last message asks to go on.
     """
-    out: list[dict[str, Any]] = []
+    completed: list[dict[str, Any]] = []
     places: dict[str, list[int]] = {}  # of the results that are missing so far, the next one last
     call_ids = set[str]()
     for message in messages:
         if message["role"] != "tool":
-            out.append(message)
+            completed.append(message)
             calls = message.get("tool_calls", ())
-            for number, call in reversed([*enumerate(calls, len(out))]):
+            for number, call in reversed([*enumerate(calls, len(completed))]):
                 places.setdefault(call["id"], []).append(number)
                 call_ids.add(call["id"])
-            out += [_result(call["id"], call["name"]) for call in calls]
+            completed += [_result(call["id"], call["name"]) for call in calls]
             continue
         id = message["tool_call_id"]
         if waiting := places.get(id):
             at = waiting.pop()
-            out[at] = {**message, "name": out[at]["name"]}
+            completed[at] = {**message, "name": completed[at]["name"]}
         elif id not in call_ids:
             call_ids.add(id)
             call = {"id": id, "name": _UNKNOWN_ACTION, "args": {}}
-            out.append({"role": "assistant", "content": "", "tool_calls": [call]})
-            out.append({**message, "name": _UNKNOWN_ACTION})
-    if not out:
+            completed.append({"role": "assistant", "content": "", "tool_calls": [call]})
+            completed.append({**message, "name": _UNKNOWN_ACTION})
+    if not completed:
         raise BadRequest("messages must not be empty", "messages")
-    if out[-1]["role"] in ("assistant", "system"):
-        out.append({"role": "user", "content": _GO_ON})
-    return out
+    if completed[-1]["role"] in ("assistant", "system"):
+        completed.append({"role": "user", "content": _GO_ON})
+    return completed
 
 
 def _result(id: str, name: str) -> dict[str, Any]:
@@ -188,36 +188,36 @@ def tools_of(body: dict[str, Any]) -> dict[str, Action]:
     """
     listed: dict[str, tuple[str, dict[str, Any]]] = {}
     for number, tool in enumerate(field_of(body, "tools", list, [])):
-        where = f"tools[{number}]"
+        label = f"tools[{number}]"
         kind = tool.get("type", "function" in tool and "function") if type(tool) is dict else None
         if not isinstance(kind, str):
-            raise BadRequest(f"{where} must be a tool with a type, such as function", where)
+            raise BadRequest(f"{label} must be a tool with a type, such as function", label)
         if kind != "function":
             continue
-        its = tool.get("function", tool)  # chat completions nest it
-        name = its.get("name") if isinstance(its, dict) else None
+        function = tool.get("function", tool)  # chat completions nest it
+        name = function.get("name") if isinstance(function, dict) else None
         if not isinstance(name, str) or not _NAME.fullmatch(name) or name in listed:
             raise BadRequest(
-                f"{where} must have a name of its own of letters, digits and _.:/-", where
+                f"{label} must have a name of its own of letters, digits and _.:/-", label
             )
-        listed[name] = where, its
+        listed[name] = label, function
     if len(listed) > _MOST_TOOLS:
         raise BadRequest(
             f"tools must be at most {_MOST_TOOLS} functions, got {len(listed)}", "tools"
         )
     safe, start = safe_names(listed), time.thread_time()
     actions: dict[str, Action] = {}
-    for name, (where, its) in listed.items():
+    for name, (label, function) in listed.items():
         if time.thread_time() - start > _MOST_S:
             raise BadRequest(
                 "the schemas of all tools together take too long to be measured", "tools"
             )
-        description = its.get("description") or ""
-        parameters = its.get("parameters") or {"type": "object", "properties": {}}
+        description = function.get("description") or ""
+        parameters = function.get("parameters") or {"type": "object", "properties": {}}
         try:
             actions[name] = left_to_caller(safe[name], str(description), parameters)
         except DefinitionError as error:
-            raise BadRequest(f"{where}: {error}", f"{where}.parameters") from None
+            raise BadRequest(f"{label}: {error}", f"{label}.parameters") from None
     return actions
 
 
@@ -234,10 +234,10 @@ def chosen(body: dict[str, Any], tools: dict[str, Action]) -> tuple[tuple[Action
     if isinstance(choice, dict) and choice.get("type") == "function":
         kind, names = "required", [_function_name(choice)]
     elif isinstance(choice, dict) and choice.get("type") == "allowed_tools":
-        its = choice.get("allowed_tools", choice)  # as chat completions nest it
-        listed = its.get("tools") if isinstance(its, dict) else None
+        allowed = choice.get("allowed_tools", choice)  # as chat completions nest it
+        listed = allowed.get("tools") if isinstance(allowed, dict) else None
         if isinstance(listed, list) and listed:
-            kind, names = its.get("mode"), [_function_name(each) for each in listed]
+            kind, names = allowed.get("mode"), [_function_name(each) for each in listed]
     if kind == "none":
         return (), False
     if kind not in ("auto", "required") or not set(names) <= tools.keys():
@@ -270,26 +270,26 @@ def schema_of(form: dict[str, Any], holder: Any, param: str) -> dict[str, Any] |
 # -- chat completions ------------------------------------------------------------------------------
 
 
-def chat_message(message: Any, where: str) -> dict[str, Any]:
+def chat_message(message: Any, label: str) -> dict[str, Any]:
     """Return a message of either interface as a chat message."""
     role = message.get("role") if isinstance(message, dict) else None
     content = message.get("content") if isinstance(message, dict) else None
     if role in ("system", "developer"):
-        return {"role": "system", "content": text_in(content, where)}
+        return {"role": "system", "content": text_in(content, label)}
     if role == "user":
-        return {"role": "user", "content": content_of(content, where)}
+        return {"role": "user", "content": content_of(content, label)}
     if role in ("tool", "function"):  # the older form has a call of each name at most
         id = message.get("tool_call_id" if role == "tool" else "name")
         if not isinstance(id, str):
-            raise BadRequest(f"{where} must have a tool_call_id", where)
-        return {"role": "tool", "tool_call_id": id, "content": text_in(content, where)}
+            raise BadRequest(f"{label} must have a tool_call_id", label)
+        return {"role": "tool", "tool_call_id": id, "content": text_in(content, label)}
     if role != "assistant":
-        raise BadRequest(f"{where} must have a role of system, user, assistant or tool", where)
+        raise BadRequest(f"{label} must have a role of system, user, assistant or tool", label)
     text = content or message.get("refusal")
-    chat: dict[str, Any] = {"role": "assistant", "content": text_in(text, where)}
+    chat: dict[str, Any] = {"role": "assistant", "content": text_in(text, label)}
     calls = message.get("tool_calls") or []
     if not isinstance(calls, list):
-        raise BadRequest(f"{where}.tool_calls must be a list", where)
+        raise BadRequest(f"{label}.tool_calls must be a list", label)
     if isinstance(older := message.get("function_call"), dict):
         calls = [{"id": older.get("name"), "function": older}]
     if calls:
@@ -297,18 +297,18 @@ def chat_message(message: Any, where: str) -> dict[str, Any]:
             call_of(
                 call.get("id") if isinstance(call, dict) else None,
                 call.get("function") or call.get("custom") if isinstance(call, dict) else None,
-                where,
+                label,
             )
             for call in calls
         ]
     return chat
 
 
-def call_of(id: Any, function: Any, where: str) -> dict[str, Any]:
+def call_of(id: Any, function: Any, label: str) -> dict[str, Any]:
     """Return a call of an earlier answer."""
     name = function.get("name") if isinstance(function, dict) else None
     if not (isinstance(id, str) and isinstance(name, str)):
-        raise BadRequest(f"{where}: a call must have an id and a name", where)
+        raise BadRequest(f"{label}: a call must have an id and a name", label)
     args = function.get("arguments", {"input": function.get("input")})
     if not isinstance(args, dict):
         text = args or "{}"

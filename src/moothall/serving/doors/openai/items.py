@@ -53,28 +53,28 @@ def messages_of_items(input_items: list[Any]) -> list[dict[str, Any]]:
     known_items = [each for each in input_items if isinstance(each, dict)]
     answered = {_id(each) for each in known_items if kind_of(each).endswith("_output")} - {None}
     for number, item in enumerate(input_items):
-        where = f"input[{number}]"
+        label = f"input[{number}]"
         if not isinstance(item, dict):
-            raise BadRequest(f"{where} must be an object", where)
+            raise BadRequest(f"{label} must be an object", label)
         kind = kind_of(item)
         if kind == "message":
-            messages.append(chat_message({**item, "tool_calls": None}, where))
+            messages.append(chat_message({**item, "tool_calls": None}, label))
         elif kind == "function_call" or (kind.endswith("_call") and _id(item) in answered):
             if not messages or messages[-1]["role"] != "assistant":
                 messages.append({"role": "assistant", "content": ""})
-            call = call_of(item.get("call_id"), _function(item, kind), where)
+            call = call_of(item.get("call_id"), _function(item, kind), label)
             messages[-1].setdefault("tool_calls", []).append(call)
         elif kind.endswith("_output"):
             if (id := _id(item)) is not None:
-                content = text_in(item.get("output"), where)
+                content = text_in(item.get("output"), label)
                 messages.append({"role": "tool", "tool_call_id": id, "content": content})
             elif kind == "function_call_output":
-                raise BadRequest(f"{where} must have a call_id", where)
+                raise BadRequest(f"{label} must have a call_id", label)
         elif kind == "item_reference" and not str(item.get("id")).startswith("rs_"):
             text = (
                 "names an item of no response of yours, or one named before: send the item itself"
             )
-            raise BadRequest(f"{where} {text}", where)
+            raise BadRequest(f"{label} {text}", label)
         # All else, such as reasoning or a search that a provider made, no other model can use.
     if not messages:
         raise BadRequest("input must have an item", "input")

@@ -58,12 +58,12 @@ def resting(waits: Sequence[Wait], usage: Usage) -> ClientOutcome:
 
 
 def outcome_of(
-    reply: Reply, request: OpenAIRequest, agent: Any, thoughts: Sequence[str], alone: bool
+    reply: Reply, request: OpenAIRequest, agent: Any, thoughts: Sequence[str], last_only: bool
 ) -> ClientOutcome:
     """Return the outcome of an agent's reply; raise `BadRequest` for one without an answer.
 
-    `thoughts` has the reasoning of each answer of its model. `alone` says that the client gets the
-    reply's text without those of the answers before.
+    `thoughts` has the reasoning of each answer of its model. `last_only` says that the client
+    gets the reply's text without those of the answers before.
     """
     if not gives(agent, reply.stop_reason, reply.text):
         raise failure(reply)
@@ -78,20 +78,20 @@ def outcome_of(
             {**each, "name": request.renamed.get(each["name"], each["name"])} for each in pending
         ]
         text = "" if calls else text
-    turns = turns_of(reply, agent, "" if calls else text, thoughts, alone)
+    turns = turns_of(reply, agent, "" if calls else text, thoughts, last_only)
     cut, refused = _REASONS.get(reply.detail, ""), reply.detail == _REFUSED
     return ClientOutcome(text, calls, cut, reply.usage, turns, refused=refused)
 
 
 def turns_of(
-    reply: Reply, agent: Any, text: str, thoughts: Sequence[str], alone: bool
+    reply: Reply, agent: Any, text: str, thoughts: Sequence[str], last_only: bool
 ) -> list[tuple[str, str]]:
     """Return what a model thought and said in each of its answers; `text` is the reply's."""
     texts: list[str] = []
     if isinstance(agent, ReActAgent):
         answers = (each for each in reply.messages if each["role"] == "assistant")
         texts += [
-            "" if alone or not each.get("tool_calls") else each["content"] for each in answers
+            "" if last_only or not each.get("tool_calls") else each["content"] for each in answers
         ]
     if not texts or reply.stop_reason == "done":
         texts[-1:] = [text]

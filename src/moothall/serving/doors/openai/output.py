@@ -46,7 +46,7 @@ class ChatCompletion:
 
     def __init__(self, request: OpenAIRequest, run_id: str) -> None:
         self._request = request
-        self._about = {
+        self._fields = {
             "id": f"chatcmpl-{run_id}",
             "created": int(time.time()),
             "model": request.model,
@@ -75,7 +75,7 @@ class ChatCompletion:
             "finish_reason": _finish(outcome),
         }
         usage = _chat_usage(outcome.usage)
-        return {**self._about, "object": "chat.completion", "choices": [choice], "usage": usage}
+        return {**self._fields, "object": "chat.completion", "choices": [choice], "usage": usage}
 
     def first_piece(self) -> bytes:
         """Return the first piece."""
@@ -96,7 +96,7 @@ class ChatCompletion:
         if self._request.include_usage:
             usage = _chat_usage(outcome.usage)
             kind = "chat.completion.chunk"
-            chunks += sent_event({**self._about, "object": kind, "choices": [], "usage": usage})
+            chunks += sent_event({**self._fields, "object": kind, "choices": [], "usage": usage})
         return chunks + b"data: [DONE]\n\n"
 
     def failed(self, wrong: BadRequest) -> bytes:
@@ -105,7 +105,7 @@ class ChatCompletion:
 
     def _chunk(self, delta: dict[str, Any], finish: str | None = None) -> bytes:
         choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
-        chunk = {**self._about, "object": "chat.completion.chunk", "choices": [choice]}
+        chunk = {**self._fields, "object": "chat.completion.chunk", "choices": [choice]}
         return sent_event({**chunk, "usage": None} if self._request.include_usage else chunk)
 
 

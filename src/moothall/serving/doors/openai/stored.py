@@ -106,8 +106,8 @@ class StoredResponses:
         beginning = next(
             each.data for each in agent.journal.entries(run_id) if each.kind == "begun"
         )
-        alone = beginning.get("schema") is not None or getattr(agent, "check", None) is not None
-        return response.complete(_outcome(reply, agent, alone), int(run.changed))
+        last_only = beginning.get("schema") is not None or getattr(agent, "check", None) is not None
+        return response.complete(_outcome(reply, agent, last_only), int(run.changed))
 
     def _resolved(self, references: list[Any], caller: str) -> list[Any]:
         by_id: dict[str, dict[str, Any]] = {}  # the items of the responses read so far, by id
@@ -177,7 +177,7 @@ class StoredResponses:
         raise BadRequest(text, "response_id", "response_not_found", 404)
 
 
-def _outcome(reply: Reply, agent: Any, alone: bool) -> ClientOutcome:
+def _outcome(reply: Reply, agent: Any, last_only: bool) -> ClientOutcome:
     """Return the outcome of a recorded reply: calls that were left to the caller are its own."""
     pending_ids = {
         each["tool_call_id"] for each in reply.messages if each.get("content") == LEFT_TO_CALLER
@@ -185,15 +185,15 @@ def _outcome(reply: Reply, agent: Any, alone: bool) -> ClientOutcome:
     calls_made = [call for each in reply.messages for call in each.get("tool_calls") or ()]
     calls = [call for call in calls_made if call["id"] in pending_ids]
     text = "" if calls else reply.text
-    return ClientOutcome(text, calls, "", reply.usage, turns_of(reply, agent, text, (), alone))
+    return ClientOutcome(text, calls, "", reply.usage, turns_of(reply, agent, text, (), last_only))
 
 
 def _items_of(message: dict[str, Any]) -> list[dict[str, Any]]:
     """Return a chat message as the items of a response's input."""
     role, content = message["role"], message["content"]
     if role == "tool":
-        about = {"call_id": message["tool_call_id"], "status": "completed"}
-        return [{"type": "function_call_output", **about, "output": json_text(content)}]
+        fields = {"call_id": message["tool_call_id"], "status": "completed"}
+        return [{"type": "function_call_output", **fields, "output": json_text(content)}]
     kind = "output_text" if role == "assistant" else "input_text"
     parts: list[dict[str, Any]] = []
     for each in content if isinstance(content, list) else [{"type": "text", "text": content}]:
