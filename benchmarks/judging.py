@@ -17,7 +17,7 @@ from benchmarks.docweb import text_of
 from benchmarks.scripted import folded
 from moothall.research import Passage, Report, Researcher
 from moothall.research.citations import fault
-from moothall.research.citations.compared import BETWEEN
+from moothall.research.citations.compared import SEPARATOR
 
 QUESTIONS = Path(__file__).parent / "data" / "questions.jsonl"
 
@@ -127,7 +127,7 @@ def judged(question: Question, researcher: Researcher, report: Report, seconds: 
     supported = 0
     for each in report.citations:
         alone = fault(each.sentence, each.passage.text, each.passage.title) is None
-        texts = BETWEEN.join(one.text for one in together[each.sentence])
+        texts = SEPARATOR.join(one.text for one in together[each.sentence])
         titles = "\n".join(one.title for one in together[each.sentence])
         supported += alone or fault(each.sentence, texts, titles) is None
     said = list(dict.fromkeys((each.passage.url, each.sentence) for each in report.citations))

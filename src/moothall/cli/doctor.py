@@ -197,15 +197,15 @@ def _certificates() -> Finding:
         if path and not os.path.exists(path):
             remedy = f"name the file that has your network's certificates, or unset {variable}"
             return Finding("certificates", "wrong", f"{variable}: there is no {path!r}", remedy)
-    where = paths.cafile or paths.capath
-    if where is None:
+    store = paths.cafile or paths.capath
+    if store is None:
         remedy = "install your system's ca-certificates, or set SSL_CERT_FILE"
         return Finding("certificates", "wrong", "there are none: no server can be trusted", remedy)
     other = "REQUESTS_CA_BUNDLE"
     if other in os.environ and paths.openssl_cafile_env not in os.environ:
         remedy = f"set {paths.openssl_cafile_env}={os.environ[other]}"
         return Finding("certificates", "wrong", f"{other} has no effect here", remedy)
-    return Finding("certificates", "ok", f"those of {where}")
+    return Finding("certificates", "ok", f"those of {store}")
 
 
 def _network() -> Finding:

@@ -10,8 +10,8 @@ from typing import Final
 
 import click
 
-_MOST: Final = 80
-_LEAST: Final = 20
+_MAX_WIDTH: Final = 80
+_MIN_WIDTH: Final = 20
 _NARROW: Final = 60
 """Below so many columns, what an option does stands below it, not beside it."""
 _WORD: Final = re.compile(r"""(?:"[^"]*"|'[^']*'|\S)+""")
@@ -23,8 +23,8 @@ class Formatter(click.HelpFormatter):
     """Folds between words; click has 50 columns for the least, and breaks words."""
 
     def __init__(self) -> None:
-        columns = shutil.get_terminal_size((_MOST, 24)).columns
-        super().__init__(width=max(min(columns, _MOST) - 2, _LEAST))
+        columns = shutil.get_terminal_size((_MAX_WIDTH, 24)).columns
+        super().__init__(width=max(min(columns, _MAX_WIDTH) - 2, _MIN_WIDTH))
         self._is_narrow = columns < _NARROW
 
     def write_usage(self, prog: str, args: str = "", prefix: str | None = None) -> None:
@@ -47,27 +47,27 @@ class Formatter(click.HelpFormatter):
         self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2
     ) -> None:
         """Write terms, each with what it means."""
-        here = " " * self.current_indent
+        margin = " " * self.current_indent
         rows = list(rows)
         widths = [len(term) for term, _ in rows if len(term) <= col_max - col_spacing]
         column = max(widths, default=0) + col_spacing
         for term, meaning in rows:
             if self._is_narrow or len(term) + col_spacing > column:
-                self._fold(term, here, f"{here}  ")
-                first = rest = here + (4 if self._is_narrow else column) * " "
+                self._fold(term, margin, f"{margin}  ")
+                first = indent = margin + (4 if self._is_narrow else column) * " "
             else:
-                first, rest = f"{here}{term:<{column}}", here + column * " "
+                first, indent = f"{margin}{term:<{column}}", margin + column * " "
             if meaning:
-                self._fold(meaning, first, rest)
-            elif first is not rest:
+                self._fold(meaning, first, indent)
+            elif first is not indent:
                 self.write(f"{first.rstrip()}\n")
 
-    def _fold(self, text: str, first: str, rest: str) -> None:
+    def _fold(self, text: str, first: str, indent: str) -> None:
         lines = textwrap.wrap(
             text,
             self.width,
             initial_indent=first,
-            subsequent_indent=rest,
+            subsequent_indent=indent,
             break_long_words=False,
             break_on_hyphens=False,
         )

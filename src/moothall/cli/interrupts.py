@@ -59,14 +59,14 @@ def _say(line: bytes) -> None:
 
 
 @contextmanager
-def on_interrupt(act: Callable[[], object], *, again: bool = False) -> Iterator[None]:
-    """Have Ctrl-C call `act` meanwhile; a second one ends the process, or calls it `again`."""
+def on_interrupt(act: Callable[[], object], *, every_time: bool = False) -> Iterator[None]:
+    """Have Ctrl-C call `act` meanwhile; a second one ends the process, unless `every_time`."""
     handler = signal.getsignal(signal.SIGINT)
     ours = threading.current_thread() is threading.main_thread() and callable(handler)
     if not ours:  # no signal comes in another thread, nor where it is ignored
         yield
         return
-    _acts.append((act, again))
+    _acts.append((act, every_time))
     signal.signal(signal.SIGINT, _handle)
     try:
         yield

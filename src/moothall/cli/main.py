@@ -58,7 +58,7 @@ _GROUPS = {
 }
 """By heading and command: its module, imported when the command runs, its name there, its help."""
 
-_COMMANDS = {name: about for each in _GROUPS.values() for name, about in each.items()}
+_COMMANDS = {name: help_line for each in _GROUPS.values() for name, help_line in each.items()}
 
 _OTHER_WORDS = {"version": "--version", "list": "runs", "ls": "runs", "status": "waiting"}
 """What other programs call a command, and what it is here."""

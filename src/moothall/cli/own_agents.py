@@ -79,7 +79,7 @@ class ChatCompany:
     @classmethod
     def of(
         cls,
-        me: str,
+        person_id: str,
         over_broker: bool,
         *,
         model_name: str | None,
@@ -106,7 +106,9 @@ class ChatCompany:
         if model is not None:
             # Not Chatty, which has nothing to call, and is busy whenever something is said to all.
             agent_ids = [str(each.id) for each in company.members]
-            function = OpenAIFunctionAgent("FunctionAI", model, user_id=me, discover=agent_ids)
+            function = OpenAIFunctionAgent(
+                "FunctionAI", model, user_id=person_id, discover=agent_ids
+            )
             chatty = (Forgetful if company.small else ChattyAI)("Chatty", model)
             company.members[:0] = [chatty, function]
             if company.small:
@@ -156,10 +158,10 @@ def named_agent(
         raise click.BadParameter(str(error), param_hint=f"'{param}'") from None
 
 
-def add_agent(space: Space, agent: Agent, **how: Any) -> None:
+def add_agent(space: Space, agent: Agent, **options: Any) -> None:
     """Add the user's own agent to a space; DefinitionError if its `after_add` fails."""
     try:
-        space.add(agent, **how)
+        space.add(agent, **options)
     except MoothallError:
         raise
     except Exception as error:

@@ -21,14 +21,14 @@ class ProgressLine:
 
     def __init__(self) -> None:
         self._terminal = sys.stderr.isatty()
-        self._every = _ON_TERMINAL_S if self._terminal else _ON_PIPE_S
+        self._interval_s = _ON_TERMINAL_S if self._terminal else _ON_PIPE_S
         self._last = time.perf_counter()
         self._open = False
 
     def is_due(self, *, last: bool) -> bool:
         """Return whether to show a line now; the last one is always shown."""
         now = time.perf_counter()
-        if now - self._last < self._every and not last:
+        if now - self._last < self._interval_s and not last:
             return False
         self._last = now
         return True

@@ -24,7 +24,7 @@ from moothall.journal.stop_reason import FINAL
 from moothall.studio.orders.order import AnyOrder, without_keys
 from moothall.studio.orders.resumable import ResumeRefusal, refusal
 
-NOBODY: Final = "MODULE:AGENT"
+NO_AGENT: Final = "MODULE:AGENT"
 """Stands in a shown command for an agent that is not known."""
 
 
@@ -77,7 +77,7 @@ class Recorded:
         words = "to resume with a higher limit N" if limits else "to resume it"
         more = [part for name in limits for part in (f"--{name.replace('_', '-')}", "N")]
         ways = [(words, self.command("resume", *more))]
-        if self.agent == NOBODY:  # the process that serves it goes on with it, or this one
+        if self.agent == NO_AGENT:  # the process that serves it goes on with it, or this one
             served = replace(self, agent=None).command("resume")
             ways = [("to have it go on", served), ("to resume it here", ways[0][1])]
         return ways
@@ -86,7 +86,7 @@ class Recorded:
         """Return the ways to decide about the calls in doubt with these numbers."""
         them, on = "it" if len(doubts) == 1 else "all", " and resume"
         decide = self.command
-        if self.agent == NOBODY:  # to decide needs no agent, so the commands work as copied
+        if self.agent == NO_AGENT:  # to decide needs no agent, so the commands work as copied
             on, decide = "", replace(self, agent=None).command
         ways = [
             (f"to run {them} again{on}", decide("resume", "--repeat")),
@@ -95,8 +95,8 @@ class Recorded:
         done = ("--done", f"{doubts[0]}=RESULT")
         if len(doubts) == 1:
             return [*ways, (f"to give its result{on}", decide("resume", *done))]
-        rest = ("--repeat", str(doubts[1]), "--skip")
-        return [*ways, ("to decide one by one", decide("resume", *done, *rest))]
+        options = ("--repeat", str(doubts[1]), "--skip")
+        return [*ways, ("to decide one by one", decide("resume", *done, *options))]
 
 
 def execute_order(
@@ -119,33 +119,33 @@ def execute_order(
         recorded = Recorded(store, run_id or secrets.token_hex(8), order)
         if run_id is not None:
             # What has ended is not resumed: its recorded reply is returned.
-            why = refusal(store, run_id, allow_ended=True)
-            if report_refusal(recorded, why, as_json):
+            reason = refusal(store, run_id, allow_ended=True)
+            if report_refusal(recorded, reason, as_json):
                 return 1
         return runner(order, as_json, recorded)
 
 
-def report_refusal(recorded: Recorded, why: ResumeRefusal | None, as_json: bool) -> bool:
+def report_refusal(recorded: Recorded, refusal_found: ResumeRefusal | None, as_json: bool) -> bool:
     """Return whether a person must decide before a run can continue; if so, print how.
 
     Raise StateError if the run has a fork.
     """
-    if why is None:
+    if refusal_found is None:
         return False
-    if why.fork:
-        fork = replace(recorded, run_id=why.fork)
+    if refusal_found.fork:
+        fork = replace(recorded, run_id=refusal_found.fork)
         raise StateError(
-            f"{why.text} by `{fork.command('resume')}`, or this run all the same by "
+            f"{refusal_found.text} by `{fork.command('resume')}`, or this run all the same by "
             f"`{recorded.command('resume', '--force')}`"
         )
     if as_json:
         ways = [command for _, command in recorded.ways("in_doubt")]
-        report = {"kind": why.reason, "run_id": recorded.run_id}
-        actions = [asdict(each) for each in why.doubts]
+        report = {"kind": refusal_found.reason, "run_id": recorded.run_id}
+        actions = [asdict(each) for each in refusal_found.doubts]
         print(json.dumps({**report, "actions": actions, "resume": ways}))
     id = escaped(recorded.run_id)
     click.echo(f"moothall: run {id} cannot be resumed before you decide", err=True)
-    print_doubts(why.doubts, recorded, to_stderr=True)
+    print_doubts(refusal_found.doubts, recorded, to_stderr=True)
     return True
 
 

@@ -63,8 +63,8 @@ def command(run_id: str, journal: str | None, as_json: bool) -> int:
 def show_replay(recorded: Recorded, as_json: bool, *, resumed: bool = False) -> int:
     """Show a run from its record; return the run's exit code."""
     run_id, outline, entries = recorded.run_id, recorded.outline, recorded.entries
-    own = [entry for entry in entries if not entry.path]
-    if not own or own[-1].kind != "over":
+    own_entries = [entry for entry in entries if not entry.path]
+    if not own_entries or own_entries[-1].kind != "over":
         raise StateError(
             f"run {run_id!r} has not ended: `{escaped(recorded.command('runs'))}` shows its "
             f"record, and `{escaped(recorded.command('resume'))}` resumes it"
@@ -102,10 +102,10 @@ def _events(agent: str, entries: Sequence[Entry]) -> Iterator[Event]:
     rounds: Counter[tuple[str, str]] = Counter()
     for entry in entries:
         data, path = entry.data, entry.path
-        by = names.get(path, path)
-        about = data.get("about", {})
+        author = names.get(path, path)
+        details = data.get("about", {})
         if entry.kind == "state":
-            yield from _grown(by, path, data["appended"], rounds)
+            yield from _grown(author, path, data["appended"], rounds)
         elif entry.kind == "begun":
             names[path], kinds[path] = data["agent"], data["kind"]
             if data["kind"] == "Researcher":
@@ -114,19 +114,19 @@ def _events(agent: str, entries: Sequence[Entry]) -> Iterator[Event]:
             # From the turn in which the run stopped.
             lists = ("conclusions", "decisions")
             since = {name: data["progress"][name][rounds[path, name] :] for name in lists}
-            yield from _grown(by, path, since, rounds)
-        elif entry.kind == "ended" and path in researchers and "iteration" not in about:
+            yield from _grown(author, path, since, rounds)
+        elif entry.kind == "ended" and path in researchers and "iteration" not in details:
             iteration, _, block = data["key"].partition(".")
-            if "model" not in about:
-                yield BlockStarted(by, block, int(iteration))
-                yield BlockEnded(by, block, int(iteration), data["result"])
-        elif entry.kind == "ended" and "model" in about:
+            if "model" not in details:
+                yield BlockStarted(author, block, int(iteration))
+                yield BlockEnded(author, block, int(iteration), data["result"])
+        elif entry.kind == "ended" and "model" in details:
             answer = data["result"]
             for piece, name in ((ReasoningPiece, "reasoning"), (TextPiece, "text")):
                 if isinstance(text := answer.get(name), str) and text:
-                    yield piece(text, by, decides=_decides(path, kinds))
+                    yield piece(text, author, decides=_decides(path, kinds))
         else:
-            for event, *parts in call_events(by, entry, started_calls):
+            for event, *parts in call_events(author, entry, started_calls):
                 yield event(*parts)
 
 
@@ -140,16 +140,16 @@ def _decides(path: str, kinds: dict[str, str]) -> bool:
 
 
 def _grown(
-    by: str, path: str, grown: dict[str, Any], rounds: Counter[tuple[str, str]]
+    author: str, path: str, grown: dict[str, Any], rounds: Counter[tuple[str, str]]
 ) -> Iterator[Event]:
     """Yield the events of what a state adds."""
     for message in grown.get("messages", ()):
-        yield MessageAdded(by, message)
+        yield MessageAdded(author, message)
     for data in grown.get("conclusions", ()):
         rounds[path, "conclusions"] += 1
-        yield ConclusionReached(by, rounds[path, "conclusions"], Conclusion(**data))
+        yield ConclusionReached(author, rounds[path, "conclusions"], Conclusion(**data))
     for data in grown.get("decisions", ()):
         rounds[path, "decisions"] += 1
         action = DecisionAction(data["action"])
         decision = HumanDecision(action, data["new_instruction"], data["reasoning"])
-        yield DecisionMade(by, rounds[path, "decisions"], decision)
+        yield DecisionMade(author, rounds[path, "decisions"], decision)

@@ -16,7 +16,7 @@ import click
 from moothall.agents.replies.resume import asked_in
 from moothall.cli.interrupts import interruptible
 from moothall.cli.operate.waiting import user_name
-from moothall.cli.recorded_runs import NOBODY, Recorded, report_refusal
+from moothall.cli.recorded_runs import NO_AGENT, Recorded, report_refusal
 from moothall.cli.replay import show_replay
 from moothall.cli.run.act import run_act, screen_of
 from moothall.cli.run.outcome import exit_code
@@ -42,8 +42,8 @@ from moothall.studio.orders.research import write
 from moothall.studio.orders.resumable import forked_for, recorded_order, refusal
 from moothall.studio.orders.simulate import SimulateOrder
 
-_ALL: Final = "all"
-_OR_ALL: Final[dict[str, Any]] = {"is_flag": False, "flag_value": _ALL}
+_ALL_CALLS: Final = "all"
+_OR_ALL: Final[dict[str, Any]] = {"is_flag": False, "flag_value": _ALL_CALLS}
 _NUMBER: Final = re.compile("[1-9][0-9]{0,8}")
 _WORDS: Final = {"repeat": "is run again", "skip": "is skipped"}
 
@@ -134,20 +134,20 @@ def command(
             raise click.UsageError(
                 "limits are for runs of moothall act and research; an agent of yours has its own"
             )
-        about = ""
+        description = ""
         if order is not None:
             order = with_more(order, limits) if limits else order
             # Shows the folder that it works on now, and the model that is sent its files.
-            about = f"{order.task} ({order.in_words})"
-        asks = None if order else agent or NOBODY
-        recorded = Recorded(store, run_id, order, asks, about)
+            description = f"{order.task} ({order.in_words})"
+        asks = None if order else agent or NO_AGENT
+        recorded = Recorded(store, run_id, order, asks, description)
         # Checked before anything is decided, also for a run that is over.
         named_agent_of_kind = None if agent is None else _agent_named(agent, outline.kind)
         # A simulation's results are made again from its last state.
-        again = isinstance(order, SimulateOrder)
-        may = partial(refusal, store, run_id, allow_ended=again, forked=force)
-        why = may()
-        if why is not None and why.reason == "ended":
+        is_simulation = isinstance(order, SimulateOrder)
+        may = partial(refusal, store, run_id, allow_ended=is_simulation, forked=force)
+        reason = may()
+        if reason is not None and reason.reason == "ended":
             with as_written(store):
                 if isinstance(order, ResearchOrder):
                     _write_missing(order, recorded)
@@ -158,10 +158,10 @@ def command(
             with usage():
                 check_journal_apart(order, store.path)
         decided = False
-        if decisions and not (why and why.fork):
+        if decisions and not (reason and reason.fork):
             decided = _decide(recorded, decisions)
-            why = may()
-        if report_refusal(recorded, why, as_json):
+            reason = may()
+        if report_refusal(recorded, reason, as_json):
             return 1
         if order is None and named_agent_of_kind is None:
             return _print_next(recorded, outline, as_json=as_json, decided=decided)
@@ -264,30 +264,32 @@ def _decisions(
             pairs.append((number, Done(result)))
     by_number: dict[int, Decision] = {}
     for number, decision in pairs:
-        if number != _ALL and not _NUMBER.fullmatch(number):
+        if number != _ALL_CALLS and not _NUMBER.fullmatch(number):
             raise click.UsageError(
                 f"N must be the number of a call in doubt, as `moothall runs ID` shows it, got "
                 f"{number!r:.80}"
             )
-        if by_number.setdefault(0 if number == _ALL else int(number), decision) != decision:
-            which = "all calls that are left" if number == _ALL else f"call {number}"
-            raise click.UsageError(f"{which}: give one of --repeat, --skip and --done")
+        if by_number.setdefault(0 if number == _ALL_CALLS else int(number), decision) != decision:
+            calls = "all calls that are left" if number == _ALL_CALLS else f"call {number}"
+            raise click.UsageError(f"{calls}: give one of --repeat, --skip and --done")
     return by_number
 
 
 def _decide(recorded: Recorded, decisions: dict[int, Decision]) -> bool:
     """Record what a person decides; return False if nothing was in doubt."""
-    rest = decisions.pop(0, None)
+    for_rest = decisions.pop(0, None)
     choice: dict[int, Decision] | Decision = decisions
-    if rest is not None:
+    if for_rest is not None:
         doubt_numbers = [each.number for each in recorded.journal.in_doubt(recorded.run_id)]
-        # If all are decided, none has a number any more: `rest` decides all of them again.
+        # If all are decided, none has a number any more: `for_rest` decides all of them again.
         choice = (
-            dict.fromkeys(doubt_numbers, rest) | decisions if doubt_numbers or decisions else rest
+            dict.fromkeys(doubt_numbers, for_rest) | decisions
+            if doubt_numbers or decisions
+            else for_rest
         )
     doubts = recorded.journal.decide(recorded.run_id, choice, by=user_name(None))
     for doubt in doubts:
-        decision = decisions.get(doubt.number, rest)
+        decision = decisions.get(doubt.number, for_rest)
         words = _WORDS[decision] if isinstance(decision, str) else "took effect"
         print(f"{doubt_line(doubt)} {words}", file=sys.stderr, flush=True)
     if not doubts:

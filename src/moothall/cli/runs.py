@@ -12,7 +12,7 @@ from typing import Any, Final
 import click
 
 from moothall.cli.operate.maintenance import COMMANDS
-from moothall.cli.recorded_runs import NOBODY, Recorded, print_doubts
+from moothall.cli.recorded_runs import NO_AGENT, Recorded, print_doubts
 from moothall.cli.shared_options import (
     is_typed,
     journal_option,
@@ -274,8 +274,8 @@ def _list(
         click.echo("There are no runs." if not any(filters.values()) else "There are no such runs.")
         return
     spent = _spent(sums)
-    of = "" if sums.runs == len(outlines) else f"; {len(outlines):,} are shown (--limit)"
-    click.echo(f"{counted(sums.runs, 'run')}{of}{f': {spent}' if spent else ''}")
+    shown_note = "" if sums.runs == len(outlines) else f"; {len(outlines):,} are shown (--limit)"
+    click.echo(f"{counted(sums.runs, 'run')}{shown_note}{f': {spent}' if spent else ''}")
     if needs := journal.sums(**{**filters, "needs_person": True}).runs:
         path = ("--journal", journal.path) if is_typed("journal") else ()
         command = escaped(shlex.join(("moothall", "waiting", *path)))
@@ -286,7 +286,7 @@ def _show(recorded: Recorded, as_json: bool) -> None:
     outline, entries = recorded.outline, recorded.entries
     doubts = recorded.journal.in_doubt(recorded.run_id)
     order = order_of(entries)
-    recorded = replace(recorded, order=order, agent=None if order else NOBODY)
+    recorded = replace(recorded, order=order, agent=None if order else NO_AGENT)
     if as_json:
         # A call under way is not in doubt.
         in_doubt = [] if outline.under_way else doubts
@@ -318,9 +318,9 @@ def _show(recorded: Recorded, as_json: bool) -> None:
         click.echo(f"{words}: {escaped(line)}")
 
 
-def _fitting(line: str, rest: int) -> str:
+def _fitting(line: str, remaining: int) -> str:
     """Return a line cut to the terminal's width, or to 120 columns without a terminal."""
-    width = max(40, shutil.get_terminal_size((120, 24)).columns - rest)
+    width = max(40, shutil.get_terminal_size((120, 24)).columns - remaining)
     return line if len(line) <= width else f"{line[: width - 2]} …"
 
 
@@ -351,8 +351,8 @@ def _print_calls(calls: list[dict[str, Any]]) -> None:
             _tell(str(message.get("role")), message.get("content"))
         _tell("failed" if call["failed"] else "answer", call["failed"] or call["answer"])
         if call["unused"] or not call["failed"]:
-            why = f"not by this answer: {call['unused']}" if call["unused"] else "by this answer"
-            _tell("decided", why)
+            reason = f"not by this answer: {call['unused']}" if call["unused"] else "by this answer"
+            _tell("decided", reason)
         if call["reason"] and call["reason"] != call["unused"]:
             _tell("reason", call["reason"])
         if call["tokens"]:

@@ -45,7 +45,7 @@ class Screen:
         self._status = ""
         self._marked = False  # whether the status is on the screen
         self._describe: Callable[[float], str] | None = None
-        self._since = 0.0
+        self._wait_start = 0.0
         self._tick: asyncio.TimerHandle | None = None
 
     @property
@@ -107,7 +107,7 @@ class Screen:
         As long as it says nothing, it is asked again after `QUICK_S`.
         """
         if describe is not None and self.can_erase:
-            self._since = asyncio.get_running_loop().time()
+            self._wait_start = asyncio.get_running_loop().time()
         self._describe = describe
         self.renew()
 
@@ -120,7 +120,7 @@ class Screen:
             self.status("")
         elif not self.open_questions:
             loop = asyncio.get_running_loop()
-            text = self._describe(loop.time() - self._since)
+            text = self._describe(loop.time() - self._wait_start)
             self.status(text)
             self._tick = loop.call_later(1.0 if text else QUICK_S, self.renew)
 

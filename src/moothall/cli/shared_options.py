@@ -58,25 +58,25 @@ def settings(command: str) -> dict[str, Any]:
     for name, table in tables.items():
         if not isinstance(table, dict):
             raise click.UsageError(f"{FILE}: {name!r} must be a table, [{name}], got {table!r:.80}")
-        own = _checked(table, f"{name}.", _COMMANDS[name])
+        own_table = _checked(table, f"{name}.", _COMMANDS[name])
         if name == command:
-            own_settings |= own
+            own_settings |= own_table
     return own_settings
 
 
-def _checked(table: dict[str, Any], where: str, names: tuple[str, ...]) -> dict[str, Any]:
+def _checked(table: dict[str, Any], prefix: str, names: tuple[str, ...]) -> dict[str, Any]:
     for key, value in table.items():
         if key not in names:
             there = ", ".join(names)
-            raise click.UsageError(f"{FILE}: there is no key {where + key!r}; there are {there}")
+            raise click.UsageError(f"{FILE}: there is no key {prefix + key!r}; there are {there}")
         if key in _LISTS:
             if not isinstance(value, list) or not all(v and isinstance(v, str) for v in value):
                 raise click.UsageError(
-                    f"{FILE}: {where + key!r} must be a list of texts, got {value!r:.80}"
+                    f"{FILE}: {prefix + key!r} must be a list of texts, got {value!r:.80}"
                 )
         elif not isinstance(value, str) or not value:
             got = "" if key == "key" else f", got {value!r:.80}"
-            raise click.UsageError(f"{FILE}: {where + key!r} must be a text{got}")
+            raise click.UsageError(f"{FILE}: {prefix + key!r} must be a text{got}")
     return table
 
 
@@ -205,12 +205,12 @@ def recorded(agents: Iterable[Agent], path: str | None, agent: str) -> Iterator[
     if path is None or not takes:
         if path is not None and is_typed("journal"):
             gives = any(hasattr(each, "journal") for each in agents)
-            why = (
+            reason = (
                 "has one already: leave it out"
                 if gives
                 else "gives no replies that a journal holds"
             )
-            raise click.UsageError(f"--journal: {agent} {why}")
+            raise click.UsageError(f"--journal: {agent} {reason}")
         yield
         return
     with made_journal(path) as journal:
@@ -291,14 +291,14 @@ def _beginning(incomplete: str, names: list[str]) -> list[CompletionItem]:
 def limit_options(
     help_of: Callable[[Limit], str],
     limits: Mapping[str, Limit] = OF_RUNS,
-    least: int = 1,
+    minimum: int = 1,
     **more: Any,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Return the options for limits, those of a run by default, with the help that `said` gives."""
 
     def added(function: Callable[..., Any]) -> Callable[..., Any]:
         for name, limit in sorted(limits.items(), reverse=True):  # the last is shown first
-            kind = WholeNumberType(min=least) if limit.is_whole_number else above_0(limit.unit)
+            kind = WholeNumberType(min=minimum) if limit.is_whole_number else above_0(limit.unit)
             option = f"--{name.replace('_', '-')}"
             function = click.option(option, type=kind, help=help_of(limit), **more)(function)
         return function

@@ -276,7 +276,7 @@ class Waits(DueRuns):
             reminders = {(run, key, since): remind for run, key, since, remind in rows}
             waits = [*self._waits(db, condition, [now, now])]
         at = [reminders.get((each.run, each.key, each.since), now) for each in doubts]
-        return waits + [w for w, due in zip(doubts, at, strict=True) if due and due <= now]
+        return waits + [w for w, remind in zip(doubts, at, strict=True) if remind and remind <= now]
 
     def remind_in(self, wait: Wait, seconds: float | None) -> None:
         """Set in how many seconds somebody is told of a wait again; None for never."""

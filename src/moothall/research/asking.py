@@ -51,8 +51,8 @@ def ask(
         RuntimeError: an event loop runs in this thread, and a model is given
     """
     if model is None and loop_is_running():  # a thread with a loop runs no other
-        with ThreadPoolExecutor(1) as apart:
-            return apart.submit(ask, report, question, budget=budget).result()
+        with ThreadPoolExecutor(1) as executor:
+            return executor.submit(ask, report, question, budget=budget).result()
     refuse_on_loop("ask", "ask_async(…)")
     return asyncio.run(ask_async(report, question, model=model, budget=budget))
 

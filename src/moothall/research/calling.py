@@ -54,7 +54,11 @@ class Tools:
             each.name: each for registry in self._registries for each in registry.get_actions()
         }
         scope = self._scope
-        return {name: within(tool, scope) for name, tool in by_name.items()} if scope else by_name
+        return (
+            {name: within_scope(tool, scope) for name, tool in by_name.items()}
+            if scope
+            else by_name
+        )
 
 
 def registry_of(tools: Any, id: str | int) -> ActionRegistry:
@@ -142,12 +146,12 @@ def sourced(result: ResearchResult) -> ResearchResult:
     return result
 
 
-def without(tool: Action, urls: Collection[str]) -> Action:
+def without_urls(tool: Action, urls: Collection[str]) -> Action:
     """Return a copy of a tool that leaves out the resources with these URLs."""
     return _changed(tool, lambda resources, _: [each for each in resources if each.url not in urls])
 
 
-def within(tool: Action, scope: Scope) -> Action:
+def within_scope(tool: Action, scope: Scope) -> Action:
     """Return a copy of a tool that reads no URL outside a scope, and finds none."""
 
     def before(args: dict[str, Any]) -> dict[str, Any]:
@@ -172,21 +176,21 @@ def within(tool: Action, scope: Scope) -> Action:
 
 def _changed(
     tool: Action,
-    after: Callable[[Any, dict[str, Any]], Any],
-    before: Callable[[dict[str, Any]], dict[str, Any]] = lambda args: args,
+    change_result: Callable[[Any, dict[str, Any]], Any],
+    change_args: Callable[[dict[str, Any]], dict[str, Any]] = lambda args: args,
 ) -> Action:
     """Return a copy of an action: `before` maps its arguments, `after` its result with them."""
 
     async def later(result: Awaitable[Any], args: dict[str, Any]) -> Any:
-        return after(await awaited(result), args)
+        return change_result(await awaited(result), args)
 
     def call(**kwargs: Any) -> Any:
-        args = before(kwargs)
+        args = change_args(kwargs)
         result = tool.execute(**args)
-        return later(result, args) if inspect.isawaitable(result) else after(result, args)
+        return later(result, args) if inspect.isawaitable(result) else change_result(result, args)
 
     async def acall(**kwargs: Any) -> Any:
-        args = before(kwargs)
+        args = change_args(kwargs)
         return await later(tool.execute(**args), args)
 
     function = functools.wraps(tool.function)(acall if tool.is_async else call)

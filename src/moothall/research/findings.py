@@ -229,19 +229,21 @@ class Findings:
 
 def check_result(step: str, result: Any) -> None:
     """Raise DefinitionError if a user's step returned neither its kind of result nor None."""
-    many = {"plan": ResearchTask, "research": ResearchResult}.get(step)
-    kind = many or {"narrate": Narrative, "evaluate": Findings}.get(step, object)
-    each = result if many else [result]
+    result_type = {"plan": ResearchTask, "research": ResearchResult}.get(step)
+    kind = result_type or {"narrate": Narrative, "evaluate": Findings}.get(step, object)
+    each = result if result_type else [result]
     is_list = isinstance(each, list | tuple)
     if result is not None and not (is_list and all(isinstance(item, kind) for item in each)):
-        expected = f"a list of {kind.__name__}s" if many else f"a {kind.__name__}"
+        expected = f"a list of {kind.__name__}s" if result_type else f"a {kind.__name__}"
         raise DefinitionError(f"{step}= must return {expected}, got {result!r:.80}")
-    name, of = {"plan": ("args", dict), "narrate": ("markdown", str)}.get(step, ("", object))
+    name, field_type = {"plan": ("args", dict), "narrate": ("markdown", str)}.get(
+        step, ("", object)
+    )
     for item in each if name and result is not None else ():
-        if not isinstance(getattr(item, name), of):
+        if not isinstance(getattr(item, name), field_type):
             raise DefinitionError(
-                f"{step}= must return {kind.__name__}s whose {name} is a {of.__name__}, got "
-                f"{getattr(item, name)!r:.80}"
+                f"{step}= must return {kind.__name__}s whose {name} is a {field_type.__name__}, "
+                f"got {getattr(item, name)!r:.80}"
             )
 
 

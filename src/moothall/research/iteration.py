@@ -102,11 +102,11 @@ async def _take_step(bench: Workbench, name: str) -> None:
     """Take a step and record it; Research records each task instead, Update nothing."""
     record = bench.record
     key = f"{bench.iteration}.{name}"
-    past = record.has_ended(key)
-    about = (str(bench.agent.id), name, bench.iteration)
-    run: dict[str, Any] = {"past": past, **bench.request.of_run}
+    has_ended = record.has_ended(key)
+    span_values = (str(bench.agent.id), name, bench.iteration)
+    run: dict[str, Any] = {"past": has_ended, **bench.request.of_run}
     emit = bench.request.emit or (lambda event: None)
-    emit(BlockStarted(*about, **run))
+    emit(BlockStarted(*span_values, **run))
     bench.begin(name)
     progress = bench.progress
     before = replace(
@@ -136,14 +136,14 @@ async def _take_step(bench: Workbench, name: str) -> None:
             return await call()
         return await record.step(key, call)
 
-    if past:
+    if has_ended:
         data = await take()
     else:
         data = await tracing.within(take, "part", name, bench.agent, key)
-    if past:
+    if has_ended:
         recording.take_step(bench.progress, data)
         bench.tasks = [ResearchTask(**each) for each in data.get("tasks", ())] or bench.tasks
-    emit(BlockEnded(*about, data, **run))
+    emit(BlockEnded(*span_values, data, **run))
 
 
 async def _within_time(bench: Workbench, name: str) -> Any:

@@ -77,7 +77,7 @@ async def plan_outline(researcher: Workbench) -> None:
             lambda text: outline_in(text, style.sections),
             prompts.OUTLINE,
         )
-        progress.outline = [Heading(heading, about) for heading, about in headings]
+        progress.outline = [Heading(heading, description) for heading, description in headings]
     except Unusable as error:
         topics = [each.topic for each in (*researcher.objectives, *researcher.generated)]
         progress.outline = [Heading(one_line(each, 120)) for each in topics]
@@ -142,8 +142,8 @@ def _above_quotes(researcher: Workbench, answer: str) -> None:
         if judged or support.label == "supported" or support.overlap == 1:
             notes[sentence] = f"{notes.get(sentence, '')}[^{number}^]"
     quotes = rules.narrate(researcher).markdown
-    own = [f"{each} {cited}" for each, cited in notes.items() if each not in quotes]
-    text = "\n\n".join(filter(None, [*own, _QUOTED if own and quotes else "", quotes]))
+    own_notes = [f"{each} {cited}" for each, cited in notes.items() if each not in quotes]
+    text = "\n\n".join(filter(None, [*own_notes, _QUOTED if own_notes and quotes else "", quotes]))
     researcher.checked(text or prompts.UNKNOWN, by_rules=not judged)
 
 
@@ -245,8 +245,8 @@ def _shares(outline: list[Heading], passages: list[Numbered]) -> list[list[Numbe
     for each in passages:
         share = [score.get(each[1], 0.0) for score in scores]
         best = max(share)
-        of = share.index(best) if best else min(range(len(shares)), key=lambda n: len(shares[n]))
-        shares[of].append(each)
+        owner = share.index(best) if best else min(range(len(shares)), key=lambda n: len(shares[n]))
+        shares[owner].append(each)
     return shares
 
 

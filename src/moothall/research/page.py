@@ -68,14 +68,14 @@ def page(
     title = title_of(body)
     css = _STYLE.replace("light dark", scheme or "light dark")
     style = b64encode(sha256(css.encode()).digest()).decode()
-    base, own = ("", '<base href="about:srcdoc">\n') if framed else ("base-uri 'none'; ", "")
+    base, base_tag = ("", '<base href="about:srcdoc">\n') if framed else ("base-uri 'none'; ", "")
     document = (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta http-equiv="Content-Security-Policy" content="'
         f"default-src 'none'; style-src 'sha256-{style}'; {base}form-action 'none'\">\n"
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         '<meta name="referrer" content="no-referrer">\n'
-        f"{own}<title>{escape(title)}</title>\n<style>{css}</style>\n</head>\n<body>\n"
+        f"{base_tag}<title>{escape(title)}</title>\n<style>{css}</style>\n</head>\n<body>\n"
         f"<main>\n{content}{sources}</main>\n"
         f"<footer>\n{markdown.render(foot)}</footer>\n</body>\n</html>\n"
     )
@@ -148,15 +148,17 @@ def _source(
     name, url = escape(passage.title or passage.url), escape(passage.url)
     if opens.match(passage.url):
         name = f'<a href="{url}" {_EXTERNAL}>{name}</a>'
-    where = f"<br>{url}" if passage.title else ""
+    link = f"<br>{url}" if passage.title else ""
     back = " ".join(f'<a href="#note-{number}-{n}">↩&#xFE0E;{n}</a>' for n in range(1, uses + 1))
     read = f"read {escape(passage.fetched_at[:10]) or 'on no known day'}"
     digest = escape(passage.sha256)
-    own = [each for each in citations if each.number == number and each.support is not None]
-    supports = "".join(map(_supported, own))
+    own_citations = [
+        each for each in citations if each.number == number and each.support is not None
+    ]
+    supports = "".join(map(_supported, own_citations))
     return (
-        f'<li id="passage-{number}"><p class="about"><b>{number}</b> <bdi>{name}</bdi>{where}</p>\n'
-        f"<blockquote>{_marked_windows(passage.text, own)}</blockquote>\n{supports}"
+        f'<li id="passage-{number}"><p class="about"><b>{number}</b> <bdi>{name}</bdi>{link}</p>\n'
+        f"<blockquote>{_marked_windows(passage.text, own_citations)}</blockquote>\n{supports}"
         f'<p class="about">{read}, sha256 <span title="{digest}">{digest[:12]}…</span>'
         f' <span class="back">{back}</span></p></li>\n'
     )
@@ -169,12 +171,12 @@ def _supported(citation: Citation) -> str:
         return ""
     unread = "its numbers, dates and names stand here; read whether it means the same"
     found_why = support.why or (unread if support.label == "not checked" else "")
-    why = f": {escape(found_why)}" if found_why else ""
+    reason = f": {escape(found_why)}" if found_why else ""
     label = {"partly": "partly supported"}.get(support.label, support.label)
-    how = {"exact": "word for word" if support.label == "supported" else "by exact checks"}
-    judge = how.get(support.judge, f"by a model, {support.probability or 0:.2f}")
+    method_words = {"exact": "word for word" if support.label == "supported" else "by exact checks"}
+    judge = method_words.get(support.judge, f"by a model, {support.probability or 0:.2f}")
     return (
-        f'<p class="about support"><b>{label}</b> ({judge}){why}: '
+        f'<p class="about support"><b>{label}</b> ({judge}){reason}: '
         f"{_quoted(one_line(citation.sentence, 300))}</p>\n"
     )
 

@@ -174,23 +174,23 @@ def section(
     limit = shown_tokens(researcher)
     headings = [each.heading for each in researcher.progress.outline if each.heading]
     words = researcher.style.length and max(researcher.style.length // max(len(headings), 1), 50)
-    which = f"the section {json_line(heading.heading)}" if heading.heading else "the report"
+    part = f"the section {json_line(heading.heading)}" if heading.heading else "the report"
     if heading.about:
-        which += f" ({heading.about})"
+        part += f" ({heading.about})"
     if count(researcher, so_far) > limit:
         asks = f"""\
-Write what the new sources add to {which} of a research report, as Markdown. What is written already
+Write what the new sources add to {part} of a research report, as Markdown. What is written already
 stays: it is shown in part. Repeat nothing of it. {_CITING}"""
         keep = limit * _CHARS // 2
         so_far, words = f"{so_far[:keep]}\n…\n{so_far[-keep:]}", None
     else:
         asks = f"""\
-Write {which} of a research report as Markdown, from what is written of it and the new sources.
+Write {part} of a research report as Markdown, from what is written of it and the new sources.
 Improve it: keep what is right, with its footnotes, and add what is new. Write no heading for the
 section itself. {_CITING}"""
     if not so_far:
         asks = f"""\
-Write {which} of a research report as Markdown, from the new sources. Write no heading for the
+Write {part} of a research report as Markdown, from the new sources. Write no heading for the
 section itself. {_CITING}"""
     other_headings = [each for each in headings if each != heading.heading]
     before = f"The other sections, which this one does not repeat: {json_line(other_headings)}\n\n"
@@ -227,7 +227,7 @@ next iteration and what to keep doing. Answer with JSON alone:
 "generated_objectives": [text], "remark": text}}."""
     narrative = _abridged(researcher.narrative.markdown, room(researcher) // 2 * _CHARS)
     parts = [f"The narrative:\n{_unmarked(narrative)}"]
-    if faults := [f"{why}: {sentence}" for sentence, why in researcher.unsupported[:20]]:
+    if faults := [f"{reason}: {sentence}" for sentence, reason in researcher.unsupported[:20]]:
         listed = marked(cut("\n".join(faults), 4000))
         parts.append(f"Sentences that their sources do not support:\n{listed}")
     if failed := [each for each in researcher.results if each.error]:
@@ -255,7 +255,7 @@ def _writing_prompt(
     researcher: Workbench,
     asks: str,
     words: int | None,
-    before: str,
+    intro: str,
     chunk: list[tuple[int, Passage]],
 ) -> list[dict[str, Any]]:
     sources = "\n\n".join(
@@ -266,7 +266,7 @@ def _writing_prompt(
     # A model goes on with what it read last: that is the question.
     topics = "\n".join(each.topic for each in researcher.progress.objectives)
     last = f"The question:\n{marked(topics)}\nThe answer, each sentence with its source's footnote:"
-    parts = [before] if before else []
+    parts = [intro] if intro else []
     prompt = f"{asks} {_styled(researcher, words)}"
     return prompt_of(researcher, prompt, *parts, f"New sources:\n\n{sources}", last)
 

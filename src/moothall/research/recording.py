@@ -61,15 +61,18 @@ def is_of(steps: Collection[str], entry: Entry) -> bool:
     return str(entry.data.get("key", "")).split(".")[1:2] in [[each] for each in steps]
 
 
-def step_of(researcher: Workbench, step: str, before: Progress) -> dict[str, Any]:
+def step_of(researcher: Workbench, step: str, progress_before: Progress) -> dict[str, Any]:
     """Return the result of a step as JSON data; that of Research and Update abridged."""
     progress, results = researcher.progress, researcher.results
     more: dict[str, Any] = {}
-    if notes := progress.notes[len(before.notes) :]:
+    if notes := progress.notes[len(progress_before.notes) :]:
         more["notes"] = notes
-    if progress.used != before.used:
+    if progress.used != progress_before.used:
         none = Usage()
-        spent = {name: each - before.used.get(name, none) for name, each in progress.used.items()}
+        spent = {
+            name: each - progress_before.used.get(name, none)
+            for name, each in progress.used.items()
+        }
         more["used"] = {name: as_json(each) for name, each in spent.items() if each.total}
     if step == "plan":
         if progress.outline:
@@ -80,11 +83,11 @@ def step_of(researcher: Workbench, step: str, before: Progress) -> dict[str, Any
         return {"results": [{n: getattr(each, n) for n in names} for each in results]}
     if step == "update":
         resources = [each for result in results for each in result.resources]
-        about = ("url", "description", "visited")
-        return {"resources": [{n: getattr(each, n) for n in about} for each in resources]}
+        fields = ("url", "description", "visited")
+        return {"resources": [{n: getattr(each, n) for n in fields} for each in resources]}
     data = {name: as_json(getattr(progress, name)) for name in _RESULTS[step]} | more
     if step == "narrate":
-        data["passages"] = as_json(progress.passages[len(before.passages) :])
+        data["passages"] = as_json(progress.passages[len(progress_before.passages) :])
     return data
 
 
@@ -148,21 +151,21 @@ def report_so_far(run_id: str, entries: Sequence[Entry], *, under_way: bool = Fa
         topics = str(start.get("task", "")).splitlines()
         progress.objectives = [Objective(each) for each in topics if each.strip()]
     pool = ResourcePool(progress.changes)
-    for past in record.past(f"{progress.iteration + 1}."):
-        if past.state == "ended" and isinstance(past.result, dict):
-            step = past.key.partition(".")[2]
+    for past_step in record.past(f"{progress.iteration + 1}."):
+        if past_step.state == "ended" and isinstance(past_step.result, dict):
+            step = past_step.key.partition(".")[2]
             if step.isdecimal():  # a task
-                outcome = past.result.get("result")
+                outcome = past_step.result.get("result")
                 result = outcome.get("result") if isinstance(outcome, dict) else None
                 resources = result.get("resources", ()) if isinstance(result, dict) else ()
                 for each in resources:
                     pool.add(loaded(Resource, each, "a resource"))
             elif step in ("plan", "narrate", "evaluate"):
-                take_step(progress, past.result)
+                take_step(progress, past_step.result)
     progress.stop = progress.stop or "cancelled"
     program = start.get("fingerprint", {})
     steps = str(program.get("steps", ""))  # hashed if it is long
-    own = steps.startswith("[") and '"Narrate"' not in steps
+    is_own = steps.startswith("[") and '"Narrate"' not in steps
     has_model = any("model" in entry.data.get("about", ()) for entry in entries)
-    extractive = not (own or has_model) and program.get("model") == "null"
+    extractive = not (is_own or has_model) and program.get("model") == "null"
     return report_of(progress, pool.get_all(), run_id, extractive=extractive, under_way=under_way)

@@ -127,8 +127,8 @@ class Report:
             try:
                 Path(path).write_bytes(data)
             except OSError as error:
-                why = error.strerror or error
-                raise FileError(f"the report {str(path)!r} cannot be written: {why}") from error
+                reason = error.strerror or error
+                raise FileError(f"the report {str(path)!r} cannot be written: {reason}") from error
         return data
 
     def bibtex(self) -> str:
@@ -209,11 +209,11 @@ def report_of(
         narrative = marked(narrative)
     stop: StopReason = progress.stop or "max_iterations"
     topics = [each.topic for each in progress.objectives]
-    every = " ".join(topics)
+    all_topics = " ".join(topics)
     read = [*dict.fromkeys(p for each in resources if each.visited for p in passages_of(each))]
     # What a model has understood, and cites, may be in other words or another language.
-    rest = [o.topic for o in progress.objectives if not citations or o.expertise < 0.5]
-    empty = [topic for topic in rest if not QuestionWords(topic, read).is_touched()]
+    open_topics = [o.topic for o in progress.objectives if not citations or o.expertise < 0.5]
+    empty = [topic for topic in open_topics if not QuestionWords(topic, read).is_touched()]
     title = progress.title or (topics[0] if len(topics) == 1 else "Report")
     parts = [f"# {as_text(title)}", narrative.strip()]
     if parts[1].startswith("# "):  # a model's own title
@@ -243,15 +243,16 @@ def report_of(
             and (not has_text or (len(topics) > 1 and f"## {one_line(topic, 200)}" not in lines))
         )
     if remarks and len(topics) > 1 and parts[-1]:  # it is of no section above
-        parts.append(f"## {phrase('unanswered', every)}")
+        parts.append(f"## {phrase('unanswered', all_topics)}")
     parts += remarks
     differ = differing(citations)
     if differ:
         parts.append(
-            f"## {phrase('differ', every)}\n\n" + "\n".join(difference(*each) for each in differ)
+            f"## {phrase('differ', all_topics)}\n\n"
+            + "\n".join(difference(*each) for each in differ)
         )
     if citations:
-        parts.append(f"## {phrase('sources', every)}\n\n" + "\n".join(sources(citations)))
+        parts.append(f"## {phrase('sources', all_topics)}\n\n" + "\n".join(sources(citations)))
     end_text = None if under_way else end_in_words(stop, as_text(progress.detail))
     if end_text and quotes and stop == "done":  # which is no answer yet
         end_text = "done: the quotes have most words of each objective"
@@ -276,20 +277,20 @@ def report_of(
 
 def _nearest(read: list[Passage], topic: str) -> str:
     """Return where to look for an answer that the rules may have missed, in a sentence."""
-    near: dict[str, str] = {}
+    nearest_by_url: dict[str, str] = {}
     ranked = QuestionWords(topic, read).best(5 * _PLACES)
     ranked.sort(
         key=lambda each: kind_of(each.passage.url.partition("#")[0]) in ("source", "python")
     )
     for each in ranked:
-        if each.share >= RELEVANT and len(near) < _PLACES:
+        if each.share >= RELEVANT and len(nearest_by_url) < _PLACES:
             title = as_text(each.passage.title or each.passage.url)
-            near.setdefault(
+            nearest_by_url.setdefault(
                 each.passage.url, f"- {title}, `{each.passage.url.replace('`', '%60')}`"
             )
-    if not near:
+    if not nearest_by_url:
         return ""
-    return f"\n\n{phrase('nearest', topic)}\n\n" + "\n".join(near.values())
+    return f"\n\n{phrase('nearest', topic)}\n\n" + "\n".join(nearest_by_url.values())
 
 
 def _cited(progress: Progress) -> list[Citation]:

@@ -219,9 +219,9 @@ class Researcher(RecordedAgent):
             check_part(budget, ("reserve", "deadline"), "budget", id)
             self.budget: Budget | None = budget
         self.journal = journal
-        own = objectives_of(objectives, id)
-        self._at_first = {each.topic: each.expertise for each in own}
-        self.workbench: Workbench = Workbench(self, Progress(objectives=own))
+        own_objectives = objectives_of(objectives, id)
+        self._at_first = {each.topic: each.expertise for each in own_objectives}
+        self.workbench: Workbench = Workbench(self, Progress(objectives=own_objectives))
 
     @property
     def model(self) -> Model | None:
@@ -508,19 +508,19 @@ class Researcher(RecordedAgent):
 
     def _attach(self, bench: Workbench, request: ReplyRequest, record: Record[Progress]) -> None:
         """Prepare what was asked, from the state that is recorded."""
-        own = {each.topic: each for each in bench.objectives}  # the objects that the caller has
+        callers = {each.topic: each for each in bench.objectives}  # the objects that the caller has
         before = record.state
         if before is not None:
             for each in before.objectives:
-                own.setdefault(each.topic, each).expertise = each.expertise
-            if before.stop == "no_progress" and len(own) > len(before.objectives):
+                callers.setdefault(each.topic, each).expertise = each.expertise
+            if before.stop == "no_progress" and len(callers) > len(before.objectives):
                 before.stop = None
-            before.objectives = [*own.values()]
+            before.objectives = [*callers.values()]
             bench.reset(before)
         elif request.recorded is not None or bench.run_id not in (None, request.run_id):
-            for topic, each in own.items():
+            for topic, each in callers.items():
                 each.expertise = self._at_first.get(topic, 0.0)
-            bench.reset(Progress(objectives=[*own.values()]))
+            bench.reset(Progress(objectives=[*callers.values()]))
         bench.progress.title = self._title
         bench.request = request
         bench.record = record
@@ -573,8 +573,8 @@ class Researcher(RecordedAgent):
             raise
         except Exception as failure:  # of a step of the user's own
             log_failure(logger, f"researcher {self.id!r} failed", failure)
-            where = "".join(f" ({note})" for note in getattr(failure, "__notes__", ())[:1])
-            text = f"{type(failure).__name__}: {failure}{where}"
+            notes = "".join(f" ({note})" for note in getattr(failure, "__notes__", ())[:1])
+            text = f"{type(failure).__name__}: {failure}{notes}"
             return self._stopped(bench, Stop("error", text, failure))
         finally:
             _ITERATING.set(None)

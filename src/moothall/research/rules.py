@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from moothall.research.workbench import Workbench
 
 _UNSURE: Final = 0.8  # the highest expertise without a sure answer
-_WITHOUT: Final = 3  # parts of a topic, each without one word, that are searched for at first
+_MAX_SHORTENED: Final = 3  # parts of a topic, each without one word, that are searched for at first
 _NEAREST: Final = 10  # passages that a later search takes further words from
 _FEEDBACK: Final = 3  # such words of one search
 _TOPIC_WORDS: Final = 3  # words of the topic beside them
@@ -58,8 +58,8 @@ def _for_objective(
 ) -> Iterator[ResearchTask]:
     """Yield tasks that would help with an objective, the most useful first."""
     searches = (
-        ResearchTask(tool, {name: query}, f"{why}: {objective.topic}", objective=objective.topic)
-        for query, why in _queries(objective, passages)
+        ResearchTask(tool, {name: query}, f"{reason}: {objective.topic}", objective=objective.topic)
+        for query, reason in _queries(objective, passages)
         for tool, name in taking(researcher.tools, "query")
     )
     readings = (
@@ -87,7 +87,7 @@ def _queries(objective: Objective, passages: list[Passage]) -> Iterator[tuple[st
     if len(weights) < 3:
         return
     if not passages:
-        for part in islice(combinations(weights, len(weights) - 1), _WITHOUT):
+        for part in islice(combinations(weights, len(weights) - 1), _MAX_SHORTENED):
             yield " ".join(part), "search without one of its words"
         return
     best_passages = [each.passage for each in question.best(_NEAREST)]

@@ -38,8 +38,8 @@ class Scope:
         prefix: str = "",
         site: str | None = None,
     ) -> None:
-        own = () if site is None else (checked_site(site, f"{prefix}site"),)
-        self.sites: tuple[str, ...] = (*own, *_hosts(sites, f"{prefix}sites"))
+        own_site = () if site is None else (checked_site(site, f"{prefix}site"),)
+        self.sites: tuple[str, ...] = (*own_site, *_hosts(sites, f"{prefix}sites"))
         self.exclude: tuple[str, ...] = _hosts(exclude, f"{prefix}exclude")
         if isinstance(since, date):
             since = since.isoformat()[:10]

@@ -172,20 +172,20 @@ def _split(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
     yield from _trimmed(text, start, end)
 
 
-def _ends(before: str, mark: str, following: str) -> bool:
+def _ends(preceding: str, mark: str, following: str) -> bool:
     """Return whether a mark that is followed by more text ends a sentence."""
     if mark[0] in _STOP:
         return True
     if following.lstrip("\"'“«„(*_")[:1].islower() and "[^" not in mark:
         # A sentence may begin with `asyncio.run`, and with no other word in small letters.
-        return bool(_IDENTIFIER.match(following) and not _SHORT.search(before))
+        return bool(_IDENTIFIER.match(following) and not _SHORT.search(preceding))
     if mark[0] != "." or mark.startswith(".."):
         return True
-    if _SHORT.search(before) or (before[-1:].isdigit() and _MONTH.match(following)):
+    if _SHORT.search(preceding) or (preceding[-1:].isdigit() and _MONTH.match(following)):
         return False
-    if _MAYBE.search(before):
+    if _MAYBE.search(preceding):
         first = WORD.search(following)
-        return bool(first and first[0].casefold() in STOP_WORDS) or before.endswith("etc")
+        return bool(first and first[0].casefold() in STOP_WORDS) or preceding.endswith("etc")
     return True
 
 

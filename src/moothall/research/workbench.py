@@ -306,7 +306,7 @@ class Workbench:
         self._note_citations(check(self.progress.narrative, self.numbered, judged=judged))
 
     def _better_section(
-        self, sentence: str, cited: Iterable[Passage], least: float
+        self, sentence: str, cited: Iterable[Passage], min_share: float
     ) -> tuple[int, Passage] | None:
         """Return a section of the cited pages, with its number, that has more of a sentence."""
         from moothall.research.citations.exact import exact
@@ -318,10 +318,10 @@ class Workbench:
             for each in self.known_passages()
             if each.url.partition("#")[0] in pages and (each.url, each.sha256) not in cited_keys
         ]
-        near = nearest(candidates, [sentence])
-        for each in sorted(near, key=lambda candidate: -near[candidate])[:_SECTIONS]:
+        scores = nearest(candidates, [sentence])
+        for each in sorted(scores, key=lambda candidate: -scores[candidate])[:_SECTIONS]:
             support = exact(sentence, each.text, each.title)
-            if support.label != "unsupported" and support.overlap >= least:
+            if support.label != "unsupported" and support.overlap >= min_share:
                 return self.number_of(each), each
         return None
 
@@ -332,18 +332,18 @@ class Workbench:
         # A sentence that was marked before and comes back without its footnote is marked again.
         now = [sentence for sentence, _ in checked.unsupported]
         now += [each.sentence for each in checked.citations]
-        again = [
+        rechecked = [
             each
             for each in progress.unsupported
             if text.count(each[0]) > sum(sentence.count(each[0]) for sentence in now)
         ]
-        for sentence, _ in again:
+        for sentence, _ in rechecked:
             text = text.replace(sentence, sentence + _MARK)
         progress.narrative = text
         progress.citations = [(each.number, each.sentence) for each in checked.citations]
         progress.supports = [each.support for each in checked.citations if each.support]
-        progress.unsupported = [*checked.unsupported, *again]
-        progress.uncited = max(checked.uncited - len(again), 0)
+        progress.unsupported = [*checked.unsupported, *rechecked]
+        progress.uncited = max(checked.uncited - len(rechecked), 0)
         return self.narrative
 
     async def execute(self, tasks: list[ResearchTask]) -> list[ResearchResult]:

@@ -56,9 +56,9 @@ def compared(first: Sequence[Entry], other: Sequence[Entry]) -> dict[str, Any]:
     matcher = SequenceMatcher(None, names, other_given, autojunk=False)
     rows: list[tuple[Any, ...]] = []
     for _, a, to_a, b, to_b in matcher.get_opcodes():
-        for mine, theirs in zip_longest(first_steps[a:to_a], right[b:to_b]):
-            same = mine is not None and theirs is not None and mine.is_like(theirs)
-            rows.append((mine and mine.to_json(), theirs and theirs.to_json(), same))
+        for left_step, theirs in zip_longest(first_steps[a:to_a], right[b:to_b]):
+            is_same = left_step is not None and theirs is not None and left_step.is_like(theirs)
+            rows.append((left_step and left_step.to_json(), theirs and theirs.to_json(), is_same))
     totals = [Totals(each).to_json() for each in (first, other)]
     return {"rows": rows, "cut": is_cut, "totals": totals}
 
@@ -68,15 +68,15 @@ def _steps(entries: Sequence[Entry]) -> list[_ComparedStep]:
     open_entries: dict[tuple[str, Any], Entry] = {}
     steps: list[_ComparedStep] = []
     for entry in entries:
-        key, about = (entry.path, entry.data.get("key")), about_in(entry.data)
+        key, details = (entry.path, entry.data.get("key")), about_in(entry.data)
         if entry.kind == "started":
             open_entries[key] = entry
-        if entry.kind not in ("ended", "failed") or not about.keys() & {"action", "model"}:
+        if entry.kind not in ("ended", "failed") or not details.keys() & {"action", "model"}:
             continue
         start = open_entries.pop(key, None)
         result = entry.data.get("result", entry.data.get("error"))
         args = None
-        if "action" in about:
+        if "action" in details:
             args = None if start is None else start.data.get("args")
             if isinstance(result, dict):
                 args, result = result.get("args", args), _outcome(result.get("result", result))

@@ -90,7 +90,7 @@ class EventFeed:
             yield self._frame(after, [], reset=not follows)
             while True:
                 while after < self.last:
-                    events = self._some(after)
+                    events = self._next_frames(after)
                     after = after + len(events) if events else self.last
                     yield self._frame(after, events, reset=not events)
                 try:
@@ -105,7 +105,7 @@ class EventFeed:
             with self._guard:
                 del self._pages[news]
 
-    def _some(self, after: int) -> list[str]:
+    def _next_frames(self, after: int) -> list[str]:
         """Return the events after one, as many as fit a frame; none if the first was dropped."""
         events: list[str] = []
         with self._guard:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _PAUSE_S: Final = 0.1
 """How often pages are told what has grown."""
-_MOST: Final = 100_000
+_MAX_CHARS: Final = 100_000
 """How many characters of an answer grow on a page."""
 _MOST_ENDED: Final = 100
 """Of how many replies it is known what they called, until their answer comes."""
@@ -79,7 +79,7 @@ class Growing:
         self._feed = feed
         self._guard = guard()
         self._watched: WeakSet[Threaded] = WeakSet()
-        self._all: dict[_AnswerSource, Growth] = {}
+        self._growths: dict[_AnswerSource, Growth] = {}
         self._ended_growths: dict[tuple[str, str], Growth] = {}
 
     def watch(self, agent: object, *, drafts: bool = False) -> None:
@@ -95,7 +95,7 @@ class Growing:
     def to_json(self) -> list[dict[str, Any]]:
         """Return all that grows now."""
         with self._guard:
-            return [each.to_json() for each in self._all.values()]
+            return [each.to_json() for each in self._growths.values()]
 
     def answered(self, agent: str, to: str) -> Growth | None:
         """Return the reply whose answer an agent has just sent; what grew of it goes."""
@@ -103,7 +103,9 @@ class Growing:
             growth = self._ended_growths.pop((agent, to), None)
             # An agent without runs does not say when its reply ends.
             open = [
-                each for each in self._all if (each.run, each.asked, each.to) == (None, agent, to)
+                each
+                for each in self._growths
+                if (each.run, each.asked, each.to) == (None, agent, to)
             ]
         self._end(open)
         return growth if growth is not None and time.monotonic() - growth.at < _COMES_S else None
@@ -116,7 +118,7 @@ class Growing:
         to, thread = message.get("from"), thread_name if isinstance(thread_name, str) else None
         source = _AnswerSource(event.run_id, str(event.agent), str(agent.id), to, thread)
         if isinstance(event, Done):
-            self._end([each for each in [*self._all] if each.run == event.run_id])
+            self._end([each for each in [*self._growths] if each.run == event.run_id])
         elif isinstance(event, TextPiece | ReasoningPiece):
             if isinstance(event, kinds) and not event.decides:
                 self._grow(source, event.text)
@@ -125,8 +127,8 @@ class Growing:
 
     def _grow(self, source: _AnswerSource, text: str) -> None:
         with self._guard:
-            growth = self._all.setdefault(source, Growth(source))
-            growth.text = (growth.text + text)[:_MOST]
+            growth = self._growths.setdefault(source, Growth(source))
+            growth.text = (growth.text + text)[:_MAX_CHARS]
             if growth.is_scheduled:
                 return
             growth.is_scheduled = True
@@ -135,9 +137,9 @@ class Growing:
     def _turn(self, source: _AnswerSource, event: Event) -> None:
         """Begin anew: what was written is recorded by now."""
         with self._guard:
-            growth = self._all.get(source)
+            growth = self._growths.get(source)
             if isinstance(event, CallStarted):
-                growth = growth or self._all.setdefault(source, Growth(source))
+                growth = growth or self._growths.setdefault(source, Growth(source))
                 growth.calls.append(event.action)
             elif growth is None or not growth.text:
                 return
@@ -147,14 +149,14 @@ class Growing:
     def _tell(self, growth: Growth) -> None:
         with self._guard:
             growth.is_scheduled = False
-            if self._all.get(growth.source) is growth:
+            if self._growths.get(growth.source) is growth:
                 self._feed.publish("growing", growth.to_json(growth.sent_chars))
                 growth.sent_chars = len(growth.text)
 
     def _end(self, sources: list[_AnswerSource]) -> None:
         with self._guard:
             for source in sources:
-                growth = self._all.pop(source, None)
+                growth = self._growths.pop(source, None)
                 if growth is None:
                     continue
                 if growth.calls and source.to is not None:

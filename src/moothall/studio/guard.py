@@ -132,7 +132,7 @@ class PageGuard:
         if scope["type"] == "lifespan":
             await self.app(scope, receive, send)
             return
-        scope, inside = self._inside(scope)
+        scope, inside = self._without_base(scope)
         send = self._with_headers(send, scope["path"])
         try:
             if not inside:
@@ -165,7 +165,7 @@ class PageGuard:
             receive = replayed(await body_of(receive, MOST_BYTES), receive)
         await self.app(scope, receive, send)
 
-    def _inside(self, scope: Scope) -> tuple[Scope, bool]:
+    def _without_base(self, scope: Scope) -> tuple[Scope, bool]:
         """Return a request with its path below the base, and whether it is below it."""
         path, base = scope["path"], self._front.base
         if base == "/":
@@ -181,7 +181,7 @@ class PageGuard:
         cached = (
             path.startswith(self._routes.cached_prefixes) if self._routes.cached_prefixes else False
         )
-        own = {**_HEADERS, b"content-security-policy": self._routes.policy.encode()}
+        own_headers = {**_HEADERS, b"content-security-policy": self._routes.policy.encode()}
 
         async def sending(message: Message) -> None:
             if message["type"].endswith("http.response.start"):
@@ -189,7 +189,7 @@ class PageGuard:
                 may_keep = cached and message["status"] < 400
                 more = [
                     (name, value)
-                    for name, value in own.items()
+                    for name, value in own_headers.items()
                     if name not in headers and not (may_keep and name == b"cache-control")
                 ]
                 message["headers"] = [*message.get("headers", ()), *more]
@@ -208,16 +208,18 @@ class PageGuard:
                 "with --host, or for an address that is forwarded to it with --public-url",
             )
         # A studio that others can reach may be behind a proxy that speaks TLS.
-        own = (f"http://{host}", f"https://{host}")[: 1 + self._hosts.anywhere]
+        own_origins = (f"http://{host}", f"https://{host}")[: 1 + self._hosts.anywhere]
         if front.origin:  # a proxy may pass another Host on; a browser states this Origin
-            own = (front.origin,) if host.lower() == front.host else (*own, front.origin)
+            own_origins = (
+                (front.origin,) if host.lower() == front.host else (*own_origins, front.origin)
+            )
         is_link = (  # a link may open the page, and nothing else
             self._routes.is_page(scope["path"])
             and scope.get("method") == "GET"
             and headers.get("sec-fetch-mode") == "navigate"
             and headers.get("sec-fetch-dest") == "document"
         )
-        check_origin(scope, own, "studio", is_link=is_link)
+        check_origin(scope, own_origins, "studio", is_link=is_link)
         if "origin" not in headers and scope["type"] == "websocket":
             raise RequestRefused(403, "a socket needs an Origin")
 

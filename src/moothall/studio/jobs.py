@@ -83,7 +83,7 @@ class Jobs:
         self._society = society
         self._jobs: dict[str, _BackgroundRun] = {}
         self._messages: dict[str, list[str]] = {}
-        self._again: dict[str, float] = {}  # when runs that could not go on are tried again
+        self._retry_times: dict[str, float] = {}  # when runs that could not go on are tried again
         self._starting = guard()  # two pages may resume a run at the same time
 
     def start(self, order: _Order, *, run_id: str | None = None, text: str = "") -> str:
@@ -127,9 +127,9 @@ class Jobs:
         if isinstance(order, SimulateOrder):
             self._society.set_up(order, run_id)
             return run_id
-        why = refusal(journal, run_id, allow_ended="iterations" in more)
-        if why is not None:
-            raise StateError(why.text)
+        reason = refusal(journal, run_id, allow_ended="iterations" in more)
+        if reason is not None:
+            raise StateError(reason.text)
         try:
             return self.start(order, run_id=run_id, text=text)
         except RunMismatch as error:
@@ -146,9 +146,9 @@ class Jobs:
         for run_id in journal._waits_for.run_ids():
             job = self._jobs.get(run_id)
             is_held = job is not None and (not job.waits or job.state == "paused")
-            if is_held or self._again.get(run_id, now) > now:
+            if is_held or self._retry_times.get(run_id, now) > now:
                 continue
-            self._again[run_id] = now + _AGAIN_S
+            self._retry_times[run_id] = now + _AGAIN_S
             run = journal.run(run_id)
             if run.state != "waiting" or run.held:
                 continue
@@ -156,7 +156,7 @@ class Jobs:
                 if recorded_order(journal, run_id) is None:
                     continue
                 self.resume(run_id)
-                self._again.pop(run_id, None)
+                self._retry_times.pop(run_id, None)
             except MoothallError as error:
                 logger.error("run %r cannot go on: %s", run_id, error)
 

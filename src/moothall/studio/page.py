@@ -208,7 +208,7 @@ def _label(limit: Limit) -> str:
     return f"{limit.unit[0].upper()}{limit.unit[1:]}"
 
 
-def _more() -> dict[str, dict[str, str]]:
+def _limits_by_stop() -> dict[str, dict[str, str]]:
     """Return what a run needs more of by the reason of its end, with its words."""
     more = {"max_iterations": {"iterations": "Iterations in all"}}
     for name, limit in OF_RUNS.items():
@@ -273,7 +273,7 @@ def shell(tabs: Iterable[Tab], opens: str, base: str) -> str:
     scripts = {each.stem for each in STATIC.glob("*.js")}  # a user's own tab has none
     listed = [{"name": t.name, "title": t.title, "script": t.name in scripts} for t in tabs]
     data: dict[str, Any] = {"opens": opens, "tabs": listed, "ended": sorted(FINAL)}
-    data |= {"more": _more(), "decisions": _decisions()}
+    data |= {"more": _limits_by_stop(), "decisions": _decisions()}
     base = escape(base)
     return html("studio").format(
         base=base, at=f"{base}studio/static", told=escape(json.dumps(data))

@@ -34,7 +34,7 @@ _LINKS: Final = " allow-popups allow-popups-to-escape-sandbox"
 """The links of a report open elsewhere."""
 _RESULT_CHARS: Final = 10_000
 """The most resources of a task, or citations of a narrative, that a page counts."""
-_FEW: Final = 100
+_MAX_ITEMS: Final = 100
 _DEEP: Final = 6
 """How deep what is shown of a resource stands in the entry that found it."""
 _CITED: Final = 500
@@ -184,7 +184,7 @@ class ResearchTab(Tab):
 def progress_entry(entry: Entry) -> dict[str, Any]:
     """Return an entry as pages make the progress of it: with all that was found, each cut."""
     data = {name: each for name, each in entry.data.items() if name != "prompt"}
-    shortened = cut(data, _RESULT_CHARS if entry.kind == "ended" else _FEW, _DEEP)
+    shortened = cut(data, _RESULT_CHARS if entry.kind == "ended" else _MAX_ITEMS, _DEEP)
     row = {"sequence": entry.sequence, "kind": entry.kind, "data": shortened}
     if entry.kind == "over":
         reason = data["report"]["stop_reason"] if "report" in data else data["reason"]

@@ -43,7 +43,9 @@ def entry_row(entry: Entry, *, uncut: bool = False) -> dict[str, Any]:
     if entry.kind == "over":
         row["why"] = why_ended(str(entry.data.get("reason")), str(entry.data.get("detail") or ""))
     if origins:
-        row["origins"] = {name: [asdict(each) for each in of] for name, of in origins.items()}
+        row["origins"] = {
+            name: [asdict(each) for each in name_origins] for name, name_origins in origins.items()
+        }
     if sources:
         row["outside"] = sources
     if _is_refused(entry):
@@ -137,28 +139,28 @@ def _is_refused(entry: Entry) -> bool:
 
 def _fault(entry: Entry) -> str:
     """Return what went wrong in a step; empty if nothing did, or if the call was refused."""
-    data, about = entry.data, about_in(entry.data)
+    data, details = entry.data, about_in(entry.data)
     if entry.kind == "failed":
         return "" if data.get("cancelled") else fault_line(str(data.get("error")))
     if _is_refused(entry):
         return ""
     result = data.get("result") if entry.kind == "ended" else None
-    if "action" in about and isinstance(result, dict):
+    if "action" in details and isinstance(result, dict):
         result = result.get("result")
     if not isinstance(result, dict):
         return ""
     # In a society, a missing answer is recorded as a result.
-    fault = result.get("error") if "action" in about else result.get("failed")
-    return "" if fault is None or not about else fault_line(str(fault))
+    fault = result.get("error") if "action" in details else result.get("failed")
+    return "" if fault is None or not details else fault_line(str(fault))
 
 
-def cut(value: Any, most: int = _VALUES, deep: int = _DEPTH) -> Any:
-    """Return a JSON value with long texts, collections of over `most` values and deep ones cut."""
+def cut(value: Any, max_items: int = _VALUES, deep: int = _DEPTH) -> Any:
+    """Return a JSON value with long texts, collections of over `max_items` and deep ones cut."""
     if isinstance(value, str):
         return value if len(value) <= _TEXT else value[:_TEXT] + " …"
     if not isinstance(value, dict | list):
         return value
-    some: Iterable[Any] = islice(value, most if deep > 0 else 0)
+    some: Iterable[Any] = islice(value, max_items if deep > 0 else 0)
     if isinstance(value, dict):
-        return {key[:_TEXT]: cut(value[key], most, deep - 1) for key in some}
-    return [cut(each, most, deep - 1) for each in some]
+        return {key[:_TEXT]: cut(value[key], max_items, deep - 1) for key in some}
+    return [cut(each, max_items, deep - 1) for each in some]

@@ -59,9 +59,9 @@ class ServedHub(Hub):
             raise ConfigError(f"host must be a name or an address, got {host!r:.80}")
         is_far = host not in ("127.0.0.1", "localhost", "::1")
         if password is None and (is_far or public_url is not None):
-            where = repr(host)[:80] if is_far else repr(public_url)[:80]
+            place = repr(host)[:80] if is_far else repr(public_url)[:80]
             raise ConfigError(
-                f"a studio at {where}, which others reach, needs a password: set "
+                f"a studio at {place}, which others reach, needs a password: set "
                 "MOOTHALL_STUDIO_PASSWORD for the command, or pass password="
             )
         trusted = checked_proxies(proxies)
@@ -89,8 +89,10 @@ class ServedHub(Hub):
         # Not the name `localhost`: it may lead to ::1, where another program may have the port.
         reachable, bound = server.place
         reachable = _reachable(reachable)
-        own = f"http://{f'[{reachable}]' if ':' in reachable else reachable}:{bound}{front.base}"
-        self.url = f"{front.origin}{front.base}" if front.origin else own
+        own_url = (
+            f"http://{f'[{reachable}]' if ':' in reachable else reachable}:{bound}{front.base}"
+        )
+        self.url = f"{front.origin}{front.base}" if front.origin else own_url
         address = self.url if is_password else f"{self.url}?token={quote(secret)}"
         returns = "ipykernel" in sys.modules if prevent_thread_lock is None else prevent_thread_lock
         line = f"{self._server_name}: {address}"
@@ -155,10 +157,10 @@ def _reachable(host: str) -> str:
     return "::1" if ip.version == 6 else "127.0.0.1"  # this machine has no network
 
 
-def _secret(name: str, value: object, least: int) -> str:
+def _secret(name: str, value: object, min_chars: int) -> str:
     """Return a token or password; ConfigError if it is too short or not printable."""
-    if not isinstance(value, str) or len(value) < least:
-        raise ConfigError(f"the {name} must be text of {least} characters or more")
+    if not isinstance(value, str) or len(value) < min_chars:
+        raise ConfigError(f"the {name} must be text of {min_chars} characters or more")
     if not value.isprintable():
         raise ConfigError(f"the {name} must have characters that can be printed")
     return value

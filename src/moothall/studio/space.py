@@ -98,7 +98,7 @@ class SpaceTab(Tab):
         other_agents = [{**busy.get(id, {}), "id": id} for id in self.user.other_ids()]
         return {"space": type(space).__name__, "me": str(self.user.id), "agents": other_agents}
 
-    def behind(self, id: str) -> dict[str, Any]:
+    def agent_details(self, id: str) -> dict[str, Any]:
         """Return who is behind an agent: its class, its models, and what its recorded runs cost.
 
         Of an agent of another process nothing is known but that it is elsewhere.
@@ -108,8 +108,8 @@ class SpaceTab(Tab):
         if agent is None:
             return {"here": False}
         members = (getattr(agent, name, None) for name in ("human_agent", "reactive_agent"))
-        of = [agent, *filter(None, members), *getattr(agent, "agents", ())]
-        models = [getattr(getattr(each, "model", None), "name", None) for each in of]
+        agents = [agent, *filter(None, members), *getattr(agent, "agents", ())]
+        models = [getattr(getattr(each, "model", None), "name", None) for each in agents]
         journal = getattr(agent, "journal", None)
         sums = None if journal is None else asdict(journal.sums(agent=id))
         return {
@@ -137,7 +137,7 @@ class SpaceTab(Tab):
         from fastapi import Body
 
         router.get("/messages")(self.messages.page)
-        router.get("/behind")(self.behind)
+        router.get("/behind")(self.agent_details)
         router.get("/conversations")(self._conversations.threads)
 
         @router.get("/conversation")

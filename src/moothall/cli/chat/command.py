@@ -108,7 +108,7 @@ async def _run(chat: Session, members: list[Agent], history: bool, place: Broker
     )
     stop = partial(asyncio.get_running_loop().call_soon_threadsafe, chat.interrupt)
     # Without a person at the terminal, Ctrl-C ends the chat.
-    ctrl_c = on_interrupt(stop, again=True) if console.interactive else nullcontext()
+    ctrl_c = on_interrupt(stop, every_time=True) if console.interactive else nullcontext()
     async with space:
         with ctrl_c:
             return await chat.run(console, space, members)

@@ -170,11 +170,11 @@ class TerminalConsole:
         since = f", {int(seconds)} s" if seconds >= 1 else ""
         return f"{', '.join(self._at_work)} {verb} at work{since}"
 
-    def _echo(self, on: bool) -> None:
+    def _echo(self, echoes: bool) -> None:
         with suppress(termios.error):  # the terminal has gone
-            if on and self._echoing is not None:
+            if echoes and self._echoing is not None:
                 termios.tcsetattr(sys.stdin, termios.TCSANOW, self._echoing)
-            elif not on:
+            elif not echoes:
                 self._echoing = termios.tcgetattr(sys.stdin)
                 silent = list(self._echoing)
                 silent[3] &= ~termios.ECHO

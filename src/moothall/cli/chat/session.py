@@ -37,11 +37,11 @@ _LOGGER = logging.getLogger("moothall")
 class Session:
     """One session."""
 
-    def __init__(self, small: bool, me: str = "You") -> None:
+    def __init__(self, small: bool, name: str = "You") -> None:
         self._small = small
         self.notes: list[str] = []  # shown to the person at the start
-        self._me = me
-        self._you = You(me)
+        self._name = name
+        self._you = You(name)
         self._awaited: list[Any] = []
         self._numbers = itertools.count(1)
         # The last requests, by sender and id, whose messages are not shown in transit: the person's
@@ -120,7 +120,7 @@ class Session:
     def _observed(self, message: dict[str, Any]) -> None:
         self._call_on_loop(self._you.note_sender, message)
         if not self._is_quiet(message):
-            self._call_on_loop(self._put, shown_message(self._console.screen, message, self._me))
+            self._call_on_loop(self._put, shown_message(self._console.screen, message, self._name))
 
     def _put(self, line: str) -> None:
         with suppress(OSError):  # a closed output ends the chat at its own next write
@@ -154,7 +154,7 @@ class Session:
         other_ids = self._you.other_ids()
         all_offers = await asyncio.gather(*map(self._you.offers_of, other_ids))
         offers = dict(zip(other_ids, all_offers, strict=True))
-        about = (
+        help_text = (
             "A text goes to all agents here. A line that begins with / goes to one, with values as "
             'JSON: /NAME.ACTION number:2 text:"two words". What is in brackets may be left out. '
             "/*.ACTION asks all agents. Agents here:"
@@ -162,7 +162,7 @@ class Session:
         leave = "/help or ? shows this, /quit, /exit or Ctrl-D leaves, Ctrl-C stops waiting."
         screen = self._console.screen
         table = help_table(offers, screen.columns)
-        return "\n".join((screen.lines("", (about, "")), table, screen.lines("", (leave, ""))))
+        return "\n".join((screen.lines("", (help_text, "")), table, screen.lines("", (leave, ""))))
 
     async def _suggestion(self, line: str) -> str:
         """Return the line that was probably meant by one that is no message; empty if unknown."""
@@ -199,7 +199,7 @@ class Session:
 
         def show(sender: str, receiver: str, action: dict[str, Any]) -> None:
             shown_call = {"from": sender, "to": receiver, "action": action}
-            console.show(shown_message(console.screen, shown_call, self._me))
+            console.show(shown_message(console.screen, shown_call, self._name))
 
         async def answered(receiver: str, pending: Any) -> bool | None:
             try:
@@ -214,7 +214,7 @@ class Session:
                     return None
                 error_line = escaped(str(error).partition("\n")[0])
                 self._logged = [each for each in self._logged if error_line not in each]
-                show(receiver, self._me, {"name": "error", "args": {"error": str(error)}})
+                show(receiver, self._name, {"name": "error", "args": {"error": str(error)}})
                 return False
             finally:
                 del requests[receiver]
@@ -228,7 +228,7 @@ class Session:
                 if not everyone:
                     console.show(f"(delivered to {escaped(receiver)})")
             elif value is not None or not everyone:
-                show(receiver, self._me, {"name": "response", "args": {"data": value}})
+                show(receiver, self._name, {"name": "response", "args": {"data": value}})
             return True
 
         if everyone:
@@ -236,7 +236,7 @@ class Session:
         passed_over = ("FunctionAI",) if self._small and name == "say" else ()
         requests = {}
         self._line = id = f"line-{next(self._numbers)}"
-        self._quiet.append((self._me, id))
+        self._quiet.append((self._name, id))
         try:
             for receiver in self._you.other_ids() if everyone else [to]:
                 if everyone and receiver in passed_over:
@@ -261,16 +261,16 @@ class Session:
         asker, id, name = message["from"], message.get("id"), message["action"]["name"]
         if name in ("response", "error"):
             asker, id = message["to"], message["action"]["args"].get("original_message_id")
-        elif name == "help" and id and asker != self._me:
+        elif name == "help" and id and asker != self._name:
             self._quiet.append((asker, id))
-        return (asker, id) in self._quiet or (asker == self._me and id == You.asking)
+        return (asker, id) in self._quiet or (asker == self._name and id == You.asking)
 
     def _on_event(self, agent: Threaded, event: Any) -> None:
         """Show an event of an agent that answers; called on the space's loop."""
         if not isinstance(agent, Agent) or event.agent != str(agent.id):
             return
         message = agent._current_message
-        if message is not None and message["from"] == self._me and message.get("id") is not None:
+        if message is not None and message["from"] == self._name and message.get("id") is not None:
             self._call_on_loop(self._show_event, message["id"], event)
 
     def _show_event(self, line: str, event: Any) -> None:

@@ -26,15 +26,15 @@ _SPOKEN = {"say": "content", "response": "data", "error": "error"}
 _HIDDEN_FIELDS = {"original_message_id"}
 
 
-def shown_message(screen: Screen, message: dict[str, Any], me: str) -> str:
+def shown_message(screen: Screen, message: dict[str, Any], own_id: str) -> str:
     """Return a message as it is shown: its sender and text, or sender, receiver and call."""
     sender, to, action = message["from"], message["to"], message["action"]
     name, args = action["name"], action.get("args", {})
-    rest = {key: value for key, value in args.items() if key not in _HIDDEN_FIELDS}
-    is_said = rest.keys() == {_SPOKEN.get(name)}
-    value = rest[_SPOKEN[name]] if is_said else None
-    text = value if isinstance(value, str) else _arguments(rest)
-    if not (is_said and to == me):
+    shown_args = {key: value for key, value in args.items() if key not in _HIDDEN_FIELDS}
+    is_said = shown_args.keys() == {_SPOKEN.get(name)}
+    value = shown_args[_SPOKEN[name]] if is_said else None
+    text = value if isinstance(value, str) else _arguments(shown_args)
+    if not (is_said and to == own_id):
         head = speaker_prefix(screen, f"{sender} → {to}")
         return screen.lines(f"{head}{escaped(name)} ", (shown_text(text), ""))
     head = speaker_prefix(screen, sender)
@@ -127,7 +127,7 @@ class _ArrivingAnswer:
     column: int = 0  # the cursor's column after them
     is_complete: bool = False  # whether it is complete
 
-    def rest(self) -> str:
+    def unshown(self) -> str:
         """Return what to write next: whole words, without trailing space."""
         end = min(len(self.text.rstrip()), MAX_SHOWN)
         if not self.is_complete:  # a part of a word waits for its rest
@@ -179,7 +179,7 @@ class Transcript:
         while self._answers and not screen.open_questions:
             answer = self._answers[0]
             before = answer.shown_chars
-            if new := answer.rest():
+            if new := answer.unshown():
                 if not screen.is_open:
                     screen.write(speaker_prefix(screen, answer.id))
                     answer.column = width_of(f"{escaped(answer.id)}: ")

@@ -126,19 +126,19 @@ def _print(budget: StoredBudget) -> None:
         limit, spent = getattr(budget.limits, name), getattr(budget.spent, name)
         if limit is None and (not spent or kind is SECONDS):  # which pass by themselves
             continue
-        of = "" if limit is None else f"of {_number(limit)} "
-        parts = [f"{_number(spent)} {of}{kind.unit} spent"]
+        of_limit = "" if limit is None else f"of {_number(limit)} "
+        parts = [f"{_number(spent)} {of_limit}{kind.unit} spent"]
         if limit is None:
             parts.append("no limit")
         if name in budget.set:
             parts.append("limit set by hand")
-        parts += _more(name, budget.reserved, "reserved")
-        parts += _more(name, budget.of_dead, "of it by dead processes")
-        parts += _more(name, budget.over, "beyond what was reserved")
+        parts += _extra_rows(name, budget.reserved, "reserved")
+        parts += _extra_rows(name, budget.of_dead, "of it by dead processes")
+        parts += _extra_rows(name, budget.over, "beyond what was reserved")
         click.echo(f"  {', '.join(parts)}")
 
 
-def _more(name: str, amounts: Spent | Left, words: str) -> Sequence[str]:
+def _extra_rows(name: str, amounts: Spent | Left, words: str) -> Sequence[str]:
     amount = getattr(amounts, name)
     return [f"{_number(amount)} {words}"] if amount else []
 

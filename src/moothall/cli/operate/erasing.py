@@ -171,8 +171,8 @@ def delete(
         decided = [] if person is None else [run.id for run in store.runs(decided_by=person)]
         more: dict[str, Any] = {"memory": forgotten, "inbox": emptied, "notes": notes}
         if person is not None:
-            about = {"threads": threads, "waiting": len(waits), "budgets": budgets}
-            more |= {**about, "decided": decided}
+            preview = {"threads": threads, "waiting": len(waits), "budgets": budgets}
+            more |= {**preview, "decided": decided}
         tell(deleted, store, as_json, more)
     if as_json:
         return 0
@@ -217,20 +217,20 @@ def compacted(memory: StoredMemory) -> None:
 
 
 def tell(
-    deleted: Deleted, journal: Journal, as_json: bool, more: dict[str, object] | None = None
+    deleted: Deleted, journal: Journal, as_json: bool, extra_fields: dict[str, object] | None = None
 ) -> None:
     """Print what was deleted."""
     if as_json:
-        print_json(**asdict(deleted), **(more or {}))
+        print_json(**asdict(deleted), **(extra_fields or {}))
         return
-    for id, why in deleted.left.items():
-        click.echo(f"left: {escaped(id)}: {escaped(why)}")
+    for id, reason in deleted.left.items():
+        click.echo(f"left: {escaped(id)}: {escaped(reason)}")
     click.echo(f"{counted(len(deleted.runs), 'run')} deleted")
     if not deleted.overwritten:
-        why = "the file is large or in use, so it was not written anew: copies"
+        reason = "the file is large or in use, so it was not written anew: copies"
         if is_url(journal.path):
-            why = "the server keeps its files as they are: copies"
+            reason = "the server keeps its files as they are: copies"
         click.echo(
-            f"moothall: {why} of some rows may be left in it until `moothall runs compact`",
+            f"moothall: {reason} of some rows may be left in it until `moothall runs compact`",
             err=True,
         )

@@ -43,8 +43,10 @@ def _company(file: str, name: str | None = None) -> Iterator[tuple[Journal, dict
             raise ConfigError(f"{file} has no schedules")
         if name is not None and name not in schedules:
             raise none_of("SCHEDULE", sorted(schedules), name)
-    where = settings.journal or ""
-    path = where if "://" in where else str(Path(file).resolve().parent / where)
+    journal_name = settings.journal or ""
+    path = (
+        journal_name if "://" in journal_name else str(Path(file).resolve().parent / journal_name)
+    )
     with made_journal(path) as journal:
         yield journal, schedules
 

@@ -90,8 +90,8 @@ def _print_list(
             click.echo(
                 f"  {shlex.join(('moothall', 'answer', escaped(each.run), key))} VALUE{option}"
             )
-    for about in asking:
-        run, agent, process = map(escaped, about.values())
+    for wait in asking:
+        run, agent, process = map(escaped, wait.values())
         click.echo(f"{run}\n  {agent} asks a person in {process}: answer it there, by its")
         click.echo("  approver, its card or its caller; the program shows it")
 

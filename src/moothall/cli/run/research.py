@@ -304,12 +304,14 @@ class ResearchDisplay(RunDisplay):
 
     def _block(self, event: BlockStarted | BlockEnded) -> None:
         if isinstance(event, BlockStarted):
-            of = "" if self._iterations is None else f" of {max(self._iterations, event.iteration)}"
+            of_total = (
+                "" if self._iterations is None else f" of {max(self._iterations, event.iteration)}"
+            )
             if event.block == "plan":
                 self._shown_ends.clear()
-                self._line(f"iteration {event.iteration}{of}", "bold")
+                self._line(f"iteration {event.iteration}{of_total}", "bold")
             block_name = _AT_WORK.get(event.block, event.block)
-            self._working = f"iteration {event.iteration}{of}, {block_name}"
+            self._working = f"iteration {event.iteration}{of_total}, {block_name}"
             return
         data = event.result
         for note in data.get("notes", ()):

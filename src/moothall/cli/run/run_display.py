@@ -59,7 +59,7 @@ class RunDisplay:
         self._to_a_person = to_a_person
         self._recorded = recorded
         self._is_begun = False
-        self._past = False  # whether the last shown event is from before this process
+        self._showed_past = False  # whether the last shown event is from before this process
         self._open: dict[str, str] = {}
         self._calls: dict[tuple[str | None, str], Any] = {}  # as they were shown
         self._last: Any = None  # the call shown last, until something else is shown
@@ -119,10 +119,10 @@ class RunDisplay:
             if self._recorded.about:
                 self._line(self._recorded.about)
         if self._shows(event):
-            past = getattr(event, "past", False)
-            if past is not self._past and event.kind != "done":
-                self._past = past
-                self._line("until now:" if past else "from here on:", "dim")
+            is_past = getattr(event, "past", False)
+            if is_past is not self._showed_past and event.kind != "done":
+                self._showed_past = is_past
+                self._line("until now:" if is_past else "from here on:", "dim")
         if event.kind == "done":
             self.finish()
             self._flush()
@@ -136,13 +136,13 @@ class RunDisplay:
         "text": "_piece",
         "reasoning": "_piece",
         "call_started": "_started",
-        "call_progress": "_nothing",
+        "call_progress": "_ignore",
         "call_ended": "_call_ended",
         "decision": "_decided",
         "conclusion": "_concluded",
         "block_started": "_block",
         "block_ended": "_block",
-        "turn_started": "_nothing",
+        "turn_started": "_ignore",
     }
     """The methods that show events in another way than by their lines."""
 
@@ -173,7 +173,7 @@ class RunDisplay:
         else:
             self._line(event.conclusion.summary)
 
-    def _nothing(self, event: Event) -> None: ...
+    def _ignore(self, event: Event) -> None: ...
 
     def interrupted(self, seconds: float) -> None:
         """Say what was done until the run was interrupted."""
@@ -302,12 +302,12 @@ class RunDisplay:
 
     # -- printing ----------------------------------------------------------------------------------
 
-    def _line(self, text: str, style: str = "", first: str = "", rest: str | None = None) -> None:
+    def _line(self, text: str, style: str = "", first: str = "", indent: str | None = None) -> None:
         """Print a text; a line that is too long continues below, as do the text's other lines."""
-        self._print(first, first if rest is None else rest, (text, style))
+        self._print(first, first if indent is None else indent, (text, style))
 
-    def _print(self, first: str, rest: str, *spans: tuple[str, str]) -> None:
-        self._screen.show(self._screen.lines(first, *spans, indent=rest, chops=True))
+    def _print(self, first: str, indent: str, *spans: tuple[str, str]) -> None:
+        self._screen.show(self._screen.lines(first, *spans, indent=indent, chops=True))
 
 
 def _argument(value: Any) -> str:

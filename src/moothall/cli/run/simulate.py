@@ -229,8 +229,8 @@ def _experiment(
                 raise click.BadParameter(
                     f"{twice} appears twice: give all its values in one", param_hint="--sweep"
                 )
-            own = Experiment.from_yaml(path, **overrides).parameters
-            overrides["parameters"] = {**own, **dict(swept)}
+            own_parameters = Experiment.from_yaml(path, **overrides).parameters
+            overrides["parameters"] = {**own_parameters, **dict(swept)}
         command = shlex.join(["moothall", "simulate", path, *words])
         experiment = Experiment.from_yaml(path, command=command, **overrides)
         size = experiment.size()
@@ -276,9 +276,9 @@ def _experiment(
         for first in totals["first_fallback"]:
             from moothall.society.experiments.report import by_whom
 
-            many = f"{totals['fallbacks']:,} of a model's {totals['model_calls']:,} decisions"
-            many += by_whom(totals)
-            click.echo(escaped(f"  by rule instead: {many}, the first: {first}"))
+            fallbacks = f"{totals['fallbacks']:,} of a model's {totals['model_calls']:,} decisions"
+            fallbacks += by_whom(totals)
+            click.echo(escaped(f"  by rule instead: {fallbacks}, the first: {first}"))
     return 0
 
 

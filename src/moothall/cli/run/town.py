@@ -128,10 +128,10 @@ async def _lived(society: Society, display: _TownDisplay) -> dict[str, Any]:
             progress=display.step,
             out=tables,
         )
-        about = hashes | {"state_sha256": _sha256(town, None), "run_id": run_id}
+        facts = hashes | {"state_sha256": _sha256(town, None), "run_id": run_id}
         names: list[str] = []
         if tables is not None:
-            _manifest(tables, about, order.model is not None)
+            _manifest(tables, facts, order.model is not None)
             rows = tables.rows()
             names = [*tables.names, *_pictures(town, rows, tables.folder), "manifest.json"]
         of_rows = [each.summary(rows) for each in METRICS]
@@ -140,8 +140,8 @@ async def _lived(society: Society, display: _TownDisplay) -> dict[str, Any]:
             "steps": len(rows),
             "until": town.clock.moment.isoformat(),
             **{name: value for each in of_rows for name, value in each.items()},
-            **({"first_fallback": why} if (why := town._asking.unused) else {}),
-            **about,
+            **({"first_fallback": reason} if (reason := town._asking.unused) else {}),
+            **facts,
             "files": names,
         }
 
@@ -167,12 +167,12 @@ def _most_memory() -> float:
         return most / (1e9 if sys.platform == "darwin" else 1e6)
 
 
-def _manifest(tables: Tables, about: dict[str, Any], has_model: bool) -> None:
+def _manifest(tables: Tables, facts: dict[str, Any], has_model: bool) -> None:
     """Write the manifest: settings, versions, hashes, and which of them are deterministic."""
-    same = ["city_sha256", "people_sha256"]
+    reproducible = ["city_sha256", "people_sha256"]
     if not has_model:  # a model may answer otherwise the next time
-        same += ["state_sha256", *(tables.names if tables.are_text else ())]
-    other = [each for each in ("state_sha256", *tables.names) if each not in same]
+        reproducible += ["state_sha256", *(tables.names if tables.are_text else ())]
+    other = [each for each in ("state_sha256", *tables.names) if each not in reproducible]
     if has_model:
         other.append("prompts_sha256")  # they tell what the model answered before
     versions = {"python": platform.python_version()} | {name: version(name) for name in _PACKAGES}
@@ -182,9 +182,9 @@ def _manifest(tables: Tables, about: dict[str, Any], has_model: bool) -> None:
             hashes[name] = hashlib.file_digest(file, "sha256").hexdigest()
     tables.manifest(
         complete=True,
-        **about,
+        **facts,
         sha256=hashes,
-        deterministic=same,
+        deterministic=reproducible,
         not_deterministic=["run_id", "versions", *other],
         versions=versions,
     )

@@ -167,7 +167,7 @@ class JSONLines:
             print_line(event.kind, _fields(event))
             return
         reply = event.reply
-        about = {
+        fields = {
             "agent": event.agent,
             "text": reply.text,
             "stop_reason": reply.stop_reason,
@@ -178,20 +178,20 @@ class JSONLines:
             "output_tokens": reply.usage.output_tokens,
             "run_id": reply.run_id,
         }
-        self._end("done", about, seconds, reply.stop_reason)
+        self._end("done", fields, seconds, reply.stop_reason)
 
     def interrupted(self, seconds: float) -> None:
         """Print that the run was interrupted: there is no reply."""
         self._end("interrupted", {}, seconds, "cancelled")
 
     def _end(
-        self, kind: str, about: dict[str, Any], seconds: float | None, stop_reason: str
+        self, kind: str, fields: dict[str, Any], seconds: float | None, stop_reason: str
     ) -> None:
         if seconds is not None:
-            about["seconds"] = round(seconds, 3)
+            fields["seconds"] = round(seconds, 3)
         if self._recorded is not None:
-            about["resume"] = [command for _, command in self._recorded.ways(stop_reason)]
-        print_line(kind, about)
+            fields["resume"] = [command for _, command in self._recorded.ways(stop_reason)]
+        print_line(kind, fields)
 
 
 def print_line(kind: str, fields: dict[str, Any]) -> None:

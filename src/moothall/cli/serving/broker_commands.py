@@ -95,15 +95,15 @@ class BrokerPlace:
             exchange, self.quorum or group.quorum, group.amqp_arguments | self.amqp_arguments
         )
 
-    def check(self, over_broker: bool, by: str, more: dict[str, bool]) -> None:
-        """Refuse options of a broker where the command goes over none: it would by `by`.
+    def check(self, over_broker: bool, option: str, more: dict[str, bool]) -> None:
+        """Refuse options of a broker where the command goes over none: they need `option`.
 
         `more` are further such options of the command, each with whether it is given.
         """
         has_options = self.exchange is not None or self.quorum or bool(self.amqp_arguments)
         if not over_broker and (has_options or any(more.values())):
             options = ", ".join(("--exchange", *more, _OF_BROKER))
-            raise click.UsageError(f"{options} are for {by}")
+            raise click.UsageError(f"{options} are for {option}")
 
     def space(self, **options: Any) -> AMQPSpace:
         """Return a space there."""
@@ -302,13 +302,13 @@ def resend(group: BrokerPlace, key: str | None, all_: bool, place: BrokerPlace) 
         raise click.UsageError("give either a KEY or --all")
     sent = stay = 0
     with _opened(place.within(group)) as dead:
-        for letter, why in dead.resend(key):
-            if why is None:
+        for letter, reason in dead.resend(key):
+            if reason is None:
                 sent += 1
                 click.echo(f"{letter.key} is sent to {escaped(letter.agent)}")
             else:
                 stay += 1
-                click.echo(f"moothall: {letter.key} stays: {escaped(str(why))}", err=True)
+                click.echo(f"moothall: {letter.key} stays: {escaped(str(reason))}", err=True)
     if key is not None and not sent and not stay:
         click.echo(
             f"moothall: there is no dead letter {escaped(key)}: `moothall dead-letters` lists them",

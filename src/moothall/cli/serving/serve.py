@@ -222,8 +222,12 @@ def command(
             )
         forks_on_mismatch(served, on_mismatch)
         for name, each in zip(agents, served, strict=True):
-            own = getattr(each, "journal", None)
-            if journal is not None and hasattr(each, "journal") and not (own and most.spend):
+            own_journal = getattr(each, "journal", None)
+            if (
+                journal is not None
+                and hasattr(each, "journal")
+                and not (own_journal and most.spend)
+            ):
                 stack.enter_context(recorded((each,), journal, name))
         log_to_stderr()
         books = stack.enter_context(made_journal(journal)) if journal and most.spend else None
@@ -281,11 +285,11 @@ class _CallerLimits:
             return None
         shared_budget = Budget(name="callers", journal=books)
 
-        def of(caller: str) -> Budget:
+        def budget_of(caller: str) -> Budget:
             limits: Any = {_OF_CALLERS[name].name: each for name, each in self.most.items()}
             return shared_budget.child(name=caller, per=self.per, **limits)
 
-        return of
+        return budget_of
 
 
 async def _over_streams(
@@ -312,7 +316,7 @@ def _over_http(
     token: str | None,
     limits: _CallerLimits,
     books: Journal | None,
-    outside: Mapping[str, Any],
+    front_options: Mapping[str, Any],
 ) -> int:
     """Serve HTTP until SIGINT or SIGTERM."""
     from moothall.serving.doors.application import asgi
@@ -321,27 +325,27 @@ def _over_http(
     with usage():
         host, port = place_of(place, "--http")
     tokens = limits.tokens(token)
-    public_url = outside["public_url"]
+    public_url = front_options["public_url"]
     if tokens is None and (public_url or needs_token(host)):
-        where = public_url or host
+        address = public_url or host
         raise NotBegun(
-            f"{where} can be reached from elsewhere: give --token TOKEN, or set MOOTHALL_TOKEN"
+            f"{address} can be reached from elsewhere: give --token TOKEN, or set MOOTHALL_TOKEN"
         )
     from moothall.serving.doors.front import Front
 
     with usage():
-        Front.of(**outside)
+        Front.of(**front_options)
     budget = limits.budget(books)
     with usage("--token" if limits.callers is None else "--callers"):
-        options: Any = {**limits.rights, **outside}
+        options: Any = {**limits.rights, **front_options}
         app = asgi(agents, token=tokens, budget=budget, rate=limits.rate, **options)
     with usage("--http"):
         server = HTTPServer(app, host, port)
-    where = (public_url or f"http://{place}").rstrip("/")
-    return asyncio.run(_until_stopped(server, where))
+    address = (public_url or f"http://{place}").rstrip("/")
+    return asyncio.run(_until_stopped(server, address))
 
 
-async def _until_stopped(server: HTTPServer, where: str) -> int:
+async def _until_stopped(server: HTTPServer, address: str) -> int:
     def stop() -> bool:
         server.stop()
         return True
@@ -351,6 +355,6 @@ async def _until_stopped(server: HTTPServer, where: str) -> int:
 
     first, *more = DOORS
     also = "".join(f", {door.title} at {door.path}" for door in more)
-    click.echo(f"{first.title} is served at {where}{first.path}{also}. Ctrl-C ends it.")
+    click.echo(f"{first.title} is served at {address}{first.path}{also}. Ctrl-C ends it.")
     server.start()
     return 0 if await asyncio.to_thread(server.join) else 1

@@ -64,9 +64,9 @@ async def _served(company: object) -> int:
         with usage():
             await company.__aenter__()
         started = True
-        where = "" if company.port is None else f", with HTTP at port {company.port}"
+        address = "" if company.port is None else f", with HTTP at port {company.port}"
         agents = escaped(", ".join(company.settings.agents))
-        print_served(f"{escaped(company.name)} serves {agents}{where}. Ctrl-C ends it.")
+        print_served(f"{escaped(company.name)} serves {agents}{address}. Ctrl-C ends it.")
         await company.ended()
     except asyncio.CancelledError:
         if not stopping:

@@ -22,7 +22,7 @@ _QUOTED: Final = re.compile(
 )
 _LETTER: Final = re.compile(r"\[(\w)\](?=\w)")  # “[T]he”
 _GAPS: Final = re.compile(r"\[?(?:…|\.\.\.)\]?|\[[^\]]{0,40}\]")
-_AROUND: Final = "“”„«»「」`'\" "
+_QUOTE_MARKS: Final = "“”„«»「」`'\" "
 _SHORT: Final = 2  # words of a quoted term, which may be inflected
 
 
@@ -64,45 +64,45 @@ def verbatim(sentence: str, passage: str, title: str = "") -> bool:
     return _stands(ours, there)
 
 
-def _stands(ours: SentenceContent, there: PassageContent) -> bool:
+def _stands(ours: SentenceContent, passage: PassageContent) -> bool:
     sentence = even(ours.text).strip(" .!?…")
-    return bool(sentence) and sentence in there.evens
+    return bool(sentence) and sentence in passage.evens
 
 
-def _missing(quoted: str, there: PassageContent) -> str | None:
+def _missing(quoted: str, passage: PassageContent) -> str | None:
     at = 0
     is_code = quoted[0] == "`"
     for span in [quoted] if is_code else _GAPS.split(_LETTER.sub(r"\1", quoted)):
         words_in_span = even(span).strip(" ,.;:!?")
         if not words_in_span:  # before a gap at the beginning
             continue
-        match = re.compile(rf"(?<!\w){re.escape(words_in_span)}(?!\w)").search(there.even, at)
+        match = re.compile(rf"(?<!\w){re.escape(words_in_span)}(?!\w)").search(passage.even, at)
         if match:
             at = match.end()
         elif (len(words_in_span.split()) > _SHORT and not is_code) or not all(
-            map(there.has_name, words(span))
+            map(passage.has_name, words(span))
         ):
             # A term may be inflected, and code may be composed of words that are there.
-            excerpt = shorten(span.strip(_AROUND), 60)
+            excerpt = shorten(span.strip(_QUOTE_MARKS), 60)
             return f"quotes “{excerpt}”, which is not in the passage"
     return None
 
 
-def _absent(ours: SentenceContent, there: PassageContent) -> str | None:
+def _absent(ours: SentenceContent, passage: PassageContent) -> str | None:
     for number in ours.quantities:
-        is_year = not number.dimension and any(each in there.years for each in number.plain)
-        if not (number.relation == "~" or is_year or number.is_in(there.quantities)):
+        is_year = not number.dimension and any(each in passage.years for each in number.plain)
+        if not (number.relation == "~" or is_year or number.is_in(passage.quantities)):
             return f"says {number.text}, which is not in the passage"
-    plain_numbers = {each for number in there.quantities for each in number.plain}
+    plain_numbers = {each for number in passage.quantities for each in number.plain}
     for readings in ours.dates:
-        if not any(date.fits(other) for date in readings for other in there.dates):
+        if not any(date.fits(other) for date in readings for other in passage.dates):
             return f"says {readings[0].in_words}, which is not in the passage"
         year = readings[0].year
-        if year is not None and year not in there.years and year not in plain_numbers:
+        if year is not None and year not in passage.years and year not in plain_numbers:
             return f"says {year}, which is not in the passage"
-    for seconds in ours.times[:1] if there.times.isdisjoint(ours.times) else ():
+    for seconds in ours.times[:1] if passage.times.isdisjoint(ours.times) else ():
         return f"says {seconds // 3600}:{seconds // 60 % 60:02}, which is not in the passage"
     for name in ours.names:
-        if not there.has_name(name):
+        if not passage.has_name(name):
             return f"names {name}, which is not in the passage"
     return None

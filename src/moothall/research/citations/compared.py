@@ -32,7 +32,7 @@ from moothall.foundation.text.values.languages import LANGUAGES
 from moothall.foundation.text.values.numbers import CURRENCIES
 from moothall.research.sentences import FOOTNOTE, sentences
 
-BETWEEN: Final = "\n\n\0\n\n"
+SEPARATOR: Final = "\n\n\0\n\n"
 """What joins passages that are read as one: no quoted span reaches across it."""
 
 _STARS: Final = re.compile(r"(?<!\w)\*{1,3}(?=\S)|(?<=\S)\*{1,3}(?!\w)")  # `2*3` is a product

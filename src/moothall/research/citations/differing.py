@@ -9,7 +9,7 @@ from typing import Final
 from moothall.research.citations.compared import sentence_of
 from moothall.research.findings import Citation
 
-_MOST: Final = 150  # sentences that are compared with each other
+_MAX_SENTENCES: Final = 150  # sentences that are compared with each other
 _SHARED: Final = 0.7  # of the words, without numbers, that the shorter sentence shares
 _OF_LONGER: Final = 0.5
 
@@ -20,7 +20,7 @@ def differing(citations: Sequence[Citation]) -> list[tuple[Citation, Citation, s
     for each in citations:
         first.setdefault(each.sentence, each)
     pairs = []
-    for earlier, other in combinations([*first.values()][:_MOST], 2):
+    for earlier, other in combinations([*first.values()][:_MAX_SENTENCES], 2):
         if _source(earlier) != _source(other) and (
             remark := _remark(earlier.sentence, other.sentence)
         ):
@@ -34,15 +34,18 @@ def _source(citation: Citation) -> str:
 
 def _remark(sentence: str, other: str) -> str:
     ours, theirs = sentence_of(sentence), sentence_of(other)
-    mine, foreign = ({each for each in s.terms if not each[0].isdigit()} for s in (ours, theirs))
-    shared = len(mine & foreign)
-    least, most = sorted((len(mine), len(foreign)))
-    apart = mine - foreign and foreign - mine  # as two farms, of which each has its own figures
-    if apart or shared < 2 or shared < _SHARED * least or shared < _OF_LONGER * most:
+    own_terms, foreign = (
+        {each for each in s.terms if not each[0].isdigit()} for s in (ours, theirs)
+    )
+    shared = len(own_terms & foreign)
+    least, most = sorted((len(own_terms), len(foreign)))
+    # As two farms, of which each has its own figures.
+    differ = own_terms - foreign and foreign - own_terms
+    if differ or shared < 2 or shared < _SHARED * least or shared < _OF_LONGER * most:
         return ""
     for number in ours.quantities:
-        same = [each for each in theirs.quantities if each.dimension == number.dimension]
-        if same and len(same) == len(ours.quantities) and not number.is_in(same):
+        comparable = [each for each in theirs.quantities if each.dimension == number.dimension]
+        if comparable and len(comparable) == len(ours.quantities) and not number.is_in(comparable):
             return "they state different numbers"
     dates = ours.dates and theirs.dates
     fits = any(a.fits(b) for x in ours.dates for a in x for y in theirs.dates for b in y)

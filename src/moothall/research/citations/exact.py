@@ -26,7 +26,7 @@ def exact(sentence: str, passage: str, title: str = "") -> Support:
     return Support("not checked", window, overlap=overlap)
 
 
-def _rests_on(sentence: str, there: PassageContent) -> tuple[float, tuple[int, int]]:
+def _rests_on(sentence: str, passage: PassageContent) -> tuple[float, tuple[int, int]]:
     """Return the share of a sentence's words in the passage, and where it has most of them.
 
     These are at most three neighbouring sentences, as few as have the most.
@@ -35,9 +35,9 @@ def _rests_on(sentence: str, there: PassageContent) -> tuple[float, tuple[int, i
     terms = sentence_of(marked[1] if marked else sentence).terms
     best, place = -1, (0, 0)
     for size in range(1, _WINDOW + 1):
-        for at in range(len(there.sentences) - size + 1):
-            count = len(terms & frozenset().union(*there.terms[at : at + size]))
+        for at in range(len(passage.sentences) - size + 1):
+            count = len(terms & frozenset().union(*passage.terms[at : at + size]))
             if count > best:
-                best, place = count, (there.sentences[at][0], there.sentences[at + size - 1][1])
-    all_there = frozenset().union(*there.terms)
+                best, place = count, (passage.sentences[at][0], passage.sentences[at + size - 1][1])
+    all_there = frozenset().union(*passage.terms)
     return round(len(terms & all_there) / len(terms), 3) if terms else 0.0, place

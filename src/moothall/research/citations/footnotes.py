@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from moothall.research.citations.compared import BETWEEN
+from moothall.research.citations.compared import SEPARATOR
 from moothall.research.citations.exact import exact
 from moothall.research.findings import Citation, Passage, Support, SupportLabel
 from moothall.research.sentences import FOOTNOTE, UNDERLINED, sentences
@@ -24,9 +24,9 @@ NO_SOURCE = "[no source]"
 _MARKS: dict[SupportLabel, str] = {"partly": f" {PARTLY}", "not checked": f" {NOT_CHECKED}"}
 _ORDER: tuple[SupportLabel, ...] = ("supported", "partly", "not checked")
 _COPY = 80  # characters of a text that two addresses do not have by chance
-_TOGETHER = 8  # passages that are tried together for one sentence, at most
-_LEAST = 0.6  # of a sentence's words that a section must have to take the place of those cited
-_MORE = 0.25  # how much more it must have to stand beside those that lack nothing
+_MAX_TOGETHER = 8  # passages that are tried together for one sentence, at most
+_MIN_SHARE = 0.6  # of a sentence's words that a section must have to take the place of those cited
+_MIN_GAIN = 0.25  # how much more it must have to stand beside those that lack nothing
 
 
 @dataclass(frozen=True)
@@ -46,13 +46,15 @@ SectionFinder: TypeAlias = Callable[[str, Iterable[Passage], float], tuple[int, 
 
 _NOTE = re.compile(rf"((?<![ \t])[ \t]*)({FOOTNOTE}(?:[ \t]*{FOOTNOTE})*)")
 # Text that would become a footnote once a footnote inside it is dropped.
-_AROUND = re.compile(r"\[\^(?=[^\]\[\n]*\[)")
+_OUTER_BRACKET = re.compile(r"\[\^(?=[^\]\[\n]*\[)")
 _NUMBERED = re.compile(r"\[\^([\d\s,;^]+)\]")
 _MARK = re.compile(
     r"\s{0,20}\\?\[\s{0,9}(?:unsupported|no\s{1,9}source|partly\s{1,9}supported|not\s{1,9}checked)\s{0,9}\\?\]\Z",
     re.IGNORECASE,
 )
-_AFTER = re.compile(rf"\s*(?:{'|'.join(map(re.escape, (UNSUPPORTED, PARTLY, NOT_CHECKED)))})\s*")
+_MARK_AFTER = re.compile(
+    rf"\s*(?:{'|'.join(map(re.escape, (UNSUPPORTED, PARTLY, NOT_CHECKED)))})\s*"
+)
 _MARK_LENGTH = 80
 _DEFINITION = re.compile(
     r"^[ \t>]*(?:[-*+][ \t]+)?\[\^[^\[\]\n]{1,60}\]:[^\n]*(?:\n[ \t]+[^\n]*)*\n?", re.MULTILINE
@@ -131,10 +133,11 @@ def check(
             continue
         cited = dict.fromkeys(number for note in notes for number in _numbers(note))
         cited_passages = {n: passages[n] for n in cited if n in passages}
-        supports, why = _supporting(bare, cited_passages, judged or {})
+        supports, reason = _supporting(bare, cited_passages, judged or {})
         if find_section and cited_passages and (keeps_all or not supports):
             least = (
-                max((each.overlap for each in supports.values()), default=_LEAST - _MORE) + _MORE
+                max((each.overlap for each in supports.values()), default=_MIN_SHARE - _MIN_GAIN)
+                + _MIN_GAIN
             )
             if section := find_section(bare, cited_passages.values(), least):
                 sentence = (
@@ -142,7 +145,7 @@ def check(
                     + (sentence[notes[0].end() :])
                 )
                 cited_passages = dict([section]) | cited_passages
-                supports, why = _supporting(bare, cited_passages, {})
+                supports, reason = _supporting(bare, cited_passages, {})
         if keeps_all:
             supports = {
                 n: supports.get(n) or exact(bare, p.text, p.title)
@@ -151,28 +154,29 @@ def check(
         citations.extend(
             Citation(n, bare, cited_passages[n], support) for n, support in supports.items()
         )
-        rest = _with_notes(sentence, {number: number for number in supports})
+        marked = _with_notes(sentence, {number: number for number in supports})
         if not supports:
-            unsupported.append((bare, why))
-            rest = f"{rest} {UNSUPPORTED}"
+            unsupported.append((bare, reason))
+            marked = f"{marked} {UNSUPPORTED}"
         elif not keeps_all:  # all have the same label
-            rest += _MARKS.get(next(iter(supports.values())).label, "")
-        pieces.append(rest)
+            marked += _MARKS.get(next(iter(supports.values())).label, "")
+        pieces.append(marked)
     pieces.append(_NOTE.sub("", text[at:]))
     return Checked("".join(pieces), citations, unsupported, uncited)
 
 
-def together(passages: Iterable[Passage]) -> tuple[str, str]:
+def as_one_text(passages: Iterable[Passage]) -> tuple[str, str]:
     """Return the text of passages that are read as one, and their titles."""
     listed = [*passages]
-    return BETWEEN.join(each.text for each in listed), "\n".join(each.title for each in listed)
+    return SEPARATOR.join(each.text for each in listed), "\n".join(each.title for each in listed)
 
 
 def without_source(markdown: str) -> list[str]:
     """Return the sentences of a checked narrative that never had a footnote."""
     bare = markdown.replace(f" {NO_SOURCE}", "")
     return [
-        " ".join(_AFTER.sub("", bare[start:end]).split()) for start, end in _without_source(bare)
+        " ".join(_MARK_AFTER.sub("", bare[start:end]).split())
+        for start, end in _without_source(bare)
     ]
 
 
@@ -181,7 +185,7 @@ def marked(markdown: str) -> str:
     result, at = "", 0
     for start, end in _without_source(markdown):
         line = markdown[markdown.rfind("\n", 0, start) + 1 : start]
-        statement = _AFTER.sub(" ", markdown[start:end]).rstrip()
+        statement = _MARK_AFTER.sub(" ", markdown[start:end]).rstrip()
         # A row of a table, and what leads in to a list, say nothing by themselves.
         if any(map(str.isalnum, statement)) and "|" not in line and not statement.endswith(":"):
             result, at = f"{result}{markdown[at:end].rstrip()} {NO_SOURCE}", end
@@ -192,7 +196,7 @@ def _without_source(markdown: str) -> Iterator[tuple[int, int]]:
     for start, end in sentences(markdown):
         if (
             not _NOTE.search(markdown, start, end)
-            and not _AFTER.match(markdown, end)  # it had one, and a mark says that
+            and not _MARK_AFTER.match(markdown, end)  # it had one, and a mark says that
             and not _claims_nothing(markdown, start, end)
         ):
             yield start, end
@@ -219,8 +223,8 @@ def renumbered(markdown: str, citations: list[Citation]) -> tuple[str, list[Cita
             key = ("" if len(text) >= _COPY else passages[number].url, text)
             new[number] = numbers.setdefault(key, len(numbers) + 1)
     in_text = [each for each in citations if each.number in new]
-    again = [replace(each, number=new[each.number]) for each in in_text]
-    return _with_notes(markdown, new), list(dict.fromkeys(again))
+    renumbered_marks = [replace(each, number=new[each.number]) for each in in_text]
+    return _with_notes(markdown, new), list(dict.fromkeys(renumbered_marks))
 
 
 def _unmarked(markdown: str) -> str:
@@ -237,7 +241,7 @@ def _unmarked(markdown: str) -> str:
             parts.append(tail[:-_MARK_LENGTH] if len(tail) > _MARK_LENGTH else "")
             parts.append(_MARK.sub("", tail[-_MARK_LENGTH:]))
     result = "".join(parts)
-    return _AROUND.sub("", result)
+    return _OUTER_BRACKET.sub("", result)
 
 
 def _numbers(notes: re.Match[str]) -> list[int]:
@@ -258,30 +262,30 @@ def _with_notes(text: str, new: Mapping[int, int]) -> str:
 def _supporting(sentence: str, cited: dict[int, Passage], judged: Mapping[str, Verdict]) -> Verdict:
     """Return the passages of the best label with what was found; if none has any, the reason."""
 
-    def of(numbers: list[int]) -> Support:
-        return exact(sentence, *together(cited[number] for number in numbers))
+    def support_of(numbers: list[int]) -> Support:
+        return exact(sentence, *as_one_text(cited[number] for number in numbers))
 
     if sentence in judged and cited:
-        supports, why = judged[sentence]
+        supports, reason = judged[sentence]
         # The same sentence may stand elsewhere, and cite others.
         return {n: each for n, each in supports.items() if n in cited} or dict(
             zip(cited, supports.values(), strict=False)
-        ), why
+        ), reason
 
     if not cited:
         return {}, "cites an unknown source"
-    alone = {number: of([number]) for number in cited}
+    alone = {number: support_of([number]) for number in cited}
     if full := {n: support for n, support in alone.items() if support.label == "supported"}:
         return full, ""
-    needed = list(cited)[:_TOGETHER]
-    joint = of(needed) if len(needed) > 1 else None
+    needed = list(cited)[:_MAX_TOGETHER]
+    joint = support_of(needed) if len(needed) > 1 else None
     for label in _ORDER:
         if having := {n: support for n, support in alone.items() if support.label == label}:
             return having, ""
         if joint is not None and joint.label == label:
             for number in list(needed):
                 fewer = [each for each in needed if each != number]
-                if fewer and of(fewer).label == label:
+                if fewer and support_of(fewer).label == label:
                     needed = fewer
             return {n: replace(joint, window=alone[n].window) for n in needed}, ""
     return {}, max(alone.values(), key=lambda support: support.overlap).why

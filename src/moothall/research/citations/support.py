@@ -19,7 +19,7 @@ from moothall.models.names import model as by_name
 from moothall.models.protocol import Model
 from moothall.research.citations.checks import misquoted, verbatim
 from moothall.research.citations.exact import exact
-from moothall.research.citations.footnotes import Verdict, together
+from moothall.research.citations.footnotes import Verdict, as_one_text
 from moothall.research.findings import Passage, Support
 
 _VERDICT: Final = object_schema(
@@ -102,7 +102,7 @@ def support(
 
 def is_decided(claim: Claim) -> bool:
     """Return whether nothing is left to judge: it is there word for word, or misquoted."""
-    there = together(claim.cited.values())
+    there = as_one_text(claim.cited.values())
     return verbatim(claim.sentence, *there) or misquoted(claim.sentence, *there) is not None
 
 

@@ -49,21 +49,21 @@ def _sources(report: Any) -> list[tuple[str, Passage, Publication]]:
         url = passage.url.partition("#")[0]
         if url in by_url:
             continue
-        about = passage.publication or Publication()
-        doi = about.doi or (doi[1] if (doi := _DOI.match(url)) else "")
-        about = replace(about, doi=unquote(doi))
-        base = _id(url, passage, about)
+        publication = passage.publication or Publication()
+        doi = publication.doi or (doi[1] if (doi := _DOI.match(url)) else "")
+        publication = replace(publication, doi=unquote(doi))
+        base = _id(url, passage, publication)
         number = next(n for n in range(1, len(ids) + 2) if f"{base}{n if n > 1 else ''}" not in ids)
         id = f"{base}{number if number > 1 else ''}"
         ids.add(id)
-        by_url[url] = (id, passage, about)
+        by_url[url] = (id, passage, publication)
     return [*by_url.values()]
 
 
-def _id(url: str, passage: Passage, about: Publication) -> str:
-    name = about.authors[0] if about.authors else urlsplit(url).hostname or "source"
+def _id(url: str, passage: Passage, publication: Publication) -> str:
+    name = publication.authors[0] if publication.authors else urlsplit(url).hostname or "source"
     family = name.partition(",")[0] if "," in name else name.split()[-1] if name.split() else name
-    year = about.published[:4] or passage.fetched_at[:4]
+    year = publication.published[:4] or passage.fetched_at[:4]
     words = re.findall(r"[A-Za-z]{4,}", passage.title) or [""]
     id = re.sub(r"[^a-z0-9]", "", f"{family}{year}{words[0]}".lower())
     return id[:40] or "source"
@@ -73,22 +73,24 @@ def _title(passage: Passage) -> str:
     return one_line(plain(passage.title.partition(" – ")[0] or passage.url), _LONGEST)
 
 
-def _entry(id: str, passage: Passage, about: Publication) -> str:
+def _entry(id: str, passage: Passage, publication: Publication) -> str:
     url = quote(plain(passage.url.partition("#")[0]), safe=_SAFE)
     day = passage.fetched_at[:10]
-    year, month, _ = match.groups("") if (match := _DATE.match(about.published)) else ("", "", "")
+    year, month, _ = (
+        match.groups("") if (match := _DATE.match(publication.published)) else ("", "", "")
+    )
     fields = {
         "title": f"{{{_latex(_title(passage))}}}",
-        "author": " and ".join(map(_name, about.authors)),
-        "journal": _latex(about.journal),
+        "author": " and ".join(map(_name, publication.authors)),
+        "journal": _latex(publication.journal),
         "year": year,
         "month": month.lstrip("0"),
-        "doi": quote(about.doi, safe="/()._-;:"),
+        "doi": quote(publication.doi, safe="/()._-;:"),
         "url": url,
         "urldate": day,
         "note": f"Accessed {day}" if day else "",
     }
-    kind = "article" if about.journal and about.doi else "misc"
+    kind = "article" if publication.journal and publication.doi else "misc"
     lines = [f"  {name} = {{{value}}}," for name, value in fields.items() if value]
     return "\n".join([f"@{kind}{{{id},", *lines, "}", ""])
 
@@ -104,25 +106,31 @@ def _name(author: str) -> str:
     return name if simple else f"{{{name}}}"
 
 
-def _item(id: str, passage: Passage, about: Publication) -> dict[str, Any]:
+def _item(id: str, passage: Passage, publication: Publication) -> dict[str, Any]:
     url = passage.url.partition("#")[0]
     on_web = url.startswith(("http://", "https://"))
-    kind = "article-journal" if about.journal and about.doi else "webpage" if on_web else "document"
+    kind = (
+        "article-journal"
+        if publication.journal and publication.doi
+        else "webpage"
+        if on_web
+        else "document"
+    )
     item: dict[str, Any] = {
         "id": id,
-        "type": "article" if kind == "webpage" and about.doi else kind,
+        "type": "article" if kind == "webpage" and publication.doi else kind,
         "title": _title(passage),
         "URL": url,
     }
-    if about.authors:
-        item["author"] = [_csl_name(each) for each in about.authors]
-    for name, day in (("issued", about.published), ("accessed", passage.fetched_at[:10])):
+    if publication.authors:
+        item["author"] = [_csl_name(each) for each in publication.authors]
+    for name, day in (("issued", publication.published), ("accessed", passage.fetched_at[:10])):
         if match := _DATE.match(day):
             item[name] = {"date-parts": [[int(each) for each in match.groups() if each]]}
-    if about.doi:
-        item["DOI"] = about.doi
-    if about.journal:
-        item["container-title"] = one_line(plain(about.journal), _LONGEST)
+    if publication.doi:
+        item["DOI"] = publication.doi
+    if publication.journal:
+        item["container-title"] = one_line(plain(publication.journal), _LONGEST)
     return item
 
 

@@ -47,7 +47,7 @@ PER_FILE: Final = 3  # passages of one file that come before those of others
 
 _BATCH_CHARS: Final = 8_000_000
 _BATCH_FILES: Final = 500
-_FEW: Final = 500  # a folder with no more entries is looked at before each search
+_FEW_ENTRIES: Final = 500  # a folder with no more entries is looked at before each search
 # The clocks of file systems are coarse: a file that was read within this many nanoseconds of its
 # mtime may have changed since. It is read again at each search, until its mtime is older.
 _RECENT_NS: Final = 2_000_000_000
@@ -183,10 +183,12 @@ class FolderIndex:
         self._refreshing = renewed(threading.Lock())
         self._next = 0.0
         index = os.path.abspath(index or cached(self.root, pattern))
-        own = (os.path.relpath(index + end, self.root) for end in ("", "-wal", "-shm"))
-        self._own = frozenset(own)  # an index may lie in its folder
+        own_paths = (os.path.relpath(index + end, self.root) for end in ("", "-wal", "-shm"))
+        self._own_files = frozenset(own_paths)  # an index may lie in its folder
         self._faults: list[tuple[str, str]] = []  # why and which file
-        self._again: dict[str, float] = {}  # when a file that failed for a time may be read again
+        self._retry_times: dict[
+            str, float
+        ] = {}  # when a file that failed for a time may be read again
         file = SQLiteFile(
             index,
             kind="folder index",
@@ -196,16 +198,16 @@ class FolderIndex:
             error=FolderIndexError,
         )
         self._pool = SQLitePool(file, 30.0, "SELECT count(*) FROM folder")
-        mine = (os.fsencode(self.root), pattern)
+        owner = (os.fsencode(self.root), pattern)
         select = "SELECT path, pattern FROM folder"
         with self._pool.reading() as db:
             theirs = db.execute(select).fetchone()
         if theirs is None:
             insert = "INSERT INTO folder SELECT ?, ? WHERE NOT EXISTS (SELECT 1 FROM folder)"
             with self._pool.writing() as db:
-                db.execute(insert, mine)
+                db.execute(insert, owner)
                 theirs = db.execute(select).fetchone()
-        if theirs != mine:
+        if theirs != owner:
             raise file.error(
                 f"it is of the folder {_path(os.fsdecode(theirs[0]))} with pattern={theirs[1]!r}: "
                 "name another file"
@@ -216,8 +218,10 @@ class FolderIndex:
         self._refresh()
         chosen: list[tuple[Any, ...]] = []
         spare: list[tuple[Any, ...]] = []
-        of: Counter[bytes] = Counter()
-        same: list[tuple[Any, ...]] = []  # pages of one program repeat their options: these last
+        page_counts: Counter[bytes] = Counter()
+        repeated: list[
+            tuple[Any, ...]
+        ] = []  # pages of one program repeat their options: these last
         texts: set[str] = set()
         with self._pool.reading() as db:
             for number in ranked(db, query, 4 * results + 50):
@@ -227,17 +231,21 @@ class FolderIndex:
                         f"passage {number} is in the index but not in the file"
                     )
                 if row[5] in texts:
-                    same.append(row)
+                    repeated.append(row)
                     continue
                 texts.add(row[5])
-                of[row[0]] += 1
-                (chosen if of[row[0]] <= max(PER_FILE, results // 4) else spare).append(row)
+                page_counts[row[0]] += 1
+                (chosen if page_counts[row[0]] <= max(PER_FILE, results // 4) else spare).append(
+                    row
+                )
                 if len(chosen) == results:
                     break
-            if not of and db.execute("SELECT 1 FROM passages LIMIT 1").fetchone() is None:
-                raise SearchError(f"folder {escaped(self.root)} has no text to search{self._why()}")
+            if not page_counts and db.execute("SELECT 1 FROM passages LIMIT 1").fetchone() is None:
+                raise SearchError(
+                    f"folder {escaped(self.root)} has no text to search{self._faults_in_words()}"
+                )
         by_path: dict[bytes, Resource] = {}
-        for path, title, read_ns, anchor, section, text in (chosen + spare + same)[:results]:
+        for path, title, read_ns, anchor, section, text in (chosen + spare + repeated)[:results]:
             if path not in by_path:
                 url = link_to(self.root, os.fsdecode(path), self._base)
                 read = datetime.fromtimestamp(read_ns / 1e9, UTC).isoformat(timespec="seconds")
@@ -260,7 +268,9 @@ class FolderIndex:
                 stored = {os.fsdecode(path): row for path, *row in rows}
             faults: list[tuple[str, str]] = []
             files = [*walk(self.root, faults)]
-            files = [(p, at) for p, at in files if self._matches_pattern(p) and p not in self._own]
+            files = [
+                (p, at) for p, at in files if self._matches_pattern(p) and p not in self._own_files
+            ]
             readable = {p: at for p, at in files if kind_of(p) is not None}
             faults += [(not_read(p), p) for p, _ in files if p not in readable]
             seconds = time.monotonic() - start
@@ -273,13 +283,16 @@ class FolderIndex:
                 for path, status in readable.items()
                 if path not in stored or self._is_due(path, status, *stored[path][1:])
             )
-            if len(files) > _FEW:
+            if len(files) > _FEW_ENTRIES:
                 self._next = time.monotonic() + max(1.0, 20 * seconds)
             self._report(faults)
 
     def _is_due(self, path: str, status: os.stat_result, *indexed: int) -> bool:
         """Whether to read a file again: it has changed, or could not be read for the time being."""
-        return not _is_current(status, *indexed) and self._again.get(path, 0.0) <= time.monotonic()
+        return (
+            not _is_current(status, *indexed)
+            and self._retry_times.get(path, 0.0) <= time.monotonic()
+        )
 
     def _matches_pattern(self, path: str) -> bool:
         names = (path, os.path.basename(path))
@@ -297,7 +310,7 @@ class FolderIndex:
                 chars += len(read.document.text) if read.document else 0
                 if read.read_ns == 0:
                     now = time.monotonic()
-                    self._again[path] = now + _PAUSES * (now - start)
+                    self._retry_times[path] = now + _PAUSES * (now - start)
             late = time.monotonic() - last_write > _BATCH_S
             if chars > _BATCH_CHARS or len(batch) >= _BATCH_FILES or (batch and late):
                 self._write(batch)
@@ -326,15 +339,15 @@ class FolderIndex:
         reported, self._faults = self._faults, faults
         if faults and faults != reported:
             level = logging.WARNING if self.missing() else logging.INFO
-            logger.log(level, "folder %s%s", escaped(self.root), self._why())
+            logger.log(level, "folder %s%s", escaped(self.root), self._faults_in_words())
 
     def missing(self) -> str:
         """Return which files are not read, in a line; empty if these are pictures and the like."""
         # Pictures beside texts are nothing to mend.
         mends = any(fault != MEDIA for fault, _ in self._faults)
-        return f"folder {escaped(self.root)}{self._why()}" if mends else ""
+        return f"folder {escaped(self.root)}{self._faults_in_words()}" if mends else ""
 
-    def _why(self) -> str:
+    def _faults_in_words(self) -> str:
         """Return which files are not read and why, as the end of a line; empty for none."""
         if not self._faults:
             return ""
@@ -342,13 +355,13 @@ class FolderIndex:
         for fault, path in self._faults:
             paths.setdefault(fault, []).append(path)
         most = sorted(paths.items(), key=lambda each: (each[0] == MEDIA, -len(each[1])))[:_WHYS]
-        some = "; ".join(f"{len(of)} × {fault} ({_some(of)})" for fault, of in most)
+        some = "; ".join(f"{len(of)} × {fault} ({_first_paths(of)})" for fault, of in most)
         count = len(self._faults)
         files = "file is" if count == 1 else "files are"
         return f": {count} {files} not read, or not whole: {some}"
 
 
-def _some(paths: list[str]) -> str:
+def _first_paths(paths: list[str]) -> str:
     return escaped(", ".join(paths[:3])) + ", …" * (len(paths) > 3)
 
 

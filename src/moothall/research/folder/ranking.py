@@ -24,7 +24,7 @@ Scoring it takes 10 ms or more.
 """
 
 
-def ranked(db: Connection, query: str, most: int) -> list[int]:
+def ranked(db: Connection, query: str, limit: int) -> list[int]:
     """Return the numbers of the passages that fit a question best, best first."""
     query_terms = list(query_words(query[:_QUERY_CHARS]))
     folded = [word.lower() for word in query_terms]
@@ -47,7 +47,7 @@ def ranked(db: Connection, query: str, most: int) -> list[int]:
         elif count and (count < common or not (rare or often)):
             often.append(word)
     if not rare:
-        return [number for number, _ in _of_all(db, often)][:most]
+        return [number for number, _ in _of_all(db, often)][:limit]
     scores = dict(_scored(db, any_of(rare)))
     if often:
         scores.update(_scored(db, f"({any_of(rare)}) AND ({any_of(often)})"))
@@ -61,7 +61,7 @@ def ranked(db: Connection, query: str, most: int) -> list[int]:
         for number, score in _scored(db, match):
             if number in scores:
                 scores[number] += _PAIR_WEIGHT * score
-    return sorted(scores, key=lambda number: (scores[number], number))[:most]
+    return sorted(scores, key=lambda number: (scores[number], number))[:limit]
 
 
 def _of_all(db: Connection, words: list[str]) -> list[tuple[int, float]]:
@@ -75,9 +75,9 @@ def _of_all(db: Connection, words: list[str]) -> list[tuple[int, float]]:
     return _scored(db, match) if match else []
 
 
-def _count(db: Connection, match: str, most: int) -> int:
+def _count(db: Connection, match: str, limit: int) -> int:
     select = "SELECT count(*) FROM (SELECT 1 FROM words WHERE words MATCH ? LIMIT ?)"
-    return int(db.execute(select, (match, most)).fetchone()[0])
+    return int(db.execute(select, (match, limit)).fetchone()[0])
 
 
 def _scored(db: Connection, match: str) -> list[tuple[int, float]]:

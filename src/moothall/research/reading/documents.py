@@ -72,7 +72,7 @@ _INLINE: Final = re.compile(
     r"thead|tr|tt|u|ul)(?:\s[^<>\n]*)?/?>",
     re.IGNORECASE,
 )
-_APART: Final = frozenset(("br", "dd", "dt", "hr", "li", "p", "td", "th", "tr"))
+_BREAKING_TAGS: Final = frozenset(("br", "dd", "dt", "hr", "li", "p", "td", "th", "tr"))
 _AROUND_PICTURES: Final = 2  # links of a badge: `[![Built](a.svg)](b)`
 _CONTENTS = re.compile(r"(?i)(?:table of )?contents")  # titles no file
 # Keys with values, and what is indented below: no text between two rules.
@@ -83,7 +83,7 @@ _FRONT_MATTER = re.compile(
 )
 _FRONT_TITLE = re.compile(r"^title:[ \t]*(.+)$", re.MULTILINE)
 _MARKUP = re.compile(r"!?\[([^\]]*)\](?:\([^)]*\)|\[[^\]]*\])|[*`]+|<[^>]{1,200}>")
-_REST = re.compile(
+_UNCLOSED = re.compile(
     r"^(?P<over>(?P<mark>[!-/:-@\[-`{-~])(?P=mark){2,}[ \t]*\n)?"
     r"[ \t]*(?P<title>\S[^\n]*)\n(?P<under>([!-/:-@\[-`{-~])\5{2,})[ \t]*$",
     re.MULTILINE,
@@ -138,7 +138,7 @@ def read_document(kind: str, name: str, data: bytes, url: str) -> Document | Non
     if kind == "markdown":
         return _markdown(_without_links(text))
     if kind == "rest":
-        return _rest(text)
+        return _plain_document(text)
     if kind == "table":
         # Of a quote that is never closed the rest of the file would be one value.
         with suppress(csv.Error):
@@ -276,7 +276,7 @@ def _visible(match: re.Match[str]) -> str:
     """Return what is seen of an element of HTML in Markdown; code spans as written."""
     if match["raised"]:
         return f"^{match['raised']}"
-    return match[1] or (" " if match["tag"].lower() in _APART else "")
+    return match[1] or (" " if match["tag"].lower() in _BREAKING_TAGS else "")
 
 
 def _markdown(text: str) -> Document:
@@ -308,10 +308,10 @@ def _github_anchors(headings: list[_DocumentHeading]) -> Iterator[str]:
         yield anchor if used[anchor] == 1 else f"{anchor}-{used[anchor] - 1}"
 
 
-def _rest(text: str) -> Document:
+def _plain_document(text: str) -> Document:
     headings: list[_DocumentHeading] = []
     styles: list[tuple[str, bool]] = []
-    for match in _REST.finditer(text):
+    for match in _UNCLOSED.finditer(text):
         title, under = match["title"].strip()[:_TITLE], match["under"]
         if len(under) < min(len(title), 4) or _ADORNMENT.fullmatch(match["title"]):
             continue

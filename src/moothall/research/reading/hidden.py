@@ -103,16 +103,16 @@ def _is_invisible(element: Any, style: str) -> bool:
     color = _color(_colors(style).get("color") or font_color or "")
     if color is None:
         return False
-    behind = element
-    while behind is not None:
-        colors = _colors(behind.get("style") or "")
+    ancestor = element
+    while ancestor is not None:
+        colors = _colors(ancestor.get("style") or "")
         background = (
-            colors.get("background-color") or colors.get("background") or behind.get("bgcolor")
+            colors.get("background-color") or colors.get("background") or ancestor.get("bgcolor")
         )
         if background:
             ground = _color(background)
             return ground is not None and _is_close(color, ground)
-        behind = behind.getparent()
+        ancestor = ancestor.getparent()
     return _is_close(color, _WHITE)
 
 

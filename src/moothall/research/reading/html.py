@@ -141,9 +141,11 @@ def _unless_control(match: re.Match[str]) -> str:
     return match[0] if number <= 0x10FFFF and plain(chr(number)) else ""
 
 
-def _line(element: Any, less: str = "") -> str:
-    """Return the text of an element in one line, without the characters `less` at its end."""
-    return "" if element is None else " ".join("".join(element.itertext()).split()).rstrip(less)
+def _line(element: Any, end_chars: str = "") -> str:
+    """Return the text of an element in one line, without `end_chars` at its end."""
+    return (
+        "" if element is None else " ".join("".join(element.itertext()).split()).rstrip(end_chars)
+    )
 
 
 def _id(element: Any) -> str:
@@ -207,7 +209,7 @@ def _links(tree: Any, main: Any, url: str) -> list[tuple[str, str]]:
             return []
     base = next((each.get("href") for each in tree.iter("base") if each.get("href")), "")
     links: dict[str, str] = {}
-    here = urldefrag(url).url
+    own_url = urldefrag(url).url
     for part in (tree,) if main is None else (main, tree):
         for element in part.iter("a"):
             if "nofollow" in (element.get("rel") or "").lower().split():
@@ -217,7 +219,7 @@ def _links(tree: Any, main: Any, url: str) -> list[tuple[str, str]]:
             except ValueError:
                 continue
             of_http = to.lower().startswith(("http://", "https://"))
-            if of_http and to != here and len(to) <= _LONGEST_URL:
+            if of_http and to != own_url and len(to) <= _LONGEST_URL:
                 text = _line(element) or element.get("title") or ""
                 links[to] = links.get(to) or shorten(text, _LONGEST_TEXT)
     return list(links.items())[:LINKS]

@@ -51,6 +51,6 @@ def read_manual(data: bytes) -> Document:
     first = _NAME.match(document.text)
     if title is None:
         return document
-    own = html.unescape(title[1])
-    name = first[1] if first else own.lower() if own.isupper() else own
+    own_title = html.unescape(title[1])
+    name = first[1] if first else own_title.lower() if own_title.isupper() else own_title
     return document._replace(title=f"{name}{title[2]}")

@@ -38,7 +38,7 @@ _NOT_SHOWN: Final = frozenset(
     )
 )
 _PARAGRAPHS: Final = (f"{_TEXT}h", f"{_TEXT}p")
-_APART: Final = (f"{_TEXT}note", f"{_DRAW}frame")
+_SEPARATE_ELEMENTS: Final = (f"{_TEXT}note", f"{_DRAW}frame")
 # A cell with a formula and no value, as programs write it that do not reckon; "str" may be empty.
 _UNRECKONED: Final = re.compile(
     rb"<(?:\w+:)?c\b(?![^>]*\bt=[\"']str)[^>]*>\s*<(?:\w+:)?f\b(?:[^>]*/>|[^>]*>[^<]*</[^>]*>)\s*"
@@ -101,14 +101,14 @@ def read_spreadsheet(data: bytes) -> Document:
             csv.writer(rows_as_csv).writerows([*map(_cell, row)] for row in rows)
             read = table(rows_as_csv.getvalue(), ",")
             for each, text in _parts(read):
-                where = each.title.removesuffix("row 1").removesuffix(" – ")
-                title = " – ".join(filter(None, (name if len(visible) > 1 else "", where)))
+                sheet_name = each.title.removesuffix("row 1").removesuffix(" – ")
+                title = " – ".join(filter(None, (name if len(visible) > 1 else "", sheet_name)))
                 writer.section(f"sheet={number}&{each.anchor}", title)
                 writer.write(text)
     except CalamineError as error:
         locked = "password" in str(error).lower()
-        why = "is encrypted: a password is needed" if locked else f"is damaged: {error}"
-        raise UnreadableDocument(f"the spreadsheet {why}") from error
+        reason = "is encrypted: a password is needed" if locked else f"is damaged: {error}"
+        raise UnreadableDocument(f"the spreadsheet {reason}") from error
     return writer.document("spreadsheet", missing=missing)
 
 
@@ -265,7 +265,7 @@ def _blocks(body: Any) -> Iterator[Any]:
             continue
         if each.tag in _PARAGRAPHS:
             yield each
-            for inside in outermost(each, *_APART):
+            for inside in outermost(each, *_SEPARATE_ELEMENTS):
                 yield from _blocks(inside)
         else:
             yield from _blocks(each)
@@ -273,7 +273,7 @@ def _blocks(body: Any) -> Iterator[Any]:
 
 def _text_in(element: Any) -> str:
     """Return the text of an element of OpenDocument, without comments and what is hidden."""
-    if element.tag in _NOT_SHOWN or element.tag in _APART:
+    if element.tag in _NOT_SHOWN or element.tag in _SEPARATE_ELEMENTS:
         return ""
     if element.tag == f"{_TEXT}s":
         return " " * min(int(element.get(f"{_TEXT}c") or 1), 100)

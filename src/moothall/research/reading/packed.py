@@ -30,19 +30,19 @@ FALLBACK: Final = "{http://schemas.openxmlformats.org/markup-compatibility/2006}
 _CHOICE: Final = FALLBACK.replace("Fallback", "Choice")
 
 
-def unpacked(data: bytes, most: int) -> bytes:
-    """Return what a gzip file holds; nothing that unpacks to more than `most` bytes."""
+def unpacked(data: bytes, max_bytes: int) -> bytes:
+    """Return what a gzip file holds; nothing that unpacks to more than `max_bytes`."""
     content = bytearray()
     try:
         with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
-            while len(content) <= most and (
-                piece := file.read(min(2**20, most + 1 - len(content)))
+            while len(content) <= max_bytes and (
+                piece := file.read(min(2**20, max_bytes + 1 - len(content)))
             ):
                 content += piece
     except (OSError, EOFError, zlib.error) as error:
         raise UnreadableDocument(f"the gzip file is damaged: {error}") from error
-    if len(content) > most:
-        raise FileTooLarge(f"it unpacks to more than {most // 2**20} MiB")
+    if len(content) > max_bytes:
+        raise FileTooLarge(f"it unpacks to more than {max_bytes // 2**20} MiB")
     return bytes(content)
 
 
@@ -161,10 +161,10 @@ def _charted(chart: Any) -> Iterator[str]:
         names, values = (
             {
                 e.get("idx"): e.findtext("{*}v") or ""
-                for a in of
+                for a in paths
                 for e in series.iterfind(f"{a}//{{*}}pt")
             }
-            for of in (("{*}cat", "{*}xVal"), ("{*}val", "{*}yVal"))
+            for paths in (("{*}cat", "{*}xVal"), ("{*}val", "{*}yVal"))
         )
         text = "; ".join(f"{names.get(at) or at}: {value}" for at, value in values.items())
         yield f"{name} – {text}" if name else text

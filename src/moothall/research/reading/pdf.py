@@ -75,8 +75,8 @@ def read_pdf_bytes(data: bytes) -> Document:
     kinds = (("damaged page", damaged), ("scanned page", pictures))
     missing = "; ".join(f"{counted(len(e), kind)}: {', '.join(e)}" for kind, e in kinds if e)
     if not texts:
-        why = missing if damaged else "no text: its pages may be pictures"
-        raise UnreadableDocument(f"the PDF has {why}")
+        reason = missing if damaged else "no text: its pages may be pictures"
+        raise UnreadableDocument(f"the PDF has {reason}")
     return Document(title, "\n\n".join(texts), sections, missing=missing)
 
 
@@ -111,7 +111,7 @@ def _upright(page: Any) -> Any:
     of_page = page.get_textpage()
     count = of_page.count_chars()
     quarters = Counter(
-        round(cmath.phase(1j / _up(of_page, at)) / (math.pi / 2)) % 4
+        round(cmath.phase(1j / _up_direction(of_page, at)) / (math.pi / 2)) % 4
         for at in range(0, count, max(1, count // 100))
         if not raw.FPDFText_IsGenerated(of_page, at)
     )
@@ -147,11 +147,11 @@ def _visible_text(text: str, of_page: Any, page: Any) -> str:
             unseen[key] = _is_unseen(painted)
         if unseen[key] and raw.FPDFText_GetUnicode(of_page, match.start()) == ord(match[0][0]):
             hidden.append(match)
-    behind = _painted(page) if hidden else []
+    covered = _painted(page) if hidden else []
     for match in hidden:
         left_edge, low, right, high = of_page.get_charbox(match.start())
         x, y = (left_edge + right) / 2, (low + high) / 2
-        if not any(a <= x <= c and b <= y <= d for a, b, c, d in behind):
+        if not any(a <= x <= c and b <= y <= d for a, b, c, d in covered):
             text = f"{text[: match.start()]}{' ' * len(match[0])}{text[match.end() :]}"
     return text
 
@@ -200,7 +200,7 @@ def _with_raised(text: str, of_page: Any) -> str:
         begin, end = match.span()
         if any(raw.FPDFText_GetUnicode(of_page, at) != ord(text[at]) for at in range(begin, end)):
             continue  # characters that have no place in the text are counted there
-        up = _up(of_page, begin)
+        up = _up_direction(of_page, begin)
         base, low, high = _stands(of_page, begin, up)
         for at in range(begin + 1, end):
             _, bottom, top = _stands(of_page, at, up) if text[at].isdigit() else (0, low, high)
@@ -213,7 +213,7 @@ def _with_raised(text: str, of_page: Any) -> str:
     return "".join((*pieces, text[last:]))
 
 
-def _up(of_page: Any, at: int) -> complex:
+def _up_direction(of_page: Any, at: int) -> complex:
     """Return what is up for a character's line, which may run any way over the page."""
     from pypdfium2 import raw
 
@@ -222,19 +222,22 @@ def _up(of_page: Any, at: int) -> complex:
     return cmath.rect(math.copysign(1, raw.FPDFText_GetFontSize(of_page, at)), way)
 
 
-def _stands(of_page: Any, at: int, up: complex) -> tuple[float, float, float]:
-    """Return where a character stands, begins and ends, measured along `up`."""
+def _stands(of_page: Any, at: int, up_direction: complex) -> tuple[float, float, float]:
+    """Return where a character stands, begins and ends, measured along `up_direction`."""
     from ctypes import byref, c_double
 
     from pypdfium2 import raw
 
     x, y, matrix = c_double(), c_double(), raw.FS_MATRIX()
     raw.FPDFText_GetCharOrigin(of_page, at, byref(x), byref(y))
-    base = x.value * up.real + y.value * up.imag
-    if min(abs(up.real), abs(up.imag)) > _SLANTED:  # its box says little of it
+    base = x.value * up_direction.real + y.value * up_direction.imag
+    if min(abs(up_direction.real), abs(up_direction.imag)) > _SLANTED:  # its box says little of it
         raw.FPDFText_GetMatrix(of_page, at, matrix)
         size = abs(raw.FPDFText_GetFontSize(of_page, at)) * math.hypot(matrix.c, matrix.d)
         return base, base, base + 0.7 * size  # as high as digits are
     left_edge, low, right, high = of_page.get_charbox(at)
-    ends = left_edge * up.real + low * up.imag, right * up.real + high * up.imag
+    ends = (
+        left_edge * up_direction.real + low * up_direction.imag,
+        right * up_direction.real + high * up_direction.imag,
+    )
     return base, min(ends), max(ends)

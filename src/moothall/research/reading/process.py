@@ -158,12 +158,12 @@ class ProcessReading:
         self._kind, self._data = kind, data
         self._cpu_s = cpu_seconds(len(data)) if cpu_s is None else cpu_s
         self._process: _ParserProcess | None = None
-        self._why = ""  # it was killed
+        self._stop_reason = ""  # it was killed
 
-    def stop(self, why: str = "it was stopped") -> None:
+    def stop(self, reason: str = "it was stopped") -> None:
         """Kill the process, or prevent its start; nothing if the document was read."""
         with _guard:
-            self._why = self._why or why
+            self._stop_reason = self._stop_reason or reason
             if self._process is not None:
                 self._process.kill()
 
@@ -174,8 +174,8 @@ class ProcessReading:
         answer, code = self._answer()
         if answer is None:
             if code == -signal.SIGXCPU:
-                self._why = f"it took longer than {self._cpu_s} s of the processor"
-            reason = self._why or f"its parser crashed ({_exit_reason(code)})"
+                self._stop_reason = f"it took longer than {self._cpu_s} s of the processor"
+            reason = self._stop_reason or f"its parser crashed ({_exit_reason(code)})"
             raise CutOff(f"the {kind} is not read: {reason}")
         if "error" in answer:
             raise UnreadableDocument(str(answer["error"])[:1000])
@@ -189,11 +189,11 @@ class ProcessReading:
 
     def _answer(self) -> tuple[dict[str, Any] | None, int]:
         """Return a process's answer, and the exit code of one that did not answer."""
-        for again in (True, False):
+        for may_retry in (True, False):
             process, was_idle = _ready_process()
             with _guard:
                 self._process = process
-                if self._why:
+                if self._stop_reason:
                     process.kill()
             late = threading.Timer(WALL_S, self.stop, (f"it took longer than {WALL_S:g} s",))
             late.daemon = True
@@ -210,7 +210,12 @@ class ProcessReading:
             code = process.close()
             # One that was kept may have been ended by something else.
             out_of_time = code == -signal.SIGXCPU
-            if answer is not None or self._why or out_of_time or not (was_idle and again):
+            if (
+                answer is not None
+                or self._stop_reason
+                or out_of_time
+                or not (was_idle and may_retry)
+            ):
                 return answer, code
         raise AssertionError
 

@@ -17,7 +17,7 @@ _LONGEST_HEADING: Final = 200
 _W: Final = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 _M: Final = "{http://schemas.openxmlformats.org/officeDocument/2006/math}"
 _WHITE: Final = frozenset(("FFFFFF", "FEFEFE", "FDFDFD"))
-_OFF: Final = ("0", "false", "off")
+_FALSE_VALUES: Final = ("0", "false", "off")
 _HEADING = re.compile(r"heading ([1-9])", re.IGNORECASE)
 _P: Final = f"{_W}p"
 _TABLE: Final = f"{_W}tbl"
@@ -28,7 +28,7 @@ _SIGNS: Final = {
     f"{_W}cr": "\n",
     f"{_W}noBreakHyphen": "-",
 }
-_ABOUT: Final = tuple(f"{_W}{e}" for e in ("rPr", "pPr", "tcPr", "tblPr"))
+_PROPERTIES: Final = tuple(f"{_W}{e}" for e in ("rPr", "pPr", "tcPr", "tblPr"))
 _STYLED: Final = tuple(f"{_W}{e}" for e in ("rStyle", "pStyle", "tblStyle"))
 _NOT_WRITTEN: Final = frozenset(
     (f"{_W}del", f"{_W}moveFrom", f"{_W}rPr", f"{_W}pPr", f"{_W}instrText", FALLBACK)
@@ -182,7 +182,7 @@ def _has_colour_behind(run: Any, styles: _Styles) -> bool:
     for element in (run, *run.iterancestors()):
         if element.tag == f"{_W}txbxContent":  # whose colour is that of a shape
             return True
-        for of in element.iterchildren(*_ABOUT):
+        for of in element.iterchildren(*_PROPERTIES):
             for each in of:
                 if each.tag == f"{_W}shd" and _is_dark(each):
                     return True
@@ -197,7 +197,7 @@ def _is_dark(shade: Any) -> bool:
 
 
 def _is_on(switch: Any) -> bool:
-    return switch is not None and switch.get(f"{_W}val") not in _OFF
+    return switch is not None and switch.get(f"{_W}val") not in _FALSE_VALUES
 
 
 def _formula(part: Any) -> str:

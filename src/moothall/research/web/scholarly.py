@@ -80,7 +80,7 @@ def search_arxiv(
                 first = (scope.since.replace("-", "") + "0101")[:8]
                 text = f"({text}) AND submittedDate:[{first}0000 TO 299912312359]"
             params = {"search_query": text, "max_results": str(results), "sortBy": "relevance"}
-            resources = _preprints(await ask(params), ask.where)
+            resources = _preprints(await ask(params), ask.label)
             if resources:
                 break
         return [each for each in resources if scope.takes(each)][: 2 * results]
@@ -133,7 +133,7 @@ def search_crossref(
             items = answer["message"]["items"]
             resources = [_work(each) for each in items if isinstance(each, dict)]
         except (ValueError, KeyError, TypeError, RecursionError):
-            raise SearchError(f"{ask.where} answered without a list of works") from None
+            raise SearchError(f"{ask.label} answered without a list of works") from None
         return [each for each in resources if each is not None and scope.takes(each)][:results]
 
     return Action("search_crossref", search, outside=True, idempotent=True)
@@ -150,7 +150,7 @@ class _ScholarlyService:
         check_seconds(f"{name}: timeout_s", timeout_s)
         check_seconds(f"{name}: delay_s", delay_s, zero=True)
         self._delay_s = float(delay_s)
-        self.where = f"{name}: {service} at {urlsplit(self._url).netloc}"
+        self.label = f"{name}: {service} at {urlsplit(self._url).netloc}"
         self._next_s: dict[asyncio.AbstractEventLoop, float] = {}
         self._client = Client(
             name,
@@ -172,9 +172,9 @@ class _ScholarlyService:
                 "GET", url, headers={"User-Agent": USER_AGENT}, redirects=5
             )
         except HTTPError as error:
-            raise SearchError(f"{self.where}: {error}") from None
+            raise SearchError(f"{self.label}: {error}") from None
         if not 200 <= response.status < 300:
-            raise SearchError(f"{self.where} answered {status_text(response.status)}")
+            raise SearchError(f"{self.label} answered {status_text(response.status)}")
         return response.content
 
 
@@ -194,7 +194,7 @@ def _line(text: Any) -> str:
     return one_line(plain(str(text or "")), _LONGEST)
 
 
-def _preprints(answer: bytes, where: str) -> list[Resource]:
+def _preprints(answer: bytes, label: str) -> list[Resource]:
     """Return the works of arXiv's answer, an Atom feed."""
     from lxml import etree
 
@@ -202,9 +202,9 @@ def _preprints(answer: bytes, where: str) -> list[Resource]:
     try:
         feed = etree.fromstring(answer, parser)
     except etree.XMLSyntaxError:
-        raise SearchError(f"{where} did not answer with a feed") from None
+        raise SearchError(f"{label} did not answer with a feed") from None
     if feed.tag != f"{_ATOM}feed":
-        raise SearchError(f"{where} did not answer with a feed")
+        raise SearchError(f"{label} did not answer with a feed")
     resources: list[Resource] = []
     for entry in feed.iter(f"{_ATOM}entry"):
         title = _line(entry.findtext(f"{_ATOM}title"))
@@ -212,14 +212,14 @@ def _preprints(answer: bytes, where: str) -> list[Resource]:
         abstract = " ".join(plain(entry.findtext(f"{_ATOM}summary") or "").split())[:_ABSTRACT]
         if id is None:
             if "api/errors" in (entry.findtext(f"{_ATOM}id") or ""):
-                raise SearchError(f"{where} refused the query: {abstract[:_LONGEST]}")
+                raise SearchError(f"{label} refused the query: {abstract[:_LONGEST]}")
             continue
         authors = [_line(each.text) for each in entry.iterfind(f"{_ATOM}author/{_ATOM}name")]
         day = _DAY.match(entry.findtext(f"{_ATOM}published") or "")
         namespace = "{http://arxiv.org/schemas/atom}"
         doi = _DOI.search(entry.findtext(f"{namespace}doi") or "")
         journal = _line(entry.findtext(f"{namespace}journal_ref"))
-        about = Publication(
+        publication = Publication(
             tuple(filter(None, authors[:_AUTHORS])),
             day[0] if day else "",
             doi[0] if doi else "",
@@ -227,9 +227,9 @@ def _preprints(answer: bytes, where: str) -> list[Resource]:
         )
         text = f"{title}\n\n{abstract}"
         url = f"https://arxiv.org/abs/{id[1]}"
-        resources.append(Resource(url, title, True, text, [], _now(), about))
+        resources.append(Resource(url, title, True, text, [], _now(), publication))
         pdf = f"https://arxiv.org/pdf/{id[1]}"
-        resources.append(Resource(pdf, f"{title} (PDF)", publication=about))
+        resources.append(Resource(pdf, f"{title} (PDF)", publication=publication))
     return resources
 
 
@@ -240,7 +240,7 @@ def _work(item: dict[str, Any]) -> Resource | None:
     if doi is None or not title:
         return None
     authors = [_author(each) for each in item.get("author") or () if isinstance(each, dict)]
-    about = Publication(
+    publication = Publication(
         tuple(filter(None, authors[:_AUTHORS])),
         _issued(item.get("issued")),
         doi[0],
@@ -249,8 +249,8 @@ def _work(item: dict[str, Any]) -> Resource | None:
     url = f"https://doi.org/{quote(doi[0], safe='/()._-;:')}"
     abstract = _text_of(str(item.get("abstract") or ""))[:_ABSTRACT]
     if not abstract:
-        return Resource(url, title, publication=about)
-    return Resource(url, title, True, f"{title}\n\n{abstract}", [], _now(), about)
+        return Resource(url, title, publication=publication)
+    return Resource(url, title, True, f"{title}\n\n{abstract}", [], _now(), publication)
 
 
 def _first(values: Any) -> Any:

@@ -112,7 +112,7 @@ def _searxng(
         extra="research",
     )
     country, _, language = region.partition("-")
-    where = f"search_web: the SearXNG at {address}"
+    label = f"search_web: the SearXNG at {address}"
     headers = {"Accept": "application/json"}
 
     async def ask(query: str) -> list[Any]:
@@ -123,22 +123,22 @@ def _searxng(
         try:
             response = await client.request("GET", url, headers=headers, redirects=5)
         except HTTPError as error:
-            raise SearchError(f"{where}: {error}") from None
+            raise SearchError(f"{label}: {error}") from None
         if not 200 <= response.status < 300:
             hint = ": switch on its JSON format (search: formats)" if response.status == 403 else ""
-            raise SearchError(f"{where} answered {status_text(response.status)}{hint}")
+            raise SearchError(f"{label} answered {status_text(response.status)}{hint}")
         try:
             answer = json.loads(response.content)
         except (ValueError, RecursionError):
             raise SearchError(
-                f"{where} did not answer in JSON: switch on its JSON format"
+                f"{label} did not answer in JSON: switch on its JSON format"
             ) from None
         listed = answer.get("results") if isinstance(answer, dict) else None
         if not isinstance(listed, list):
-            raise SearchError(f"{where} answered without a list of results")
+            raise SearchError(f"{label} answered without a list of results")
         failed = answer.get("unresponsive_engines")
         if failed and not listed:
-            raise SearchError(f"{where} found nothing, as its engines failed: {_failures(failed)}")
+            raise SearchError(f"{label} found nothing, as its engines failed: {_failures(failed)}")
         fields = ("url", "title", "content")
         return [[each.get(name) for name in fields] for each in listed if isinstance(each, dict)]
 

@@ -28,7 +28,7 @@ _LONGEST_REMARK: Final = 2000
 _ALIKE: Final = 0.85
 _TOOL: Final = ("tool", "toolname", "name", "action", "function")
 _ARGS: Final = ("args", "arguments", "parameters", "params", "input", "toolinput", "kwargs")
-_WHY: Final = ("reasoning", "reason", "why", "rationale", "thought", "thoughts")
+_REASON_FIELDS: Final = ("reasoning", "reason", "why", "rationale", "thought", "thoughts")
 _TOPIC: Final = ("topic", "objective", "question", "name", "title")
 _REACHED: Final = ("expertise", "score", "rating", "level", "value", "confidence")
 _ANSWERED: Final = ("answered", "known")
@@ -37,7 +37,7 @@ _OBJECTIVES: Final = ("objectives", "objective", "evaluation", "evaluations", "r
 _GENERATED: Final = ("generatedobjectives", "generated", "newobjectives", "smallerobjectives")
 _REMARK: Final = ("remark", "remarks", "comment", "feedback", "notes")
 _HEADING: Final = ("heading", "title", "section", "name", "topic")
-_ABOUT: Final = ("about", "description", "content", "summary", "covers", "points")
+_DESCRIPTION_FIELDS: Final = ("about", "description", "content", "summary", "covers", "points")
 _OUTLINE: Final = ("sections", "outline", "headings", "chapters")
 _MARKDOWN: Final = ("markdown", "report", "narrative", "text", "content", "answer", "section")
 _LISTED: Final = re.compile(r"^[ \t]*(?:#{1,4}|\d{1,2}[.)]|[-*+])[ \t]+(\S[^\n]*)$", re.MULTILINE)
@@ -121,8 +121,8 @@ def _task(item: Any, tools: Mapping[str, Action]) -> ResearchTask:
         args = inner if inner is not None else {only: args} if only else args
     if not isinstance(args, dict):
         raise InvalidArguments(f"the args of {name!r} must be an object, got {args!r:.80}")
-    why = _field(item, *_WHY)
-    return ResearchTask(name, _checked(tool, args), why if isinstance(why, str) else "")
+    reason = _field(item, *_REASON_FIELDS)
+    return ResearchTask(name, _checked(tool, args), reason if isinstance(reason, str) else "")
 
 
 def _tool(name: Any, tools: Mapping[str, Action]) -> str:
@@ -272,15 +272,19 @@ def _rated(value: Any) -> Iterator[tuple[Any, Any, list[str]]]:
     if isinstance(value, dict):
         answered, open_ = _field(value, *_ANSWERED), _field(value, *_UNANSWERED)
         if isinstance(answered, list) or isinstance(open_, list):
-            done, rest = len(_parts(answered)), _parts(open_)
-            yield _field(value, *_TOPIC), done / (done + len(rest)) if done else 0.0, rest
+            done, open_parts = len(_parts(answered)), _parts(open_)
+            yield (
+                _field(value, *_TOPIC),
+                done / (done + len(open_parts)) if done else 0.0,
+                open_parts,
+            )
             return
         expertise = _field(value, *_REACHED)
         if expertise is not None and not isinstance(expertise, dict):
             yield _field(value, *_TOPIC), expertise, []
             return
-        for topic, about in (expertise or value).items():
-            yield topic, _field(about, *_REACHED) if isinstance(about, dict) else about, []
+        for topic, rating in (expertise or value).items():
+            yield topic, _field(rating, *_REACHED) if isinstance(rating, dict) else rating, []
     elif isinstance(value, list):
         for each in value:
             if isinstance(each, list) and len(each) == 2:
@@ -304,7 +308,7 @@ def _remark(value: Any) -> str:
 # -- outlines and texts ----------------------------------------------------------------------------
 
 
-def outline_in(text: str, most: int) -> list[tuple[str, str]]:
+def outline_in(text: str, max_headings: int) -> list[tuple[str, str]]:
     """Return the headings of an outline, what each section is about; or raise UnreadableText."""
     listed: Any = None
     for value in reversed(values_in(text)):
@@ -321,14 +325,16 @@ def outline_in(text: str, most: int) -> list[tuple[str, str]]:
         if not isinstance(heading, str):
             continue
         heading = one_line(_NUMBERING.sub("", heading.strip("#*_ \t")), 120)
-        about = _field(each, *_ABOUT) if isinstance(each, dict) else ""
-        about = "; ".join(map(str, about)) if isinstance(about, list) else about
+        description = _field(each, *_DESCRIPTION_FIELDS) if isinstance(each, dict) else ""
+        description = (
+            "; ".join(map(str, description)) if isinstance(description, list) else description
+        )
         if words_of(heading):
-            about_text = one_line(about, 500) if isinstance(about, str) else ""
+            about_text = one_line(description, 500) if isinstance(description, str) else ""
             headings.setdefault(words_of(heading), (heading, about_text))
     if not headings:
         raise UnreadableText('holds no JSON with "sections"')
-    return [*headings.values()][:most]
+    return [*headings.values()][:max_headings]
 
 
 def text_in(text: str) -> str:

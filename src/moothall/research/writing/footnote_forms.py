@@ -9,7 +9,7 @@ from typing import Final
 
 _LONGEST_RANGE: Final = 20
 _SMALL: Final = "\u2070\u00b9\u00b2\u00b3\u2074-\u2079"  # 0 to 9, raised
-_MOST: Final = 20  # numbers of one list
+_MAX_NUMBERS: Final = 20  # numbers of one list
 _SKIPPED: Final = (  # code cites nothing
     r"^(?P<fence>```+|~~~+)[^\n]*\n(?:.*?\n)??(?P=fence)[^\n]*$|^(?:```|~~~)[^\n]*\n.*\Z"
     r"|(?<!`)(?P<tick>`+)(?!`)[^\n]{1,400}?(?<!`)(?P=tick)(?!`)|\\[!-/:-@\[-`{-~]"
@@ -109,7 +109,9 @@ def _numbers(match: re.Match[str], sources: Collection[int]) -> list[int]:
         if not low <= high < low + _LONGEST_RANGE:
             return []
         numbers.extend(range(low, high + 1))
-    known_all = numbers and all(each in sources for each in numbers) and len(numbers) <= _MOST
+    known_all = (
+        numbers and all(each in sources for each in numbers) and len(numbers) <= _MAX_NUMBERS
+    )
     return [*dict.fromkeys(numbers)] if known_all else []
 
 
@@ -129,8 +131,8 @@ def _stands_well(match: re.Match[str], text: str) -> bool:
     if (after and (after.isalnum() or after in "_(")) or re.match(r"\s*=", text[end : end + 3]):
         return False  # `a[1]x`, `[1] = 2`
     if not line:  # `[1]: http://…` defines one; an item that begins with a number has none
-        rest = text[end:].partition("\n")[0]
-        return after == ":" or not rest.strip(" \t.,;[]【】()\uff08\uff09^0123456789")
+        line_rest = text[end:].partition("\n")[0]
+        return after == ":" or not line_rest.strip(" \t.,;[]【】()\uff08\uff09^0123456789")
     return True
 
 

@@ -40,15 +40,15 @@ def how_sure(progress: Progress, citations: list[Citation]) -> str:
     counts = _labels(citations)
     total = sum(counts.values()) + len(progress.unsupported) + progress.uncited
     pages = counted(len({each.passage.url.partition("#")[0] for each in citations}), "source")
-    holds, by = counts["supported"], ", as a model judged" if _is_judged(citations) else ""
+    holds, judged_by = counts["supported"], ", as a model judged" if _is_judged(citations) else ""
     if not total:
         return ""
     if not citations:
         summary = "no source supports it"
     elif holds == total:
-        summary = f"{counted(total, 'sentence')}, supported by {pages}{by}"
-    elif by or holds:
-        summary = f"{holds} of {counted(total, 'sentence')} supported by {pages}{by}"
+        summary = f"{counted(total, 'sentence')}, supported by {pages}{judged_by}"
+    elif judged_by or holds:
+        summary = f"{holds} of {counted(total, 'sentence')} supported by {pages}{judged_by}"
         summary += "; the others are marked"
     else:
         summary = f"nobody has judged whether it follows from {pages}"
@@ -89,15 +89,19 @@ def sources(citations: list[Citation]) -> list[str]:
     copies: dict[int, dict[str, Passage]] = {}
     for each in sorted(citations, key=lambda citation: citation.number):
         copies.setdefault(each.number, {})[each.passage.url] = each.passage
-    counts = Counter((each.title, each.url) for of in copies.values() for each in of.values())
-    for number, (passage, *other_passages) in ((n, [*of.values()]) for n, of in copies.items()):
+    counts = Counter(
+        (each.title, each.url) for passages in copies.values() for each in passages.values()
+    )
+    for number, (passage, *other_passages) in (
+        (n, [*passages.values()]) for n, passages in copies.items()
+    ):
         day = passage.fetched_at[:10] or "on an unknown day"
         title = as_text(passage.title or passage.url)
-        where = ", also at ".join([f"{title} – {_linked(passage)}", *map(_linked, other_passages)])
+        places = ", also at ".join([f"{title} – {_linked(passage)}", *map(_linked, other_passages)])
         if counts[passage.title, passage.url] > 1:  # of one section
             content = passage.text.removeprefix(passage.title.rpartition(" – ")[2])
-            where += f", begins “{as_text(one_line(_SIGNS.sub('', content), _BEGINNING))}”"
-        lines.append(f"[^{number}^]: {where}, read {day}  ")
+            places += f", begins “{as_text(one_line(_SIGNS.sub('', content), _BEGINNING))}”"
+        lines.append(f"[^{number}^]: {places}, read {day}  ")
     return lines
 
 
@@ -146,10 +150,10 @@ def foot(
 ) -> str:
     """Return how the report came about, with the counts of its marks."""
     counts = _labels(citations)
-    some = f"{counts['partly']} marked [partly supported], " if counts["partly"] else ""
-    some += f"{counts['not checked']} marked [not checked], " if counts["not checked"] else ""
+    marked = f"{counts['partly']} marked [partly supported], " if counts["partly"] else ""
+    marked += f"{counts['not checked']} marked [not checked], " if counts["not checked"] else ""
     lines = [
-        f"{counted(counts['supported'], 'sentence')} supported by a source, {some}"
+        f"{counted(counts['supported'], 'sentence')} supported by a source, {marked}"
         f"{len(progress.unsupported)} marked [unsupported], {progress.uncited} without a source."
     ]
     if _is_judged(citations):
@@ -174,14 +178,14 @@ def foot(
     iterations = counted(progress.iteration, "iteration")
     if progress.notes:
         notes = [as_text(each) for each in progress.notes[:_NOTES]]
-        rest = len(progress.notes) - _NOTES
-        notes += [f"and {rest} more"] if rest > 0 else []
+        hidden_notes = len(progress.notes) - _NOTES
+        notes += [f"and {hidden_notes} more"] if hidden_notes > 0 else []
         lines.append(f"Notes: {'; '.join(notes)}.")
     if spent := _spent(progress, usd):
         lines.append(spent)
     if end is None:
         lines.append(f"It is under way: {iterations} done.")
         return "\n\n".join(lines)
-    state, _, why = end.partition(": ")
-    lines.append(f"It ended after {iterations}: {why or f'it {state}'}.")
+    state, _, reason = end.partition(": ")
+    lines.append(f"It ended after {iterations}: {reason or f'it {state}'}.")
     return "\n\n".join(lines)

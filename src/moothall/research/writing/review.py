@@ -66,8 +66,8 @@ class ProposedPlan:
         for line in text.splitlines():
             if section := _HEADING.fullmatch(line):
                 has_lines = True
-                about = one_line(section[2] or "", 500)
-                outline += [Heading(one_line(section[1], 120), about)] if section[1] else []
+                description = one_line(section[2] or "", 500)
+                outline += [Heading(one_line(section[1], 120), description)] if section[1] else []
             elif (task := _TASK.fullmatch(line)) and task[1].strip(":") in tools:
                 has_lines = True
                 task_json = json_line([{"tool": task[1].strip(":"), "args": task[2]}])

@@ -65,7 +65,7 @@ _PIECE: Final = re.compile(
     re.VERBOSE | re.IGNORECASE,
 )
 _SPAN: Final = re.compile(rf"{_ESCAPE}|{_CODE}|<[A-Za-z][A-Za-z0-9+.-]*:[^\s<>]*>")
-_AFTER: Final = ".,;:!?*_~'\"”’»)"  # ends a sentence rather than an address
+_SENTENCE_ENDS: Final = ".,;:!?*_~'\"”’»)"  # ends a sentence rather than an address
 _DEFINES: Final = re.compile(r"^([\s>*+\-\d.)]*\[[^\]]*|[^\[\n]*)\]:", re.MULTILINE)
 
 
@@ -94,9 +94,8 @@ def safe_markdown(markdown: str, cited: Iterable[str] = (), *, hosts: bool = Tru
     text: list[str] = []
     fence = ""
     for line in visible(markdown).split("\n"):
-        match = _FENCE.match(
-            line
-        )  # one that is indented, or in a list, may end where ours does not
+        # One that is indented, or in a list, may end where ours does not.
+        match = _FENCE.match(line)
         if fence:
             lines.append(line)
             if re.fullmatch(rf" {{0,3}}{fence[0]}{{{len(fence)},}}[ \t]*", line):
@@ -130,7 +129,7 @@ def _safe(text: str, addresses: frozenset[str], hosts: bool) -> str:
         if match["auto"]:
             return keep(_address(match["auto"], addresses, angled=True))
         if match["bare"]:
-            url = match["bare"].rstrip(_AFTER)
+            url = match["bare"].rstrip(_SENTENCE_ENDS)
             if url.count("(") > url.count(")") and match["bare"][len(url) :].startswith(")"):
                 url += ")"
             return keep(_address(url, addresses)) + match["bare"][len(url) :]

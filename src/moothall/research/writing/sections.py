@@ -27,10 +27,10 @@ def split_sections(markdown: str) -> tuple[str, dict[str, str]]:
     return "\n".join(before).strip(), texts
 
 
-def join_sections(before: str, sections: Iterable[tuple[str, str]]) -> str:
+def join_sections(text_before: str, sections: Iterable[tuple[str, str]]) -> str:
     """Return a narrative of sections; a section without text is left out."""
     texts = [f"## {heading}\n\n{text}" if heading else text for heading, text in sections if text]
-    return "\n\n".join(filter(None, [before, *texts]))
+    return "\n\n".join(filter(None, [text_before, *texts]))
 
 
 def as_section(markdown: str, heading: str) -> str:
@@ -43,7 +43,7 @@ def as_section(markdown: str, heading: str) -> str:
             out.append(line)
         elif not heading and len(match[1]) == 1 and not any(out):
             out.append(line)  # the title, before the first section
-        elif any(out) or not _same(match[2], heading):
+        elif any(out) or not _is_same(match[2], heading):
             out.append(f"{'#' * max(len(match[1]), 3)} {match[2]}")
     return "\n".join(out).strip()
 
@@ -79,7 +79,7 @@ def _fence(line: str, open: str) -> str:
     return "" if match[1].startswith(open) and not line.strip(open[0]).strip() else open
 
 
-def _same(heading: str, other: str) -> bool:
+def _is_same(heading: str, other: str) -> bool:
     return re.findall(r"\w+", heading.casefold()) == re.findall(r"\w+", other.casefold())
 
 

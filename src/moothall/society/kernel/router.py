@@ -132,8 +132,8 @@ class SocietyMailbox(Mailbox):
         self.start: Callable[[Delivery, Coroutine[Any, Any, Any]], None] = (
             _hold  # a handler is awaited in the turn
         )
-        self.before: bool = overrides(agent, "before_action")
-        self.after: bool = overrides(agent, "after_action")
+        self.has_before_action: bool = overrides(agent, "before_action")
+        self.has_after_action: bool = overrides(agent, "after_action")
         self.lives = type(agent).forward is not Agent.forward or "forward" in vars(agent)
         self.limit: int = self.router.capacity
         self.concurrency = 1  # one message at a time, unlike in other spaces

@@ -59,7 +59,7 @@ class Card:
 
     number: int
     kind: str
-    about: dict[str, Any]
+    subject: dict[str, Any]
     asked_at: float
     give: Callable[[Any], None] = field(repr=False)  # passes the answer on
     read: _Reader = field(repr=False)
@@ -67,7 +67,7 @@ class Card:
 
     def to_json(self) -> dict[str, Any]:
         """Return the card as pages get it."""
-        return {"number": self.number, "kind": self.kind, "asked": self.asked_at, **self.about}
+        return {"number": self.number, "kind": self.kind, "asked": self.asked_at, **self.subject}
 
 
 class Cards:
@@ -89,8 +89,8 @@ class Cards:
         with self._guard:
             return [card.to_json() for card in self._open.values()]
 
-    async def approve(self, request: ApprovalRequest, **more: str) -> Decision:
-        """Ask whether an action is permitted; show `more` too. Without an open page, wait.
+    async def approve(self, request: ApprovalRequest, **labels: str) -> Decision:
+        """Ask whether an action is permitted; show `labels` too. Without an open page, wait.
 
         What a person has permitted always in this run is permitted at once, unless it has a note or
         values from outside.
@@ -98,7 +98,7 @@ class Cards:
         if self.permits(request):
             return True
         about, read = _of_approval(request)
-        return self._decision(request, await self.ask("approval", {**more, **about}, read))
+        return self._decision(request, await self.ask("approval", {**labels, **about}, read))
 
     def permits(self, request: ApprovalRequest) -> bool:
         """Return whether a person has permitted this action always in this run."""
@@ -121,7 +121,7 @@ class Cards:
         about = {"agent": question.agent, "text": question.text, "run": question.run}
         return str(await self.ask("question", about))
 
-    async def ask(self, kind: str, about: dict[str, Any], read: _Reader | None = None) -> Any:
+    async def ask(self, kind: str, subject: dict[str, Any], read: _Reader | None = None) -> Any:
         """Show a card on every page, and wait for its answer, which `read` checks."""
         loop = asyncio.get_running_loop()
         number, answer = next(self._numbers), loop.create_future()
@@ -132,7 +132,7 @@ class Cards:
             except RuntimeError:
                 raise CardGone(f"card {number} is not open: its program has ended") from None
 
-        card = Card(number, kind, about, time.time(), give, read or _question)
+        card = Card(number, kind, subject, time.time(), give, read or _question)
         self._show(card)
         try:
             return await answer
@@ -194,17 +194,17 @@ class Cards:
     def _stored(self, wait: Wait, journal: Journal, by: str) -> Card:
         """Return the card of what a run waits for in the journal."""
         request, kind = request_of(wait), wait.kind
-        about: dict[str, Any]
+        subject: dict[str, Any]
         read: _Reader
         if wait.action == DECIDE and not wait.path:
-            kind, about, read = "decision", _of_decision(journal, wait), _decision
+            kind, subject, read = "decision", _of_decision(journal, wait), _decision
         elif isinstance(request, ApprovalRequest):
-            about, read = _of_approval(request)
+            subject, read = _of_approval(request)
         else:
-            about = {"agent": request.agent, "run": wait.run, "text": request.text}
+            subject = {"agent": request.agent, "run": wait.run, "text": request.text}
             read = _question
             if kind == "doubt":
-                about["text"], read = call_line(wait.action, wait.args), _doubt
+                subject["text"], read = call_line(wait.action, wait.args), _doubt
 
         def give(value: Any) -> None:
             if isinstance(request, ApprovalRequest):
@@ -215,7 +215,7 @@ class Cards:
                 raise CardGone(str(late)) from late
 
         at = (wait.run, wait.key)
-        return Card(next(self._numbers), kind, about, wait.since, give, read, at)
+        return Card(next(self._numbers), kind, subject, wait.since, give, read, at)
 
     def _show(self, card: Card) -> None:
         with self._guard:
@@ -240,15 +240,15 @@ class RunApprover:
         **told: what else a card tells, such as the task
     """
 
-    def __init__(self, cards: Cards, **about: str) -> None:
+    def __init__(self, cards: Cards, **labels: str) -> None:
         self._cards = cards
-        self._about = about
+        self._labels = labels
 
     async def approve(self, request: ApprovalRequest) -> Decision:
         """Permit what is permitted always, or have the run wait."""
         if self._cards.permits(request):
             return True
-        return Later() if request.waits_in else await self._cards.approve(request, **self._about)
+        return Later() if request.waits_in else await self._cards.approve(request, **self._labels)
 
     async def answer(self, question: Question) -> str | Later:
         """Have the run wait for the answer."""

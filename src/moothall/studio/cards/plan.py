@@ -31,7 +31,7 @@ class PlanDesk:
 
     async def review(self, plan: ProposedPlan) -> ProposedPlan | str | bool:
         """Return what the person says: the plan to be carried out, what is to change, or False."""
-        about = {
+        subject = {
             "agent": "researcher",
             "run": self._run,
             "objectives": plan.objectives,
@@ -43,7 +43,7 @@ class PlanDesk:
             "by_model": self.by_model,
         }
         review: str | bool | tuple[list[ResearchTask], list[Heading]]
-        review = await self._cards.ask("plan", about, self._read)
+        review = await self._cards.ask("plan", subject, self._read)
         if not isinstance(review, tuple):
             return review
         plan.tasks, plan.outline = review

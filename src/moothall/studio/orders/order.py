@@ -29,7 +29,7 @@ _KINDS: Final[dict[str, type[AnyOrder]]] = {
 """The kinds of orders by the part of a run that records them; no agent has such a part."""
 
 
-_MORE: Final[dict[str, Callable[[float], float]]] = {
+_RAISABLE: Final[dict[str, Callable[[float], float]]] = {
     "iterations": int,
     **{name: int if each.is_whole_number else float for name, each in OF_RUNS.items()},
 }
@@ -52,14 +52,14 @@ def without_keys(order: AnyOrder) -> None:
 
 def with_more(order: AnyOrder, more: Mapping[str, float]) -> AnyOrder:
     """Return an order with other limits; ConfigError if one is unknown or not above 0."""
-    if not more.keys() <= _MORE.keys() & {*order.may_change}:
+    if not more.keys() <= _RAISABLE.keys() & {*order.may_change}:
         raise ConfigError(
             f"a run of moothall {order.command} has no such limits: {', '.join(more)}"
         )
     wrong = next((name for name, value in more.items() if not 0 < value < math.inf), None)
     if wrong is not None:
         raise ConfigError(f"{wrong} must be a number above 0, got {more[wrong]}")
-    changes: dict[str, Any] = {name: _MORE[name](value) for name, value in more.items()}
+    changes: dict[str, Any] = {name: _RAISABLE[name](value) for name, value in more.items()}
     return replace(order, **changes)
 
 
@@ -126,8 +126,8 @@ def _with_absolute_paths(order: AnyOrder) -> AnyOrder:
     return replace(order, **{name: path and os.path.abspath(path) for name, path in paths.items()})
 
 
-def _check(run_id: str, before: AnyOrder, now: AnyOrder) -> None:
-    was, is_ = asdict(before), asdict(now)
+def _check(run_id: str, recorded: AnyOrder, now: AnyOrder) -> None:
+    was, is_ = asdict(recorded), asdict(now)
     changed = tuple(k for k in was if k not in now.may_change and was[k] != is_[k])
     if changed:
         detail = "; ".join(f"{k}: was {was[k]!r:.80}, is {is_[k]!r:.80}" for k in changed)

@@ -86,7 +86,7 @@ class ResearchOrder(RunLimits, Searched):
         return "\n".join(self.objectives)
 
     @property
-    def where(self) -> str:
+    def place(self) -> str:
         """Where it searches, in words."""
         labels = [CATALOGUES[name].label for name in self.catalogues]
         return " and ".join(filter(None, [self.folder, self.web, *labels]))
@@ -98,7 +98,7 @@ class ResearchOrder(RunLimits, Searched):
         more = f", {sites} alone" if sites else ""
         more += f", without {' and '.join(self.exclude)}" if self.exclude else ""
         more += f", since {self.since}" if self.since else ""
-        return f"{self.model or 'no model, extractive'}; {self.where}{more}"
+        return f"{self.model or 'no model, extractive'}; {self.place}{more}"
 
 
 def check(order: ResearchOrder) -> None:
@@ -118,7 +118,7 @@ def _faults(order: ResearchOrder) -> Iterator[str]:
         yield "--link-base is for the files of a folder: give --folder too"
     at_all = order.web or order.catalogues
     if not order.folder and not at_all:
-        yield f"there is nothing to search: give {_either('--folder DIR', *_ON_WEB)}"
+        yield f"there is nothing to search: give {_choice_of('--folder DIR', *_ON_WEB)}"
     if order.folder and not os.path.isdir(order.folder):
         problem = "is not a folder" if os.path.exists(order.folder) else "does not exist"
         yield f"--folder: the root folder {json.dumps(order.folder)} {problem}"
@@ -128,10 +128,12 @@ def _faults(order: ResearchOrder) -> Iterator[str]:
         "--exclude": order.exclude,
         "--allow-host": order.allow_hosts,
     }
-    if which := next((name for name, value in of_web.items() if value and not order.web), None):
-        yield f"{which} is for the web: give {_either(*_ON_WEB)} too"
+    if web_option := next(
+        (name for name, value in of_web.items() if value and not order.web), None
+    ):
+        yield f"{web_option} is for the web: give {_choice_of(*_ON_WEB)} too"
     if order.since and not at_all:
-        ways = _either(*_ON_WEB, *(f"--{name}" for name in CATALOGUES))
+        ways = _choice_of(*_ON_WEB, *(f"--{name}" for name in CATALOGUES))
         yield f"--since is for the web: give {ways} too"
     for each in (_check_web, _check_engines, _check_model):
         try:
@@ -178,7 +180,7 @@ def _faults(order: ResearchOrder) -> Iterator[str]:
                 yield f"{other} and {name} must be two files, got {first!r} for both"
 
 
-def _either(*options: str) -> str:
+def _choice_of(*options: str) -> str:
     *most, last = options
     return f"{', '.join(most)} or {last}"
 
@@ -294,8 +296,8 @@ def write(
         try:
             Path(path).write_bytes(data)
         except OSError as error:  # of a full disk, it does not name the file
-            why = error.strerror or error
-            raise FileError(f"the {label} {path!r} cannot be written: {why}") from error
+            reason = error.strerror or error
+            raise FileError(f"the {label} {path!r} cannot be written: {reason}") from error
     return [(label, path) for label, path, _ in files]
 
 
@@ -311,7 +313,7 @@ def _is_there(path: str, data: bytes, ended_at: float) -> bool:
 def _tools(order: ResearchOrder) -> list[Action]:
     from moothall import research
     from moothall.research import read_pdf, search_folder, search_web, visit_page
-    from moothall.research.calling import without
+    from moothall.research.calling import without_urls
     from moothall.research.folder.files import checked_base, link_to
 
     tools: list[Action] = []
@@ -320,9 +322,11 @@ def _tools(order: ResearchOrder) -> list[Action]:
         root, base = os.path.realpath(order.folder), order.link_base
         outputs = [each for each in (order.out, order.html, order.sources) if each]
         paths = [os.path.relpath(os.path.realpath(each), root) for each in outputs]
-        own = [link_to(root, each, base and checked_base(base)) for each in paths]
+        folders = [link_to(root, each, base and checked_base(base)) for each in paths]
         results = 8 if order.model else 24  # a model is paid for what it reads
-        tools.append(without(search_folder(order.folder, results=results, link_base=base), own))
+        tools.append(
+            without_urls(search_folder(order.folder, results=results, link_base=base), folders)
+        )
     if order.web:
         names = ("allow_hosts", "site", "sites", "exclude")
         within: dict[str, Any] = {name: getattr(order, name) for name in names}

@@ -124,17 +124,17 @@ def _faults(order: SimulateOrder) -> Iterator[str]:
         yield "--out must be a folder, got an empty text"
     elif order.out is not None:
         path = Path(order.out).absolute()
-        there = next(each for each in (path, *path.parents) if each.exists())
-        if not there.is_dir() or not os.access(there, os.W_OK):
-            yield f"--out: nothing can be written in {str(there)!r}"
+        existing = next(each for each in (path, *path.parents) if each.exists())
+        if not existing.is_dir() or not os.access(existing, os.W_OK):
+            yield f"--out: nothing can be written in {str(existing)!r}"
     if order.parquet is not None and order.out is None:
-        which = "--parquet" if order.parquet else "--csv"
-        yield f"{which} is for the tables: give --out DIR too"
+        option = "--parquet" if order.parquet else "--csv"
+        yield f"{option} is for the tables: give --out DIR too"
     if order.trajectories and order.out is None:
         yield "--trajectories is a table: give --out DIR too"
     if order.model is None and (order.max_usd or order.max_calls):
-        which = "--max-usd" if order.max_usd else "--max-calls"
-        yield f"{which} is for a model: give --model too"
+        option = "--max-usd" if order.max_usd else "--max-calls"
+        yield f"{option} is for a model: give --model too"
     if order.model is not None:
         try:
             check_model(order.model)

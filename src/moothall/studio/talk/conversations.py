@@ -64,10 +64,10 @@ class TalkTurn:
 class Conversations:
     """What the person has said to each agent, thread by thread, and what it replied."""
 
-    def __init__(self, me: You, messages: SpaceMessages) -> None:
-        self._me = me
+    def __init__(self, person: You, messages: SpaceMessages) -> None:
+        self._person = person
         self._messages = messages
-        self._since = time.time()
+        self._started = time.time()
 
     def threads(self, id: str) -> dict[str, Any]:
         """Return the conversations with an agent, the newest first, and what keeps them.
@@ -80,14 +80,14 @@ class Conversations:
             if self._is_said(message, id):
                 threads_found.setdefault(self._thread(message), message.at)
         journal, memory = self._journal(id), self._memory(id)
-        mine = thread_of_sender(str(self._me.id))
+        own_thread = thread_of_sender(str(self._person.id))
         if journal is not None:
-            for run in journal.runs(agent=id, thread=mine, sort="-began", limit=_RUNS):
-                threads_found.setdefault(_thread_name(run.thread, mine), run.began)
+            for run in journal.runs(agent=id, thread=own_thread, sort="-began", limit=_RUNS):
+                threads_found.setdefault(_thread_name(run.thread, own_thread), run.began)
         elif memory is not None:
             for thread in memory.threads():
-                if thread == mine or thread.startswith(f"{mine}/"):
-                    threads_found.setdefault(_thread_name(thread, mine), None)
+                if thread == own_thread or thread.startswith(f"{own_thread}/"):
+                    threads_found.setdefault(_thread_name(thread, own_thread), None)
         storage = "journal" if journal is not None else "memory" if memory is not None else None
         threads = [{"thread": thread, "at": at} for thread, at in threads_found.items()]
         return {"threads": threads, "kept": storage, "here": self._agent(id) is not None}
@@ -99,19 +99,19 @@ class Conversations:
         if room <= 0:
             return now[-_TURNS:]
         journal, memory = self._journal(id), self._memory(id)
-        of = thread_of_sender(str(self._me.id), thread)
+        of = thread_of_sender(str(self._person.id), thread)
         if journal is not None:
             return [*self._recorded(journal, id, of, room), *now]
         if memory is not None:
             contents = [each.said for each in now if each.mine]
-            return [*_before(memory.thread(of)._newest(_TURNS), contents), *now][-_TURNS:]
+            return [*_earlier_turns(memory.thread(of)._newest(_TURNS), contents), *now][-_TURNS:]
         return now
 
     # -- now ---------------------------------------------------------------------------------------
 
     def _now(self, id: str, thread: str | None) -> list[TalkTurn]:
         """Return what was said since the studio began."""
-        me = str(self._me.id)
+        me = str(self._person.id)
         turns: list[TalkTurn] = []
         runs = self._runs(id, thread)
         for message in self._messages.newest():
@@ -145,18 +145,22 @@ class Conversations:
         journal = self._journal(id)
         if journal is None:
             return {}
-        of = thread_of_sender(str(self._me.id), thread)
-        runs = journal.runs(agent=id, thread=of, since=self._since, sort="-began", limit=_TURNS)
-        candidates = [each for each in runs if each.thread == of and each.forked_from is None]
+        thread_prefix = thread_of_sender(str(self._person.id), thread)
+        runs = journal.runs(
+            agent=id, thread=thread_prefix, since=self._started, sort="-began", limit=_TURNS
+        )
+        candidates = [
+            each for each in runs if each.thread == thread_prefix and each.forked_from is None
+        ]
         run_ids: dict[int, str] = {}
         for message in self._messages.newest():  # each run is of the last such words before it
             if self._is_said(message, id) and self._thread(message) == thread:
                 content = str(message.arguments.get("content"))
-                mine = [
+                own_runs = [
                     each for each in candidates if content.startswith(each.task.removesuffix("…"))
                 ]
                 if run := next(
-                    (each for each in mine if each.began >= message.at - _BEGAN_S), None
+                    (each for each in own_runs if each.began >= message.at - _BEGAN_S), None
                 ):
                     run_ids[message.number] = run.id
                     candidates.remove(run)
@@ -175,11 +179,11 @@ class Conversations:
 
     def _is_mine(self, message: SeenMessage, id: str) -> bool:
         """Return whether the person said it to an agent, or called an action of it alone."""
-        is_call = (message.head.sender, message.head.to) == (str(self._me.id), id)
+        is_call = (message.head.sender, message.head.to) == (str(self._person.id), id)
         return is_call or self._is_said(message, id)
 
     def _is_said(self, message: SeenMessage, id: str) -> bool:
-        is_mine = message.head.sender == str(self._me.id) and message.head.action == "say"
+        is_mine = message.head.sender == str(self._person.id) and message.head.action == "say"
         return is_mine and message.head.to in (id, BROADCAST)
 
     def _thread(self, message: SeenMessage) -> str | None:
@@ -189,7 +193,7 @@ class Conversations:
     # -- before ------------------------------------------------------------------------------------
 
     def _agent(self, id: str) -> Any:
-        space: Any = self._me.space
+        space: Any = self._person.space
         return None if space is None else space._local_agent(id)
 
     def _journal(self, id: str) -> Journal | None:
@@ -200,22 +204,26 @@ class Conversations:
         memory = getattr(self._agent(id), "memory", None)
         return memory if getattr(memory, "_in_file", False) else None
 
-    def _recorded(self, journal: Journal, id: str, thread: str, most: int) -> list[TalkTurn]:
+    def _recorded(self, journal: Journal, id: str, thread: str, max_turns: int) -> list[TalkTurn]:
         """Return the turns of the runs of a thread that began before the studio."""
         runs: list[Outline] = journal.runs(
-            agent=id, thread=thread, until=self._since, sort="-began", limit=_RUNS
+            agent=id, thread=thread, until=self._started, sort="-began", limit=_RUNS
         )
         turns: list[TalkTurn] = []
         for run in (each for each in runs if each.thread == thread):
             turns[:0] = _of_run(journal, run)
-            if len(turns) >= most:
+            if len(turns) >= max_turns:
                 break
-        return turns[-most:]
+        return turns[-max_turns:]
 
 
-def _thread_name(thread: str | None, mine: str) -> str | None:
+def _thread_name(thread: str | None, own_thread: str) -> str | None:
     """Return the name of a thread of the person, as `say` takes it."""
-    return thread[len(mine) + 1 :] or None if thread and thread.startswith(f"{mine}/") else None
+    return (
+        thread[len(own_thread) + 1 :] or None
+        if thread and thread.startswith(f"{own_thread}/")
+        else None
+    )
 
 
 def _answer(message: SeenMessage, run: str | None) -> TalkTurn:
@@ -243,7 +251,7 @@ def _of_run(journal: Journal, run: Outline) -> Iterator[TalkTurn]:
     yield TalkTurn(mine=False, said=text, at=last.at, run=run.id, state=state)
 
 
-def _before(items: list[dict[str, Any]], contents: list[Any]) -> list[TalkTurn]:
+def _earlier_turns(items: list[dict[str, Any]], contents: list[Any]) -> list[TalkTurn]:
     """Return the turns of a memory without its end, which was said since the studio began."""
     remaining = Counter(each for each in contents if isinstance(each, str))
     end = len(items)

@@ -129,10 +129,10 @@ class SpaceMessages:
         """Return the message that one answers; note one that may be answered."""
         request: SeenMessage | None = None
         if message.head.action in ("response", "error"):
-            of = id[:_NAME] if isinstance(id, str) else None
+            request_id = id[:_NAME] if isinstance(id, str) else None
             for to in (message.head.sender, BROADCAST):
-                if waiting := self._open_requests.get((of, message.head.to, to)):
-                    request = waiting[0] if of is not None else waiting.popleft()
+                if waiting := self._open_requests.get((request_id, message.head.to, to)):
+                    request = waiting[0] if request_id is not None else waiting.popleft()
                     break
             if request is not None and request.heard_by is not None:
                 request.heard_by.add(message.head.sender)
@@ -158,7 +158,9 @@ class SpaceMessages:
                 (each, each.heard_by) for each in self._said_by_pair.get((message.head.to, to), ())
             ]
             waiting = [
-                (each, by) for each, by in all if by is not None and message.head.sender not in by
+                (each, receivers)
+                for each, receivers in all
+                if receivers is not None and message.head.sender not in receivers
             ]
             if not waiting:
                 continue
@@ -166,8 +168,8 @@ class SpaceMessages:
             if self._unclear[pair] < len(waiting):
                 return None
             del self._unclear[pair]
-            for _, by in waiting:
-                by.add(message.head.sender)
+            for _, receivers in waiting:
+                receivers.add(message.head.sender)
             return waiting[0][0] if len(waiting) == 1 else None
         message.heard_by = set()
         most = 1 if message.head.to == BROADCAST else _MOST_WAITING
@@ -256,6 +258,6 @@ def _text(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-def _cut(value: Any, most: int) -> Any:
+def _cut(value: Any, max_chars: int) -> Any:
     text = value if isinstance(value, str) else _text(value)
-    return value if len(text) <= most else f"{text[:most]} … ({len(text):,} characters)"
+    return value if len(text) <= max_chars else f"{text[:max_chars]} … ({len(text):,} characters)"

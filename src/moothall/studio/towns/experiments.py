@@ -84,7 +84,7 @@ class ExperimentRuns:
         self._hub = hub
         self._numbers = itertools.count(1)
         self._starting = guard()
-        self._all: dict[int, _Running] = {}
+        self._experiments: dict[int, _Running] = {}
 
     def form(self) -> PageForm:
         """Return the form that runs the experiment of a file."""
@@ -124,7 +124,9 @@ class ExperimentRuns:
         out_path = os.path.expanduser(out.strip())
         folder = Path(out_path).absolute() if out_path else path.with_name(f"{path.stem}-results")
         with self._starting:
-            active = [each for each in self._all.values() if each.state in ("running", "stopping")]
+            active = [
+                each for each in self._experiments.values() if each.state in ("running", "stopping")
+            ]
             if any(each.out == str(folder) for each in active):
                 raise ConfigError(f"an experiment is under way in {folder}")
             if len(active) >= _AT_ONCE:
@@ -135,10 +137,10 @@ class ExperimentRuns:
             lives = partial(self._live, running, experiment, jobs)
             name = f"moothall-experiment-{running.number}"
             running.thread, _ = in_thread(name, lambda started: asyncio.run(lives(started)))
-            before = [each.number for each in self._all.values() if each.out == running.out]
+            before = [each.number for each in self._experiments.values() if each.out == running.out]
             for number in before:  # it continues these
-                del self._all[number]
-            self._all[running.number] = running
+                del self._experiments[number]
+            self._experiments[running.number] = running
         self._tell(running)
 
     async def _live(
@@ -170,12 +172,12 @@ class ExperimentRuns:
 
     def list_all(self) -> list[dict[str, Any]]:
         """Return the experiments, the newest first."""
-        return [each.to_json() for each in reversed([*self._all.values()])]
+        return [each.to_json() for each in reversed([*self._experiments.values()])]
 
     def _running(self, number: int) -> _Running:
-        if number not in self._all:
+        if number not in self._experiments:
             raise ConfigError(f"there is no experiment {number} here")
-        return self._all[number]
+        return self._experiments[number]
 
     def stop(self, number: int) -> None:
         """End an experiment; begun again, it continues after the cells that have ended."""
@@ -192,7 +194,9 @@ class ExperimentRuns:
 
     def close(self) -> None:
         """End all experiments."""
-        active = [each for each in self._all.values() if each.state in ("running", "stopping")]
+        active = [
+            each for each in self._experiments.values() if each.state in ("running", "stopping")
+        ]
         for each in active:
             self._cancel(each)
         for each in active:

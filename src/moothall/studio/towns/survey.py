@@ -12,7 +12,7 @@ from pydantic import Field as Checked
 
 from moothall.foundation.errors import ConfigError
 from moothall.models.named_models import made_model
-from moothall.studio.towns.town import MOST
+from moothall.studio.towns.town import MAX_CITIZENS
 
 if TYPE_CHECKING:
     from moothall.models.protocol import Model
@@ -48,7 +48,7 @@ class AskedAll(ByModel):
     kind: Literal["scale", "yes_no", "choice"]
     choices: list[str] = []
     by: str = Checked("", max_length=200)
-    citizens: int = Checked(100, ge=1, le=MOST)
+    citizens: int = Checked(100, ge=1, le=MAX_CITIZENS)
 
     async def answered(self, society: Society, has_model: bool) -> dict[str, Any]:
         """Ask several citizens, between two steps; return what a page shows of it."""
@@ -62,9 +62,9 @@ class AskedAll(ByModel):
             raise ConfigError("write two choices or more, each once, with commas between them")
         question = Question("answer", self.text, self.kind, choices, by=_rule(self, choices))
         ids = [*society.books.where]
-        every = max(1, len(ids) // self.citizens)
-        whom = ids[::every][: self.citizens]
-        answers = await society.survey(Survey(self.text, [question]), whom, model=model)
+        step = max(1, len(ids) // self.citizens)
+        chosen_ids = ids[::step][: self.citizens]
+        answers = await society.survey(Survey(self.text, [question]), chosen_ids, model=model)
         counts = Counter(each.value for each in answers)
         offered = {"scale": range(1, 6), "yes_no": (True, False), "choice": choices}[self.kind]
         values = [*offered, *(counts.keys() - {*offered})]  # also what nobody has chosen
@@ -84,13 +84,13 @@ class AskedAll(ByModel):
 
 def _rule(survey: AskedAll, choices: tuple[str, ...]) -> Callable[[Respondent], Any] | None:
     """Return how a citizen without a model answers: its need or opinion, scaled to the answers."""
-    of, _, name = survey.by.partition(" ")
-    low, high = {"need": (0, 1000), "opinion": (-1000, 1000)}.get(of, (0, 0))
+    kind, _, name = survey.by.partition(" ")
+    low, high = {"need": (0, 1000), "opinion": (-1000, 1000)}.get(kind, (0, 0))
     if low == high:
         return None
 
     def rule(respondent: Respondent) -> Any:
-        part = (respondent.status[f"{of}s"][name] - low) / (high - low)
+        part = (respondent.status[f"{kind}s"][name] - low) / (high - low)
         if survey.kind == "yes_no":
             return part >= 0.5
         if survey.kind == "scale":

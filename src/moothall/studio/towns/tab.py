@@ -22,7 +22,7 @@ from moothall.studio.page import Field, PageForm, Tab, WouldEnd
 from moothall.studio.towns.changes import Change
 from moothall.studio.towns.experiments import ExperimentRuns
 from moothall.studio.towns.survey import AskedAll, CitizenQuestion
-from moothall.studio.towns.town import MOST, Town, with_head
+from moothall.studio.towns.town import MAX_CITIZENS, Town, with_head
 
 if TYPE_CHECKING:
     from fastapi import APIRouter
@@ -89,8 +89,10 @@ class SocietyTab(Tab):
     def _check(self, order: SimulateOrder) -> None:
         if not 0 <= order.seed < 1 << 64:
             raise ConfigError(f"--seed must be from 0 to {2**64 - 1}, got {order.seed}")
-        if order.citizens > MOST:
-            raise ConfigError(f"citizens must be at most {MOST:,} here, got {order.citizens:,}")
+        if order.citizens > MAX_CITIZENS:
+            raise ConfigError(
+                f"citizens must be at most {MAX_CITIZENS:,} here, got {order.citizens:,}"
+            )
         if order.model is not None:
             made_model(order.model, environ.get("MOOTHALL_KEY"))
 
@@ -152,7 +154,7 @@ class SocietyTab(Tab):
         filled |= {name: each for name, each in stripped.items() if each not in (None, "")}
         order = SimulateOrder(**filled)
         if order.citizens < 10:
-            raise ConfigError(f"citizens must be from 10 to {MOST:,}, got {order.citizens}")
+            raise ConfigError(f"citizens must be from 10 to {MAX_CITIZENS:,}, got {order.citizens}")
         if order.model is None or not order.max_calls:
             order = replace(order, max_calls=None)
         check(order)
@@ -290,13 +292,19 @@ class SocietyTab(Tab):
 
         town, society = self._living()
         failed = [
-            [step, why] for step, author, why in [*society.failures] if author == "intervention"
+            [step, reason]
+            for step, author, reason in [*society.failures]
+            if author == "intervention"
         ]
         changes = [  # what closes, opens, sets a fact or announces cannot fail
             [
                 each.at_step,
                 in_words(each),
-                [why for step, why in failed if step == each.at_step and (each.pay or each.status)],
+                [
+                    reason
+                    for step, reason in failed
+                    if step == each.at_step and (each.pay or each.status)
+                ],
             ]
             for each in society.interventions
         ]

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from moothall.society.positions import Whereabouts
     from moothall.society.society import Society
 
-MOST: Final = 100_000
+MAX_CITIZENS: Final = 100_000
 """The most citizens of a town."""
 _ROWS: Final = 3_000
 """The most rows that a page gets: the last ones."""
@@ -81,7 +81,7 @@ class Town:
         self._closed = threading.Event()
         self._resumed_at = time.monotonic()
         self._took = self._shown_at = 0.0
-        self._where: Whereabouts | None = None
+        self._positions: Whereabouts | None = None
         self._plan: TownMap | None = None
         self._acts: dict[int, list[int]] = {}  # how many did each act, by step, of those lived here
         self._changes = 0
@@ -220,7 +220,7 @@ class Town:
         """Return the society; raise ConfigError if it is not made yet or has failed."""
         if self.fault:
             raise ConfigError(f"the town has failed: {self.fault}")
-        if self.society is None or self._where is None:
+        if self.society is None or self._positions is None:
             raise ConfigError("the town is being set up: wait a moment")
         return self.society
 
@@ -282,7 +282,7 @@ class Town:
 
     def _show(self, society: Society) -> None:
         """Note where citizens are, and tell all pages."""
-        self._where, self._shown_at = society.positions(), time.monotonic()
+        self._positions, self._shown_at = society.positions(), time.monotonic()
         self._become("paused" if self.state == "making" else self.state)
 
     def _level(self, layer: str) -> tuple[bytes, dict[str, Any]]:
@@ -291,11 +291,11 @@ class Town:
         from moothall.society.blocks.talk import TOPICS
         from moothall.society.positions import levels
 
-        where = self._where
-        if self.society is None or where is None or layer not in self._layers:
+        positions = self._positions
+        if self.society is None or positions is None or layer not in self._layers:
             return b"", {}
         values = levels(self.society, layer, TOPICS)
-        if len(values) != len(where.ids):  # one was born or died since
+        if len(values) != len(positions.ids):  # one was born or died since
             return b"", {}
         present = values[~np.isnan(values)]
         least, most = (0.0, 1.0) if not len(present) else np.percentile(present, (2, 98)).tolist()
@@ -309,7 +309,7 @@ class Town:
         """Return where citizens are, packed for `frame`; empty before they are there."""
         from moothall.society.arrays import np
 
-        where, plan = self._where, self._plan
+        where, plan = self._positions, self._plan
         if where is None or plan is None:
             return b""
         west, low, wide, tall = plan.bounds
@@ -347,8 +347,8 @@ class Town:
         }
         packed = self._packed()
         if society is not None and packed:
-            assert self._where is not None
-            acts = self._where.acts
+            assert self._positions is not None
+            acts = self._positions.acts
             if not self._layers:
                 self._layers = numbers(society, NEEDS, TOPICS)
             level, level_data = self._level(layer)
