@@ -153,11 +153,9 @@ class Budget:
             JournalError: the journal cannot be read
         """
         counted, seconds = _checked(Budget.child, limits, per)
-        own_title = self._accounts[0].title
+        parent = self._accounts[0].title
         # The same at any depth, so that titles of deep descendants do not grow.
-        title = _title(
-            name, own_title if own_title.startswith("a part of ") else f"a part of {own_title}"
-        )
+        title = _title(name, parent if parent.startswith("a part of ") else f"a part of {parent}")
         account = Account(title, counted, seconds, per=per)
         account = self._ledger.open_account(account, self._accounts[0], name)
         return self._relative((account, *self._accounts), name)
@@ -193,16 +191,14 @@ class Budget:
         Args:
             tokens: the least number of tokens, at least one; None reserves none
             usd: the least amount, more than 0; None reserves none
-            **least: how many of the others
+            **minimums: how many of the others
         """
         amounts = dict(minimums)
-        rest_kinds = tuple(
-            kind for kind in MEASURED if amounts.get(RESERVED[kind].name, 0) is not None
-        )
-        for kind in {*MEASURED} - {*rest_kinds}:
+        kinds = tuple(kind for kind in MEASURED if amounts.get(RESERVED[kind].name, 0) is not None)
+        for kind in {*MEASURED} - {*kinds}:
             del amounts[RESERVED[kind].name]
         counted = checked_amounts(Budget.reserve_rest, amounts)
-        return self._ledger.reserve(self._accounts, counted, self._now(), rest_kinds)
+        return self._ledger.reserve(self._accounts, counted, self._now(), kinds)
 
     async def in_turn(self, reserve: Callable[[], Reservation]) -> Reservation:
         """Reserve; if only others' open reservations prevent it, wait until they settle.

@@ -564,16 +564,10 @@ class Journal:
         return sorted([*cut_off, *waited], key=lambda run: run.began) if waited else cut_off
 
     async def begin(
-        self,
-        run_id: str,
-        kind: str,
-        agent: str,
-        task: str,
-        thread: str | None = None,
-        **attributes: Any,
+        self, run_id: str, kind: str, agent: str, task: str, thread: str | None = None, **attrs: Any
     ) -> RunPart:
         """Begin or resume a run of an agent, of the class `kind`; the caller closes the part."""
-        new = (kind, agent, readable(task[:TASK_CHARS]), thread, as_column(attributes))
+        new = (kind, agent, readable(task[:TASK_CHARS]), thread, as_column(attrs))
         return RunPart(await self._runs.begin(run_id, new))
 
     # -- what it says ------------------------------------------------------------------------------
@@ -585,16 +579,12 @@ class Journal:
         leased = self._leased_numbers(db) if numbers is None else set(self._runs.leased(numbers))
         query, values = run_query.rows(lambda: leased, self._file.attribute)
         outlines = []
-        for number, *details_row, column, state, origin, thread, waiting in db.execute(
-            query, values
-        ):
+        for number, *row, column, state, origin, thread, waiting in db.execute(query, values):
             if number in leased:
                 state = "waiting" if waiting else "running"
             details: dict[str, Any] = {**of_column(column), "held": number in leased}
-            details |= zip((*SUMMED, "seconds"), details_row[7:], strict=True)
-            details |= zip(
-                OUTLINED, (*details_row[:7], state or "stopped", origin, thread), strict=True
-            )
+            details |= zip((*SUMMED, "seconds"), row[7:], strict=True)
+            details |= zip(OUTLINED, (*row[:7], state or "stopped", origin, thread), strict=True)
             outlines.append(Outline(**details))
         return outlines
 

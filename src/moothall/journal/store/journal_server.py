@@ -91,9 +91,8 @@ class JournalServer(PostgresPool[JournalError], Store):
     look_s: float = 1.0  # for a process that has died; what is written is told
 
     def __init__(self, url: str, timeout: float) -> None:
-        self.end_seen_on: dict[
-            int, int
-        ] = {}  # by run, the connection over which its end was seen last
+        # By run, the connection over which its end was seen last.
+        self.end_seen_on: dict[int, int] = {}
         self.left_out: set[str] = set()
         super().__init__(
             DatabaseAddress(url, "a journal in PostgreSQL"),

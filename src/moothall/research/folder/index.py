@@ -182,13 +182,10 @@ class FolderIndex:
         self._pattern = pattern
         self._refreshing = renewed(threading.Lock())
         self._next = 0.0
-        index = os.path.abspath(index or cached(self.root, pattern))
-        own_paths = (os.path.relpath(index + end, self.root) for end in ("", "-wal", "-shm"))
-        self._own_files = frozenset(own_paths)  # an index may lie in its folder
+        index = os.path.abspath(index or cached(self.root, pattern))  # it may lie in its folder
+        self._skipped = {os.path.relpath(index + end, self.root) for end in ("", "-wal", "-shm")}
         self._faults: list[tuple[str, str]] = []  # why and which file
-        self._retry_times: dict[
-            str, float
-        ] = {}  # when a file that failed for a time may be read again
+        self._retry: dict[str, float] = {}  # when a file that failed for a time may be read again
         file = SQLiteFile(
             index,
             kind="folder index",
@@ -218,10 +215,8 @@ class FolderIndex:
         self._refresh()
         chosen: list[tuple[Any, ...]] = []
         spare: list[tuple[Any, ...]] = []
-        page_counts: Counter[bytes] = Counter()
-        repeated: list[
-            tuple[Any, ...]
-        ] = []  # pages of one program repeat their options: these last
+        counts: Counter[bytes] = Counter()
+        doubles: list[tuple[Any, ...]] = []  # pages of one program repeat options: these last
         texts: set[str] = set()
         with self._pool.reading() as db:
             for number in ranked(db, query, 4 * results + 50):
@@ -231,21 +226,19 @@ class FolderIndex:
                         f"passage {number} is in the index but not in the file"
                     )
                 if row[5] in texts:
-                    repeated.append(row)
+                    doubles.append(row)
                     continue
                 texts.add(row[5])
-                page_counts[row[0]] += 1
-                (chosen if page_counts[row[0]] <= max(PER_FILE, results // 4) else spare).append(
-                    row
-                )
+                counts[row[0]] += 1
+                (chosen if counts[row[0]] <= max(PER_FILE, results // 4) else spare).append(row)
                 if len(chosen) == results:
                     break
-            if not page_counts and db.execute("SELECT 1 FROM passages LIMIT 1").fetchone() is None:
+            if not counts and db.execute("SELECT 1 FROM passages LIMIT 1").fetchone() is None:
                 raise SearchError(
-                    f"folder {escaped(self.root)} has no text to search{self._faults_in_words()}"
+                    f"folder {escaped(self.root)} has no text to search{self._fault_text()}"
                 )
         by_path: dict[bytes, Resource] = {}
-        for path, title, read_ns, anchor, section, text in (chosen + spare + repeated)[:results]:
+        for path, title, read_ns, anchor, section, text in (chosen + spare + doubles)[:results]:
             if path not in by_path:
                 url = link_to(self.root, os.fsdecode(path), self._base)
                 read = datetime.fromtimestamp(read_ns / 1e9, UTC).isoformat(timespec="seconds")
@@ -268,9 +261,7 @@ class FolderIndex:
                 stored = {os.fsdecode(path): row for path, *row in rows}
             faults: list[tuple[str, str]] = []
             files = [*walk(self.root, faults)]
-            files = [
-                (p, at) for p, at in files if self._matches_pattern(p) and p not in self._own_files
-            ]
+            files = [(p, at) for p, at in files if self._matches(p) and p not in self._skipped]
             readable = {p: at for p, at in files if kind_of(p) is not None}
             faults += [(not_read(p), p) for p, _ in files if p not in readable]
             seconds = time.monotonic() - start
@@ -289,12 +280,9 @@ class FolderIndex:
 
     def _is_due(self, path: str, status: os.stat_result, *indexed: int) -> bool:
         """Whether to read a file again: it has changed, or could not be read for the time being."""
-        return (
-            not _is_current(status, *indexed)
-            and self._retry_times.get(path, 0.0) <= time.monotonic()
-        )
+        return not _is_current(status, *indexed) and self._retry.get(path, 0.0) <= time.monotonic()
 
-    def _matches_pattern(self, path: str) -> bool:
+    def _matches(self, path: str) -> bool:
         names = (path, os.path.basename(path))
         return self._pattern is None or any(fnmatchcase(each, self._pattern) for each in names)
 
@@ -310,7 +298,7 @@ class FolderIndex:
                 chars += len(read.document.text) if read.document else 0
                 if read.read_ns == 0:
                     now = time.monotonic()
-                    self._retry_times[path] = now + _PAUSES * (now - start)
+                    self._retry[path] = now + _PAUSES * (now - start)
             late = time.monotonic() - last_write > _BATCH_S
             if chars > _BATCH_CHARS or len(batch) >= _BATCH_FILES or (batch and late):
                 self._write(batch)
@@ -339,15 +327,15 @@ class FolderIndex:
         reported, self._faults = self._faults, faults
         if faults and faults != reported:
             level = logging.WARNING if self.missing() else logging.INFO
-            logger.log(level, "folder %s%s", escaped(self.root), self._faults_in_words())
+            logger.log(level, "folder %s%s", escaped(self.root), self._fault_text())
 
     def missing(self) -> str:
         """Return which files are not read, in a line; empty if these are pictures and the like."""
         # Pictures beside texts are nothing to mend.
         mends = any(fault != MEDIA for fault, _ in self._faults)
-        return f"folder {escaped(self.root)}{self._faults_in_words()}" if mends else ""
+        return f"folder {escaped(self.root)}{self._fault_text()}" if mends else ""
 
-    def _faults_in_words(self) -> str:
+    def _fault_text(self) -> str:
         """Return which files are not read and why, as the end of a line; empty for none."""
         if not self._faults:
             return ""
@@ -356,9 +344,8 @@ class FolderIndex:
             paths.setdefault(fault, []).append(path)
         most = sorted(paths.items(), key=lambda each: (each[0] == MEDIA, -len(each[1])))[:_WHYS]
         some = "; ".join(f"{len(of)} × {fault} ({_first_paths(of)})" for fault, of in most)
-        count = len(self._faults)
-        files = "file is" if count == 1 else "files are"
-        return f": {count} {files} not read, or not whole: {some}"
+        files = "file is" if len(self._faults) == 1 else "files are"
+        return f": {len(self._faults)} {files} not read, or not whole: {some}"
 
 
 def _first_paths(paths: list[str]) -> str:
