@@ -67,23 +67,25 @@ class Clock:
         index: int = 0,
         before: int = 0,
     ) -> None:
-        object.__setattr__(self, "start", _moment(start))
-        object.__setattr__(self, "step_s", seconds_of(step))
-        check_integer("a number of steps", index, 0)
         check_integer("before", before, 0)
-        object.__setattr__(self, "index", index)
-        object.__setattr__(self, "before", before)
+        self._set(_moment(start), seconds_of(step), index, before)
+
+    def _set(self, start: datetime, step_s: int, index: int, before: int) -> None:
+        check_integer("a number of steps", index, 0)
+        self.__dict__.update(start=start, step_s=step_s, index=index, before=before)
         try:
             _ = self.moment
         except OverflowError:
             raise ConfigError(
-                f"step {index} of {self.step_s} s from {self.start.isoformat()} is after the year "
-                "9999: take fewer or shorter steps"
+                f"step {index} of {step_s} s from {start.isoformat()} is after the year 9999: "
+                "take fewer or shorter steps"
             ) from None
 
     def at(self, index: int) -> Clock:
         """Return the moment at which `index` steps of this length have passed."""
-        return Clock(self.start, self.step_s, index, self.before)
+        clock = Clock.__new__(Clock)
+        clock._set(self.start, self.step_s, index, self.before)
+        return clock
 
     def after(self, steps: int = 1) -> Clock:
         """Return the moment `steps` steps after this one."""
@@ -106,7 +108,7 @@ class Clock:
         """Seconds since the start."""
         return self.before + self.index * self.step_s
 
-    @property
+    @functools.cached_property
     def moment(self) -> datetime:
         """The date and time."""
         return self.start + timedelta(seconds=self.elapsed)

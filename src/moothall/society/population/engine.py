@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import math
+import time
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from typing import Final, Protocol
 
 from moothall.foundation.arguments import check_boolean, check_integer
@@ -15,6 +18,8 @@ from moothall.society.population.population import Population
 from moothall.society.population.step import CHUNK, Wants, in_threads
 
 _TURNS_PER_YIELD: Final = 100  # after this many turns the loop runs the waiting ones
+_QUICK_S: Final = 0.002  # rows that took less in their last step need no thread of their own
+_YIELD_S: Final = 0.005  # after this time without a thread the loop runs what waits
 
 
 class Engine(Protocol):
@@ -57,13 +62,29 @@ class LocalEngine:
         self.threads = threads
         self.apart = apart
         self._pool: ThreadPoolExecutor | None = None
+        self._took_s = math.inf  # how long the rows took in their last step
+        self._yielded = 0.0
 
     async def run_rows(self, population: Population, moment: Moment) -> list[Wants]:
         """Run a step of a population's rows; return their wants, in the order of the rows."""
         self._lend_threads(population)
         chunk = 1 if self.apart else CHUNK
         work = (in_threads, population, moment, self._pool, self.threads, chunk)
-        return await WORKERS.run(asyncio.get_running_loop(), *work)
+        loop, began = asyncio.get_running_loop(), time.perf_counter()
+        if self._took_s > _QUICK_S:
+            result = await WORKERS.run(loop, *work)
+            self._yielded = began
+        else:
+            if began - self._yielded > _YIELD_S:
+                await asyncio.sleep(0)
+                self._yielded = began = time.perf_counter()
+            asyncio._set_running_loop(None)  # as in a thread: a block may run a loop of its own
+            try:
+                result = copy_context().run(*work)
+            finally:
+                asyncio._set_running_loop(loop)
+        self._took_s = time.perf_counter() - began
+        return result
 
     def _lend_threads(self, population: Population) -> None:
         if self.threads > 1 and self._pool is None:

@@ -41,9 +41,9 @@ def run_slice(population: Register, moment: Moment, first: int, until: int) -> W
     wants: Wants = {}
     rows = Rows(population, moment, first, until, wants)
     full = population.full[first:until]
-    if full.all():
-        return wants
     awake = np.flatnonzero(~full) if full.any() else None
+    if awake is not None and not len(awake):
+        return wants
     blocks = population.blocks
     for block in blocks:
         if hasattr(block, "before_rows"):
@@ -62,11 +62,11 @@ def _chosen(rows: Rows, blocks: Iterable[Any], awake: Any) -> Iterable[tuple[int
     which: Any = -1
     for number, block in enumerate(blocks):
         score = block.fits_rows(rows.of(block, awake))
-        better = np.greater(score, best)
-        if better.ndim == 0 and np.ndim(which) == 0:
-            if better:
+        if np.ndim(score) == 0 == np.ndim(which):
+            if score > best:
                 best, which = score, number
             continue
+        better = np.greater(score, best)
         kind = np.result_type(best, score)
         if np.ndim(which) == 0:
             count = len(rows) if awake is None else len(awake)
