@@ -207,8 +207,7 @@ def our_violence(agents: int) -> Population:
 def our_neighbours(agents: int) -> Population:
     """The same share of free cells, by turns, with borders."""
     width = side(round(agents / 0.8))
-    free = width * width - agents
-    return schelling(SEED, width=width, free=free, alike=400, turns="random", torus=False)
+    return schelling(SEED, width=width, free=200, alike=400, turns="random", torus=False)
 
 
 def our_epidemic(agents: int) -> Population:

@@ -13,6 +13,7 @@ class Measure(NamedTuple):
     society: Any
     home: int
     work: int
+    total: int
     owned: int
     delivered: int
     failures: int
@@ -126,7 +127,7 @@ METRICS: Final = (
     Metric("unpaid", _unpaid, scale=100),
     Metric(
         "money",
-        lambda now: now.society.books.total,
+        lambda now: now.total,
         "money",
         100,
         total="last",

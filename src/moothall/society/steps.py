@@ -258,7 +258,7 @@ class Steps(Space):
         self.failures = [*self.failures, *failed][-_FAILURES:] if failed else self.failures
         if self.population is not None:
             change_rows(self)
-        row = self._measured(delivered, len(failed))
+        row = self._measured(total, delivered, len(failed))
         self.metrics.append(row)
         self.number += 1
         self.clock = self.clock.after()
@@ -300,7 +300,7 @@ class Steps(Space):
             else:
                 token[0][token[1]] = answer
 
-    def _measured(self, delivered: int, failures: int) -> dict[str, Any]:
+    def _measured(self, total: int, delivered: int, failures: int) -> dict[str, Any]:
         """Return the row of metrics after the commit stage."""
         home = work = 0
         owned = sum(each.owed for each in self.books.owing)
@@ -316,7 +316,7 @@ class Steps(Space):
                 at_home = place == status.get("home")
                 home += at_home
                 work += not at_home and place == status.get("work")
-        now = Measure(self, home, work, owned, delivered, failures)
+        now = Measure(self, home, work, total, owned, delivered, failures)
         return {
             "step": self.number,
             "time": self.clock.moment.isoformat(),

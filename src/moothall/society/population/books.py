@@ -91,7 +91,8 @@ class RowBooks(Books):
     @property
     def total(self) -> int:
         """All money, in cents."""
-        return int(self.population.arrays["money"].sum()) + int(self.balances.cents.sum())
+        own = int(self.balances.cents.sum()) if self.services else 0
+        return int(self.population.arrays["money"].sum()) + own
 
     # -- wants -------------------------------------------------------------------------------------
 

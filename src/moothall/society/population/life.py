@@ -150,7 +150,7 @@ async def run_population(
     view.others = PopulationView(population, moment)
     if population.places:
         view.at = RowsHere(population)
-    if population.full.all():
+    if len(population.agents) == len(population):
         return {}
     return merged(await engine.run_rows(population, moment))
 
@@ -184,7 +184,7 @@ def measured(population: Population) -> tuple[int, int, int, dict[str, Any]]:
         own[name] = value.item() if getattr(value, "ndim", None) == 0 else value
         if not isinstance(own[name], Real):
             raise ConfigError(f"metric {name!r} must be a number, got {value!r:.80}")
-    return home, work, int(columns["money"].sum()), own
+    return home, work, int(population.arrays["money"].sum()), own
 
 
 def set_length(society: Any, new: int) -> None:
