@@ -30,7 +30,8 @@ NAMES = (
     *("agreement", "notes"),
     *("local_model", "choices", "loop", "dualact", "memory", "folder", "journal", "http", "amqp"),
     *("citations", "research", "research_speed", "hostile", "studio", "doors", "door_requests"),
-    *("origins", "agentdojo", "injections", "mesa_models", "killed", "many"),
+    *("origins", "agentdojo", "injections", "mesa_models", "mesa_speed", "killed"),
+    *("many",),
 )
 
 

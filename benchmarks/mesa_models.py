@@ -1,21 +1,19 @@
-"""The models of Mesa's examples, ours beside its own: equal in distribution, and how fast.
+"""The models of Mesa's examples, ours beside its own: equal in distribution.
 
     python -m benchmarks.mesa_models [--quick] [--seeds N] [MODEL ...]
 
 Both run with the parameters of Mesa's examples. `p` is that of the two-sample Kolmogorov-Smirnov
 test of an outcome over the seeds; where both begin from the same start and draw nothing, `equal` is
-the share of seeds whose series are equal. Steps a second count the steps alone, by processor time.
+the share of seeds whose series are equal. `benchmarks.mesa_speed` says how fast both are.
 """
 
 from __future__ import annotations
 
 import argparse
-import asyncio
 import math
 import random
 import statistics
 import sys
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -347,50 +345,35 @@ PAIRS: dict[str, Pair] = {
 # -- over seeds ------------------------------------------------------------------------------------
 
 
-def run_ours(population: Population, steps: int) -> tuple[Series, float]:
-    """Our series, and the processor seconds of the steps."""
-    took = 0.0
-
-    async def live() -> list[dict[str, Any]]:
-        nonlocal took
-        async with Society(population) as society:
-            began = time.process_time()
-            rows = await society.run(steps=steps)
-            took = time.process_time() - began
-        return rows
-
-    rows = asyncio.run(live())
-    return {name: [float(row[name]) for row in rows] for name in population.metrics}, took
+def run_ours(population: Population, steps: int) -> Series:
+    """Our series."""
+    with Society(population) as society:
+        rows = society.run_sync(steps=steps)
+    return {name: [float(row[name]) for row in rows] for name in population.metrics}
 
 
-def run_theirs(pair: Pair, model: Any) -> tuple[Series, float]:
-    """Mesa's series, and the processor seconds of the steps."""
+def run_theirs(pair: Pair, model: Any) -> Series:
+    """Mesa's series."""
     series: dict[str, list[float]] = {}
-    took = 0.0
     for _ in range(pair.steps):
-        began = time.process_time()
         pair.step(model)
-        took += time.process_time() - began
         for name, value in pair.read(model).items():
             series.setdefault(name, []).append(float(value))
-    return series, took
+    return series
 
 
 def compare(name: str, pair: Pair, seeds: int) -> None:
-    """Run both for each seed; print each outcome's means and p, and the speeds."""
+    """Run both for each seed; print each outcome's means and p."""
     from scipy.stats import ks_2samp
 
     ours: list[Mapping[str, float]] = []
     theirs: list[Mapping[str, float]] = []
-    seconds, equal = [0.0, 0.0], 0
+    equal = 0
     for seed in range(1, seeds + 1):
         model = pair.theirs(seed)
-        mine, my_time = run_ours(pair.ours(seed, model), pair.steps)
-        its, its_time = run_theirs(pair, model)
+        mine, its = run_ours(pair.ours(seed, model), pair.steps), run_theirs(pair, model)
         ours.append(pair.outcomes(mine))
         theirs.append(pair.outcomes(its))
-        seconds[0] += my_time
-        seconds[1] += its_time
         equal += all(mine[each] == values for each, values in its.items())
     more: dict[str, Any] = {"equal": equal / seeds} if pair.equal else {}
     for outcome in ours[0]:
@@ -405,14 +388,6 @@ def compare(name: str, pair: Pair, seeds: int) -> None:
             seeds=seeds,
             **more,
         )
-    emit(
-        f"mesa models: {name}",
-        "speed",
-        pair.steps * seeds / seconds[0],
-        "steps a second",
-        mesa=pair.steps * seeds / seconds[1],
-        times=seconds[1] / seconds[0],
-    )
 
 
 def main() -> int:

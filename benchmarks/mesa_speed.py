@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import gc
+import itertools
 import math
 import random
 import sys
@@ -190,7 +191,7 @@ def their_listeners(agents: int) -> Any:
 
     def groups(model: Any) -> int:
         found = sorted(each.opinion for each in model.agents)
-        return 1 + sum(b - a > 0.05 for a, b in zip(found, found[1:], strict=False))
+        return 1 + sum(b - a > 0.05 for a, b in itertools.pairwise(found))
 
     model = Listeners(seed=SEED)
     model.datacollector = mesa.DataCollector({"groups": groups})
@@ -233,9 +234,7 @@ MODELS: dict[str, Beside] = {
     ),
     "schelling": Beside(100, our_neighbours, their_neighbours),
     "sugarscape": Beside(50, lambda n: sugarscape(SEED, traders=n), their_traders),
-    "virus": Beside(
-        200, lambda n: virus(SEED, citizens=n, first=n // 10), their_virus
-    ),
+    "virus": Beside(200, lambda n: virus(SEED, citizens=n, first=n // 10), their_virus),
     "wealth": Beside(200, lambda n: wealth(SEED, citizens=n), their_givers),
     "wolf-sheep": Beside(
         100,

@@ -11,6 +11,7 @@ one who is there. `wealth.py` is the model of the paper, without a grid, where a
 from __future__ import annotations
 
 import asyncio
+import functools
 from typing import Any, ClassVar
 
 import numpy as np
@@ -28,7 +29,7 @@ class BoltzmannBlock(RowBlock):
 
     def step_rows(self, rows: Rows) -> None:
         """Let each act in its turn."""
-        around = [[cell for cell in near if cell >= 0] for near in rows.city.within(1).tolist()]
+        around = cells_around(rows.city)
         place, coins = rows["place"].tolist(), rows["coins"].tolist()
         there: list[list[int]] = [[] for _ in around]
         for one, cell in enumerate(place):
@@ -45,6 +46,12 @@ class BoltzmannBlock(RowBlock):
             there[cell].append(one)
         rows["coins"] = np.array(coins)
         rows.want(Move, np.array(place) != rows["place"], to=np.array(place))
+
+
+@functools.lru_cache(maxsize=8)
+def cells_around(grid: Grid) -> list[list[int]]:
+    """Return the cells around each cell."""
+    return [[cell for cell in near if cell >= 0] for near in grid.within(1).tolist()]
 
 
 def boltzmann(

@@ -12,6 +12,7 @@ drawn among its neighbours, or among all without a network; all move at once, ea
 from __future__ import annotations
 
 import asyncio
+import itertools
 from typing import Any, ClassVar
 
 import numpy as np
@@ -67,7 +68,7 @@ def opinions(
     block = OpinionBlock(block_params={"bound": bound, "pull": pull})
     metrics: dict[str, Any] = {
         "groups": lambda columns: groups_of(columns["opinion"], bound),
-        "spread": lambda columns: float(np.ptp(columns["opinion"])),
+        "spread": lambda columns: float(columns["opinion"].max() - columns["opinion"].min()),
     }
     if isinstance(network, str):
         network = getattr(Network, network)(citizens, seed=seed)
@@ -77,8 +78,9 @@ def opinions(
 def groups_of(opinions: Any, bound: float) -> int:
     """Return how many groups of opinions have a hundredth of the citizens or more."""
     found = np.sort(opinions)
-    ends = np.flatnonzero(np.r_[np.diff(found) > bound / 4, True])
-    return int((np.diff(np.r_[-1, ends]) * 100 >= len(found)).sum())
+    begins = np.flatnonzero(found[1:] - found[:-1] > bound / 4) + 1
+    edges = [0, *begins.tolist(), len(found)]
+    return sum((b - a) * 100 >= len(found) for a, b in itertools.pairwise(edges))
 
 
 async def main() -> None:

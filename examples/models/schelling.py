@@ -71,12 +71,15 @@ class SchellingTurnsBlock(RowBlock):
         """Let each that is not content move in its turn; then count how alike neighbours are."""
         kinds = kinds_by_cell(rows["kind"], rows["place"], len(rows.city))
         alike = alike_in(rows.city, kinds, rows["place"])
-        free, place = np.flatnonzero(kinds < 0).tolist(), rows["place"].tolist()
-        drawn = rows.uniform("schelling.cell").tolist()
-        for one in rows.order("schelling.order").tolist():
-            if free and alike[one] < self.params.alike:
-                at = int(drawn[one] * len(free))
-                place[one], free[at] = free[at], place[one]
+        free, discontent = np.flatnonzero(kinds < 0).tolist(), alike < self.params.alike
+        rows["alike"] = alike
+        if not (free and discontent.any()):
+            return
+        place, drawn = rows["place"].tolist(), rows.uniform("schelling.cell").tolist()
+        order = rows.order("schelling.order")
+        for one in order[discontent[order]].tolist():
+            at = int(drawn[one] * len(free))
+            place[one], free[at] = free[at], place[one]
         after = np.array(place)
         kinds = kinds_by_cell(rows["kind"], after, len(rows.city))
         rows["alike"] = alike_in(rows.city, kinds, after)

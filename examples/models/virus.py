@@ -43,6 +43,8 @@ class VirusBlock(RowBlock):
     def step_rows(self, rows: Rows) -> None:
         """Let each have its turn; neighbours have it one after the other."""
         params, count = self.params, rows.citizens
+        if not (rows["health"] == CARRIES).any():
+            return
         starts, others = rows.links()
         source = np.repeat(np.arange(count), np.diff(starts))
         health = rows["health"]
@@ -112,7 +114,7 @@ def uniform_network(citizens: int, degree: float, seed: int) -> Network:
 
 def share_of(health: int) -> Any:
     """Return the metric of the share of citizens in a state of health."""
-    return lambda columns: float((columns["health"] == health).mean())
+    return lambda columns: np.count_nonzero(columns["health"] == health) / len(columns["health"])
 
 
 async def main() -> None:

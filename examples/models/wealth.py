@@ -46,7 +46,7 @@ def wealth(seed: int = 0, *, citizens: int = 1000, mean: int = 100, gift: int = 
     Metrics: `gini`, the Gini coefficient of money, and `without`, the share without money.
     """
     block = WealthBlock(block_params={"gift": gift})
-    metrics = {"gini": gini, "without": lambda columns: float((columns["money"] == 0).mean())}
+    metrics = {"gini": gini, "without": without}
     return Population({"money": np.full(citizens, mean)}, None, [block], seed, metrics=metrics)
 
 
@@ -56,6 +56,11 @@ def gini(columns: Any) -> float:
     total, count = int(money.sum()), len(money)
     weighted = int((money * np.arange(1, count + 1)).sum())
     return (2 * weighted / total - count - 1) / count if total else 0.0
+
+
+def without(columns: Any) -> float:
+    """Return the share without money."""
+    return np.count_nonzero(columns["money"] == 0) / len(columns["money"])
 
 
 async def main() -> None:

@@ -15,6 +15,8 @@ The first rows are the cells' patches of grass, which never leave; animals are b
 from __future__ import annotations
 
 import asyncio
+import functools
+from collections import defaultdict
 from typing import Any, ClassVar
 
 import numpy as np
@@ -51,33 +53,35 @@ class WolfSheepBlock(RowBlock):
 
     def step_rows(self, rows: Rows) -> None:
         """Let all sheep act, then all wolves."""
-        herd = _Herd(rows, self.params)
-        order = rows.order("wolf_sheep.order")
-        kind = rows["kind"][order]
-        for one in order[kind == SHEEP].tolist():
-            herd.sheep_acts(one)
-        for one in order[kind == WOLF].tolist():
-            herd.wolf_acts(one)
-        rows["grown"] = np.array(herd.grown + [0] * (len(rows) - len(herd.grown)), np.int32)
-        rows["energy"] = energy = np.array(herd.energy)
-        place = np.array(herd.place)
-        rows.want(Move, place != rows["place"], to=place)
-        rows.add(sorted(herd.children), kind=rows["kind"], energy=energy, place=place)
-        rows.remove(herd.dead)
+        cells = len(rows.city)
+        grown = rows["grown"][:cells]
+        for animals in rows.some(np.arange(cells, len(rows))):
+            herd = _Herd(animals, grown.tolist(), self.params)
+            order = animals.order("wolf_sheep.order")
+            kind = animals["kind"][order]
+            for one in order[kind == SHEEP].tolist():
+                herd.sheep_acts(one)
+            for one in order[kind == WOLF].tolist():
+                herd.wolf_acts(one)
+            grown[:] = herd.grown
+            animals["energy"] = energy = np.array(herd.energy)
+            place = np.array(herd.place)
+            animals.want(Move, place != animals["place"], to=place)
+            animals.add(sorted(herd.children), kind=animals["kind"], energy=energy, place=place)
+            animals.remove(herd.dead)
 
 
 class _Herd:
     """The animals and the grass within a step."""
 
-    def __init__(self, rows: Rows, params: WolfSheepParams) -> None:
+    def __init__(self, rows: Rows, grown: list[int], params: WolfSheepParams) -> None:
         self.params = params
         self.step = rows.step
         self.energy, self.place = rows["energy"].tolist(), rows["place"].tolist()
-        cells = len(rows.city)
-        self.grown = rows["grown"][:cells].tolist()
-        self.around = rows.city.within(1).tolist()
-        self.sheep: list[list[int]] = [[] for _ in range(cells)]
-        self.wolves = [0] * cells
+        self.grown = grown
+        self.around = cells_around(rows.city)
+        self.sheep: dict[int, list[int]] = defaultdict(list)
+        self.wolves = [0] * len(grown)
         for one, (kind, place) in enumerate(zip(rows["kind"].tolist(), self.place, strict=True)):
             if kind == SHEEP:
                 self.sheep[place].append(one)
@@ -133,6 +137,13 @@ class _Herd:
 
     def _one_of(self, cells: list[int], one: int) -> int:
         return cells[int(self.goes[one] * len(cells))]
+
+
+@functools.lru_cache(maxsize=8)
+def cells_around(grid: Grid) -> list[list[int]]:
+    """Return the cells around each cell."""
+    around: list[list[int]] = grid.within(1).tolist()
+    return around
 
 
 def wolf_sheep(

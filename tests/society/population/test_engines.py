@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -17,7 +19,20 @@ from tests.society.population.lives import differing, lived
 
 from moothall import Journal, Society
 from moothall.foundation.errors import ConfigError
-from moothall.society import City, Engine, LocalEngine, Network, Population, RayEngine, all_blocks
+from moothall.society import (
+    City,
+    Column,
+    Engine,
+    LocalEngine,
+    Network,
+    Population,
+    Question,
+    RayEngine,
+    RowBlock,
+    Rows,
+    Survey,
+    all_blocks,
+)
 
 ENGINES = {
     "two threads": lambda: LocalEngine(threads=2),
@@ -44,6 +59,30 @@ async def test_chunks_many_or_few_come_to_the_same_bytes() -> None:
     one = await lived(wealth(3, citizens=100_000, mean=2), 3, LocalEngine())
     two = await lived(wealth(3, citizens=100_000, mean=2), 3, LocalEngine(threads=2))
     assert differing(one, two) == []
+
+
+class RunsALoop(RowBlock):
+    """Counts in a coroutine, on a loop of its own."""
+
+    columns: ClassVar = {"n": Column("int64")}
+
+    async def more(self, n: Any) -> Any:
+        await asyncio.sleep(0)
+        return n + 1
+
+    def step_rows(self, rows: Rows) -> None:
+        rows["n"] = asyncio.run(self.more(rows["n"]))
+
+
+async def test_block_of_few_rows_may_run_a_loop_while_its_society_answers() -> None:
+    population = Population(3, blocks=[RunsALoop()])
+    async with Society(population) as society:
+        running = asyncio.create_task(society.run(steps=2_000))
+        question = Question("n", "How many?", by=lambda asked: str(asked.status["n"]))
+        answers = await society.survey(Survey("counts", [question]))
+        assert int(str(answers[0].value)) < 2_000
+        await running
+    assert population.columns["n"].tolist() == [2_000] * 3
 
 
 @pytest.mark.long

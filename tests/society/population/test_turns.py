@@ -10,7 +10,7 @@ from tests.society.population.lives import lived
 
 from moothall import Society
 from moothall.foundation.errors import ConfigError
-from moothall.society import Column, LocalEngine, Network, Population, RowBlock, Rows
+from moothall.society import Column, Grid, LocalEngine, Network, Population, RowBlock, Rows
 
 
 class Whispers(RowBlock):
@@ -67,6 +67,22 @@ async def test_rows_order_is_any_order_equally_often() -> None:
     orders, counts = np.unique(last["place_in_line"], axis=1, return_counts=True)
     assert orders.shape == (3, 6)
     assert counts.min() > 40  # of 400 in six orders; less has a probability below 10⁻⁴
+
+
+async def test_turns_beyond_the_border_of_a_grid_are_nobodys() -> None:
+    class Alone(RowBlock):
+        columns: ClassVar[dict[str, Column]] = {"turn": Column("int64")}
+        whole: ClassVar[bool] = True
+
+        def step_rows(self, rows: Rows) -> None:
+            around = rows.city.next_to  # with −1 beyond the border
+            links = np.arange(len(rows) + 1) * around.shape[1], around.ravel()
+            for number, now in enumerate(rows.turns(None, links)):
+                rows["turn"][now] = number
+
+    corners = Population({"place": np.arange(9)}, Grid(3, 3, around=4), [Alone()], 1)
+    last = (await lived(corners, 1, LocalEngine()))[-1]
+    assert last["turn"].tolist() == [0, 1, 2, 1, 2, 3, 2, 3, 4]
 
 
 @pytest.mark.parametrize("method", ("order", "turns"))

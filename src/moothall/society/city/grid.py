@@ -151,7 +151,8 @@ class Grid(SteppedPlaces):
         """Return `seconds` of many cells, by index in `ids`, by each mode: (n, n_modes)."""
         for mode in modes:
             no_mode(mode)
-        return np.stack([self._steps(place, to) * self._step_seconds] * len(modes), axis=1)
+        seconds = (self._steps(place, to) * self._step_seconds)[:, None]
+        return seconds if len(modes) == 1 else np.repeat(seconds, len(modes), axis=1)
 
     def capacity(self, place: str) -> int | None:
         """Return how many citizens a cell holds at a time; None for any number."""

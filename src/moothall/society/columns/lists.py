@@ -70,5 +70,7 @@ def turns(numbers: Any) -> list[Any]:
 
 def turn_of(numbers: Any) -> Any:
     """Return for each of sorted numbers how often it came before."""
-    starts = np.flatnonzero(np.r_[True, numbers[1:] != numbers[:-1]])
-    return np.arange(len(numbers)) - np.repeat(starts, np.diff(np.r_[starts, len(numbers)]))
+    begins = np.ones(len(numbers), bool)
+    np.not_equal(numbers[1:], numbers[:-1], out=begins[1:])
+    starts = np.flatnonzero(begins)
+    return np.arange(len(numbers)) - starts[np.cumsum(begins) - 1]

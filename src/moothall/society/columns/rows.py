@@ -243,8 +243,8 @@ class Rows(Lives, RowTurns, RowOutcomes):
 
     def of(self, block: Any, chosen: Any = None) -> Rows:
         """Return these rows, or the chosen of them, for a block."""
-        part = Rows(self.population, self.moment, self.first, self.until, self._wants)
-        part._chosen = chosen
+        part = Rows.__new__(Rows)
+        part.__dict__.update(self.__dict__, _chosen=chosen, _gathered={})
         part._own, part._block = getattr(block, "columns", {}), block.name
         part._has_all = getattr(block, "whole", False)
         part.params = block.params

@@ -61,15 +61,16 @@ class RowTurns:
                 f"block {self._block}: links must be starts and neighbours of all {of_all:,} "
                 f"citizens, got {len(starts):,} starts and {len(neighbours):,} neighbours"
             )
-        position = np.full(of_all, -1)
-        position[self.index] = np.arange(count)
-        row, other = position[np.repeat(np.arange(of_all), np.diff(starts))], position[neighbours]
-        both = (row >= 0) & (other >= 0) & (row != other)
+        row, other = np.repeat(np.arange(of_all), np.diff(starts)), neighbours
+        if count < of_all:
+            position = np.full(of_all + 1, -1)  # the last: of −1, which is nobody
+            position[self.index] = np.arange(count)
+            row, other = position[row], position[other]
+        both = (row != other) & (np.minimum(row, other) >= 0)
         row, other = row[both], other[both]
         is_first = rank[row] < rank[other]
         first, later = np.where(is_first, row, other), np.where(is_first, other, row)
-        by_first = np.argsort(first, kind="stable")
-        return _by_turns(np.bincount(first, minlength=count), later[by_first], count)
+        return _by_turns(rank, first, later)
 
     def _check_whole(self: Any, method: str) -> None:
         if not self._has_all:
@@ -79,16 +80,14 @@ class RowTurns:
             )
 
 
-def _by_turns(many: Any, later: Any, count: int) -> Iterator[Any]:
+def _by_turns(rank: Any, first: Any, later: Any) -> Iterator[Any]:
     """Give who waits for nobody, then who waits only for those, and so on."""
-    ends = np.cumsum(many)
-    waits = np.bincount(later, minlength=count)
-    now = np.flatnonzero(waits == 0)
-    while len(now):
-        yield now
-        lengths = many[now]
-        at = np.arange(lengths.sum()) + np.repeat(ends[now] - np.cumsum(lengths), lengths)
-        freed = later[at]
-        waits -= np.bincount(freed, minlength=count)
-        freed = np.unique(freed)
-        now = freed[waits[freed] == 0]
+    # A loop over the links: arrays for each turn take several times as long.
+    turn = [0] * len(rank)
+    order = np.argsort(rank[first])
+    for one, other in zip(first[order].tolist(), later[order].tolist(), strict=True):
+        if turn[other] <= turn[one]:
+            turn[other] = turn[one] + 1
+    rows = np.argsort(turn, kind="stable")
+    ends = np.cumsum(np.bincount(turn)).tolist()
+    return (rows[begin:end] for begin, end in zip([0, *ends], ends, strict=False))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, dataclass
 from typing import Annotated, Any, Final
 
 from moothall.foundation.errors import ConfigError
@@ -57,8 +57,8 @@ class Table:
 
     def set_outcomes(self, reason: Any, value: Any = 0) -> None:
         """Record the outcome of each entry."""
-        self.reason = np.broadcast_to(np.asarray(reason, np.int8), len(self)).copy()
-        self.value = np.broadcast_to(np.asarray(value, np.int64), len(self)).copy()
+        self.reason, self.value = np.empty(len(self), np.int8), np.empty(len(self), np.int64)
+        self.reason[...], self.value[...] = reason, value
 
     def done(self, entries: Any, done: Any, value: Any) -> None:
         """Record which entries a service has done, and their values."""
@@ -109,16 +109,23 @@ def join_wants(kind: type[Want], parts: Sequence[tuple[Any, Mapping[str, Any]]])
     for name in fields_in_rows(kind):
         values = [part[1][name] for part in parts]
         if not any(each.shape for each in values) and len({int(each) for each in values}) == 1:
-            fields[name] = np.broadcast_to(values[0], len(sender))  # one number for all
+            fields[name] = _repeated(values[0], len(sender))
         else:
             pairs = zip(values, parts, strict=True)
-            widened = [np.broadcast_to(each, len(part[0])) for each, part in pairs]
+            widened = [
+                each if each.shape else _repeated(each, len(part[0])) for each, part in pairs
+            ]
             fields[name] = np.concatenate(widened)
     if (sender[1:] < sender[:-1]).any():
         order = np.argsort(sender, kind="stable")
         sender = sender[order]
         fields = {name: values[order] for name, values in fields.items()}
     return Table(kind, sender, fields)
+
+
+def _repeated(number: Any, count: int) -> Any:
+    """Return a number so many times without room for each, far sooner than `broadcast_to` does."""
+    return np.ndarray((count,), number.dtype, number, 0, (0,))
 
 
 def encoded(want: Want, population: Register) -> dict[str, Any] | None:
@@ -139,14 +146,13 @@ def checked_fields(
     if not (isinstance(kind, type) and issubclass(kind, Want)) or kind is Want:
         raise ConfigError(f"rows can want {', '.join(KINDS)}, or a kind of yours; got {kind!r:.80}")
     contents = fields_in_rows(kind)
-    defaults = {each.name: each.default for each in fields(kind) if each.default is not MISSING}
     strange = set(values) - set(contents)
     if strange:
         raise ConfigError(f"{kind.__name__} has no field {sorted(strange)[0]!r}")
     arrays = {}
     for name, content in contents.items():
-        value = values.get(name, defaults.get(name, values))
-        if value is values:
+        value = values.get(name, values)
+        if value is values and (value := kind.__dataclass_fields__[name].default) is MISSING:
             raise ConfigError(f"{kind.__name__} needs {name}=")
         if value is None or isinstance(value, str):
             value = population.encoded(content, value)

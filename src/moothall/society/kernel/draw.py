@@ -125,7 +125,8 @@ def uniforms(
 ) -> NDArray[Any]:
     """Return `Draws.uniform` of many citizens: float64, of the shape of `citizens` (uint64)."""
     h = integers(seed, citizens, step, purpose, draw)
-    return np.right_shift(h, _11, h) * _UNIT
+    uniform: NDArray[Any] = np.right_shift(h, _11, h) * _UNIT
+    return uniform
 
 
 def belows(
@@ -225,10 +226,11 @@ def _scaled(bits: NDArray[Any], n: Any) -> NDArray[Any]:
     low = bits & _LOWER_HALF
     np.multiply(low, n, low)
     np.right_shift(low, _32, low)
-    high = np.right_shift(bits, _32)
+    high: NDArray[Any] = np.right_shift(bits, _32)
     np.multiply(high, n, high)
     np.add(high, low, high)
-    return np.right_shift(high, _32, high)
+    np.right_shift(high, _32, high)
+    return high
 
 
 def _cumulative(weights: Sequence[float]) -> list[Any]:

@@ -44,7 +44,8 @@ class RowBooks(Books):
         arrays, count = population.arrays, len(population.places)
         if count:
             if self._has_capacity:
-                self.capacity = town.room_of(population, slice(None), 2**62)
+                capacity = town.room_of(population, slice(None), 2**62)
+                self.capacity = capacity if capacity.min() < 2**62 else None
             home, place = arrays["home"], arrays["place"]
             nowhere = (place < 0) & (arrays["moving_to"] < 0)
             place[nowhere] = home[nowhere]

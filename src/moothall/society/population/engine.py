@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
+from functools import partial
 from typing import Final, Protocol
 
 from moothall.foundation.arguments import check_boolean, check_integer
@@ -18,7 +19,7 @@ from moothall.society.population.population import Population
 from moothall.society.population.step import CHUNK, Wants, in_threads
 
 _TURNS_PER_YIELD: Final = 100  # after this many turns the loop runs the waiting ones
-_QUICK_S: Final = 0.002  # rows that took less in their last step need no thread of their own
+_QUICK_S: Final = 0.002  # rows that took less in one of two steps need no thread of their own
 _YIELD_S: Final = 0.005  # after this time without a thread the loop runs what waits
 
 
@@ -62,17 +63,17 @@ class LocalEngine:
         self.threads = threads
         self.apart = apart
         self._pool: ThreadPoolExecutor | None = None
-        self._took_s = math.inf  # how long the rows took in their last step
+        self._took_s = (math.inf, math.inf)  # how long the rows took in their last two steps
         self._yielded = 0.0
 
     async def run_rows(self, population: Population, moment: Moment) -> list[Wants]:
         """Run a step of a population's rows; return their wants, in the order of the rows."""
         self._lend_threads(population)
         chunk = 1 if self.apart else CHUNK
-        work = (in_threads, population, moment, self._pool, self.threads, chunk)
+        work = partial(in_threads, population, moment, self._pool, self.threads, chunk)
         loop, began = asyncio.get_running_loop(), time.perf_counter()
-        if self._took_s > _QUICK_S:
-            result = await WORKERS.run(loop, *work)
+        if min(self._took_s) > _QUICK_S:
+            result = await WORKERS.run(loop, work)
             self._yielded = began
         else:
             if began - self._yielded > _YIELD_S:
@@ -80,10 +81,10 @@ class LocalEngine:
                 self._yielded = began = time.perf_counter()
             asyncio._set_running_loop(None)  # as in a thread: a block may run a loop of its own
             try:
-                result = copy_context().run(*work)
+                result = copy_context().run(work)
             finally:
                 asyncio._set_running_loop(loop)
-        self._took_s = time.perf_counter() - began
+        self._took_s = (self._took_s[1], time.perf_counter() - began)
         return result
 
     def _lend_threads(self, population: Population) -> None:

@@ -115,7 +115,8 @@ def arrive(books: Any) -> None:
 def seconds_of(books: Any, place: Any, to: Any, mode: Any) -> Any:
     """Return the seconds of each way; −1 without a way, 0 from nowhere."""
     seconds = np.where(place < 0, 0, np.int64(-1))
-    for by in np.unique(mode).tolist():
+    is_same = (mode == mode[:1]).all()
+    for by in (mode[:1] if is_same else np.unique(mode)).tolist():
         at, name = np.flatnonzero((mode == by) & (place >= 0)), books.population.decoded(WORD, by)
         with suppress(ConfigError):  # there is no such mode
             seconds[at] = town.ways(books, place[at], to[at], [name])[:, 0]

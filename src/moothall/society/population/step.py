@@ -62,21 +62,21 @@ def _chosen(rows: Rows, blocks: Iterable[Any], awake: Any) -> Iterable[tuple[int
     which: Any = -1
     for number, block in enumerate(blocks):
         score = block.fits_rows(rows.of(block, awake))
-        if np.ndim(score) == 0 == np.ndim(which):
+        if type(which) is int and isinstance(score, float | int):
             if score > best:
                 best, which = score, number
             continue
         better = np.greater(score, best)
         kind = np.result_type(best, score)
-        if np.ndim(which) == 0:
+        if type(which) is int:
             count = len(rows) if awake is None else len(awake)
             best, which = np.full(count, best, kind), np.full(count, which, np.int8)
         best = best.astype(kind, copy=False)
         np.fmax(best, score, out=best)
         which *= ~better  # faster than by a mask
         which += better * np.int8(number)
-    if np.ndim(which) == 0:
-        return [(int(which), awake)] if which >= 0 else []
+    if type(which) is int:
+        return [(which, awake)] if which >= 0 else []
     chosen = []
     for number in range(int(which.max()) + 1):
         at = np.flatnonzero(which == number)
