@@ -85,9 +85,9 @@ def _by_turns(rank: Any, first: Any, later: Any) -> Iterator[Any]:
     # A loop over the links: arrays for each turn take several times as long.
     turn = [0] * len(rank)
     order = np.argsort(rank[first])
-    for one, other in zip(first[order].tolist(), later[order].tolist(), strict=True):
-        if turn[other] <= turn[one]:
-            turn[other] = turn[one] + 1
+    for row, other in zip(first[order].tolist(), later[order].tolist(), strict=True):
+        if turn[other] <= turn[row]:
+            turn[other] = turn[row] + 1
     rows = np.argsort(turn, kind="stable")
     ends = np.cumsum(np.bincount(turn)).tolist()
     return (rows[begin:end] for begin, end in zip([0, *ends], ends, strict=False))

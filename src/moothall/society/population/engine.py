@@ -71,20 +71,20 @@ class LocalEngine:
         self._lend_threads(population)
         chunk = 1 if self.apart else CHUNK
         work = partial(in_threads, population, moment, self._pool, self.threads, chunk)
-        loop, began = asyncio.get_running_loop(), time.perf_counter()
+        loop, start_s = asyncio.get_running_loop(), time.perf_counter()
         if min(self._took_s) > _QUICK_S:
             result = await WORKERS.run(loop, work)
-            self._yielded = began
+            self._yielded = start_s
         else:
-            if began - self._yielded > _YIELD_S:
+            if start_s - self._yielded > _YIELD_S:
                 await asyncio.sleep(0)
-                self._yielded = began = time.perf_counter()
+                self._yielded = start_s = time.perf_counter()
             asyncio._set_running_loop(None)  # as in a thread: a block may run a loop of its own
             try:
                 result = copy_context().run(work)
             finally:
                 asyncio._set_running_loop(loop)
-        self._took_s = (self._took_s[1], time.perf_counter() - began)
+        self._took_s = (self._took_s[1], time.perf_counter() - start_s)
         return result
 
     def _lend_threads(self, population: Population) -> None:
