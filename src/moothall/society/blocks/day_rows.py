@@ -149,27 +149,31 @@ def _skeleton(self: Any, rows: Rows, ids: Any, day: Day) -> tuple[Any, ...]:
 
 
 def _hours(self: Any, rows: Rows, plans: Plans, at: Any) -> Day:
-    """Return the hours of this day, as `PlanBlock._hours` does."""
+    """Return the hours of this day."""
     place, arrays, index = plans.duty[at].astype(np.int64), rows.population.arrays, plans.index[at]
-    duty, desk = np.full(len(at), NO_DUTY), np.zeros(len(at), bool)
-    some = np.flatnonzero(place >= 0)
-    open_, which = None, np.zeros(len(at), np.int64)
+    duty = np.where(arrays["work"][index] >= 0, WORK, STUDY) * (place >= 0)
+    at_desk = np.isin(arrays["occupation"][index], _DESKS) & (plans.home[at] >= 0)
+    return hours_of(self, rows, rows.ids[at], duty, at_desk, place)
+
+
+def hours_of(self: Any, rows: Rows, ids: Any, duty: Any, at_desk: Any, place: Any) -> Day:
+    """Return the hours of this day: of citizens by id, with duties at places (−1: none known)."""
+    desk, some = np.zeros(len(ids), bool), np.flatnonzero(place >= 0)
+    open_, which = None, np.zeros(len(ids), np.int64)
     if len(some):
-        duty[some] = np.where(arrays["work"][index[some]] >= 0, WORK, STUDY)
         kind = town.kind_numbers(rows).get("work", -1)
         desk[some] = town.kinds_of(rows)[place[some]] == kind
-        desk &= np.isin(arrays["occupation"][index], _DESKS) & (plans.home[at] >= 0)
         if hasattr(rows.city, "is_open"):
             places, which[some] = np.unique(place[some], return_inverse=True)
             open_ = windows(town.open_at(rows, places, np.arange(0, DAY_S, SLOT)[:, None]))
     return day_of(
         self.params,
         rows.population.seed,
-        rows.ids[at],
+        ids,
         rows.step,
         free=bool(getattr(rows.clock, "is_weekend", False)),
         duty=duty,
-        desk=desk,
+        desk=desk & at_desk,
         open_=open_,
         which=which,
     )

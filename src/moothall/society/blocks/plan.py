@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Final
+from collections.abc import Iterable, Iterator
+from typing import Annotated, Any, ClassVar, Final, NamedTuple
 
 from pydantic import Field, field_validator
 
@@ -23,18 +24,14 @@ from moothall.society.blocks.columns import (
     plan_from_status,
     plan_to_status,
 )
-from moothall.society.blocks.day_rows import items_of, make
+from moothall.society.blocks.day_rows import hours_of, items_of, make
 from moothall.society.blocks.economy import buys_after
 from moothall.society.blocks.hours import (
-    NONE,
     SLOT,
     STUDY,
     WORK,
-    Day,
     HoursParams,
-    day_of,
     item_of_plan,
-    windows,
 )
 from moothall.society.blocks.needs import NeedsBlock
 from moothall.society.blocks.plans import Plans, does, plan_of
@@ -53,6 +50,16 @@ _MOST: Final = 12
 
 _Weight = Annotated[int, Field(ge=0)]
 _Lengths = tuple[Annotated[int, Field(ge=2, le=96)], Annotated[int, Field(ge=1, le=96)]]
+
+
+class _Planner(NamedTuple):
+    """What a citizen's plan by rule depends on, besides its block."""
+
+    number: int  # that stands for it in draws
+    home: str | None
+    duty: str | None  # the place of work, or else the school
+    works: bool
+    is_clerk: bool  # whether its occupation can be done at home
 
 
 class PlanBlockParams(HoursParams):
@@ -145,47 +152,59 @@ class PlanBlock(CitizenBlock):
     # -- making ------------------------------------------------------------------------------------
 
     def by_rule(self) -> list[Item]:
-        """Return the plan of this day by rule."""
-        home, duty = self.status.get("home"), self._duty_place
-        row = self.own_row()
-        at = np.array([-1 if home is None else 0]), np.array([home != duty]) * (1 if duty else -1)
-        items = items_of(self, row, row.ids, self._hours(), *at)
-        kinds = () if self.city is None else self.city.kinds()
-        places = dict(enumerate([None, home, duty, None, *kinds]))
-        plan: list[Item] = []
-        for packed in (int(each[0]) for _, each in items):
-            do, begins = ACTS[does_of(packed)], plan[-1]["until"] if plan else 0
-            plan.append(item_of_plan(do, places[packed & WHERE], begins, packed >> UNTIL))
-        return plan
+        """Return the plan of this day by rule; plans of all who need one are made at once."""
+        plans = self.perceived.view.cache.setdefault(("plans", type(self), self.params), {})
+        if (me := self._planner()) not in plans:
+            others = () if plans else self._others_due()
+            plans |= self._plans_of(dict.fromkeys([me, *others]))
+        return [{**item} for item in plans[me]]
 
     @property
     def _duty_place(self) -> str | None:
         """The place of work, or else the school."""
         return self.status.get("work") or self.status.get("school")
 
-    def _hours(self) -> Day:
-        """Return the hours of this day, an array of one each."""
-        status, city, place = self.status, self.city, self._duty_place
-        duty = NONE if not place else WORK if status.get("work") else STUDY
-        trade = (status.get("profile") or {}).get("occupation")
-        in_city = place in city if city is not None and place else False
-        desk = trade in DESKS and in_city and city.kind(place) == "work"
-        open_ = None
-        if in_city and hasattr(city, "is_open"):
-            times = [[city.is_open(place, time)] for time in range(0, DAY_S, SLOT)]
-            open_ = windows(np.array(times))
-        seed, citizen, step = self.draws.words
-        return day_of(
-            self.params,
-            seed,
-            np.array([citizen], np.uint64),
-            step,
-            free=bool(getattr(self.perceived.clock, "is_weekend", False)),
-            duty=np.array([duty]),
-            desk=np.array([desk and status.get("home") is not None]),
-            open_=open_,
-            which=np.zeros(1, np.int64),
-        )
+    def _planner(self) -> _Planner:
+        """Return what its plan by rule depends on."""
+        status, trade = self.status, (self.status.get("profile") or {}).get("occupation")
+        works = bool(status.get("work"))
+        number = self.draws.words[1]
+        return _Planner(number, status.get("home"), self._duty_place, works, trade in DESKS)
+
+    def _others_due(self) -> Iterator[_Planner]:
+        """Yield those in the society who plan by equal rules, and need a plan of this day."""
+        day = self.now // DAY_S
+        for mailbox in getattr(self.agent.space, "mailboxes", ()):
+            for block in mailbox.agent.blocks:
+                alike = type(block) is type(self) and block.params == self.params
+                if alike and plan_of(Row(block)).is_due(day):
+                    yield block._planner()
+
+    def _plans_of(self, planners: Iterable[_Planner]) -> dict[_Planner, list[Item]]:
+        """Return plans of this day by rule."""
+        row, plans = self.own_row(), dict[_Planner, list[Item]]()
+        kinds = () if self.city is None else self.city.kinds()
+        number = row.population._place
+        for is_inside in (True, False):  # a place that the city has not has no hours
+            some = [each for each in planners if (each.duty in number) is is_inside]
+            ids = np.array([each.number for each in some], np.uint64)
+            home = np.array([-1 if each.home is None else 0 for each in some], np.int64)
+            duty = np.array([(p.home != p.duty) * 1 if p.duty else -1 for p in some], np.int64)
+            place = np.array([number.get(each.duty or "", -1) for each in some], np.int64)
+            works = np.array([each.works for each in some], bool)
+            at_desk = np.array([each.is_clerk for each in some], bool) & (home == 0)
+            day = hours_of(
+                self, row, ids, (duty >= 0) * np.where(works, WORK, STUDY), at_desk, place
+            )
+            made: list[list[Item]] = [[] for _ in some]
+            for at, items in items_of(self, row, ids, day, home, duty):
+                for index, packed in zip(at.tolist(), items.tolist(), strict=True):
+                    plan, places = made[index], (None, some[index].home, some[index].duty, None)
+                    do, begins = ACTS[does_of(packed)], plan[-1]["until"] if plan else 0
+                    where = (*places, *kinds)[packed & WHERE]
+                    plan.append(item_of_plan(do, where, begins, packed >> UNTIL))
+            plans |= zip(some, made, strict=True)
+        return plans
 
     async def _by_model(self) -> list[Item] | None:
         """Return the model's plan; None without a model or a usable answer."""
