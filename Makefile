@@ -26,7 +26,7 @@ $(shell rm -f $(VENV)/.local $(VENV)/.studio $(VENV)/.dev $(VENV)/.bench $(VENV)
 endif
 endif
 
-.PHONY: help demo studio docs screenshots test test-core test-research test-society test-serving test-studio test-cli test-docs test-all bench check format dist weights clean
+.PHONY: help demo studio docs screenshots test test-core test-research test-society test-serving test-studio test-cli test-docs test-all bench breaks check format dist weights clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p; s/^test-.*%:.*## \(.*\)/test-HOUSE\t\1/p' $(MAKEFILE_LIST) | awk -F '\t' '{ printf "  make %-11s %s\n", $$1, $$2 }'
@@ -81,6 +81,10 @@ test-all: check weights $(VENV)/.docs $(VENV)/.release build/corpora ## The same
 	@scripts/postgresql
 	@scripts/chromium
 	@$(RUN) -m pytest -n $(JOBS) --dist loadgroup -m "" $(ARGS)
+
+breaks: $(VENV)/.dev ## Break small things, and tell which no test of its house finds (ARGS="--only TEXT")
+	@scripts/bubblewrap
+	@$(RUN) scripts/breaks.py $(ARGS)
 
 bench: $(VENV)/.bench build/corpora weights ## Measure beside peers, and print the figures as JSON lines
 	@scripts/rabbitmq >&2

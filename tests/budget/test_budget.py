@@ -73,8 +73,9 @@ def test_reservation_settle_without_amount_spends_the_reserved_amount() -> None:
     budget = Budget(tokens=100)
     budget.reserve(tokens=60, usd=0.5, model_calls=1, actions=2).settle()
     budget.reserve(tokens=10).settle(usd=0.25)
+    budget.reserve(tokens=20, usd=0.5).settle(tokens=None, usd=0.25)
     spent = budget.spent
-    assert (spent.tokens, spent.usd, spent.model_calls, spent.actions) == (70, 0.75, 1, 2)
+    assert (spent.tokens, spent.usd, spent.model_calls, spent.actions) == (90, 1.0, 1, 2)
 
 
 def test_reservation_release_spends_nothing() -> None:
@@ -581,6 +582,7 @@ def test_budget_repr_shows_limits_and_spending() -> None:
     assert repr(budget) == "<Budget 'run 1': 40 of 100 tokens, 0.125 of 0.5 US dollars>"
     assert repr(held) == "<Reservation of 40 tokens, 0.125 US dollars, ended>"
     assert repr(Budget()) == "<Budget '': no limits>"
+    assert repr(budget.child(name="half")) == "<Budget 'half': no limits>"
 
 
 def test_prices_are_given_as_prices() -> None:
