@@ -156,9 +156,9 @@ def test_space_tab_shows_an_agents_class_model_cost_and_help(
     While nothing was said, the agents and the other tabs are offered.
     """
     invitation = page.get_by_role("log", name="Messages")
-    offers = ["Clerk", "folder", "question", "town"]
+    offers = ["Clerk", "Clerk: add", "Clerk: pay", "folder", "question", "town"]
     expect(invitation.get_by_role("button")).to_contain_text(offers)
-    invitation.get_by_role("button", name="Clerk").click()
+    invitation.get_by_role("button", name="Clerk", exact=True).click()
     expect(page.get_by_label("Say to Clerk")).to_be_focused()
     page.get_by_role("button", name="All messages").click()
     for id, journal in (("Poet", studio.journal), ("Silent", None)):
@@ -305,7 +305,7 @@ def test_narrow_window_has_room_to_write_and_to_permit(
 
 def test_person_who_leaves_and_comes_back_sees_each_message_once(studio: Studio) -> None:
     """So too in another space meanwhile, and where an event loop runs, as in a notebook."""
-    assert asked(studio, "agents") == {"space": None, "me": "User", "agents": []}
+    assert asked(studio, "agents") == {"space": None, "me": "User", "agents": [], "groups": {}}
     with NativeSpace() as space, NativeSpace() as other:
         for each in (space, other, space):
             if studio.user.space is not None:

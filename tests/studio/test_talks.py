@@ -105,6 +105,45 @@ def test_conversations_stand_beside_each_other(browser: Browser, tmp_path: Path)
         expect(page.get_by_role("log", name="Messages")).to_contain_text(["By train."])
 
 
+class Porter(Agent):
+    """Carries things."""
+
+    @action
+    async def carry(self, what: str) -> str:
+        """Carry something upstairs."""
+        return f"{self.id} carries the {what}"
+
+
+def test_group_is_talked_to_as_an_agent_and_its_members_answer_in_their_names(
+    browser: Browser, tmp_path: Path
+) -> None:
+    """The first screen offers what agents do; a click writes the call."""
+    with (
+        a_studio(tmp_path) as studio,
+        NativeSpace() as space,
+        pages(browser, studio) as open_page,
+    ):
+        for name in ("Ann", "Bob"):
+            space.add(Porter(name), groups=("hall",))
+        space.add(studio.user)
+        page = open_page()
+        page.get_by_role("button", name="Ann: carry").click()
+        line = page.get_by_role("textbox", name="Say to Ann", exact=True)
+        expect(line).to_have_value('/Ann.carry what:""')
+        line.fill("")
+        talks_of(page, "#hall")
+        with_all = page.get_by_role("region", name="With #hall")
+        expect(with_all).to_contain_text("A group: Ann, Bob.")
+        with_all.get_by_role("button", name="carry").click()
+        line = page.get_by_role("textbox", name="Say to #hall", exact=True)
+        line.fill('/#hall.carry what:"piano"')
+        line.press("Enter")
+        log = page.get_by_role("log", name="Conversation with #hall")
+        expect(log).to_contain_text("Ann carries the piano")
+        expect(log).to_contain_text("Bob carries the piano")
+        expect(log.get_by_role("article").get_by_text("Bob", exact=True)).to_be_visible()
+
+
 def test_conversation_leads_to_its_runs_and_to_what_waits_for_the_person(
     browser: Browser, tmp_path: Path
 ) -> None:

@@ -236,6 +236,15 @@ class Space:
         boxes = {} if self._router is None or self._closed else dict(self._router.mailboxes)
         return [id for id, each in boxes.items() if group is None or group in each.groups]
 
+    def groups(self) -> dict[str, list[str]]:
+        """Return the ids of the agents of this process in each group, by the group's name."""
+        boxes = {} if self._router is None or self._closed else dict(self._router.mailboxes)
+        members: dict[str, list[str]] = {}
+        for id, mailbox in boxes.items():
+            for group in mailbox.groups:
+                members.setdefault(group, []).append(id)
+        return members
+
     def _local_agent(self, id: str) -> Agent | None:
         """Return the agent of this id that is in this process, or None."""
         router = self._router

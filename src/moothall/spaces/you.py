@@ -20,6 +20,8 @@ def why_undelivered(agent: Agent, to: str) -> str | None:
     space = agent.space  # of a space of several processes, none knows who is there
     if not isinstance(space, NativeSpace) or to == BROADCAST or to in space.ids():
         return None
+    if to.startswith("#"):
+        return None if space.ids(group=to[1:]) else f"Nobody is in the group {escaped_json(to)}."
     return f"There is no agent {escaped_json(to)} here, so nobody gets this."
 
 

@@ -8,10 +8,12 @@ import re
 import sys
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import KW_ONLY, asdict, dataclass
 from hashlib import sha256
 from html import escape
+from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
@@ -273,8 +275,16 @@ def shell(tabs: Iterable[Tab], opens: str, base: str) -> str:
     scripts = {each.stem for each in STATIC.glob("*.js")}  # a user's own tab has none
     listed = [{"name": t.name, "title": t.title, "script": t.name in scripts} for t in tabs]
     data: dict[str, Any] = {"opens": opens, "tabs": listed, "ended": sorted(FINAL)}
-    data |= {"more": _limits_by_stop(), "decisions": _decisions()}
+    data |= {"more": _limits_by_stop(), "decisions": _decisions(), "docs": _docs_address()}
     base = escape(base)
     return html("studio").format(
         base=base, at=f"{base}studio/static", told=escape(json.dumps(data))
     )
+
+
+def _docs_address() -> str | None:
+    """Return the address of the documentation, if the installed package names one."""
+    with suppress(metadata.PackageNotFoundError):
+        addresses = metadata.metadata("moothall").get_all("Project-URL") or ()
+        return dict(each.split(", ", 1) for each in addresses).get("Documentation")
+    return None

@@ -80,30 +80,40 @@ class SpaceTab(Tab):
         self.user.note_sender(message)
         name, args = message["action"]["name"], message["action"]["args"]
         sender, to = message["from"], message["to"]
-        for id in space.ids() if to == BROADCAST else [to]:
+        for id in space.ids() if to == BROADCAST else self._members(to) or [to]:
             self._hub.growing.watch(space._local_agent(id))
         ids = (message.get("id"), args.get("original_message_id"))
         # What pages and chats ask by themselves, and its answers; nothing else can hide so.
         if name in ("help", "response", "error") and You.asking in ids:
             return
         reply = self._hub.growing.answered(sender, to) if name in ANSWERS else None
-        self._hub.feed.publish("message", self.messages.add(message, time.time(), reply).to_json())
+        groups = [f"#{group}" for group, ids in space.groups().items() if sender in ids]
+        published = self.messages.add(message, time.time(), reply, groups)
+        self._hub.feed.publish("message", published.to_json())
 
     def agents(self) -> dict[str, Any]:
         """Return the agents of the space, and what they are handling."""
         space: Any = self.user.space
         if space is None:
-            return {"space": None, "me": str(self.user.id), "agents": []}
+            return {"space": None, "me": str(self.user.id), "agents": [], "groups": {}}
         busy = space.statistics()["agents"]
         other_agents = [{**busy.get(id, {}), "id": id} for id in self.user.other_ids()]
-        return {"space": type(space).__name__, "me": str(self.user.id), "agents": other_agents}
+        return {
+            "space": type(space).__name__,
+            "me": str(self.user.id),
+            "agents": other_agents,
+            "groups": {f"#{name}": ids for name, ids in space.groups().items()},
+        }
 
     def agent_details(self, id: str) -> dict[str, Any]:
         """Return who is behind an agent: its class, its models, and what its recorded runs cost.
 
-        Of an agent of another process nothing is known but that it is elsewhere.
+        Behind a group are its members. Of an agent of another process nothing is known but that it
+        is elsewhere.
         """
         space: Any = self.user.space
+        if group := self._members(id):
+            return {"here": True, "members": group}
         agent = None if space is None else space._local_agent(id)
         if agent is None:
             return {"here": False}
@@ -118,6 +128,18 @@ class SpaceTab(Tab):
             "models": [*dict.fromkeys(filter(None, models))],
             "sums": sums,
         }
+
+    def _members(self, id: str) -> list[str]:
+        """Return the agents of a group `#NAME`; none if `id` is an agent's."""
+        space = self.user.space
+        return space.ids(group=id[1:]) if space is not None and id.startswith("#") else []
+
+    async def help(self, id: str) -> Help:
+        """Return what an agent offers, or what all members of a group do."""
+        self.user.forget_offers()
+        offers = [await self.user.offers_of(each) for each in self._members(id) or [id]]
+        names = [name for name in offers[0] if all(name in each for each in offers)]
+        return {name: offers[0][name] for name in names}
 
     def send(self, line: str) -> dict[str, Any] | None:
         """Send the message that a line means; return it, or None for a blank line."""
@@ -138,6 +160,7 @@ class SpaceTab(Tab):
 
         router.get("/messages")(self.messages.page)
         router.get("/behind")(self.agent_details)
+        router.get("/help")(self.help)
         router.get("/conversations")(self._conversations.threads)
 
         @router.get("/conversation")
@@ -150,11 +173,6 @@ class SpaceTab(Tab):
                 self._asks_at = time.monotonic() + _ASKS_S
                 await self.user.discover()
             return await asyncio.to_thread(self.agents)
-
-        @router.get("/help")
-        async def help(id: str) -> Help:
-            self.user.forget_offers()
-            return await self.user.offers_of(id)
 
         @router.get("/complete")
         async def complete(text: str) -> dict[str, Any]:

@@ -6,13 +6,21 @@ import { growing, grown, onGrowing } from "./growing.js";
 import { arrange, cardSlot, waitsForYou } from "./inbox.js";
 import { stop } from "./journal.js";
 import { writtenLine } from "./line.js";
-import { go } from "./place.js";
+import { TOLD, go } from "./place.js";
 import { closeTalks, isTalking, mountTalks, openTalk } from "./talks.js";
 import { folded, outcome } from "./values.js";
 
 const MOST = 2000; // rows in the page while an earlier one is read
 const ANSWERS = { say: "answers", response: "answers", error: "could not do" }; // how an answer says what it answers
 const INVITED = 12; // agents that the first screen offers
+const [OFFERING, OFFERED] = [3, 2]; // agents of which it offers actions, and actions of each
+const EXAMPLE = `from moothall import ChattyAI, NativeSpace
+from moothall.studio import demo, gradio_user
+
+space = NativeSpace()
+space.add(ChattyAI("Chatty"))
+space.add(gradio_user)
+demo.launch()`;
 const WINDOW = 300; // rows in the page at once, and in an answer of the server: more are shown by scrolling up
 
 export function mount(root) {
@@ -99,11 +107,22 @@ export function mount(root) {
   }
 
   // What one can do first, while nothing was said.
+  let offers = []; // of the first agents, as [id, [action, help]]
   function invitation() {
     const tries = [["act", "Let an agent work in a folder", "It asks you before it changes anything."], ["research", "Research a question", "In your documents or on the web, with a source for each sentence."], ["society", "Watch a town live", "Hundreds of citizens, by rules, without a model."]];
-    return h("div", { class: "s-invite" }, ids.size > 0 && [h("h2", {}, "Talk to somebody"), h("div", { class: "s-row" }, [...ids].slice(0, INVITED).map((id) => button(id, () => openTalk(id)))),
-      h("p", { class: "s-soft" }, "Each shows what it does. A line below is said to all agents; /*.help asks what they can do.")],
+    return h("div", { class: "s-invite" }, ids.size > 0 ? [h("h2", {}, "Talk to somebody"), h("div", { class: "s-row" }, [...ids].slice(0, INVITED).map((id) => button(id, () => openTalk(id)))),
+      offers.length > 0 && h("ul", { class: "s-tries" }, offers.map(([id, action]) => h("li", {}, button(`${id}: ${action[0]}`, () => openTalk(id, null, { action })), h("span", { class: "s-soft" }, String(action[1]?.description ?? "").split("\n")[0])))),
+      h("p", { class: "s-soft" }, "A line below is said to all agents; /*.help asks what they can do.")]
+      : [h("h2", {}, "Agents of yours"), h("p", {}, "Add them in a program, and talk to them here:"), h("pre", { class: "s-example" }, EXAMPLE)],
+      TOLD.docs && h("p", {}, h("a", { href: TOLD.docs, target: "_blank", rel: "noreferrer" }, "Documentation")),
       h("h2", {}, "Or try"), h("ul", { class: "s-tries" }, tries.map(([tab, title, about]) => h("li", {}, button(title, () => go([tab])), h("span", { class: "s-soft" }, about)))));
+  }
+
+  // One click writes the call of an action.
+  async function offer() {
+    const helps = await Promise.all([...ids].slice(0, OFFERING).map(async (id) => [id, await call(`space/help?id=${encodeURIComponent(id)}`).catch(() => ({}))]));
+    offers = helps.flatMap(([id, help]) => Object.entries(help).filter(([name]) => name !== "say").slice(0, OFFERED).map((action) => [id, action]));
+    if (!counts.of) tell();
   }
 
   function learned(answer) {
@@ -199,9 +218,12 @@ export function mount(root) {
     for (const { id } of found.agents) ids.add(id);
     if ([...ids].join() !== were) {
       arrange();
-      if (!counts.of) tell();
+      if (!counts.of) {
+        tell();
+        attempt(offer)();
+      }
     }
-    update(agents, found.agents.map((agent) => {
+    update(agents, [...found.agents, ...Object.keys(found.groups).map((id) => ({ id }))].map((agent) => {
       const waits = waitsForYou(agent.id), busy = agent.handling?.length || agent.waiting || agent.asking;
       const item = known.get(agent.id) || entry(agent.id);
       const dot = item.querySelector(".s-dot");

@@ -1,4 +1,4 @@
-// Conversations with one agent each, beside the messages of the space: what was said before the
+// Conversations with one agent or group each, beside the messages of the space: what was said before the
 // studio began too, where the agent's journal or memory has it.
 
 import { attempt, button, call, clock, count, day, dollars, empty, h, json, number, oneAtATime, replace, scroller, update } from "./dom.js";
@@ -27,7 +27,7 @@ export function mountTalks(root, person, then) {
   changed();
   on("message", (batch) => {
     for (const talk of open.values())
-      if (batch.some(({ from, to }) => from === talk.id || to === talk.id || (to === "*" && from === me()))) talk.look();
+      if (batch.some(({ from, to }) => from === talk.id || to === talk.id || (to === "*" && from === me()) || (to === me() && talk.id.startsWith("#")))) talk.look();
   });
   for (const topic of ["card", "card_gone", "run"]) on(topic, () => { for (const talk of open.values()) { talk.look(); talk.grow(); } });
   onReset(async () => { for (const talk of open.values()) talk.look(); });
@@ -37,7 +37,8 @@ export function mountTalks(root, person, then) {
 export const isTalking = (id) => (id === undefined ? open.size > 0 : [...open.values()].some((talk) => talk.id === id));
 
 // Open a conversation in place of those that are open, or `beside` them.
-export function openTalk(id, thread = null, { beside = false, focus = true } = {}) {
+// With an `action` [name, help], its call is written into the line.
+export function openTalk(id, thread = null, { beside = false, focus = true, action = null } = {}) {
   const key = keyOf(id, thread);
   if (!beside) for (const each of [...open.keys()]) if (each !== key) end(each);
   if (!open.has(key)) {
@@ -49,6 +50,7 @@ export function openTalk(id, thread = null, { beside = false, focus = true } = {
   }
   settle();
   if (focus) open.get(key).root.querySelector("textarea").focus();
+  if (action) open.get(key).insert(...action);
 }
 
 function end(key) {
@@ -107,9 +109,9 @@ function made(id, thread, key) {
       h("span", { class: "s-soft" }, typeof told?.description === "string" ? told.description.split("\n")[0] : ""))) : h("li", {}, empty("It offers no actions, or is busy.")));
   }, 2000, () => {}); // the header says that nobody answers
 
-  function turn({ mine, said, at, run, state, action, steps }) {
+  function turn({ mine, said, at, run, state, action, steps, author }) {
     return h("article", { class: `s-saying ${mine ? "mine" : ""} ${state}` },
-      h("header", {}, h("b", {}, mine ? "You" : id), state === "waiting" ? waitsForYou(id) || h("span", { class: "s-soft" }, "waits for an answer …") : null,
+      h("header", {}, h("b", {}, mine ? "You" : author || id), state === "waiting" ? waitsForYou(id) || h("span", { class: "s-soft" }, "waits for an answer …") : null,
         run && (!mine || state === "waiting") ? h("button", { type: "button", class: "s-link", onclick: () => go(["runs", run]) }, "Run") : null,
         state === "waiting" && run && canStop({ id: run }) ? button("Stop", () => stop(run), "quiet s-small") : null, at ? h("time", {}, today(at) ? clock(at) : day(at)) : null),
       steps.length > 0 && h("details", { class: "s-did" }, h("summary", {}, count(steps.length, "step")), h("ol", {}, steps.map((each) => h("li", {}, each)))),
@@ -135,12 +137,13 @@ function made(id, thread, key) {
   const look = oneAtATime(async () => {
     if (thread === null) know();
     const [turns, { kept, here }] = await Promise.all([call(`space/conversation?${query(id, thread)}`), call(`space/conversations?id=${encodeURIComponent(id)}`)]);
-    about.hidden = kept !== null;
+    about.hidden = kept !== null || id.startsWith("#");
     about.textContent = here ? "Gone when the program ends: this agent has no journal and no memory in a file." : `${id} is not in this program${turns.length ? ": what was said before the page began is not shown" : ""}.`;
     if (isNew && turns.length && help.say) does.open = isNew = false; // later it is as a person folds it
     follow(() => update(log, turns.length ? turns.map(turn) : empty("Nothing was said yet. Write below, or choose what it does.")));
   }, 200, () => {});
-  return { id, look, grow, root, end: () => { endSlot(slot); root.remove(); } };
+  const insert = (name, told) => line.insert(id, name, told);
+  return { id, look, grow, root, insert, end: () => { endSlot(slot); root.remove(); } };
 }
 
 // The conversations with an agent, to be opened.
@@ -161,7 +164,8 @@ function beginTalk(id, help) {
 }
 
 // Who is behind an agent: its class, its models, and what its recorded runs have cost.
-function whoSaid(id, { here, kind, models, sums }) {
+function whoSaid(id, { here, kind, models, sums, members }) {
+  if (members) return h("p", { class: "s-soft" }, `A group: ${members.join(", ")}. All get what you say.`);
   if (!here) return h("p", { class: "s-soft" }, "In another process.");
   const said = [kind === id ? null : kind, models.length ? `model ${models.join(", ")}` : null, sums || !models.length ? null : "no run is recorded"].filter(Boolean).join(" · ");
   return h("p", { class: "s-soft" }, said, sums && [said && " · ", h("button", { type: "button", class: "s-link", onclick: () => findRuns(id) }, count(sums.runs, "run")), `, ${number(sums.tokens)} tokens${sums.usd ? `, ${dollars(sums.usd)}` : ""}`]);

@@ -50,6 +50,7 @@ class TalkTurn:
         state: `waiting`, `failed` or empty
         action: the action that the person called, whose arguments `said` is; empty if they wrote
         steps: what its run has done so far, a line each
+        author: which member of a group said it; empty for an agent
     """
 
     mine: bool
@@ -59,6 +60,7 @@ class TalkTurn:
     state: str = ""
     action: str = ""
     steps: tuple[str, ...] = ()
+    author: str = ""
 
 
 class Conversations:
@@ -90,7 +92,8 @@ class Conversations:
                     threads_found.setdefault(_thread_name(thread, own_thread), None)
         storage = "journal" if journal is not None else "memory" if memory is not None else None
         threads = [{"thread": thread, "at": at} for thread, at in threads_found.items()]
-        return {"threads": threads, "kept": storage, "here": self._agent(id) is not None}
+        is_here = id.startswith("#") or self._agent(id) is not None
+        return {"threads": threads, "kept": storage, "here": is_here}
 
     def turns(self, id: str, thread: str | None) -> list[TalkTurn]:
         """Return the last turns of a conversation, the oldest first."""
@@ -127,7 +130,7 @@ class Conversations:
                 if run is not None:
                     turn.run, turn.steps = run, self._steps(id, run) if waits else ()
                 turns.append(turn)
-            elif (head.sender, head.to) == (id, me) and head.action in ANSWERS:
+            elif head.to == me and head.action in ANSWERS and self._is_from(message, id):
                 if request is None:
                     is_here = head.action == "say" and thread is None
                 else:
@@ -135,7 +138,8 @@ class Conversations:
                 if is_here:
                     run = None if request is None else runs.get(request.number)
                     steps = () if run is None else self._steps(id, run)
-                    turns.append(replace(_answer(message, run), steps=steps))
+                    author = "" if head.sender == id else head.sender
+                    turns.append(replace(_answer(message, run), steps=steps, author=author))
             if len(turns) == _TURNS:
                 break
         return turns[::-1]
@@ -176,6 +180,11 @@ class Conversations:
         entries = journal.entries(run, 0, _STEPS)
         calls = (each for each in entries if "action" in about_in(each.data))
         return tuple(shorten(entry_line(each), _LINE) for each in calls if each.kind in _STEP_KINDS)
+
+    def _is_from(self, message: SeenMessage, id: str) -> bool:
+        """Return whether an agent said it, or any that answers what was said to a group."""
+        request = message.answers
+        return message.head.sender == id or (request is not None and request.head.to == id)
 
     def _is_mine(self, message: SeenMessage, id: str) -> bool:
         """Return whether the person said it to an agent, or called an action of it alone."""

@@ -7,7 +7,7 @@ import json
 import re
 from bisect import bisect_left, bisect_right
 from collections import Counter, deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -99,8 +99,17 @@ class SpaceMessages:
         self._heads: dict[Head, Head] = {}
         self._guard = guard()
 
-    def add(self, message: dict[str, Any], at: float, reply: Growth | None = None) -> SeenMessage:
-        """Keep a message, of a reply if it answers; return it with the one that it answers."""
+    def add(
+        self,
+        message: dict[str, Any],
+        at: float,
+        reply: Growth | None = None,
+        groups: Sequence[str] = (),
+    ) -> SeenMessage:
+        """Keep a message, of a reply if it answers; return it with the one that it answers.
+
+        `groups` are those of its sender, as `#NAME`: it may answer what was said to them.
+        """
         action = message["action"]
         head = Head(message["from"], message["to"], action["name"][:_NAME])
         id = (message.get("id") or "")[:_NAME] or None
@@ -111,7 +120,9 @@ class SpaceMessages:
             if reply is not None and reply.calls:
                 seen_message.run, seen_message.calls = reply.source.run, tuple(reply.calls)
             seen_message.answers = self._request_of(
-                seen_message, action["args"].get("original_message_id")
+                seen_message,
+                action["args"].get("original_message_id"),
+                (head.sender, BROADCAST, *groups),
             )
             if (request := seen_message.answers) is not None:
                 request.outcomes += 1
@@ -125,12 +136,17 @@ class SpaceMessages:
                 self._heads = {each.head: each.head for each in self._messages}
         return seen_message
 
-    def _request_of(self, message: SeenMessage, id: object) -> SeenMessage | None:
-        """Return the message that one answers; note one that may be answered."""
+    def _request_of(
+        self, message: SeenMessage, id: object, addresses: Sequence[str]
+    ) -> SeenMessage | None:
+        """Return the message that one answers; note one that may be answered.
+
+        `addresses` are those by which its sender is reached.
+        """
         request: SeenMessage | None = None
         if message.head.action in ("response", "error"):
             request_id = id[:_NAME] if isinstance(id, str) else None
-            for to in (message.head.sender, BROADCAST):
+            for to in addresses:
                 if waiting := self._open_requests.get((request_id, message.head.to, to)):
                     request = waiting[0] if request_id is not None else waiting.popleft()
                     break
@@ -144,16 +160,16 @@ class SpaceMessages:
             self._open_requests[key] = deque([message])
         if len(self._open_requests) > _OPEN:
             del self._open_requests[next(iter(self._open_requests))]
-        return self._request_of_say(message) if message.head.action == "say" else None
+        return self._request_of_say(message, addresses) if message.head.action == "say" else None
 
-    def _request_of_say(self, message: SeenMessage) -> SeenMessage | None:
-        """Return what a `say` answers: what was said to its sender, or to all.
+    def _request_of_say(self, message: SeenMessage, addresses: Sequence[str]) -> SeenMessage | None:
+        """Return what a `say` answers: what was said to its sender, to its groups or to all.
 
         A `say` does not state it. If several wait for an answer of its sender, it is None: in
         threads of their own they are answered in any order. Once as many have come, none waits.
         """
         pair = message.head.sender, message.head.to
-        for to in (message.head.sender, BROADCAST):
+        for to in addresses:
             all = [
                 (each, each.heard_by) for each in self._said_by_pair.get((message.head.to, to), ())
             ]
@@ -172,7 +188,7 @@ class SpaceMessages:
                 receivers.add(message.head.sender)
             return waiting[0][0] if len(waiting) == 1 else None
         message.heard_by = set()
-        most = 1 if message.head.to == BROADCAST else _MOST_WAITING
+        most = 1 if message.head.to[:1] in (BROADCAST, "#") else _MOST_WAITING
         self._said_by_pair.setdefault(pair, deque(maxlen=most)).append(message)
         if len(self._said_by_pair) > _OPEN:
             del self._said_by_pair[next(iter(self._said_by_pair))]
