@@ -152,11 +152,11 @@ class PlanBlock(CitizenBlock):
     # -- making ------------------------------------------------------------------------------------
 
     def by_rule(self) -> list[Item]:
-        """Return the plan of this day by rule; plans of all who need one are made at once."""
+        """Return the plan of this day by rule; plans of all who need one are day_plans at once."""
         plans = self.perceived.view.cache.setdefault(("plans", type(self), self.params), {})
         if (me := self._planner()) not in plans:
-            others = () if plans else self._others_due()
-            plans |= self._plans_of(dict.fromkeys([me, *others]))
+            due_planners = () if plans else self._others_due()
+            plans |= self._plans_of(dict.fromkeys([me, *due_planners]))
         return [{**item} for item in plans[me]]
 
     @property
@@ -196,14 +196,17 @@ class PlanBlock(CitizenBlock):
             day = hours_of(
                 self, row, ids, (duty >= 0) * np.where(works, WORK, STUDY), at_desk, place
             )
-            made: list[list[Item]] = [[] for _ in some]
+            day_plans: list[list[Item]] = [[] for _ in some]
             for at, items in items_of(self, row, ids, day, home, duty):
                 for index, packed in zip(at.tolist(), items.tolist(), strict=True):
-                    plan, places = made[index], (None, some[index].home, some[index].duty, None)
+                    plan, places = (
+                        day_plans[index],
+                        (None, some[index].home, some[index].duty, None),
+                    )
                     do, begins = ACTS[does_of(packed)], plan[-1]["until"] if plan else 0
                     where = (*places, *kinds)[packed & WHERE]
                     plan.append(item_of_plan(do, where, begins, packed >> UNTIL))
-            plans |= zip(some, made, strict=True)
+            plans |= zip(some, day_plans, strict=True)
         return plans
 
     async def _by_model(self) -> list[Item] | None:
