@@ -105,6 +105,16 @@ def test_act_shows_each_step_and_a_summary(folder: Path) -> None:
     assert last.endswith(" s, 20 tokens (14 in, 6 out)")
 
 
+def test_act_sends_the_settings_in_the_names_of_its_models(folder: Path) -> None:
+    accepts = '{"action": "TERMINATE", "reason": "Right."}'
+    with OpenAIServer(streamed("Done."), streamed(accepts)) as server:
+        names = (f"{server.url}#m?temperature=0.5", f"{server.url}#h?seed=7")
+        act("Do it", "--model", names[0], "--review", names[1], cwd=folder)
+    first, second = (each.body for each in server.requests[:2])
+    assert (first["model"], first["temperature"], first.get("seed")) == ("m", 0.5, None)
+    assert (second["model"], second["seed"], second.get("temperature")) == ("h", 7, None)
+
+
 def test_results_of_calls_made_at_once_are_told_apart(folder: Path) -> None:
     (folder / "other.txt").write_text("tea\n")
     both = [("read_file", {"file_name": name}) for name in ("notes.txt", "other.txt")]

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Any
 import pytest
 
 import moothall
+from models.openai_server import OpenAIServer, text
 from moothall.foundation.errors import MissingExtra, ModelError, WeightsError
 from moothall.models import ScriptedModel, model
 
@@ -50,6 +52,34 @@ def test_gguf_name_takes_any_file_by_its_path(weights: Path) -> None:
     by_path = model(f"gguf:{weights}")
     assert by_path.name == f"gguf:{weights}"
     by_path.close()  # type: ignore[attr-defined]
+
+
+def test_settings_in_a_name_are_fields_of_the_requests_and_not_of_the_models_name() -> None:
+    with OpenAIServer(text("Yes."), text("No."), text("Yes.")) as server:
+        name = f"{server.url}?api-version=1#m"
+        whole_name = f"{name}?temperature=0.5&seed=7&reasoning_effort=low&store=false"
+        mild, plain = model(whole_name), model(name)
+        assert model(whole_name) is mild
+        assert mild.name == plain.name == name
+        for each in (mild, plain):
+            asyncio.run(each.complete([{"role": "user", "content": "Hi"}]))
+    mild_body, plain_body = (each.body for each in server.requests)
+    settings = {"temperature": 0.5, "seed": 7, "reasoning_effort": "low", "store": False}
+    assert mild_body == {**plain_body, **settings}
+
+
+def test_settings_in_a_name_of_local_weights_are_arguments_and_options(weights: Path) -> None:
+    with model("local?max_tokens=20&top_p=0.9") as short:  # type: ignore[attr-defined]
+        assert (short.name, short.max_tokens) == ("local:smollm2-135m", 20)
+        assert model("local") is not short
+    with pytest.raises(ModelError, match=r"a name in options= must be .*, got 'warmth'"):
+        model("local?warmth=1")
+
+
+@pytest.mark.parametrize("query", ("messages=none", "model=other"))
+def test_settings_in_a_name_that_requests_have_themselves_are_refused(query: str) -> None:
+    with pytest.raises(ModelError, match=r"options= cannot set"):
+        model(f"http://127.0.0.1:9/v1#m?{query}")
 
 
 def test_listed_weights_that_are_not_here_say_how_to_get_them(

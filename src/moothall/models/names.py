@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import re
 import weakref
 from collections.abc import Callable
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl
 
 from moothall.foundation.errors import ConfigError, DefinitionError, MissingExtra, ModelError
 from moothall.foundation.lazily import show_classes
 from moothall.foundation.text import nearest
 from moothall.foundation.threads import guard, in_child
+from moothall.models.base import with_options
 from moothall.models.local import weights
 from moothall.models.providers import ANY_SERVER, BY_FAMILY, PROVIDERS, lacks, setting_of
 from moothall.models.settings import check_base_url
@@ -39,6 +43,9 @@ _NEEDS: dict[str, tuple[str, str, tuple[str, ...]]] = {
 KINDS = frozenset(_NEEDS)
 """What a name of a model may begin with, before the colon."""
 _OF_THE_HUB = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*", re.ASCII)
+_SETTINGS = re.compile(r"\w+=[^=&?#]+(?:&\w+=[^=&?#]+)*")
+_OF_LOCAL = ("context_tokens", "max_tokens", "seed", "temperature", "thinking")
+"""The settings that are arguments of `LocalModel`; the others are among its options."""
 _SPELLINGS = (*_NEEDS, *(f"local:{each.name}" for each in weights.LISTED))
 
 # All users of a name share one file in memory, or one set of connections.
@@ -54,8 +61,9 @@ def model(name: str | Model, api_key: str | None = None, *, batch: bool = False)
     fetch NAME` fetched, `gguf:PATH` any GGUF file. `openai:NAME` is a model of OpenAI, with the key
     in `OPENAI_API_KEY`; `anthropic`, `azure`, `cerebras`, `deepseek`, `gemini`, `groq`, `mistral`,
     `ollama` and `openrouter` are named in the same way. `http://HOST/v1#NAME`, or https, is one of
-    any server that is compatible with OpenAI's. While a model is in use, the same name returns the
-    same model.
+    any server that is compatible with OpenAI's. Settings may follow: `openai:NAME?temperature=0`,
+    `local?seed=7&top_p=0.9`; each is a field of its requests, or an argument or option of
+    `LocalModel`. While a model is in use, the same name returns the same model.
 
     Args:
         name: the name, or a model
@@ -74,6 +82,7 @@ def model(name: str | Model, api_key: str | None = None, *, batch: bool = False)
             return name
         raise ModelError(f"{name!r:.80} is neither a model nor the name of one; {_there_is()}")
     kind, listed_name = check_name(name, bool(api_key))
+    whole_name, (name, options) = name, _parted(name)
     if batch and not is_remote(name):
         raise ConfigError(
             f"{name:.200} has no batches: batch= is for OpenAI's and Anthropic's form"
@@ -85,17 +94,25 @@ def model(name: str | Model, api_key: str | None = None, *, batch: bool = False)
         if kind == "local":
             weights_entry = weights.listed_weights(listed_name or weights.DEFAULT.name)
             name, path = f"local:{weights_entry.name}", weights_entry.path
-        return _shared_model((name,), lambda: LocalModel(path, name=name))
+        own: dict[str, Any] = {each: options.pop(each) for each in _OF_LOCAL if each in options}
+        key: tuple[str, ...] = (name, whole_name.partition("?")[2])
+        return _shared_model(key, lambda: LocalModel(path, name=name, options=options, **own))
     # The environment is part of what a name means.
-    key = (name, api_key or "", str(batch), *(setting_of(kind) if kind in PROVIDERS else ()))
+    key = (whole_name, api_key or "", str(batch), *(setting_of(kind) if kind in PROVIDERS else ()))
     if kind in PROVIDERS:
         file = PROVIDERS[kind].form.partition(".")[0]
         module: Any = import_module(f"moothall.models.remote.{file}")
-        return _shared_model(key, lambda: module.of_provider(kind, listed_name, api_key, batch))
+
+        def of_provider() -> Any:
+            return with_options(module.of_provider(kind, listed_name, api_key, batch), options)
+
+        return _shared_model(key, of_provider)
     from moothall.models.remote.openai import OpenAIModel
 
     url, _, listed = name.partition("#")
-    return _shared_model(key, lambda: OpenAIModel(listed, url, api_key, batch=batch))
+    return _shared_model(
+        key, lambda: with_options(OpenAIModel(listed, url, api_key, batch=batch), options)
+    )
 
 
 def check_name(name: str, has_key: bool = False) -> tuple[str, str]:
@@ -118,6 +135,7 @@ def check_name(name: str, has_key: bool = False) -> tuple[str, str]:
 
 def check_spelling(name: str) -> tuple[str, str]:
     """Return a name's kind of model and the rest; raise ModelError if no model can have it."""
+    name, _ = _parted(name)
     kind, colon, listed_name = name.partition(":")
     if kind == "hf" or _OF_THE_HUB.fullmatch(name):
         owner, _, listed = name.partition("/")
@@ -149,6 +167,23 @@ def check_spelling(name: str) -> tuple[str, str]:
             raise ModelError(f"{name!r:.200} is a file: write gguf:{listed_name:.200}")
         weights.listed_weights(listed_name or weights.DEFAULT.name)
     return kind, listed_name
+
+
+def _parted(name: str) -> tuple[str, dict[str, Any]]:
+    """Return a model's name without its settings, and these."""
+    model_name, _, query = name.rpartition("?")
+    # A question mark of an address stands before the name that follows "#".
+    is_address = name.startswith(("http://", "https://")) and "#" not in model_name
+    if is_address or not _SETTINGS.fullmatch(query):
+        return name, {}
+    return model_name, {each: _value(text) for each, text in parse_qsl(query)}
+
+
+def _value(text: str) -> Any:
+    """Return a setting's value: a number, true, false or other JSON, or else a text."""
+    with suppress(ValueError, RecursionError):
+        return json.loads(text)
+    return text
 
 
 def is_remote(name: str) -> bool:

@@ -132,8 +132,8 @@ class ModelReply:
 
 def usage_json(usage: Usage) -> list[int]:
     """Return the tokens as JSON data: input and output, then the others where there are any."""
-    special = [usage.cache_read_tokens, usage.cache_write_tokens, usage.reasoning_tokens]
-    return [usage.input_tokens, usage.output_tokens, *(special if any(special) else ())]
+    counts = _counts(usage)
+    return [*(counts if any(counts[2:]) else counts[:2])]
 
 
 @dataclass(frozen=True, slots=True)

@@ -167,7 +167,7 @@ def _model_named(name: str, key: str | None, own: str) -> Model:
             f"agent {own!r}: openai_api_key= must be a text, got {type(key).__name__}"
         )
     scheme, colon, rest = name.partition(":")
-    if name == "local" or (colon and scheme in _OTHER_KINDS):
+    if name.partition("?")[0] == "local" or (colon and scheme in _OTHER_KINDS):
         return model(name)
     listed = rest if colon and scheme == "openai" else name
     if not listed.strip():

@@ -16,11 +16,14 @@ from moothall.budget.limits import RESERVED
 from moothall.foundation.jsonvalue import json_text
 from moothall.foundation.text import cut
 from moothall.journal.entry import KINDS, RESUME, WAYS
+from moothall.models.protocol import Usage
 
 Shape: TypeAlias = Any
 """A type; a list of one shape; a dict of shapes by key (`key?` may be left out, other keys are
 free); a tuple of which one fits; None; or a function that returns whether a value fits."""
 
+_USAGES: Final = (2, *range(5, len(Usage.__slots__) + 1))
+"""How many figures of usage there may be: those of today, or of an earlier version."""
 _NAMES: Final[dict[type, str]] = {
     str: "a text",
     int: "a whole number",
@@ -52,9 +55,9 @@ def _program(value: Any) -> bool:
 
 
 def _tokens(value: Any) -> bool:
-    return (
-        isinstance(value, list) and len(value) in (2, 5) and all(_fits(each, int) for each in value)
-    )
+    if not isinstance(value, list) or len(value) not in _USAGES:
+        return False
+    return all(_fits(each, int) for each in value)
 
 
 def _lists(value: Any) -> bool:

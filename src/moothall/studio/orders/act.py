@@ -120,7 +120,7 @@ def actions_of(order: ActOrder) -> list[Action]:
 
 def is_small(model: str) -> bool:
     """Return whether a model does one thing, on an existing file, without judging the outcome."""
-    return model in ("local", f"local:{weights.DEFAULT.name}")
+    return model.partition("?")[0] in ("local", f"local:{weights.DEFAULT.name}")
 
 
 def keys(order: ActOrder, file_settings: Mapping[str, Any]) -> tuple[str | None, str | None]:
