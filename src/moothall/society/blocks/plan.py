@@ -152,7 +152,7 @@ class PlanBlock(CitizenBlock):
     # -- making ------------------------------------------------------------------------------------
 
     def by_rule(self) -> list[Item]:
-        """Return the plan of this day by rule; plans of all who need one are day_plans at once."""
+        """Return the plan of this day by rule; those of all who need one are found at once."""
         plans = self.perceived.view.cache.setdefault(("plans", type(self), self.params), {})
         if (me := self._planner()) not in plans:
             due_planners = () if plans else self._others_due()
@@ -196,7 +196,7 @@ class PlanBlock(CitizenBlock):
             day = hours_of(
                 self, row, ids, (duty >= 0) * np.where(works, WORK, STUDY), at_desk, place
             )
-            day_plans: list[list[Item]] = [[] for _ in some]
+            of_each: list[list[Item]] = [[] for _ in some]
             for at, items in items_of(self, row, ids, day, home, duty):
                 for index, packed in zip(at.tolist(), items.tolist(), strict=True):
                     plan, places = (
@@ -204,9 +204,9 @@ class PlanBlock(CitizenBlock):
                         (None, some[index].home, some[index].duty, None),
                     )
                     do, begins = ACTS[does_of(packed)], plan[-1]["until"] if plan else 0
-                    where = (*places, *kinds)[packed & WHERE]
+                    where = (None, planner.home, planner.duty, None, *kinds)[packed & WHERE]
                     plan.append(item_of_plan(do, where, begins, packed >> UNTIL))
-            plans |= zip(some, day_plans, strict=True)
+            plans |= zip(some, of_each, strict=True)
         return plans
 
     async def _by_model(self) -> list[Item] | None:
