@@ -199,10 +199,7 @@ class PlanBlock(CitizenBlock):
             of_each: list[list[Item]] = [[] for _ in some]
             for at, items in items_of(self, row, ids, day, home, duty):
                 for index, packed in zip(at.tolist(), items.tolist(), strict=True):
-                    plan, places = (
-                        day_plans[index],
-                        (None, some[index].home, some[index].duty, None),
-                    )
+                    plan, planner = of_each[index], some[index]
                     do, begins = ACTS[does_of(packed)], plan[-1]["until"] if plan else 0
                     where = (None, planner.home, planner.duty, None, *kinds)[packed & WHERE]
                     plan.append(item_of_plan(do, where, begins, packed >> UNTIL))
