@@ -35,6 +35,7 @@ NAMES = (
     "AgentToolbox",
     "AgentType",
     "Always",
+    "AlwaysInRun",
     "ApprovalRequest",
     "AnthropicModel",
     "Approver",

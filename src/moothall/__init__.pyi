@@ -10,6 +10,7 @@ from moothall.actions import ActionRegistry as ActionRegistry
 from moothall.actions import Retry as Retry
 from moothall.actions import action as action
 from moothall.actions.approval import Always as Always
+from moothall.actions.approval import AlwaysInRun as AlwaysInRun
 from moothall.actions.approval import ApprovalRequest as ApprovalRequest
 from moothall.actions.approval import Approver as Approver
 from moothall.actions.approval import CallbackApprover as CallbackApprover

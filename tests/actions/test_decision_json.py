@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from moothall import Always, ChangedArgs, Later, Refused
-from moothall.actions.approval.decision import decision_json, decision_of
+from moothall import Always, AlwaysInRun, ChangedArgs, Later, Refused
+from moothall.actions.approval.decision import DECISION_KINDS
 from moothall.foundation.errors import ConfigError
 
 
@@ -21,13 +21,15 @@ from moothall.foundation.errors import ConfigError
         ({"refused": "above the limit"}, Refused("above the limit")),
         ({"refused": ""}, Refused("")),
         ({"always": True}, Always()),
+        ({"always_in_run": True}, AlwaysInRun()),
+        ({"always_in_run": True, "permitted": "a routine"}, AlwaysInRun()),
         ({"args": {"coins": 2}}, ChangedArgs({"coins": 2})),
         ({"args": {}}, ChangedArgs({})),
         ({"args": {"coins": 2}, "permitted": "less"}, ChangedArgs({"coins": 2})),
     ),
 )
 def test_decision_in_json_is_read(data: Any, decision: Any) -> None:
-    found = decision_of(data)
+    found = DECISION_KINDS.read(data)
     assert (type(found), found) == (type(decision), decision)
 
 
@@ -38,6 +40,7 @@ def test_decision_in_json_is_read(data: Any, decision: Any) -> None:
         *({"permitted": each} for each in (True, None, 1, {}, ["x"])),
         *({"refused": each} for each in (True, None, 1)),
         *({"always": each} for each in (False, None, 1, "true", {}, [True])),
+        *({"always_in_run": each} for each in (False, None, 1, "true", {}, [True])),
         *({"args": each} for each in (None, True, [], "x", [["a", 1]])),
         *({"permit": True}, {"approved": True}, {"True": True}, {"Permitted": "x"}),
         {"permitted": "x", "refused": "y"},
@@ -46,6 +49,12 @@ def test_decision_in_json_is_read(data: Any, decision: Any) -> None:
         {"refused": "x", "always": True},
         {"always": True, "args": {}},
         {"always": True, "more": 1},
+        {"always": True, "always_in_run": True},
+        {"always_in_run": True, "more": 1},
+        {"always_in_run": True, "permitted": True},
+        {"always_in_run": True, "refused": "x"},
+        {"always_in_run": True, "args": {}},
+        {"args": {}, "always_in_run": True, "permitted": "x"},
         {"args": {}, "permitted": True},
         {"args": {}, "permitted": "x", "more": 1},
         {"args": {}, "permitted": "x", "always": True},
@@ -53,9 +62,9 @@ def test_decision_in_json_is_read(data: Any, decision: Any) -> None:
     ),
 )
 def test_decision_in_any_other_json_refuses_and_is_no_answer(data: Any) -> None:
-    assert decision_of(data) is False
+    assert DECISION_KINDS.read(data) is False
     with pytest.raises(ConfigError, match=r"the answer to an approval must be True, False, Ref"):
-        decision_json(data)
+        DECISION_KINDS.to_json(data)
 
 
 @pytest.mark.parametrize(
@@ -66,6 +75,7 @@ def test_decision_in_any_other_json_refuses_and_is_no_answer(data: Any) -> None:
         (Refused("no"), {"refused": "no"}),
         (Refused(""), False),
         (Always(), {"always": True}),
+        (AlwaysInRun(), {"always_in_run": True}),
         (ChangedArgs({"coins": 2}), {"args": {"coins": 2}}),
         ({"permitted": "why"}, {"permitted": "why"}),
         ({"args": {"coins": 2}, "permitted": "why"}, {"args": {"coins": 2}, "permitted": "why"}),
@@ -76,7 +86,7 @@ def test_decision_in_any_other_json_refuses_and_is_no_answer(data: Any) -> None:
 def test_decision_is_written_as_json_and_json_of_a_decision_as_it_is(
     decision: Any, data: Any
 ) -> None:
-    assert decision_json(decision) == data
+    assert DECISION_KINDS.to_json(decision) == data
 
 
 @pytest.mark.parametrize(
@@ -84,4 +94,4 @@ def test_decision_is_written_as_json_and_json_of_a_decision_as_it_is(
 )
 def test_decision_that_is_none_has_no_json(decision: Any) -> None:
     with pytest.raises(ConfigError):
-        decision_json(decision)
+        DECISION_KINDS.to_json(decision)

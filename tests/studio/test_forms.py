@@ -29,7 +29,7 @@ from moothall import (
     action,
 )
 from moothall.actions import ACCESS_REQUESTED
-from moothall.actions.approval import ApprovalRequest, Question, Refused
+from moothall.actions.approval import AlwaysInRun, ApprovalRequest, Question, Refused
 from moothall.agents.decision import DecisionAction, HumanDecision
 from moothall.foundation.errors import CardGone, ConfigError
 from moothall.journal import Entry
@@ -229,32 +229,38 @@ def test_entry_is_cut_where_it_is_long() -> None:
     assert Totals([entry, again]).to_json()["tool_calls"] == 1
 
 
-def test_permission_for_a_whole_run_is_for_its_action_alone() -> None:
-    """A refusal tells its reason; a call with a note, of another run or action is asked about."""
+def test_card_of_a_call_offers_a_permission_for_its_run_unless_it_has_a_note() -> None:
+    """A refusal tells its reason."""
     cards = Cards(EventFeed())
 
     def call(path: str, run: str | None = "r", action: str = "write", note: str = "") -> Any:
-        return ApprovalRequest("a", action, {"path": path}, "a", {}, run, note=note)
+        about = (action, {"path": path}, "a", {}, run)
+        return ApprovalRequest("a", *about, note=note, check=lambda args: None)
 
     async def decided(request: ApprovalRequest, **answer: Any) -> Any:
         asking = asyncio.create_task(cards.approve(request))
         await asyncio.sleep(0)
         (card,) = cards.to_json()
         given = {"permit": True, "fingerprint": card["fingerprint"], **answer}
-        for wrong in ({"always": "yes"}, {"reason": 3}, {"reason": "x" * 2_001}):
+        wrong_choices: Any = ({"choice": each} for each in ("always", "runs", True, ["run"], 1))
+        for wrong in (*wrong_choices, {"always": True}, {"reason": 3}, {"reason": "x" * 2_001}):
             with pytest.raises(ConfigError):
                 cards.decide(card["number"], {**given, **wrong})
         if request.note or request.run_id is None:
-            with pytest.raises(ConfigError, match="always must be"):
-                cards.decide(card["number"], {**given, "always": True})
+            assert card["choices"] == {}
+            with pytest.raises(ConfigError, match="choice must be empty for this call, got 'run'"):
+                cards.decide(card["number"], {**given, "choice": "run"})
+        else:
+            assert card["choices"] == {"run": "Always in this run"}
+            both = {**given, "permit": True, "choice": "run"}
+            with pytest.raises(ConfigError, match="args must be for this call alone"):
+                cards.decide(card["number"], {**both, "args": {"path": "x"}})
         cards.decide(card["number"], given)
         return await asking
 
     async def story() -> None:
         assert await decided(call("1")) is True
-        assert await decided(call("2"), always=True) is True
-        assert await cards.approve(call("3")) is True
-        assert cards.to_json() == []
+        assert await decided(call("2"), choice="run") == AlwaysInRun()
         others = (call("4", "s"), call("4", action="delete"), call("4", note="x"), call("4", None))
         for other in others:
             refused = await decided(other, permit=False, reason=" not now ")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+from moothall.actions.approval.decision import DECISION_KINDS
 from moothall.actions.provenance import Origin, origins_of
 from moothall.foundation.text import counted, escaped, escaped_json
 from moothall.journal.doubt import Doubt
@@ -240,7 +241,8 @@ def _over_line(data: dict[str, Any]) -> str:
 def _permitted(data: dict[str, Any]) -> str:
     args, was = data.get("args", data.get("asked", {})), data.get("was", {})
     call = call_line(data["action"], args) if "action" in data else f"step {data['key']}"
-    line = f"permitted by {data.get('by') or 'the approver'}: {call}"
+    outcome = DECISION_KINDS.outcome_of(DECISION_KINDS.read_entry(data))
+    line = f"{outcome} by {data.get('by') or 'the approver'}: {call}"
     if "args" not in data:
         return line
     changes = [

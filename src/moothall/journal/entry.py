@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any, Final, NamedTuple
 
 from moothall.actions.approval import ApprovalRequest, Question
-from moothall.actions.approval.decision import decision_json
+from moothall.actions.approval.decision import DECISION_KINDS
 from moothall.actions.facts import NO_FACTS, Facts, facts_in_words
 from moothall.foundation.arguments import none_of
 from moothall.foundation.errors import ConfigError, JournalError
@@ -56,7 +56,10 @@ def _no_answer(key: str, answer: Any) -> Any:
 
 KINDS: Final = {
     "approval": _WaitKind(
-        "the approval of {call}{more}", True, True, checked=lambda key, value: decision_json(value)
+        "the approval of {call}{more}",
+        True,
+        True,
+        checked=lambda key, value: DECISION_KINDS.to_json(value),
     ),
     "question": _WaitKind("an answer to {text}", True, True, True, _text_answer),
     "result": _WaitKind("the result {key} of {call}{more}"),

@@ -175,6 +175,8 @@ class Runs:
         run = OpenRun(self._commits, self.release, number, run_id, key, place, past_entries)
         for part in past_entries.values():
             run.open_calls.update((each.path, each.key) for each in in_doubt(part))
+            permitted = (each.data for each in part if each.kind == "permitted")
+            run.allowed.update(key for each in permitted for key in each.get("allowed", ()))
         kinds = {entry.kind for part in past_entries.values() for entry in part}
         run.has_waits = not WAIT_KINDS.isdisjoint(kinds) or bool(run.open_calls)
         run.parked, run.is_open = parked, state in OPEN

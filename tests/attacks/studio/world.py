@@ -170,7 +170,7 @@ class World:
     def _card(self, kind: str) -> Given:
         """Return a good answer to a card, which is put up when it is asked for."""
         said: dict[str, dict[str, Any]] = {
-            "approval": {"permit": True, "fingerprint": _PERMITTED.fingerprint, "always": False},
+            "approval": {"permit": True, "fingerprint": _PERMITTED.fingerprint, "choice": ""},
             "question": {"text": "three"},
             "decision": {"choice": "continue", "instruction": "Look.", "reasoning": "so"},
             "plan": {"choice": "begin", "tasks": [], "outline": [{"heading": "A", "about": "b"}]},

@@ -13,14 +13,7 @@ from datetime import timedelta
 from typing import Any, Protocol, runtime_checkable
 
 from moothall.actions.approval.asking import asking_person
-from moothall.actions.approval.decision import (
-    ANSWERS,
-    Always,
-    ChangedArgs,
-    Decision,
-    Refused,
-    changed_or_refused,
-)
+from moothall.actions.approval.decision import ANSWERS, DECISION_KINDS, Decision
 from moothall.actions.approval.later import Later, names_of, seconds_of
 from moothall.actions.approval.request import ApprovalRequest, Question
 from moothall.foundation.arguments import check_function
@@ -65,16 +58,10 @@ async def approve(approver: Approver | None, request: ApprovalRequest) -> Decisi
     except Exception as error:
         log_failure(logger, f"approver {approver!r} failed on {request}, so it is refused", error)
         return False
-    if isinstance(answer, Later):
-        return answer
-    if isinstance(answer, Always):
-        return answer if request.outside else True
-    if isinstance(answer, ChangedArgs):
-        return changed_or_refused(answer, request.args, request.check)
-    if not isinstance(answer, bool | Refused):
+    if not isinstance(answer, Decision):
         template = "approver %r: an answer must be %s, got %.80r: %s is refused"
         logger.warning(template, approver, ANSWERS, answer, request)
-    return answer if isinstance(answer, Refused) else answer is True
+    return DECISION_KINDS.decide(request, answer)
 
 
 async def answer(approver: Approver | None, question: Question) -> str:

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Iterator
 from typing import TextIO
 
-from moothall.actions.approval.decision import Always
+from moothall.actions.approval.decision import DECISION_KINDS, Decision
 from moothall.actions.approval.request import ApprovalRequest, Question
 from moothall.foundation.errors import NobodyToAsk
 from moothall.foundation.text import escaped
@@ -21,7 +21,8 @@ class TerminalApprover:
 
     `a` and `always` also permit, and exactly this call (the same agent, action and arguments in the
     same thread) is not asked about again while the approver lives. Values from outside that were
-    asked about are permitted for the thread. A line answers a question of an action.
+    asked about are permitted for the thread. `r` and `run`, where the question offers it, permit
+    all calls of this action in the run (`AlwaysInRun`). A line answers a question of an action.
 
     A question at the process's own terminal begins on a new line, and what the program prints to
     `sys.stdout` meanwhile, such as a streamed answer, is printed after the person's
@@ -38,20 +39,24 @@ class TerminalApprover:
         self._lock = renewed(threading.Lock())
         self._always: set[tuple[str | None, str]] = set()
 
-    def approve(self, request: ApprovalRequest) -> bool | Always:
-        """Return whether the person said yes. A closed terminal refuses."""
+    def approve(self, request: ApprovalRequest) -> Decision:
+        """Return what the person said. A closed terminal refuses."""
         with self._lock:
             exact = (request.thread, request.fingerprint)
             if exact in self._always:
                 return True
             does = "propose" if request.sender == "You" else "proposes"
-            text = f"{escaped(request.sender)} {does}: {request}\nPermit this? [y/N/always] "
-            line = self._ask(text, "\n(no answer: refused)\n")
-            reply = line.strip().lower()
-            if reply in ("a", "always"):
+            decisions: dict[str, Decision] = {"yes": True, "always": True}
+            decisions |= {
+                word: kind.type() for word, kind in DECISION_KINDS.choices_for(request).items()
+            }
+            words = "/".join(("y/N", *[*decisions][1:]))
+            text = f"{escaped(request.sender)} {does}: {request}\nPermit this? [{words}] "
+            reply = self._ask(text, "\n(no answer: refused)\n").strip().lower()
+            chosen = next((word for word in decisions if reply in (word, word[0])), "")
+            if chosen == "always":
                 self._always.add(exact)
-                return Always() if request.outside else True
-            return reply in ("y", "yes")
+            return decisions.get(chosen, False)
 
     def answer(self, question: Question) -> str:
         """Return the line that the person writes.

@@ -12,15 +12,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from moothall.actions import ACCESS_DENIED, ACCESS_PERMITTED
 from moothall.actions.acting import ACTING
-from moothall.actions.approval import (
-    Always,
-    ApprovalRequest,
-    CallToApprove,
-    ChangedArgs,
-    Refused,
-)
+from moothall.actions.approval import ApprovalRequest, CallToApprove, Refused
 from moothall.actions.approval.asking import asking_person
-from moothall.actions.approval.decision import Decision, changed_or_refused
+from moothall.actions.approval.decision import DECISION_KINDS, Decision
 from moothall.agents.loop.answer import RequestedCall
 from moothall.agents.loop.parts import Looping
 from moothall.agents.loop.provenance import note_of, questions, trace
@@ -110,13 +104,16 @@ async def permits(
     message = {"from": id, "to": id, "action": {"name": call.name, "args": args}}
 
     async def asks() -> Any:
+        if any(key in in_run for key in DECISION_KINDS.keys_in_run(now())):
+            return True
         if request.wait_for_reader is not None:
             await request.wait_for_reader()  # the reader sees the call before it is asked
         with asking_person():  # an override may ask by itself
             return await call_user(agent.request_permission, message)
 
-    def exact() -> str:
-        return ApprovalRequest.of(message, note=chosen.origin.note).fingerprint
+    def now() -> ApprovalRequest:
+        of_run = (request.run_id, request.thread, chosen.origin.note)
+        return replace(ApprovalRequest.of(message, *of_run), facts=chosen.facts)
 
     def change(args: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         was = rewrite(call, args, texts)
@@ -124,20 +121,16 @@ async def permits(
         keys[:] = [key for key, _ in more]
         message["action"] = {"name": call.name, "args": call.args}
         note = note_of(more) if more else ""
-        now = CallToApprove(call.name, call.args, note, tuple(keys))
-        ACTING.set(replace(ACTING.get(), to_approve=now))
+        changed = CallToApprove(call.name, call.args, note, tuple(keys))
+        ACTING.set(replace(ACTING.get(), to_approve=changed))
         if step is not None and texts is not None:
             step.tell(origins=as_json(call.origins))
-        return exact(), was
-
-    def checked(decision: Decision) -> Decision:
-        if isinstance(decision, ChangedArgs):
-            return changed_or_refused(decision, args, chosen.check)
-        return decision
+        return now().fingerprint, was
 
     keys = [key for key, _ in open_questions]
     note = note_of(open_questions) if open_questions else ""
     waits_in = None if step is None else step.run_id
+    in_run = request.allowed if request.recorded is None else request.recorded.run.allowed
     first = CallToApprove(call.name, args, note, tuple(keys), chosen.check, waits_in)
     token = ACTING.set(replace(ACTING.get(), to_approve=first))
     try:
@@ -146,10 +139,13 @@ async def permits(
             permitted = await decided_now(asks, change)
         else:
             about = {**about_call(call), "args": args, "text": note}
-            permitted = await step.permitted(exact(), asks, change, about, checked)
-        if isinstance(permitted, Always):
+            exact = now()
+            permitted = await step.permitted(exact.fingerprint, asks, change, about, exact)
+        if (scope := DECISION_KINDS.scope_of(permitted)) == "thread":
             call.always = tuple(keys)
-            permitted = True
+        elif scope == "run" and step is None:
+            request.allowed += DECISION_KINDS.keys_in_run(now(), permitted)
+        permitted = permitted if scope == "call" else True
         if permitted is True and texts is not None:
             request.allowed += keys
             texts.always.update(call.always)

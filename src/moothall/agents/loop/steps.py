@@ -6,6 +6,7 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
+from moothall.actions.approval.decision import DECISION_KINDS
 from moothall.actions.provenance import union
 from moothall.agents.loop.parts import context_of
 from moothall.agents.loop.permission import hear
@@ -286,7 +287,7 @@ class ActionStep:
         if call.foreign:
             begins(call, texts)
         request.allowed += [each for each in past.allowed if each not in request.allowed]
-        if past.always:
+        if DECISION_KINDS.scope_of(past.permission) == "thread":
             call.always = tuple(past.allowed)
         if call.always and texts is not None:
             texts.always.update(call.always)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
+from moothall.actions.approval.decision import DECISION_KINDS
 from moothall.agents.replies.checked_parts import records
 from moothall.agents.replies.state import APPENDED, LIVE, loaded
 from moothall.agents.replies.step import Past
@@ -122,7 +123,7 @@ class ReadRecord(Generic[S]):
         if kind == "permitted":
             past.permitted, past.proposed = data["fingerprint"], data.get("proposed")
             past.changed, past.was = data.get("args"), data.get("was")
-            past.always = data.get("always", False)
+            past.permission = DECISION_KINDS.read_entry(data)
             past.state = past.state or kind
             return
         if kind == "decided":

@@ -8,11 +8,11 @@ import json
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from moothall.actions.approval import Always, ChangedArgs, Later
-from moothall.actions.approval.decision import Decision, Refused, decision_of
+from moothall.actions.approval import ApprovalRequest, ChangedArgs, Later
+from moothall.actions.approval.decision import DECISION_KINDS, Decision, Refused
 from moothall.agents.replies.reply import Stop
 from moothall.foundation.threads import WORKERS, is_cancelled
 from moothall.journal.entry import Wait, in_words, wait_of
@@ -38,7 +38,7 @@ class Past:
     result: Any = None  # its result, as JSON data
     error: str = ""  # why it failed
     permitted: str | None = None  # the fingerprint of the permitted request
-    always: bool = False  # whether it was permitted for the whole thread
+    permission: Decision = True  # as what: `Always()` permitted it for the whole thread
     allowed: list[str] = field(default_factory=list)  # the values from outside that this permitted
     proposed: str | None = None  # that of the request as it was made, if a person changed it
     changed: dict[str, Any] | None = None  # the arguments with which it was permitted then
@@ -106,27 +106,24 @@ class Step:
         ask: Callable[[], Awaitable[Any]],
         change: Callable[[dict[str, Any]], tuple[str, dict[str, Any]]] | None = None,
         about: Mapping[str, Any] | None = None,
-        check: Callable[[Decision], Decision] | None = None,
+        request: ApprovalRequest | None = None,
     ) -> Any:
         """Return whether exactly this request is permitted: as recorded, or by asking.
 
-        `change` gives it the arguments of `ChangedArgs`, and returns its new fingerprint and the
-        arguments that they replace. If the approver decides later, the request waits with what it
-        is `about`; `check` checks the decision then.
+        `change` gives it the arguments of `ChangedArgs`, and returns its new fingerprint and those
+        that they replace. A `request` that is decided later waits with what it is `about`.
         """
         past = self.past
         if past.permitted == fingerprint:
-            return Always() if past.always else True
+            return past.permission
         if past.proposed == fingerprint and past.changed is not None and change is not None:
             change(past.changed)
             return True
         record, wait = self._record, self.hash_of(fingerprint)
         outcome, decision = await self.came(wait), None
         if outcome is None:
-            of = about or {}
-            with asking(
-                record, "approval", of.get("action", ""), of.get("args"), of.get("text", "")
-            ):
+            action, args, text = map((about or {}).get, ("action", "args", "text"))
+            with asking(record, "approval", action or "", args, text or ""):
                 await record.commit()  # keep all entries: a person may take long to answer
                 decision = await ask()
             if isinstance(decision, Later):
@@ -135,16 +132,25 @@ class Step:
         if about is not None and "action" in about:
             note |= {"action": about["action"], "asked": about.get("args", {})}
         if outcome is not None:
-            decision = Refused(outcome.late) if outcome.expired else decision_of(outcome.value)
-            decision = decision if check is None else check(decision)
+            decision = DECISION_KINDS.read(outcome.value)
+            if request is not None:  # as the person saw it: its facts may be others by now
+                request = replace(request, facts=past.requests.get(wait, {}).get("facts", {}))
+                decision = DECISION_KINDS.decide(request, decision)
+            decision = Refused(outcome.late) if outcome.expired else decision
             note |= {} if outcome.by is None else {"by": outcome.by}
         if isinstance(decision, ChangedArgs) and change is not None:
             exact, was = change(decision.args)
-            note |= {"fingerprint": exact, "proposed": fingerprint}
-            note |= {"args": decision.args, "was": was}
+            note |= {
+                "fingerprint": exact,
+                "proposed": fingerprint,
+                "args": decision.args,
+                "was": was,
+            }
             decision = True
-        if decision is True or isinstance(decision, Always):
-            self._tell("permitted", note if decision is True else {**note, "always": True})
+        if decision is True or DECISION_KINDS.scope_of(decision) != "call":
+            note |= DECISION_KINDS.entry_of(decision, request)
+            record.run.allowed.update(note.get("allowed", ()))
+            self._tell("permitted", note)
             await record.commit()
         return decision
 
@@ -262,7 +268,8 @@ class Step:
 
     def _waiting(self, request: dict[str, Any]) -> Wait:
         since = request.get("since") or time.time()
-        return wait_of(request, run=self._record.run_id, since=since, **_NOWHERE)
+        nowhere: dict[str, Any] = {"agent": "", "thread": None, "path": "", "step": ""}
+        return wait_of(request, run=self._record.run_id, since=since, **nowhere)
 
     async def begins(
         self,
@@ -333,12 +340,7 @@ class _NullStep(Step):
     """The step of a run without a journal."""
 
     async def permitted(
-        self,
-        fingerprint: str,
-        ask: Callable[[], Awaitable[Any]],
-        change: Callable[[dict[str, Any]], tuple[str, dict[str, Any]]] | None = None,
-        about: Mapping[str, Any] | None = None,
-        check: Callable[[Decision], Decision] | None = None,
+        self, fingerprint: str, ask: Any, change: Any = None, *about: Any, **more: Any
     ) -> Any:
         return await decided_now(ask, change)
 
@@ -382,8 +384,6 @@ def asking(
         if record.run_id:
             record.run.wait(-1)
 
-
-_NOWHERE: Final = {"agent": "", "thread": None, "path": "", "step": ""}
 
 NULL_STEP: Final = _NullStep(None, "", {}, Past(""), False)
 

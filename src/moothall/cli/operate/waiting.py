@@ -11,7 +11,7 @@ from typing import Any, Final
 import click
 
 from moothall.actions.approval import ChangedArgs, Refused
-from moothall.actions.approval.decision import decision_json
+from moothall.actions.approval.decision import DECISION_KINDS
 from moothall.cli.shared_options import (
     is_typed,
     journal_option,
@@ -26,6 +26,7 @@ from moothall.journal import Journal, Wait
 from moothall.journal.entry import KINDS
 from moothall.journal.waits import OF_A_PERSON
 
+_FOR_MORE: Final = {each.word: each for each in DECISION_KINDS if each.scope == "run"}
 _HASH_CHARS: Final = 12
 """So many characters of a hash are shown in a list; as few as tell it apart name it."""
 
@@ -189,6 +190,12 @@ def show(group: str | None, hash: str, journal: str | None) -> None:
 @approvals.command(short_help="Permit a call.")
 @click.argument("hash")
 @click.option("--args", "changed", metavar="JSON", help="Permit it with these arguments instead.")
+@click.option(
+    "--for",
+    "word",
+    type=click.Choice([*_FOR_MORE]),
+    help=f"Permit more: {', '.join(f'{w} ({each.label})' for w, each in _FOR_MORE.items())}.",
+)
 @click.option("--reason", metavar="TEXT", help="Why; the journal keeps it.")
 @as_option
 @journal_option("The journal.")
@@ -197,19 +204,23 @@ def permit(
     group: str | None,
     hash: str,
     changed: str | None,
+    word: str | None,
     reason: str | None,
     name: str | None,
     journal: str | None,
 ) -> None:
     """Permit the call that waits under HASH."""
+    if changed is not None and word is not None:
+        raise click.UsageError("--args is for this call alone: leave out --for")
     decision: Any = {} if reason is None else {"permitted": reason}
     if changed is not None:
         try:
-            decision |= decision_json(ChangedArgs(json.loads(changed)))
+            decision |= DECISION_KINDS.to_json(ChangedArgs(json.loads(changed)))
         except (ValueError, RecursionError, ConfigError) as error:
             raise click.UsageError(f"--args must be a JSON object: {error}") from None
-    decision = decision or True
-    _decide(journal or group, hash, decision, name, "permitted")
+    if word is not None:
+        decision |= DECISION_KINDS.to_json(_FOR_MORE[word].type())
+    _decide(journal or group, hash, decision or True, name, "permitted", word)
 
 
 @approvals.command(short_help="Refuse a call.")
@@ -225,15 +236,24 @@ def refuse(
     _decide(journal or group, hash, Refused(reason) if reason else False, name, "refused")
 
 
-def _decide(journal: str | None, hash: str, decision: Any, name: str | None, done: str) -> None:
+def _decide(
+    journal: str | None,
+    hash: str,
+    decision: Any,
+    name: str | None,
+    done: str,
+    word: str | None = None,
+) -> None:
     with opened(journal) as store:
         wait = _wait_of(store, hash, store._waits_for.decided())
         if wait.kind != "approval":
             raise click.UsageError(
                 f"{wait.key} is {wait}: give `moothall answer {wait.run} {wait.key} VALUE`"
             )
+        if word and wait.text:
+            raise click.UsageError(f"--for {word} is for a call without warnings, unlike {wait}")
         store.answer(wait.run, wait.key, decision, by=user_name(name))
-    click.echo(f"{done}: {wait}")
+    click.echo(f"{done}: {wait}" if word is None else f"{_FOR_MORE[word].outcome}: {wait}")
 
 
 def _wait_of(journal: Journal, hash: str, decided: Sequence[Wait] = ()) -> Wait:

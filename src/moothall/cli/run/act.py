@@ -87,7 +87,8 @@ def command(
 
     The command shows each step as it happens. Before the agent writes or edits a file or runs a
     command, it shows you the exact call and asks. Only `y` permits the call; `always` also permits
-    the same call again until the end. Without a terminal, such calls are refused.
+    the same call again, and `run` all calls of this action, until the end. Without a terminal, such
+    calls are refused.
 
     The agent may list, read and search files without asking. It asks first with --ask-read, or if
     moothall.toml chooses the model or the folder and you do not give --yes-read. The model is sent

@@ -112,7 +112,8 @@ _KINDS: Final[dict[str, Shape]] = {
         "fingerprint": str,
         **dict.fromkeys(("asked?", "args?", "was?"), dict),
         **dict.fromkeys(("action?", "proposed?", "by?"), str),
-        "always?": bool,
+        **dict.fromkeys(("always?", "always_in_run?"), bool),
+        "allowed?": [str],
     },
     "waits": {
         "key": str,

@@ -16,8 +16,8 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from pydantic import Field
 
-from moothall.actions.approval import Always, ApprovalRequest, ChangedArgs, Later, Question, Refused
-from moothall.actions.approval.decision import Decision
+from moothall.actions.approval import ApprovalRequest, ChangedArgs, Later, Question, Refused
+from moothall.actions.approval.decision import DECISION_KINDS
 from moothall.actions.signature import Signature
 from moothall.agents.decision import DECISIONS, HumanDecision
 from moothall.agents.dualact.dual_act_state import DualActState
@@ -38,14 +38,11 @@ from moothall.journal.run_parts import ReadPart
 from moothall.journal.waits import OF_A_PERSON
 from moothall.studio.feed import EventFeed
 
-_ALWAYS: Final = "always"
 _REASON: Final = 2_000
 _REQUEST_FIELDS: Final = ("agent", "action", "args", "sender", "fingerprint", "note", "facts")
 """What is told of a call, as it is in the request."""
 _MOST_STORED: Final = 500
 """How many waits of a journal are cards at a time: the oldest."""
-_MOST_ALWAYS: Final = 1_000
-"""How many permissions for whole runs are kept: the last ones."""
 _NOT_OPEN: Final = "card {} is not open: it was answered, or what asked has ended"
 
 
@@ -82,39 +79,16 @@ class Cards:
         self._numbers = itertools.count(1)
         self._guard = guard()
         self._last_look: tuple[Any, ...] | None = None  # what waited at the last look
-        self._always: dict[tuple[str | None, str, str], None] = {}
 
     def to_json(self) -> list[dict[str, Any]]:
         """Return the open cards, the oldest first."""
         with self._guard:
             return [card.to_json() for card in self._open.values()]
 
-    async def approve(self, request: ApprovalRequest, **labels: str) -> Decision:
-        """Ask whether an action is permitted; show `labels` too. Without an open page, wait.
-
-        What a person has permitted always in this run is permitted at once, unless it has a note or
-        values from outside.
-        """
-        if self.permits(request):
-            return True
+    async def approve(self, request: ApprovalRequest, **labels: str) -> Any:
+        """Ask whether an action is permitted; show `labels` too. Without an open page, wait."""
         about, read = _of_approval(request)
-        return self._decision(request, await self.ask("approval", {**labels, **about}, read))
-
-    def permits(self, request: ApprovalRequest) -> bool:
-        """Return whether a person has permitted this action always in this run."""
-        same = (request.run_id, request.agent, request.action)
-        plain = request.run_id is not None and not request.note and not request.outside
-        return plain and same in self._always
-
-    def _decision(self, request: ApprovalRequest, answer: Any) -> Decision:
-        """Return what a page said as a decision, and keep what it permits always."""
-        if answer == _ALWAYS and request.run_id is not None:
-            with self._guard:
-                self._always[request.run_id, request.agent, request.action] = None
-                while len(self._always) > _MOST_ALWAYS:
-                    self._always.pop(next(iter(self._always)))
-        is_decision = isinstance(answer, Refused | Always | ChangedArgs)
-        return answer if is_decision else answer in (True, _ALWAYS)
+        return await self.ask("approval", {**labels, **about}, read)
 
     async def answer(self, question: Question) -> str:
         """Ask a person an action's question."""
@@ -207,8 +181,6 @@ class Cards:
                 subject["text"], read = call_line(wait.action, wait.args), _doubt
 
         def give(value: Any) -> None:
-            if isinstance(request, ApprovalRequest):
-                value = self._decision(request, value)
             try:
                 journal.answer(wait.run, wait.key, value, by=by)
             except StateError as late:
@@ -244,10 +216,8 @@ class RunApprover:
         self._cards = cards
         self._labels = labels
 
-    async def approve(self, request: ApprovalRequest) -> Decision:
-        """Permit what is permitted always, or have the run wait."""
-        if self._cards.permits(request):
-            return True
+    async def approve(self, request: ApprovalRequest) -> Any:
+        """Have the run wait for the decision."""
         return Later() if request.waits_in else await self._cards.approve(request, **self._labels)
 
     async def answer(self, question: Question) -> str | Later:
@@ -281,7 +251,9 @@ def _of_approval(request: ApprovalRequest) -> tuple[dict[str, Any], _Reader]:
     """Return what a card says of a call, and how its answer is read."""
     about = {name: getattr(request, name) for name in _REQUEST_FIELDS}
     about |= {"run": request.run_id, "outside": [*request.outside], "line": str(request)}
-    return {**about, "editable": request.check is not None}, _Approval(request).read
+    choices = {word: kind.label for word, kind in DECISION_KINDS.choices_for(request).items()}
+    about |= {"editable": request.check is not None, "choices": choices}
+    return about, _Approval(request).read
 
 
 class _Approval:
@@ -294,27 +266,26 @@ class _Approval:
         self,
         permit: bool,
         fingerprint: str = "",
-        always: bool = False,
+        choice: str = "",
         reason: Annotated[str, Field(max_length=_REASON)] = "",
         args: dict[str, Any] | None = None,
-    ) -> tuple[Decision | str, str]:
+    ) -> tuple[Any, str]:
         """Return the decision, and its word."""
-        request = self._request
-        for_thread = permit and always and bool(request.outside)
-        if always and not for_thread and (request.run_id is None or request.note):
-            raise ConfigError("always must be for a call of a run, without note")
+        request, choices = self._request, DECISION_KINDS.choices_for(self._request)
+        if choice and choice not in choices:
+            allowed = f"one of {', '.join(choices)}" if choices else "empty"
+            raise ConfigError(f"choice must be {allowed} for this call, got {choice!r:.80}")
         if not permit:
             return Refused(reason.strip()) if reason.strip() else False, "refused"
         if fingerprint != request.fingerprint:
             raise ConfigError("the fingerprint is not that of the call: look at it again")
         if args is not None:
-            if always or request.check is None:
+            if choice or request.check is None:
                 raise ConfigError("args must be for this call alone, where it can be changed")
             request.check(args)
-            return ChangedArgs(args), "permitted with other arguments"
-        if for_thread:
-            return Always(), "permitted for the thread"
-        return (_ALWAYS, "permitted always in this run") if always else (True, "permitted")
+        decision = True if args is None else ChangedArgs(args)
+        decision = choices[choice].type() if choice else decision
+        return decision, DECISION_KINDS.outcome_of(decision)
 
 
 def _question(text: str) -> tuple[str, str]:

@@ -156,6 +156,7 @@ class GradioChat(ServedHub):
             with gradio.Group(visible=False) as waits:
                 question = gradio.Textbox(label="Waits for you", interactive=False, lines=2)
                 answer = gradio.Textbox(label="Answer", visible=False)
+                choice = gradio.Radio(label="Permit", visible=False)
                 with gradio.Row():
                     permit = gradio.Button("Permit")
                     refuse = gradio.Button("Refuse")
@@ -166,13 +167,15 @@ class GradioChat(ServedHub):
             )
             look_state, card_number = gradio.State(None), gradio.State(0)
             outputs = [look_state, card_number, chat, waits, question, answer, permit, refuse]
+            outputs.append(choice)
             timer = gradio.Timer(_LOOKS_S)
             # A look whose answer is lost on the way must not hold up those after it.
             timer.tick(self._look, look_state, outputs, trigger_mode="multiple", **quiet)
             page.load(self._look, look_state, outputs, **quiet)
             line.submit(self._say, line, line, **quiet)
             for button, permits in ((permit, True), (refuse, False)):
-                button.click(self._decides(permits), [card_number, answer], answer, **quiet)
+                inputs = [card_number, answer, choice]
+                button.click(self._decides(permits), inputs, answer, **quiet)
         return page
 
     def _look(self, last_look: Any) -> list[Any]:
@@ -182,8 +185,10 @@ class GradioChat(ServedHub):
         messages, cards = self._space.messages.page()["messages"], self.cards.to_json()
         now = [messages[-1]["number"] if messages else 0, [card["number"] for card in cards]]
         if now == last_look:
-            return [gradio.skip()] * 8
+            return [gradio.skip()] * 9
         first = cards[0] if cards else None
+        labels = first.get("choices") if first else None
+        choices = [("this call", ""), *((label, word) for word, label in (labels or {}).items())]
         is_question = first is not None and first["kind"] == "question"
         return [
             now,
@@ -194,6 +199,7 @@ class GradioChat(ServedHub):
             gradio.update(visible=is_question),
             gradio.update(value="Answer" if is_question else "Permit"),
             gradio.update(visible=not is_question),
+            gradio.update(choices=choices, value="", visible=len(choices) > 1),
         ]
 
     def _bubble(self, message: dict[str, Any]) -> dict[str, str]:
@@ -222,15 +228,15 @@ class GradioChat(ServedHub):
                 gradio.Warning(escape(notice))
         return ""
 
-    def _decides(self, permits: bool) -> Callable[[int, str], str]:
-        def decide(number: int, answer: str) -> str:
+    def _decides(self, permits: bool) -> Callable[[int, str, str], str]:
+        def decide(number: int, answer: str, choice: str) -> str:
             card = next((each for each in self.cards.to_json() if each["number"] == number), {})
             with _TellsErrors():
                 if card.get("kind") == "question":
                     self.cards.decide(number, {"text": answer})
                 else:
                     decision = {"permit": permits, "fingerprint": card.get("fingerprint")}
-                    self.cards.decide(number, decision)
+                    self.cards.decide(number, {**decision, "choice": choice or ""})
             return ""
 
         return decide

@@ -247,14 +247,13 @@ cardKind("approval", (card, decide) => {
     if (fields.size) { show(); forget(draftOf(card, "args/")); } else editing();
     edits.textContent = fields.size ? "Undo the edits" : "Edit arguments";
     first.textContent = fields.size ? "Permit as edited" : "Permit";
-    if (more) more.hidden = fields.size > 0;
+    for (const each of more) each.hidden = fields.size > 0;
   }, "quiet");
   const refuse = button("Refuse", () => decide({ permit: false, reason: why.value }));
   const name = card.sender === card.agent || !card.sender ? card.action : `${card.agent}.${card.action}`;
   const first = button("Permit", () => permit(fields.size ? { args: edited() } : {}), isDangerous(card) ? "danger" : "");
   first.dataset.key = "a";
-  const always = card.outside?.length ? "These values always, in this thread" : card.run && !card.note && "Always in this run";
-  const more = always ? button(always, () => permit({ always: true }), "quiet") : null;
+  const more = Object.entries(card.choices || {}).map(([choice, label]) => button(label, () => permit({ choice }), "quiet"));
   show();
   return [
     h("summary", beginning(Object.entries(card.args).map(([key, value]) => `${key} ${typeof value === "string" ? value : JSON.stringify(value)}`).join(", ")),

@@ -1,0 +1,135 @@
+"""A kind of answer to an approval is a class and a row: whatever asks a person has it then.
+
+A user cannot add one, so this test adds "yes, and the same call again in this run" to a copy of the
+package.
+"""
+
+from __future__ import annotations
+
+from tests.extending.conftest import Added
+
+ADDED = (
+    (
+        'logger: logging.Logger = logging.getLogger("moothall.approval")\n',
+        '''
+
+@dataclass(frozen=True, slots=True)
+class SameInRun:
+    """A permission that also holds for exactly this call, whenever it is made in the run."""
+
+
+def _same_in_run(request: ApprovalRequest) -> tuple[str, ...]:
+    exact = f"{request.run_id} {request.fingerprint} {json.dumps({**request.facts})}"
+    return (exact,) if request.run_id and not request.note else ()
+''',
+    ),
+    ("Decision: TypeAlias = bool | Refused", " | SameInRun"),
+    (
+        "            for_request=_changed_or_refused,\n        ),\n",
+        """        DecisionKind(
+            SameInRun,
+            "same_in_run",
+            lambda value: SameInRun() if value is True else None,
+            lambda decision: {"same_in_run": True},
+            word="same",
+            label="This call again in this run",
+            outcome="permitted again in this run",
+            scope="run",
+            holds=_same_in_run,
+        ),
+""",
+    ),
+)
+EXPORTED = (
+    (
+        "from moothall.actions.approval.decision import Refused as Refused\n",
+        "from moothall.actions.approval.decision import SameInRun as SameInRun\n",
+    ),
+)
+CLERK = """
+from moothall import ACCESS_REQUESTED, Call, ModelReply, ReActAgent, ScriptedModel, action
+
+paid = []
+
+@action(access_policy=ACCESS_REQUESTED)
+def pay(coins: int) -> str:
+    "Pay."
+    paid.append(coins)
+    return f"paid {coins}"
+
+def clerk(approver, journal=None, *coins):
+    calls = [Call(str(n), "pay", {"coins": each}) for n, each in enumerate(coins)]
+    model = ScriptedModel([*(ModelReply("", (each,)) for each in calls), "Done."])
+    return ReActAgent("clerk", model, actions=[pay], approver=approver, journal=journal)
+"""
+USES = """
+import asyncio, io, json
+from clerks import clerk, paid
+from moothall import CallbackApprover, TerminalApprover
+from moothall.actions.approval import SameInRun
+from moothall.studio.cards.cards import Cards
+from moothall.studio.feed import EventFeed
+
+# By a program.
+answers = [SameInRun(), False]
+approver = CallbackApprover(lambda request: answers.pop(0))
+clerk(approver, None, 3, 3, 4).reply_sync("Pay.")
+assert (paid, answers) == ([3, 3], [])
+
+# At a terminal, whose question offers it.
+shown = io.StringIO()
+clerk(TerminalApprover(io.StringIO("same\\nn\\n"), shown), None, 5, 5, 6).reply_sync("Pay.")
+assert paid == [3, 3, 5, 5]
+assert "Permit this? [y/N/always/run/same] " in shown.getvalue()
+
+# On a card.
+cards = Cards(EventFeed())
+
+async def at_the_page():
+    reply = asyncio.create_task(clerk(cards, None, 7, 7, 8).reply("Pay."))
+    for answer in ({"permit": True, "choice": "same"}, {"permit": False}):
+        while not (open_cards := cards.to_json()):
+            await asyncio.sleep(0)
+        (card,) = open_cards
+        assert card["choices"]["same"] == "This call again in this run", card
+        cards.decide(card["number"], {"fingerprint": card["fingerprint"], **answer})
+    await reply
+
+asyncio.run(at_the_page())
+assert paid == [3, 3, 5, 5, 7, 7]
+"""
+WAITS = """
+from clerks import clerk
+from moothall import Journal, Waiting
+
+with Journal("runs.db") as journal:
+    reply = clerk(Waiting(), journal, 1, 1, 2).reply_sync("Pay.", run_id="r")
+    print(journal.waiting("r")[0].key)
+"""
+GOES_ON = """
+from clerks import clerk, paid
+from moothall import Journal, Waiting
+
+with Journal("runs.db") as journal:
+    reply = clerk(Waiting(), journal, 1, 1, 2).reply_sync("Pay.", run_id="r")
+    assert (reply.stop_reason, paid) == ("waiting", [1, 1]), (reply, paid)
+    (wait,) = journal.waiting("r")
+    assert wait.args == {"coins": 2}
+    permitted = [each.data for each in journal.entries("r") if each.kind == "permitted"]
+    assert (permitted[0]["same_in_run"], permitted[0]["by"]) == (True, "eva")
+"""
+
+
+def test_answer_added_in_two_files_is_offered_read_recorded_and_holds_when_resumed(
+    added: Added,
+) -> None:
+    names = {"actions/approval/decision.py": ADDED, "actions/approval/__init__.py": EXPORTED}
+    run = added({**names, "../clerks.py": (("", CLERK),)})
+    run("-c", USES)
+    key = run("-c", WAITS).strip()
+    permit = ("-m", "moothall", "approvals", "permit", key, "--journal", "runs.db", "--as", "eva")
+    permitted = run(*permit, "--for", "same", "--reason", "a routine")
+    assert permitted.startswith("permitted again in this run: the approval of pay(coins=1)")
+    run("-c", GOES_ON)
+    shown = run("-m", "moothall", "runs", "r", "--journal", "runs.db")
+    assert "permitted again in this run by eva: pay(coins=1)\n" in shown
