@@ -603,7 +603,7 @@ def field_default(x: int = Field(5)): ...
 )
 def test_parameters_that_cannot_be_given_by_name_are_refused(function, named, advice):
     with pytest.raises(DefinitionError) as early:
-        check_parameters(function, bound_to_self=False, where=function.__name__)
+        check_parameters(function, bound_to_self=False, label=function.__name__)
     with pytest.raises(DefinitionError) as late:
         of(function)
     assert str(early.value) == str(late.value)
@@ -619,9 +619,9 @@ def test_method_without_self_is_refused():
 
     for function in (no_self, only_keywords):
         with pytest.raises(DefinitionError, match="here: a method needs `self`"):
-            check_parameters(function, bound_to_self=True, where="here")
+            check_parameters(function, bound_to_self=True, label="here")
     with pytest.raises(DefinitionError, match=r"here: \*args cannot be given by name"):
-        check_parameters(only_unnamed, bound_to_self=True, where="here")
+        check_parameters(only_unnamed, bound_to_self=True, label="here")
 
 
 def test_method_with_a_positional_only_self_is_fine():
@@ -633,7 +633,7 @@ def test_method_with_a_positional_only_self_is_fine():
 def test_definition_check_looks_at_no_annotation():
     def do(x: "NotYetDefined") -> "NorThis": ...  # noqa: F821
 
-    check_parameters(do, bound_to_self=False, where="do")
+    check_parameters(do, bound_to_self=False, label="do")
     with pytest.raises(DefinitionError) as error:
         of(do)
     text = str(error.value)
@@ -677,7 +677,7 @@ def test_parameter_class_whose_schema_code_breaks_is_refused_the_same_way():
 
 def test_builtin_without_a_signature_is_refused():
     with pytest.raises(DefinitionError, match="Python does not know its signature"):
-        check_parameters(max, bound_to_self=False, where="max")
+        check_parameters(max, bound_to_self=False, label="max")
 
 
 # -- check -----------------------------------------------------------------------------------------

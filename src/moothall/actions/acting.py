@@ -34,8 +34,8 @@ class Acting:
     to_approve: Any = None  # the call that the run asks an approval for, a `CallToApprove`
 
 
-_NOTHING: Final = Acting()
-ACTING: ContextVar[Acting] = ContextVar("moothall_acting", default=_NOTHING)
+_NO_ACTING: Final = Acting()
+ACTING: ContextVar[Acting] = ContextVar("moothall_acting", default=_NO_ACTING)
 
 
 def acting(reading: OpenReading) -> Acting:

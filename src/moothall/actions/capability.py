@@ -84,24 +84,24 @@ class Action(Options):
             unknown = unknown_argument(type(self), wrong, ActionOptions.__annotations__)
             raise unknown or TypeError(f"unexpected {wrong}")
         check_name(name, "Action")
-        where = f"action {name!r}"
+        label = f"action {name!r}"
         if not isinstance(description, str | None):
-            raise ConfigError(f"{where}: description must be a text, got {description!r:.80}")
+            raise ConfigError(f"{label}: description must be a text, got {description!r:.80}")
         if not callable(function):
-            raise ConfigError(f"{where}: function must be callable, not {function!r}")
-        check_returns(function, where)
+            raise ConfigError(f"{label}: function must be callable, not {function!r}")
+        check_returns(function, label)
         values: dict[str, Any] = {"terminal": terminal, **options}
-        check_options(where, values)
+        check_options(label, values)
         self._take(name, function, values)
         self._description = description
         self._parameters = parameters
         if parameters is None:
-            own_parameters = check_parameters(function, bound_to_self=False, where=where)
+            own_parameters = check_parameters(function, bound_to_self=False, label=label)
             self._unbound = bool(own_parameters) and own_parameters[0].name == "self"
-            check_guard(where, values, [each.name for each in own_parameters])
+            check_guard(label, values, [each.name for each in own_parameters])
         else:
             self._check_parameters(parameters)
-            check_guard(where, values, list(parameters.get("properties", ())))
+            check_guard(label, values, list(parameters.get("properties", ())))
 
     @classmethod
     def unchecked(

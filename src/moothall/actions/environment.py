@@ -135,11 +135,11 @@ class _Flight:
     future: concurrent.futures.Future[Any] | None = None
 
 
-class _Here(threading.local):
+class _ThreadState(threading.local):
     flight: _Flight | None = None
 
 
-_HERE = _Here()
+_THREAD_STATE = _ThreadState()
 
 
 async def execute_in_thread(
@@ -165,7 +165,7 @@ async def execute_in_thread(
 
 
 def _fly(flight: _Flight, environment: Any, action: Action, args: dict[str, Any]) -> Any:
-    _HERE.flight = flight
+    _THREAD_STATE.flight = flight
     try:
         return environment.execute_action(action, args)
     except Later:
@@ -173,7 +173,7 @@ def _fly(flight: _Flight, environment: Any, action: Action, args: dict[str, Any]
     except BaseException as error:  # sys.exit() in an action is no reason to end a loop
         return failed(error)
     finally:
-        _HERE.flight = None
+        _THREAD_STATE.flight = None
 
 
 def _run_to_end(action: Action, awaitable: Awaitable[Any]) -> Any:
@@ -185,7 +185,7 @@ def _run_to_end(action: Action, awaitable: Awaitable[Any]) -> Any:
             f'the async action "{action.name}" cannot be executed synchronously on the thread of a '
             "running event loop: await aexecute_action(action, args)"
         )
-    flight = _HERE.flight
+    flight = _THREAD_STATE.flight
     if flight is not None and flight.loop.is_running():
         future = asyncio.run_coroutine_threadsafe(_await(awaitable), flight.loop)
         flight.future = future

@@ -14,17 +14,17 @@ Facts: TypeAlias = Mapping[str, Fact]
 NO_FACTS: Final[Facts] = {}
 
 
-def check_facts(where: str, facts: object) -> None:
+def check_facts(label: str, facts: object) -> None:
     """Raise unless these are texts, numbers and booleans by name."""
     if not isinstance(facts, Mapping):
         example = 'such as {"danger": "high"}'
-        raise ConfigError(f"{where} must be facts by name, {example}, got {facts!r:.80}")
+        raise ConfigError(f"{label} must be facts by name, {example}, got {facts!r:.80}")
     for name, fact in facts.items():
         if not isinstance(name, str) or not name:
-            raise ConfigError(f"{where}: a fact must have a name, got {name!r:.80}")
+            raise ConfigError(f"{label}: a fact must have a name, got {name!r:.80}")
         if not isinstance(fact, Fact) or fact != fact or fact in (float("inf"), -float("inf")):
             raise ConfigError(
-                f"{where}: the fact {name!r:.80} must be a text, a finite number or a boolean, "
+                f"{label}: the fact {name!r:.80} must be a text, a finite number or a boolean, "
                 f"got {fact!r:.80}"
             )
 

@@ -134,7 +134,7 @@ def action(function: Callable[..., Any] | None = None, /, **options: Unpack[Mark
         raise unknown
 
     def mark(function: F) -> F:
-        where = getattr(function, "__qualname__", repr(function))
+        label = getattr(function, "__qualname__", repr(function))
         if isinstance(function, str):
             raise DefinitionError(f"@action takes its options by name: @action(name={function!r})")
         if not callable(function) or isinstance(function, staticmethod | classmethod):
@@ -143,63 +143,63 @@ def action(function: Callable[..., Any] | None = None, /, **options: Unpack[Mark
                 "a static or class method has no agent to act for"
             )
         if (name := options.get("name")) is not None:
-            check_name(name, where)
-        check_options(where, options)
+            check_name(name, label)
+        check_options(label, options)
         # Whether the first parameter is `self` is known only on use; the kinds of the parameters
         # are known now, so a bad definition fails on import rather than on first call.
-        parameters = check_parameters(function, bound_to_self=False, where=where)
-        check_guard(where, options, [each.name for each in parameters])
-        check_returns(function, where)
+        parameters = check_parameters(function, bound_to_self=False, label=label)
+        check_guard(label, options, [each.name for each in parameters])
+        check_returns(function, label)
         function.__moothall_action__ = options  # type: ignore[attr-defined]
         return function
 
     return mark if function is None else mark(function)
 
 
-def check_options(where: str, options: Mapping[str, Any]) -> None:
+def check_options(label: str, options: Mapping[str, Any]) -> None:
     """Raise unless each option has one of its values."""
     if options.get("access_policy") is not None:
-        checked_policy(f"{where}: access_policy=", options["access_policy"])
+        checked_policy(f"{label}: access_policy=", options["access_policy"])
     for option, value in options.items():
         if option in _BOOLEANS:
-            check_boolean(f"{where}: {option}=", value)
+            check_boolean(f"{label}: {option}=", value)
     if options.get("deferred") is not None:
-        check_boolean(f"{where}: deferred=", options["deferred"])
-    own = options.get("own", False)
-    if not isinstance(own, bool) and (
-        isinstance(own, str)
-        or not isinstance(own, Sequence)
-        or not all(isinstance(each, str) for each in own)
+        check_boolean(f"{label}: deferred=", options["deferred"])
+    own_option = options.get("own", False)
+    if not isinstance(own_option, bool) and (
+        isinstance(own_option, str)
+        or not isinstance(own_option, Sequence)
+        or not all(isinstance(each, str) for each in own_option)
     ):
         fault = 'own= must be True, False or a list of fields, such as ("sender",)'
-        raise ConfigError(f"{where}: {fault}, got {own!r:.80}")
-    check_facts(f"{where}: facts=", options.get("facts", NO_FACTS))
+        raise ConfigError(f"{label}: {fault}, got {own_option!r:.80}")
+    check_facts(f"{label}: facts=", options.get("facts", NO_FACTS))
     examples = options.get("examples", ())
     if isinstance(examples, str) or not isinstance(examples, Sequence):
-        raise ConfigError(f"{where}: examples= must be a list of arguments, got {examples!r:.80}")
+        raise ConfigError(f"{label}: examples= must be a list of arguments, got {examples!r:.80}")
     for number, each in enumerate(examples):
         try:
             if not isinstance(each, Mapping) or not copy_json({**each}):
                 raise ValueError(f"got {each!r:.80}")
         except ValueError as error:
             fault = 'must be the arguments of a call, such as {"a": 1}'
-            raise ConfigError(f"{where}: examples[{number}] {fault}: {error}") from None
-    check_seconds(f"{where}: timeout=", options.get("timeout"), optional=True)
+            raise ConfigError(f"{label}: examples[{number}] {fault}: {error}") from None
+    check_seconds(f"{label}: timeout=", options.get("timeout"), optional=True)
     retries = options.get("retries")
     if retries is not None and not isinstance(retries, Retry):
-        raise ConfigError(f"{where}: retries= must be a Retry, got {retries!r:.80}")
+        raise ConfigError(f"{label}: retries= must be a Retry, got {retries!r:.80}")
     if retries is not None and not (retries.no_effect or options.get("idempotent")):
         raise DefinitionError(
-            f"{where}: retries= calls it again, which only an idempotent action bears: say "
+            f"{label}: retries= calls it again, which only an idempotent action bears: say "
             "idempotent=True, or Retry(no_effect=True) if its failures leave nothing behind"
         )
     try:
         copy_json(options.get("help"))
     except ValueError as error:
-        raise ConfigError(f"{where}: help= must be a JSON value: {error}") from None
+        raise ConfigError(f"{label}: help= must be a JSON value: {error}") from None
 
 
-def check_guard(where: str, options: Mapping[str, Any], parameters: Sequence[str]) -> None:
+def check_guard(label: str, options: Mapping[str, Any], parameters: Sequence[str]) -> None:
     """Raise unless the values of `guard=` and `addresses=` are None or name parameters."""
     for option in ("guard", "addresses"):
         names = options.get(option)
@@ -207,21 +207,21 @@ def check_guard(where: str, options: Mapping[str, Any], parameters: Sequence[str
             continue
         if isinstance(names, str) or not isinstance(names, Sequence):
             raise ConfigError(
-                f"{where}: {option}= must be a list of parameters, "
+                f"{label}: {option}= must be a list of parameters, "
                 f'such as ("to",), got {names!r:.80}'
             )
         for name in names:
             if name not in parameters:
                 existing = ", ".join(parameters) or "none"
                 raise ConfigError(
-                    f"{where}: {option}= must name parameters of the action, got {name!r:.80}; "
+                    f"{label}: {option}= must name parameters of the action, got {name!r:.80}; "
                     f"it has {existing}"
                 )
 
 
-def check_name(name: object, where: str) -> None:
+def check_name(name: object, label: str) -> None:
     """Raise unless the value can be the name of an action."""
     if not isinstance(name, str) or not 0 < len(name) <= 255:
-        raise ConfigError(f"{where}: a name must be 1 to 255 characters, got {name!r}")
+        raise ConfigError(f"{label}: a name must be 1 to 255 characters, got {name!r}")
     if printable(name) != name:
-        raise DefinitionError(f"{where}: the name {name!r} has characters that no text can carry")
+        raise DefinitionError(f"{label}: the name {name!r} has characters that no text can carry")

@@ -48,10 +48,10 @@ class _ActionHead(TypedDict):
     args: NotRequired[dict[str, Any]]
 
 
-_From = TypedDict("_From", {"from": NotRequired[str]})  # a word that no class can have as a key
+_FromKey = TypedDict("_FromKey", {"from": NotRequired[str]})  # no class can have this key
 
 
-class Message(_From):
+class Message(_FromKey):
     """What one agent sends another: a plain dict, with a type for editors and type checkers.
 
     `from` is filled in when it is sent; `id` and `meta` may be left out.
@@ -212,7 +212,7 @@ def check_message(message: Any, sender: str) -> Envelope:
         raise _wrong(action, "name", "a string", "action.")
     if not name or len(name) > MAX_ID:
         raise InvalidMessage("action.name", f"must have 1 to {MAX_ID} characters")
-    to = _to(message)
+    to = _receiver_of(message)
     if id is not None:
         id = _check_text(id, "id")
     if meta is not None:
@@ -285,7 +285,7 @@ def _decimal(number: int) -> str | None:
     return str(number) if -(10**MAX_ID) < number < 10**MAX_ID else None
 
 
-def _to(message: dict[str, Any]) -> str:
+def _receiver_of(message: dict[str, Any]) -> str:
     to = message.get("to")
     if type(to) is int:
         to = _decimal(to)
@@ -299,14 +299,14 @@ def _to(message: dict[str, Any]) -> str:
     raise _wrong(message, "to", "an agent's id or *")
 
 
-def _wrong(where: dict[str, Any], key: str, expected: str, path: str = "") -> InvalidMessage:
-    if key not in where:
+def _wrong(part: dict[str, Any], key: str, expected: str, path: str = "") -> InvalidMessage:
+    if key not in part:
         return InvalidMessage(path + key, "is missing")
-    return InvalidMessage(path + key, f"must be {expected}, not {type(where[key]).__name__}")
+    return InvalidMessage(path + key, f"must be {expected}, not {type(part[key]).__name__}")
 
 
-def _unknown(where: dict[str, Any], allowed: frozenset[str], path: str) -> None:
-    for key in where:
+def _unknown(part: dict[str, Any], allowed: frozenset[str], path: str) -> None:
+    for key in part:
         if key not in allowed:
             # Showing the key runs no code of its class.
             label = (

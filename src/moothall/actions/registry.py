@@ -104,13 +104,13 @@ class ActionRegistry:
     def get_action(self, name: str) -> Action | None:
         """Return the action of that name, or None."""
         action = self.actions.get(name)
-        return self._every().get(name) if action is None and self._sources else action
+        return self._all_actions().get(name) if action is None and self._sources else action
 
     def get_actions(self) -> list[Action]:
         """Return all registered actions."""
-        return list((self._every() if self._sources else self.actions).values())
+        return list((self._all_actions() if self._sources else self.actions).values())
 
-    def _every(self) -> dict[str, Action]:
+    def _all_actions(self) -> dict[str, Action]:
         """Return the actions with those of the sources, each under a name of its own."""
         every = dict(self.actions)
         for source in self._sources:

@@ -38,7 +38,7 @@ def repaired(action: Action, args: dict[str, Any]) -> tuple[dict[str, Any], dict
     changed = dict(changed)
     for name, schema in properties.items():
         if name in changed and name not in (action.guard or ()):
-            value = _as(schema, changed[name], action.parameters, _DEPTH)
+            value = _repaired(schema, changed[name], action.parameters, _DEPTH)
             if value is not changed[name]:
                 changed[name] = value
                 changes.append(f"{name} given as text")
@@ -47,7 +47,7 @@ def repaired(action: Action, args: dict[str, Any]) -> tuple[dict[str, Any], dict
     return changed, action.check(changed), "; ".join(changes)
 
 
-def _as(schema: Any, value: Any, root: Mapping[str, Any], depth: int) -> Any:
+def _repaired(schema: Any, value: Any, root: Mapping[str, Any], depth: int) -> Any:
     """Return a value in the form that a schema wants; the same object if nothing is to change."""
     if not depth or not isinstance(schema, Mapping):
         return value
@@ -57,14 +57,15 @@ def _as(schema: Any, value: Any, root: Mapping[str, Any], depth: int) -> Any:
         value = _parsed(value, kinds)
     for form in forms:
         if isinstance(value, list) and "items" in form:
-            items = [_as(form["items"], each, root, depth - 1) for each in value]
+            items = [_repaired(form["items"], each, root, depth - 1) for each in value]
             value = items if any(a is not b for a, b in zip(items, value, strict=True)) else value
         elif isinstance(value, dict):
             inner, additional = form.get("properties") or {}, form.get("additionalProperties")
             changed = {
                 name: new
                 for name, each in value.items()
-                if (new := _as(inner.get(name, additional), each, root, depth - 1)) is not each
+                if (new := _repaired(inner.get(name, additional), each, root, depth - 1))
+                is not each
             }
             value = {**value, **changed} if changed else value
     return value

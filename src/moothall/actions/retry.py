@@ -77,7 +77,7 @@ def retried(function: Callable[..., Any], retry: Retry, name: str) -> Callable[.
     if is_async(function):
 
         @functools.wraps(function)
-        async def again(**args: Any) -> Any:
+        async def call_again(**args: Any) -> Any:
             call = 1
             while True:
                 try:
@@ -86,7 +86,7 @@ def retried(function: Callable[..., Any], retry: Retry, name: str) -> Callable[.
                     await asyncio.sleep(pause(call, error))
                 call += 1
 
-        return again
+        return call_again
 
     @functools.wraps(function)
     def again_in_thread(**args: Any) -> Any:

@@ -15,11 +15,12 @@ MAX_MATCHES: Final = 5
 OF_ONE_SERVER: Final = 3
 """How many of these may be of one server, as long as others match."""
 
-_NAME, _ABOUT, _VALUES = 2.0, 1.0, 0.5  # the weights of words: of a name, what it does, its values
+# The weights of words: of a name, what it does, its values.
+_NAME, _DESCRIPTION, _VALUES = (2.0, 1.0, 0.5)
 _MOST_PARTS: Final = 500
 _MOST_CHARS: Final = 4000
 _BY_NAME: Final = ("properties", "$defs")
-_WITHIN: Final = ("items", "anyOf", "oneOf", "allOf", "prefixItems", "additionalProperties")
+_NESTED_KEYS: Final = ("items", "anyOf", "oneOf", "allOf", "prefixItems", "additionalProperties")
 _CASES: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[_.\W]+")
 
 
@@ -52,18 +53,18 @@ class ActionIndex:
         ranked.sort(key=lambda each: each.name != words.strip())
         matches: list[Action] = []
         surplus: list[Action] = []
-        of: Counter[str] = Counter()
+        counts: Counter[str] = Counter()
         for each in ranked:
-            of[each.origin.server] += 1
-            is_over = each.origin.server and of[each.origin.server] > OF_ONE_SERVER
+            counts[each.origin.server] += 1
+            is_over = each.origin.server and counts[each.origin.server] > OF_ONE_SERVER
             (surplus if is_over else matches).append(each)
         return [*matches, *surplus][:MAX_MATCHES]
 
     def _words(self, action: Action) -> dict[str, float]:
         """Return the words of an action by weight."""
-        about = (action.description, action.parameters)
+        described = (action.description, action.parameters)
         cached = _WEIGHTS.get(action)
-        if cached is not None and cached[0] == about:
+        if cached is not None and cached[0] == described:
             return cached[1]
         counts: Counter[str] = Counter()
         weights: dict[str, float] = {}
@@ -72,28 +73,28 @@ class ActionIndex:
             counts.update(self._terms(text[:_MOST_CHARS]))
             for term, count in counts.items():
                 weights[term] = weights.get(term, 0.0) + weight * count
-        _WEIGHTS[action] = (about, weights)
+        _WEIGHTS[action] = (described, weights)
         return weights
 
 
 def _texts(action: Action) -> Iterator[tuple[float, str]]:
     """Yield the texts of an action with their weights."""
     yield _NAME, _parted(action.name)
-    yield _ABOUT, action.description
+    yield _DESCRIPTION, action.description
     waiting: list[Any] = [action.parameters]
     for schema in waiting:  # it grows
         if isinstance(schema, list):
             waiting += schema
         elif isinstance(schema, dict):
             if isinstance(properties := schema.get("properties"), dict):
-                yield _ABOUT, " ".join(map(_parted, properties))
+                yield _DESCRIPTION, " ".join(map(_parted, properties))
             yield _VALUES, str(schema.get("description", ""))
             if isinstance(values := schema.get("enum"), list):
                 yield _VALUES, " ".join(map(str, values))
             for name in _BY_NAME:
                 if isinstance(inner := schema.get(name), dict):
                     waiting += inner.values()
-            waiting += [schema[name] for name in _WITHIN if name in schema]
+            waiting += [schema[name] for name in _NESTED_KEYS if name in schema]
         if len(waiting) > _MOST_PARTS:
             return
 

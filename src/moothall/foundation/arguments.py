@@ -84,17 +84,17 @@ def unknown_argument(
     unknown = next((name for name in names if name not in parameters), None)
     if unknown is None:
         return None
-    here = _PLACES_OF_ARGUMENTS.get(unknown)
+    place = _PLACES_OF_ARGUMENTS.get(unknown)
     method = _method_with(target, unknown)
-    if here in parameters:
-        near = f": {unknown}= is {here}= here"
+    if place in parameters:
+        hint = f": {unknown}= is {place}= here"
     elif unknown in _OF_REQUESTS and "model" in parameters:
-        near = f": a reply or its model has it, such as reply(…, options={{{unknown!r}: …}})"
+        hint = f": a reply or its model has it, such as reply(…, options={{{unknown!r}: …}})"
     elif method:
-        near = f": its {method}({unknown}=…) has"
+        hint = f": its {method}({unknown}=…) has"
     else:
-        near = nearest(unknown, parameters)
-    return DefinitionError(f"{target.__qualname__} has no argument {unknown}={near}")
+        hint = nearest(unknown, parameters)
+    return DefinitionError(f"{target.__qualname__} has no argument {unknown}={hint}")
 
 
 def _unnamed(
@@ -108,9 +108,9 @@ def _unnamed(
     if len(values) <= len(places):
         return None
     names = _parameters(function)[0][len(places) :]
-    such = f", such as {' or '.join(f'{name}=' for name in names[:2])}" if names else ""
+    examples = f", such as {' or '.join(f'{name}=' for name in names[:2])}" if names else ""
     return DefinitionError(
-        f"{target.__qualname__}: write a name before {values[len(places)]!r:.80}{such}"
+        f"{target.__qualname__}: write a name before {values[len(places)]!r:.80}{examples}"
     )
 
 
@@ -128,13 +128,14 @@ def named_elsewhere(**names: str) -> Callable[[C], C]:
 class _MovedAttribute:
     """A missing attribute. With `__getattr__`, every other one would be found more slowly."""
 
-    def __init__(self, name: str, here: str) -> None:
+    def __init__(self, name: str, new_name: str) -> None:
         self._name = name
-        self._here = here
+        self._new_name = new_name
 
     def __get__(self, instance: object, owner: type) -> Any:
         raise AttributeError(
-            f"{owner.__name__} has no attribute {self._name!r}: {self._name} is {self._here} here"
+            f"{owner.__name__} has no attribute {self._name!r}: "
+            f"{self._name} is {self._new_name} here"
         )
 
 

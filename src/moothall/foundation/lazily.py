@@ -80,8 +80,8 @@ def lazily(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]
                 raise AttributeError(_moved(f"moothall.{name}"))
             from moothall.foundation.text import nearest
 
-            near = "" if name.startswith("_") else nearest(name, homes)
-            raise AttributeError(f"module {package!r} has no attribute {name!r}{near}")
+            hint = "" if name.startswith("_") else nearest(name, homes)
+            raise AttributeError(f"module {package!r} has no attribute {name!r}{hint}")
         value = names[name] = getattr(import_module(homes[name]), name)
         show_classes()
         return value
@@ -100,8 +100,8 @@ def homes_of(package: str) -> dict[str, str]:
     try:
         text = module.__spec__.loader.get_data(stub).decode()  # also from a zip
     except OSError as error:
-        where = f"{stub} cannot be read ({error.strerror})"
-        raise ImportError(f"{where}: a program that is frozen must contain it, too") from error
+        problem = f"{stub} cannot be read ({error.strerror})"
+        raise ImportError(f"{problem}: a program that is frozen must contain it, too") from error
     homes = {}
     for home, name in re.findall(_NAME, text):
         for each in [name] if name else _all_of(home):

@@ -131,8 +131,8 @@ class TokenBoundedMemory(Memory):
         clears = self.clear and self._clearable > 0
         if self.reply_tokens is not None:  # what earlier replies left goes first
             if clears:
-                self._clear(own=False)
-            self._drop(bound, own=False)
+                self._clear(running=False)
+            self._drop(bound, running=False)
         if self._tokens > bound:
             if clears:
                 self._clear()
@@ -189,19 +189,19 @@ class TokenBoundedMemory(Memory):
         """A third of the model's window, of which `max_tokens` are half."""
         return self.max_tokens * 2 // 3
 
-    def _clear(self, most: int | None = None, own: bool = True) -> None:
-        """Clear old results: if there are too many tokens, or down to `most`, if that is given.
+    def _clear(self, limit: int | None = None, running: bool = True) -> None:
+        """Clear old results: if there are too many tokens, or down to `limit`, if that is given.
 
-        If not `own`, those of the running reply stay.
+        If not `running`, those of the running reply stay.
         """
         if not self._clearable:
             return
-        if most is None:
+        if limit is None:
             if self._tokens <= self._bound:
                 return
-            most = min(self._bound - self._third, self._third)
-        for place in range(self._newest if own else self._task):
-            if self._tokens <= most:
+            limit = min(self._bound - self._third, self._third)
+        for place in range(self._newest if running else self._task):
+            if self._tokens <= limit:
                 break
             item = self._items[place]
             number = number_of(item)
@@ -248,18 +248,18 @@ class TokenBoundedMemory(Memory):
         """Whether a model is reading a message to summarise it."""
         return False
 
-    def _drop(self, most: int, own: bool = True) -> None:
-        """Drop the oldest down to `most` tokens; if not `own`, only what is before the reply.
+    def _drop(self, limit: int, running: bool = True) -> None:
+        """Drop the oldest down to `limit` tokens; if not `running`, only what is before the reply.
 
         Of that, an eighth of `max_tokens` stays, as results of the reply can be read again.
         """
-        if not own:
-            most = max(most, sum(self._sizes[self._task :]) + self.max_tokens // 8)
+        if not running:
+            limit = max(limit, sum(self._sizes[self._task :]) + self.max_tokens // 8)
         items, sizes = self._items, self._sizes
-        newest = self._newest if own else self._task
+        newest = self._newest if running else self._task
         one_by_one = self._numbered > 0  # a line for cleared results changes with each that goes
         start = 0
-        while (tokens := self._tokens) > most:
+        while (tokens := self._tokens) > limit:
             while start < newest and (start == self._task or items[start].get("role") == "system"):
                 start += 1
             if start >= newest:
@@ -267,7 +267,7 @@ class TokenBoundedMemory(Memory):
             end, stop = start, newest if start > self._task else min(newest, self._task)
             while end < stop:  # what goes, goes at once: each call with its results
                 role = items[end].get("role")
-                if role != "tool" and (tokens <= most or role == "system"):
+                if role != "tool" and (tokens <= limit or role == "system"):
                     break
                 if one_by_one and role != "tool" and end > start:
                     break

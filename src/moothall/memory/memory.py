@@ -169,7 +169,7 @@ class Memory:
         check_thread(id)
         with _GUARD:  # several OS threads may be here at once
             threads = self._threads = self._threads or _ThreadMemories()
-        memory: Self = threads.get(id, self._another)
+        memory: Self = threads.get(id, self._new_copy)
         return memory
 
     def _forget_thread(self, id: str) -> None:
@@ -177,7 +177,7 @@ class Memory:
         if self._threads is not None:
             self._threads.forget(id)
 
-    def _another(self) -> Memory:
+    def _new_copy(self) -> Memory:
         other = copy.copy(self)
         other._start_empty()
         return other

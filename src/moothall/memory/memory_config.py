@@ -36,14 +36,14 @@ def first_status(config: Mapping[str, MemoryT], class_name: str) -> dict[str, An
 
 
 def _first(name: object, entry: Any, class_name: str) -> Any:
-    where = f"{class_name}.memory_config[{name!r:.80}]"
+    label = f"{class_name}.memory_config[{name!r:.80}]"
     if not isinstance(name, str) or not name:
-        raise DefinitionError(f"{where}: a name must be a text of at least 1 character")
+        raise DefinitionError(f"{label}: a name must be a text of at least 1 character")
     type_names = ", ".join(each.__name__ for each in _TYPES)
     kind, value = type(entry), entry
     if isinstance(entry, tuple):
         if len(entry) != 2:
-            raise DefinitionError(f"{where} must be (type, default), got {entry!r:.80}")
+            raise DefinitionError(f"{label} must be (type, default), got {entry!r:.80}")
         kind, value = entry
     elif isinstance(entry, type):
         kind, value = entry, None
@@ -52,12 +52,12 @@ def _first(name: object, entry: Any, class_name: str) -> Any:
     elif entry is None:
         return None
     if kind not in _TYPES:
-        raise DefinitionError(f"{where}: the type must be one of {type_names}, got {kind!r:.80}")
+        raise DefinitionError(f"{label}: the type must be one of {type_names}, got {kind!r:.80}")
     if kind is float and type(value) is int:
         value = float(value)
     if type(value) is not kind or (kind is float and not math.isfinite(value)):
-        raise DefinitionError(f"{where} must be of {kind.__name__}, got {value!r:.80}")
+        raise DefinitionError(f"{label} must be of {kind.__name__}, got {value!r:.80}")
     try:
-        return copy_json(value, where)
+        return copy_json(value, label)
     except NotJSON as error:
-        raise DefinitionError(f"{where}: the default must be JSON data: {error}") from None
+        raise DefinitionError(f"{label}: the default must be JSON data: {error}") from None

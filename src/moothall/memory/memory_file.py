@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable
 from typing import Final
 
-from moothall.foundation.database import ALONE, SQLITE, Database, Lock
+from moothall.foundation.database import CHANGES, SQLITE, Database, Lock
 from moothall.foundation.errors import DefinitionError, MemoryFileError
 from moothall.foundation.sqlite import SQLiteFile, SQLitePool
 from moothall.foundation.sqlite.fulltext import any_of, distinct, indexed, query_words
@@ -59,7 +59,7 @@ class MemoryFile(SQLitePool[MemoryFileError], MemoryTables):
 
     def lock(self, id: str) -> Lock:
         """Return what the writers of a thread exclude each other by: a file has one writer."""
-        return ALONE
+        return CHANGES
 
     def add_words(self, db: Database, thread: int, number: int, text: str) -> None:
         """Have a message be found by the words of a text."""

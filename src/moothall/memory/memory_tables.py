@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 from typing import Any, Final
 
 from moothall.actions.provenance.reading import give_back
-from moothall.foundation.database import ALONE, Database, Lock
+from moothall.foundation.database import CHANGES, Database, Lock
 from moothall.foundation.errors import MemoryFileError
 
 QUERY_WORDS: Final = 64
@@ -78,7 +78,7 @@ class MemoryTables(ABC):
         """Yield a connection that sees one state of the store, whatever is written meanwhile."""
 
     @abstractmethod
-    def writing(self, wait: bool = True, lock: Lock = ALONE) -> AbstractContextManager[Database]:
+    def writing(self, wait: bool = True, lock: Lock = CHANGES) -> AbstractContextManager[Database]:
         """Yield a connection in a transaction: committed at the body's end, else rolled back."""
 
     @abstractmethod

@@ -50,11 +50,11 @@ class Recall:
         self.embed(id)
         with self._file.reading() as db:
             scope: tuple[Any, ...] = (_embedder(db, embedder),)
-            where = "embedder = ?"
+            condition = "embedder = ?"
             if id is not None:
-                where += " AND thread = ?"
+                condition += " AND thread = ?"
                 scope += (self._file.thread_number(db, id),)
-            rows = db.execute(f"SELECT memory, vector FROM vectors WHERE {where}", scope)
+            rows = db.execute(f"SELECT memory, vector FROM vectors WHERE {condition}", scope)
             best = heapq.nlargest(limit, self._scores(rows, target))
             return self._file.items_of(db, [number for score, number in best if score > 0])
 

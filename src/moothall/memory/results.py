@@ -26,7 +26,7 @@ _MOST_CHARS: Final = 16_000_000
 """How many characters of results a thread keeps that no journal has."""
 _IN_JOURNAL: Final = 2000
 """A journal stores longer texts by their hashes in any case."""
-_ABOUT: Final = (
+_DESCRIPTION: Final = (
     "Read a result of an earlier call again, by its number: the beginning, or the lines that are "
     "named, or those that match words. Without a number, words are looked for in all results. A "
     "line of more than 500 characters counts as several."
@@ -89,7 +89,9 @@ class ThreadResults:
             words={"type": "string", "description": "words to search the lines for"},
         )
         schema["required"] = []
-        self.action: Action = Action.unchecked(READ, self._read, _ABOUT, schema, idempotent=True)
+        self.action: Action = Action.unchecked(
+            READ, self._read, _DESCRIPTION, schema, idempotent=True
+        )
         self.action.origin = ActionOrigin(gives_back=False)
 
     def copy(self) -> ThreadResults:

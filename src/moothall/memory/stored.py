@@ -34,7 +34,7 @@ _AT_ONCE: Final = 64
 
 logger: logging.Logger = logging.getLogger("moothall.memory")
 
-_BEFORE = """
+_KEPT_QUERY = """
     SELECT number, item FROM memories
     WHERE thread = ? AND number < ? AND role = 'system'
     UNION ALL
@@ -232,7 +232,7 @@ class StoredMemory(Memory):
                 break
         if rows:
             first = rows[-1][0]
-            before = db.execute(_BEFORE, (thread, first, thread, first))
+            before = db.execute(_KEPT_QUERY, (thread, first, thread, first))
             rows += [(number, self._file.parsed(text)) for number, text in before]
         for _, item in reversed(rows):
             window.add_memory(item)

@@ -102,10 +102,10 @@ class SummarizingMemory(TokenBoundedMemory):
         self._summary = ""
         self._sources: list[str] = []  # where what is summarised comes from, if from outside
         self._lock = guard()
-        self._rest()
-        in_child(self._rest)
+        self._reset_summary()
+        in_child(self._reset_summary)
 
-    def _rest(self) -> None:
+    def _reset_summary(self) -> None:
         """Have no summary in progress, as in a forked child."""
         self._idle = threading.Event()
         self._idle.set()
@@ -138,8 +138,8 @@ class SummarizingMemory(TokenBoundedMemory):
             super().add_memory(memory)
             if len(self._items) < len(before):
                 # The messages that the model is reading are not lost yet.
-                there = {id(item) for item in (*self._items, *self._read)}
-                self._dropped += sum(id(item) not in there for item in before)
+                known_ids = {id(item) for item in (*self._items, *self._read)}
+                self._dropped += sum(id(item) not in known_ids for item in before)
             if self.clear and self._tokens > self._begin_at:
                 self._clear(self._keep)
             if self._tokens > self._begin_at and self._idle.is_set() and self._batch():
@@ -162,7 +162,7 @@ class SummarizingMemory(TokenBoundedMemory):
             items = self._items
             if self._tokens > room:
                 # A summary is awaited: messages that it will cover and that do not fit are hidden.
-                items = _within(room, self._count, items)._items
+                items = _last_fitting(room, self._count, items)._items
             give_back((*summary, *items))
             return last(_copied([*summary, *items]), limit)
 
@@ -252,8 +252,8 @@ class SummarizingMemory(TokenBoundedMemory):
             sources = (source for each in batch for source in sources_of(each))
             self._sources = union((*self._sources, *sources))
         else:
-            why = f"{type(outcome).__name__}: {outcome}"
-            self._warn(len(batch), f"{self._name} failed ({why})")
+            reason = f"{type(outcome).__name__}: {outcome}"
+            self._warn(len(batch), f"{self._name} failed ({reason})")
         self._recount()
         summarized = {id(item) for item in batch}
         self._read = []
@@ -267,16 +267,16 @@ class SummarizingMemory(TokenBoundedMemory):
             self._warn(self._dropped, f"more came than {self._name} summarises")
             self._dropped = 0
 
-    def _warn(self, dropped: int, why: str) -> None:
+    def _warn(self, dropped: int, reason: str) -> None:
         logger.warning(
-            "a memory dropped %s without a summary: %s", counted(dropped, "message"), why
+            "a memory dropped %s without a summary: %s", counted(dropped, "message"), reason
         )
 
     def _batch(self) -> list[dict[str, Any]]:
         """Return the messages to summarise next: the oldest beyond those that are kept."""
         self._recount()
         room = max(self._keep - self._count(self._summary), 1)
-        recent = {id(item) for item in _within(room, self._count, self._items)._items}
+        recent = {id(item) for item in _last_fitting(room, self._count, self._items)._items}
         batch = [item for item in self._items if id(item) not in recent]
         size = 0
         for end, item in enumerate(batch):
@@ -339,7 +339,7 @@ class SummarizingMemory(TokenBoundedMemory):
         return f"model {getattr(self._model, 'name', '')!r}"
 
 
-def _within(
+def _last_fitting(
     tokens: int, count: Callable[[str], int], items: list[dict[str, Any]]
 ) -> TokenBoundedMemory:
     """Return the last messages that fit."""

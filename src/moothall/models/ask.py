@@ -10,7 +10,7 @@ from moothall.budget.bill import MODEL_CALL, ModelCall
 from moothall.foundation.errors import DefinitionError, InvalidArguments
 from moothall.foundation.jsonvalue import UnreadableText, readable
 from moothall.foundation.text import copied_example, cut
-from moothall.foundation.threads import within
+from moothall.foundation.threads import context_value
 from moothall.models.base import answer_of
 
 T = TypeVar("T")
@@ -93,7 +93,7 @@ async def ask_json(
 async def attempted(number: int, work: Awaitable[T]) -> T:
     """Run some work as a try of this number; return its result."""
     around = MODEL_CALL.get()
-    with within(MODEL_CALL, ModelCall(around.step, around.bill, number)):
+    with context_value(MODEL_CALL, ModelCall(around.step, around.bill, number)):
         return await work
 
 

@@ -78,7 +78,7 @@ class Answering:
         self._check(messages)
         request = ModelRequest(messages, actions, schema)
         if tracing.active is not None and not self._asks_others:
-            return await tracing.within(
+            return await tracing.in_span(
                 partial(self._complete_reply, request), "chat", self, request
             )
         return await self._complete_reply(request)
@@ -156,7 +156,7 @@ async def answer_of(
     if tracing.active is not None and not _traces(model):
         request = ModelRequest(messages, options.get("actions"), schema)
         ask = partial(call_user, partial(model.complete, messages, **options), in_thread=None)
-        return await tracing.within(ask, "chat", model, request)
+        return await tracing.in_span(ask, "chat", model, request)
     answer = model.complete(messages, **options)
     if type(answer) is CoroutineType:  # the most frequent case
         answer = await answer

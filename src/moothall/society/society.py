@@ -420,7 +420,7 @@ class Society(Experiments):
                     await work()
                 else:
                     of = None if self._journal is None else record
-                    await tracing.within(work, "workflow", "society", of)
+                    await tracing.in_span(work, "workflow", "society", of)
                 if record.over is None:
                     await record.end("done")
                 return state.rows

@@ -118,7 +118,7 @@ async def traced(delivery: Delivery, work: Coroutine[Any, Any, Any]) -> Any:
     async def handled() -> Any:
         return await awaited(await work)
 
-    return await tracing.within(handled, "handling", delivery)
+    return await tracing.in_span(handled, "handling", delivery)
 
 
 async def call_callback(mailbox: Any, callback: Callable[..., Any], *args: Any) -> Any:

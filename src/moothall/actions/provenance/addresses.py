@@ -8,10 +8,10 @@ from typing import Any, Final, NamedTuple
 from moothall.actions.provenance.values import texts_in
 from moothall.foundation.text.values import narrow
 
-MOST: Final = 200
+MAX_ADDRESSES: Final = 200
 """How many different addresses of one value are looked at; one more is traced to nothing."""
 
-_REST: Final = r"[^\s<>\"'`|\\^{}\[\]“”«»]{0,2000}"
+_ADDRESS_REST: Final = r"[^\s<>\"'`|\\^{}\[\]“”«»]{0,2000}"
 _SCHEMES: Final = "data|file|intent|javascript|magnet|mailto|skype|sms|tel|tg|vbscript|whatsapp"
 # Programs make links of names that end so, even without `www.`; endings of files are left out.
 _TOP: Final = (
@@ -22,15 +22,15 @@ _TOP: Final = (
 _HOST: Final = r"(?:[\w-]{1,63}\.){1,8}"
 
 _WEB: Final = re.compile(
-    rf"(?<![\w@])(?:[a-z][a-z0-9+.-]{{1,15}}://|(?:{_SCHEMES}):(?=\S)|www\.){_REST}", re.I
+    rf"(?<![\w@])(?:[a-z][a-z0-9+.-]{{1,15}}://|(?:{_SCHEMES}):(?=\S)|www\.){_ADDRESS_REST}", re.I
 )
 _MAIL: Final = re.compile(r"(?<![\w.+%-])[\w.+%-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,8}")
 _SITE: Final = re.compile(
     # `Thanks.It` is no name of a host, and EVIL.COM is one.
     rf"(?<![\w@.-])(?<![\w@.:-]/)(?:{_HOST}(?:{_TOP}|{_TOP.upper()}|xn--[\w-]{{1,59}})(?![\w@-])"
-    rf"(?:(?=[/:?#]){_REST})?"
-    rf"|{_HOST}[^\W\d_]{{2,24}}(?::\d{{1,5}})?/(?=\w){_REST}"
-    rf"|\d{{1,3}}(?:\.\d{{1,3}}){{3}}(?::\d{{1,5}}|/){_REST})"
+    rf"(?:(?=[/:?#]){_ADDRESS_REST})?"
+    rf"|{_HOST}[^\W\d_]{{2,24}}(?::\d{{1,5}})?/(?=\w){_ADDRESS_REST}"
+    rf"|\d{{1,3}}(?:\.\d{{1,3}}){{3}}(?::\d{{1,5}}|/){_ADDRESS_REST})"
 )
 _FILE: Final = re.compile(
     r"(?<![\w/:.<~-])(?:~|(?=/\w))(?:/[\w.@%+-]{1,255}){2,40}|(?<!\w)[a-zA-Z]:\\[^\s\"<>|]{1,500}"
@@ -68,7 +68,7 @@ class Address(NamedTuple):
 
 
 def addresses_in(value: Any) -> list[Address]:
-    """Return the addresses within the texts of a value, each once, at most one more than `MOST`."""
+    """Return the addresses within the texts of a value, each once; at most one over the limit."""
     addresses: dict[Address, None] = {}
     for text in map(narrow, texts_in(value)):
         for pattern in _patterns_for(text):
@@ -76,7 +76,7 @@ def addresses_in(value: Any) -> list[Address]:
             for each in pattern.finditer(text):
                 addresses[Address(_bare(each[0]), account)] = None
                 any_found = True
-                if len(addresses) > MOST:
+                if len(addresses) > MAX_ADDRESSES:
                     return [*addresses]
             if any_found and (account or pattern is _WEB):  # what is within it is no other address
                 text = pattern.sub(" ", text)

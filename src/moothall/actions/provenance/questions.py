@@ -21,19 +21,19 @@ def mixed(value: str) -> str:
 
 
 def question_on(
-    parameter: str, value: str, origin: Origin, sources: Sequence[str], within: bool = False
+    parameter: str, value: str, origin: Origin, sources: Sequence[str], is_part: bool = False
 ) -> str:
-    """Return the question to a person about a guarded value, or about one `within` a text."""
-    subject = f"`{parameter}` {'has' if within else '='} {escaped(cut(value, 200))}"
+    """Return the question to a person about a guarded value, or about one in a text (`is_part`)."""
+    subject = f"`{parameter}` {'has' if is_part else '='} {escaped(cut(value, 200))}"
     if strange := mixed(value):
         subject += f" (written with {strange})"
     if origin.source:
-        where = escaped(cut(origin.source, 120)) + (f", line {origin.line}" if origin.line else "")
+        place = escaped(cut(origin.source, 120)) + (f", line {origin.line}" if origin.line else "")
         passage = f': "{escaped(origin.passage)}"' if origin.passage else ""
-        was = ", which was" if within else " was"
-        return f"{subject}{was} read in {where}; you never named it{passage}"
+        was = ", which was" if is_part else " was"
+        return f"{subject}{was} read in {place}; you never named it{passage}"
     read = ", ".join(escaped(cut(each, 80)) for each in sources[:3])
     if len(sources) > 3:
         read += f" and {len(sources) - 3} more"
-    which = ", which is" if within else " is"
-    return f"{subject}{which} in none of your texts and cannot be traced, after {read} was read"
+    which_is = ", which is" if is_part else " is"
+    return f"{subject}{which_is} in none of your texts and cannot be traced, after {read} was read"

@@ -66,7 +66,7 @@ class Read:
             located = self._located[value] = self._searched(value)
         return located or UNTRACED
 
-    def within(self, value: str) -> Origin:
+    def part_origin(self, value: str) -> Origin:
         """Return where a value with letters was read as a part of something longer."""
         return self._first_at(value, str.find) if any(map(str.isalpha, value)) else UNTRACED
 

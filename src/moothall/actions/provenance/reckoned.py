@@ -8,7 +8,7 @@ from datetime import date
 from typing import Final
 
 from moothall.foundation.text.values import Key, keys_in
-from moothall.foundation.text.values.languages import either, in_order, words_of
+from moothall.foundation.text.values.languages import any_of, in_order, words_of
 
 _DAYS: Final = {
     "today": 0,
@@ -32,21 +32,21 @@ _NUMBERS: Final = {
     **in_order("ones", 1),
     **{word: 10 for word, number in in_order("teens", 10).items() if number == 10},
 }
-_COUNT: Final = rf"\d{{1,3}}|{either(_NUMBERS)}"
+_COUNT: Final = rf"\d{{1,3}}|{any_of(_NUMBERS)}"
 _DAY: Final = re.compile(
-    rf"(?<!\w)(?:(?P<word>{either(_DAYS)})"
+    rf"(?<!\w)(?:(?P<word>{any_of(_DAYS)})"
     rf"|in (?P<count>{_COUNT}) (?P<weeks>weeks?|wochen?)?(?P<days>days?|tage?n?)?"
     r"|(?P<which>(?:next|last|nächste[nrs]?|letzte[nrs]?) )?"
-    rf"(?P<weekday>{either(_WEEKDAYS)})s?)(?!\w)"
+    rf"(?P<weekday>{any_of(_WEEKDAYS)})s?)(?!\w)"
 )
 _LENGTH: Final = re.compile(
     rf"(?<![\w.,])(?:(?P<half>half an?|eine halbe)|(?P<count>{_COUNT}|\d[.,]5))(?: |-)?"
     r"(?P<unit>hours?|hrs?|h|stunden?|minutes?|mins?|minuten?)(?!\w)"
 )
-_BETWEEN: Final = re.compile(r"(?:[ ,.]|and|und)*")
+_SEPARATORS: Final = re.compile(r"(?:[ ,.]|and|und)*")
 _NOW: Final = re.compile(r"(?<!\w)(?:today|current (?:date|day)|heute)(?!\w)")
-_NEAR: Final = 40
-_MOST: Final = 50
+_NEAR_CHARS: Final = 40
+_MAX_NUMBERS: Final = 50
 
 
 def days_named(text: str) -> set[int]:
@@ -76,11 +76,11 @@ def weekdays_named(text: str) -> set[tuple[int, int, int]]:
 
 def todays_in(text: str, is_result: bool) -> list[date]:
     """Return the day that a folded text says is today, or that a result consists of."""
-    places = [text[match.end() :][:_NEAR] for match in _NOW.finditer(text)]
-    if not places and is_result and len(text) <= _NEAR:
+    places = [text[match.end() :][:_NEAR_CHARS] for match in _NOW.finditer(text)]
+    if not places and is_result and len(text) <= _NEAR_CHARS:
         places = [text]
     dates = [key for each in places for key in keys_in(each) if key[0] == "date"]
-    return [date(*key[1:]) for key in dates[:_MOST] if key[1] is not None]
+    return [date(*key[1:]) for key in dates[:_MAX_NUMBERS] if key[1] is not None]
 
 
 def is_named(key: Key, texts: Iterable[str], todays: Iterable[date]) -> bool:
@@ -91,10 +91,11 @@ def is_named(key: Key, texts: Iterable[str], todays: Iterable[date]) -> bool:
             day = date(key[1] or today.year, *key[2:])
         except ValueError:  # the 29th of February is in no such year
             continue
-        away = (day - today).days
+        days_away = (day - today).days
         for days, weekdays in named_days:
-            if away in days or any(
-                day.weekday() == each and first <= away <= last for each, first, last in weekdays
+            if days_away in days or any(
+                day.weekday() == each and first <= days_away <= last
+                for each, first, last in weekdays
             ):
                 return True
     return False
@@ -103,7 +104,7 @@ def is_named(key: Key, texts: Iterable[str], todays: Iterable[date]) -> bool:
 def ends_at(time: Key, texts: Iterable[str]) -> bool:
     """Whether a time is as long after one that a folded text names as the text says it takes."""
     for text in texts:
-        lengths = [_seconds(each) for each in _LENGTH.finditer(text)][:_MOST]
+        lengths = [_seconds(each) for each in _LENGTH.finditer(text)][:_MAX_NUMBERS]
         if lengths:
             starts = {key[1] for key in keys_in(text) if key[0] == "time"}
             if any((time[1] - each) % 86400 in starts for each in lengths):
@@ -113,8 +114,8 @@ def ends_at(time: Key, texts: Iterable[str]) -> bool:
 
 def length_of(text: str) -> int | None:
     """Return how many seconds a folded text lasts that is a length of time and nothing else."""
-    lengths = [*_LENGTH.finditer(text)][:_MOST]
-    if not lengths or not _BETWEEN.fullmatch(_LENGTH.sub("", text)):
+    lengths = [*_LENGTH.finditer(text)][:_MAX_NUMBERS]
+    if not lengths or not _SEPARATORS.fullmatch(_LENGTH.sub("", text)):
         return None
     return sum(map(_seconds, lengths))
 

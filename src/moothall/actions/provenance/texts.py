@@ -58,14 +58,15 @@ class Texts:
         # What others say of their actions, as last shown.
         self.descriptions: Sequence[tuple[str, str]] = ()
         self.on_behalf = on_behalf  # the texts of the thread on whose behalf this one works
-        self._own: list[tuple[str, Kind, str, bool]] = []  # folded text, origin, if it is a result
+        # Folded text, origin, if it is a result.
+        self._own_texts: list[tuple[str, Kind, str, bool]] = []
         self._digests: set[int] = set()
         self._size = 0
-        self._raw = ""  # all of `_own`, a line each
+        self._raw = ""  # all of `_own_texts`, a line each
         self._ends: list[int] = []  # where each of them ends there
         self._links: list[tuple[int, int]] = []  # where web addresses are there
         self._keys: dict[Key, tuple[Kind, str, bool]] = {}
-        self._keyed = 0  # of how many of `_own` the keys are read
+        self._keyed = 0  # of how many of `_own_texts` the keys are read
         self._read = Read()
         self._traced: dict[tuple[Any, type], Traced] = {}  # values traced since the last text
         self._placed: set[str] = set()  # values from outside that actions were given
@@ -92,7 +93,7 @@ class Texts:
         if kind == "user" and (parted := _GLUED.sub(". ", text)) != text:
             text = f"{text}\n{parted}"
         folded = fold(text)
-        self._own.append((folded, kind, source, result))
+        self._own_texts.append((folded, kind, source, result))
         self._size += len(folded)
         self._join(folded)
         self._traced.clear()
@@ -107,11 +108,11 @@ class Texts:
 
     def _drop(self) -> None:
         """Drop the oldest texts of the user and the program."""
-        while self._size > MOST_CHARS // 2 and len(self._own) > 1:
-            self._size -= len(self._own.pop(0)[0])
+        while self._size > MOST_CHARS // 2 and len(self._own_texts) > 1:
+            self._size -= len(self._own_texts.pop(0)[0])
         self._keys, self._keyed = {}, 0
         self._raw, self._ends, self._links = "", [], []
-        for each in self._own:
+        for each in self._own_texts:
             self._join(each[0])
 
     def read(self, content: Any, sources: Iterable[str]) -> None:
@@ -185,7 +186,7 @@ class Texts:
     ) -> None:
         if len(traced) > _MOST_PARTS:
             return
-        if any(map(partial(same, value), choices)):
+        if any(map(partial(is_same, value), choices)):
             traced.append((_as_text(value), Origin("program", "schema")))
         elif depth > MAX_DEPTH:
             traced.append((cut(repr(value), 200), UNTRACED))
@@ -211,7 +212,7 @@ class Texts:
         if not parts:
             traced.append((str(value), origin or UNTRACED))
         for each in parts:
-            if any(map(partial(same, each), choices)):
+            if any(map(partial(is_same, each), choices)):
                 traced.append((each, Origin("program", "schema")))
             else:
                 traced.append((each, self._origin(each) or UNTRACED))
@@ -232,7 +233,7 @@ class Texts:
         A sign is no value anywhere else: a bullet, the end of a sentence. What is empty must stand
         in quotes in a text of the user or a prompt: a result with an empty field names nothing.
         """
-        for text, kind, source, result in self._own:
+        for text, kind, source, result in self._own_texts:
             if (needle or not result) and any(f"{a}{needle}{b}" in text for a, b in _QUOTES):
                 return Origin(kind, source)
         return None if self.on_behalf is None else self.on_behalf._quoted(needle)
@@ -252,14 +253,14 @@ class Texts:
         return origin
 
     def _by_key(self, keys: Sequence[Key]) -> Origin | None:
-        for raw, kind, source, result in self._own[self._keyed :]:
+        for raw, kind, source, result in self._own_texts[self._keyed :]:
             text = without_links(raw)
             also = text if result or len(text) > _MOST_READ else spelled_out(text)
             for key in chain(keys_in(text), () if also == text else keys_in(also)):
                 earlier = self._keys.get(key)
                 if earlier is None or (earlier[2] and not result):
                     self._keys[key] = (kind, source, result)
-        self._keyed = len(self._own)
+        self._keyed = len(self._own_texts)
         for key in keys:
             # A date without a year in a text is meant of any year.
             for each in (key, ("date", None, *key[2:])) if key[0] == "date" else (key,):
@@ -273,13 +274,13 @@ class Texts:
         if key[0] not in ("date", "time"):
             return False
         said_texts = [
-            each[0] for each in self._own if each[1] == "user" and len(each[0]) < _MOST_READ
+            each[0] for each in self._own_texts if each[1] == "user" and len(each[0]) < _MOST_READ
         ]
         if key[0] == "time":
             return ends_at(key, said_texts)
         todays = [
             day
-            for text, kind, _, result in self._own
+            for text, kind, _, result in self._own_texts
             if kind == "program" or len(text) < _MOST_READ
             for day in todays_in(text, result)
         ]
@@ -318,7 +319,7 @@ class Texts:
         link = bisect_left(self._links, (at,)) - 1
         if link >= 0 and at < self._links[link][1]:
             return None
-        _, kind, source, result = self._own[bisect_right(self._ends, at)]
+        _, kind, source, result = self._own_texts[bisect_right(self._ends, at)]
         if result and self._worked_on and needle in self._worked_on:
             return None
         return Origin(kind, source)
@@ -334,10 +335,11 @@ class Texts:
             return self._origin(text) or UNTRACED
         needle = fold(text)
         pattern = grouped_pattern(needle)
-        for raw, kind, source, result in self._own:
-            own = without_links(raw)
+        for raw, kind, source, result in self._own_texts:
+            own_text = without_links(raw)
             if not result and (
-                find_separate(own, needle) >= 0 or (pattern is not None and pattern.search(own))
+                find_separate(own_text, needle) >= 0
+                or (pattern is not None and pattern.search(own_text))
             ):
                 return Origin(kind, source)
         return UNTRACED if self.on_behalf is None else self.on_behalf.address(address)
@@ -347,10 +349,10 @@ class Texts:
         origin = self._read.locate(value)
         if not origin.source and self.on_behalf is not None:
             origin = self.on_behalf.locate(value)
-        return origin if origin.source else self._read.within(value)
+        return origin if origin.source else self._read.part_origin(value)
 
 
-def same(first: Any, second: Any) -> bool:
+def is_same(first: Any, second: Any) -> bool:
     """Whether two values are the same, of texts in any case."""
     if isinstance(first, str) and isinstance(second, str):
         return fold(first) == fold(second)

@@ -33,7 +33,7 @@ class Form(NamedTuple):
 # -- annotations -----------------------------------------------------------------------------------
 
 
-def resolved_annotations(source: Any, where: str) -> dict[str, Any]:
+def resolved_annotations(source: Any, label: str) -> dict[str, Any]:
     """Return a function's annotations with their names resolved, or raise a DefinitionError."""
     with contextlib.suppress(Exception):
         return typing.get_type_hints(source, include_extras=True)
@@ -45,7 +45,7 @@ def resolved_annotations(source: Any, where: str) -> dict[str, Any]:
         except Exception as error:
             place = "what it returns" if name == "return" else f'parameter "{name}"'
             raise DefinitionError(
-                f"{where}: the annotation {spelled(annotation)} of {place} cannot be resolved "
+                f"{label}: the annotation {spelled(annotation)} of {place} cannot be resolved "
                 f"({error_text(error)}); it must name what its module defines or imports, not "
                 "under TYPE_CHECKING only"
             ) from error
@@ -177,7 +177,7 @@ _INT = {
         {"type": "chain", "steps": [{"type": "float", "strict": True}, {"type": "int"}]},
     ],
 }
-_ANY = Form({"type": "any"}, {})
+_ANY_FORM = Form({"type": "any"}, {})
 _SCALARS: dict[Any, Form] = {
     str: _scalar("str", "string"),
     int: Form(_INT, {"type": "integer"}),
@@ -186,8 +186,8 @@ _SCALARS: dict[Any, Form] = {
     type(None): _scalar("none", "null"),
     list: _scalar("list", "array"),
     dict: _scalar("dict", "object"),
-    Any: _ANY,
-    object: _ANY,
+    Any: _ANY_FORM,
+    object: _ANY_FORM,
 }
 _SCALARS[typing.List] = _SCALARS[list]  # noqa: UP006
 _SCALARS[typing.Dict] = _SCALARS[dict]  # noqa: UP006
@@ -249,14 +249,16 @@ def _problem(errors: list[Any], values: dict[str, Any]) -> tuple[str, str]:
     places = [_steps(error["loc"], values, error["type"] == "missing") for error in errors]
     deepest = max(places, key=len)
     # Errors at one place come from the members of a union.
-    here = [error for steps, error in zip(places, errors, strict=True) if steps == deepest]
-    here.sort(key=lambda error: error["type"] == "none_required")  # "or null" comes last
-    demands = [_demand(error) for error in here]
-    kind, value = here[0]["type"], here[0]["input"]
+    deepest_errors = [
+        error for steps, error in zip(places, errors, strict=True) if steps == deepest
+    ]
+    deepest_errors.sort(key=lambda error: error["type"] == "none_required")  # "or null" comes last
+    demands = [_demand(error) for error in deepest_errors]
+    kind, value = deepest_errors[0]["type"], deepest_errors[0]["input"]
     if kind == "float_type" and type(value) is int:
         problem = "must be a number that a float can hold"
     elif None in demands:
-        problem = _sentence(here[demands.index(None)])
+        problem = _sentence(deepest_errors[demands.index(None)])
     else:
         got = excerpt(value) if kind in _CHOICES else json_type(value)
         problem = f"must be {' or '.join(dict.fromkeys(filter(None, demands)))}, not {got}"

@@ -244,13 +244,13 @@ def without_expressions(schema: Any, removes: Callable[[str], object]) -> Any:
     return loosened(schema) if has_gone else schema
 
 
-_BEYOND: Final = re.compile(r"(?<!\\)(?:\\\\)*(?:\(\?<?[=!]|\\[1-9k])")
+_UNSUPPORTED: Final = re.compile(r"(?<!\\)(?:\\\\)*(?:\(\?<?[=!]|\\[1-9k])")
 """What looks around or refers back, which takes more than linear time."""
 
 
 def _is_beyond(expression: str) -> bool:
     """Return whether the linear engine cannot do an expression, and say so once."""
-    if _BEYOND.search(expression) is None:
+    if _UNSUPPORTED.search(expression) is None:
         return False
     _say_once(excerpt(expression))
     return True

@@ -41,21 +41,21 @@ from moothall.foundation.text import error_text, excerpt, printable
 
 _MOST_TOLD = 8  # the most names in one error
 
-_NOTHING: Any = inspect.Parameter.empty
+_NO_DEFAULT: Any = inspect.Parameter.empty
 _Defs = dict[str, Any]
 
 
-def check_returns(function: Callable[..., Any], where: str) -> None:
+def check_returns(function: Callable[..., Any], label: str) -> None:
     """Raise DefinitionError if a function yields: its caller would get the generator."""
     if inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function):
         raise DefinitionError(
-            f"{where}: an action returns one value; it cannot yield: "
+            f"{label}: an action returns one value; it cannot yield: "
             "return a list, and tell how far it is by Context.progress(text)"
         )
 
 
 def check_parameters(
-    function: Callable[..., Any], bound_to_self: bool, where: str
+    function: Callable[..., Any], bound_to_self: bool, label: str
 ) -> list[inspect.Parameter]:
     """Return a function's parameters, or raise DefinitionError if one cannot be given by name.
 
@@ -65,14 +65,14 @@ def check_parameters(
         parameters = list(inspect.signature(function).parameters.values())
     except (ValueError, TypeError):
         raise DefinitionError(
-            f"{where}: Python does not know its signature; wrap it in a function"
+            f"{label}: Python does not know its signature; wrap it in a function"
         ) from None
     if bound_to_self:
         if not parameters or parameters[0].kind in (
             inspect.Parameter.KEYWORD_ONLY,
             inspect.Parameter.VAR_KEYWORD,
         ):
-            raise DefinitionError(f"{where}: a method needs `self` as its first parameter")
+            raise DefinitionError(f"{label}: a method needs `self` as its first parameter")
         if parameters[0].kind is not inspect.Parameter.VAR_POSITIONAL:
             del parameters[0]
     for parameter in parameters:
@@ -92,7 +92,7 @@ def check_parameters(
             )
         else:
             continue
-        raise DefinitionError(f"{where}: {problem}")
+        raise DefinitionError(f"{label}: {problem}")
     return parameters
 
 
@@ -119,16 +119,16 @@ class Signature:
         self._docstring = inspect.getdoc(function if isinstance(function, type) else source)
         self._docs: Docstring | None = None
         hints = resolved_annotations(source, self._name)
-        self._returns: Any = hints.get("return", _NOTHING)
+        self._returns: Any = hints.get("return", _NO_DEFAULT)
 
         injected: dict[str, type] = {}
         described: dict[str, _Parameter] = {}
         for parameter in parameters:
             name = parameter.name
             hint = hints.get(name, parameter.annotation)
-            if hint is _NOTHING and self._docstring:
+            if hint is _NO_DEFAULT and self._docstring:
                 hint = read_type(self._documented().args.get(name, DocstringEntry()).type_name)
-            annotation, description = split_annotated(Any if hint is _NOTHING else hint)
+            annotation, description = split_annotated(Any if hint is _NO_DEFAULT else hint)
             if (kind := injected_class(annotation)) is not None:
                 injected[name] = kind
                 continue
@@ -143,7 +143,7 @@ class Signature:
             described[name] = _Parameter(hint, form, parameter.default, description)
         self.injected = types.MappingProxyType(injected)
         self._parameters = described
-        self._required = tuple(name for name in described if described[name].default is _NOTHING)
+        self._required = tuple(name for name in described if described[name].default is _NO_DEFAULT)
         # A type whose values pydantic can check may still have no schema: raise now.
         self._schemas = self._schemas_of(cut=False)
         annotations = {name: parameter.annotation for name, parameter in described.items()}
@@ -201,7 +201,7 @@ class Signature:
         It is each time a new copy. Values may have more keys than it names: those of a subclass.
         """
         if self._returned_text is None:
-            annotation, _ = split_annotated(Any if self._returns is _NOTHING else self._returns)
+            annotation, _ = split_annotated(Any if self._returns is _NO_DEFAULT else self._returns)
             schema, definitions = _schema_of_returned(annotation, cut=False)
             if schema and definitions:
                 schema["$defs"] = definitions
@@ -210,14 +210,14 @@ class Signature:
 
     @functools.cached_property
     def read_returned(self) -> Callable[[str, Any], Any] | None:
-        """Reads what an action `where` returned, as JSON data, as the annotated type; None for any.
+        """Reads what action `label` returned, as JSON data, as the annotated type; None for any.
 
         It raises ActionError if the value is of another type.
 
         Raises:
             DefinitionError: values of the annotated type have no JSON form
         """
-        annotation, _ = split_annotated(Any if self._returns is _NOTHING else self._returns)
+        annotation, _ = split_annotated(Any if self._returns is _NO_DEFAULT else self._returns)
         type_name = spelled(annotation)
         try:
             form = form_of(annotation, returned=True)
@@ -230,12 +230,12 @@ class Signature:
             return None
         validator = validator_of({"value": form}, ("value",))
 
-        def read_value(where: str, value: Any) -> Any:
+        def read_value(label: str, value: Any) -> Any:
             try:
                 return read(validator, {"value": value})["value"]
             except (Mismatch, NotJSON) as error:
-                text = f'"{where}" returned what is not {type_name}: {error}'
-                raise ActionError("TypeError", text, where) from None
+                text = f'"{label}" returned what is not {type_name}: {error}'
+                raise ActionError("TypeError", text, label) from None
 
         return read_value
 
@@ -282,7 +282,7 @@ class Signature:
         for name, parameter in self._parameters.items():
             text = parameter.description or docs.args.get(name, DocstringEntry()).description
             described[name] = _annotated_schema(schemas[name], text)
-            if parameter.default is not _NOTHING:
+            if parameter.default is not _NO_DEFAULT:
                 # A default such as a sentinel has no JSON form; callers cannot pass it anyway.
                 with contextlib.suppress(NotJSON):
                     described[name]["default"] = to_json(parameter.default)
@@ -291,15 +291,15 @@ class Signature:
     def _returned(self) -> dict[str, Any]:
         entry = self._documented().returns or DocstringEntry()
         hint = self._returns
-        annotation = read_type(entry.type_name) if hint is _NOTHING else hint
+        annotation = read_type(entry.type_name) if hint is _NO_DEFAULT else hint
         annotation, description = split_annotated(annotation)
         schema, _ = _schema_of_returned(annotation, cut=True)
         return _annotated_schema(schema, description or entry.description)
 
     # -- checks of arguments -----------------------------------------------------------------------
 
-    def check(self, args: dict[str, Any], where: str) -> dict[str, Any]:
-        """Return the given arguments as annotated types, or raise InvalidArguments at `where`."""
+    def check(self, args: dict[str, Any], label: str) -> dict[str, Any]:
+        """Return the given arguments as annotated types, or raise InvalidArguments at `label`."""
         plain = self._plain
         if plain is not None and len(args) == len(plain):
             for name, value in args.items():
@@ -311,7 +311,7 @@ class Signature:
             return self._validate(args)
         except ValueError:
             pass  # what follows raises an error that shows no traceback of this one
-        return self._read(args, where)
+        return self._read(args, label)
 
     def _first_validate(self, args: dict[str, Any]) -> dict[str, Any]:
         """Make the validator on the first call, then validate."""
@@ -320,21 +320,21 @@ class Signature:
         self._validate = self._validator.validate_python
         return self._validate(args)
 
-    def _read(self, args: dict[str, Any], where: str) -> dict[str, Any]:
+    def _read(self, args: dict[str, Any], label: str) -> dict[str, Any]:
         """Read arguments, with whole floats as integers, or raise InvalidArguments."""
         faults = [
             _listed_fault("missing", [name for name in self._required if name not in args]),
             _listed_fault("unexpected", [name for name in args if name not in self._parameters]),
         ]
         if any(faults):
-            raise InvalidArguments(f'"{where}" {", ".join(filter(None, faults))}')
+            raise InvalidArguments(f'"{label}" {", ".join(filter(None, faults))}')
         try:
             return read(self._validator, args)
         except NotJSON as error:
-            raise InvalidArguments(f'"{where}" argument "{error.path}": {error.reason}') from None
+            raise InvalidArguments(f'"{label}" argument "{error.path}": {error.reason}') from None
         except Mismatch as error:
             problems = [f'argument "{path}" {problem}' for path, problem in error.problems]
-            raise InvalidArguments(f'"{where}" {"; ".join(problems)}') from error.__cause__
+            raise InvalidArguments(f'"{label}" {"; ".join(problems)}') from error.__cause__
 
     def _no_form(self, name: str, annotation: Any, error: Exception) -> DefinitionError:
         return DefinitionError(

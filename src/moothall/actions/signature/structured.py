@@ -212,11 +212,11 @@ def _tidy(
     """
     recursive = {name for name in definitions if _reaches(name, definitions)}
 
-    def walk(node: Any, inside: tuple[str, ...]) -> Any:
+    def walk(node: Any, parents: tuple[str, ...]) -> Any:
         if isinstance(node, str):
             return printable(node)
         if isinstance(node, list):
-            return [walk(item, inside) for item in node]
+            return [walk(item, parents) for item in node]
         if not isinstance(node, dict):
             return node
         result: dict[str, Any] = {}
@@ -224,25 +224,25 @@ def _tidy(
             if keyword in ("$ref", "title", "discriminator"):
                 continue  # the discriminator is OpenAPI's, and contains references
             if keyword == "properties":
-                result[keyword] = {name: walk(value, inside) for name, value in item.items()}
+                result[keyword] = {name: walk(value, parents) for name, value in item.items()}
             elif keyword in ("default", "const", "enum", "examples"):
                 result[keyword] = item
             else:
-                result[keyword] = walk(item, inside)
+                result[keyword] = walk(item, parents)
         reference = node.get("$ref", "")
         if not reference.startswith(_REF):
             return result
         name = reference.removeprefix(_REF)
         if name not in recursive:
-            return walk(definitions[name], inside) | result
+            return walk(definitions[name], parents) | result
         if cut:
-            if name not in inside:
-                return walk(definitions[name], (*inside, name)) | result
+            if name not in parents:
+                return walk(definitions[name], (*parents, name)) | result
             kind = definitions[name].get("type", "object")
             return {"type": kind, "description": f"recursive: again a {name}"} | result
         if name not in resolved:
             resolved[name] = None  # set before the recursion, which comes here again
-            resolved[name] = walk(definitions[name], inside)
+            resolved[name] = walk(definitions[name], parents)
         return {"$ref": reference} | result
 
     tidied: dict[str, Any] = walk(schema, ())

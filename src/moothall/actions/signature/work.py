@@ -48,7 +48,7 @@ _UNEVALUATED: Final = ("unevaluatedProperties", "unevaluatedItems")
 _OTHER_KEYS: Final = ("additionalProperties", "unevaluatedProperties")
 _OTHER_ITEMS: Final = ("items", "additionalItems", "contains", "unevaluatedItems")
 _WALKS: Final = {*_OTHER_KEYS, *_OTHER_ITEMS, "uniqueItems", "patternProperties", "propertyNames"}
-_BELOW: Final = ("properties", "patternProperties", "prefixItems", "items", "propertyNames")
+_PART_KEYS: Final = ("properties", "patternProperties", "prefixItems", "items", "propertyNames")
 
 
 class _TooMuch(Exception):
@@ -120,13 +120,13 @@ class CheckWork:
         sizes: dict[int, int] = {}
         steps = self._total * _size(value, sizes)
         is_quick = steps <= MAX_STEPS and not self._is_recursive
-        return is_quick or self._ends(value, MAX_STEPS, sizes)
+        return is_quick or self._fits(value, MAX_STEPS, sizes)
 
     def tells(self, value: Any) -> bool:
         """Whether it takes few enough steps to say what is wrong in a value that `allows`."""
         sizes: dict[int, int] = {}
         _size(value, sizes)
-        return self._ends(value, MAX_TOLD, sizes, telling=True)
+        return self._fits(value, MAX_TOLD, sizes, telling=True)
 
     # -- the schema --------------------------------------------------------------------------------
 
@@ -177,7 +177,7 @@ class CheckWork:
                 )
             yield from targets
 
-    def _of(self, node: dict[str, Any]) -> _Node:
+    def _node_of(self, node: dict[str, Any]) -> _Node:
         """Return what is known of a schema."""
         if (cost := self._nodes.get(id(node))) is None:
             inner = [each for key in _LISTS for each in _list(node, key)]
@@ -193,18 +193,18 @@ class CheckWork:
             cost = self._nodes[id(node)] = _Node(1 + listed, weight, share, applied)
         return cost
 
-    def _place(self, node: dict[str, Any], within: set[int]) -> int:
+    def _steps_of_part(self, node: dict[str, Any], open_ids: set[int]) -> int:
         """Return how many steps one part of a value takes, without what is in it."""
         key = id(node)
-        if key in within:  # a check does not follow a circle, but each way into it
+        if key in open_ids:  # a check does not follow a circle, but each way into it
             self._circles += 1
             return 0
         if key not in self._places:
             before = self._circles
-            within.add(key)
-            cost = self._of(node)
-            total = cost.listed + sum(self._place(each, within) for each in cost.applied)
-            within.discard(key)
+            open_ids.add(key)
+            cost = self._node_of(node)
+            total = cost.listed + sum(self._steps_of_part(each, open_ids) for each in cost.applied)
+            open_ids.discard(key)
             if total > MAX_WORK or self._circles > _MAX_CIRCLES:
                 raise _TooMuch
             if self._circles > before:
@@ -212,24 +212,24 @@ class CheckWork:
             self._places[key] = total
         return self._places[key]
 
-    def _in_total(self, node: dict[str, Any], within: set[int]) -> int:
+    def _in_total(self, node: dict[str, Any], open_ids: set[int]) -> int:
         """Return how many steps a part of a value takes with all that is in it, once each."""
         key = id(node)
-        if key in within:
+        if key in open_ids:
             self._is_recursive = True
             return 0
         if key not in self._totals:
-            self._place(node, set())
-            within.add(key)
-            cost = self._of(node)
-            inner = (*cost.applied, *_below(node))
-            self._totals[key] = cost.weight + sum(self._in_total(each, within) for each in inner)
-            within.discard(key)
+            self._steps_of_part(node, set())
+            open_ids.add(key)
+            cost = self._node_of(node)
+            inner = (*cost.applied, *_part_schemas(node))
+            self._totals[key] = cost.weight + sum(self._in_total(each, open_ids) for each in inner)
+            open_ids.discard(key)
         return self._totals[key]
 
     # -- a value -----------------------------------------------------------------------------------
 
-    def _ends(self, value: Any, most: int, sizes: dict[int, int], *, telling: bool = False) -> bool:
+    def _fits(self, value: Any, cap: int, sizes: dict[int, int], *, telling: bool = False) -> bool:
         """Whether a check takes at most so many steps; telling, without those of expressions."""
         totals: dict[tuple[int, int], int] = {}
         within: set[tuple[int, int]] = set()
@@ -249,17 +249,19 @@ class CheckWork:
             times = size if isinstance(part, str | int) else 1
             if isinstance(part, dict) and "patternProperties" in node:
                 times += sum(1 + len(each) // 100 for each in part)
-            about = self._of(node)
-            total = (about.listed if telling else about.weight) * times + int(size * about.share)
-            for each in about.applied:
+            node_cost = self._node_of(node)
+            total = (node_cost.listed if telling else node_cost.weight) * times + int(
+                size * node_cost.share
+            )
+            for each in node_cost.applied:
                 total += counted(each, part)
-                if total > most:
+                if total > cap:
                     raise _TooMuch
             for inner, piece in _applied(node, part):
                 if isinstance(inner, dict):
                     total += counted(inner, piece)
             within.discard(key)
-            if total > most or calls > _MAX_PAIRS:
+            if total > cap or calls > _MAX_PAIRS:
                 raise _TooMuch
             if circles == before:
                 totals[key] = total
@@ -304,9 +306,9 @@ def _patterns(node: dict[str, Any]) -> int:
     return 100 * sum(1 + _states(each) // 8 for each in expressions_of(node))
 
 
-def _below(node: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def _part_schemas(node: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield the schemas that are applied to parts of what a schema is applied to."""
-    for key in {*_BELOW, *_OTHER_KEYS, *_OTHER_ITEMS}:
+    for key in {*_PART_KEYS, *_OTHER_KEYS, *_OTHER_ITEMS}:
         inner = node.get(key)
         if isinstance(inner, dict) and key in ("properties", "patternProperties"):
             yield from (each for each in inner.values() if isinstance(each, dict))
@@ -326,14 +328,14 @@ def _applied(node: dict[str, Any], value: Any) -> Iterator[tuple[Any, Any]]:
             yield from ((properties[key], value[key]) for key in fewer if key in more)
         if "propertyNames" in node:
             yield from ((node["propertyNames"], key) for key in value)
-        rest = [*_dict(node, "patternProperties").values(), *map(node.get, _OTHER_KEYS)]
+        schemas = [*_dict(node, "patternProperties").values(), *map(node.get, _OTHER_KEYS)]
         parts: Any = value.values()
     elif isinstance(value, list):
         yield from zip([*_list(node, "prefixItems"), *_list(node, "items")], value, strict=False)
-        rest, parts = [*map(node.get, _OTHER_ITEMS)], value
+        schemas, parts = [*map(node.get, _OTHER_ITEMS)], value
     else:
         return
-    for each in rest:
+    for each in schemas:
         if isinstance(each, dict):
             yield from ((each, part) for part in parts)
 

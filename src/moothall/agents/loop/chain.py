@@ -39,7 +39,7 @@ from moothall.agents.replies.state import ANSWER, Codec
 from moothall.foundation import tracing
 from moothall.foundation.errors import ContextOverflow, HookError, InvalidArguments
 from moothall.foundation.jsonvalue import as_json
-from moothall.foundation.threads import is_cancelled, within
+from moothall.foundation.threads import context_value, is_cancelled
 from moothall.models.ask import attempted
 from moothall.models.protocol import is_answer, stated_usage
 
@@ -218,7 +218,7 @@ async def _in_block_of_model(block: Any, step: ModelStep, call: Call) -> Any:
 
 async def _traced(step: ActionStep, call: Call) -> Any:
     work = tracing.searching(step._call, call)
-    return await tracing.within(work, "tool", step._of.agent, step._call, step.key)
+    return await tracing.in_span(work, "tool", step._of.agent, step._call, step.key)
 
 
 async def _told_end(step: ActionStep, call: Call) -> Any:
@@ -328,7 +328,7 @@ async def _permitted(step: ActionStep, call: Call) -> Any:
     if step.action.access_policy == ACCESS_PERMITTED and of.request.state.texts is None:
         return await call()
     try:
-        with within(ACTING, acting(requested)):  # what the approver has read
+        with context_value(ACTING, acting(requested)):  # what the approver has read
             decision = await permits(of.agent, requested, of.request, step._record)
     except asyncio.CancelledError as error:
         if is_cancelled():

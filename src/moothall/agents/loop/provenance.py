@@ -215,18 +215,18 @@ def begins(call: RequestedCall, texts: Texts | None) -> None:
 
 def _addresses(texts: Texts, value: Any, action: Action, name: str) -> Traced:
     """Return the addresses within a value that are from outside."""
-    from moothall.actions.provenance.addresses import MOST, addresses_in
+    from moothall.actions.provenance.addresses import MAX_ADDRESSES, addresses_in
     from moothall.actions.provenance.read import UNTRACED
-    from moothall.actions.provenance.texts import same
+    from moothall.actions.provenance.texts import is_same
 
     choices, _ = choices_of(action, name)
     traced: Traced = []
     for place, each in enumerate(addresses_in(value)):
-        if any(same(part, each.text) or same(value, part) for part in choices):
+        if any(is_same(part, each.text) or is_same(value, part) for part in choices):
             continue
         origin = texts.address(each)
-        if place == MOST:
-            traced.append((f"more than {MOST} addresses", UNTRACED))
+        if place == MAX_ADDRESSES:
+            traced.append((f"more than {MAX_ADDRESSES} addresses", UNTRACED))
         elif origin.kind == "outside":
             traced.append(
                 (each.text, texts.locate(each.text) if len(traced) < _MAX_SHOWN else origin)

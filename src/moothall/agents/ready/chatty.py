@@ -22,7 +22,7 @@ from moothall.agents.replies.threaded import Threaded
 from moothall.foundation import tracing
 from moothall.foundation.errors import ContextOverflow, DefinitionError, ModelError
 from moothall.foundation.text import shorten
-from moothall.foundation.threads import within
+from moothall.foundation.threads import context_value
 from moothall.memory.bounded import DEFAULT_TOKENS, TokenBoundedMemory
 from moothall.memory.memory import Memory
 from moothall.models.base import answer_of, streamed_to
@@ -116,9 +116,9 @@ class ChattyAI(Threaded):
         conversation = self._take_thread(self._thread_of_message(thread))
         mine = Replying(self, conversation.id, conversation.turns)
         try:
-            with within(REPLYING, (*REPLYING.get(), mine)):
+            with context_value(REPLYING, (*REPLYING.get(), mine)):
                 say = partial(self._say, content, conversation)
-                return await tracing.within(say, "reply", self, None)
+                return await tracing.in_span(say, "reply", self, None)
         finally:
             mine.open = False
             self._release(conversation)

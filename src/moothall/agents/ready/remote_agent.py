@@ -19,7 +19,7 @@ from moothall.agents.replies.stream import event_of_json
 from moothall.agents.replies.thread import Thread
 from moothall.foundation.arguments import check_seconds, names_checked
 from moothall.foundation.jsonvalue import UnreadableText, json_text
-from moothall.foundation.threads import within
+from moothall.foundation.threads import context_value
 from moothall.journal.stop_reason import StopReason
 from moothall.models.protocol import ChatMessage, Usage
 
@@ -75,7 +75,7 @@ class RemoteAgent(ConversationalAgent):
         message = {"to": str(self.id), "action": {"name": "say", "args": args}}
         hear = self._hears(request)
         for _ in ("first", "again"):
-            with within(ON_EVENT, hear):
+            with context_value(ON_EVENT, hear):
                 pending = self._via.request(message, self._timeout)
             value = await pending
             text, fault = json_text(value), ""

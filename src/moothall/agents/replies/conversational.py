@@ -563,7 +563,7 @@ class ConversationalAgent(Threaded):
         self, answer: Callable[[ReplyRequest], Awaitable[Reply]], request: ReplyRequest
     ) -> Reply:
         """Answer in a span of its own, as an agent without records does."""
-        return await tracing.within(partial(answer, request), "reply", self, request)
+        return await tracing.in_span(partial(answer, request), "reply", self, request)
 
     def _approver(self) -> Approver | None:
         """Return its own approver or its space's, or else that of its group."""

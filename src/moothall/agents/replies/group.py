@@ -29,7 +29,7 @@ from moothall.agents.replies.state import REPLY, opened, state
 from moothall.agents.replies.step import asking
 from moothall.agents.replies.thread import Threads
 from moothall.foundation.errors import DeadlineExceeded, ModelError, StateError
-from moothall.foundation.threads import awaited, is_cancelled, within
+from moothall.foundation.threads import awaited, context_value, is_cancelled
 from moothall.journal.stop_reason import ANSWERED
 from moothall.models.protocol import stated_usage
 
@@ -237,7 +237,7 @@ async def ask_member(
         read = MemberReading()
         its = ReplySetup(agent, step=step if request.recorded is not None and is_person else None)
         until = asking(record, "person", text=str(agent.id)) if is_person else nullcontext()
-        with within(ACTING, acting(read)), as_asked(setup=its), until:
+        with context_value(ACTING, acting(read)), as_asked(setup=its), until:
             if is_person:
                 await record.commit()
             reply = await _request(agent, content, options, request, emit)

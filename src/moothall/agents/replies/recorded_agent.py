@@ -224,7 +224,7 @@ class RecordedAgent(ConversationalAgent):
     def _traced_work(self, request: ReplyRequest, record: Record[Any]) -> Awaitable[Reply]:
         if tracing.active is None:
             return self._work(request, record)
-        return tracing.within(partial(self._work, request, record), "reply", self, request)
+        return tracing.in_span(partial(self._work, request, record), "reply", self, request)
 
     def _at_rest(self, request: ReplyRequest, reply: Reply) -> Reply:
         """Return a reply; what a run that waits has reserved is given back."""

@@ -25,7 +25,7 @@ from moothall.agents.replies.charging import called_each_other
 from moothall.agents.replies.checked_parts import is_untracked, members_of
 from moothall.agents.replies.thread import Thread, thread_of_sender
 from moothall.foundation.errors import HopLimitExceeded, RequestCancelled
-from moothall.foundation.threads import within
+from moothall.foundation.threads import context_value
 
 if TYPE_CHECKING:
     from moothall.actions import Action
@@ -119,7 +119,7 @@ ASK_CONTEXT: ContextVar[AskContext] = ContextVar("moothall_asked", default=_AS_E
 
 def as_asked(**how: Any) -> AbstractContextManager[None]:
     """Have the agents of a `with` block be asked as these fields of `AskContext` say."""
-    return within(ASK_CONTEXT, ASK_CONTEXT.get()._replace(**how))
+    return context_value(ASK_CONTEXT, ASK_CONTEXT.get()._replace(**how))
 
 
 class UnderWay:

@@ -1,8 +1,8 @@
 """What moothall asks of a database, SQLite or PostgreSQL: statements in a transaction."""
 
 from moothall.foundation.database.protocol import (
-    ALONE,
     BUDGETS,
+    CHANGES,
     POSTGRESQL,
     RUNS,
     SQLITE,
@@ -11,4 +11,4 @@ from moothall.foundation.database.protocol import (
     ResultRows,
 )
 
-__all__ = ["ALONE", "BUDGETS", "POSTGRESQL", "RUNS", "SQLITE", "Database", "Lock", "ResultRows"]
+__all__ = ["BUDGETS", "CHANGES", "POSTGRESQL", "RUNS", "SQLITE", "Database", "Lock", "ResultRows"]

@@ -82,7 +82,7 @@ class Lock(NamedTuple):
     shared: bool = False
 
 
-ALONE: Final = Lock(0)
+CHANGES: Final = Lock(0)
 """Of what changes things of several runs."""
 RUNS: Final = Lock(0, shared=True)
 """Of what changes only runs whose lease this process has."""

@@ -2,11 +2,11 @@
 
 from moothall.foundation.files.open_file_locks import OPEN_FILE_LOCKS, locked, set_lock
 from moothall.foundation.files.whole import owned_as, permitted_as, written_whole
-from moothall.foundation.files.yaml_file import Where, at_line, read_yaml, yaml_data
+from moothall.foundation.files.yaml_file import KeyPath, at_line, read_yaml, yaml_data
 
 __all__ = [
     "OPEN_FILE_LOCKS",
-    "Where",
+    "KeyPath",
     "at_line",
     "locked",
     "owned_as",

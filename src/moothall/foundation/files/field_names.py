@@ -9,17 +9,17 @@ from typing import Any, Final, Union, get_args, get_origin
 
 from pydantic import BaseModel
 
-from moothall.foundation.files.yaml_file import Where
+from moothall.foundation.files.yaml_file import KeyPath
 from moothall.foundation.text import excerpt
 
 _MAPPING: Final = re.compile(r"a valid dictionary(?: or instance of \w+)?")
 _SHOULD: Final = "Input should "
 
 
-def names_at(kind: Any, path: Where) -> list[str]:
+def names_at(kind: Any, path: KeyPath) -> list[str]:
     """Return the names of the fields of a model at a path below another model."""
     for part in path:
-        kind = _below(kind, part)
+        kind = _type_of_part(kind, part)
     models = [each for each in _alternatives(kind) if _is_model(each)]
     return [field.alias or name for each in models for name, field in each.model_fields.items()]
 
@@ -35,7 +35,7 @@ def in_words(error: Mapping[str, Any]) -> str:
     return f"must {rule}, got {excerpt(error['input'])}"
 
 
-def _below(kind: Any, part: str | int) -> Any:
+def _type_of_part(kind: Any, part: str | int) -> Any:
     """Return the type of a part of a value of another type; None if it is not known."""
     for each in _alternatives(kind):
         if _is_model(each):

@@ -39,23 +39,23 @@ def written_whole(path: Path, mode: int = 0o666, new: bool = False) -> Iterator[
         os.close(file)
 
 
-def owned_as(path: str | os.PathLike[str], like: str | os.PathLike[str]) -> None:
+def owned_as(path: str | os.PathLike[str], model: str | os.PathLike[str]) -> None:
     """Give a new file the owner of another one, if this process is root's, as SQLite does.
 
     Otherwise a service could not use its own journal after root has looked at it.
     """
     if os.geteuid() == 0:
-        owner = os.stat(like)
+        owner = os.stat(model)
         with suppress(OSError):  # a file system without owners
             # Never what a link names: the folder may be the service's, which put the link there.
             os.chown(path, owner.st_uid, owner.st_gid, follow_symlinks=False)
 
 
-def permitted_as(path: Path, like: Path) -> None:
+def permitted_as(path: Path, model: Path) -> None:
     """Give a new file, that nobody has open, the permissions of another one."""
     file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     try:
-        os.fchmod(file, os.stat(like).st_mode & 0o777)
+        os.fchmod(file, os.stat(model).st_mode & 0o777)
     finally:
         os.close(file)
 

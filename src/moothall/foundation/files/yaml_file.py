@@ -10,7 +10,7 @@ from typing import Any, Final, TypeAlias
 from moothall.foundation.errors import ConfigError, MissingExtra
 from moothall.foundation.text import escaped, excerpt, render_path
 
-Where: TypeAlias = tuple[str | int, ...]
+KeyPath: TypeAlias = tuple[str | int, ...]
 """The path of a part: keys and places."""
 
 _LARGEST: Final = 1_000_000  # how many bytes a file has at most
@@ -19,15 +19,15 @@ _TEXT: Final = "tag:yaml.org,2002:str"
 _PLAIN: Final = ("tag:yaml.org,2002:map", "tag:yaml.org,2002:seq")
 
 
-def at_line(path: Path, lines: Mapping[Where, int], where: Where, problem: str) -> str:
+def at_line(path: Path, lines: Mapping[KeyPath, int], place: KeyPath, problem: str) -> str:
     """Return what is wrong with a part of a YAML file, after the file, its line and its path."""
-    inner = (where[:end] for end in range(len(where), -1, -1))
+    inner = (place[:end] for end in range(len(place), -1, -1))
     line = next((f":{lines[each]}" for each in inner if each in lines), "")
-    path_text = escaped(render_path(list(where)))
+    path_text = escaped(render_path(list(place)))
     return f"{path}{line}: {path_text}{': ' if path_text else ''}{problem}"
 
 
-def read_yaml(path: Path, feature: str, extra: str) -> tuple[Any, dict[Where, int]]:
+def read_yaml(path: Path, feature: str, extra: str) -> tuple[Any, dict[KeyPath, int]]:
     """Return a YAML file as JSON data, and the line, from 1, of each part's path.
 
     Dates become texts. Duplicate keys, keys that are not texts, merge keys and tags of classes
@@ -47,14 +47,14 @@ def read_yaml(path: Path, feature: str, extra: str) -> tuple[Any, dict[Where, in
 
 def yaml_data(
     data: bytes | str, name: str, *, texts: bool = False, flow: bool = False
-) -> tuple[Any, dict[Where, int]]:
+) -> tuple[Any, dict[KeyPath, int]]:
     """Return YAML as `read_yaml` does; `name` is that of its file.
 
     With `texts` each value is the text that stands there, on a line of its own but with `flow`.
     """
     import yaml
 
-    lines: dict[Where, int] = {}
+    lines: dict[KeyPath, int] = {}
     count = 0
 
     def wrong(node: Any, problem: str) -> ConfigError:
@@ -67,10 +67,10 @@ def yaml_data(
         except UnicodeDecodeError:
             raise wrong(node, f"{excerpt(text)} has half a character") from None
 
-    def read(node: Any, where: Where) -> Any:
+    def read(node: Any, place: KeyPath) -> Any:
         nonlocal count
         count += 1
-        lines.setdefault(where, node.start_mark.line + 1)
+        lines.setdefault(place, node.start_mark.line + 1)
         if count > _PARTS:
             raise wrong(node, f"the file has more than {_PARTS:,} values, aliases included")
         if isinstance(node, yaml.ScalarNode):
@@ -88,7 +88,7 @@ def yaml_data(
         if texts and node.flow_style and not flow:
             raise wrong(node, "each value must have a line of its own")
         if isinstance(node, yaml.SequenceNode):
-            return [read(each, (*where, index)) for index, each in enumerate(node.value)]
+            return [read(each, (*place, index)) for index, each in enumerate(node.value)]
         fields: dict[str, Any] = {}
         for key, value in node.value:
             if key.tag != _TEXT and not (texts and isinstance(key, yaml.ScalarNode)):
@@ -98,8 +98,8 @@ def yaml_data(
             field = join_surrogates(key, key.value)
             if field in fields:
                 raise wrong(key, f"{field!r:.80} appears twice")
-            lines[*where, field] = key.start_mark.line + 1
-            fields[field] = read(value, (*where, field))
+            lines[*place, field] = key.start_mark.line + 1
+            fields[field] = read(value, (*place, field))
         return fields
 
     try:

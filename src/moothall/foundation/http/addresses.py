@@ -35,7 +35,9 @@ _SPECIAL = {
     ),
 }
 _NETWORKS = [
-    (ipaddress.ip_network(each), kind) for kind, all in _SPECIAL.items() for each in all.split()
+    (ipaddress.ip_network(each), kind)
+    for kind, networks in _SPECIAL.items()
+    for each in networks.split()
 ]
 _EMBEDDING = (ipaddress.ip_network("::/96"), ipaddress.ip_network("64:ff9b::/96"))
 

@@ -151,7 +151,7 @@ class Response:
 
 
 # A client's state in one event loop: the session, slots for requests, the session's closer.
-_Here: TypeAlias = "tuple[aiohttp.ClientSession, asyncio.Semaphore, AsyncGenerator[None, None]]"
+_State: TypeAlias = "tuple[aiohttp.ClientSession, asyncio.Semaphore, AsyncGenerator[None, None]]"
 
 # The host of new connections, and the result of each: a refusal, or None.
 _connecting: ContextVar[tuple[str, list[MoothallError | None]]] = ContextVar("_connecting")
@@ -182,7 +182,7 @@ class Client:
         self,
         name: str,
         *,
-        where: str | None = None,
+        label: str | None = None,
         timeout_s: float = 600.0,
         connections: int = 100,
         max_bytes: int = 64 * 2**20,
@@ -195,12 +195,12 @@ class Client:
         self.timeout_s = timeout_s
         self.max_bytes = max_bytes
         self.max_retries = max_retries
-        self._where = where
+        self._label = label
         self._connections = connections
         self._check_address = check_address
         self._lock = guard()
         # Connections belong to the loop that opened them.
-        self._by_loop: dict[asyncio.AbstractEventLoop, _Here] = {}
+        self._by_loop: dict[asyncio.AbstractEventLoop, _State] = {}
         # A session collected with the client would warn that it is open. Dropped just after the
         # client, the loop closes its keeper.
         weakref.finalize(self, self._by_loop.clear).atexit = False
@@ -228,12 +228,12 @@ class Client:
             HTTPError: there is no answer, or it is late or too large
         """
         followed = {"allow_redirects": redirects > 0, "max_redirects": redirects + 1}
-        how = {"headers": headers, "data": body, **followed}
+        options = {"headers": headers, "data": body, **followed}
         for attempt in range(self.max_retries + 1):
             wait_s = None
             last = attempt == self.max_retries
             try:
-                response = await self._attempt(method, url, how, stream)
+                response = await self._attempt(method, url, options, stream)
             except _TooLarge:
                 raise
             except HTTPError as error:
@@ -241,10 +241,10 @@ class Client:
                     raise HTTPError(f"{error}{after_tries(attempt + 1)}") from None
             else:
                 response.tries += attempt
-                again = asked_again(response.headers)
-                if again is None:
-                    again = may_pass(response.status) and not (lasts and lasts(response))
-                if last or not again or 200 <= response.status < 300:
+                retries = asked_again(response.headers)
+                if retries is None:
+                    retries = may_pass(response.status) and not (lasts and lasts(response))
+                if last or not retries or 200 <= response.status < 300:
                     break
                 wait_s = retry_after_s(response.headers)
                 if wait_s is not None and wait_s > LONGEST_WAIT_S:
@@ -266,7 +266,7 @@ class Client:
         if here is not None:
             await here[2].aclose()
 
-    async def _attempt(self, method: str, url: str, how: dict[str, Any], stream: bool) -> Response:
+    async def _attempt(self, method: str, url: str, args: dict[str, Any], stream: bool) -> Response:
         import aiohttp
 
         loop = asyncio.get_running_loop()
@@ -277,7 +277,7 @@ class Client:
         try:
             async with asyncio.timeout(self.timeout_s) as limit:
                 try:
-                    answer = await self._send(session, method, url, how, hops)
+                    answer = await self._send(session, method, url, args, hops)
                     response = Response(self, answer, str(answer.url) if answer.history else url)
                     stream = stream and 200 <= response.status < 300
                     await response._begin(stream)
@@ -293,14 +293,14 @@ class Client:
             raise  # first, since a refusal of an address may also be an OSError
         except (aiohttp.ClientError, OSError, ValueError) as error:
             at = [*hops][-1] if len(hops) > 1 else url
-            where = self._where or at.partition("?")[0]
+            label = self._label or at.partition("?")[0]
             if isinstance(error, TimeoutError) and not isinstance(error, aiohttp.ClientError):
-                raise HTTPError(f"{where} gave no answer within {self.timeout_s:g} s") from None
+                raise HTTPError(f"{label} gave no answer within {self.timeout_s:g} s") from None
             proxy = proxy_for(at) if self._check_address is None else None
             if proxy is not None:
                 place = urlsplit(proxy).netloc.rpartition("@")[2]  # without its password
-                where += f" through {place}, the proxy of the environment"
-            raise HTTPError(f"no answer from {where}: {error_reason(error)}") from None
+                label += f" through {place}, the proxy of the environment"
+            raise HTTPError(f"no answer from {label}: {error_reason(error)}") from None
         finally:
             if not left_open:
                 if response is not None:
@@ -312,7 +312,7 @@ class Client:
         session: aiohttp.ClientSession,
         method: str,
         url: str,
-        how: dict[str, Any],
+        options: dict[str, Any],
         hops: dict[str, None],
     ) -> aiohttp.ClientResponse:
         """Send a request, and note the address of each hop."""
@@ -333,7 +333,7 @@ class Client:
         while True:
             try:
                 return await session.request(
-                    method, url, proxy=proxy, middlewares=(checked,), **how
+                    method, url, proxy=proxy, middlewares=(checked,), **options
                 )
             except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError) as error:
                 if refused := next(filter(None, opened), None):
@@ -353,7 +353,7 @@ class Client:
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=min(_CONNECT_S, self.timeout_s)),
         )
 
-    async def _open(self, loop: asyncio.AbstractEventLoop) -> _Here:
+    async def _open(self, loop: asyncio.AbstractEventLoop) -> _State:
         """Return a new session of the running loop, which closes the session when the loop ends."""
         session = self._session()
         keeper = _keep(session)

@@ -45,8 +45,8 @@ class DatabaseAddress:
         self.parameters: dict[str, Any] = options
         self._secrets = [str(options[name]) for name in _SECRET if options.get(name)]
         self.name: str = self._url_text(options)
-        own = _SCHEMA.search(str(options.get("options", "")))
-        self.schema: str = own.group(1) if own else "moothall"
+        own_schema = _SCHEMA.search(str(options.get("options", "")))
+        self.schema: str = own_schema.group(1) if own_schema else "moothall"
 
     def without_secrets(self, text: str) -> str:
         """Return a text without the passwords of the URL."""
@@ -65,7 +65,7 @@ class DatabaseAddress:
         for host, port in zip(hosts, ports, strict=False):
             host = f"[{host}]" if ":" in host else quote(host, safe="")
             places.append(f"{host}:{port}" if port else host)
-        rest = [
+        options = [
             f"{name}={quote(self.without_secrets(str(value)), safe='')}"
             for name, value in parameters.items()
             if name not in (*_PLACE, *_SECRET)
@@ -76,6 +76,6 @@ class DatabaseAddress:
                 "" if user is None else f"{quote(str(user), safe='')}@",
                 ",".join(places),
                 f"/{quote(str(parameters.get('dbname', '')), safe='')}",
-                f"?{'&'.join(rest)}" if rest else "",
+                f"?{'&'.join(options)}" if options else "",
             )
         )

@@ -65,7 +65,7 @@ class Connections(Generic[E]):
         self.name: str = address.name
         self._maker, self._error = maker, error
         self._timeout = min(float(timeout), 86400.0)
-        self._away: float | None = None  # since when the server is not there
+        self._away_since: float | None = None  # since when the server is not there
         self._process = os.getpid()
         self._session = f"moothall {secrets.token_hex(8)}"
         self._open: set[Connection] = set()
@@ -91,7 +91,7 @@ class Connections(Generic[E]):
         """Return the parameters of a new connection: the URL's, and defaults for the rest."""
         wait = max(2, round(self._timeout))
         return {
-            "connect_timeout": wait if self._away is None else _AWAY_S,
+            "connect_timeout": wait if self._away_since is None else _AWAY_S,
             "tcp_user_timeout": wait * 1000,
             **_KEEPALIVE,
             **self.address.parameters,
@@ -113,14 +113,16 @@ class Connections(Generic[E]):
                 )
                 self._open.add(connection)
                 connection.execute(_SETTINGS, settings)
-                self._away = None
+                self._away_since = None
                 return connection
             except psycopg.OperationalError as error:
                 if connection is not None:  # its session was ended as soon as it began
                     self._drop(connection)
                 refused = (error.sqlstate or "").startswith(_REFUSED)
-                away = self._away = self._away or time.monotonic()
-                if refused or time.monotonic() + PAUSE_S >= min(deadline, away + self._timeout):
+                away_since = self._away_since = self._away_since or time.monotonic()
+                if refused or time.monotonic() + PAUSE_S >= min(
+                    deadline, away_since + self._timeout
+                ):
                     raise self._fault(error) from None
                 time.sleep(PAUSE_S)  # noqa: TID251 - a server that restarts takes a while
 

@@ -41,13 +41,13 @@ def vector(text: str) -> str:
     )
 
 
-def query_words(text: str, most: int) -> list[str]:
+def query_words(text: str, limit: int) -> list[str]:
     """Return at most so many different words of a text, as `vector` has them."""
     parts: list[str] = []
     for word in pieces(text):
         # A pair of neighbours stands for both.
         parts += [first + right for first, right in pairwise(word)] or word
-    return distinct(filter(None, map(_plain, parts)), most)
+    return distinct(filter(None, map(_plain, parts)), limit)
 
 
 def _words(text: str) -> Iterator[str]:

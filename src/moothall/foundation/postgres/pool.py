@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias
 
 import psycopg
 
-from moothall.foundation.database import ALONE, Lock
+from moothall.foundation.database import CHANGES, Lock
 from moothall.foundation.errors import MoothallError
 from moothall.foundation.postgres.address import DatabaseAddress
 from moothall.foundation.postgres.connections import (
@@ -127,7 +127,7 @@ class PostgresPool(Connections[E]):
             self._give_back(connection)
 
     @contextmanager
-    def writing(self, wait: bool = True, lock: Lock = ALONE) -> Iterator[Transaction]:
+    def writing(self, wait: bool = True, lock: Lock = CHANGES) -> Iterator[Transaction]:
         """Yield a connection in a transaction: committed at the body's end, else rolled back.
 
         Raises:
@@ -216,8 +216,8 @@ class PostgresPool(Connections[E]):
             return
         with self._pool:
             self._closed = True
-        mine = self._writing_thread == threading.get_ident()
-        if not mine:
+        is_writer = self._writing_thread == threading.get_ident()
+        if not is_writer:
             self._mutex.acquire()
         try:
             self._leases.clear()
@@ -225,7 +225,7 @@ class PostgresPool(Connections[E]):
             self._idle.clear()
             self._end()
         finally:
-            if not mine:
+            if not is_writer:
                 self._mutex.release()
 
     # -- leases ------------------------------------------------------------------------------------

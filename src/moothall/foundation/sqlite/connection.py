@@ -43,12 +43,12 @@ class SQLiteConnection(sqlite3.Connection):
         assert number is not None
         return number
 
-    def has_lost(self, writes: bool, before: bytes) -> bool:
+    def has_lost(self, writes: bool, old_state: bytes) -> bool:
         """Return whether others changed the file as the lock of this transaction was lost.
 
-        `before`: the held file's state as it began.
+        `old_state`: the held file's state as it began.
         """
-        if self.wal_file is None or not self.in_transaction or self.wal_file.state() == before:
+        if self.wal_file is None or not self.in_transaction or self.wal_file.state() == old_state:
             return False
         return not self.wal_file.is_locked(writes)
 

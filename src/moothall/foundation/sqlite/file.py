@@ -278,8 +278,8 @@ class SQLiteFile(Generic[E]):
         # SQLite itself says that whole pages are missing, and not that the last one is cut.
         (page,) = connection.execute("PRAGMA page_size").fetchone()
         log = f"{self.path}-wal"  # it may have what is missing
-        size, rest = (os.path.getsize(p) if os.path.exists(p) else 0 for p in (self.path, log))
-        if size % page and not rest:
+        size, log_size = (os.path.getsize(p) if os.path.exists(p) else 0 for p in (self.path, log))
+        if size % page and not log_size:
             raise self.damaged(f"it ends within a page, after {size} bytes")
         if application != self._application:
             (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()

@@ -53,9 +53,9 @@ def query_words(text: str) -> Iterator[str]:
                 yield piece
 
 
-def distinct(words: Iterable[str], most: int) -> list[str]:
-    """Return at most `most` different words, ignoring case."""
-    return list({word.lower(): word for word in words}.values())[:most]
+def distinct(words: Iterable[str], limit: int) -> list[str]:
+    """Return at most `limit` different words, ignoring case."""
+    return list({word.lower(): word for word in words}.values())[:limit]
 
 
 def any_of(words: Iterable[str]) -> str:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final, Generic, TypeVar
 
 from moothall.foundation.arguments import check_seconds
-from moothall.foundation.database import ALONE, Lock
+from moothall.foundation.database import CHANGES, Lock
 from moothall.foundation.errors import MoothallError
 from moothall.foundation.sqlite.connection import SQLiteConnection
 from moothall.foundation.sqlite.file import SQLiteFile
@@ -76,7 +76,7 @@ class SQLitePool(Generic[E]):
         return _TransactionBlock(self, self._timeout, writes=False)
 
     def writing(
-        self, wait: bool = True, lock: Lock = ALONE
+        self, wait: bool = True, lock: Lock = CHANGES
     ) -> AbstractContextManager[SQLiteConnection]:
         """Yield a connection in a transaction: committed at the body's end, else rolled back."""
         return _TransactionBlock(self, self._timeout if wait else -1, writes=True)
@@ -175,13 +175,13 @@ class SQLitePool(Generic[E]):
         finally:
             connection.close()
 
-    def _moves_log(self, how: str) -> bool:
+    def _moves_log(self, mode: str) -> bool:
         self.check()
         connection = self._take(patient=False)
         try:
             connection.wait(0)
             with self._writing, connection.writing(self._timeout):
-                (busy, log, moved) = connection.execute(f"PRAGMA wal_checkpoint({how})").fetchone()
+                (busy, log, moved) = connection.execute(f"PRAGMA wal_checkpoint({mode})").fetchone()
         except BaseException as error:
             connection.close()
             if not isinstance(error, sqlite3.Error):
@@ -282,7 +282,7 @@ class _TransactionBlock(Generic[E]):
     Each commit has one, and a generator would take several times as long to enter and to leave.
     """
 
-    __slots__ = ("_before", "_connection", "_holds", "_is_begun", "_pool", "_timeout", "_writes")
+    __slots__ = ("_connection", "_holds", "_is_begun", "_old_state", "_pool", "_timeout", "_writes")
 
     def __init__(self, pool: SQLitePool[E], timeout: float, writes: bool) -> None:
         self._pool = pool
@@ -290,7 +290,7 @@ class _TransactionBlock(Generic[E]):
         self._writes = writes
         self._connection: SQLiteConnection | None = None
         self._holds = self._is_begun = False  # whether it is the only writer, and has begun
-        self._before = b""  # the state of the file then
+        self._old_state = b""  # the state of the file then
 
     def __enter__(self) -> SQLiteConnection:
         pool, timeout, writes = self._pool, self._timeout, self._writes
@@ -309,7 +309,7 @@ class _TransactionBlock(Generic[E]):
             if writes:
                 pool._file.check_log(connection)
             if wal_file is not None:
-                self._before = wal_file.state()
+                self._old_state = wal_file.state()
         except BaseException as error:
             self._fail(error)
             raise
@@ -321,7 +321,7 @@ class _TransactionBlock(Generic[E]):
         is_usable = True
         try:
             is_lost = (writes if error is None else isinstance(error, Exception)) and (
-                connection.has_lost(writes, self._before)
+                connection.has_lost(writes, self._old_state)
             )
             if is_lost:
                 raise self._pool._file.lock_lost() from error

@@ -181,8 +181,8 @@ def _removed(table: _RewrittenTable, db: sqlite3.Connection, until: float) -> bo
     db.execute("PRAGMA secure_delete = OFF")
     more = True
     while more and time.monotonic() < until:
-        some = db.execute(f"SELECT {keys} FROM {table.quoted('')} ORDER BY {keys} LIMIT 10")
-        db.executemany(delete, rows := some.fetchall())
+        sample = db.execute(f"SELECT {keys} FROM {table.quoted('')} ORDER BY {keys} LIMIT 10")
+        db.executemany(delete, rows := sample.fetchall())
         more = bool(rows)
     if not more:
         db.execute(f"DROP TABLE {table.quoted('')}")

@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any, Final
 
-_MOST: Final = 100_000  # cells; a larger table is a text that leaves most of it out, by its class
+_MAX_CELLS: Final = (
+    100_000  # cells; a larger table is a text that leaves most of it out, by its class
+)
 
 
 def plain_data(value: Any) -> Any:
@@ -15,7 +17,7 @@ def plain_data(value: Any) -> Any:
     numbers becomes columns. The value itself comes back if it has over 100,000 cells, too.
     """
     kind = type(value)
-    if not (hasattr(kind, "shape") and math.prod(value.shape) <= _MOST):
+    if not (hasattr(kind, "shape") and math.prod(value.shape) <= _MAX_CELLS):
         return value
     if hasattr(kind, "reset_index"):  # pandas
         if type(value.index).__name__ != "RangeIndex":

@@ -72,12 +72,12 @@ def chosen(lines: str, count: int) -> range:
     return range(first - 1, min(last, count))
 
 
-def page(lines: Sequence[str], span: range, most: int) -> str:
+def page(lines: Sequence[str], span: range, limit: int) -> str:
     """Return the wanted lines of a text, as far as they fit into so many characters."""
     picked: list[str] = []
     for place in span:
-        most -= len(lines[place])
-        if most < 0 and picked:
+        limit -= len(lines[place])
+        if limit < 0 and picked:
             break
         picked.append(lines[place])
     first, last = span.start + 1, span.start + len(picked)
@@ -85,17 +85,17 @@ def page(lines: Sequence[str], span: range, most: int) -> str:
     return f"[lines {first} to {last} of {len(lines)}{more}]\n{''.join(picked)}"
 
 
-def matching(lines: Sequence[str], span: range, words: str, most: int) -> str:
+def matching(lines: Sequence[str], span: range, words: str, limit: int) -> str:
     """Return the wanted lines that match words, each with its number, in their order.
 
     These are the lines with the whole text, else those with the most and the rarest of its words.
     """
-    places = _with(lines, span, words) or _ranked(lines, span, words)
+    places = _lines_with(lines, span, words) or _ranked(lines, span, words)
     lines_by_place: dict[int, str] = {}
     for place in places:
         line = f"{place + 1}: {lines[place].rstrip()}"
-        most -= len(line) + 1
-        if most < 0 and lines_by_place:
+        limit -= len(line) + 1
+        if limit < 0 and lines_by_place:
             break
         lines_by_place[place] = line
     if not places:
@@ -108,7 +108,7 @@ def matching(lines: Sequence[str], span: range, words: str, most: int) -> str:
 
 
 def matching_in(
-    texts: Sequence[tuple[str, Sequence[str]]], words: str, most: int
+    texts: Sequence[tuple[str, Sequence[str]]], words: str, limit: int
 ) -> tuple[str, list[int]]:
     """Return the lines of several texts that match words, below the title of each text.
 
@@ -117,15 +117,15 @@ def matching_in(
     lines = [line for title, each in texts for line in (title, *each)]
     owners = [(n, at) for n, (_, each) in enumerate(texts) for at in range(len(each) + 1)]
     every, lines_by_text = range(len(lines)), dict[int, dict[int, str]]()
-    places = _with(lines, every, words) or _ranked(lines, every, words)
+    places = _lines_with(lines, every, words) or _ranked(lines, every, words)
     if not places:
         return f"[none of {len(texts)} results has any of these words]", []
     count = 0
     for place in places:
         n, at = owners[place]
         numbered = f"{at}: {lines[place].rstrip()}" if at else ""
-        most -= len(numbered) + 1 + (0 if n in lines_by_text else len(texts[n][0]) + 2)
-        if most < 0 and lines_by_text:
+        limit -= len(numbered) + 1 + (0 if n in lines_by_text else len(texts[n][0]) + 2)
+        if limit < 0 and lines_by_text:
             break
         lines_by_text.setdefault(n, {})[at] = numbered
         count += 1
@@ -139,7 +139,7 @@ def matching_in(
     return "\n".join(parts), sorted(lines_by_text)
 
 
-def _with(lines: Sequence[str], span: range, words: str) -> list[int]:
+def _lines_with(lines: Sequence[str], span: range, words: str) -> list[int]:
     """Return the places of the lines that have the whole text."""
     phrase = " ".join(words.casefold().split())
     return [place for place in span if phrase in lines[place].casefold()]

@@ -23,24 +23,24 @@ class Ranking:
     """An index of texts, each given as its words, counted or weighed.
 
     The score is BM25 (Robertson and Zaragoza, The Probabilistic Relevance Framework, 2009). So many
-    imagined texts without any of the words are counted `beyond` the known ones: where these were
-    searched for, the words of the search are more frequent in them than elsewhere.
+    imagined texts without any of the words are counted, too: where these were searched for,
+    the words of the search are more frequent in them than elsewhere.
     """
 
-    def __init__(self, texts: Iterable[Mapping[str, float]], beyond: int = 0) -> None:
+    def __init__(self, texts: Iterable[Mapping[str, float]], imagined: int = 0) -> None:
         self._texts = list(texts)
         self._lengths = [sum(each.values()) for each in self._texts]
         self._mean = sum(self._lengths) / max(len(self._texts), 1)
-        self._beyond = beyond
-        self.among: Counter[str] = Counter()
+        self._imagined = imagined
+        self.text_counts: Counter[str] = Counter()
         """How many of the texts have a word."""
         for each in self._texts:
-            self.among.update(each.keys())
+            self.text_counts.update(each.keys())
 
     def weight(self, term: str) -> float:
         """Return how much a word says: the rarer it is, the more."""
-        count = self.among[term]
-        return math.log(1 + (len(self._texts) + self._beyond - count + 0.5) / (count + 0.5))
+        count = self.text_counts[term]
+        return math.log(1 + (len(self._texts) + self._imagined - count + 0.5) / (count + 0.5))
 
     def best(self, weights: Mapping[str, float]) -> list[Ranked]:
         """Return the texts that have any of the weighed words, the best first."""

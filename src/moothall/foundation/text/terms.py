@@ -17,18 +17,20 @@ from moothall.foundation.text.scripts import UNSPACED
 _LANGUAGES: Final[dict[str, dict[str, str]]] = json.loads(
     files("moothall.foundation.text").joinpath("stop_words.json").read_text(encoding="utf-8")
 )
-_LISTED: Final = {name: frozenset(of["stop"].split()) for name, of in _LANGUAGES.items()}
+_LISTED: Final = {
+    name: frozenset(language["stop"].split()) for name, language in _LANGUAGES.items()
+}
 # Where nothing says the language. Words of more languages would be names in these.
 _ANYWHERE: Final = ("en", "de", "fr", "ru", "ar")
 STOP_WORDS: Final = frozenset(word for each in _ANYWHERE for word in _LISTED[each])
 _OF_WORD: Final = {
-    word: [n for n, of in _LISTED.items() if word in of]
+    word: [n for n, stop_words in _LISTED.items() if word in stop_words]
     for word in frozenset().union(*_LISTED.values())
 }
 _BASES: Final = {
-    name: {form: forms.split()[0] for forms in of.split("|") for form in forms.split()}
+    name: {form: forms.split()[0] for forms in irregular.split("|") for form in forms.split()}
     for name, each in _LANGUAGES.items()
-    if (of := each.get("irregular"))
+    if (irregular := each.get("irregular"))
 }
 _PART = rf"[^\W{UNSPACED}]"
 WORD = re.compile(
@@ -126,9 +128,11 @@ def terms_of(word: str, language: str = "") -> tuple[str, ...]:
     is_joined = _CODE_NAME.fullmatch(word)
     parts = _PARTS_JOINED.sub(" ", word).lower().split() if is_joined else _PARTS.findall(small)
     if (len(parts) > 1 or small.startswith("--")) and not small[0].isdigit():
-        own = [stem(part, language or "en") for part in parts if not is_stop_word(part, language)]
+        own_terms = [
+            stem(part, language or "en") for part in parts if not is_stop_word(part, language)
+        ]
         # English has nouns such as `to-do`; French asks by `a-t-il`.
-        return (small, *own) if own or language != "fr" else ()
+        return (small, *own_terms) if own_terms or language != "fr" else ()
     return (small if _PLURAL_NAME.search(word) else stem(small, language or "en"),)
 
 
@@ -178,15 +182,15 @@ class _Stemmers(threading.local):
     """The stemmers of a thread: one holds the word that it works on."""
 
     def __init__(self) -> None:
-        self._of: dict[str, Any] = {}
+        self._by_language: dict[str, Any] = {}
 
     def stem(self, word: str, language: str) -> str:
         """Return the stem of a word by the Snowball algorithm of a language."""
-        if language not in self._of:
+        if language not in self._by_language:
             from snowballstemmer import stemmer
 
-            self._of[language] = stemmer(_LANGUAGES[language]["stemmer"])
-        return str(self._of[language].stemWord(word))
+            self._by_language[language] = stemmer(_LANGUAGES[language]["stemmer"])
+        return str(self._by_language[language].stemWord(word))
 
 
 _STEMMERS: Final = _Stemmers()

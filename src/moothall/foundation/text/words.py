@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 _LOGGED = 2000
 """How much of an error's text is logged, in characters."""
-_LIKE = 0.65
+_MIN_LIKENESS = 0.65
 """How like a known name a slip is, by difflib; `nope` is like `openai` by 0.6."""
 
 
@@ -91,7 +91,7 @@ def nearest(name: str, names: Iterable[str]) -> str:
     """Return the known names like an unknown one, as the end of an error's text."""
     from difflib import get_close_matches
 
-    matches = get_close_matches(name, names, 1, _LIKE)
+    matches = get_close_matches(name, names, 1, _MIN_LIKENESS)
     return f" (did you mean {matches[0]!r}?)" if matches else ""
 
 

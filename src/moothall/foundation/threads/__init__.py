@@ -1,8 +1,8 @@
 """Threads: workers, waiting across threads and loops, locks, and what a forked child renews."""
 
+from moothall.foundation.threads.closing import context_value as context_value
 from moothall.foundation.threads.closing import is_closing as is_closing
 from moothall.foundation.threads.closing import reset as reset
-from moothall.foundation.threads.closing import within as within
 from moothall.foundation.threads.locks import guard as guard
 from moothall.foundation.threads.locks import held_by_forks as held_by_forks
 from moothall.foundation.threads.locks import in_child as in_child

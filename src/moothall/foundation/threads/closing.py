@@ -28,7 +28,7 @@ def reset(token: Token[Any]) -> None:
         pass
 
 
-class within(Generic[T]):
+class context_value(Generic[T]):
     """Set a context variable within a `with` block."""
 
     __slots__ = ("_token", "_value", "_variable")

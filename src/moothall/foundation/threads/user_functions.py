@@ -38,13 +38,13 @@ def failing(
     make: Callable[[], object],
     subject: str,
     logger: Logger,
-    of: type[BaseException] = Exception,
+    caught: type[BaseException] = Exception,
 ) -> Iterator[C]:
     """Call observers, each with what `make` makes for it; log and yield those that fail."""
     for callback in callbacks:
         try:
             callback(make())
-        except of as error:
+        except caught as error:
             log_failure(logger, f"{subject} {callback!r} failed and is called no more", error)
             yield callback
 

@@ -107,7 +107,7 @@ class WaitingLine:
                 if seconds is None:
                     await woken
                 else:
-                    await self._either(woken, seconds)
+                    await self._wait_for_either(woken, seconds)
         finally:
             with self._lock:
                 self._woken.pop(place, None)
@@ -120,7 +120,7 @@ class WaitingLine:
             if settle(woken) and woken.get_loop().is_running():
                 return
 
-    async def _either(self, woken: asyncio.Future[None], seconds: float) -> None:
+    async def _wait_for_either(self, woken: asyncio.Future[None], seconds: float) -> None:
         sleeper = asyncio.ensure_future(self._sleep(seconds))
         try:
             await asyncio.wait((sleeper, woken), return_when=asyncio.FIRST_COMPLETED)

@@ -36,12 +36,12 @@ def loop_is_running() -> bool:
     return asyncio._get_running_loop() is not None
 
 
-def refuse_on_loop(caller: str, instead: str) -> None:
+def refuse_on_loop(caller: str, replacement: str) -> None:
     """Raise RuntimeError if this thread runs an event loop, which the call would block."""
     if loop_is_running():
         raise RuntimeError(
             f"{caller} was called where an event loop is running, which would stop until it "
-            f"returned: await {instead} instead"
+            f"returned: await {replacement} instead"
         )
 
 

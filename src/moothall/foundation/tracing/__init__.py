@@ -132,11 +132,11 @@ def searching(call: Any, work: Callable[[], Awaitable[T]]) -> Callable[[], Await
     if source is None:
         return work
 
-    async def within() -> T:
+    async def search() -> T:
         assert active is not None
         return await traced(active.retrieval(source, call.args.get("query")), work)
 
-    return within
+    return search
 
 
 def retrieved(source: str, query: Any, work: Callable[[], T]) -> T:
@@ -156,11 +156,11 @@ def retrieved(source: str, query: Any, work: Callable[[], T]) -> T:
     return result
 
 
-async def within(work: Callable[[], Awaitable[T]], kind: Kind, *about: Any) -> T:
+async def in_span(work: Callable[[], Awaitable[T]], kind: Kind, *subject: Any) -> T:
     """Do some work within a span of a kind, about that, if there is somebody to tell."""
     if active is None:
         return await work()
-    return await traced(getattr(active, kind)(*about), work)
+    return await traced(getattr(active, kind)(*subject), work)
 
 
 def streaming(
@@ -221,7 +221,7 @@ async def traced(span: Span, work: Callable[[], Awaitable[T]]) -> T:
     return result
 
 
-async def below(span: Span, work: Callable[[], Awaitable[T]]) -> T:
+async def below_span(span: Span, work: Callable[[], Awaitable[T]]) -> T:
     """Do some work below a span that others end."""
     entered = span.enter()
     try:

@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Final
 
-from moothall.foundation.database import ALONE, RUNS, Lock
+from moothall.foundation.database import CHANGES, RUNS, Lock
 from moothall.foundation.errors import DefinitionError, JournalError
 from moothall.foundation.files import owned_as, written_whole
 from moothall.foundation.sqlite import SQLiteConnection, SQLiteFile, SQLitePool
@@ -144,7 +144,7 @@ class JournalFile(SQLitePool[JournalError], Store):
     # -- room on the disk --------------------------------------------------------------------------
 
     def writing(
-        self, wait: bool = True, lock: Lock = ALONE
+        self, wait: bool = True, lock: Lock = CHANGES
     ) -> AbstractContextManager[SQLiteConnection]:
         """Yield a connection in a transaction; what works on runs keeps room for a deletion."""
         # As it was at this process's last transaction: a look at each commit would cost time.

@@ -15,7 +15,7 @@ from itertools import repeat
 from pathlib import Path
 from typing import Any, Final
 
-from moothall.foundation.database import ALONE, Database, Lock
+from moothall.foundation.database import CHANGES, Database, Lock
 from moothall.foundation.errors import ConfigError, JournalError, NoSuchRun
 from moothall.foundation.text import escaped
 from moothall.journal.entry import Entry, RunDamaged
@@ -100,7 +100,7 @@ class Store(ABC):
         """Yield a connection that sees one state of the store, whatever is written meanwhile."""
 
     @abstractmethod
-    def writing(self, wait: bool = True, lock: Lock = ALONE) -> AbstractContextManager[Database]:
+    def writing(self, wait: bool = True, lock: Lock = CHANGES) -> AbstractContextManager[Database]:
         """Yield a connection in a transaction: committed at the body's end, else rolled back.
 
         Without `wait`, BlockingIOError if this process writes to it already.

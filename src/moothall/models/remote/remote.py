@@ -93,7 +93,7 @@ class RemoteModel(Answering):
         self._fields: dict[str, Any] = settings.request_fields
         self._client = self._makes_client(
             settings.kind if self._makes_client is Client else settings.name,
-            where=settings.server,
+            label=settings.server,
             timeout_s=settings.timeout,
             connections=settings.connections,
             max_retries=settings.max_retries,

@@ -79,7 +79,7 @@ class QuestionWords:
 
     def _factor(self, term: str, word: str, is_first: bool) -> float:
         # Pairs of characters cross the borders of words, so some are always unknown.
-        is_known = self._ranking.among[term] or _UNSPACED.match(term)
+        is_known = self._ranking.text_counts[term] or _UNSPACED.match(term)
         binds = 1 if is_known else 1 + _ABSENT * min(len(self._passages) / _MANY, 1)
         return binds * (_NAME if _is_name(word, is_first) else 1)
 

@@ -37,7 +37,7 @@ from moothall.budget.limits import RESERVED
 from moothall.budget.period import Per
 from moothall.foundation.arguments import none_of
 from moothall.foundation.errors import ConfigError, MoothallError
-from moothall.foundation.files import Where, at_line, read_yaml
+from moothall.foundation.files import KeyPath, at_line, read_yaml
 from moothall.foundation.files.field_names import in_words, names_at
 from moothall.foundation.text import nearest
 from moothall.serving.company.durations import Seconds, Wait
@@ -295,9 +295,9 @@ def read_settings(path: Path, environment: Mapping[str, str] | None = None) -> S
     return settings
 
 
-def _fill_secrets(data: dict[str, Any], variables: Mapping[str, str]) -> list[tuple[Where, str]]:
+def _fill_secrets(data: dict[str, Any], variables: Mapping[str, str]) -> list[tuple[KeyPath, str]]:
     """Put the values of variables into the fields for secrets, and into no others."""
-    places: list[Where] = [*_SECRETS]
+    places: list[KeyPath] = [*_SECRETS]
     http = data.get("http")
     callers = http.get("callers") if isinstance(http, dict) else None
     if isinstance(callers, dict):
@@ -307,7 +307,7 @@ def _fill_secrets(data: dict[str, Any], variables: Mapping[str, str]) -> list[tu
         secrets = agent.get("secrets") if isinstance(agent, dict) else None
         if isinstance(secrets, dict):
             places += [("agents", name, "secrets", each) for each in secrets]
-    faults: list[tuple[Where, str]] = []
+    faults: list[tuple[KeyPath, str]] = []
     for place in places:
         part: Any = data
         for key in place[:-1]:
@@ -325,9 +325,9 @@ def _fill_secrets(data: dict[str, Any], variables: Mapping[str, str]) -> list[tu
     return faults
 
 
-def _fault(error: Any) -> tuple[Where, str]:
+def _fault(error: Any) -> tuple[KeyPath, str]:
     """Return the place of a fault in the file, and its text."""
-    where: Where = tuple(error["loc"])
+    where: KeyPath = tuple(error["loc"])
     kind = error["type"]
     if kind == "extra_forbidden":
         keys = names_at(Settings, where[:-1])
@@ -340,7 +340,7 @@ def _fault(error: Any) -> tuple[Where, str]:
     return where, in_words(error)
 
 
-def _unknown_receivers(data: dict[str, Any]) -> list[tuple[Where, str]]:
+def _unknown_receivers(data: dict[str, Any]) -> list[tuple[KeyPath, str]]:
     """Return the faults of schedules that name no agent, whatever else is wrong."""
     agents, schedules = data.get("agents"), data.get("schedules")
     if not isinstance(agents, dict) or not isinstance(schedules, dict):
@@ -354,10 +354,10 @@ def _unknown_receivers(data: dict[str, Any]) -> list[tuple[Where, str]]:
     ]
 
 
-def _faults_across(settings: Settings) -> list[tuple[Where, str]]:
+def _faults_across(settings: Settings) -> list[tuple[KeyPath, str]]:
     """Return the faults that concern several parts."""
-    faults: list[tuple[Where, str]] = []
-    budgets: dict[Where, BudgetSettings | None] = {("budget",): settings.budget}
+    faults: list[tuple[KeyPath, str]] = []
+    budgets: dict[KeyPath, BudgetSettings | None] = {("budget",): settings.budget}
     for name, agent in settings.agents.items():
         try:
             address(name)

@@ -124,7 +124,7 @@ class CitizenModelCalls:
                         if self.span is None:
                             answer = await work()
                         else:
-                            answer = await tracing.below(self.span, partial(_keyed, key, work))
+                            answer = await tracing.below_span(self.span, partial(_keyed, key, work))
                         return {"answer": answer_json(answer)}
             except JournalError:
                 raise

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from datetime import date
 from typing import Final, NamedTuple
 
-from moothall.foundation.text.values.languages import either, in_order
+from moothall.foundation.text.values.languages import any_of, in_order
 
 MONTHS_BY_NAME: Final = in_order("months", 1)
-_MONTH: Final = either(MONTHS_BY_NAME)
+_MONTH: Final = any_of(MONTHS_BY_NAME)
 _DATES: Final = (
     re.compile(r"(?<![\w.-])(?P<y>\d{4})[-/.](?P<m>\d{1,2})[-/.](?P<d>\d{1,2})(?!\d)"),
     re.compile(r"(?<![\w./-])(?P<a>\d{1,2})([./-])(?P<b>\d{1,2})\2(?P<y>\d{4}|\d{2})(?!\d)"),

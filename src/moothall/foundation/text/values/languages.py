@@ -23,7 +23,7 @@ def in_order(name: str, first: int, step: int = 1) -> dict[str, int]:
     }
 
 
-def together(name: str) -> dict[str, Any]:
+def table_of(name: str) -> dict[str, Any]:
     """Return a table of words of all languages."""
     return {word: of for each in LANGUAGES.values() for word, of in each.get(name, {}).items()}
 
@@ -33,6 +33,6 @@ def words_of(name: str) -> tuple[str, ...]:
     return tuple(word for each in LANGUAGES.values() for word in each.get(name, "").split())
 
 
-def either(*words: Any) -> str:
+def any_of(*words: Any) -> str:
     """Return a pattern of any of some words, the longest first."""
     return "|".join(sorted((word for each in words for word in each), key=len, reverse=True))

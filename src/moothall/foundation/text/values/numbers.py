@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from decimal import Decimal, InvalidOperation
 from typing import Final, NamedTuple
 
-from moothall.foundation.text.values.languages import either, together
+from moothall.foundation.text.values.languages import any_of, table_of
 
 CURRENCY_SIGNS: Final = {"$": "usd", "€": "eur", "£": "gbp", "¥": "jpy", "₹": "inr"}
-_WORDS: Final[dict[str, str]] = together("currencies")
+_WORDS: Final[dict[str, str]] = table_of("currencies")
 _CODES: Final = frozenset(
     "aed aud bgn brl btc cad chf cny czk dkk eth eur gbp hkd huf idr ils inr jpy krw mxn nok nzd "  # noqa: SIM905
     "pln ron rub sar sek sgd thb try uah usd usdt zar".split()
@@ -18,7 +18,7 @@ _CODES: Final = frozenset(
 FINE: Final = frozenset(("btc", "eth", "usdt"))
 """Currencies with more places than two."""
 CURRENCIES: Final = _CODES.union(_WORDS)
-_CURRENCY: Final = f"{either(CURRENCIES)}|[$€£¥₹]"
+_CURRENCY: Final = f"{any_of(CURRENCIES)}|[$€£¥₹]"
 _DIGITS: Final = r"[-+−]?\d+(?:[.,'’]\d+| \d{3}(?!\d))*"
 _NUMBER: Final = re.compile(
     rf"(?:(?<![\w$€£¥₹])(?P<before>{_CURRENCY}) ?|(?<![\w.,'’/:@\\-])(?<![\w/]#))"

@@ -14,7 +14,7 @@ from operator import ge, gt, le, lt
 from typing import Final, NamedTuple
 
 from moothall.foundation.text.values.dates import TIME, dates_in
-from moothall.foundation.text.values.languages import either, together
+from moothall.foundation.text.values.languages import any_of, table_of
 from moothall.foundation.text.values.numbers import CURRENCIES, Number, numbers_in
 
 _TABLE: Final[dict[str, dict[str, str]]] = json.loads(
@@ -28,19 +28,19 @@ _UNITS: Final = {
 }
 _NAME: Final = r"[^\W\d_]+[²³23]?(?:/[^\W\d_]+)?"
 _UNIT: Final = re.compile(rf"[ -]?(°? ?{_NAME}(?:[ -]{_NAME}){{0,2}})")
-_TO: Final = re.compile(r" ?(?:-|–|—|to|and|or|bis|und|oder|à|et|ou|y|a) ?[$€£¥₹]?")
+_RANGE_WORD: Final = re.compile(r" ?(?:-|–|—|to|and|or|bis|und|oder|à|et|ou|y|a) ?[$€£¥₹]?")
 _ORDINAL: Final = frozenset(("st", "nd", "rd", "th"))
 _OF_RANGE: Final = re.compile(r"(?<![\w-])(\d+(?:[.,]\d+)*)-(?=\d+(?:[.,]\d+)*(?![\w-]))")
 _LEAST_DIGITS: Final = 2
-_BEFORE: Final = 30  # characters in which a comparison stands
-_COMPARISONS: Final[dict[str, str]] = together("comparisons")
-_COMPARED: Final = re.compile(rf"(?<!\w)({either(_COMPARISONS)}) $")
+_COMPARISON_CHARS: Final = 30  # characters in which a comparison stands
+_COMPARISONS: Final[dict[str, str]] = table_of("comparisons")
+_COMPARED: Final = re.compile(rf"(?<!\w)({any_of(_COMPARISONS)}) $")
 _RELATIONS: Final = {">": gt, ">=": ge, "<": lt, "<=": le}
-_PARTS: Final[dict[str, int]] = together("parts")
+_PARTS: Final[dict[str, int]] = table_of("parts")
 # `2 thirds`, `2/3`, `3 quarters of`, `a third of`; of a year, three quarters are months.
 _SHARE: Final = re.compile(
     r"(?<![\w./-])(?P<count>\d{1,2}) ?/ ?(?P<size>\d{1,2})(?![\w/.,]\S)"
-    rf"|(?<!\w)(?:(?P<many>\d) )?(?P<part>{either(_PARTS)})(?!\w)(?P<of> (?:of|der|des|aller)\b)?"
+    rf"|(?<!\w)(?:(?P<many>\d) )?(?P<part>{any_of(_PARTS)})(?!\w)(?P<of> (?:of|der|des|aller)\b)?"
 )
 _CROWNS: Final = frozenset(("sek", "nok", "dkk", "czk"))
 _BINARY: Final = {Fraction(1000) ** n: Fraction(1024) ** n for n in range(1, 5)}
@@ -68,8 +68,8 @@ class Quantity(NamedTuple):
     def _is(self, other: Quantity) -> bool:
         compare = _RELATIONS.get(self.relation)
         if compare and not other.relation and self.dimension == other.dimension:
-            near = (each for each in other.values if _is_near(each, self.values[0]))
-            if any(compare(each, self.values[0]) for each in near):
+            fitting = (each for each in other.values if _is_near(each, self.values[0]))
+            if any(compare(each, self.values[0]) for each in fitting):
                 return True
         if sorted((self.dimension, other.dimension)) == ["", "percent"] and (
             self._shares and other._shares
@@ -78,9 +78,11 @@ class Quantity(NamedTuple):
             if self._equals(self._shares, other._shares, size):
                 return True
         if (self.dimension and other.dimension) or self.dimension == "percent":
-            both = {self.dimension, other.dimension}
-            same = len(both) == 1 or ("kr" in both and not both.isdisjoint(_CROWNS))
-            return same and self._equals(self.values, other.values, self.unit)
+            dimensions = {self.dimension, other.dimension}
+            is_same = len(dimensions) == 1 or (
+                "kr" in dimensions and not dimensions.isdisjoint(_CROWNS)
+            )
+            return is_same and self._equals(self.values, other.values, self.unit)
         return self._equals(self.plain, other.plain, Fraction(1))
 
     @property
@@ -127,8 +129,13 @@ def quantities_in(text: str) -> list[Quantity]:
     ]
     units = [_unit_of(each, text) for each in numbers]
     for at, (first, two) in reversed([*enumerate(pairwise(numbers))]):
-        own, following = units[at], units[at + 1]
-        if own and following and not own[0] and _TO.fullmatch(text, first.end, two.start):
+        own_unit, following = units[at], units[at + 1]
+        if (
+            own_unit
+            and following
+            and not own_unit[0]
+            and _RANGE_WORD.fullmatch(text, first.end, two.start)
+        ):
             units[at] = (*following[:2], first.end)
     pairs = zip(numbers, units, strict=True)
     of_units = [_quantity(each, unit, text) for each, unit in pairs if unit is not None]
@@ -196,6 +203,6 @@ def _quantity(number: Number, unit: tuple[str, Fraction, int], text: str) -> Qua
     digits = 0 if may_be_year else len(last.digits)
     if dimension == "data" and size in _BINARY:  # 4 GB may be 4,096 MB
         values += tuple(each * _BINARY[size] for each in plain)
-    compared = _COMPARED.search(text, max(0, number.begin - _BEFORE), number.begin)
+    compared = _COMPARED.search(text, max(0, number.begin - _COMPARISON_CHARS), number.begin)
     relation = _COMPARISONS[compared[1]] if compared else ""
     return Quantity(excerpt, dimension, values, plain, size, int(last.exponent), digits, relation)

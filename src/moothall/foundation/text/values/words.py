@@ -9,7 +9,7 @@ from typing import Final
 from unicodedata import normalize
 
 from moothall.foundation.text.values.dates import MONTHS_BY_NAME
-from moothall.foundation.text.values.languages import either, in_order, together, words_of
+from moothall.foundation.text.values.languages import any_of, in_order, table_of, words_of
 
 # NFC and lower() make letters of these: they only look like letters, so they stay what they are.
 _LOOKALIKES: Final = {0x212A: "\ue12a", 0x212B: "\ue12b", 0x2126: "\ue126"}
@@ -18,33 +18,33 @@ _WIDE: Final = re.compile("[\u3000\uff01-\uffee]+")
 _UNITS: Final = in_order("ones", 1)
 _TEENS: Final = in_order("teens", 10)
 _TENS: Final = in_order("tens", 20, 10)
-_SCALES: Final = {word: 10**power for word, power in together("scales").items()}
+_SCALES: Final = {word: 10**power for word, power in table_of("scales").items()}
 _HUNDRED: Final = words_of("hundred")
 _COUNTS: Final = dict.fromkeys(words_of("dozen"), 12)
 NUMBER_WORDS: Final = frozenset((*_UNITS, *_TEENS, *_TENS, *_SCALES, *_HUNDRED, *_COUNTS))
-_NUMERALS: Final = {**together("times"), **together("hours")}
-_SMALL: Final = rf"(?:(?:{either(_TENS)})(?:[ -](?:{either(_UNITS)}))?|{either(_TEENS, _UNITS)})"
-_GROUP: Final = rf"(?:(?:{_SMALL}|an?) (?:{either(_HUNDRED)})(?: (?:and )?{_SMALL})?|{_SMALL})"
+_NUMERALS: Final = {**table_of("times"), **table_of("hours")}
+_SMALL: Final = rf"(?:(?:{any_of(_TENS)})(?:[ -](?:{any_of(_UNITS)}))?|{any_of(_TEENS, _UNITS)})"
+_GROUP: Final = rf"(?:(?:{_SMALL}|an?) (?:{any_of(_HUNDRED)})(?: (?:and )?{_SMALL})?|{_SMALL})"
 _FIGURES: Final = r"(?<![\w.,])\d{1,4}(?:[.,]\d{1,3})?"
-_SCALED: Final = rf"(?:{_GROUP}|an?|{_FIGURES}) (?:{either(_SCALES)})"
+_SCALED: Final = rf"(?:{_GROUP}|an?|{_FIGURES}) (?:{any_of(_SCALES)})"
 _NUMBER: Final = (
     rf"(?<![\w-])(?:{_SCALED}(?: (?:and )?{_SCALED})*(?: (?:and )?{_GROUP})?"
-    rf"|{_GROUP}(?: (?:{either(_COUNTS)}))?|(?:an?|{_FIGURES}) (?:{either(_COUNTS)}))(?![\w-])"
+    rf"|{_GROUP}(?: (?:{any_of(_COUNTS)}))?|(?:an?|{_FIGURES}) (?:{any_of(_COUNTS)}))(?![\w-])"
 )
-_WORD: Final = rf"(?<!\w)(?:{either(_NUMERALS)})(?!\w)"
-_HOUR: Final = rf"(?P<hour>\d{{1,2}}|{either(_TEENS, _UNITS)})"
+_WORD: Final = rf"(?<!\w)(?:{any_of(_NUMERALS)})(?!\w)"
+_HOUR: Final = rf"(?P<hour>\d{{1,2}}|{any_of(_TEENS, _UNITS)})"
 _CLOCK: Final = (
     r"(?<![\w.:])(?:(?P<part>half|quarter|viertel|halb)(?: (?P<way>past|to|after|nach|vor))? "
     rf"{_HOUR}|{_HOUR.replace('hour', 'sharp')} (?:o['’]clock|uhr(?: (?P<minute>\d{{2}}))?)"
     r"|(?P<figure>\d{1,2})(?:[.:](?P<of>\d{2}) uhr| ?h ?(?P<past>\d{2})(?! ?min)))(?!\w)"
 )
-_MONTH: Final = either(MONTHS_BY_NAME)
+_MONTH: Final = any_of(MONTHS_BY_NAME)
 _DAY: Final = r"\d{1,2}(?:st|nd|rd|th|\.)?"
-_TO: Final = r" ?(?:-|–|to|and|until|till|bis|und|or|oder) ?(?:the |zum )?"
+_RANGE_WORD: Final = r" ?(?:-|–|to|and|until|till|bis|und|or|oder) ?(?:the |zum )?"
 _RANGE: Final = (
-    rf"(?<![\w.])(?P<first>{_DAY}){_TO}(?P<last>{_DAY}) (?:of )?(?P<month>{_MONTH})\b\.?"
+    rf"(?<![\w.])(?P<first>{_DAY}){_RANGE_WORD}(?P<last>{_DAY}) (?:of )?(?P<month>{_MONTH})\b\.?"
     r"(?P<year>,? \d{4})?"
-    rf"|(?<!\w)(?P<named>{_MONTH})\.? (?P<begin>{_DAY}){_TO}(?P<end>{_DAY})(?![\d:])"
+    rf"|(?<!\w)(?P<named>{_MONTH})\.? (?P<begin>{_DAY}){_RANGE_WORD}(?P<end>{_DAY})(?![\d:])"
     r"(?P<of>,? \d{4})?"
 )
 _WITHIN_YEAR: Final = r"(?<!\w)([^\W\d_]{3,5})-(?=(?:1[5-9]|20)\d\d(?![\w-]))"  # mid-2021
