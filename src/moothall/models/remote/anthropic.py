@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Iterable
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar, Unpack
 
 from moothall.foundation.arguments import check_boolean, names_checked
 from moothall.foundation.errors import ConfigError
@@ -24,16 +24,12 @@ from moothall.models.remote.messages_format import (
 from moothall.models.remote.messages_stream import PAUSED, MessageStream, gone_on, joined_replies
 from moothall.models.remote.remote import RemoteModel
 from moothall.models.remote.schema_form import SchemaForms
-from moothall.models.remote.server_settings import ServerSettings
+from moothall.models.remote.server_settings import ServerOptions, ServerSettings
 from moothall.models.settings import (
-    HeadersLike,
     KeyLike,
     joined_url,
     server_of,
 )
-
-if TYPE_CHECKING:
-    from moothall.models.remote.rate_limit import RateLimit
 
 _MOST_PAUSES = 16  # of a turn in which the server's own tools work
 _VERSION = "2023-06-01"  # the version of the API whose form this is; a version is kept as it is
@@ -60,23 +56,14 @@ class AnthropicModel(RemoteModel):
         name: the provider's name of the model
         base_url: the server, such as `http://127.0.0.1:8080`; `/v1/messages` is added
         api_key: the key; or a function, plain or `async`, that returns it for each request
-        context_tokens: how much a prompt and its answer may take together; by default that of
-            Anthropic's models
         max_tokens: how long an answer may be, reasoning included
         temperature: 0 takes the likeliest token each time; the server decides if left out
         cache: let the provider keep the prompt for a few minutes, so that the next call of the
             same conversation costs less; storing it costs more, by the provider's price of
             `cache_write`, which your `Price` should state
-        timeout: seconds that one attempt may take, to the end of its answer; for a streamed one,
-            only the time spent waiting for the server counts
-        max_retries: how many more attempts are made
-        rate_limit: the limits of the provider; models that are given the same object share them
-        connections: how many calls run at once in each event loop; others wait
-        options: more fields of the request, such as
-            `{"thinking": {"type": "enabled", "budget_tokens": 2000}}`
-        headers: more headers of each request, such as `{"anthropic-beta": …}`, which replace ours;
-            or a function, plain or `async`, that returns them
-        batch: as for `OpenAIModel`
+        **of_server: `timeout`, `max_retries`, `rate_limit`, `connections`, `batch` and the others
+            of `OpenAIModel`, such as `headers={"anthropic-beta": …}` and
+            `options={"thinking": {"type": "enabled", "budget_tokens": 2000}}`
 
     Attributes:
         name: its name for `model()`: `anthropic:NAME`
@@ -97,17 +84,10 @@ class AnthropicModel(RemoteModel):
         base_url: str | None = None,
         api_key: KeyLike = None,
         *,
-        context_tokens: int | None = None,
         max_tokens: int = 4096,
         temperature: float | None = None,
         cache: bool = False,
-        timeout: float = 600.0,
-        max_retries: int = 2,
-        rate_limit: RateLimit | None = None,
-        connections: int = 100,
-        options: Mapping[str, Any] | None = None,
-        headers: HeadersLike = None,
-        batch: bool = False,
+        **of_server: Unpack[ServerOptions],
     ) -> None:
         if max_tokens is None:
             raise ConfigError("AnthropicModel: max_tokens= must be a number of tokens, got None")
@@ -121,21 +101,14 @@ class AnthropicModel(RemoteModel):
             provider=provider,
             where_key="api_key=, or ANTHROPIC_API_KEY",
             model=name,
-            context_tokens=context_tokens,
             max_tokens=max_tokens,
-            timeout=timeout,
-            max_retries=max_retries,
-            rate_limit=rate_limit,
-            options=options,
             fields={
                 "max_tokens": max_tokens,
                 "temperature": temperature,
                 "cache_control": {"type": "ephemeral"} if cache else None,
             },
-            connections=connections,
-            headers=headers,
-            batch=batch,
             own_fields=self.own_fields,
+            **of_server,
         )
         super().__init__(settings)
         # The API refuses a schema with keywords that it cannot enforce.

@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Unpack
 
 from moothall.foundation.arguments import names_checked
 from moothall.foundation.errors import ConfigError
@@ -28,16 +28,12 @@ from moothall.models.remote.responses_format import (
     responses_tools,
 )
 from moothall.models.remote.responses_stream import ResponseStream
-from moothall.models.remote.server_settings import ServerSettings
+from moothall.models.remote.server_settings import ServerOptions, ServerSettings
 from moothall.models.settings import (
-    HeadersLike,
     KeyLike,
     joined_url,
     server_of,
 )
-
-if TYPE_CHECKING:
-    from moothall.models.remote.rate_limit import RateLimit
 
 # Fields of a request that complete() and stream() set themselves.
 _OWN_FIELDS = frozenset(
@@ -118,25 +114,19 @@ class OpenAIModel(RemoteModel):
         base_url: str | None = None,
         api_key: KeyLike = None,
         *,
-        context_tokens: int | None = None,
         max_tokens: int | None = 4096,
         temperature: float | None = None,
         seed: int | None = None,
-        timeout: float = 600.0,
-        max_retries: int = 2,
-        rate_limit: RateLimit | None = None,
-        connections: int = 100,
-        options: Mapping[str, Any] | None = None,
         api: Literal["chat", "responses"] | None = None,
-        headers: HeadersLike = None,
         provider: str = "openai",
-        batch: bool = False,
+        **of_server: Unpack[ServerOptions],
     ) -> None:
         if api not in (None, "chat", "responses"):
             raise ConfigError(f"OpenAIModel: api= must be 'chat' or 'responses', got {api!r:.80}")
         if api == "responses":
             self.own_fields = _OF_RESPONSES  # type: ignore[misc]
         address, provider_row = server_of("OpenAIModel", base_url, provider)
+        options = of_server.get("options")
         own_options = options if isinstance(options, Mapping) else {}
         limit = next((field for field in LENGTHS if field in own_options), provider_row.length)
         max_tokens = own_options.get(limit, max_tokens)
@@ -149,18 +139,11 @@ class OpenAIModel(RemoteModel):
             provider=provider_row,
             where_key=f"api_key=, or {variable}" if variable else "api_key=",
             model=name,
-            context_tokens=context_tokens,
             max_tokens=max_tokens,
-            timeout=timeout,
-            max_retries=max_retries,
-            rate_limit=rate_limit,
-            options=options,
             # OpenAI's newer models refuse the old field; other servers do not know the new one.
             fields={limit: max_tokens, "temperature": temperature, "seed": seed},
-            connections=connections,
-            headers=headers,
-            batch=batch,
             own_fields=self.own_fields,
+            **of_server,
         )
         super().__init__(settings)
         self._api, self._may_switch = api, api is None

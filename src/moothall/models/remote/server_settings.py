@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from moothall.foundation.arguments import (
     check_boolean,
@@ -25,6 +25,19 @@ from moothall.models.settings import (
 if TYPE_CHECKING:
     from moothall.models.providers import Provider
     from moothall.models.remote.rate_limit import RateLimit
+
+
+class ServerOptions(TypedDict, total=False):
+    """What all models behind servers take by name; `OpenAIModel` documents it."""
+
+    context_tokens: int | None
+    timeout: float
+    max_retries: int
+    rate_limit: RateLimit | None
+    connections: int
+    options: Mapping[str, Any] | None
+    headers: HeadersLike
+    batch: bool
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -50,14 +63,14 @@ class ServerSettings:
     max_tokens: int | None
     fields: Mapping[str, Any]
     own_fields: Iterable[str]
-    context_tokens: int | None
-    timeout: float
-    max_retries: int
-    rate_limit: RateLimit | None
-    options: Mapping[str, Any] | None
-    connections: int
-    headers: HeadersLike
-    batch: bool
+    context_tokens: int | None = None
+    timeout: float = 600.0
+    max_retries: int = 2
+    rate_limit: RateLimit | None = None
+    connections: int = 100
+    options: Mapping[str, Any] | None = None
+    headers: HeadersLike = None
+    batch: bool = False
 
     def __post_init__(self) -> None:
         kind = self.kind
