@@ -17,7 +17,7 @@ from benchmarks.docweb import text_of
 from benchmarks.scripted import folded
 from moothall.research import Passage, Report, Researcher
 from moothall.research.citations import fault
-from moothall.research.citations.compared import SEPARATOR
+from moothall.research.citations.comparison import SEPARATOR
 
 QUESTIONS = Path(__file__).parent / "data" / "questions.jsonl"
 

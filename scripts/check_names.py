@@ -60,7 +60,7 @@ EXCEPTIONS = {
     "society/blocks/feed.py shown": "public: `FeedBlockParams.shown`, `FeedBlock.shown`",
     "society/blocks/row_block.py whole": "public: `RowBlock.whole`",
     "society/columns/column.py seen": "public: `Column.seen`",
-    "society/columns/others.py heard": "public: `Rows.heard`",
+    "society/columns/encounters.py heard": "public: `Rows.heard`",
     "society/columns/rows.py seen": "public: `Rows.seen`",
     "society/checkpoint.py ended": "a key of checkpoints",
     "society/city/places.py who": "public: an argument of `needs`",

@@ -12,7 +12,7 @@ from moothall import Budget, Journal, ScriptedModel
 from moothall.foundation.errors import DefinitionError
 from moothall.research import Citation, Passage, Report, Researcher, Resource, Section, Support
 from moothall.research.citations import check
-from moothall.research.citations.differing import differing
+from moothall.research.citations.differences import differing
 from research.small_web import ALPHA, BETA, PAGES, SCRIPT, evaluation, plan, tools
 
 DAY = "2026-11-21T14:28:28+00:00"

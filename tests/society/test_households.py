@@ -11,7 +11,7 @@ from moothall.foundation.errors import ConfigError
 from moothall.society import City, Place, Population, all_blocks
 from moothall.society.blocks.ties import KIN as CODES
 from moothall.society.blocks.ties import KIND
-from moothall.society.people.drawn import completed, make_people
+from moothall.society.people.generator import completed, make_people
 
 KIN = {"partner": "partner", "parent": "child", "child": "parent", "sibling": "sibling"}
 

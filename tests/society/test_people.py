@@ -18,7 +18,7 @@ from moothall.society.blocks import all_blocks
 from moothall.society.city.city import City
 from moothall.society.city.map import Place
 from moothall.society.city.network import Network
-from moothall.society.people.drawn import EDUCATION, citizens, completed, make_people
+from moothall.society.people.generator import EDUCATION, citizens, completed, make_people
 from moothall.society.people.means import money_of
 from moothall.society.people.table import checked_people, read_people
 from moothall.society.population.population import Population

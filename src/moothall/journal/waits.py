@@ -16,7 +16,7 @@ from moothall.journal.doubt import Decision, Done, Doubt, decisions_for, in_doub
 from moothall.journal.entry import KINDS, RESUME, Wait, kinds_of, stamp, wait_of, waits_for
 from moothall.journal.opening import TELLING, Runs
 from moothall.journal.stop_reason import FINAL, cut_off
-from moothall.journal.store.due import DueRuns
+from moothall.journal.store.due_runs import DueRuns
 from moothall.journal.store.store import Store
 from moothall.journal.store.values import as_text
 from moothall.journal.store.wait_answers import give

@@ -195,7 +195,7 @@ def report_of(
 ) -> Report:
     """Return a report of what is known now; if the run is `under_way`, its foot says so."""
     from moothall.research.citations import marked, renumbered
-    from moothall.research.citations.differing import differing
+    from moothall.research.citations.differences import differing
 
     passages = progress.passages
     if not all(0 < number <= len(passages) for number, _ in progress.citations):

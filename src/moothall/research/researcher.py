@@ -439,7 +439,7 @@ class Researcher(RecordedAgent):
     def _load(self) -> tuple[Any, list[Action] | None]:
         from moothall.actions.signature import structured  # noqa: F401 - checks of the plan's arguments
         from moothall.research import rules  # noqa: F401 - for the extractive form
-        from moothall.research.citations import check, differing  # noqa: F401
+        from moothall.research.citations import check, differences  # noqa: F401
 
         describe(self.tools.values())
         return super()._load()

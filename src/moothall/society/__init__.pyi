@@ -53,9 +53,9 @@ from moothall.society.kernel.wants import Post as Post
 from moothall.society.kernel.wants import Save as Save
 from moothall.society.kernel.wants import Want as Want
 from moothall.society.kernel.wants import Work as Work
-from moothall.society.people.drawn import citizens as citizens
-from moothall.society.people.drawn import completed as completed
-from moothall.society.people.drawn import make_people as make_people
+from moothall.society.people.generator import citizens as citizens
+from moothall.society.people.generator import completed as completed
+from moothall.society.people.generator import make_people as make_people
 from moothall.society.people.params import PeopleParams as PeopleParams
 from moothall.society.people.table import read_people as read_people
 from moothall.society.population.engine import Engine as Engine

@@ -19,7 +19,7 @@ from moothall.society.arrays import sha256_of
 from moothall.society.clock import DAY_S
 from moothall.society.kernel.commit import Service
 from moothall.society.kernel.wants import id_order
-from moothall.society.people import drawn
+from moothall.society.people import generator
 from moothall.society.people.params import USUAL_PEOPLE, PeopleParams
 from moothall.society.people.table import read_people
 from moothall.society.population.population import Population
@@ -75,14 +75,14 @@ def agents_of(
     if type(citizens) is int and 0 <= citizens <= _MOST:
         if not citizens:
             return ()
-        citizens = drawn.Drawn(citizens)
-    if isinstance(citizens, drawn.Drawn):
-        rows = drawn.make_people(city, citizens.count, seed=seed, params=people)
-        return drawn.citizens(rows, citizens.blocks, agent_params=citizens.agent_params)
+        citizens = generator.Drawn(citizens)
+    if isinstance(citizens, generator.Drawn):
+        rows = generator.make_people(city, citizens.count, seed=seed, params=people)
+        return generator.citizens(rows, citizens.blocks, agent_params=citizens.agent_params)
     if isinstance(citizens, str | PathLike):
         rows = read_people(Path(citizens), city)
         _tell_unknown(rows, Path(citizens).name)
-        return drawn.citizens(drawn.completed(rows, city, seed=seed, params=people))
+        return generator.citizens(generator.completed(rows, city, seed=seed, params=people))
     if isinstance(citizens, bytes | dict) or not isinstance(citizens, Iterable):
         expected = f"agents, a number from 0 to {_MOST:,}, or the path of a table"
         raise ConfigError(f"citizens must be {expected}, got {citizens!r:.80}")

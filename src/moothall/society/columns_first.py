@@ -24,7 +24,7 @@ from moothall.society.kernel.commit import Service
 from moothall.society.kernel.draw import Draws
 from moothall.society.kernel.intervention import Intervention, set_values
 from moothall.society.kernel.router import SocietyMailbox
-from moothall.society.people import drawn
+from moothall.society.people import generator
 from moothall.society.people.means import ATTRIBUTES
 from moothall.society.people.params import PeopleParams
 from moothall.society.population.books import leaves
@@ -77,11 +77,11 @@ def in_columns(
     )
 
 
-def as_drawn(citizens: Any) -> drawn.Drawn | None:
+def as_drawn(citizens: Any) -> generator.Drawn | None:
     """Return how citizens are drawn; None if they are not drawn."""
     if type(citizens) is int:
-        return drawn.Drawn(citizens)
-    return citizens if isinstance(citizens, drawn.Drawn) else None
+        return generator.Drawn(citizens)
+    return citizens if isinstance(citizens, generator.Drawn) else None
 
 
 def population_of(citizens: Any, city: City, seed: int, people: PeopleParams) -> Population:
@@ -106,7 +106,7 @@ def name_of(population: Population, row: int) -> str:
     """Return the name that a drawn citizen has as an agent."""
     column, codes = population.declared["gender"], population.arrays["gender"]
     gender = column.words[int(codes[row])]
-    return drawn.name_of(Draws(population.seed, int(population.ids[row]), 0), gender)
+    return generator.name_of(Draws(population.seed, int(population.ids[row]), 0), gender)
 
 
 class Citizens(Sequence[Any]):

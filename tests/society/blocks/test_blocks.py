@@ -25,7 +25,7 @@ from moothall.society.kernel.citizen import (
     CitizenMemory,
 )
 from moothall.society.kernel.wants import Move
-from moothall.society.people.drawn import citizens, make_people
+from moothall.society.people.generator import citizens, make_people
 from moothall.society.services.economy import make_economy
 from moothall.society.services.feed import Feed
 from moothall.society.society import Society

@@ -13,7 +13,7 @@ from typing import Any, Final
 from moothall.actions.provenance.addresses import Address
 from moothall.actions.provenance.origin import Kind, Origin, text_of, union
 from moothall.actions.provenance.read import MOST_CHARS, UNTRACED, Read
-from moothall.actions.provenance.reckoned import ends_at, is_named, todays_in
+from moothall.actions.provenance.relative_times import ends_at, is_named, todays_in
 from moothall.actions.provenance.values import (
     MAX_DEPTH,
     MAX_MATCHES,

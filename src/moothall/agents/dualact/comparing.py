@@ -13,7 +13,7 @@ import re
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
-from moothall.actions.provenance.reckoned import length_of
+from moothall.actions.provenance.relative_times import length_of
 from moothall.actions.signature.schema import object_schema
 from moothall.agents.decision import Conclusion, DecisionAction, HumanDecision
 from moothall.agents.dualact.briefing import evidence_text, said_by, text_of

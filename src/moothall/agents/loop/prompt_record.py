@@ -8,7 +8,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from weakref import ref
 
-from moothall.actions.left import left_to_caller
+from moothall.actions.caller_actions import left_to_caller
 from moothall.actions.provenance.marks import bare
 from moothall.agents.replies.read_record import kept_list
 from moothall.foundation.jsonvalue import json_text, read_json

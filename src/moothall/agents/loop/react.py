@@ -53,8 +53,8 @@ from moothall.agents.workflow import ReplyingOptions
 from moothall.foundation.arguments import can_take, check_boolean, check_function, check_integer
 from moothall.foundation.errors import ConfigError, StateError
 from moothall.foundation.threads import guard
-from moothall.memory.given import GivenMemory
 from moothall.memory.memory import Memory
+from moothall.memory.reply_memory import GivenMemory
 from moothall.models.base import Answering
 
 if TYPE_CHECKING:

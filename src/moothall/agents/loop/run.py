@@ -53,8 +53,8 @@ from moothall.foundation.errors import BudgetExceeded, HookError, JournalError, 
 from moothall.foundation.jsonvalue import UnreadableText, json_text
 from moothall.foundation.text import counted, cut, error_message, log_failure
 from moothall.foundation.threads import is_cancelled
-from moothall.memory.given import meant_by
 from moothall.memory.memory import Memory
+from moothall.memory.reply_memory import meant_by
 from moothall.memory.results import LEAST_CHARS
 from moothall.models.base import answer_of, streamed_to, with_options
 from moothall.models.protocol import Model

@@ -16,7 +16,7 @@ from moothall.actions.approval.decision import DECISION_KINDS, Decision, Refused
 from moothall.agents.replies.reply import Stop
 from moothall.foundation.threads import WORKERS, is_cancelled
 from moothall.journal.entry import Wait, in_words, wait_of
-from moothall.journal.store.due import is_due
+from moothall.journal.store.due_runs import is_due
 from moothall.journal.store.wait_rows import ANSWERED, WAITS, WaitOutcome
 
 if TYPE_CHECKING:

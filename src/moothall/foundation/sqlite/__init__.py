@@ -2,7 +2,7 @@
 
 from moothall.foundation.sqlite.connection import SQLiteConnection, is_in_use
 from moothall.foundation.sqlite.file import Migration, SQLiteFile
-from moothall.foundation.sqlite.held import exclusive
 from moothall.foundation.sqlite.pool import SQLitePool
+from moothall.foundation.sqlite.wal_locks import exclusive
 
 __all__ = ["Migration", "SQLiteConnection", "SQLiteFile", "SQLitePool", "exclusive", "is_in_use"]

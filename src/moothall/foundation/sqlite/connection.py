@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any, Final
 
-from moothall.foundation.sqlite.held import Identity, WALFile
+from moothall.foundation.sqlite.wal_locks import Identity, WALFile
 from moothall.foundation.threads import guard, in_child
 
 _CLOSE_S: Final = 5.0

@@ -30,7 +30,7 @@ from moothall.foundation.sqlite.connection import (
     has_open,
     identity_of,
 )
-from moothall.foundation.sqlite.held import (
+from moothall.foundation.sqlite.wal_locks import (
     Identity,
     WALFile,
     is_held,

@@ -18,8 +18,8 @@ from moothall.foundation.database import CHANGES, Lock
 from moothall.foundation.errors import MoothallError
 from moothall.foundation.sqlite.connection import SQLiteConnection
 from moothall.foundation.sqlite.file import SQLiteFile
-from moothall.foundation.sqlite.held import Identity
 from moothall.foundation.sqlite.rewriting import Rewriting, is_under_way, may_shrink
+from moothall.foundation.sqlite.wal_locks import Identity
 from moothall.foundation.threads import guard, renewed
 
 E = TypeVar("E", bound=MoothallError)

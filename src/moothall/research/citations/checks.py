@@ -7,7 +7,7 @@ from typing import Final
 
 from moothall.foundation.text import shorten
 from moothall.foundation.text.terms import words
-from moothall.research.citations.compared import (
+from moothall.research.citations.comparison import (
     PassageContent,
     SentenceContent,
     even,

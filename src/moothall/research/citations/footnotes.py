@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from moothall.research.citations.compared import SEPARATOR
+from moothall.research.citations.comparison import SEPARATOR
 from moothall.research.citations.exact import exact
 from moothall.research.findings import Citation, Passage, Support, SupportLabel
 from moothall.research.sentences import FOOTNOTE, UNDERLINED, sentences

@@ -24,9 +24,9 @@ from moothall.foundation.errors import (
 )
 from moothall.foundation.text import error_text, escaped, one_line
 from moothall.models.local import weights
+from moothall.research.reading.archives import unpacked
 from moothall.research.reading.documents import PACKED, kind_of, read_document
 from moothall.research.reading.html import Document
-from moothall.research.reading.packed import unpacked
 from moothall.research.reading.process import CutOff
 
 MAX_BYTES: Final = 20 * 2**20  # larger files, packed or unpacked, are left out

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from unicodedata import normalize
 
-from moothall.research.reading.hidden import without_hidden
+from moothall.research.reading.hidden_text import without_hidden
 
 CONTROL = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2060-\u206f\ud800-\udfff"

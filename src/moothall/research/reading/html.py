@@ -12,7 +12,7 @@ from moothall.foundation.text import error_text, shorten
 from moothall.research.findings import Publication, Section
 from moothall.research.reading.encodings import declared, decoded, plain
 from moothall.research.reading.flow import HEADINGS, SIGNS, Anchors, flowed
-from moothall.research.reading.hidden import drop_hidden
+from moothall.research.reading.hidden_text import drop_hidden
 
 LINKS = 300  # links of a page that are taken at most; those of its main part come first
 _LONGEST_URL, _LONGEST_TEXT = 2000, 200

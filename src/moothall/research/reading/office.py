@@ -16,9 +16,9 @@ from typing import Any, Final
 from moothall.foundation.errors import MissingExtra, UnreadableDocument
 from moothall.foundation.text import counted
 from moothall.research.findings import Section
+from moothall.research.reading.archives import Packed, drawings, outermost
 from moothall.research.reading.encodings import decoded, plain
 from moothall.research.reading.html import Attached, Document, read_html
-from moothall.research.reading.packed import Packed, drawings, outermost
 from moothall.research.reading.sheet_formats import CellFormat, shown_formats, shown_number
 from moothall.research.reading.tables import table
 

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, Final
 
 from moothall.foundation.errors import UnreadableDocument
-from moothall.research.reading.packed import Packed
+from moothall.research.reading.archives import Packed
 
 _TABLE: Final = "{urn:oasis:names:tc:opendocument:xmlns:table:1.0}"
 _TEXT: Final = "{urn:oasis:names:tc:opendocument:xmlns:text:1.0}"

@@ -9,9 +9,9 @@ from typing import Any, Final, NamedTuple
 
 from moothall.foundation.errors import MissingExtra, UnreadableDocument
 from moothall.research.findings import Section
+from moothall.research.reading.archives import FALLBACK, Packed, drawings, outermost
 from moothall.research.reading.encodings import plain
 from moothall.research.reading.html import Document
-from moothall.research.reading.packed import FALLBACK, Packed, drawings, outermost
 
 _LONGEST_HEADING: Final = 200
 _W: Final = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"

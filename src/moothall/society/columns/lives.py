@@ -9,7 +9,7 @@ from moothall.foundation.errors import ConfigError
 from moothall.foundation.text import excerpt, nearest
 from moothall.society.arrays import np
 from moothall.society.columns.column import COMMIT_COLUMNS, Column
-from moothall.society.columns.others import OtherCitizens
+from moothall.society.columns.encounters import OtherCitizens
 
 _NOT_GIVEN_AT_BIRTH = frozenset(COMMIT_COLUMNS) - {"place"}
 

@@ -31,7 +31,7 @@ from moothall.society.blocks.block import NAMES
 from moothall.society.city.city import City
 from moothall.society.clock import Clock
 from moothall.society.kernel.citizen import CitizenAgentParams
-from moothall.society.people import drawn
+from moothall.society.people import generator
 from moothall.society.people.params import USUAL_PEOPLE, PeopleParams
 from moothall.society.people.table import read_people
 from moothall.society.population.engine import LocalEngine
@@ -156,18 +156,18 @@ def town(
     if columns and isinstance(citizens, int):
         town = Population(citizens, place, all_blocks(), seed, people=drawn_from)
     elif isinstance(citizens, int) and columns is None:
-        town = drawn.Drawn(citizens, all_blocks, own)
+        town = generator.Drawn(citizens, all_blocks, own)
     else:
         of: Any = {"seed": seed, "params": drawn_from}
         rows = (
-            drawn.make_people(place, citizens, **of)
+            generator.make_people(place, citizens, **of)
             if isinstance(citizens, int)
-            else drawn.completed(read_people(folder / citizens, place), place, **of)
+            else generator.completed(read_people(folder / citizens, place), place, **of)
         )
         if columns:
             town = Population(rows, place, all_blocks(), seed, people=drawn_from)
         else:
-            town = drawn.citizens(rows, all_blocks, agent_params=own)
+            town = generator.citizens(rows, all_blocks, agent_params=own)
     return Society(
         town,
         place,
@@ -179,7 +179,7 @@ def town(
         start=start,
         facts=facts,
         engine=LocalEngine(threads=threads),
-        people=drawn_from if isinstance(town, drawn.Drawn) else USUAL_PEOPLE,
+        people=drawn_from if isinstance(town, generator.Drawn) else USUAL_PEOPLE,
     )
 
 

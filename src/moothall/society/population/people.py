@@ -1,7 +1,7 @@
-"""Citizens drawn in columns, from the distributions of `moothall.society.people.drawn`.
+"""Citizens drawn in columns, from the distributions of `moothall.society.people.generator`.
 
 They are the persons of `make_people`, number by number: homes, work and schools are given by one
-function (`people/assigned.py`), and all else is drawn by the same purposes, for many at once.
+function (`people/assignment.py`), and all else is drawn by the same purposes, for many at once.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from moothall.society.columns.lists import turn_of
 from moothall.society.columns.register import Register
 from moothall.society.columns.rows import Rows
 from moothall.society.kernel.draw import belows, choices, uniforms
-from moothall.society.people import assigned, drawn, means
+from moothall.society.people import assignment, generator, means
 from moothall.society.people import household as home_of
 from moothall.society.people.params import PeopleParams
 
@@ -32,7 +32,9 @@ def draw(rows: Rows, params: PeopleParams, filled: Iterable[str] = ()) -> None:
     if not {"home", "work", "school"} <= set(arrays) or not city.by_kind("home"):
         return
     missing = {name for name in arrays if name not in set(filled)}
-    assigned.warn_of_small(population, *(arrays[e] for e in ("work", "school") if e not in missing))
+    assignment.warn_of_small(
+        population, *(arrays[e] for e in ("work", "school") if e not in missing)
+    )
     of_table = _of_table(arrays) if "household_id" in filled else None
     if "home" in missing:
         arrays["home"][...] = _homes(population, of_table)
@@ -50,9 +52,9 @@ def draw(rows: Rows, params: PeopleParams, filled: Iterable[str] = ()) -> None:
             arrays["household"][of_table >= 0] = 1 + kind[of_table >= 0]
     if hasattr(city, "near"):
         if "work" in missing:
-            assigned.employ(rows, arrays["work"] < 0, params)
+            assignment.employ(rows, arrays["work"] < 0, params)
         if "school" in missing:
-            assigned.enrol(rows, arrays["school"] < 0)
+            assignment.enrol(rows, arrays["school"] < 0)
     if hasattr(city, "keep_near"):
         city.keep_near(KINDS, _CANDIDATES)
     if {"friends", "friendship"} <= missing:
@@ -93,9 +95,9 @@ def _homes(population: Register, of_table: Any) -> Any:
     occupied = np.zeros(len(population.places), np.int64)
     home = np.full(len(population), -1)
     if of_table is not None:
-        home = assigned.homes_of_households(population, of_table, home, occupied)
+        home = assignment.homes_of_households(population, of_table, home, occupied)
     lacks = np.flatnonzero(home < 0)
-    homes = assigned.homes_of(population, len(lacks), occupied)
+    homes = assignment.homes_of(population, len(lacks), occupied)
     if len(homes) < len(lacks):
         raise ConfigError(f"the city's homes hold {len(homes)} citizens, not {len(population)}")
     home[lacks] = homes
@@ -108,7 +110,7 @@ def _homes(population: Register, of_table: Any) -> Any:
 def _some_persons(
     population: Register, params: PeopleParams, part: slice, lives: Any, missing: set[str]
 ) -> None:
-    """Draw profiles for some rows, as `drawn._gather` and `drawn._draw` do."""
+    """Draw profiles for some rows, as `generator._gather` and `generator._draw` do."""
     seed, arrays, every = population.seed, population.arrays, population.ids
     ids = every[part]
     head, second, rank, size = (each[part] for each in lives[:4])
@@ -144,7 +146,7 @@ def _some_persons(
         put(name, attribute.draw(params, seed, ids, age, educated))
     u, v = (uniforms(seed, ids, 0, f"people.{name}") for name in "uv")
     put("money", means.money_of(u, v, params) * adult)
-    for need in drawn.NEEDS:
+    for need in generator.NEEDS:
         put(need, 600 + below(401, need))
     topics = next(
         (b.params.topics for b in population.blocks if hasattr(b.params, "topics")), TOPICS
@@ -173,7 +175,7 @@ def _some_persons(
 def _befriend(
     population: Register, params: PeopleParams, lives: Any, of_table: Any, of_ages: Any
 ) -> None:
-    """Draw friends as `drawn._befriend` does: the household, and a small world of rows."""
+    """Draw friends as `generator._befriend` does: the household, and a small world of rows."""
     seed, ids, count = population.seed, population.ids, len(population)
     head, _, rank, size, _ = lives
     age = population.arrays.get("age")

@@ -25,7 +25,7 @@ from moothall.society.kernel.citizen import CitizenAgent, CitizenMemory
 from moothall.society.kernel.wants import PLACE, WORD, id_order
 from moothall.society.metrics import METRICS
 from moothall.society.people.params import USUAL_PEOPLE, PeopleParams
-from moothall.society.population.given import given_of, pay_of, write
+from moothall.society.population.initial_values import given_of, pay_of, write
 from moothall.society.population.step import begin
 from moothall.society.services.firm import Firm
 

@@ -6,12 +6,12 @@ from contextlib import suppress
 from typing import Any, Final
 from urllib.parse import parse_qsl
 
-from moothall.actions.left import LEFT_TO_CALLER
+from moothall.actions.caller_actions import LEFT_TO_CALLER
 from moothall.agents.replies.reply import Reply, gives
 from moothall.foundation.errors import NoSuchRun, RunHeld, StateError
 from moothall.foundation.jsonvalue import json_text
 from moothall.journal import Outline
-from moothall.memory.given import meant_by
+from moothall.memory.reply_memory import meant_by
 from moothall.models.blocks import BLOCKS
 from moothall.serving.doors.callers import sender_of
 from moothall.serving.doors.checks import Send, in_thread

@@ -12,7 +12,7 @@ from moothall.foundation.errors import ConfigError
 from moothall.society.arrays import np
 from moothall.society.columns.column import COMMIT_COLUMNS, Column
 from moothall.society.columns.table import columns_of, extra
-from moothall.society.people.drawn import completed
+from moothall.society.people.generator import completed
 from moothall.society.people.offices import NUMBERS, standard_columns
 from moothall.society.people.params import PeopleParams
 from moothall.society.people.table import NUMBER, read_people

@@ -3,7 +3,7 @@
 Everything is drawn by `kernel/draw.py` from (seed, number of the citizen), so the same
 arguments return the same citizens. The distributions and their sources:
 
-* Homes, work and schools are given by `people/assigned.py`; ages, genders and kin are those of
+* Homes, work and schools are given by `people/assignment.py`; ages, genders and kin are those of
   households (`people/household.py`); `people/means.py` has occupations, pay and money. Their
   constants, with the sources, are those of `PeopleParams`.
 * Of those aged 18–66 most have work, as far as there are jobs; those aged 5–17 go to a school.
@@ -37,7 +37,7 @@ from moothall.society.columns.rows import Moment, Rows
 from moothall.society.kernel.citizen import CitizenAgent, CitizenAgentParams, CitizenMemory
 from moothall.society.kernel.draw import Draws, choices, words_of
 from moothall.society.kernel.perception import View
-from moothall.society.people import assigned
+from moothall.society.people import assignment
 from moothall.society.people import household as home_of
 from moothall.society.people.margins import checked_margins, gathered
 from moothall.society.people.means import (
@@ -317,14 +317,14 @@ def _house(persons: Persons, register: Register) -> None:
     """Give homes to persons without one."""
     number: Any = register._place
     has = np.array([number.get(each.get("home"), -1) for each in persons], np.int64)
-    occupied = assigned.homes_taken(register, has)
+    occupied = assignment.homes_taken(register, has)
     household = _household_numbers(persons)
     if household is not None:
         _house_together(persons, household, occupied, register)
     homeless = [person for person in persons if person.get("home") is None]
     if not homeless:
         return
-    homes = assigned.homes_of(register, len(homeless), occupied).tolist()
+    homes = assignment.homes_of(register, len(homeless), occupied).tolist()
     if len(homes) < len(homeless):
         id = homeless[len(homes)]["id"]
         raise ConfigError(f"citizen {id} finds no home: the city's homes are full")
@@ -335,7 +335,7 @@ def _house(persons: Persons, register: Register) -> None:
 def _house_together(persons: Persons, household: Any, occupied: Any, register: Register) -> None:
     """Give each household of a table one home: that of a member who has one, else a free one."""
     has = np.array([register.place_number(each.get("home")) for each in persons])
-    homes = assigned.homes_of_households(register, household, has, occupied)
+    homes = assignment.homes_of_households(register, household, has, occupied)
     for at in np.flatnonzero((has < 0) & (household >= 0)).tolist():
         persons[at]["home"] = register.places[homes[at]]
 
@@ -354,9 +354,9 @@ def _employ(persons: Persons, city: Any, register: Register, params: PeopleParam
     jobless = np.array([person["work"] is None for person in persons])
     untaught = np.array(["school" not in person for person in persons])
     rows = Rows(register, Moment(View(city=city)), 0, len(persons), {})
-    assigned.warn_of_small(register, arrays["work"], arrays["school"])
-    assigned.employ(rows, jobless, params)
-    assigned.enrol(rows, untaught)
+    assignment.warn_of_small(register, arrays["work"], arrays["school"])
+    assignment.employ(rows, jobless, params)
+    assignment.enrol(rows, untaught)
     pupils = untaught & (arrays["age"] >= 5) & (arrays["age"] < 18) & bool(city.by_kind("school"))
     for at in np.flatnonzero(jobless & (arrays["work"] >= 0)).tolist():
         persons[at]["work"] = places[arrays["work"][at]]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import combinations
 from typing import Final
 
-from moothall.research.citations.compared import sentence_of
+from moothall.research.citations.comparison import sentence_of
 from moothall.research.findings import Citation
 
 _MAX_SENTENCES: Final = 150  # sentences that are compared with each other
