@@ -2,10 +2,9 @@
 
 import { count, duration, empty, h, modelName, number, replace, svg } from "./dom.js";
 
-const [WIDE, TALL, GAP, BETWEEN] = [190, 40, 14, 150]; // pixels: a box, between two of a column, between columns
+const [TALL, GAP] = [40, 14]; // pixels: a box, and between two of a column
 const MOST = 40; // boxes of a column
-const CHARS = 24;
-const short = (text) => (text.length > CHARS ? `${text.slice(0, CHARS - 1)}…` : text);
+const short = (text, most) => (text.length > most ? `${text.slice(0, most - 1)}…` : text);
 const figures = ({ calls, seconds, errors }) => `${count(calls, "call")}, ${duration(seconds)}${errors ? `, ${count(errors, "error")}` : ""}`;
 
 // The calls of a run's steps, as `{ from, to, kind, calls, seconds, errors, sequence }`: `from` and `to` are keys of
@@ -59,17 +58,19 @@ function columnsOf(calls, agent) {
 export function drawCalls(root, tree, agent, open) {
   const calls = callsOf(tree, agent).sort((one, two) => two.calls - one.calls);
   if (!calls.length) return void replace(root, empty("Nothing was called yet."));
-  const columns = columnsOf(calls, agent).map((each) => each.slice(0, MOST));
+  const columns = columnsOf(calls, agent).map((each) => each.slice(0, MOST)), isNarrow = innerWidth < 760;
+  const between = isNarrow ? 20 : 150; // pixels, between columns
+  const wide = isNarrow ? Math.max(96, (root.clientWidth - 10 + between) / columns.length - between) : 190; // a box
   const tall = Math.max(...columns.map((each) => each.length)) * (TALL + GAP) - GAP;
   const place = new Map(columns.flatMap((keys, column) => keys.map((key, row) =>
-    [key, [column * (WIDE + BETWEEN) + 1, (tall - keys.length * (TALL + GAP) + GAP) / 2 + row * (TALL + GAP) + 1]])));
+    [key, [column * (wide + between) + 1, (tall - keys.length * (TALL + GAP) + GAP) / 2 + row * (TALL + GAP) + 1]])));
   const drawn = calls.filter(({ from, to }) => from !== to && place.has(from) && place.has(to));
   const lines = drawn.map(({ from, to, calls: many, seconds, errors }) => {
     const [[x1, y1], [x2, y2]] = [place.get(from), place.get(to)], forth = x2 > x1;
-    const [start, end] = [[forth ? x1 + WIDE : x1 + WIDE / 2, y1 + TALL / 2], [forth ? x2 : x2 + WIDE / 2, y2 + TALL / 2]];
+    const [start, end] = [[forth ? x1 + wide : x1 + wide / 2, y1 + TALL / 2], [forth ? x2 : x2 + wide / 2, y2 + TALL / 2]];
     const bend = (end[0] - start[0]) / 2;
     return [svg("path", { d: `M ${start} C ${start[0] + bend} ${start[1]} ${end[0] - bend} ${end[1]} ${end}`, "stroke-width": Math.min(8, 1 + Math.log2(many)), class: errors ? "bad" : "" }),
-      svg("text", { x: end[0] - (forth ? 8 : 0), y: end[1] - 6, "text-anchor": "end", class: "s-call" }, `${number(many)} × ${duration(seconds / many)}`)];
+      isNarrow ? "" : svg("text", { x: end[0] - (forth ? 8 : 0), y: end[1] - 6, "text-anchor": "end", class: "s-call" }, `${number(many)} × ${duration(seconds / many)}`)];
   });
   const boxes = [...place].map(([key, [x, y]]) => {
     const [kind, name] = key.split("\n"), its = calls.filter((each) => each.to === key);
@@ -77,7 +78,7 @@ export function drawCalls(root, tree, agent, open) {
     const said = its.length ? figures({ calls: sum("calls"), seconds: sum("seconds"), errors: sum("errors") }) : "its own run";
     const shows = its.length && { tabindex: 0, role: "button", "aria-label": `${kind} ${name}: ${said}. Open its first step` };
     const box = svg("g", { class: `s-box ${kind}`, transform: `translate(${x} ${y})`, ...(shows || {}) }, svg("title", {}, `${name}: ${said}`),
-      svg("rect", { width: WIDE, height: TALL, rx: 6 }), svg("text", { x: 10, y: 17, class: "s-name" }, short(name)), svg("text", { x: 10, y: 32, class: "s-call" }, `${kind} · ${said}`.slice(0, 34)));
+      svg("rect", { width: wide, height: TALL, rx: 6 }), svg("text", { x: 10, y: 17, class: "s-name" }, short(name, wide / 9)), svg("text", { x: 10, y: 32, class: "s-call" }, short(isNarrow ? said : `${kind} · ${said}`, wide / 6)));
     if (shows) {
       const go = () => open(Math.min(...its.map((each) => each.sequence)));
       box.addEventListener("click", go);
@@ -85,12 +86,12 @@ export function drawCalls(root, tree, agent, open) {
     }
     return box;
   });
-  const wide = columns.length * (WIDE + BETWEEN) - BETWEEN + 2;
+  const all = columns.length * (wide + between) - between + 2;
   const name = (key) => key.split("\n")[1];
   replace(root, h("figure", { class: "s-graph", "aria-label": "Who calls whom" },
-    h("div", { class: "s-graph-room", tabindex: 0, role: "region", "aria-label": "Graph of calls" }, svg("svg", { viewBox: `0 0 ${wide} ${tall + 2}`, width: wide, height: tall + 2, role: "group", "aria-label": `Boxes: ${place.size}; the table below has all calls` }, ...lines.flat(), ...boxes)),
-    h("details", {}, h("summary", { class: "s-soft" }, "As a table"), h("table", { class: "s-table" },
+    h("div", { class: "s-graph-room", tabindex: 0, role: "region", "aria-label": "Graph of calls" }, svg("svg", { viewBox: `0 0 ${all} ${tall + 2}`, width: all, height: tall + 2, role: "group", "aria-label": `Boxes: ${place.size}; the table below has all calls` }, ...lines.flat(), ...boxes)),
+    h("details", {}, h("summary", { class: "s-soft" }, "As a table"), h("div", { class: "s-graph-room", tabindex: 0, role: "region", "aria-label": "Table of calls" }, h("table", { class: "s-table" },
       h("thead", {}, h("tr", {}, ["Who", "calls", "what it is"].map((each) => h("th", {}, each)), ["Calls", "Time", "Errors"].map((each) => h("th", { class: "number" }, each)))),
       h("tbody", {}, calls.map((each) => h("tr", {}, h("th", { scope: "row" }, name(each.from)), h("td", {}, h("button", { type: "button", class: "s-link", onclick: () => open(each.sequence) }, name(each.to))), h("td", {}, each.kind),
-        h("td", { class: "number" }, number(each.calls)), h("td", { class: "number" }, duration(each.seconds)), h("td", { class: "number" }, each.errors || ""))))))));
+        h("td", { class: "number" }, number(each.calls)), h("td", { class: "number" }, duration(each.seconds)), h("td", { class: "number" }, each.errors || "")))))))));
 }

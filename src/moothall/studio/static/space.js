@@ -114,7 +114,8 @@ export function mount(root) {
       offers.length > 0 && h("ul", { class: "s-tries" }, offers.map(([id, action]) => h("li", {}, button(`${id}: ${action[0]}`, () => openTalk(id, null, { action })), h("span", { class: "s-soft" }, String(action[1]?.description ?? "").split("\n")[0])))),
       h("p", { class: "s-soft" }, "A line below is said to all agents; /*.help asks what they can do.")]
       : [h("h2", {}, "Agents of yours"), h("p", {}, "Add them in a program, and talk to them here:"), h("pre", { class: "s-example" }, EXAMPLE)],
-      TOLD.docs && h("p", {}, h("a", { href: TOLD.docs, target: "_blank", rel: "noreferrer" }, "Documentation")),
+      TOLD.docs ? h("p", {}, h("a", { href: TOLD.docs, target: "_blank", rel: "noreferrer" }, "Documentation"))
+        : h("p", { class: "s-soft" }, "Documentation: `make docs` in the folder that moothall was installed from, or docs/index.md there."),
       h("h2", {}, "Or try"), h("ul", { class: "s-tries" }, tries.map(([tab, title, about]) => h("li", {}, button(title, () => go([tab])), h("span", { class: "s-soft" }, about)))));
   }
 
