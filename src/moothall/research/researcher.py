@@ -54,9 +54,8 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from moothall.actions import AccessPolicy
-    from moothall.actions.approval import Approver
     from moothall.agents.replies.thread import Thread
-    from moothall.agents.workflow import AgentParts
+    from moothall.agents.workflow import ReplyingOptions
     from moothall.budget import Budget
     from moothall.journal import Journal, RunPart
     from moothall.models.protocol import Model
@@ -111,8 +110,7 @@ class Researcher(RecordedAgent):
             the model, or its server, says
         review_plan: sees the first plan and the outline, and may change them, before research
             begins: a function of a `ProposedPlan`, or an agent that replies, such as a `Person`
-        shared: whether all who ask share one conversation
-        **options: the arguments that every `Agent` takes
+        **options: the options of `Agent`, and `shared=`: whether all who ask share one conversation
 
     Attributes:
         steps: the blocks of the five steps, by name
@@ -163,22 +161,9 @@ class Researcher(RecordedAgent):
         title: str = "",
         context_tokens: int | None = None,
         review_plan: Reviewer | None = None,
-        shared: bool = False,
-        receive_own_broadcasts: bool = True,
-        concurrency: int | None = None,
-        approver: Approver | None = None,
-        deps: Any = None,
-        **options: Unpack[AgentParts],
+        **options: Unpack[ReplyingOptions],
     ) -> None:
-        super().__init__(
-            id,
-            shared=shared,
-            receive_own_broadcasts=receive_own_broadcasts,
-            concurrency=concurrency,
-            approver=approver,
-            deps=deps,
-            **options,
-        )
+        super().__init__(id, **options)
         self.model = model
         self._models = self._models_of(models)
         if not isinstance(judge, bool | None):
