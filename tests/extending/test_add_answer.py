@@ -34,6 +34,7 @@ def _same_in_run(request: ApprovalRequest) -> tuple[str, ...]:
             word="same",
             label="This call again in this run",
             outcome="permitted again in this run",
+            for_callers=True,
             scope="run",
             holds=_same_in_run,
         ),
@@ -98,6 +99,29 @@ async def at_the_page():
 asyncio.run(at_the_page())
 assert paid == [3, 3, 5, 5, 7, 7]
 """
+DOOR = """
+import asyncio, json
+import httpx2
+from clerks import clerk, paid
+from moothall.serving import asgi
+
+async def at_a_door():
+    transport = httpx2.ASGITransport(app=asgi(clerk(None, None, 3, 3)))
+    message = {"id": "m", "role": "user", "content": "Pay."}
+    body = {"threadId": "t", "runId": "r", "messages": [message], "tools": [], "context": []}
+    async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+        answer = await client.post("/ag-ui", json=body)
+        last = json.loads(answer.text.strip().splitlines()[-1].removeprefix("data: "))
+        (interrupt,) = last["outcome"]["interrupts"]
+        assert interrupt["responseSchema"]["properties"]["for"]["enum"] == ["run", "same"]
+        assert interrupt["metadata"]["for"]["same"] == "This call again in this run"
+        payload = {"approved": True, "for": "same"}
+        entry = {"interruptId": interrupt["id"], "status": "resolved", "payload": payload}
+        await client.post("/ag-ui", json={**body, "resume": [entry]})
+
+asyncio.run(at_a_door())
+assert paid == [3, 3]
+"""
 WAITS = """
 from clerks import clerk
 from moothall import Journal, Waiting
@@ -126,6 +150,7 @@ def test_answer_added_in_two_files_is_offered_read_recorded_and_holds_when_resum
     names = {"actions/approval/decision.py": ADDED, "actions/approval/__init__.py": EXPORTED}
     run = added({**names, "../clerks.py": (("", CLERK),)})
     run("-c", USES)
+    run("-c", DOOR)
     key = run("-c", WAITS).strip()
     permit = ("-m", "moothall", "approvals", "permit", key, "--journal", "runs.db", "--as", "eva")
     permitted = run(*permit, "--for", "same", "--reason", "a routine")

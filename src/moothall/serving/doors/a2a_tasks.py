@@ -33,7 +33,7 @@ from moothall.serving.a2a.wire import (
     text_of,
     text_part,
 )
-from moothall.serving.doors.asks import Ask, Caller, OpenAsks, asks_of, waiting_text
+from moothall.serving.doors.asks import Ask, Caller, OpenAsks, asks_of, read_form, waiting_text
 from moothall.serving.doors.served import Served
 
 Content: TypeAlias = str | list[dict[str, Any]]
@@ -260,7 +260,7 @@ def takes_none(id: str, state: str) -> A2AFault:
     return A2AFault("UNSUPPORTED_OPERATION", f"task {id} {now}, so it takes no message")
 
 
-def answer_in(parts: list[dict[str, Any]], asks: Mapping[str, Ask]) -> tuple[str, bool | str]:
+def answer_in(parts: list[dict[str, Any]], asks: Mapping[str, Ask]) -> tuple[str, Any]:
     """Return which of these a message answers, and its answer.
 
     Raises:
@@ -278,14 +278,16 @@ def answer_in(parts: list[dict[str, Any]], asks: Mapping[str, Ask]) -> tuple[str
     raise _no_answer()
 
 
-def _by_hash(part: dict[str, Any], asks: Mapping[str, Ask]) -> tuple[str, bool | str]:
+def _by_hash(part: dict[str, Any], asks: Mapping[str, Ask]) -> tuple[str, Any]:
     copy = dict(part)
     kind = "approval" if "approval" in copy else "question"
     hash = copy.pop(kind, None)
     ask = asks.get(hash) if isinstance(hash, str) else None
     answer: Any = copy.pop("permit" if kind == "approval" else "answer", None)
+    word = copy.pop("for") if isinstance(copy.get("for"), str) else ""  # else what was asked
     if (
         ask is None
+        or (word and word not in ask.details.get("for", ()))
         or ask.is_approval != (kind == "approval")
         or not isinstance(answer, bool if ask.is_approval else str)
         or any(
@@ -294,14 +296,15 @@ def _by_hash(part: dict[str, Any], asks: Mapping[str, Ask]) -> tuple[str, bool |
         )
     ):
         raise _no_answer()
-    return ask.key, answer
+    return ask.key, read_form(ask, {"permit": answer, "answer": answer, "for": word}, "permit")
 
 
 def _no_answer() -> A2AFault:
     return A2AFault(
         "INVALID_PARAMS",
         "this answers nothing that the task asks: an approval takes one data part "
-        '{"approval": HASH, "permit": true or false} with the hash that the task states, a '
+        '{"approval": HASH, "permit": true or false} with the hash that the task states, and '
+        '"for": WORD if it states words, a '
         'question {"question": HASH, "answer": TEXT} or, where it is all that is asked, a text',
     )
 

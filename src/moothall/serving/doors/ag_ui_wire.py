@@ -14,7 +14,7 @@ from moothall.actions.provenance import with_sources
 from moothall.agents.replies.events import CallEnded, CallProgress, CallStarted
 from moothall.foundation.jsonvalue import json_text
 from moothall.serving.a2a.wire import part_block
-from moothall.serving.doors.asks import WAITS_S, Ask, OpenAsks
+from moothall.serving.doors.asks import WAITS_S, Ask, OpenAsks, form_of, read_form
 from moothall.serving.doors.openai.content import BadRequest
 from moothall.serving.doors.openai.input import OpenAIRequest, chat_completion
 
@@ -272,37 +272,21 @@ def context_of(items: Any) -> list[dict[str, Any]]:
     return [with_sources({"role": "system", "content": text}, ["the page of the user"])]
 
 
-def _form(name: str, kind: str) -> dict[str, Any]:
-    """Return the schema of an answer."""
-    return {
-        "type": "object",
-        "properties": {name: {"type": kind}},
-        "required": [name],
-        "additionalProperties": False,
-    }
-
-
-def read(ask: Ask, entry: dict[str, Any]) -> bool | str | None:
+def read(ask: Ask, entry: dict[str, Any]) -> Any:
     """Return what a `resume` answers; whatever has another form permits and answers nothing."""
-    name = "approved" if ask.is_approval else "answer"
-    payload, answer = entry.get("payload"), None
-    if entry.get("status") == "resolved" and isinstance(payload, dict) and len(payload) == 1:
-        answer = payload.get(name)
-    if ask.is_approval:
-        return answer is True
-    return answer if isinstance(answer, str) else None
+    form, fields = entry.get("payload"), form_of(ask, "approved")["properties"]
+    if entry.get("status") != "resolved" or not isinstance(form, dict) or form.keys() - fields:
+        form = {}
+    return read_form(ask, form, "approved")
 
 
 def interrupt(id: str, ask: Ask) -> dict[str, Any]:
     """Return what the client is told of what is asked."""
-    reason, form = ("approval", _PERMIT) if ask.is_approval else ("question", _ANSWER)
+    reason = "approval" if ask.is_approval else "question"
+    form = form_of(ask, "approved") | {"additionalProperties": False}
     call = {"toolCallId": ask.call} if ask.call else {}
     about = {"reason": reason, "message": ask.text, "metadata": ask.details}
     return {"id": id, **call, **about, "responseSchema": form}
-
-
-_PERMIT: Final = _form("approved", "boolean")
-_ANSWER: Final = _form("answer", "string")
 
 
 def whole_message(text: str) -> list[dict[str, Any]]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import secrets
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from moothall.actions.approval import ApprovalRequest, Later, Question, Refused, Waiting
-from moothall.actions.approval.decision import Decision
+from moothall.actions.approval.decision import DECISION_KINDS
 from moothall.agents.replies.events import Event
 from moothall.foundation.errors import NobodyToAsk
 from moothall.foundation.jsonvalue import json_text
@@ -59,7 +59,31 @@ def ask_of(request: ApprovalRequest | Question, key: str, call: str = "") -> Ask
         details["note"] = request.note
     if request.facts:
         details["facts"] = {**request.facts}
+    kinds = DECISION_KINDS.choices_for(request).items()
+    if choices := {word: kind.label for word, kind in kinds if kind.for_callers}:
+        details["for"] = choices
     return Ask(key, f"Permit {request}", details, True, call)
+
+
+def form_of(ask: Ask, permit: str, **more: Any) -> dict[str, Any]:
+    """Return the schema of an answer; in that to an approval, `permit` is true for yes."""
+    name, kind = (permit, "boolean") if ask.is_approval else ("answer", "string")
+    properties: dict[str, Any] = {name: {"type": kind, **more}}
+    if choices := ask.details.get("for"):
+        properties["for"] = {"type": "string", "enum": [*choices]}
+    return {"type": "object", "properties": properties, "required": [name]}
+
+
+def read_form(ask: Ask, form: Mapping[str, Any], permit: str) -> Any:
+    """Return what a form answers, as JSON data; another form permits and answers nothing."""
+    if not ask.is_approval:
+        answer = form.get("answer")
+        return answer if isinstance(answer, str) else None
+    word = form.get("for")
+    if form.get(permit) is not True or word in (None, ""):
+        return form.get(permit) is True
+    kinds = (kind for kind in DECISION_KINDS if kind.word in ask.details.get("for", ()))
+    return next((kind.write(kind.type()) for kind in kinds if kind.word == word), False)
 
 
 def asks_of(waits: Iterable[Wait], permits: bool) -> dict[str, Ask]:
@@ -98,11 +122,10 @@ class OpenAsks:
         self._changed = changed
         self._most_s = most_s
 
-    async def approve(self, request: ApprovalRequest) -> Decision:
+    async def approve(self, request: ApprovalRequest) -> Any:
         """Ask whether a call is permitted."""
-        if await self._ask(request) is True:
-            return True
-        return Refused("the caller has not permitted it")
+        decision = DECISION_KINDS.read(await self._ask(request))
+        return Refused("the caller has not permitted it") if decision is False else decision
 
     async def answer(self, question: Question) -> str:
         """Ask a question."""
@@ -169,7 +192,7 @@ class CallerApprover:
     def __init__(self, waiting: Waiting | None = None) -> None:
         self._waiting = Waiting() if waiting is None else waiting
 
-    async def approve(self, request: ApprovalRequest) -> Decision:
+    async def approve(self, request: ApprovalRequest) -> Any:
         """Have a call wait for its approval, or ask the caller."""
         caller = self._caller()
         permits = caller is None or self._permits(caller)
@@ -177,8 +200,7 @@ class CallerApprover:
             return self._later(self._waiting.approve(request))
         if caller is None or caller.asking is None:
             return Refused(_CANNOT)
-        decision: Decision = await _on_callers_loop(caller, caller.asking.approve(request))
-        return decision
+        return await _on_callers_loop(caller, caller.asking.approve(request))
 
     async def answer(self, question: Question) -> str | Later:
         """Have a question wait for its answer, or ask the caller."""

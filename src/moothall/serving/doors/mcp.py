@@ -25,8 +25,8 @@ from moothall.serving.doors.mcp_job import (
     MCPCall,
     Owned,
     SessionThreads,
+    elicited_form,
     failed,
-    form_of,
     gives,
     required,
     result_of,
@@ -256,7 +256,7 @@ class MCPDoor:
         from mcp import MCPError
 
         try:
-            return await ctx.session.elicit_form(ask.text, form_of(ask), ctx.request_id)
+            return await ctx.session.elicit_form(ask.text, elicited_form(ask), ctx.request_id)
         except (MCPError, ValueError):  # it cannot after all, or answers what is no form
             return None
 

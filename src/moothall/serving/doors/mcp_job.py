@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from moothall.actions import Action
 from moothall.agents.replies.thread import thread_of_sender
 from moothall.foundation.jsonvalue import json_text
-from moothall.serving.doors.asks import Ask, OpenAsks
+from moothall.serving.doors.asks import Ask, OpenAsks, form_of, read_form
 from moothall.serving.doors.callers import caller_of
 from moothall.serving.doors.checks import Message, Receive, Scope, Send, in_thread
 from moothall.serving.doors.served import Served
@@ -26,15 +26,6 @@ CALLS: Final = "moothall.calls"
 """In a request's scope: the calls that end if the client closes its connection."""
 ANSWER_S: Final = 86_400.0
 """How long a call under way waits for an answer to its question."""
-
-
-def _form(name: str, kind: str, title: str) -> dict[str, Any]:
-    about = {"type": kind, "title": title}
-    return {"type": "object", "properties": {name: about}, "required": [name]}
-
-
-_PERMIT: Final = _form("permit", "boolean", "Permit this call?")
-_ANSWER: Final = _form("answer", "string", "Answer")
 
 
 _SIGNED: Final = re.compile(r"[0-9a-f]{32}\.[0-9a-f]{32}")
@@ -118,26 +109,23 @@ class SessionThreads:
         return f"{name}.{seal}"
 
 
-def form_of(ask: Ask) -> dict[str, Any]:
+def elicited_form(ask: Ask) -> dict[str, Any]:
     """Return the schema of the form by which a person answers."""
-    return _PERMIT if ask.is_approval else _ANSWER
+    return form_of(ask, "permit", title="Permit this call?" if ask.is_approval else "Answer")
 
 
-def said_in(ask: Ask, result: Any) -> bool | str | None:
+def said_in(ask: Ask, result: Any) -> Any:
     """Return what a client's result answers; what is no form permits and answers nothing."""
     content = getattr(result, "content", None)
     form = dict(content or {}) if getattr(result, "action", None) == "accept" else {}
-    if ask.is_approval:
-        return form.get("permit") is True
-    answer = form.get("answer")
-    return answer if isinstance(answer, str) else None
+    return read_form(ask, form, "permit")
 
 
 def required(state: str, ask: Ask) -> types.InputRequiredResult:
     """Return what a client that comes again with the answer is to ask its person."""
     import mcp_types as types
 
-    params = types.ElicitRequestFormParams(message=ask.text, requested_schema=form_of(ask))
+    params = types.ElicitRequestFormParams(message=ask.text, requested_schema=elicited_form(ask))
     return types.InputRequiredResult(
         input_requests={"question": types.ElicitRequest(params=params)}, request_state=state
     )
