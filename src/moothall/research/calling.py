@@ -37,17 +37,14 @@ class Tools:
         self._registries = registry_of(tools, id), registry_of(searchers, id)
         sites, exclude, since = chosen
         self._scope = Scope(sites, exclude, since, f"agent {id!r}: ")
-        self._sources = [each for registry in self._registries for each in registry._sources]
+        self.sources: list[Any] = [
+            each for registry in self._registries for each in registry._sources
+        ]
         self._at_first = self._tools_in_scope()
 
     def now(self) -> dict[str, Action]:
         """Return the tools by name."""
-        return self._tools_in_scope() if self._sources else self._at_first
-
-    async def get_ready(self) -> None:
-        """Connect with the servers whose tools are not known yet."""
-        for source in self._sources:
-            await source._get_ready()
+        return self._tools_in_scope() if self.sources else self._at_first
 
     def _tools_in_scope(self) -> dict[str, Action]:
         by_name = {

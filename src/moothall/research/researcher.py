@@ -429,12 +429,8 @@ class Researcher(RecordedAgent):
         describe(self.tools.values())
         return super()._load()
 
-    async def _respond(self, request: ReplyRequest) -> Reply:
-        await self._get_ready()  # before its tools are checked
-        return await super()._respond(request)
-
-    async def _get_ready(self) -> None:
-        await self._tools.get_ready()
+    def _sources(self) -> Iterable[Any]:
+        return self._tools.sources
 
     def _program(self) -> dict[str, Any]:
         return recording.program_of(self)

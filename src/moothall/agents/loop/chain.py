@@ -52,12 +52,12 @@ logger: logging.Logger = logging.getLogger("moothall.reasoning")
 Call: TypeAlias = Callable[[], Awaitable[Any]]
 
 
-def around_model(step: ModelStep, call: Call) -> Call:
-    """Return a call of the model with what stands around it: here from the inside out."""
+def around_model(step: ModelStep, call: Call) -> Awaitable[Any]:
+    """Call the model with what stands around that: here from the inside out."""
     run = step._run
     record, hooks, blocks = run.record, run.agent._hooks, run.agent.blocks
     if not (hooks or blocks or run.state.unusable) and record is None:
-        return partial(_again, step, call)  # the most frequent case
+        return _again(step, call)  # the most frequent case
     blocks = blocks and [each for each in blocks if hasattr(each, "around_model")]
     before = hooks and hooks.get("pre_reasoning")
     if run.state.unusable:
@@ -75,7 +75,7 @@ def around_model(step: ModelStep, call: Call) -> Call:
         call = partial(_answered_once, step, call)
     if hooks and hooks.get("post_reasoning"):
         call = partial(_after_answer, step, call)
-    return call
+    return call()
 
 
 def around_action(step: ActionStep, call: Call) -> Call:

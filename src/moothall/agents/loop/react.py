@@ -403,11 +403,9 @@ class ReActAgent(RecordedAgent):
             if request.results is not None:
                 request.state.results = request.results
 
-    async def _get_ready(self) -> None:
+    def _sources(self) -> Iterable[Any]:
         registry = self.actions
-        if isinstance(registry, ActionRegistry):
-            for source in registry._sources:
-                await source._get_ready()
+        return registry._sources if isinstance(registry, ActionRegistry) else ()
 
     def _work(self, request: ReplyRequest, record: Record[LoopState]) -> Coroutine[Any, Any, Reply]:
         if request.conversation is not None:

@@ -45,7 +45,7 @@ from moothall.agents.replies.charging import budgeted, count_unbounded
 from moothall.agents.replies.events import MessageAdded, MessagesLeftOut
 from moothall.agents.replies.record import Past, Record
 from moothall.agents.replies.record import Step as RecordedStep
-from moothall.agents.replies.reply import Reply, Step, Stop
+from moothall.agents.replies.reply import OpenReply, Reply, Step, Stop
 from moothall.agents.replies.reply_request import ReplyRequest
 from moothall.agents.replies.resume import guarded, has_ended
 from moothall.agents.replies.sub_agents.asking import restore_asked
@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from moothall.agents.replies.reply_request import AnswerSchema
     from moothall.agents.replies.thread import Thread
     from moothall.budget import Budget
+    from moothall.journal.stop_reason import StopReason
 
 logger: logging.Logger = logging.getLogger("moothall.reasoning")
 
@@ -235,7 +236,7 @@ class LoopRun:
             self.save(turn)
             if self._steering.pending_texts:
                 return None  # the user has interrupted meanwhile
-            return self.end(Stop("done", cut), value)
+            return self._end("done", cut, value)
         contents = await self.act(turn, answer)
         is_interrupted = self._steering.pending_texts
         repeated = "" if is_interrupted else self._repeated(answer, contents)
@@ -351,7 +352,7 @@ class LoopRun:
                     self.request.tell(MessagesLeftOut, self.id, self._left_out)
             schema = None if self.schema is None else self.schema.json
             step = ModelStep(self, turn, schema)
-            completion = await around_model(step, partial(self._ask, step))()
+            completion = await around_model(step, partial(self._ask, step))
             if self.record is not None:
                 step.look()
             return completion
@@ -555,15 +556,19 @@ class LoopRun:
 
     def end(self, stop: Stop, value: Any = None) -> Reply:
         """Return the reply as it stands, with the stop reason."""
-        state, reason, usage = self.state, stop.reason, self.state.usage
+        return self._end(stop.reason, stop.detail, value, stop.error)
+
+    def _end(
+        self, reason: StopReason, detail: str, value: Any, error: BaseException | None = None
+    ) -> Reply:
+        state, usage = self.state, self.state.usage
         if self._turn is not None and self._turn.iteration > state.iteration:  # it was left open
             usage = usage + self._turn.usage
         if reason not in ("done", "terminal"):
             value = state.text if self.schema is None else None
-        messages: Any = state.messages
-        detail = stop.detail
         if count := getattr(self.memory, "left_out", 0):
             detail = left_out(detail, count, self.id, self.model)
-        how = (state.steps, usage, reason, detail, stop.error, self.request.run_id)
-        outside = state.outside if state.marks else ()
-        return Reply(state.text, value, messages, *how, outside=outside)
+        answer = (state.text, value, state.messages, state.steps, usage)
+        end = (reason, detail, error, self.request.run_id)
+        reply: Any = OpenReply(answer, end, state.outside if state.marks else ())
+        return reply  # type: ignore[no-any-return]

@@ -17,14 +17,18 @@ class Steering:
 
     def __init__(self) -> None:
         # Our own cancellations of the task are undone with `uncancel`, as asyncio.timeout does.
-        self.loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
-        task = asyncio.current_task(self.loop)
+        task = asyncio.current_task()
         assert task is not None
         self._task = task
         self._before = task.cancelling()  # before this run: not about it, unless on its way
         self._cancels = 0
         self.in_turn: bool = False
         self.pending_texts: list[str] = []  # what the run has not heard yet
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The event loop that the run is on."""
+        return self._task.get_loop()
 
     def interrupt(self, text: str) -> None:
         """Stop the current turn and continue with this text. Call it on the run's own loop."""

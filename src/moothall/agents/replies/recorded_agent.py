@@ -7,7 +7,7 @@ import logging
 import math
 import os
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
@@ -184,11 +184,15 @@ class RecordedAgent(ConversationalAgent):
     async def _respond(self, request: ReplyRequest) -> Reply:
         if request.state.runs is not None:
             await self._forget_deleted(request.state)
+        for source in self._sources():
+            await source._get_ready()
         self._check_request(request)
-        await self._get_ready()
         if (part := request.record) is None:
             if self._journal is None:  # nothing is recorded
-                return self._at_rest(request, await self._traced_work(request, NULL_RECORD))
+                reply = await self._traced_work(request, NULL_RECORD)
+                if reply.stop_reason == "waiting":
+                    self._rest(request)
+                return reply
             part = await self._begin(self._journal, request)
         record: Record[Any] = NULL_RECORD
         try:
@@ -212,7 +216,9 @@ class RecordedAgent(ConversationalAgent):
             if part.past_entries:
                 asking = [e.request.run_id for e in REPLYING.get() if e.request and e.open]
                 await answer_asker(self._journal, record, reply, asking, request.state.texts)
-            return self._at_rest(request, reply)
+            if reply.stop_reason == "waiting" and request.record is None:
+                self._rest(request)
+            return reply
         finally:
             if record.at_end is not None:
                 record.at_end()
@@ -226,13 +232,11 @@ class RecordedAgent(ConversationalAgent):
             return self._work(request, record)
         return tracing.in_span(partial(self._work, request, record), "reply", self, request)
 
-    def _at_rest(self, request: ReplyRequest, reply: Reply) -> Reply:
-        """Return a reply; what a run that waits has reserved is given back."""
-        if reply.stop_reason == "waiting" and request.record is None:
-            budget = request.budget or getattr(self, "budget", None)
-            if budget is not None:
-                budget._pause()
-        return reply
+    def _rest(self, request: ReplyRequest) -> None:
+        """Give back what a run that waits has reserved."""
+        budget = request.budget or getattr(self, "budget", None)
+        if budget is not None:
+            budget._pause()
 
     async def _forget_deleted(self, thread: Thread) -> None:
         """Forget a conversation in this process if a run of it was deleted from its journal."""
@@ -318,18 +322,18 @@ class RecordedAgent(ConversationalAgent):
         return {"asked_by": str(message["from"]), **within}
 
     async def _prepare(self) -> None:
-        await self._get_ready()
+        for source in self._sources():
+            await source._get_ready()
         await super()._prepare()
 
-    async def _get_ready(self) -> None:
-        """Have it know what it may call, before its program is compared: a server says that."""
+    def _sources(self) -> Iterable[Any]:
+        """Return what says what it may call, before its program is compared: such as a server."""
         agents: list[Any] = [self]
         for agent in agents:  # a group may be its own member, which its reply refuses
             members = agent._member_agents if isinstance(agent, RecordedAgent) else ()
             agents += [each for each in members if all(each is not other for other in agents)]
-        for agent in agents[1:]:
-            if isinstance(agent, RecordedAgent) and not agent._member_agents:
-                await agent._get_ready()
+        alone = [e for e in agents[1:] if isinstance(e, RecordedAgent) and not e._member_agents]
+        return [source for agent in alone for source in agent._sources()]
 
     def _end_run(self, key: str, thread: str | None) -> None:
         """Note in the memories of the members that a run is over."""

@@ -96,7 +96,10 @@ class ReplyRequest:
     ) -> None:
         self.content: str | list[dict[str, Any]] = checked_content(content, "reply")
         self.original_content: str | list[dict[str, Any]] = self.content  # the content before hooks
-        self.want(schema)
+        self.schema: Any = None
+        self.answer: AnswerSchema | None = None
+        if schema is not None:
+            self.want(schema)
         # None for the agent's own.
         self.thread: str | None = None if thread is None else thread_id(thread)
         self.run_id: str = os.urandom(8).hex() if run_id is None else _text(run_id, "run_id")
@@ -152,7 +155,7 @@ class ReplyRequest:
     def want(self, schema: Any) -> None:
         """Set the form of the answer: a JSON schema or a type; None for any text."""
         self.schema = schema
-        self.answer: AnswerSchema | None = None if schema is None else AnswerSchema(schema)
+        self.answer = None if schema is None else AnswerSchema(schema)
 
 
 def optioned(
