@@ -280,8 +280,9 @@ class TokenBoundedMemory(Memory):
     @property
     def _bound(self) -> int:
         """How many tokens there may be now: more while a reply runs."""
-        most, is_running = self.reply_tokens, -1 < self._task < len(self._items) - 1
-        return self.max_tokens if most is None or not is_running else max(self.max_tokens, most)
+        if self.reply_tokens is None or not -1 < self._task < len(self._items) - 1:
+            return self.max_tokens
+        return max(self.max_tokens, self.reply_tokens)
 
     def _remove(self, start: int, end: int) -> None:
         cleared_numbers: list[int] = []

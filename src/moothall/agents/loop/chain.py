@@ -105,8 +105,6 @@ def around_action(step: ActionStep, call: Call) -> Call:
             call = partial(_with_start, step, call)
         if late or asks:
             call = partial(_permitted, step, call)
-        if before:
-            call = partial(_unless_refused, step, call)
         if emit is not None:
             call = partial(_told_start, step, call)
     if late or guarded:
@@ -318,13 +316,11 @@ async def _told_start(step: ActionStep, call: Call) -> Any:
         requested.watched = None
 
 
-async def _unless_refused(step: ActionStep, call: Call) -> Any:
-    return await call() if step._refused is None else step._refused
-
-
 async def _permitted(step: ActionStep, call: Call) -> Any:
-    """Ask the policy, the guard of values from outside and the approver."""
+    """Ask the policy, the guard of values from outside and the approver, unless a hook refused."""
     of, requested = step._of, step._call
+    if step._refused is not None:
+        return step._refused
     if step.action.access_policy == ACCESS_PERMITTED and of.request.state.texts is None:
         return await call()
     try:

@@ -6,7 +6,6 @@ import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
 
 from moothall.actions.provenance.marks import bare, marks_of, stored
@@ -69,10 +68,10 @@ async def run_hooks(
         limit: asyncio.Timeout | None = None
         try:
             # Copies: only the returned dict counts, so that a failed hook has changed nothing.
-            copied = {
-                key: value.copy() if isinstance(value, (dict, list)) else value
-                for key, value in kwargs.items()
-            }
+            copied = kwargs.copy()
+            for key, value in kwargs.items():
+                if isinstance(value, (dict, list)):
+                    copied[key] = value.copy()
             copied["deps"] = deps  # the program's own object
             result: Any = fn(agent, copied)
             if result is None:
@@ -116,12 +115,12 @@ async def as_hooked(
     **options: Any,
 ) -> Any:
     """Return `kwargs[name]` as hooks changed it: the recorded value, or by calling them now."""
-    run = partial(run_hooks, agent, type, kwargs, lambda new: check(new[name]), budget)
+    hooks = (agent, type, kwargs, lambda new: check(new[name]), budget)
     if record is None:
-        return (await run())[name]
+        return (await run_hooks(*hooks))[name]
 
     async def call(step: Step | None) -> Any:
-        return (await run())[name]
+        return (await run_hooks(*hooks))[name]
 
     return await record.step(f"{type}.{key}", call, **options)
 
