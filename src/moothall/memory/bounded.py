@@ -160,20 +160,20 @@ class TokenBoundedMemory(Memory):
         self._task = users[-1] if users else -1
 
     def _size(self, item: dict[str, Any]) -> int:
-        content = item.get("content")
+        content, count = item.get("content"), self._count
         size = _PER_MESSAGE
         if content.__class__ is str:
             if content:
-                size += self._count(content)
+                size += count(content)
         elif isinstance(content, list):
             for block in content:
                 text = block.get("text") if isinstance(block, dict) else None
-                size += self._count(text) if isinstance(text, str) else BLOCK_TOKENS
+                size += count(text) if isinstance(text, str) else BLOCK_TOKENS
         elif content is not None:
-            size += self._count(repr(content))
+            size += count(repr(content))
         calls = item.get("tool_calls")
         if calls:
-            size += self._count(repr(calls))
+            size += count(repr(calls))
         return size
 
     @property

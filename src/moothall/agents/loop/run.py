@@ -515,9 +515,8 @@ class LoopRun:
         new = turn.stored() if turn.marks else turn.messages
         try:
             if self.record is None:
-                add = self.memory.add_memory
                 for message in new:
-                    add(message)
+                    self.memory.add_memory(message)
             else:
                 remember(self.memory, self.record, new, first)
                 self._remembered = first + len(new)

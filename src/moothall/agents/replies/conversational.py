@@ -487,7 +487,8 @@ class ConversationalAgent(Threaded):
 
     # -- how it replies ----------------------------------------------------------------------------
 
-    async def _reply_on_loop(self, request: ReplyRequest) -> Reply:
+    def _reply_on_loop(self, request: ReplyRequest) -> Awaitable[Reply]:
+        """Reply; call it in the task that gives the reply."""
         setup = ASK_CONTEXT.get().setup
         if setup is not None and setup[0] is self:
             # They apply to this reply alone, not to nested ones.
@@ -502,8 +503,8 @@ class ConversationalAgent(Threaded):
             )
             request.thread = None
         if self._mailbox is not None:
-            return await self._mailbox.carry(lambda: self._in_turn(request))
-        return await self._in_turn(request)
+            return self._mailbox.carry(lambda: self._in_turn(request))
+        return self._in_turn(request)
 
     async def _in_turn(self, request: ReplyRequest) -> Reply:
         """Reply in the thread's turn."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import fields
 from functools import cache
 from typing import Any, Final, Generic, Self, get_args, get_type_hints
@@ -104,7 +104,7 @@ class ReplyStream(Generic[R_co]):
         self,
         agent: str,
         request: ReplyRequest,
-        answer: Callable[[ReplyRequest], Coroutine[Any, Any, R_co]],
+        answer: Callable[[ReplyRequest], Awaitable[R_co]],
     ) -> None:
         self._agent = agent
         self._request = request
@@ -124,7 +124,7 @@ class ReplyStream(Generic[R_co]):
         if events is None:
             events = self._events = _Events()
             self._request.emit, self._request.wait_for_reader = events.put, events.wait_for_reader
-            self._task = asyncio.get_running_loop().create_task(self._answer(self._request))
+            self._task = asyncio.get_running_loop().create_task(_reply(self._answer, self._request))
             # The task itself is the last item, after all events that it has put.
             self._task.add_done_callback(events.put)
         assert self._task is not None
@@ -170,6 +170,10 @@ class ReplyStream(Generic[R_co]):
                 task.get_loop().call_soon_threadsafe(task.cancel)
             except RuntimeError:
                 pass  # its loop has ended
+
+
+async def _reply(answer: Callable[[ReplyRequest], Awaitable[T]], request: ReplyRequest) -> T:
+    return await answer(request)
 
 
 class Watchers:

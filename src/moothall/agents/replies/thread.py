@@ -187,8 +187,10 @@ class Threads:
 
     def take(self, id: str | None) -> Thread:
         """Return the thread of that id; it is in use until `release` is called."""
+        if id is None:  # the agent's own is never dropped
+            return self.default
         with _GUARD:
-            thread = self.default if id is None else self._get(id)
+            thread = self._get(id)
             thread.uses += 1
             return thread
 
@@ -197,8 +199,8 @@ class Threads:
         with _GUARD:
             thread.uses -= 1
             is_gone = thread.is_abandoned and not thread.uses
-            if is_gone and thread.id and self._by_id.get(thread.id) is thread:
-                self._by_id.pop(thread.id, None)
+            if is_gone and self._by_id.get(thread.id or "") is thread:
+                del self._by_id[thread.id or ""]
             return is_gone
 
     def drop(self, id: str) -> None:

@@ -121,7 +121,7 @@ class Threaded(Replier, Agent):
 
     def _take_thread(self, id: str | None) -> Thread:
         """Return a thread for a use, which `_release` ends."""
-        thread = (self._threads or self._all_threads).take(id)
+        thread = self._all_threads.take(id)
         if id is not None:
             self._note_threads(thread)
         return thread
@@ -211,7 +211,7 @@ class Threaded(Replier, Agent):
 
     def _release(self, thread: Thread) -> None:
         """End a use of a thread; if its sender has left meanwhile, members forget it too."""
-        if (self._threads or self._all_threads).release(thread) and thread.id is not None:
+        if thread.id is not None and self._all_threads.release(thread):
             self._drop_in_members(thread.id)
 
     def _end_thread(self, thread: str) -> None:
