@@ -319,8 +319,8 @@ async def _told_start(step: ActionStep, call: Call) -> Any:
 async def _permitted(step: ActionStep, call: Call) -> Any:
     """Ask the policy, the guard of values from outside and the approver, unless a hook refused."""
     of, requested = step._of, step._call
-    if step._refused is not None:
-        return step._refused
+    if (refused := step._refused) is not None:
+        return refused
     if step.action.access_policy == ACCESS_PERMITTED and of.request.state.texts is None:
         return await call()
     try:
