@@ -35,12 +35,10 @@ EXCEPTIONS = {
     "agents/conversation/termination.py what": "public: `Said(what)`",
     "agents/dualact/dual_act_state.py told": "recorded",
     "agents/dispatch.py given": "public: `Dispatch.given`",
-    "agents/ready/person.py told": "public: what `Desk.ask` takes",
     "agents/loop/recording.py joined": "recorded",
     "agents/replies/events.py left": "public: `BudgetLow.left`",
     "agents/replies/read_record.py over": "documented: `record.over`",
     "agents/replies/record.py beside": "documented: what `record.step` takes",
-    "agents/replies/record.py over": "documented: `record.over`",
     "agents/replies/reply.py heard": "public: `Utterance.heard`",
     "budget/budget.py left": "public: `Budget.left`",
     "budget/budget.py over": "public: `Budget.over`",
@@ -54,7 +52,6 @@ EXCEPTIONS = {
     "models/wrappers/prices.py stated": "public: an argument of `Prices`",
     "memory/summarizing.py settled": "public: `SummarizingMemory.settled`",
     "research/findings.py told": "a key of recorded progress",
-    "research/researcher.py told": "of `Progress`",
     "serving/company/company.py ended": "public: `Company.ended`",
     "serving/company/schedule.py due": "public: `Schedule.due`",
     "society/blocks/feed.py shown": "public: `FeedBlockParams.shown`, `FeedBlock.shown`",
@@ -74,8 +71,6 @@ EXCEPTIONS = {
     "society/services/feed.py shown": "public: `Feed.shown`",
     "society/services/firm.py asked": "public, and a key of checkpoints: `Firm.asked`",
     "society/society.py ended": "of `SocietyState`",
-    "studio/growing.py asked": "a field of a page's event",
-    "studio/talk/conversations.py said": "a field of a page's answer",
 }
 """What programs, journals and pages read by such a name, with the reason."""
 CEILINGS: dict[str, int] = {}

@@ -506,8 +506,8 @@ class Researcher(RecordedAgent):
         bench.request = request
         bench.record = record
         bench.run_id = request.run_id
-        messages = [each["content"] for each in record.received]
-        bench.progress.told += [*(request.state.own or ()), *request.state.take_texts(), *messages]
+        texts = [*request.state.take_texts(), *(each["content"] for each in record.received)]
+        bench.progress.told.extend([*(request.state.own or ()), *texts])
         request.state.own = None
 
     def _catch_up(self, record: Record[Progress], budget: Any) -> None:

@@ -36,7 +36,7 @@ class _AnswerSource(NamedTuple):
 
     run: str | None
     agent: str
-    asked: str
+    receiver: str
     to: str | None
     thread: str | None
 
@@ -105,7 +105,7 @@ class Growing:
             open = [
                 each
                 for each in self._growths
-                if (each.run, each.asked, each.to) == (None, agent, to)
+                if (each.run, each.receiver, each.to) == (None, agent, to)
             ]
         self._end(open)
         return growth if growth is not None and time.monotonic() - growth.at < _COMES_S else None
@@ -161,7 +161,7 @@ class Growing:
                     continue
                 if growth.calls and source.to is not None:
                     growth.at = time.monotonic()
-                    self._ended_growths[source.asked, source.to] = growth
+                    self._ended_growths[source.receiver, source.to] = growth
                     while len(self._ended_growths) > _MOST_ENDED:
                         del self._ended_growths[next(iter(self._ended_growths))]
                 self._feed.publish("growing", {**source._asdict(), "over": True})

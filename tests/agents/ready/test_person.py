@@ -304,7 +304,7 @@ def test_person_at_a_desk_without_an_answer_ends_the_reply_with_the_reason(
 @pytest.mark.parametrize("desk", (object(), io.StringIO(), type("D", (), {"ask": len})()))
 def test_person_desk_that_cannot_ask_is_refused(desk: Any) -> None:
     with pytest.raises(
-        ConfigError, match=r"desk= must have a method `async def ask\(request, told"
+        ConfigError, match=r"desk= must have a method `async def ask\(request, messages"
     ):
         Person("Ann", desk=desk)
 

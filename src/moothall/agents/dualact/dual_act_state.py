@@ -82,7 +82,8 @@ class DualActState:
         if by_r:
             messages, self.known_to_r = self.told[self.known_to_r :], len(self.told)
         else:
-            messages, self.told, self.known_to_r = self.told, [], 0
+            messages, self.known_to_r = [*self.told], 0
+            self.told.clear()
         while came:
             self.tell(came[0]["content"], came.pop(0)["by_r"])
         return messages

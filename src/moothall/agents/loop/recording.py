@@ -133,7 +133,7 @@ class LoopState(LoopTurn):
 
     @found_actions.setter
     def found_actions(self, names: Sequence[str]) -> None:
-        self.joined = [*names]
+        self.joined[:] = names
 
     @property
     def outside(self) -> tuple[str, ...]:

@@ -64,13 +64,13 @@ class Desk(Protocol):
     """A place where a person is asked and answers."""
 
     async def ask(
-        self, request: ReplyRequest, told: Sequence[str], fault: str
+        self, request: ReplyRequest, messages: Sequence[str], fault: str, /
     ) -> str | HumanDecision | None:
         """Return the person's answer: a line or a decision; None if the person has left.
 
         Args:
             request: the request to the person; its `content` is the question
-            told: messages to the person since the last request
+            messages: messages to the person since the last request
             fault: what was wrong with the previous answer; empty the first time
         """
         ...
@@ -113,7 +113,7 @@ class Person(ConversationalAgent):
         super().__init__(id, **options)
         if desk is not None and not inspect.iscoroutinefunction(getattr(desk, "ask", None)):
             raise ConfigError(
-                f"agent {id!r}: desk= must have a method `async def ask(request, told, "
+                f"agent {id!r}: desk= must have a method `async def ask(request, messages, "
                 f"fault)`, which returns a line, a HumanDecision or None, got {desk!r:.80}"
             )
         self._terminal = Terminal(stdin, stdout)
@@ -195,7 +195,7 @@ class _AtTerminal:
         self._id = id
         self._terminal = terminal
 
-    async def ask(self, request: ReplyRequest, told: Sequence[str], fault: str) -> str | None:
+    async def ask(self, request: ReplyRequest, messages: Sequence[str], fault: str) -> str | None:
         """Show the request, and return the line that the person writes."""
         show = self._terminal.show
         if fault:
@@ -203,7 +203,7 @@ class _AtTerminal:
         else:
             content = request.content
             show(content if isinstance(content, str) else json_text(content))
-            for text in told:
+            for text in messages:
                 show(text)
             if request.schema == DECISION_SCHEMA:
                 show(f"\n{_CHOICES}")
@@ -223,7 +223,7 @@ class _AskedByCaller:
         self._decides = False
         self.questions: tuple[str, ...] = ()
 
-    async def ask(self, request: ReplyRequest, told: Sequence[str], fault: str) -> str | None:
+    async def ask(self, request: ReplyRequest, messages: Sequence[str], fault: str) -> str | None:
         """Return the answer; None after too many that are wrong: it may be a program's."""
         id, self._decides = self._person.id, request.schema == DECISION_SCHEMA
         self._faults += bool(fault)
@@ -233,7 +233,7 @@ class _AskedByCaller:
             asker = self._asker()
             if asker is None:
                 raise NobodyToAsk("the question is the caller's own")
-            question = Question(asker, in_words(request, told, fault), request.run_id)
+            question = Question(asker, in_words(request, messages, fault), request.run_id)
             if self._step is None:
                 return await self._ask(question)
             return await self._answered(self._step, question, in_words(request, (), fault))

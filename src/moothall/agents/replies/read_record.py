@@ -44,12 +44,12 @@ class ReadRecord(Generic[S]):
         # The start entries of the turns that members record in their own parts, by part.
         self.members: dict[str, dict[str, Any]] = {}
         self.start: dict[str, Any] | None = None  # what the part began with; None if it is new
-        self.over: dict[str, Any] | None = None  # the end, if nothing was done after it
+        self._end: dict[str, Any] | None = None
         self.received: list[Any] = []  # from outside since the last state, in order
         state: dict[str, Any] | None = None
         for entry in part.past_entries:
             if entry.kind != "begun":  # a fork begins anew, also what has ended
-                self.over = None
+                self._end = None
             state = self._take(entry, state)
         self.state: S | None = None  # the last that was saved
         if state is not None:
@@ -62,6 +62,11 @@ class ReadRecord(Generic[S]):
     def run_id(self) -> str:
         """Return the id of the run."""
         return self._read.run_id
+
+    @property
+    def over(self) -> dict[str, Any] | None:
+        """Return how the part ended; None if it has not, or something was done after that."""
+        return self._end
 
     def past(self, prefix: str = "") -> list[Past]:
         """Return the recorded steps whose keys have this prefix, in the order of their start."""
@@ -106,7 +111,7 @@ class ReadRecord(Generic[S]):
         elif kind == "heard":
             self.received.append(data)
         elif kind == "over":
-            self.over = data
+            self._end = data
         elif "part" in data:
             self.members[data["part"]] = data
         elif kind in _STEPS:

@@ -258,8 +258,8 @@ class Record(ReadRecord[S]):
 
     def note_end(self, reason: str, **about: Any) -> None:
         """Note the end of the part, with its reason."""
-        self.over: dict[str, Any] | None = {"reason": reason, **as_json(about)}
-        self.note("over", self.over)
+        self._end = {"reason": reason, **as_json(about)}
+        self.note("over", self._end)
         if not self._part.path:
             self._part.end(reason)
 
@@ -300,7 +300,7 @@ class _NullRecord(Record[S]):
     run: Any = SimpleNamespace(resumes_later=False, parked=(), cut_off=(), past_entries={})
 
     def __init__(self) -> None:
-        self.state = self.start = self.over = self.at_end = None
+        self.state = self.start = self._end = self.at_end = None
         self.received = []
         self.members = {}
         self._steps = {}

@@ -6,7 +6,7 @@ import { on, onReset } from "./feed.js";
 
 const all = new Map();
 const listeners = [];
-const keyOf = ({ run, agent, asked, to, thread }) => JSON.stringify([run, agent, asked, to, thread]);
+const keyOf = ({ run, agent, receiver, to, thread }) => JSON.stringify([run, agent, receiver, to, thread]);
 
 export const growing = (wanted) => [...all.values()].filter(wanted);
 export function onGrowing(work) {

@@ -172,7 +172,7 @@ export function mount(root) {
   const grow = () => { // they are no messages yet
     const follows = nearEnd();
     update(writing, growing((each) => each.to !== null).map((each) => h("article", { class: "s-message", "aria-label": `${each.agent} writes` },
-      h("header", {}, h("b", { class: "s-from" }, each.agent), h("span", { "aria-label": "to" }, "→"), h("b", {}, each.to), waitsForYou(each.agent, each.asked) || h("span", { class: "s-soft" }, "writes …"), each.run && button("Stop", () => stop(each.run), "quiet s-small")), grown(each))));
+      h("header", {}, h("b", { class: "s-from" }, each.agent), h("span", { "aria-label": "to" }, "→"), h("b", {}, each.to), waitsForYou(each.agent, each.receiver) || h("span", { class: "s-soft" }, "writes …"), each.run && button("Stop", () => stop(each.run), "quiet s-small")), grown(each))));
     if (follows) toEnd();
   };
   onGrowing(grow);

@@ -109,18 +109,18 @@ function made(id, thread, key) {
       h("span", { class: "s-soft" }, typeof told?.description === "string" ? told.description.split("\n")[0] : ""))) : h("li", {}, empty("It offers no actions, or is busy.")));
   }, 2000, () => {}); // the header says that nobody answers
 
-  function turn({ mine, said, at, run, state, action, steps, author }) {
-    return h("article", { class: `s-saying ${mine ? "mine" : ""} ${state}` },
-      h("header", {}, h("b", {}, mine ? "You" : author || id), state === "waiting" ? waitsForYou(id) || h("span", { class: "s-soft" }, "waits for an answer …") : null,
-        run && (!mine || state === "waiting") ? h("button", { type: "button", class: "s-link", onclick: () => go(["runs", run]) }, "Run") : null,
+  function turn({ by_person, content, at, run, state, action, steps, author }) {
+    return h("article", { class: `s-saying ${by_person ? "mine" : ""} ${state}` },
+      h("header", {}, h("b", {}, by_person ? "You" : author || id), state === "waiting" ? waitsForYou(id) || h("span", { class: "s-soft" }, "waits for an answer …") : null,
+        run && (!by_person || state === "waiting") ? h("button", { type: "button", class: "s-link", onclick: () => go(["runs", run]) }, "Run") : null,
         state === "waiting" && run && canStop({ id: run }) ? button("Stop", () => stop(run), "quiet s-small") : null, at ? h("time", {}, today(at) ? clock(at) : day(at)) : null),
       steps.length > 0 && h("details", { class: "s-did" }, h("summary", {}, count(steps.length, "step")), h("ol", {}, steps.map((each) => h("li", {}, each)))),
-      action ? called(action, said) : folded(said, outcome(said)));
+      action ? called(action, content) : folded(content, outcome(content)));
   }
 
   // What the agent is writing now; `follow` keeps the end in sight.
   function grow() {
-    follow(() => update(writing, growing((each) => each.asked === id && each.to === me() && (each.thread ?? null) === thread).map((each) => h("article", { class: "s-saying" },
+    follow(() => update(writing, growing((each) => each.receiver === id && each.to === me() && (each.thread ?? null) === thread).map((each) => h("article", { class: "s-saying" },
       h("header", {}, h("b", {}, each.agent), waitsForYou(each.agent, id) || h("span", { class: "s-soft" }, "writes …")), grown(each)))));
   }
   function atEnd() {

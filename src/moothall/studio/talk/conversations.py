@@ -43,18 +43,18 @@ class TalkTurn:
     """What one of the two said.
 
     Attributes:
-        mine: whether the person said it
-        said: the text, or JSON data
+        by_person: whether the person said it
+        content: the text, or JSON data
         at: when, or None where only a memory has it
         run: the recorded run of it, or None
         state: `waiting`, `failed` or empty
-        action: the action that the person called, whose arguments `said` is; empty if they wrote
+        action: the action that the person called, whose arguments `content` is; empty if they wrote
         steps: what its run has done so far, a line each
         author: which member of a group said it; empty for an agent
     """
 
-    mine: bool
-    said: Any
+    by_person: bool
+    content: Any
     at: float | None = None
     run: str | None = None
     state: str = ""
@@ -106,7 +106,7 @@ class Conversations:
         if journal is not None:
             return [*self._recorded(journal, id, of, room), *now]
         if memory is not None:
-            contents = [each.said for each in now if each.mine]
+            contents = [each.content for each in now if each.by_person]
             return [*_earlier_turns(memory.thread(of)._newest(_TURNS), contents), *now][-_TURNS:]
         return now
 
@@ -122,9 +122,11 @@ class Conversations:
             if self._is_mine(message, id) and self._thread(message) == thread:
                 waits = "waiting" if head.to == id and not message.outcomes else ""
                 run = runs.get(message.number)
-                turn = TalkTurn(mine=True, said=message.arguments, at=message.at, state=waits)
+                turn = TalkTurn(
+                    by_person=True, content=message.arguments, at=message.at, state=waits
+                )
                 if head.action == "say":
-                    turn.said = message.arguments.get("content")
+                    turn.content = message.arguments.get("content")
                 else:
                     turn.action = head.action
                 if run is not None:
@@ -241,7 +243,7 @@ def _answer(message: SeenMessage, run: str | None) -> TalkTurn:
         message.head.action == "error",
     )
     return TalkTurn(
-        mine=False, said=content, at=message.at, run=run, state="failed" if failed else ""
+        by_person=False, content=content, at=message.at, run=run, state="failed" if failed else ""
     )
 
 
@@ -249,7 +251,7 @@ def _of_run(journal: Journal, run: Outline) -> Iterator[TalkTurn]:
     """Yield what a run was asked and, if it has ended, what it replied."""
     beginning = next(iter(journal.entries(run.id, 0, 1)), None)
     task = run.task if beginning is None else beginning.data.get("task", run.task)
-    yield TalkTurn(mine=True, said=task, at=run.began, run=run.id)
+    yield TalkTurn(by_person=True, content=task, at=run.began, run=run.id)
     last = next(iter(journal.entries(run.id, run.entries - 1, 1)), None) if run.entries else None
     if last is None or last.kind != "over" or last.path:
         return
@@ -257,7 +259,7 @@ def _of_run(journal: Journal, run: Outline) -> Iterator[TalkTurn]:
     text = last.data.get("text") or in_words(reason, detail)
     failed = not last.data.get("text")
     state = "failed" if failed else ""
-    yield TalkTurn(mine=False, said=text, at=last.at, run=run.id, state=state)
+    yield TalkTurn(by_person=False, content=text, at=last.at, run=run.id, state=state)
 
 
 def _earlier_turns(items: list[dict[str, Any]], contents: list[Any]) -> list[TalkTurn]:
@@ -273,7 +275,7 @@ def _earlier_turns(items: list[dict[str, Any]], contents: list[Any]) -> list[Tal
         remaining[content] -= 1
         end = at
     return [
-        TalkTurn(mine=each["role"] == "user", said=each["content"])
+        TalkTurn(by_person=each["role"] == "user", content=each["content"])
         for each in items[:end]
         if each.get("role") in ("user", "assistant") and each.get("content")
     ]
