@@ -14,10 +14,12 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Final
 
 from moothall.foundation.arguments import check_integer
+from moothall.society.arrays import np
+from moothall.society.columns.register import Register
 from moothall.society.kernel.commit import Books, Service
 from moothall.society.kernel.wants import Answer, Follow, Like, Post, Want, id_order
 from moothall.society.services.feed_rows import RowFeed
-from moothall.society.services.posts import Posted, PostsById
+from moothall.society.services.posts import Posted
 
 LONGEST: Final = 280  # the characters of a post at most
 
@@ -40,7 +42,7 @@ class Feed(Service):
         check_integer(f"feed {id!r}: most=", most, 1, None)
         self.most = most
         self.rows: RowFeed | None = None
-        self._posts: PostsById | RowFeed = PostsById(most)
+        self._posts = RowFeed(Register(np.zeros(0, np.uint64), None, (), 0, None), most)
 
     def of_population(self, population: Any) -> None:
         """Store a population's posts, likes and follows in arrays."""
@@ -73,10 +75,9 @@ class Feed(Service):
         posts = self._posts
         if type(want.post) is not int or not posts.first <= want.post < posts.next:
             return Answer(want, False, f"there is no post {want.post!r:.40}, or no longer")
-        post = posts.post(want.post)
-        if post.author == sender or sender in post.liked:
-            return Answer(want, False, f"post {post.number} is its own, or was liked before")
-        return Answer(want, True, value=posts.like_one(sender, want.post))
+        likes = posts.like_one(sender, want.post)
+        why = "" if likes else f"post {want.post} is its own, or was liked before"
+        return Answer(want, not why, why, likes or None)
 
     def settle_rows(self, books: Any, table: Any, entries: Any) -> None:
         """Do `settle` for many citizens of a population."""

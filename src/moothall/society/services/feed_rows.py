@@ -1,7 +1,8 @@
-"""The posts, likes and follows of a population's feed, as arrays."""
+"""The posts, likes and follows of a feed, as arrays; without a population all are strangers."""
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
@@ -46,6 +47,7 @@ class RowFeed:
         self.lengths: Any = np.array([len(word) for word in population.words])
         self._hot: Any = None
         self._author: Any = None
+        self._shown_posts: dict[int, Posted] = {}  # posts that were shown, as they are
 
     @property
     def next(self) -> int:
@@ -100,6 +102,7 @@ class RowFeed:
             setattr(self, name, np.concatenate([getattr(self, name), values])[-self.most :])
         dropped = int(numbers[-1]) + 1 - len(self.author) - self.first
         self.first += dropped
+        self._shown_posts.clear()  # no more than those that are shown
         if dropped:
             self._liked = self._liked[np.searchsorted(self._liked, self.first << 32) :]
             in_use = {*self.text.tolist(), *self.topic.tolist()} if self._texts else ()
@@ -132,6 +135,8 @@ class RowFeed:
         self.likes = self.likes + many
         posts = np.flatnonzero(many)
         self.heat[posts] = heat(self.likes[posts], self.posted[posts])
+        for number in (posts + self.first).tolist():
+            self._shown_posts.pop(number, None)
         self._liked = np.sort(np.concatenate([self._liked, keys]), kind="stable")
         self._hot = None
         return done, count
@@ -164,7 +169,7 @@ class RowFeed:
         self.follow(self._number_array(sender), self._number_array(whom))
 
     def like_one(self, sender: str, number: int) -> int:
-        """Let an agent like a post; return the post's likes."""
+        """Let an agent like a post; return the post's likes, 0 of its own or one liked before."""
         return int(self.like(self._number_array(sender), np.array([number]))[1][0])
 
     # -- showing -----------------------------------------------------------------------------------
@@ -270,20 +275,30 @@ class RowFeed:
 
     def shown_to(self, id: str, interests: Mapping[str, int], limit: int) -> list[Posted]:
         """Return the highest-ranked posts for one citizen, the best first."""
-        number = self.population.number_of(id)
-        follows = self.follows.of(int(self._place(np.array([number]))[0]))
-        candidates = set(self.hottest()[0].tolist())
+        reader = self._place(self._number_array(id))  # first: it may add a list of follows
+        candidates = dict.fromkeys(self.hottest()[0].tolist())
         by, last, _ = self._author
+        follows = self.follows.of(int(reader[0]))
         for author in follows[-AUTHORS:]:
-            at = by[int(self._place(np.array([author]))[0])]
-            candidates |= {each for each in (last[at].tolist() if at >= 0 else ()) if each >= 0}
-        of = set(follows)
-        ranked = []
-        for at in candidates:
-            if (author := int(self.author[at])) != number:
-                interest = interests.get(self._text(int(self.topic[at])) or "", 0)
-                ranked.append((shown_rank(int(self.heat[at]), interest, author in of), at))
-        return [self.post(at + self.first) for _, at in reversed(sorted(ranked)[-limit:])]
+            index = author if author >= 0 else len(self.population) + STRANGER - author
+            at = by[index] if index < len(by) else -1
+            candidates |= dict.fromkeys(last[at][last[at] >= 0].tolist() if at >= 0 else ())
+        followed = {self._id(each) for each in follows}
+        posts = (self._post(at + self.first) for at in candidates)
+        return heapq.nlargest(
+            limit,
+            (post for post in posts if post.author != id),
+            key=lambda post: (
+                shown_rank(post.heat, interests.get(post.topic, 0), post.author in followed),
+                post.number,
+            ),
+        )
+
+    def _post(self, number: int) -> Posted:
+        """Return a post by its number, and keep it for the next who is shown it."""
+        if (post := self._shown_posts.get(number)) is None:
+            post = self._shown_posts[number] = self.post(number)
+        return post
 
     def post(self, number: int) -> Posted:
         """Return a post by its number."""
@@ -335,7 +350,8 @@ class RowFeed:
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state that an engine's worker needs; it has only the population's length."""
-        return {**vars(self), "population": range(len(self.population))}
+        population: Any = self.population
+        return {**vars(self), "population": range(len(population)) if population else population}
 
 
 def _key(numbers: Any, agents: Any) -> Any:

@@ -1,10 +1,7 @@
-"""Posts of a feed, their ranking, and their storage without a population."""
+"""Posts of a feed, and their ranking."""
 
 from __future__ import annotations
 
-import heapq
-from collections import deque
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -62,90 +59,6 @@ class Posted:
         """Return the post in words, its author called so."""
         about = f" about {self.topic}" if self.topic else ""
         return f"post {self.number} of {author}{about} ({len(self.liked)} likes): {self.text}"
-
-
-class PostsById:
-    """The posts, likes and follows of a feed without a population, by id."""
-
-    def __init__(self, most: int) -> None:
-        self.most = most
-        self.next: int = 1
-        self._posts: dict[int, Posted] = {}
-        self._follows: dict[str, dict[str, None]] = {}
-        self._hottest: list[Posted] | None = None
-        self._by_author: dict[str, deque[int]] = {}
-
-    def posts(self) -> Mapping[int, Posted]:
-        """Return all posts by number."""
-        return self._posts
-
-    def followed(self) -> Mapping[str, Mapping[str, None]]:
-        """Return the ids that each agent follows."""
-        return self._follows
-
-    @property
-    def first(self) -> int:
-        """The number of the oldest post."""
-        return self.next - len(self._posts)
-
-    def post(self, number: int) -> Posted:
-        """Return a post by its number."""
-        return self._posts[number]
-
-    def publish_one(self, sender: str, want: Any, now: int) -> int:
-        """Publish a post; return its number."""
-        self._keep(Posted(self.next, sender, want.text, want.topic, now, {}, heat(0, now)))
-        self.next += 1
-        return self.next - 1
-
-    def follow_one(self, sender: str, whom: str) -> None:
-        """Let an agent follow another."""
-        self._follows.setdefault(sender, {})[whom] = None
-
-    def like_one(self, sender: str, number: int) -> int:
-        """Let an agent like a post; return the post's likes."""
-        post = self._posts[number]
-        post.liked[sender] = None
-        post.heat = heat(len(post.liked), post.posted)
-        self._hottest = None
-        return len(post.liked)
-
-    def _keep(self, post: Posted) -> None:
-        self._posts[post.number] = post
-        self._by_author.setdefault(post.author, deque(maxlen=OF_AN_AUTHOR)).append(post.number)
-        if len(self._posts) > self.most:
-            del self._posts[next(iter(self._posts))]
-        self._hottest = None
-
-    def shown_to(self, id: str, interests: Mapping[str, int], limit: int) -> list[Posted]:
-        """Return the highest-ranked posts for one agent, the best first."""
-        if self._hottest is None:
-            self._hottest = heapq.nlargest(
-                HOTTEST, self._posts.values(), key=lambda post: (post.heat, post.number)
-            )
-        follows = self._follows.get(id, {})
-        candidates = {post.number: post for post in self._hottest}
-        for author, _ in zip(reversed(follows), range(AUTHORS), strict=False):
-            for number in self._by_author.get(author, ()):
-                if number in self._posts:
-                    candidates[number] = self._posts[number]
-        return heapq.nlargest(
-            limit,
-            (post for post in candidates.values() if post.author != id),
-            key=lambda post: (
-                shown_rank(post.heat, interests.get(post.topic, 0), post.author in follows),
-                post.number,
-            ),
-        )
-
-    def load(self, state: Mapping[str, Any]) -> None:
-        """Restore a state of `Feed.state_dict`."""
-        self._posts, self._by_author, self._hottest = {}, {}, None
-        for number, author, text, topic, posted, liked in state["posts"]:
-            hot = heat(len(liked), posted)
-            self._keep(Posted(number, author, text, topic, posted, dict.fromkeys(liked), hot))
-        self.next = state["next"]
-        self._follows = {id: dict.fromkeys(whom) for id, whom in state["follows"].items()}
 
 
 # `place` has the author of each post, `hot` those of the hottest, rising, of `count` agents.
