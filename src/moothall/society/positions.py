@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
 from moothall.society.arrays import np
 from moothall.society.blocks import columns
+from moothall.society.city.network import Network
+from moothall.society.city.plane import Plane
 from moothall.society.steps import Steps
 
 ACTS: Final = (*sorted(filter(None, columns.ACTS)), "other")
 """The acts in the order of their codes; `other` is any act that your own blocks name."""
+_MOST_LAID_OUT: Final = 1_000  # of more nodes, forces would take seconds
 _CODES: Final = {act: code for code, act in enumerate(ACTS)}
 
 
@@ -20,9 +24,10 @@ class Whereabouts(NamedTuple):
     Attributes:
         step: the number of the step
         ids: their ids, as they are addressed
-        x: metres to the east (on a grid: columns); None for a citizen at no place
-        y: metres to the north (on a grid: rows)
-        place: the place's id; None for a citizen on the way
+        x: metres to the east; on a grid columns, on a plane its units, in a network as it is drawn;
+            None for a citizen at no place
+        y: metres to the north, or as `x`
+        place: the place's id; None for a citizen on the way, and without places
         act: what they did in the last step, as an index of `acts`; `travel` on the way
         acts: the meaning of the codes: the same names in each answer
     """
@@ -36,17 +41,46 @@ class Whereabouts(NamedTuple):
     acts: tuple[str, ...] = ACTS
 
 
+@functools.lru_cache(maxsize=4)
+def laid_out(network: Network) -> Any:
+    """Return where a network's nodes are drawn, by their number in `links`: (n, 2).
+
+    Linked nodes attract, all repel each other (Fruchterman, Reingold 1991, "Graph drawing by
+    force-directed placement"), from a circle on; of more than 1,000 nodes, the circle.
+    """
+    count = len(network)
+    angle = 2 * np.pi * np.arange(count) / max(1, count)
+    at = np.column_stack([np.cos(angle), np.sin(angle)])
+    if count > _MOST_LAID_OUT:
+        return at
+    starts, targets = network.links
+    source = np.repeat(np.arange(count), np.diff(starts))
+    near = 2 / np.sqrt(max(1, count))  # the distance of linked nodes
+    for step in np.linspace(0.2, 0.005, 60):
+        apart = at[:, None] - at[None]
+        far = np.maximum(np.sqrt((apart**2).sum(axis=2)), 1e-3)
+        force = (apart * (near / far)[:, :, None] ** 2).sum(axis=1)
+        pull = (at[source] - at[targets]) * far[source, targets][:, None] / near
+        for axis in (0, 1):
+            force[:, axis] -= np.bincount(source, pull[:, axis], count)
+        length = np.maximum(np.sqrt((force**2).sum(axis=1)), 1e-9)[:, None]
+        at = at + force / length * np.minimum(length, step)
+    return at
+
+
 def spots_of(city: Any) -> Any:
     """Return x and y of each place, in order of id; None if places have no positions."""
+    if isinstance(city, Network):
+        return laid_out(city)[[city.row_of(each) for each in city.ids()]]
     if not hasattr(city, "position"):
         return None
     return np.array([city.position(each) for each in city.ids()], float).reshape(-1, 2)
 
 
 def whereabouts(society: Steps, spot: Any) -> Whereabouts | None:
-    """Return where the citizens are, by the positions of places; None if they have none."""
+    """Return where the citizens are, by the positions of places or their own; None without any."""
     if spot is None:
-        return None
+        return _without_places(society)
     names, ids, place, to, start, departed, arrives, (did, acts) = present(society)
     at = spot[np.maximum(place, 0)] if len(spot) else np.zeros((len(ids), 2))
     way = to >= 0
@@ -62,6 +96,26 @@ def whereabouts(society: Steps, spot: Any) -> Whereabouts | None:
     act = _codes(to, did, acts).tolist()
     ids = [*map(str, np.asarray(ids).tolist())]
     return Whereabouts(society.number, ids, x, y, [where[each] for each in place.tolist()], act)
+
+
+def _without_places(society: Steps) -> Whereabouts | None:
+    """Return where citizens are on a plane, or in their network; None elsewhere."""
+    population, city = society.population, society.city
+    if population is None:
+        return None
+    columns = population.columns
+    if isinstance(city, Plane) and "x" in columns and "y" in columns:
+        x, y = columns["x"], columns["y"]
+    elif city is None and population.network is not None:
+        x, y = laid_out(population.network).T
+    else:
+        return None
+    _, ids, _, to, *_, (did, acts) = present(society)
+    nowhere: list[str | None] = [None] * len(ids)
+    act = _codes(to, did, acts).tolist()
+    return Whereabouts(
+        society.number, [*map(str, ids.tolist())], x.tolist(), y.tolist(), nowhere, act
+    )
 
 
 def act_counts(society: Steps) -> list[int]:

@@ -179,7 +179,8 @@ class Experiments(Steps):
         the society's loop, which runs it between two turns of a step; for 10,000 citizens 10 ms.
 
         Returns:
-            the positions for a map; None without a city, or if its places have no positions
+            the positions for a map, on a `Plane` those of the columns `x` and `y`, in a network
+            those by which it is drawn; None if there are none
         """
         self._start()
         # Without a population, a city of one's own may grow.

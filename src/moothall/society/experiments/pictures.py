@@ -15,7 +15,7 @@ from moothall.society.blocks.talk import TOPICS
 from moothall.society.city.grid import Grid
 from moothall.society.city.network import Network
 from moothall.society.city.plane import Plane
-from moothall.society.positions import Whereabouts, levels, present
+from moothall.society.positions import Whereabouts, laid_out, levels
 from moothall.society.society import Society
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 COLOURS: Final = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 SHAPES: Final = ("s", "^", "P", "D", "v", "X", "p")
 DPI: Final = 150
-_MOST_LAID_OUT: Final = 1_000  # of more nodes, forces would take seconds
 _DENSE: Final = 5_000  # with more citizens than this, the map shows their density
 
 
@@ -91,29 +90,22 @@ def _coloured(
     society: Society, by: str | None, layer: str | None, network: Network | None
 ) -> Figure:
     """Return a map of each citizen in the colour of its number `by`; of none, all alike."""
-    city, columns = society.city, {} if society.population is None else society.population.columns
+    city = society.city
     limits: dict[str, Any] = {}
-    if network is not None:
-        spots = laid_out(network)
-        if city is None:
-            x, y = spots.T
-        else:
-            place = present(society)[2]
-            nodes = np.array([network.row_of(id) for id in network.ids()])
-            x, y = np.where(place < 0, np.nan, spots[nodes][place].T)
-    elif isinstance(city, Plane):
-        if not {"x", "y"} <= {*columns}:
-            raise ConfigError("a map of a Plane needs citizens with the columns 'x' and 'y'")
-        x, y = columns["x"], columns["y"]
+    positions = society.positions()
+    if positions is None:
+        rule = (
+            "citizens with the columns 'x' and 'y'"
+            if isinstance(city, Plane)
+            else "a city whose places have positions, such as a City"
+        )
+        raise ConfigError(f"a map of a {type(city).__name__} needs {rule}")
+    x, y = (np.array(each, float) for each in (positions.x, positions.y))
+    if isinstance(city, Plane):
         limits = {"xlim": (0, city.width), "ylim": (0, city.height)}
-    else:
-        positions = society.positions()
-        if positions is None:
-            raise ConfigError("a map needs a city whose places have positions, such as a City")
-        x, y = (np.array(each, float) for each in (positions.x, positions.y))
     figure, axes = figure_of(7.5, 8)
     if network is not None:
-        starts, targets = network.links
+        spots, (starts, targets) = laid_out(network), network.links
         source = np.repeat(np.arange(len(network)), np.diff(starts))
         ends = np.stack([spots[source], spots[targets]], axis=1)[source < targets]
         lines = package("matplotlib.collections").LineCollection
@@ -147,32 +139,6 @@ def _coloured(
     axes.set(**_axes_of(city), **limits)
     axes.set_title(f"{len(x):,} citizens, {society.clock}")
     return figure  # type: ignore[no-any-return]
-
-
-def laid_out(network: Network) -> Any:
-    """Return where a network's nodes are drawn, by their number in `links`: (n, 2).
-
-    Linked nodes attract, all repel each other (Fruchterman, Reingold 1991, "Graph drawing by
-    force-directed placement"), from a circle on; of more than 1,000 nodes, the circle.
-    """
-    count = len(network)
-    angle = 2 * np.pi * np.arange(count) / max(1, count)
-    at = np.column_stack([np.cos(angle), np.sin(angle)])
-    if count > _MOST_LAID_OUT:
-        return at
-    starts, targets = network.links
-    source = np.repeat(np.arange(count), np.diff(starts))
-    near = 2 / np.sqrt(max(1, count))  # the distance of linked nodes
-    for step in np.linspace(0.2, 0.005, 60):
-        apart = at[:, None] - at[None]
-        far = np.maximum(np.sqrt((apart**2).sum(axis=2)), 1e-3)
-        force = (apart * (near / far)[:, :, None] ** 2).sum(axis=1)
-        pull = (at[source] - at[targets]) * far[source, targets][:, None] / near
-        for axis in (0, 1):
-            force[:, axis] -= np.bincount(source, pull[:, axis], count)
-        length = np.maximum(np.sqrt((force**2).sum(axis=1)), 1e-9)[:, None]
-        at = at + force / length * np.minimum(length, step)
-    return at
 
 
 def _layer(figure: Any, axes: Any, society: Society, name: str) -> None:
