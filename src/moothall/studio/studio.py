@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
 from os import PathLike
 from typing import TYPE_CHECKING
 
@@ -15,11 +16,13 @@ from moothall.studio.research import ResearchTab
 from moothall.studio.runs import RunsTab
 from moothall.studio.served import PORT, ServedHub
 from moothall.studio.space import SpaceTab, StudioUser
+from moothall.studio.towns.shown import ShownRun
 from moothall.studio.towns.tab import SocietyTab
 
 if TYPE_CHECKING:
     from moothall.journal import Journal
     from moothall.serving.doors.front import Front
+    from moothall.society.society import Society
     from moothall.studio.guard import PageGuard
 
 
@@ -56,6 +59,36 @@ class Studio(ServedHub):
         self.runs: RunsTab = RunsTab(self, self.jobs)
         act, research = ActTab(self, self.jobs), ResearchTab(self, self.jobs)
         self.tabs: list[Tab] = [space, act, research, self.society, self.runs, DoorsTab(self.user)]
+
+    def show(
+        self,
+        society: Society,
+        days: float | None = None,
+        step: str | timedelta | int = "15min",
+        *,
+        steps: int | None = None,
+        metrics: Mapping[str, Callable[[Society], float]] | None = None,
+        by: str | None = None,
+    ) -> None:
+        """Show a society of any kind in the tab Society, with which pages then open.
+
+        It lives a step and pauses; pages play it. Its map is a city, a grid, a plane, a network or,
+        without any, a square. The studio has it from here on: closing one closes the other.
+
+        Args:
+            society: the society; give its journal to it if its run is to be recorded
+            days: how many simulated days it lives; 1 if neither this nor `steps` is given
+            step: the length of a step
+            steps: how many steps it lives, instead of `days`
+            metrics: functions of the society, by name: a chart each, beside those of a population
+            by: the number of citizens' status, or the column, that their colours show at first; one
+                of their own if left out
+
+        Raises:
+            ConfigError: an argument is wrong
+        """
+        self.society.show(ShownRun.of(society, days, step, steps, metrics, by))
+        self.opens = self.society.name
 
     # -- serving -----------------------------------------------------------------------------------
 

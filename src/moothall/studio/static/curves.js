@@ -47,8 +47,10 @@ function curve([title, unit, lines, isStacked], columns, rows, others) {
 function allOf(head) {
   const alone = head.metrics.filter(([name]) => !head.charts.some(([, , lines]) => lines.length === 1 && lines[0][0] === name));
   const does = GROUPS.map((group, at) => [head.acts.filter((act) => (GROUP_OF[act] ?? GROUPS.length - 1) === at).map((act) => `act.${act}`), NAMES[group], group, 1]);
-  return new Map([["What citizens do", ["What citizens do", "citizens", does, true]], ...head.charts.map((each) => [each[0], each]), ...alone.map(([name, label, scale]) => [label.replaceAll("_", " "), [label.replaceAll("_", " "), "", [[name, "", "work", scale]]]])]);
+  return new Map([["What citizens do", ["What citizens do", "citizens", does, true]], ...head.charts.map((each) => [each[0], each]), ...alone.map(([name, label, scale]) => [titled(label), [titled(label), "", [[name, "", "work", scale]]]])]);
 }
+
+const titled = (name) => name.replaceAll("_", " ");
 
 export function makeCurves() {
   const curves = h("div", { class: "s-curves" });
@@ -58,11 +60,14 @@ export function makeCurves() {
   function draw(head, rows, others) {
     if (!head.metrics || !rows.length) return; // the next town is being made
     const all = allOf(head);
-    const kept = JSON.parse(localStorage.getItem(KEPT) || "null") || ["What citizens do", ...head.charts.filter(([, , lines]) => head.model || lines[0][0] !== "fallbacks").map((each) => each[0])].filter((name) => name !== "All money"); // rules alone have no fallbacks; money only changes hands
+    const place = head.is_own ? `${KEPT}: ${Object.values(head.own).join()}` : KEPT;
+    const lively = (name) => rows.some((row) => row[head.columns.indexOf(name)]);
+    const does = !head.is_own || head.acts.some((act) => act !== "other" && act !== "idle" && lively(`act.${act}`));
+    const kept = JSON.parse(localStorage.getItem(place) || "null") || [...head.own.map(titled), ...(does ? ["What citizens do"] : []), ...head.charts.filter(([, , lines]) => head.model || lines[0][0] !== "fallbacks").filter(([, , lines]) => !head.is_own || lines.some(([name]) => lively(name))).map((each) => each[0])].filter((name) => name !== "All money"); // rules alone have no fallbacks; money only changes hands
     replace(curves, kept.filter((each) => all.has(each)).map((each) => curve(all.get(each), head.columns, rows, others)));
     if (picks.childElementCount === all.size) return;
     const choose = () => {
-      localStorage.setItem(KEPT, JSON.stringify([...picks.querySelectorAll("input:checked")].map((each) => each.value)));
+      localStorage.setItem(place, JSON.stringify([...picks.querySelectorAll("input:checked")].map((each) => each.value)));
       again();
     };
     replace(picks, [...all.keys()].map((each) => h("label", {}, h("input", { type: "checkbox", value: each, checked: kept.includes(each), onchange: choose }), " ", each)));

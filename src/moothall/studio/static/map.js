@@ -40,6 +40,8 @@ export function makeMap(onPick, label = "Map of the town") {
   let [levels, isBoth] = [null, false]; // of a layer: each citizen's level, and whether it goes from below to above 0
   let [began, lasts, last] = [0, 1, 0];
 
+  const spread = () => plan?.spread ?? SPREAD;
+
   const px = (x) => (x - view.x) * view.scale + width / 2;
   const py = (y) => height / 2 - (y - view.y) * view.scale;
   const still = matchMedia("(prefers-reduced-motion: reduce)");
@@ -76,7 +78,7 @@ export function makeMap(onPick, label = "Map of the town") {
   function fit() {
     if (!plan) return;
     const [left, low, wide, tall] = plan.bounds;
-    turn({ x: left + wide / 2, y: low + tall / 2, scale: 0.96 * Math.min(width / (wide + 3 * SPREAD), height / (tall + 3 * SPREAD)) || 1 }, true);
+    turn({ x: left + wide / 2, y: low + tall / 2, scale: 0.96 * Math.min(width / (wide + 3 * spread()), height / (tall + 3 * spread())) || 1 }, true);
   }
 
   function zoom(by, x = width / 2, y = height / 2) {
@@ -103,6 +105,11 @@ export function makeMap(onPick, label = "Map of the town") {
     on.scale(ratio, ratio);
     if (!plan) return;
     Object.assign(on, { lineCap: "round", textAlign: "center", textBaseline: "middle" });
+    if ("cell" in plan && !plan.roads.length) {
+      const [left, low, wide, tall] = plan.bounds;
+      Object.assign(on, { strokeStyle: colours.curb, lineWidth: 1 });
+      on.strokeRect(px(left), py(low + tall), wide * view.scale, tall * view.scale);
+    }
     for (const [strokeStyle, edge] of [[colours.curb, 1], [colours.paper, -1]]) { // the edges of all, then the streets
       STREETS.forEach((metres, of) => {
         const wide = Math.max(2 + 1.5 * of, metres * view.scale);
@@ -159,6 +166,7 @@ export function makeMap(onPick, label = "Map of the town") {
 
   // A bar of a round number of metres, about a seventh of the map.
   function drawScale() {
+    scale.hidden = plan && "cell" in plan; // a model has no metres
     const metres = SCALES.findLast((each) => each * view.scale <= Math.max(70, width / 7)) || SCALES[0];
     scale.style.width = `${metres * view.scale}px`;
     scale.textContent = metres < 1000 ? `${metres} m` : `${metres / 1000} km`;
@@ -172,7 +180,7 @@ export function makeMap(onPick, label = "Map of the town") {
     if (xs.length !== acts.length) {
       [xs, ys, dx, dy] = [0, 1, 2, 3].map(() => new Float32Array(acts.length));
       for (let i = 0; i < xs.length; i++) {
-        const [angle, radius] = [i * 2.399963, SPREAD * Math.sqrt(((i * 7919) % 997) / 997)];
+        const [angle, radius] = [i * 2.399963, spread() * Math.sqrt(((i * 7919) % 997) / 997)];
         dx[i] = radius * Math.cos(angle);
         dy[i] = radius * Math.sin(angle);
       }
@@ -199,7 +207,8 @@ export function makeMap(onPick, label = "Map of the town") {
   const binOf = (level) => (level === NO_LEVEL ? BINS : Math.floor((level * BINS) / NO_LEVEL));
 
   function dots() {
-    const size = Math.min(5, Math.max(2, 4 * view.scale));
+    const cell = 0.45 * (plan.cell || 0) * view.scale; // half of a square, where one citizen fills a cell
+    const size = cell || Math.min(5, Math.max(2, 4 * view.scale));
     const ramp = isBoth ? colours.both : colours.one;
     const fills = levels ? [...ramp.map((each) => `rgb(${each})`), colours.groups[6]] : colours.groups;
     for (let group = fills.length - 1; group >= 0; group--) {
@@ -207,8 +216,11 @@ export function makeMap(onPick, label = "Map of the town") {
       context.beginPath();
       for (let i = 0; i < xs.length; i++) {
         if ((levels ? binOf(levels[i]) : groupOf[acts[i]]) !== group || !seen(i, 9)) continue;
-        context.moveTo(xs[i] + size, ys[i]);
-        context.arc(xs[i], ys[i], size, 0, 7);
+        if (cell) context.rect(xs[i] - size, ys[i] - size, 2 * size, 2 * size);
+        else {
+          context.moveTo(xs[i] + size, ys[i]);
+          context.arc(xs[i], ys[i], size, 0, 7);
+        }
       }
       context.fill();
     }
@@ -350,7 +362,7 @@ export function makeMap(onPick, label = "Map of the town") {
     // Another town: its places and roads.
     show(its) {
       [plan, streets] = [its, its && makeStreets(its)];
-      [from, to, ways, acts, picked, last] = [null, null, [], new Uint8Array(0), -1, 0];
+      [from, to, ways, acts, picked, last, xs] = [null, null, [], new Uint8Array(0), -1, 0, []];
       fit();
     },
     // Where its citizens are: n times x, n times y in 16 bits, n times what they do in 8, and with a

@@ -75,7 +75,11 @@ export function mount(root) {
   const time = h("b", { class: "s-time" });
   const bar = h("progress", { "aria-label": "Progress", max: 1 });
   const told = h("span", { class: "s-soft", role: "status" });
-  const map = makeMap((index) => choose(String(index + 1))); // ids are the numbers from 1
+  const cost = h("button", { type: "button", class: "s-link", onclick: () => go(["runs", head.run]) }, "Steps and cost");
+  const idAt = (index) => (head.ids ? head.ids[index] : String(index + 1));
+  const indexOf = (id) => (head.ids ? head.ids.indexOf(id) : Number(id) - 1);
+  const isCitizen = (id) => (head.ids ? head.ids.includes(id) : /^\d+$/.test(id));
+  const map = makeMap((index) => choose(idAt(index)));
   let plays = false; // the town that is being set up is to play at once
   const atOnce = button("Play a town of 300 citizens", async () => {
     plays = true;
@@ -86,18 +90,19 @@ export function mount(root) {
   const layer = h("select", { class: "s-input s-layer", "aria-label": "Colour of the citizens", onchange: () => load() }, h("option", { value: "" }, "what they do"));
   const scale = h("span", { class: "s-row" });
   const groups = GROUPS.map((each) => h("span", {}, h("i", { style: `background: var(--s-act-${each})` }), NAMES[each]));
+  const shapes = Object.entries(SHAPES).map(([kind, shape]) => h("span", {}, h("b", { class: kind }, shape), kind));
   const legend = h("div", { class: "s-legend" }, h("label", {}, "Colour: ", layer), scale, groups,
-    Object.entries(SHAPES).map(([kind, shape]) => h("span", {}, h("b", { class: kind }, shape), kind)), h("span", {}, matchMedia("(pointer: coarse)").matches ? "+ and − zoom; a finger moves a zoomed map" : "Ctrl + wheel, + and − zoom; drag moves"));
+    shapes, h("span", {}, matchMedia("(pointer: coarse)").matches ? "+ and − zoom; a finger moves a zoomed map" : "Ctrl + wheel, + and − zoom; drag moves"));
   const curves = makeCurves();
   const maps = h("div", { class: "s-maps" }, map.root);
-  const beside = besideTown(maps, when, (index) => choose(String(index + 1)), () => curves.draw(head, rows, beside.rows()));
+  const beside = besideTown(maps, when, (index) => choose(idAt(index)), () => curves.draw(head, rows, beside.rows()));
 
   // -- beside the map ------------------------------------------------------------------------------
 
   const number = h("input", { class: "s-input", type: "search", size: 16, maxlength: 200, placeholder: "number or name", "aria-label": "Citizen's number or name" });
   const find = h("form", { class: "s-row", onsubmit: attempt(async () => {
     const sought = number.value.trim();
-    const found = /^\d*$/.test(sought) ? [[sought]] : await call(`society/find?name=${encodeURIComponent(sought)}`);
+    const found = isCitizen(sought) || !sought ? [[sought]] : await call(`society/find?name=${encodeURIComponent(sought)}`);
     if (found.length === 1) return choose(found[0][0]);
     choose("");
     number.value = sought;
@@ -172,7 +177,7 @@ export function mount(root) {
   pane("Citizen");
 
   const town = h("div", { class: "s-town" },
-    h("div", { class: "s-row s-control" }, play, step, speed, branch, compare, time, bar, told, h("button", { type: "button", class: "s-link", onclick: () => go(["runs", head.run]) }, "Steps and cost"), sure, beside.bar),
+    h("div", { class: "s-row s-control" }, play, step, speed, branch, compare, time, bar, told, cost, sure, beside.bar),
     h("div", { class: "s-middle" }, maps, legend, curves.root), h("aside", { class: "s-aside" }, tabs, ...Object.values(panes)));
   replace(root, experiments(), nothing, town);
   fillWindow(root, 560);
@@ -191,8 +196,8 @@ export function mount(root) {
     citizen = id;
     sessionStorage.setItem(KEPT, `${head.run} ${id}`);
     number.value = id;
-    map.pick(Number(id) - 1);
-    beside.pick(Number(id) - 1);
+    map.pick(indexOf(id));
+    beside.pick(indexOf(id));
     pane("Citizen");
     showCitizen();
     attempt(showLog)();
@@ -211,7 +216,7 @@ export function mount(root) {
 
   const row = (label, value) => (value === null || value === undefined || value === "" ? null : [h("dt", {}, label), h("dd", {}, value)]);
   const hour = (seconds) => new Date((seconds % 86400) * 1000).toISOString().slice(11, 16);
-  const other = (id) => (/^\d+$/.test(id) ? h("button", { type: "button", class: "s-link", onclick: () => choose(id) }, id) : id);
+  const other = (id) => (isCitizen(id) ? h("button", { type: "button", class: "s-link", onclick: () => choose(id) }, id) : id);
   const lines = (title, all) => (all.length ? [h("h2", {}, title), h("ul", { class: "s-list" }, all.map((each) => h("li", {}, each)))] : null);
 
   function heading({ id, name, status }) {
@@ -228,16 +233,17 @@ export function mount(root) {
     return [
       h("dl", {}, row("Profile", [profile.age, profile.gender, profile.education === "none" ? "no degree" : profile.education].filter((each) => each !== undefined).join(", ")),
         row("Home", status.home), row("Work", status.work), row("School", status.school),
+        Object.entries(its.own).filter(([name]) => !["money", "savings", "income", "age"].includes(name)).map(([name, value]) => row(name, word(value))),
         row("Likes", Object.keys(profile.interests || {}).join(", ")),
         row("Money", `${money(status.money || 0)}${status.savings ? ` and ${money(status.savings)} saved` : ""}`)),
-      h("h2", {}, "Needs, and how far they are met"),
+      status.needs ? h("h2", {}, "Needs, and how far they are met") : null,
       h("div", { class: "s-needs" }, Object.entries(status.needs || {}).map(([need, full]) => [h("span", {}, need),
         meter(need, full, 1000, full <= 200 ? "low" : ""), h("span", { class: "number" }, `${Math.round(full / 10)} %`)])),
       status.plan?.length ? [h("h2", {}, "Plan"), h("ol", { class: "s-list s-plan" }, status.plan.map((item, at) => h("li", { "aria-current": at === status.now ? "step" : null },
         h("time", {}, `${hour(item.from)}–${hour(item.until)}`), ` ${item.do}`, item.where ? h("span", { class: "s-soft" }, ` ${item.where}`) : null, at === status.now ? h("b", {}, " now") : null)))] : null,
       lines("Messages", its.messages.map(([, at, kind, sender, to, said]) => [h("span", { class: "s-soft" }, `step ${at} `), other(sender), " → ", other(to), kind === "message" ? ": " : ` ${kind}: `, said])),
       lines("Memory", its.stream.map((each) => (Array.isArray(each) ? [h("span", { class: "s-soft" }, `step ${each[0]} `), each[1]] : json(each.content)))),
-      h("h2", {}, "Relations, and how close they are"),
+      its.relations.length ? h("h2", {}, "Relations, and how close they are") : null,
       h("div", { class: "s-row" }, its.relations.map(([id, strength]) => h("span", {}, other(id), h("span", { class: "s-soft" }, ` ${Math.round(strength / 10)} %`)))),
     ];
   }
@@ -282,7 +288,7 @@ export function mount(root) {
     await show(...await frameOf(head.town, rows, layer.value));
   }, 0);
 
-  let planOf = 0;
+  let [planOf, layerOf] = [0, 0];
   async function show(now, citizens) {
     const isNew = now.town !== head.town;
     head = now;
@@ -293,6 +299,7 @@ export function mount(root) {
       by.required = !now.model;
       by.options[0].textContent = now.model ? "nothing: only a model answers" : "choose what stands for the answer";
       curves.clear();
+      layer.replaceChildren(layer.options[0]);
     }
     rows = more(rows, now);
     beside.look(now.beside, layer.value);
@@ -301,6 +308,7 @@ export function mount(root) {
     const lives = citizens.byteLength > 0;
     play.textContent = now.state === "playing" ? "Pause" : "Play";
     branch.disabled = compare.disabled = !lives;
+    branch.hidden = compare.hidden = cost.hidden = Boolean(now.is_own); // only its program can make it again
     play.disabled = step.disabled = speed.disabled = !["playing", "paused"].includes(now.state);
     if (document.activeElement !== speed) speed.value = now.speed ?? 4;
     if (plays && now.state === "paused") {
@@ -318,6 +326,7 @@ export function mount(root) {
       fields(); // before it waits: what a person writes meanwhile stays
       const plan = await call("society/map");
       map.show(plan);
+      for (const [at, kind] of Object.keys(SHAPES).entries()) shapes[at].hidden = !plan.kinds.includes(kind);
       planOf = now.town;
       const [of, id] = (sessionStorage.getItem(KEPT) || "").split(" ");
       if (id && of === now.run) choose(id);
@@ -330,6 +339,11 @@ export function mount(root) {
     }
     if (lives) {
       if (layer.options.length !== now.layers.length + 1) layer.append(...now.layers.slice(layer.options.length - 1).map(([value, label]) => h("option", { value }, label)));
+      if (now.is_own && layerOf !== now.town) { // what a model's citizens do has no name: its own value is their colour
+        layerOf = now.town;
+        layer.value = now.by ?? now.layers.find(([value]) => !/[.]|^(money|savings|income|x|y)$/.test(value))?.[0] ?? now.layers[0]?.[0] ?? "";
+        return load();
+      }
       map.frame(citizens, now.acts, now.closed, now.level);
       drawScale(now.level);
       curves.draw(head, rows, beside.rows());

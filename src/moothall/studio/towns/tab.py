@@ -21,8 +21,10 @@ from moothall.studio.orders.simulate import SimulateOrder, check
 from moothall.studio.page import Field, PageForm, Tab, WouldEnd
 from moothall.studio.towns.changes import Change
 from moothall.studio.towns.experiments import ExperimentRuns
+from moothall.studio.towns.frame import with_head
+from moothall.studio.towns.shown import ShownRun
 from moothall.studio.towns.survey import AskedAll, CitizenQuestion
-from moothall.studio.towns.town import MAX_CITIZENS, Town, with_head
+from moothall.studio.towns.town import MAX_CITIZENS, Town
 
 if TYPE_CHECKING:
     from fastapi import APIRouter
@@ -82,9 +84,18 @@ class SocietyTab(Tab):
             self.town = self._create_town(order, run_id or secrets.token_hex(8))
         self.town.tell()
 
-    def _create_town(self, order: SimulateOrder, run_id: str) -> Town:
+    def show(self, run: ShownRun) -> None:
+        """Have pages watch a program's own society; the present town ends."""
+        with self._changing:
+            _may_end(self.town)
+            self.close()
+            self.town = self._create_town(run, secrets.token_hex(8))
+        self.town.tell()
+
+    def _create_town(self, order: SimulateOrder | ShownRun, run_id: str) -> Town:
         hub = self._hub
-        return Town(next(self._numbers), order, run_id, hub.journal, hub.feed.publish)
+        journal = None if isinstance(order, ShownRun) else hub.journal
+        return Town(next(self._numbers), order, run_id, journal, hub.feed.publish)
 
     def _check(self, order: SimulateOrder) -> None:
         if not 0 <= order.seed < 1 << 64:
@@ -255,6 +266,7 @@ class SocietyTab(Tab):
             "relations": relations[:_RECENT],
             "stream": respondent.stream[: -_RECENT - 1 : -1],
             "messages": town.messages(id)[: -_RECENT - 1 : -1],
+            "own": town.own_values(respondent.status),
         }
 
     def find(self, name: str) -> list[list[str]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import struct
 import threading
 import time
 from collections import deque
@@ -18,12 +17,14 @@ from moothall.foundation.text import error_text
 from moothall.society.metrics import METRICS, charts
 from moothall.studio.orders.order import record
 from moothall.studio.orders.simulate import SimulateOrder, society_of
-from moothall.studio.towns.map import TownMap
+from moothall.studio.towns.frame import with_head
+from moothall.studio.towns.shown import ModelMap, ShownRun, map_of, spots
 
 if TYPE_CHECKING:
     from moothall.journal.journal import Journal
     from moothall.society.positions import Whereabouts
     from moothall.society.society import Society
+    from moothall.studio.towns.map import TownMap
 
 MAX_CITIZENS: Final = 100_000
 """The most citizens of a town."""
@@ -56,13 +57,13 @@ class Town:
     def __init__(
         self,
         number: int,
-        order: SimulateOrder,
+        order: SimulateOrder | ShownRun,
         run_id: str,
-        journal: Journal,
+        journal: Journal | None,
         publish: Callable[[str, Any], None],
     ) -> None:
         self.number: int = number
-        self.order: SimulateOrder = order
+        self.order: SimulateOrder | ShownRun = order
         self.run_id: str = run_id
         self.society: Society | None = None
         self.state: str = "making"
@@ -82,7 +83,8 @@ class Town:
         self._resumed_at = time.monotonic()
         self._took = self._shown_at = 0.0
         self._positions: Whereabouts | None = None
-        self._plan: TownMap | None = None
+        self._plan: TownMap | ModelMap | None = None
+        self._measured: dict[int, dict[str, float]] = {}  # a program's own metrics, by step
         self._acts: dict[int, list[int]] = {}  # how many did each act, by step, of those lived here
         self._changes = 0
         self._thread = threading.Thread(target=self._live, name="moothall-town", daemon=True)
@@ -92,9 +94,9 @@ class Town:
 
     def _live(self) -> None:
         try:
-            with society_of(self.order, self._journal, environ.get("MOOTHALL_KEY")) as society:
+            with self._new_society() as society:
                 society.observe(self._on_message)
-                self._plan = TownMap(society.city)
+                self._plan = map_of(society)
                 self.society = society  # from here on, `close` closes it
                 if self._closed.is_set():
                     return
@@ -106,14 +108,20 @@ class Town:
                 self.fault = str(error) if isinstance(error, MoothallError) else error_text(error)
                 self._become("failed")
 
+    def _new_society(self) -> Society:
+        if isinstance(self.order, ShownRun):
+            return self.order.society
+        return society_of(self.order, self._journal, environ.get("MOOTHALL_KEY"))
+
     async def _run(self, society: Society) -> None:
-        order, id = self.order, self.run_id
-        await record(order, self._journal, id, society)
+        order, options = self.order, dict[str, Any]()
+        if isinstance(order, ShownRun):
+            options["steps"] = order.count
+        elif self._journal is not None:
+            await record(order, self._journal, self.run_id, society)
+            options = {"days": order.days, "save_every": order.save_every}
         self._resumed_at = time.monotonic()
-        often = order.save_every
-        await society.run(
-            order.days, order.step, run_id=id, save_every=often, progress=self._after_step
-        )
+        await society.run(step=order.step, run_id=self.run_id, progress=self._after_step, **options)
         self._show(society)
 
     async def _after_step(self, row: dict[str, Any]) -> None:
@@ -123,6 +131,9 @@ class Town:
         assert self.society is not None
         self._loop = asyncio.get_running_loop()
         self._acts[row["step"]] = act_counts(self.society)
+        if isinstance(self.order, ShownRun):
+            measured = {name: float(of(self.society)) for name, of in self.order.metrics.items()}
+            self._measured[row["step"]] = measured
         for step, citizen_id, problem in [*self.society.failures]:
             if step == row["step"]:
                 self._happened("failure", citizen_id, problem[:300], step)
@@ -204,6 +215,10 @@ class Town:
         events = [each for each in [*self._events] if each[0] > after]
         return {"town": self.number, "events": events[-_SENT:], "last": self._event_count}
 
+    def own_values(self, status: dict[str, Any]) -> dict[str, Any]:
+        """Return the values of a status that blocks of a program's own keep, by name for people."""
+        return {name: status[path] for path, name in self._layers.items() if path in status}
+
     # -- what a person does ------------------------------------------------------------------------
 
     def control(self, do: str | None = None, speed: float | None = None) -> None:
@@ -282,12 +297,13 @@ class Town:
 
     def _show(self, society: Society) -> None:
         """Note where citizens are, and tell all pages."""
-        self._positions, self._shown_at = society.positions(), time.monotonic()
+        self._positions, self._shown_at = spots(society), time.monotonic()
         self._become("paused" if self.state == "making" else self.state)
 
     def _level(self, layer: str) -> tuple[bytes, dict[str, Any]]:
         """Return a level for each citizen in a layer of the map, and what the layer is."""
-        from moothall.society.arrays import np
+        import numpy as np
+
         from moothall.society.blocks.talk import TOPICS
         from moothall.society.positions import levels
 
@@ -307,7 +323,7 @@ class Town:
 
     def _packed(self) -> bytes:
         """Return where citizens are, packed for `frame`; empty before they are there."""
-        from moothall.society.arrays import np
+        import numpy as np
 
         where, plan = self._positions, self._plan
         if where is None or plan is None:
@@ -326,19 +342,25 @@ class Town:
         For n citizens these are n x, then n y (each 16 bits, little-endian, scaled to the bounds of
         the map; 65,535 for nowhere), then what each does (8 bits, an index of `acts`), then if the
         head has a `level`, that of each in the layer (8 bits; 255 for none). Citizens are in id
-        order; their ids are numbers from 1. `beside` is the number of the town beside this one.
+        order; `ids` has theirs, none if they are the numbers from 1. `beside` is the number of the
+        town beside this one. `is_own`: a program's own society, which cannot be forked here.
         """
+        import numpy as np
+
         from moothall.society.blocks.needs import NEEDS
         from moothall.society.blocks.talk import TOPICS
-        from moothall.society.positions import numbers
+        from moothall.society.positions import levels, numbers
 
         society, order = self.society, self.order
+        run = order if isinstance(order, ShownRun) else None
         head: dict[str, Any] = {
             "town": self.number,
             "run": self.run_id,
             "state": self.state,
             "fault": self.fault,
-            "about": f"{order.task}, by {order.model or 'rules'}",
+            "about": f"{order.task}, by {order.model or 'rules'}" if run is None else order.task,
+            "is_own": run is not None,
+            "by": None if run is None else run.by,
             "model": order.model,
             "steps": order.steps,
             "speed": self.speed,
@@ -348,28 +370,40 @@ class Town:
         packed = self._packed()
         if society is not None and packed:
             assert self._positions is not None
-            acts = self._positions.acts
+            acts, ids = self._positions.acts, self._positions.ids
             if not self._layers:
-                self._layers = numbers(society, NEEDS, TOPICS)
+                self._layers = {
+                    path: name
+                    for path, name in numbers(society, NEEDS, TOPICS).items()
+                    if run is None or not np.isnan(levels(society, path, TOPICS)).all()
+                }
             level, level_data = self._level(layer)
             packed += level
-            columns = ["step", "time", *(each.name for each in METRICS)]
+            names = [each.name for each in METRICS]
             unknown = [None] * len(acts)  # of steps before the studio resumed the run
             rows = society.metrics[max(after, len(society.metrics) - _ROWS) :]
+            rows = [{**row, **self._measured.get(row["step"], {})} for row in rows]
+            own = [name for name in society.metrics[-1] if name not in {"step", "time", *names}]
+            own += () if run is None else run.metrics
+            columns = ["step", "time", *names, *own]
             head |= {
                 "step": society.number,
                 "time": society.clock.moment.isoformat(),
                 "start": society.clock.start.isoformat(),
                 "step_s": society.clock.step_s,
-                "rate": round(order.citizens / self._took) if self._took else 0,
+                "ids": None if ids == [*map(str, range(1, len(ids) + 1))] else ids,
+                "rate": round(len(ids) / self._took) if self._took else 0,
                 "rows": [
-                    [*(row[name] for name in columns), *self._acts.get(row["step"], unknown)]
-                    for row in rows
+                    [*map(row.get, columns), *self._acts.get(row["step"], unknown)] for row in rows
                 ],
                 "closed": sorted(society.changed.closed),
                 "columns": [*columns, *(f"act.{each}" for each in acts)],
                 "charts": charts(),
-                "metrics": [[each.name, each.label or each.name, each.scale] for each in METRICS],
+                "own": own,
+                "metrics": [
+                    *([each.name, each.label or each.name, each.scale] for each in METRICS),
+                    *([name, name, 1] for name in own),
+                ],
                 "layers": [*self._layers.items()],
                 "level": level_data or None,
                 "events": self._event_count,
@@ -384,9 +418,3 @@ class Town:
         self.living()
         assert self._plan is not None
         return self._plan.data()
-
-
-def with_head(head: dict[str, Any], packed: bytes = b"") -> bytes:
-    """Return a frame, as `Town.frame` describes it."""
-    head_bytes = json.dumps(head).encode()
-    return struct.pack("<I", len(head_bytes)) + head_bytes + packed

@@ -1,0 +1,169 @@
+"""A society of a program's own that pages watch: how long it runs, and the map it has."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from itertools import islice
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+from moothall.foundation.errors import ConfigError
+from moothall.foundation.text import counted
+from moothall.society.clock import DAY_S, seconds_of
+from moothall.studio.towns.map import TownMap
+
+if TYPE_CHECKING:
+    from moothall.society.positions import Whereabouts
+    from moothall.society.society import Society
+
+_CELL: Final = 20.0
+"""The side of a grid's cell on the map; a map is in metres, and a street is 6 of them wide."""
+_SIDE: Final = 1_000.0
+"""The longer side of the map of a plane and of a network."""
+_MOST_EDGES: Final = 5_000
+
+
+@dataclass(frozen=True)
+class ShownRun:
+    """The run of a shown society: its steps, and what is measured after each."""
+
+    model: ClassVar[None] = None  # of citizens without their own: the society knows it
+
+    society: Society
+    count: int
+    step: str | timedelta | int
+    steps: int  # the number of the step at which it ends
+    metrics: Mapping[str, Callable[[Society], float]]
+    by: str | None = None  # what the colours of citizens show
+
+    @classmethod
+    def of(
+        cls,
+        society: Society,
+        days: float | None,
+        step: str | timedelta | int,
+        steps: int | None,
+        metrics: Mapping[str, Callable[[Society], float]] | None,
+        by: str | None,
+    ) -> ShownRun:
+        """Return the run. ConfigError: there is no step, or metrics are no functions by name."""
+        seconds = seconds_of(step)
+        count = round((1 if days is None else days) * DAY_S / seconds) if steps is None else steps
+        if count < 1:
+            raise ConfigError(f"a society is shown for one step or more, got {count}")
+        measures = dict(metrics or {})
+        for name, metric in measures.items():
+            if not callable(metric):
+                raise ConfigError(f"metric {name!r} must be a function, got {metric!r:.80}")
+        return cls(society, count, step, society.number + count, measures, by)
+
+    @property
+    def task(self) -> str:
+        """How many agents live for how many steps, in a line."""
+        society = self.society
+        many = len(society.ids() if society.population is None else society.population)
+        return f"{counted(many, 'agent')}, {counted(self.count, 'step')} of {self.step}"
+
+
+def map_of(society: Society) -> TownMap | ModelMap:
+    """Return the map of a society: a city's, or that of a model."""
+    from moothall.society import City
+
+    return TownMap(society.city) if isinstance(society.city, City) else ModelMap(society)
+
+
+def spots(society: Society) -> Whereabouts:
+    """Return where citizens are; without places, a plane or a network they stand in a square."""
+    from moothall.society.positions import Whereabouts
+
+    positions = society.positions()
+    if positions is not None:
+        return positions
+    population = society.population
+    ids = society.ids() if population is None else [*map(str, population.ids.tolist())]
+    side = math.isqrt(max(0, len(ids) - 1)) + 1
+    x: list[float | None] = [float(number % side) for number in range(len(ids))]
+    y: list[float | None] = [float(-(number // side)) for number in range(len(ids))]
+    acts = Whereabouts._field_defaults["acts"]
+    nowhere: list[str | None] = [None] * len(ids)
+    return Whereabouts(society.number, ids, x, y, nowhere, [acts.index("other")] * len(ids))
+
+
+class ModelMap:
+    """The bounds of a grid, a plane, a network or a square of citizens, and a network's edges."""
+
+    def __init__(self, society: Society) -> None:
+        from moothall.society import Grid, Network, Plane
+        from moothall.society.positions import laid_out
+
+        low: tuple[float, ...]
+        city, where = society.city, spots(society)
+        network = city if isinstance(city, Network) else None
+        if city is None and society.population is not None:
+            network = society.population.network
+        self._nodes: list[tuple[float, float]] = []
+        self._edges: list[tuple[int, int, int]] = []
+        if isinstance(city, Plane):
+            low, wide, tall = (0.0, 0.0), float(city.width), float(city.height)
+            self._scale = _SIDE / max(wide, tall)
+        elif network is not None:
+            nodes = laid_out(network)
+            low = tuple(nodes.min(axis=0).tolist())
+            wide, tall = (max(each, 1e-9) for each in (nodes.max(axis=0) - low).tolist())
+            self._scale = _SIDE / max(wide, tall)
+            self._nodes = [(x, y) for x, y in (nodes * self._scale).tolist()]
+            starts, neighbours = (each.tolist() for each in network.links)
+            edges = (
+                (node, neighbour, 0)
+                for node in range(len(network))
+                for neighbour in neighbours[starts[node] : starts[node + 1]]
+                if node < neighbour
+            )
+            self._edges = [*islice(edges, _MOST_EDGES)]
+        else:
+            self._scale = _CELL
+            if isinstance(city, Grid):
+                low, wide, tall = (-0.5, -0.5), float(city.width), float(city.height)
+            else:
+                xs = [each for each in where.x if each is not None] or [0.0]
+                ys = [each for each in where.y if each is not None] or [0.0]
+                low, wide, tall = (
+                    (min(xs) - 0.5, min(ys) - 0.5),
+                    max(xs) - min(xs) + 1,
+                    max(ys) - min(ys) + 1,
+                )
+        pairs = [(x, y) for x, y in zip(where.x, where.y, strict=True) if x is not None]
+        is_one_each = self._scale == _CELL and len({*pairs}) == len(pairs)
+        self._cell = _CELL if is_one_each else 0.0
+        self._spread = 8.0 if isinstance(city, Grid | Network) and not is_one_each else 0.0
+        scale = self._scale
+        west, south = low
+        self.bounds: tuple[float, float, float, float] = (
+            west * scale,
+            south * scale,
+            wide * scale,
+            tall * scale,
+        )
+
+    def moved(self, where: Whereabouts) -> tuple[list[float | None], list[float | None]]:
+        """Return x and y of citizens on the map."""
+        scale = self._scale
+        x, y = (
+            [None if each is None else each * scale for each in axis] for axis in (where.x, where.y)
+        )
+        return x, y
+
+    def data(self) -> dict[str, Any]:
+        """Return the map as `TownMap.data` does; `cell`: one citizen fills so much, 0 for a dot."""
+        return {
+            "bounds": self.bounds,
+            "kinds": [],
+            "places": [],
+            "nodes": self._nodes,
+            "roads": self._edges,
+            "quarters": [],
+            "cell": self._cell,
+            "spread": self._spread,
+        }
