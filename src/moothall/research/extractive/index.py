@@ -21,6 +21,7 @@ RELEVANT: Final = 0.25
 _BEYOND: Final = 300  # imagined passages beside the known ones, which were searched for
 _NAME: Final = 2  # the weight of a name, against 1 for another word
 _DEGREE: Final = 0.25  # the same of a word such as `long` after `how`
+_EVENLY: Final = 0.3  # how far each word counts as much as another, however rare
 _ABSENT: Final = 0.6  # what a word counts more that none of many passages has
 _MANY: Final = 24  # such passages; in fewer it says less
 _TITLE: Final = 2  # the weight of a word of the title, against 1 for the text
@@ -38,7 +39,7 @@ class RankedPassage(NamedTuple):
 
     passage: Passage
     score: float  # how well it fits, by BM25
-    share: float  # of the question's words, by weight; 0 if it has one of several, no name
+    share: float  # of the question's words; 0 if it has one of several, no name
 
 
 class QuestionWords:
@@ -113,12 +114,13 @@ class QuestionWords:
         return sum(self.weights[each] for each in there) / self.total
 
     def likely(self, there: Collection[str]) -> float:
-        """Return the same share; 0 for one word of several that is no name: WHO, max_size."""
+        """Return the share, partly by number; 0 for one of several that is no name: max_size."""
         if len(there) == 1 < len(self.weights) - len(self._degrees):
             (term,) = there
             if not _NAME_LIKE.match(self.words_by_term[term]):
                 return 0.0
-        return self.share(there)
+        evenly = len(there) / max(len(self.weights), 1)
+        return (1 - _EVENLY) * self.share(there) + _EVENLY * evenly
 
     def best(self, limit: int | None = None) -> list[RankedPassage]:
         """Return the passages that have any of the words, the best first."""

@@ -27,9 +27,9 @@ _AGAIN: Final = 0.1  # what each quote of a page takes from the score of its oth
 _BEFORE, _AFTER = 250, 350  # characters beside a sentence that a quote may show
 # How much a word of the question counts, by where it is.
 _OWN, _LEAD, _NEAR, _ABOVE, _TITLE, _PASSAGE = 1.0, 0.9, 0.7, 0.6, 0.4, 0.25
-FOUND_SHARE: Final = 0.58  # the share of the question's words from which on it counts as answered
-SURE: Final = 0.75  # the same, from which on no “may” is said
-_BINDS: Final = 0.1  # what the rarest word, by its share of the question, takes from it
+FOUND_SHARE: Final = 0.56  # the share of the question's words from which on it counts as answered
+SURE: Final = 0.73  # the same, from which on no “may” is said
+_BINDS: Final = 0.25  # what the rarest word, by its share of the question, takes from it
 _PAIRS: Final = 1.4  # of pairs of characters, an answer has fewer than of words
 _BEST: Final = 3  # quotes of which the share is the mean
 # What entries in a list of literature have, in any language.
