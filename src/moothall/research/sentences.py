@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from functools import lru_cache
+from typing import Literal, NamedTuple
 
 from moothall.foundation.text.terms import STOP_WORDS, WORD
 
@@ -25,6 +26,7 @@ _INDENT = 4
 _RULE = re.compile(r"[ \t>]*[-=*_~^#+|:\s]{3,}$")
 _ADORNED = re.compile(r"^(?:(~{4,}) *\n)? *([^~\s](?:[^\n]*[^\n:])?)\n(~{4,}) *$", re.MULTILINE)
 UNDERLINED = re.compile(r"[ \t|]*\n[ \t|:]*(?:---|===|\+==|~{4}|\^{4}|\"{4})")  # after a title
+_LINE = re.compile(r".*\S")
 _TABLE = re.compile(r"[ \t>]*\|[ \t|]*")
 COLUMNS = re.compile(r"[ \t]*\S+(?: \S+){0,2} {4,}(?=[^\W\d_])")
 """What a line of a manual explains, such as a code or an option, with the gap after it."""
@@ -48,13 +50,28 @@ _IDENTIFIER = re.compile(r"\w+(?:[._]\w|\(\))")
 _MONTH = re.compile(r"(?:Jan|Feb|Mär|Apr|Mai|Jun|Jul|Aug|Sep|Okt|Nov|Dez)")
 
 
+class Block(NamedTuple):
+    """A paragraph, heading, item, row of a table or fenced code, without its markers."""
+
+    start: int
+    end: int
+    kind: Literal["prose", "head", "item", "row", "code"]
+
+
 def sentences(text: str, code: bool = False) -> list[tuple[int, int]]:
     """Return the start and end of each sentence of a text, without the space around it.
 
     A heading, a list item and a row of a table each end a sentence; a fenced block has none, or
     with `code` each of its lines is one. Footnotes after the full stop belong to the sentence.
     """
-    return [span for start, end in _blocks(text, code) for span in _split(text, start, end)]
+    spans: list[tuple[int, int]] = []
+    for start, end, kind in blocks(text):
+        if kind != "code":
+            spans += sentences_in(text, start, end)
+        elif code:
+            for line in _LINE.finditer(text, start, end):
+                spans += sentences_in(text, *line.span())
+    return spans
 
 
 @lru_cache(maxsize=64)
@@ -86,10 +103,10 @@ def adornments(text: str) -> frozenset[int]:
     return frozenset(at for each in titles for at in (each.start(1), each.start(3)))
 
 
-def _blocks(text: str, code: bool) -> Iterator[tuple[int, int]]:
-    """Yield the spans of paragraphs, headings, items, rows, and lines of code, without markers."""
-    begin = -1  # of the paragraph that is being read
-    at = 0
+def blocks(text: str) -> Iterator[Block]:
+    """Yield what a text is made of, in order."""
+    begin, kind = -1, "prose"  # of the paragraph that is being read
+    at = inside = 0
     fence = ""
     commented, titled = comments(text), adornments(text)
     is_comment = False
@@ -101,15 +118,14 @@ def _blocks(text: str, code: bool) -> Iterator[tuple[int, int]]:
         if fence:
             if fence_mark and fence_mark[1].startswith(fence) and not bare[fence_mark.end() :]:
                 fence = ""
-            elif code and bare:
-                yield start, start + len(bare)
+                yield Block(inside, start, "code")
             continue
         was_comment, is_comment = is_comment, start in commented
         if is_comment or was_comment:
             mark = _HEADING.match(bare) if is_comment else None
             if begin >= 0 and (was_comment != is_comment or mark is None):
-                yield begin, start
-                begin = -1
+                yield Block(begin, start, kind)
+                begin, kind = -1, "prose"
             if is_comment:
                 if begin < 0 and mark is not None:
                     begin = start + mark.end()
@@ -117,21 +133,25 @@ def _blocks(text: str, code: bool) -> Iterator[tuple[int, int]]:
         marker = _MARKER.match(bare)
         lead = marker.end() if marker else 0
         empty = not bare.strip("> \t") or _RULE.match(bare)
-        alone = _TABLE.match(bare) or _HEADING.match(bare) or _row(lines, place)
+        heading = _HEADING.match(bare)
+        alone = _TABLE.match(bare) or heading or _row(lines, place)
         item = (marker and marker["item"]) or COLUMNS.match(bare)
         if begin >= 0 and (
             fence_mark or empty or alone or item or _is_title(text, begin, start, bare)
         ):
-            yield begin, start
+            yield Block(begin, start, kind)
             begin = -1
         if fence_mark:
-            fence = fence_mark[1]
+            fence, inside = fence_mark[1], at
         elif alone and not empty:
-            yield start + alone.end(), start + len(bare.rstrip("| "))
+            end = start + len(bare.rstrip("| "))
+            yield Block(start + alone.end(), end, "head" if heading else "row")
         elif begin < 0 and not empty:
-            begin = start + lead
-    if begin >= 0:
-        yield begin, at
+            begin, kind = start + lead, "item" if item else "prose"
+    if fence:
+        yield Block(inside, at, "code")
+    elif begin >= 0:
+        yield Block(begin, at, kind)
 
 
 def _row(lines: list[str], place: int) -> re.Match[str] | None:
@@ -156,7 +176,8 @@ def _is_title(text: str, begin: int, end: int, following: str) -> bool:
     return deeper or (last[-1:].isalnum() and next_text[:1].isupper())
 
 
-def _split(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+def sentences_in(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+    """Yield the start and end of each sentence of a paragraph."""
     unsplit = [each.span() for each in _UNSPLIT.finditer(text, start, end)][::-1]
     for match in _END.finditer(text, start, end):
         while unsplit and unsplit[-1][1] <= match.start():

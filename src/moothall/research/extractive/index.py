@@ -115,12 +115,13 @@ class QuestionWords:
 
     def likely(self, there: Collection[str]) -> float:
         """Return the share, partly by number; 0 for one of several that is no name: max_size."""
-        if len(there) == 1 < len(self.weights) - len(self._degrees):
+        several = len(self.weights) - len(self._degrees)
+        if len(there) == 1 < several:
             (term,) = there
             if not _NAME_LIKE.match(self.words_by_term[term]):
                 return 0.0
-        evenly = len(there) / max(len(self.weights), 1)
-        return (1 - _EVENLY) * self.share(there) + _EVENLY * evenly
+        evenly = len({*there} - self._degrees)
+        return (1 - _EVENLY) * self.share(there) + _EVENLY * evenly / max(several, 1)
 
     def best(self, limit: int | None = None) -> list[RankedPassage]:
         """Return the passages that have any of the words, the best first."""

@@ -28,7 +28,7 @@ _BEFORE, _AFTER = 250, 350  # characters beside a sentence that a quote may show
 # How much a word of the question counts, by where it is.
 _OWN, _LEAD, _NEAR, _ABOVE, _TITLE, _PASSAGE = 1.0, 0.9, 0.7, 0.6, 0.4, 0.25
 FOUND_SHARE: Final = 0.56  # the share of the question's words from which on it counts as answered
-SURE: Final = 0.73  # the same, from which on no “may” is said
+SURE: Final = 0.69  # the same, from which on no “may” is said
 _BINDS: Final = 0.25  # what the rarest word, by its share of the question, takes from it
 _PAIRS: Final = 1.4  # of pairs of characters, an answer has fewer than of words
 _BEST: Final = 3  # quotes of which the share is the mean
@@ -52,6 +52,7 @@ class Candidate(NamedTuple):
     split: tuple[Unit, ...]  # of the passage
     place: int  # among them
     there: frozenset[str]  # the question's terms in it, beside it and above it
+    repeats: bool  # whether its passage has the question itself, elsewhere than in a heading
 
 
 def candidates(question: QuestionWords) -> Iterator[Candidate]:
@@ -70,6 +71,7 @@ def _of_passage(question: QuestionWords, passage: Passage, rank: float) -> Itera
     has = [frozenset(filter(None, each)) for each in terms_of_units]
     above, title = question.terms_in(heading), question.terms_in(titles_of(passage))
     every = title.union(*has)
+    repeats = any(question.is_in(text[u.start : u.end]) for u in split if u.kind != "head")
     for place, unit in enumerate(split):
         if unit.kind == "head":
             above |= has[place]
@@ -106,7 +108,7 @@ def _of_passage(question: QuestionWords, passage: Passage, rank: float) -> Itera
             - _REPEATS * question.is_in(sentence)
             - _CITES * (len(_REFERENCE.findall(sentence)) > 1)
         )
-        yield Candidate(score, passage, split, place, near | lead | above | title)
+        yield Candidate(score, passage, split, place, near | lead | above | title, repeats)
 
 
 class ExtractiveAnswer(NamedTuple):
@@ -159,7 +161,7 @@ def chosen(question: QuestionWords) -> list[tuple[Candidate, Quote]]:
     ranked = [each for each in ranked if each.score >= least]
     best = {each.passage: each for each in reversed(ranked)}
     queue = [best[each.passage] for each in question.best(_PASSAGES) if each.passage in best]
-    queue = [each for each in queue if not _repeats(question, each)]
+    queue = [each for each in queue if not each.repeats]
     del ranked[_SENTENCES:]
     pairs: list[tuple[Candidate, Quote]] = []
     of: Counter[str] = Counter()
@@ -182,12 +184,6 @@ def chosen(question: QuestionWords) -> list[tuple[Candidate, Quote]]:
             pairs.append((each, quote))
             of[_page(each)] += 1
     return pairs
-
-
-def _repeats(question: QuestionWords, each: Candidate) -> bool:
-    """Return whether a passage has the question itself, elsewhere than in a heading."""
-    text = each.passage.text
-    return any(question.is_in(text[u.start : u.end]) for u in each.split if u.kind != "head")
 
 
 def _page(of: Candidate) -> str:

@@ -7,18 +7,14 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-from moothall.research.sentences import COLUMNS, UNDERLINED, adornments, comments, sentences
+from moothall.research.sentences import UNDERLINED, blocks, sentences_in
 
 Kind: TypeAlias = Literal["prose", "item", "row", "head", "code", "term"]
 
-_CODE: Final = re.compile(
-    r">>> |(?:[({\[:=]\n[ \t]|;\n)(?![^;{}=]*\.$)|\n[ \t]*(?:[)}\]]|#(?! )|//)"
-    r"|^(?:import|from|return|def|class|\$) [^.]*$| = (?!.*\.$)|\w\([^)]*\)$"
-)
 _ENDS: Final = re.compile(r"[.!?…:][\"'”’»)\]*_`]*$|[。\uff01\uff1f][」』”’\uff09]*$")
 _NUMBERED: Final = re.compile(r"(?:[\dA-Z]{1,3}\.)+\d*\s+")  # of a heading
 _GAP: Final = re.compile(r"\n[ \t]*#?[ \t]*\n")
-_FENCED: Final = re.compile(r"^[ \t]*(`{3,}|~{3,})[^\n`]*\n(.*?)\n?[ \t]*(?:\1|\Z)", re.M | re.S)
+_PART: Final = re.compile(r"\S(?:.|\n(?![ \t]*\n))*")  # of code, up to an empty line
 _LONGEST_TERM: Final = 120
 _LONGEST_LEAD: Final = 300
 _WORDS: Final = 3
@@ -40,22 +36,13 @@ def units(text: str, heading: str = "") -> tuple[Unit, ...]:
     before = 0
     lead: tuple[int, int] | None = None
     heads: tuple[int, int] | None = None  # the first row of a table
-    commented = comments(text)
-    for start, end, is_code in _spans(text, heading):
+    for start, end, kind in _spans(text, heading):
         content = text[start:end]
-        # What stands before it in its line: a marker, if no other unit does.
-        line = text.rfind("\n", 0, start) + 1
-        marker = text[max(line, before) : start].strip()
-        if line in commented:
-            marker = marker.replace("#", "")
-        is_new = (
-            not units_so_far or bool(marker) or is_code or bool(_GAP.search(text, before, start))
+        is_new = kind == "prose" and bool(
+            _GAP.search(text, before, start) or not units_so_far or units_so_far[-1].kind == "head"
         )
-        is_new = is_new or bool(COLUMNS.match(content)) or units_so_far[-1].kind == "head"
-        underlined = bool(UNDERLINED.match(text, end))
-        kind: Kind = "code" if is_code else _kind(content, marker, heading, underlined)
-        if kind == "item" and not is_new:
-            kind = "prose"
+        if kind in ("prose", "item"):
+            kind = _kind(text, start, end, kind, heading)
         if kind != "row":
             heads = None
         elif heads is None:
@@ -72,59 +59,34 @@ def units(text: str, heading: str = "") -> tuple[Unit, ...]:
     return tuple(units_so_far)
 
 
-def _with_rows(text: str) -> Iterator[tuple[int, int]]:
-    """Yield sentences, in order; a row of a table is one, whatever its cells have."""
-    last: tuple[int, int] | None = None
-    for start, end in sentences(text):
-        line = text.rfind("\n", 0, start) + 1
-        if last and line <= last[0] and " | " in text[line:end]:
-            last = (last[0], end)
+def _spans(text: str, heading: str) -> Iterator[tuple[int, int, Kind]]:
+    """Yield sentences, rows and parts of code, in order."""
+    for start, end, kind in blocks(text):
+        if kind == "code":
+            for part in _PART.finditer(text, start, end):
+                yield *part.span(), kind
             continue
-        if last:
-            yield last
-        last = (start, end)
-    if last:
-        yield last
-
-
-def _spans(text: str, heading: str) -> Iterator[tuple[int, int, bool]]:
-    """Yield sentences and fenced code, in order, each with whether it is code."""
-    spans = []
-    for start, end in _with_rows(text):
-        # What a heading names is no part of it.
+        # What a heading names is no part of the sentence below it.
         if heading and text.startswith(f"{heading}\n", start, end):
-            spans.append((start, start + len(heading), False))
+            yield start, start + len(heading), "head"
             start += len(heading) + 1
-        spans.append((start, end - text.endswith("::", start, end), False))
-    titled = adornments(text)
-    end = 0
-    while fenced := _FENCED.search(text, end):
-        end = fenced.end(1)
-        if fenced.start() not in titled:
-            end = fenced.end()
-            at = fenced.start(2)
-            for part in _GAP.split(fenced[2]):
-                start = text.index(part, at)
-                at = start + len(part)
-                if part.strip():
-                    spans.append((start, at, True))
-    yield from sorted(spans)
+        spans = [(start, end)] if kind == "row" else sentences_in(text, start, end)
+        for first, last in spans:
+            yield first, last - text.endswith("::", first, last), kind
+            kind = "prose" if kind == "item" else kind
 
 
-def _kind(text: str, marker: str, heading: str, underlined: bool) -> Kind:
-    """Return what kind of unit it is; `marker` stands before it in its line."""
-    bare = _NUMBERED.sub("", heading)
-    # A row of a table as the readers write it has `|` between its cells.
-    if text != heading and ("|" in marker or (" | " in text and "\n" not in text)):
-        return "row"
-    cut = bare.endswith("…") and text.startswith(bare[:-1])  # of a long title
-    if "#" in marker or underlined or text in (heading, bare) or cut:
+def _kind(text: str, start: int, end: int, kind: Kind, heading: str) -> Kind:
+    """Return what kind of unit a sentence is, of prose or of an item."""
+    content, bare = text[start:end], _NUMBERED.sub("", heading)
+    cut = bare.endswith("…") and content.startswith(bare[:-1])  # of a long title
+    if content in (heading, bare) or cut or UNDERLINED.match(text, end):
         return "head"
-    if marker or COLUMNS.match(text):
-        return "item"
-    if _CODE.search(text):
-        return "code"
-    is_sentence = _ENDS.search(text[-20:]) and (
-        text[-1:] in "。\uff01\uff1f" or len(text.split()) >= _WORDS
+    if " | " in content and "\n" not in content:
+        return "row"
+    if kind == "item":
+        return kind
+    is_sentence = _ENDS.search(content[-20:]) and (
+        content[-1:] in "。\uff01\uff1f" or len(content.split()) >= _WORDS
     )
-    return "prose" if is_sentence or len(text) > _LONGEST_TERM else "term"
+    return "prose" if is_sentence or len(content) > _LONGEST_TERM else "term"
