@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeAlias
 
 from moothall.foundation.text.terms import STOP_WORDS, WORD
 
@@ -50,12 +50,15 @@ _IDENTIFIER = re.compile(r"\w+(?:[._]\w|\(\))")
 _MONTH = re.compile(r"(?:Jan|Feb|Mär|Apr|Mai|Jun|Jul|Aug|Sep|Okt|Nov|Dez)")
 
 
-class Block(NamedTuple):
+BlockKind: TypeAlias = Literal["prose", "head", "item", "row", "code"]
+
+
+class TextSpan(NamedTuple):
     """A paragraph, heading, item, row of a table or fenced code, without its markers."""
 
     start: int
     end: int
-    kind: Literal["prose", "head", "item", "row", "code"]
+    kind: BlockKind
 
 
 def sentences(text: str, code: bool = False) -> list[tuple[int, int]]:
@@ -103,9 +106,10 @@ def adornments(text: str) -> frozenset[int]:
     return frozenset(at for each in titles for at in (each.start(1), each.start(3)))
 
 
-def blocks(text: str) -> Iterator[Block]:
+def blocks(text: str) -> Iterator[TextSpan]:
     """Yield what a text is made of, in order."""
-    begin, kind = -1, "prose"  # of the paragraph that is being read
+    begin = -1  # of the paragraph that is being read
+    kind: BlockKind = "prose"
     at = inside = 0
     fence = ""
     commented, titled = comments(text), adornments(text)
@@ -118,13 +122,13 @@ def blocks(text: str) -> Iterator[Block]:
         if fence:
             if fence_mark and fence_mark[1].startswith(fence) and not bare[fence_mark.end() :]:
                 fence = ""
-                yield Block(inside, start, "code")
+                yield TextSpan(inside, start, "code")
             continue
         was_comment, is_comment = is_comment, start in commented
         if is_comment or was_comment:
             mark = _HEADING.match(bare) if is_comment else None
             if begin >= 0 and (was_comment != is_comment or mark is None):
-                yield Block(begin, start, kind)
+                yield TextSpan(begin, start, kind)
                 begin, kind = -1, "prose"
             if is_comment:
                 if begin < 0 and mark is not None:
@@ -139,19 +143,19 @@ def blocks(text: str) -> Iterator[Block]:
         if begin >= 0 and (
             fence_mark or empty or alone or item or _is_title(text, begin, start, bare)
         ):
-            yield Block(begin, start, kind)
+            yield TextSpan(begin, start, kind)
             begin = -1
         if fence_mark:
             fence, inside = fence_mark[1], at
         elif alone and not empty:
             end = start + len(bare.rstrip("| "))
-            yield Block(start + alone.end(), end, "head" if heading else "row")
+            yield TextSpan(start + alone.end(), end, "head" if heading else "row")
         elif begin < 0 and not empty:
             begin, kind = start + lead, "item" if item else "prose"
     if fence:
-        yield Block(inside, at, "code")
+        yield TextSpan(inside, at, "code")
     elif begin >= 0:
-        yield Block(begin, at, kind)
+        yield TextSpan(begin, at, kind)
 
 
 def _row(lines: list[str], place: int) -> re.Match[str] | None:

@@ -21,7 +21,8 @@ RELEVANT: Final = 0.25
 _BEYOND: Final = 300  # imagined passages beside the known ones, which were searched for
 _NAME: Final = 2  # the weight of a name, against 1 for another word
 _DEGREE: Final = 0.25  # the same of a word such as `long` after `how`
-_EVENLY: Final = 0.3  # how far each word counts as much as another, however rare
+_EVENLY: Final = 0.2  # how far each of several words counts as much as another, however rare
+_FEW: Final = 2  # words of a question, of which the rarer says enough
 _ABSENT: Final = 0.6  # what a word counts more that none of many passages has
 _MANY: Final = 24  # such passages; in fewer it says less
 _TITLE: Final = 2  # the weight of a word of the title, against 1 for the text
@@ -120,8 +121,10 @@ class QuestionWords:
             (term,) = there
             if not _NAME_LIKE.match(self.words_by_term[term]):
                 return 0.0
-        evenly = len({*there} - self._degrees)
-        return (1 - _EVENLY) * self.share(there) + _EVENLY * evenly / max(several, 1)
+        share = self.share(there)
+        if several > _FEW and not self.is_unspaced:
+            share += _EVENLY * (len({*there} - self._degrees) / several - share)
+        return share
 
     def best(self, limit: int | None = None) -> list[RankedPassage]:
         """Return the passages that have any of the words, the best first."""

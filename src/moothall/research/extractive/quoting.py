@@ -18,10 +18,8 @@ _SECTION_CHARS: Final = 1_500  # the same of a section that is plainly about the
 _ABOUT: Final = 0.5  # the share of the question's words that its titles have then
 _AROUND: Final = ("prose", "item", "term")  # what may stand around a sentence
 _CLAUSE: Final = re.compile(r"[,;:]\s+|[\uff0c\uff1b\uff1a\u3001]|\n")
+_WHOLE_WORDS: Final = re.compile(r".*(?=[\s\uff0c\uff1b\uff1a\u3001])", re.DOTALL)
 # The next line of a comment, or of what a block quote or a mail quotes.
-_WHOLE_WORDS: Final = re.compile(
-    r".*(?=[\s\uff0c\uff1b\uff1a\u3001])", re.DOTALL
-)  # words or clauses
 _COMMENTED: Final = re.compile(r"\n[ \t]*(?:#[ \t]+|(?:>[ \t]?)+)")
 _FENCE: Final = re.compile(r"^[ \t]*(?:`{3,}|~{3,}).*\n?", re.MULTILINE)
 _DRAWN: Final = re.compile(r"(?:\s[^\w\s…,'\"]{1,3}(?=\s)){3}")  # signs without a word
@@ -34,6 +32,17 @@ _STRONG: Final = re.compile(r"\*{2,3}(?=\S)|(?<=\S)\*{2,3}")
 _MARKDOWN: Final = re.compile(r"\.(?:md|markdown|ipynb)(?:#|$)", re.IGNORECASE)
 
 
+class Candidate(NamedTuple):
+    """A sentence that could answer."""
+
+    score: float  # how well, against other sentences
+    passage: Passage
+    split: tuple[Unit, ...]  # of the passage
+    place: int  # among them
+    there: frozenset[str]  # the question's terms in it, beside it and above it
+    repeats: bool  # whether its passage has the question itself, elsewhere than in a heading
+
+
 class Quote(NamedTuple):
     """What is quoted for an answer."""
 
@@ -43,27 +52,24 @@ class Quote(NamedTuple):
 
 
 def quoted(
-    question: QuestionWords,
-    passage: Passage,
-    split: tuple[Unit, ...],
-    place: int,
-    spans: list[tuple[int, int]],
+    question: QuestionWords, answering: Candidate, spans: list[tuple[int, int]]
 ) -> Quote | None:
     """Return the quote of a sentence with what stands around it; None if it cannot be quoted.
 
     The `spans` of the passage that other quotes have are not shown again. A section whose titles
     have much of the question is shown whole, if it is not long.
     """
+    _, passage, split, place, *_ = answering
     heads = (passage.text[each.start : each.end] for each in split[:place] if each.kind == "head")
     titles = question.terms_in(" ".join((titled(passage), *heads)))
     most = _SECTION_CHARS if question.share(titles) >= _ABOUT else QUOTE_CHARS
     for first, last in _windows(split, place, most):
-        if any(split[first].start < end and start < split[last].end for start, end in spans):
+        start, end = split[first].start, split[last].end
+        if any(start < other_end and other < end for other, other_end in spans):
             continue
-        markdown = _markdown_of(question, passage, split, place, first, last)
+        markdown = _markdown_of(question, answering, start, end)
         if markdown is not None and verbatim(markdown, passage.text, passage.title):
-            span = split[first].start, split[last].end
-            return Quote(passage, span, _headed(question, passage, markdown))
+            return Quote(passage, (start, end), _headed(question, passage, markdown))
     return None
 
 
@@ -83,50 +89,33 @@ def _windows(split: tuple[Unit, ...], place: int, most: int) -> Iterator[tuple[i
     first = last = place
     windows = [(first, last)]
     while split[place].kind != "row":
-        # What follows says more than what stands before.
+        # What follows says more than what stands before. Text may lead to code.
         after, before = split[last + 1 : last + 2], split[max(first - 1, 0) : first]
-        has_grown, begin = False, split[first].start
-        if after and _goes_on(split[last], after[0]) and after[0].end - begin <= most:
-            last, has_grown = last + 1, True
+        goes_on = _AROUND if split[last].kind not in _AROUND else (*_AROUND, "code")
+        if after and after[0].kind in goes_on and after[0].end - split[first].start <= most:
+            last += 1
         is_text = bool(before) and before[0].kind in _AROUND
         if is_text and split[last].end - before[0].start <= most:
-            first, has_grown = first - 1, True
-        if not has_grown:
+            first -= 1
+        if (first, last) == windows[-1]:
             break
         windows.append((first, last))
     yield from reversed(windows)
 
 
-def _goes_on(unit: Unit, after: Unit) -> bool:
-    """Return whether what stands after a unit is shown with it: text, or the code it leads to."""
-    return after.kind in _AROUND or (after.kind == "code" and unit.kind in _AROUND)
-
-
-def _markdown_of(
-    question: QuestionWords,
-    passage: Passage,
-    split: tuple[Unit, ...],
-    place: int,
-    first: int,
-    last: int,
-) -> str | None:
-    text, unit = passage.text, split[place]
-    before, own, after = (
-        _line(text[start:end], passage.url)
-        for start, end in (
-            (split[first].start, unit.start),
-            (unit.start, unit.end),
-            (unit.end, split[last].end),
-        )
-    )
+def _markdown_of(question: QuestionWords, answering: Candidate, start: int, end: int) -> str | None:
+    """Return what stands from a start to an end, with the sentence marked; None for markup."""
+    _, passage, split, place, *_ = answering
+    unit = split[place]
+    spans = ((start, unit.start), (unit.start, unit.end), (unit.end, end))
+    before, own, after = (_line(passage.text[slice(*span)], passage.url) for span in spans)
     own = _shortened(own, question)
-    above = unit.lead
-    for head in reversed(split[1:place]):  # of an option, if the title does not have it
-        if head.kind == "head" and text[head.start : head.end] not in passage.title:
-            above = above or (head.start, head.end)
-            break
-    if above and above[1] <= split[first].start:
-        lead = _line(text[slice(*above)], passage.url)
+    heads = (each[:2] for each in reversed(split[1:place]) if each.kind == "head")
+    # Of an option, what the title does not have.
+    own_heads = (each for each in heads if passage.text[slice(*each)] not in passage.title)
+    above = unit.lead or next(own_heads, None)
+    if above and above[1] <= start:
+        lead = _line(passage.text[slice(*above)], passage.url)
         fits = len(lead) + len(before) + len(own) + len(after) <= MOST_QUOTE_CHARS
         if fits and not _is_marked(lead):
             before = f"{lead} … {before}"

@@ -14,8 +14,8 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 
 from moothall.research.extractive.index import QuestionWords, titled, titles_of
-from moothall.research.extractive.quoting import Quote, quoted
-from moothall.research.extractive.units import Unit, units
+from moothall.research.extractive.quoting import Candidate, Quote, quoted
+from moothall.research.extractive.units import units
 from moothall.research.findings import Passage
 
 QUOTES: Final = 10  # of an answer, at most
@@ -27,10 +27,10 @@ _AGAIN: Final = 0.1  # what each quote of a page takes from the score of its oth
 _BEFORE, _AFTER = 250, 350  # characters beside a sentence that a quote may show
 # How much a word of the question counts, by where it is.
 _OWN, _LEAD, _NEAR, _ABOVE, _TITLE, _PASSAGE = 1.0, 0.9, 0.7, 0.6, 0.4, 0.25
-FOUND_SHARE: Final = 0.56  # the share of the question's words from which on it counts as answered
-SURE: Final = 0.69  # the same, from which on no “may” is said
-_BINDS: Final = 0.25  # what the rarest word, by its share of the question, takes from it
-_PAIRS: Final = 1.4  # of pairs of characters, an answer has fewer than of words
+FOUND_SHARE: Final = 0.61  # the share of the question's words from which on it counts as answered
+SURE: Final = 0.75  # the same, from which on no “may” is said
+_BINDS: Final = 0.05  # what the rarest word, by its share of the question, takes from it
+_PAIRS: Final = 1.5  # of pairs of characters, an answer has fewer than of words
 _BEST: Final = 3  # quotes of which the share is the mean
 # What entries in a list of literature have, in any language.
 _REFERENCE: Final = re.compile(
@@ -42,17 +42,6 @@ _REFERENCE: Final = re.compile(
 _WORDS, _WINDOW, _TOGETHER, _RANK, _HEADING = 4.0, 1.5, 0.5, 1.4, 1.6
 _CODE, _HEADS, _ASKS, _REPEATS, _CITES = 0.5, 1.5, 1.0, 2.0, 1.5
 _NOTHING: Final[frozenset[str]] = frozenset()
-
-
-class Candidate(NamedTuple):
-    """A sentence that could answer."""
-
-    score: float  # how well, against other sentences
-    passage: Passage
-    split: tuple[Unit, ...]  # of the passage
-    place: int  # among them
-    there: frozenset[str]  # the question's terms in it, beside it and above it
-    repeats: bool  # whether its passage has the question itself, elsewhere than in a heading
 
 
 def candidates(question: QuestionWords) -> Iterator[Candidate]:
@@ -177,9 +166,9 @@ def chosen(question: QuestionWords) -> list[tuple[Candidate, Quote]]:
         spans = [quote.span for _, quote in pairs if quote.passage == each.passage]
         if of[_page(each)] == _OF_PAGE or (spans and not is_sentence):
             continue
-        if any(_is_shown(each.passage, each.split[each.place], quote) for _, quote in pairs):
+        if any(_is_shown(each, quote) for _, quote in pairs):
             continue
-        quote = quoted(question, each.passage, each.split, each.place, spans)
+        quote = quoted(question, each, spans)
         if quote is not None:
             pairs.append((each, quote))
             of[_page(each)] += 1
@@ -190,9 +179,9 @@ def _page(of: Candidate) -> str:
     return of.passage.url.partition("#")[0]
 
 
-def _is_shown(passage: Passage, unit: Unit, quote: Quote) -> bool:
+def _is_shown(each: Candidate, quote: Quote) -> bool:
     """Return whether a quote shows a sentence."""
-    start, end = quote.span
-    if passage == quote.passage:
-        return start <= unit.start and unit.end <= end
-    return passage.text[unit.start : unit.end] in quote.passage.text[start:end]
+    (first, last, *_), (start, end) = each.split[each.place], quote.span
+    if each.passage == quote.passage:
+        return start <= first and last <= end
+    return each.passage.text[first:last] in quote.passage.text[start:end]
