@@ -8,7 +8,16 @@ from urllib.request import Request, urlopen
 import pytest
 from playwright.sync_api import Browser, expect
 
-from moothall import ACCESS_REQUESTED, Agent, NativeSpace, action
+from moothall import (
+    ACCESS_REQUESTED,
+    Agent,
+    Call,
+    ModelReply,
+    NativeSpace,
+    ReActAgent,
+    ScriptedModel,
+    action,
+)
 from moothall.foundation.errors import ConfigError
 from moothall.studio.gradio import GradioChat, demo, gradio_user
 
@@ -72,6 +81,15 @@ def test_gradio_chat_talks_with_a_space_and_approves(browser: Browser) -> None:
             expect(page.get_by_text(outcome).first).to_be_visible()
         page.reload()
         expect(page.get_by_text("a is gone").first).to_be_visible()
+        # Of a run, a person may permit all calls of the action.
+        calls = [Call(each, "delete", {"path": each}) for each in ("c", "d")]
+        script = ScriptedModel([*(ModelReply("", (each,)) for each in calls), "Both are gone."])
+        space.add(ReActAgent("Cleaner", script, actions=[Clerk("C").delete]))
+        line.fill('/Cleaner.say content:"Clean up."')
+        line.press("Enter")
+        page.get_by_label("Always in this run").check()
+        page.get_by_role("button", name="Permit").click()
+        expect(page.get_by_text("Both are gone.").first).to_be_visible()
         page.close()
         for path in ("gradio_api/upload", "gradio_api/file=/etc/passwd", "gradio_api/mcp/sse"):
             known = Request(f"{demo.url}{path}", headers={"Authorization": f"Bearer {TOKEN}"})
