@@ -59,8 +59,8 @@ from moothall.studio.research import ResearchTab
 
 order = ResearchOrder(["Waves?"], pubmed=True, since="2024")
 check(order)
-assert order.where == "PubMed" and order.in_words.endswith("PubMed, since 2024")
-assert loaded(ResearchOrder, {"objectives": ["Waves?"], "arxiv": True}, "it").where == "arXiv"
+assert order.place == "PubMed" and order.in_words.endswith("PubMed, since 2024")
+assert loaded(ResearchOrder, {"objectives": ["Waves?"], "arxiv": True}, "it").place == "arXiv"
 tools = [each.name for each in researcher(order).tools.values()]
 assert "search_pubmed" in tools, tools
 tab = ResearchTab(It(journal=It(runs=lambda **_: [])), None)
@@ -124,7 +124,7 @@ def found(**engine):
     order = ResearchOrder(["Waves?"], **engine)
     check(order)
     searched = asyncio.run(researcher(order).tools["search_web"].execute(query="waves"))
-    return order.where, [each.url for each in searched]
+    return order.place, [each.url for each in searched]
 
 at = "http://127.0.0.1:8090"
 assert found(yacy=at) == (f"the web by {at}", [f"{at}/waves"])
