@@ -78,6 +78,7 @@ class RemoteAgent(ConversationalAgent):
             with context_value(ON_EVENT, hear):
                 pending = self._via.request(message, self._timeout)
             value = await pending
+            await asyncio.sleep(0)  # the events before it, which came by the loop, are told first
             text, fault = json_text(value), ""
             if request.answer is None:
                 break
