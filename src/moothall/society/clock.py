@@ -126,6 +126,11 @@ class Clock:
         return (start.hour * 3600 + start.minute * 60 + start.second + self.elapsed) // DAY_S
 
     @property
+    def hour(self) -> int:
+        """The hour of the day: 0 … 23."""
+        return self.time // 3600
+
+    @property
     def weekday(self) -> int:
         """The day of the week: 0 is Monday, 6 Sunday."""
         return (self.start.weekday() + self.day) % 7

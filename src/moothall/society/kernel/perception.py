@@ -115,6 +115,17 @@ class Perception:
         return self.view.time
 
     @property
+    def hour(self) -> int:
+        """The hour when the step begins: 0 … 23."""
+        return self.view.time // 3600
+
+    @property
+    def weekday(self) -> int:
+        """The day of the week when the step begins: 0 is Monday, 6 Sunday."""
+        weekday: int = self.view.clock.weekday
+        return weekday
+
+    @property
     def facts(self) -> Mapping[str, Any]:
         """The weather and other facts that hold everywhere."""
         return self.view.facts or {}
