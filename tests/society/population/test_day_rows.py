@@ -158,7 +158,7 @@ def test_rows_of_any_states_and_parameters_live_the_same(data: Any, params: Any)
 
     step = data.draw(st.sampled_from(["15min", "15min", "30min", "7min", "2h"]))
     start = data.draw(st.sampled_from(["2026-01-05T00:00", "2026-01-09T21:07:11"]))
-    asyncio.run(all_equal(make, 60, promoted=(), step=step, start=start))
+    asyncio.run(all_equal(make, 60, step=step, start=start))
 
 
 async def test_rows_ask_place_by_place_where_places_say_nothing_at_once() -> None:

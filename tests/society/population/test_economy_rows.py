@@ -419,7 +419,7 @@ async def test_jobs_end_and_begin_for_rows_as_for_agents() -> None:
         made.arrays["jobless"][adult & (made.arrays["work"] < 0)] = 0
         return made, services
 
-    seen = await all_equal(make, 26, step="2h", promoted=())
+    seen = await all_equal(make, 26, step="2h")
     first, last = seen[0], seen[-1]
     assert ((first["work"] >= 0) & (last["work"] < 0) & (last["jobless"] >= 1)).any()
     assert ((first["work"] < 0) & (last["work"] >= 0) & (last["jobless"] < 0)).any()
