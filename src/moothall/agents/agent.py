@@ -304,11 +304,11 @@ class Agent(Messaging):
         request = ApprovalRequest.of(proposed_message, *self._asked_by(proposed_message), note)
         if approver is None:
             locked = ": the definition of the action is new or has changed (`moothall mcp lock`)"
-            why = (
+            reason = (
                 locked if note else ": a value of the call is from outside" if request.note else ""
             )
             text = "agent %r has no approver, so it refuses%s; give it or its space an approver="
-            logger.warning(text, self.id, why)
+            logger.warning(text, self.id, reason)
         # A broadcast is to *: it is this agent whose action is called.
         return await approve(approver, replace(request, agent=str(self.id), facts=facts))
 

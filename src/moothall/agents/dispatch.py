@@ -201,8 +201,8 @@ class BlockDispatcher:
                 if words is None:
                     words = _words(_text(context))
                 actions = getattr(block, "actions", None) or {}
-                about = (each, getattr(block, "description", "") or "", *actions, *actions.values())
-                scores[each] = len(words & _words(" ".join(about)))
+                texts = (each, getattr(block, "description", "") or "", *actions, *actions.values())
+                scores[each] = len(words & _words(" ".join(texts)))
         return scores
 
     def _offers(self, context: Any) -> dict[str, dict[str, Any]]:

@@ -122,9 +122,9 @@ class AgentSource:
                 raise ConfigError(
                     f"{self.name!r} is not of the form MODULE:NAME, such as my_agents:Calculator"
                 )
-            where = "" if self.folder is None else str(self.folder)
-            if where not in sys.path:
-                sys.path.insert(0, where)
+            place = "" if self.folder is None else str(self.folder)
+            if place not in sys.path:
+                sys.path.insert(0, place)
             module = self._imported(module_name)
         if not hasattr(module, attribute):
             raise ConfigError(f"{self.name!r}: the module {module_name!r} has no {attribute!r}")

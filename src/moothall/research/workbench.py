@@ -362,7 +362,7 @@ class Workbench:
         budget = self.budget
         try:
             if good:
-                await (work.execute() if budget is None else work.within(budget))
+                await (work.execute() if budget is None else work.execute_within(budget))
         finally:
             self.results = [
                 result_of(task, {"error": call.fault} if call.fault else call.result)

@@ -31,13 +31,13 @@ class ChoiceQuestions:
         self._state = state
         self._head = head
 
-    async def ask(self, key: str, ending: str, of: dict[str, Any]) -> dict[str, Any]:
+    async def ask(self, key: str, ending: str, recorded: dict[str, Any]) -> dict[str, Any]:
         """Return the answer to a question that ends the prompt; its last line says the form.
 
         Raises:
             Unusable: no answer could be used
         """
-        state, schema = self._state, AnswerSchema(of)
+        state, schema = self._state, AnswerSchema(recorded)
 
         async def ask(prompt: Messages, number: int) -> Any:
             completion = await state.record.step(

@@ -273,7 +273,7 @@ class Conversation(Group):
             raise RuntimeError(
                 f"conversation {self.id!r} is replying: load its state before or after"
             )
-        if not all(each.between for each in under_way):
+        if not all(each.is_between_turns for each in under_way):
             raise RuntimeError(
                 f"conversation {self.id!r} is in a turn: take its state between two turns, "
                 "such as at a TurnEnded of its stream"
@@ -281,9 +281,9 @@ class Conversation(Group):
         for each in under_way:
             each.hear()
 
-    def _saved(self, own: ConversationState) -> dict[str, Any]:
+    def _saved(self, state: ConversationState) -> dict[str, Any]:
         # This reply's steps and values are not saved.
-        return {**dumped(own), "steps": [], "values": {}}
+        return {**dumped(state), "steps": [], "values": {}}
 
     def _loaded(self, state: Any, label: str) -> ConversationState:
         now = loaded(ConversationState, state, label)

@@ -57,7 +57,7 @@ def tell_past(setup: Setup, record: Record[ConversationState], request: ReplyReq
     emit = request.emit
     if emit is None:
         return
-    past: dict[str, Any] = {"past": True, **request.of_run}
+    labels: dict[str, Any] = {"past": True, **request.of_run}
     emitted: int | None = None  # the number of the last utterance; None before the first state
     for entry in record.entries():
         if entry.kind != "state":
@@ -71,8 +71,8 @@ def tell_past(setup: Setup, record: Record[ConversationState], request: ReplyReq
         emitted = state.said[-1].number if state.said else emitted or 0
         for number, utterance in enumerate(new, state.turns - len(new) + 1):
             turn = (setup.id, utterance.speaker or "", number)
-            emit(TurnStarted(*turn, **past))
-            emit(TurnEnded(*turn, utterance, **past))
+            emit(TurnStarted(*turn, **labels))
+            emit(TurnEnded(*turn, utterance, **labels))
 
 
 def as_it_ended(record: ReadRecord[ConversationState], schema: AnswerSchema | None = None) -> Reply:

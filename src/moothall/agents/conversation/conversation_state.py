@@ -126,14 +126,14 @@ class ConversationState:
                 self.chars -= utterances.pop(0).size
 
     @property
-    def own(self) -> list[Utterance]:
+    def own_utterances(self) -> list[Utterance]:
         """Return the utterances of this reply that are kept."""
         return [each for each in self.transcript if each.number >= self.begun][-MAX_KEPT:]
 
     @property
     def messages(self) -> list[dict[str, Any]]:
         """Return the utterances of this reply that are kept, as chat messages."""
-        return [_as_chat(each) for each in self.own]
+        return [_as_chat(each) for each in self.own_utterances]
 
     def check(self, agents: Iterable[str], label: str) -> None:
         """Refuse a loaded state that has other participants or contradicts itself; then trim it."""

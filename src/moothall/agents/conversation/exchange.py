@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from moothall.agents.conversation.conversation_state import MAX_STEPS, ConversationState
 from moothall.agents.conversation.participants import MAX_ERROR, Contribution, Participants, Setup
 from moothall.agents.conversation.speaking_order import Choice, NoChoice, chosen
-from moothall.agents.loop.prompt_record import FEW, keep_list
+from moothall.agents.loop.prompt_record import MAX_COPIED, keep_list
 from moothall.agents.replies.events import TurnEnded
 from moothall.agents.replies.group import in_thread, in_time
 from moothall.agents.replies.record import Record
@@ -31,7 +31,7 @@ logger: logging.Logger = logging.getLogger("moothall.reasoning")
 
 
 class Exchange:
-    """One reply of a conversation under way; `between` two turns its state can be saved."""
+    """One reply of a conversation under way; between two turns its state can be saved."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class Exchange:
         later: Callable[[Any, Thread], None],
     ) -> None:
         self.loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
-        self.between: bool = True
+        self.is_between_turns: bool = True
         self._setup = setup
         self._state = state
         self._record = state.record = record
@@ -53,7 +53,7 @@ class Exchange:
         note_sources(request, state.outside)
         if record.state is None:
             earlier = [each for each in state.transcript if each.number < state.begun]
-            if request.recorded is None or len(earlier) <= FEW:
+            if request.recorded is None or len(earlier) <= MAX_COPIED:
                 record.save(state)
             else:
                 record.save(
@@ -110,7 +110,7 @@ class Exchange:
         """Let participants speak, concurrently if there are several, and keep what they said."""
         state = self._state
         before = state.turns
-        self.between = False
+        self.is_between_turns = False
         try:
             turns = await self._participants.take_turn(ids, self._request)
             self.hear()
@@ -127,7 +127,7 @@ class Exchange:
                 self._record.save(state)
                 await self._record.commit()
         finally:
-            self.between = True
+            self.is_between_turns = True
         request = self._request
         for number, utterance in enumerate(utterances, before + 1):
             request.tell(TurnEnded, self._setup.id, utterance.speaker, number, utterance)
@@ -199,7 +199,7 @@ class Exchange:
         assert state.stop is not None
         reason, detail = state.stop
         text, value = self._outcome()
-        self.between = False
+        self.is_between_turns = False
         try:
             if self._request.schema is not None:
                 value = None
@@ -217,7 +217,7 @@ class Exchange:
                 # Else the turn is repeated, and nobody hears this one's outcome.
                 await self._participants.deliver(state.agents)
         finally:
-            self.between = True
+            self.is_between_turns = True
         state.open = False
         error = self._error
         if reason == "error" and error is None:
@@ -237,7 +237,11 @@ class Exchange:
         state = self._state
         utterances = [each for each in state.said if each.error is None]
         if not utterances:
-            answers = (each for each in reversed(state.own) if each.speaker and each.error is None)
+            answers = (
+                each
+                for each in reversed(state.own_utterances)
+                if each.speaker and each.error is None
+            )
             text = next((each.text for each in answers), "")
             return text, text
         # Values are not saved: after loading, the texts take their place.

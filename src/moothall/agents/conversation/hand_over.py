@@ -104,10 +104,10 @@ class HandOver(Order):
 
     async def _first_or_other(self, state: ConversationState, id: str, model: Any) -> Choice:
         """Ask the first speaker's model who answers, itself or another one."""
-        own = getattr(self._agents[id], "system_prompt", None)
-        about = {**self.about, **({id: own} if isinstance(own, str) else {})}
+        own_prompt = getattr(self._agents[id], "system_prompt", None)
+        roles = {**self.about, **({id: own_prompt} if isinstance(own_prompt, str) else {})}
         ids = [id, *(each for each in state.agents if each != id)]
-        lines = [f"- {each}: {one_line(about.get(each, ''), _ROLE_CHARS)}" for each in ids]
+        lines = [f"- {each}: {one_line(roles.get(each, ''), _ROLE_CHARS)}" for each in ids]
         questions = ChoiceQuestions(
             model, state, "These people answer requests:\n" + "\n".join(lines)
         )
@@ -133,7 +133,7 @@ class HandOver(Order):
 class _HandOverAction(Action):
     """The action `hand_over` for one turn."""
 
-    def __init__(self, handed: Handover, receivers: list[str], about: Mapping[str, str]) -> None:
+    def __init__(self, handed: Handover, receivers: list[str], roles: Mapping[str, str]) -> None:
         async def hand_over(to: str, message: str) -> str:
             if handed.is_over:
                 raise AskAgain("your turn is over: hand over only during your turn")
@@ -144,8 +144,8 @@ class _HandOverAction(Action):
 
         described = "Hand over to another participant of the conversation, who answers next."
         for id in receivers:
-            if id in about:
-                described += f" {excerpt(id)}: {about[id]}"
+            if id in roles:
+                described += f" {excerpt(id)}: {roles[id]}"
         super().__init__(HAND_OVER, hand_over, described, {}, terminal=True, idempotent=True)
         # Set here: as an argument, the schema would be checked anew at each turn.
         self._parameters = object_schema(

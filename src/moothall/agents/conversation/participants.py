@@ -161,8 +161,8 @@ class Participants:
             try:
                 await _tell(self._setup.agents[id], message, self._thread, once)
             except Exception as error:
-                about = "participant %r of %r failed to observe what was said: %s"
-                logger.warning(about, id, self._setup.id, error_text(error, MAX_ERROR))
+                failure = "participant %r of %r failed to observe what was said: %s"
+                logger.warning(failure, id, self._setup.id, error_text(error, MAX_ERROR))
 
     def _note(self, id: str, utterance: Utterance) -> tuple[str, int] | None:
         """Note a delivery; return its run and number, or None."""
@@ -239,16 +239,16 @@ class Participants:
         turn.reply = reply
         if reply.stop_reason not in ANSWERED:
             turn.error = reply.error
-            why = [reply.stop_reason, reply.detail] if reply.detail else [str(reply.stop_reason)]
-            turn.fault = ": ".join(why[1:] if why[0] == "error" and why[1:] else why)
+            reason = [reply.stop_reason, reply.detail] if reply.detail else [str(reply.stop_reason)]
+            turn.fault = ": ".join(reason[1:] if reason[0] == "error" and reason[1:] else reason)
         return turn
 
     async def _question(self, id: str, part: str) -> Utterance | None:
         """Return the pending utterance that is a participant's prompt; deliver the others."""
         waiting = self._state.pending[id]
         details = self._record.members.get(part)
-        if details is None and (past := self._record.find(part)) is not None:
-            details = past.about
+        if details is None and (past_step := self._record.find(part)) is not None:
+            details = past_step.about
         if details is None:
             await self.deliver((id,), leave=1)
             return waiting.pop() if waiting else None
@@ -275,8 +275,8 @@ async def restore(setup: Setup, record: Record[ConversationState], budget: Budge
             try:
                 await _tell(agent, data["result"], thread, tuple(data["about"]["once"]))
             except Exception as error:
-                about = f"participant {agent.id!r} of {setup.id!r} failed to observe"
-                log_failure(logger, about, error)
+                failure = f"participant {agent.id!r} of {setup.id!r} failed to observe"
+                log_failure(logger, failure, error)
     model = getattr(setup.next, "model", None)
     if model is not None:
         catch_up_models(record, model, model, budget)

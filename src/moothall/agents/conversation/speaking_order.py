@@ -164,9 +164,9 @@ async def of_user(function: Callable[[ConversationState], Any], state: Conversat
     return await call_user(function, state, in_thread=in_worker if is_timed else None)
 
 
-def roles_of(about: Mapping[str | int, str] | None, order: str) -> dict[str, str]:
+def roles_of(role_texts: Mapping[str | int, str] | None, order: str) -> dict[str, str]:
     """Return the role of each participant, by id, of an `about=`."""
-    roles = {} if about is None else about
+    roles = {} if role_texts is None else role_texts
     if not isinstance(roles, Mapping) or not all(isinstance(each, str) for each in roles.values()):
-        raise ConfigError(f"{order}: about= must be a text for each id, got {about!r:.80}")
+        raise ConfigError(f"{order}: about= must be a text for each id, got {role_texts!r:.80}")
     return {address(id): text for id, text in roles.items()}

@@ -41,7 +41,7 @@ Answer with exactly one JSON object and nothing else:
 "new_instruction": "…"}}
 {_SENTENCES}"""
 
-_EACH = """
+_ONE_FOR_EACH = """
 R is {several} agents. new_instruction may be one text for all, or a list with one text for each."""
 
 _CHANGE = "Change your approach; do not continue what you did before."
@@ -61,7 +61,7 @@ class Briefing:
         task: Any,
         conclusion: Conclusion | None,
         messages: Sequence[str],
-        several: int,
+        worker_count: int,
         in_words: bool = False,
         actions: str = "",
     ) -> str:
@@ -90,14 +90,14 @@ class Briefing:
             if conclusion is not None and not conclusion.evidence:
                 prompt += "\n\nR called nothing."
         more = [f"Message from the user:\n{marked(text)}" for text in messages]
-        return "\n\n".join([prompt, *more, *([] if in_words else [self.answer(several)])])
+        return "\n\n".join([prompt, *more, *([] if in_words else [self.answer(worker_count)])])
 
     def for_reactive(
         self,
         agent: Any,
         task: Any,
         instruction: str,
-        why: str,
+        reason: str,
         redirected: bool,
         messages: Sequence[str],
     ) -> str:
@@ -107,7 +107,7 @@ class Briefing:
         redirected = redirected and briefed
         values = {
             "instruction": instruction.strip() or original,
-            "focus_area": why.strip() or "as the instruction says",
+            "focus_area": reason.strip() or "as the instruction says",
             "original_task": original,
         }
         if self._task is not None:
@@ -129,9 +129,11 @@ class Briefing:
         form = _filled(self._form, {"instruction": instruction, "original_task": text_of(task)})
         return f"{instruction}\n\n{form}"
 
-    def answer(self, several: int) -> str:
+    def answer(self, worker_count: int) -> str:
         """Return how H has to answer."""
-        return _ANSWER + (_EACH.replace("{several}", str(several)) if several > 1 else "")
+        return _ANSWER + (
+            _ONE_FOR_EACH.replace("{several}", str(worker_count)) if worker_count > 1 else ""
+        )
 
 
 def _checked(text: str | None, places: Sequence[str], label: str) -> str | None:

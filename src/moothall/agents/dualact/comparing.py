@@ -42,7 +42,7 @@ COMPARED_SCHEMA: Final = object_schema(
 )
 """What H's model writes about its own answer and R's, without knowing which is whose."""
 
-_OWN = f"""\
+_OWN_ANSWER = f"""\
 Answer a task from results alone: from nothing that you know, and nothing that the task says of \
 itself. Look at each result: its values, its units, what it is about. If the task asks to change \
 something, say whether the results show that it was changed. If they do not say it, answer: \
@@ -97,33 +97,33 @@ async def compared(
     task: Any,
     conclusion: Conclusion | None,
     messages: Sequence[str],
-    before: Sequence[HumanDecision],
+    earlier: Sequence[HumanDecision],
 ) -> HumanDecision:
     """Return H's decision; `ask` puts a question to it, by a schema and a reader, as a part."""
     if conclusion is None:
         return HumanDecision(DecisionAction.CONTINUE, "", "R begins with the task as it is")
     if conclusion.error is not None:
-        why = f"You did not finish: {conclusion.error}. Go on, and conclude."
-        return _sent_back(why, conclusion.error, before)
+        reason = f"You did not finish: {conclusion.error}. Go on, and conclude."
+        return _sent_back(reason, conclusion.error, earlier)
     text = text_of(task)
-    own = await ask(_for_own(text, conclusion, messages), OWN_SCHEMA, _own_answer, ".own")
+    own_answer = await ask(_for_own(text, conclusion, messages), OWN_SCHEMA, _own_answer, ".own")
     claim = said_by(conclusion)
-    same = _same_values(text, own["answer"], claim)
-    if same is None:
+    is_same = _same_values(text, own_answer["answer"], claim)
+    if is_same is None:
         comparison = await ask(
-            _for_comparison(text, own["answer"], claim), COMPARED_SCHEMA, _compared
+            _for_comparison(text, own_answer["answer"], claim), COMPARED_SCHEMA, _compared
         )
-        same = _same_values(text, comparison["A_says"], comparison["B_says"])
-        if same is None:
-            same = comparison["same"] == "yes"
-    return _decision(own, claim, same, before)
+        is_same = _same_values(text, comparison["A_says"], comparison["B_says"])
+        if is_same is None:
+            is_same = comparison["same"] == "yes"
+    return _decision(own_answer, claim, is_same, earlier)
 
 
 def _for_own(task: str, conclusion: Conclusion, messages: Sequence[str]) -> str:
     """Return the question for an answer of H's own."""
     more = "".join(f"\nMessage from the user:\n{marked(text)}" for text in messages)
     results = marked(evidence_text(conclusion)) if conclusion.evidence else "nothing was called"
-    return f"{_OWN}\nTask:\n{marked(task)}{more}\nResults:\n{results}\nAnswer with JSON."
+    return f"{_OWN_ANSWER}\nTask:\n{marked(task)}{more}\nResults:\n{results}\nAnswer with JSON."
 
 
 def _for_comparison(task: str, *answers: str) -> str:
@@ -145,24 +145,26 @@ def _reader(schema: dict[str, Any], prompt: str) -> Callable[[str], dict[str, st
     return read
 
 
-_own_answer: Final = _reader(OWN_SCHEMA, _OWN)
+_own_answer: Final = _reader(OWN_SCHEMA, _OWN_ANSWER)
 _compared: Final = _reader(COMPARED_SCHEMA, _COMPARE)
 
 
 def _decision(
-    own: dict[str, str], claim: str, same: bool, before: Sequence[HumanDecision]
+    own_answer: dict[str, str], claim: str, is_same: bool, earlier: Sequence[HumanDecision]
 ) -> HumanDecision:
     """Return the decision that follows from H's answers."""
-    if same:
-        return HumanDecision(DecisionAction.TERMINATE, "", cut(own["results_say"], MAX_SHORT_CHARS))
+    if is_same:
+        return HumanDecision(
+            DecisionAction.TERMINATE, "", cut(own_answer["results_say"], MAX_SHORT_CHARS)
+        )
     claim = one_line(claim, MAX_SHORT_CHARS).rstrip(".")
-    if own["answer"].strip() == UNKNOWN:
+    if own_answer["answer"].strip() == UNKNOWN:
         finding = f"Your answer says: {claim}. The results of your calls do not show this."
         todo = "Call what shows it, or say that you do not know."
     else:
-        finding = f"Your answer says: {claim}. By the results: {own['answer'].rstrip('.')}."
+        finding = f"Your answer says: {claim}. By the results: {own_answer['answer'].rstrip('.')}."
         todo = "Look at the results again, do what is missing, and answer by them."
-    return _sent_back(f"{finding} {todo}", own["answer"], before)
+    return _sent_back(f"{finding} {todo}", own_answer["answer"], earlier)
 
 
 def _same_values(task: str, answer: str, claim: str) -> bool | None:
@@ -182,12 +184,12 @@ def _same_values(task: str, answer: str, claim: str) -> bool | None:
     if any(_SAYS_YES_OR_NO.match(each) for each in (ours, theirs)):
         return None
     in_task = _values(spelled_out(fold(task)))
-    mine, claimed = (
+    own_values, claimed = (
         [each for each in _values(text) if each not in in_task] for text in (ours, theirs)
     )
-    if len(mine) != 1 or len(claimed) != 1:
+    if len(own_values) != 1 or len(claimed) != 1:
         return None
-    (kind, value), (other_kind, other_value) = *mine, *claimed
+    (kind, value), (other_kind, other_value) = *own_values, *claimed
     if value & other_value and (kind == other_kind or "" in (kind, other_kind)):
         return True
     # 16 may be 16:00, and 2.5 may be kilograms.
@@ -207,8 +209,8 @@ def _values(text: str) -> list[tuple[str, frozenset[Any]]]:
     return list(dict.fromkeys(values))
 
 
-def _sent_back(instruction: str, why: str, before: Sequence[HumanDecision]) -> HumanDecision:
+def _sent_back(instruction: str, reason: str, earlier: Sequence[HumanDecision]) -> HumanDecision:
     """Return CONTINUE with an instruction; REDIRECT if R was told the same before."""
-    is_repeated = any(each.new_instruction == instruction for each in before)
+    is_repeated = any(each.new_instruction == instruction for each in earlier)
     action = DecisionAction.REDIRECT if is_repeated else DecisionAction.CONTINUE
-    return HumanDecision(action, instruction, why)
+    return HumanDecision(action, instruction, reason)

@@ -64,10 +64,12 @@ class _ReviewFunction(ReviewRule):
         return self._catches(situation)
 
 
-def _combined(how: Callable[[list[bool]], bool], sign: str, *rules: ReviewRule) -> ReviewRule:
+def _combined(combine: Callable[[list[bool]], bool], sign: str, *rules: ReviewRule) -> ReviewRule:
     name = "(" + f" {sign} ".join(rule.name for rule in rules) + ")"
     # Evaluate all rules, so that an error in one always shows.
-    return _ReviewFunction(name, lambda situation: how([rule.catches(situation) for rule in rules]))
+    return _ReviewFunction(
+        name, lambda situation: combine([rule.catches(situation) for rule in rules])
+    )
 
 
 def _failed(situation: Situation) -> bool:

@@ -95,9 +95,9 @@ class DualActAgent(Group):
         **options: Unpack[DualActOptions],
     ) -> None:
         parts = {name: part for name, part in options.items() if name in DUAL_ACT_PARTS}
-        rest: Any = {name: option for name, option in options.items() if name not in parts}
+        other_options: Any = {name: option for name, option in options.items() if name not in parts}
         config = self.config = as_config(config, parts)
-        super().__init__("dualact" if id is None else id, **rest)
+        super().__init__("dualact" if id is None else id, **other_options)
         self._decide_by: DecisionFunc | None = None
         self._extract_by: ConclusionExtractor | None = None
         if budget is not None:
@@ -167,9 +167,9 @@ class DualActAgent(Group):
     def _to_resume(self, schema: Any, thread: str | int | None) -> ReplyRequest:
         progress: DualActState | None = self._all_threads.get(thread_id(thread)).own
         if progress is None:
-            where = "" if thread is None else f" in thread {str(thread)!r}"
+            in_thread = "" if thread is None else f" in thread {str(thread)!r}"
             raise StateError(
-                f"dual act {self.id!r} has nothing to resume{where}: load a state first"
+                f"dual act {self.id!r} has nothing to resume{in_thread}: load a state first"
             )
         if schema is None:
             schema = progress.schema if progress.requested is None else progress.requested
@@ -233,8 +233,8 @@ class DualActAgent(Group):
         elif progress.turn == "over" and progress.stop not in ("terminated", "max_loops"):
             # Stopped during a turn, which begins anew.
             progress.turn = "reactive" if progress.instruction else "human"
-        by = (self._decide_by, self._extract_by)
-        rounds = Rounds(self, self.config, progress, request, record, *by)
+        model_names = (self._decide_by, self._extract_by)
+        rounds = Rounds(self, self.config, progress, request, record, *model_names)
         if request.state.underway is None:
             request.state.underway = rounds
         at_end = partial(end_of, record, progress, "progress")

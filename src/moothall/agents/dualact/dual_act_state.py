@@ -141,7 +141,7 @@ class DualActState:
         results = list(zip(self.conclusions, self.values, strict=True))
         if self.stop != "terminated":
             # If R's last run was cut off without a summary, take the last one that has a summary.
-            results = [(conclusion, its) for conclusion, its in results if conclusion.summary]
+            results = [(conclusion, result) for conclusion, result in results if conclusion.summary]
         if results:
             text, value = results[-1][0].summary, results[-1][1]
         elif self.stop == "terminated":
@@ -163,7 +163,7 @@ class DualActState:
             self.reactive_usage,
         )
 
-    def read_values(self, requested: AnswerSchema, several: bool) -> None:
+    def read_values(self, requested: AnswerSchema, has_several: bool) -> None:
         """Convert the values from JSON to the requested type."""
 
         def typed(value: Any, summary: str = "") -> Any:
@@ -175,8 +175,8 @@ class DualActState:
             return value
 
         self.values = [
-            {id: typed(its) for id, its in each.items()}
-            if several and isinstance(each, dict)
+            {id: typed(values) for id, values in each.items()}
+            if has_several and isinstance(each, dict)
             else typed(each, conclusion.summary)
             for each, conclusion in zip(self.values, self.conclusions, strict=True)
         ]

@@ -114,20 +114,20 @@ class Rounds:
         if conclusion is not None and not rule.catches(
             Situation(conclusion, progress.conclusions[:-1], self._budget)
         ):
-            why = f"accepted: {rule!r} did not catch it"
-            self._take(HumanDecision(DecisionAction.TERMINATE, "", why))
+            reason = f"accepted: {rule!r} did not catch it"
+            self._take(HumanDecision(DecisionAction.TERMINATE, "", reason))
             return
-        several = len(self._reactives)
+        worker_count = len(self._reactives)
         in_words = getattr(self._human, "decides_in_words", False)
         messages = progress.hear(self._came, by_r=False)
         actions = actions_text(self._reactives)
         prompt = self._briefing.for_human(
-            progress.task, conclusion, messages, several, in_words, actions
+            progress.task, conclusion, messages, worker_count, in_words, actions
         )
         number = len(progress.decisions) + 1
-        about: dict[str, Any] = {"loop": number, "conclusion": conclusion}
+        fields: dict[str, Any] = {"loop": number, "conclusion": conclusion}
         text = partial(expect, kind=str)
-        prompt = await self._hooked("pre_reasoning", about, "prompt", prompt, text)
+        prompt = await self._hooked("pre_reasoning", fields, "prompt", prompt, text)
         if self._decide_by is not None:
             decision = await self._record.step(
                 f"decide.{number}", self._decided_by_function, of=HumanDecision
@@ -136,11 +136,11 @@ class Rounds:
             ask, before = self._asked_of_human, progress.decisions
             decision = await compared(ask, progress.task, conclusion, messages, before)
         else:
-            decision = await self._ask_human(prompt, several)
+            decision = await self._ask_human(prompt, worker_count)
         self._take(decision)
-        about["prompt"] = prompt
+        fields["prompt"] = prompt
         changed = await self._hooked(
-            "post_reasoning", about, "decision", decision, self._expect_decision, HumanDecision
+            "post_reasoning", fields, "decision", decision, self._expect_decision, HumanDecision
         )
         if changed != decision:
             progress.decisions.pop()
@@ -158,15 +158,15 @@ class Rounds:
             f"got {decision!r:.80}",
         )
 
-    async def _ask_human(self, prompt: str, several: int) -> HumanDecision:
+    async def _ask_human(self, prompt: str, worker_count: int) -> HumanDecision:
         human = self._human
         # With several R, a model may give each an instruction, which this schema does not allow.
         in_words = getattr(human, "decides_in_words", False)
-        schema = DECISION_SCHEMA if several == 1 or in_words else None
-        form = self._briefing.answer(several)
+        schema = DECISION_SCHEMA if worker_count == 1 or in_words else None
+        form = self._briefing.answer(worker_count)
 
         def read(text: str) -> HumanDecision:
-            return read_decision(text, several)
+            return read_decision(text, worker_count)
 
         return await self._asked_of_human(prompt, schema, read, form=form)
 
@@ -183,12 +183,12 @@ class Rounds:
         number = len(progress.decisions) + 1
 
         async def ask(messages: Messages, attempt: int) -> str:
-            again = "" if attempt == 1 else ".again"
+            suffix = "" if attempt == 1 else ".again"
             self._speaking = [human]
             try:
                 # H remembers the messages before the last one.
                 text = messages[-1]["content"]
-                name = f"H{number}{part}{again}"
+                name = f"H{number}{part}{suffix}"
                 reply = await self._ask(human, text, schema, name, decides=True)
             except _NOT_TO_JUDGE:
                 raise
@@ -207,8 +207,8 @@ class Rounds:
             question = [{"role": "user", "content": prompt}]
             return await ask_json(ask, question, schema, read, form=form)
         except Unusable as error:
-            why = f"H ({human.id!r}) gave no decision: its answer {error}"
-            raise Stop("unreadable", why) from None
+            reason = f"H ({human.id!r}) gave no decision: its answer {error}"
+            raise Stop("unreadable", reason) from None
 
     def _take(self, decision: HumanDecision) -> None:
         agents = len(self._reactives)
@@ -237,12 +237,12 @@ class Rounds:
             )
             for agent, each in zip(reactives, progress.instruction, strict=True)
         ]
-        about: dict[str, Any] = {"loop": number}
+        fields: dict[str, Any] = {"loop": number}
         instruction: str | list[str] = instructions[0] if len(reactives) == 1 else instructions
         instruction = await self._hooked(
-            "pre_acting", about, "instruction", instruction, self._expect_instruction
+            "pre_acting", fields, "instruction", instruction, self._expect_instruction
         )
-        about["instruction"] = instruction
+        fields["instruction"] = instruction
         instructions = (
             list(instruction) if isinstance(instruction, list) else [instruction] * len(reactives)
         )
@@ -258,7 +258,7 @@ class Rounds:
         stop = next((run.stop for run in runs if run.stop is not None), None)
         changed = await self._hooked(
             "post_acting",
-            about,
+            fields,
             "conclusion",
             conclusion,
             partial(expect, kind=Conclusion),
@@ -278,8 +278,8 @@ class Rounds:
         if schema is None:
             text = self._briefing.with_format(instruction, self._progress.task)
         run = RunOfR()
-        for again in ("", ".again"):
-            part = f"R{self._progress.r_runs + 1}{again}/{agent.id}"
+        for suffix in ("", ".again"):
+            part = f"R{self._progress.r_runs + 1}{suffix}/{agent.id}"
             try:
                 reply = await self._ask(agent, text, schema, part)
             except _NOT_TO_JUDGE:
@@ -291,8 +291,8 @@ class Rounds:
                 ):
                     run.stop = self._broken("R", agent, error)
                     return run
-                about = f"R ({agent.id!r}) of dual act {self._agent.id!r} failed"
-                log_failure(logger, about, error)
+                failure = f"R ({agent.id!r}) of dual act {self._agent.id!r} failed"
+                log_failure(logger, failure, error)
                 run.conclusion = Conclusion(error=f"{type(error).__name__}: {error}")
                 return run
             run.usage = run.usage + reply.usage
@@ -372,21 +372,21 @@ class Rounds:
     async def _hooked(
         self,
         type: str,
-        about: dict[str, Any],
+        fields: dict[str, Any],
         name: str,
         value: T,
         check: Callable[[Any], object],
-        of: type[T] | None = None,
+        kind: type[T] | None = None,
         recorded: bool = True,
     ) -> T:
         """Return a value as hooks changed it: the recorded one, or by calling them now."""
         if not self._agent._hooks.get(type):
             return value
         record = self._request.recorded if recorded else None
-        kwargs = {**about, **self._request.of_run, name: value}
+        kwargs = {**fields, **self._request.of_run, name: value}
         hooks = (self._agent, type, kwargs, name, check, self._budget)
         try:
-            return await as_hooked(record, str(about["loop"]), *hooks, of=of)  # type: ignore[no-any-return]
+            return await as_hooked(record, str(fields["loop"]), *hooks, of=kind)  # type: ignore[no-any-return]
         except DeadlineExceeded as error:
             raise Stop.at_limit(error) from error
         except HookError as error:

@@ -62,12 +62,12 @@ def safe_names(names: Iterable[str]) -> dict[str, str]:
     near_names = {name: safe_name(name) for name in public}
     times = Counter(near_names.values())
     by_name: dict[str, str] = {}
-    for name, near in near_names.items():
-        if near == name or times[near] == 1:
-            by_name[name] = near
+    for name, alternatives in near_names.items():
+        if alternatives == name or times[alternatives] == 1:
+            by_name[name] = alternatives
         else:
             digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
-            by_name[name] = f"{near[: MAX_NAME - 17]}_{digest[:16]}"
+            by_name[name] = f"{alternatives[: MAX_NAME - 17]}_{digest[:16]}"
     # A public name may itself end like a hash.
     by_safe_name: dict[str, str] = {}
     for name in sorted(by_name, key=lambda name: (name != by_name[name], name)):
@@ -81,7 +81,7 @@ def safe_names(names: Iterable[str]) -> dict[str, str]:
     return by_name
 
 
-_NOTHING: dict[str, str] = {}
+_NO_NAMES: dict[str, str] = {}
 
 
 class OfferedActions:
@@ -89,15 +89,23 @@ class OfferedActions:
 
     `agent_actions` are the agent's, `actions` these under safe names, and `public` has the names
     that differ; `descriptions` are those that are not the program's, each after who wrote it;
-    `hidden` are deferred actions, `finder` what finds these, `own` the loop's own actions.
+    `hidden` are deferred actions, `finder` what finds these, `own_actions` the loop's own actions.
     """
 
-    __slots__ = ("actions", "agent_actions", "descriptions", "finder", "hidden", "own", "public")
+    __slots__ = (
+        "actions",
+        "agent_actions",
+        "descriptions",
+        "finder",
+        "hidden",
+        "own_actions",
+        "public",
+    )
 
     def __init__(self, actions: list[Action], hidden: Sequence[Action] = ()) -> None:
         self.agent_actions: list[Action] = actions
         self.finder: Any = None
-        self.own: tuple[Action, ...] = ()
+        self.own_actions: tuple[Action, ...] = ()
         self.descriptions: Sequence[tuple[str, str]] = ()
         if by_others := [each for each in actions if each.origin.described_by]:
             self.descriptions = [
@@ -109,7 +117,7 @@ class OfferedActions:
         if len(visible) == len(actions) and all(map(_SAFE.fullmatch, by_name)):
             self.actions: list[Action] = actions
             self.hidden: Sequence[Action] = hidden
-            self.public: dict[str, str] = _NOTHING
+            self.public: dict[str, str] = _NO_NAMES
             return
         self.public = {}
         safe_actions: dict[str, Action] = {}
@@ -127,7 +135,7 @@ class OfferedActions:
     def only(self, actions: list[Action]) -> OfferedActions:
         """Return these of the same actions, or of the hidden ones."""
         offered = OfferedActions(actions, () if self.finder is None else self.finder.actions)
-        offered.finder, offered.own = self.finder, self.own
+        offered.finder, offered.own_actions = self.finder, self.own_actions
         return offered
 
 
@@ -212,9 +220,9 @@ class ModelAnswer:
     thinking: Sequence[dict[str, Any]] = ()  # goes back to the model unchanged
     blocks: Sequence[dict[str, Any]] = ()  # images and audio
 
-    def message(self, **more: Any) -> dict[str, Any]:
+    def message(self, **fields: Any) -> dict[str, Any]:
         """Return it as a chat message."""
-        message = {"role": "assistant", "content": self.text, **more}
+        message = {"role": "assistant", "content": self.text, **fields}
         if self.blocks:
             text = [{"type": "text", "text": self.text}] if self.text else []
             message["content"] = [*text, *self.blocks]
@@ -232,8 +240,8 @@ def read_answer(
     """Read a model's answer; `ids` are those of the reply's calls so far."""
     if not is_answer(answer):
         kind = answer.class_name if isinstance(answer, NoAnswer) else type(answer).__name__
-        why = f"the model gave no answer but {shorten(kind)}: complete must return a ModelReply"
-        return ModelAnswer("", [], why)
+        reason = f"the model gave no answer but {shorten(kind)}: complete must return a ModelReply"
+        return ModelAnswer("", [], reason)
     text, calls = getattr(answer, "text", None), answer.calls
     text = readable(text) if text and not text.isspace() else ""
     if not calls:

@@ -47,9 +47,9 @@ def doubts_of(record: Record[Any], iteration: int) -> str:
     if not record.run.past_entries:  # it is a new run
         return ""
     doubts = [
-        f'"{past.about["action"]}" {cut(json_text(past.args), 200)}'
-        for past in record.past(f"{iteration}.")
-        if past.in_doubt
+        f'"{past_step.about["action"]}" {cut(json_text(past_step.args), 200)}'
+        for past_step in record.past(f"{iteration}.")
+        if past_step.in_doubt
     ]
     doubts += doubts_of_asked(record, iteration)
     if not doubts:
@@ -82,20 +82,20 @@ class Calls(Executing):
         # Any other end comes first: a reply that has failed does not wait.
         raise next(each for each in self.ends if each.reason != "waiting")
 
-    async def within(self, budget: Budget) -> None:
+    async def execute_within(self, budget: Budget) -> None:
         """Execute the calls within a budget's actions and seconds."""
         steps = [ActionStep(self, place) for place in range(len(self.calls))]
-        past = [None if self.record is None else self.record.find(each.key) for each in steps]
+        past_steps = [None if self.record is None else self.record.find(each.key) for each in steps]
         new = [
             each is None or not each.is_charged(step.action.origin.agent is not None)
-            for each, step in zip(past, steps, strict=True)
+            for each, step in zip(past_steps, steps, strict=True)
         ]
         try:
             reservation = await budget.in_turn(partial(budget.reserve, actions=new.count(True)))
         except BudgetExceeded as error:
             refused = {"tool_executed": False, "error": f"not executed: {error}"}
             for place, step in enumerate(steps):
-                if (before := past[place]) is not None and before.is_over:
+                if (before := past_steps[place]) is not None and before.is_over:
                     await self._run(place)
                 else:
                     self._end_as(step, {**refused}, self.keeps_refused)
@@ -115,7 +115,7 @@ class Calls(Executing):
             started = sum(
                 call.has_started for call, is_new in zip(self.calls, new, strict=True) if is_new
             )
-            spent = checked_amounts(Calls.within, {"actions": started})
+            spent = checked_amounts(Calls.execute_within, {"actions": started})
             reservation.hold.ledger.settle(reservation.hold, spent)
 
     @property
@@ -174,13 +174,13 @@ class Calls(Executing):
     def _end_as(self, step: ActionStep, result: dict[str, Any], ends: bool) -> None:
         """Give a call that was not executed, or was cut off, its result; record it if it ends."""
         if ends and self.record is not None:
-            self.record.mark(step.key, step.dump(result), **step.about)
+            self.record.mark(step.key, step.dump(result), **step.details)
         step._call.result = result
 
 
 async def execute(step: ActionStep) -> dict[str, Any]:
     """Execute a call, and return its result."""
-    call, agent, request = step._call, step._of.agent, step._of.request
+    call, agent, request = step._call, step._turn.agent, step._turn.request
     chosen = call.action
     assert chosen is not None
     environment = agent.environment

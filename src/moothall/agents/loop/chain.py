@@ -57,7 +57,7 @@ def around_model(step: ModelStep, call: Call) -> Awaitable[Any]:
     run = step._run
     record, hooks, blocks = run.record, run.agent._hooks, run.agent.blocks
     if not (hooks or blocks or run.state.unusable) and record is None:
-        return _again(step, call)  # the most frequent case
+        return _ask_shorter(step, call)  # the most frequent case
     blocks = blocks and [each for each in blocks if hasattr(each, "around_model")]
     before = hooks and hooks.get("pre_reasoning")
     if run.state.unusable:
@@ -70,7 +70,7 @@ def around_model(step: ModelStep, call: Call) -> Awaitable[Any]:
         call = partial(_before_answer, step, call)
     if record is not None and (before or blocks):
         call = partial(_committed, step, call)
-    call = partial(_again, step, call)
+    call = partial(_ask_shorter, step, call)
     if record is not None:
         call = partial(_answered_once, step, call)
     if hooks and hooks.get("post_reasoning"):
@@ -80,25 +80,25 @@ def around_model(step: ModelStep, call: Call) -> Awaitable[Any]:
 
 def around_action(step: ActionStep, call: Call) -> Call:
     """Return a call of an action with what stands around it: here from the inside out."""
-    agent, request = step._of.agent, step._of.request
+    agent, request = step._turn.agent, step._turn.request
     record, emit, traces = request.recorded, request.emit, tracing.active
     hooks, blocks, guarded = agent._hooks, agent.blocks, request.state.texts is not None
     action: Any = step._call.action
     asks = guarded or action.access_policy != ACCESS_PERMITTED
     if not (hooks or blocks or asks) and record is None and emit is None and traces is None:
         return call  # the most frequent case
-    past = None if record is None else record.find(step.key)
+    past_step = None if record is None else record.find(step.key)
     blocks = blocks and [each for each in blocks if hasattr(each, "around_action")]
     before = hooks and hooks.get("pre_acting")
     late = before or blocks  # who may change the arguments, and what the thread has read
     # Its result stands or comes from elsewhere; an agent that waited is asked again.
     if (
-        past is not None
-        and past.is_over
-        and not (past.later and step.action.origin.agent is not None)
+        past_step is not None
+        and past_step.is_over
+        and not (past_step.later and step.action.origin.agent is not None)
     ):
         call, before = step.come, None
-        if past.state == "ended":
+        if past_step.state == "ended":
             traces = emit = None
     else:
         if record is not None:
@@ -144,7 +144,7 @@ def _count(step: ModelStep, answer: Any) -> None:
     step._turn.usage = stated_usage(answer)
 
 
-async def _again(step: ModelStep, call: Call) -> Any:
+async def _ask_shorter(step: ModelStep, call: Call) -> Any:
     """Ask once more with less, if that was too long; hooks and blocks see the shorter prompt."""
     try:
         answer = await call()
@@ -216,7 +216,7 @@ async def _in_block_of_model(block: Any, step: ModelStep, call: Call) -> Any:
 
 async def _traced(step: ActionStep, call: Call) -> Any:
     work = tracing.searching(step._call, call)
-    return await tracing.in_span(work, "tool", step._of.agent, step._call, step.key)
+    return await tracing.in_span(work, "tool", step._turn.agent, step._call, step.key)
 
 
 async def _told_end(step: ActionStep, call: Call) -> Any:
@@ -226,7 +226,7 @@ async def _told_end(step: ActionStep, call: Call) -> Any:
 
 
 async def _after_call(step: ActionStep, call: Call) -> Any:
-    of, result = step._of, await call()
+    of, result = step._turn, await call()
     if step._refused is not None:
         return result
     about, check = {**step.hooked, "result": result}, partial(expect, kind=dict)
@@ -239,7 +239,7 @@ async def _after_call(step: ActionStep, call: Call) -> Any:
 
 
 async def _executed_once(step: ActionStep, call: Call) -> Any:
-    record = step._of.request.recorded
+    record = step._turn.request.recorded
     assert record is not None
     step._call.key = step.key
     return await record.step(
@@ -247,31 +247,31 @@ async def _executed_once(step: ActionStep, call: Call) -> Any:
         partial(_with_record, step, call),
         of=Codec(step.dump, step.load),
         outcome="repeat" if step.may_repeat else "ask",
-        beside=len(step._of.calls) > 1,
+        beside=len(step._turn.calls) > 1,
         goes_on=True,
         anew=step.action.origin.agent is not None,
-        **step.about,
+        **step.details,
     )
 
 
 async def _before_call(step: ActionStep, call: Call) -> Any:
-    of = step._of
-    if of.record is not None:
-        await of.record.commit()  # hooks may see messages only once they are recorded
+    turn = step._turn
+    if turn.record is not None:
+        await turn.record.commit()  # hooks may see messages only once they are recorded
     try:
         arguments = step.hooked
-        changed = await run_hooks(of.agent, "pre_acting", arguments, expect_args)
+        changed = await run_hooks(turn.agent, "pre_acting", arguments, expect_args)
         if changed["args"] is not arguments["args"]:
             step.change(changed["args"])
     except HookError as error:
         if error.__cause__ is None:  # no arguments: the model cannot repair that
-            of.ends.append(Stop.on_hook(of.agent.id, error))
+            turn.ends.append(Stop.on_hook(turn.agent.id, error))
         else:  # the hook's exception tells the model why the call was not executed
             logger.warning("%s; it was not executed", error)
         step._refused = failed(error.__cause__ or error)
     except InvalidArguments as error:
-        about = "agent %r: a pre_acting hook gave wrong arguments: %s"
-        logger.warning(about, of.agent.id, error)
+        failure = "agent %r: a pre_acting hook gave wrong arguments: %s"
+        logger.warning(failure, turn.agent.id, error)
         step._refused = failed(error)
     return await call()
 
@@ -282,8 +282,8 @@ async def _in_block_of_action(block: Any, step: ActionStep, call: Call) -> Any:
         error = TypeError(f"it gave no result of an action, a dict, but {result!r:.80}")
     if error is None:
         return result
-    broken = _broken(step._of.agent, block, "around_action", error)
-    step._of.ends.append(Stop.on_hook(step._of.agent.id, broken))
+    broken = _broken(step._turn.agent, block, "around_action", error)
+    step._turn.ends.append(Stop.on_hook(step._turn.agent.id, broken))
     # What has been executed is recorded as executed: a resumed run does not repeat it.
     return passed[-1] if passed else failed(broken)
 
@@ -296,7 +296,7 @@ async def _as_first_begun(step: ActionStep, call: Call) -> Any:
 
 
 async def _origins(step: ActionStep, call: Call) -> Any:
-    texts = step._of.request.state.texts
+    texts = step._turn.request.state.texts
     if texts is not None:
         trace(step._call, texts)
         if step._record is not None:
@@ -305,7 +305,7 @@ async def _origins(step: ActionStep, call: Call) -> Any:
 
 
 async def _told_start(step: ActionStep, call: Call) -> Any:
-    tell, requested, event_fields = step._of.request.tell, step._call, step.of_event
+    tell, requested, event_fields = step._turn.request.tell, step._call, step.of_event
     if not step._is_told:  # a second try is the same call
         step._is_told = True
         tell(CallStarted, *event_fields, requested.args, requested.origins)
@@ -318,14 +318,14 @@ async def _told_start(step: ActionStep, call: Call) -> Any:
 
 async def _permitted(step: ActionStep, call: Call) -> Any:
     """Ask the policy, the guard of values from outside and the approver, unless a hook refused."""
-    of, requested = step._of, step._call
+    turn, requested = step._turn, step._call
     if (refused := step._refused) is not None:
         return refused
-    if step.action.access_policy == ACCESS_PERMITTED and of.request.state.texts is None:
+    if step.action.access_policy == ACCESS_PERMITTED and turn.request.state.texts is None:
         return await call()
     try:
         with context_value(ACTING, acting(requested)):  # what the approver has read
-            decision = await permits(of.agent, requested, of.request, step._record)
+            decision = await permits(turn.agent, requested, turn.request, step._record)
     except asyncio.CancelledError as error:
         if is_cancelled():
             raise
@@ -352,7 +352,7 @@ async def _with_record(step: ModelStep | ActionStep, call: Call, record: Step) -
 
 
 async def _in_block(
-    around: Any, step: Any, call: Call
+    wrapper: Any, step: Any, call: Call
 ) -> tuple[Any, list[Any], BaseException | None]:
     """Call a block's function; return its result, those that came from within, and its error."""
     passed, errors = list[Any](), list[BaseException]()
@@ -366,7 +366,7 @@ async def _in_block(
         return passed[-1]
 
     try:
-        return await around(step, go_on), passed, None
+        return await wrapper(step, go_on), passed, None
     except (Exception, asyncio.CancelledError) as error:
         if isinstance(error, asyncio.CancelledError) and is_cancelled():
             raise

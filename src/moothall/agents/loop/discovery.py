@@ -34,7 +34,7 @@ logger: logging.Logger = logging.getLogger("moothall.reasoning")
 
 FIND: Final = "find_actions"
 """The action by which a model finds those that it is not shown."""
-MANY: Final = 40
+MAX_SHOWN: Final = 40
 """Once an agent has more actions, those of servers and of discovery are deferred."""
 HELP_TIMEOUT_S = 3.0
 """How long an agent may take to say what it can do."""
@@ -76,20 +76,24 @@ def shown_of(
         hidden = []
     results = None if thread.results is None else thread.results.action
     is_free = results is not None and all(each.name != READ_RESULT for each in actions)
-    own = (results,) if results is not None and is_free else ()
+    own_actions = (results,) if results is not None and is_free else ()
     if not hidden:
-        own_found = [each for each in own if each.name in thread.found_actions] if own else []
+        own_found = (
+            [each for each in own_actions if each.name in thread.found_actions]
+            if own_actions
+            else []
+        )
         offered = OfferedActions([*actions, *own_found])
-        offered.own = own
+        offered.own_actions = own_actions
         return offered
     before = None if last_shown is None else last_shown.finder
     finder = before if before is not None and before.actions == hidden else Finder(hidden)
     names = {each.name: each for each in hidden}
     visible = [each for each in actions if each.name not in names]
-    names |= {each.name: each for each in own}
+    names |= {each.name: each for each in own_actions}
     discovered = [names[name] for name in thread.found_actions if name in names]
     offered = OfferedActions([*visible, finder.action, *discovered], hidden)
-    offered.finder, offered.own = finder, (finder.action, *own)
+    offered.finder, offered.own_actions = finder, (finder.action, *own_actions)
     finder.safe_names = {
         each.name: safe.name for each, safe in zip(hidden, offered.hidden, strict=True)
     }
@@ -103,20 +107,22 @@ class Finder:
         self.actions = actions
         self.safe_names: dict[str, str] = {}  # how a model may name each
         self._index: ActionIndex | None = None
-        of = Counter(each.origin.server for each in actions)
-        own = of.pop("", 0)
+        counts = Counter(each.origin.server for each in actions)
+        own_count = counts.pop("", 0)
         servers = [
-            f"{shorten(_line(id), 60)} ({count})" for id, count in of.most_common(_MAX_NAMED)
+            f"{shorten(_line(id), 60)} ({count})" for id, count in counts.most_common(_MAX_NAMED)
         ]
-        servers += [f"{len(of) - _MAX_NAMED} others"] if len(of) > _MAX_NAMED else []
-        servers += [f"this program ({own})"] if own else []
-        about = (
+        servers += [f"{len(counts) - _MAX_NAMED} others"] if len(counts) > _MAX_NAMED else []
+        servers += [f"this program ({own_count})"] if own_count else []
+        description = (
             f"Find actions that are not listed here. There are {len(actions)}, of "
             f"{', '.join(servers)}. Those that are found can be called from your next answer on."
         )
         words = "a few words on what the action should do, and to what"
         schema = object_schema(words={"type": "string", "description": words})
-        self.action: Action = Action.unchecked(FIND, self._find, about, schema, idempotent=True)
+        self.action: Action = Action.unchecked(
+            FIND, self._find, description, schema, idempotent=True
+        )
         self.action.origin = ActionOrigin(gives_back=False, finds=True)
 
     def _find(self, words: str) -> list[dict[str, str]] | str:
@@ -156,19 +162,19 @@ async def discover(agent: Agent, which: str | Iterable[str | int]) -> list[Actio
     An agent that does not answer in time, or not with help, is left out and logged. So is an action
     with the name of an earlier agent's: `b.c` of the agent `a`, after `c` of the agent `a.b`.
     """
-    own = str(agent.id)
+    own_id = str(agent.id)
     space: Any = agent.space
     ids: Iterable[str | int] = which
     if isinstance(which, str):
         ids = await space._all_ids(which[1:] if is_group(which) else None)
-    other_ids = [id for id in dict.fromkeys(map(str, ids)) if id != own]
+    other_ids = [id for id in dict.fromkeys(map(str, ids)) if id != own_id]
     helps = await asyncio.gather(*(_help_of(agent, id) for id in other_ids))
     by_name: dict[str, Action] = {}
     for id, help in zip(other_ids, helps, strict=True):
         for action in () if help is None else discovered_actions(agent, id, help):
             if by_name.setdefault(action.name, action) is not action:
-                about = "agent %r leaves out an action of %r: another is called %r already"
-                logger.warning(about, agent.id, id, action.name)
+                warning = "agent %r leaves out an action of %r: another is called %r already"
+                logger.warning(warning, agent.id, id, action.name)
     return list(by_name.values())
 
 
@@ -194,11 +200,11 @@ def discovered_actions(agent: Agent, id: str, help: Any) -> list[Action]:
         if parameters is not None:
             actions.append(_action(agent, id, name, described, parameters))
             continue
-        about = "agent %r leaves out the action %r of %r: its help names no arguments"
-        logger.warning(about, agent.id, shorten(name), id)
+        warning = "agent %r leaves out the action %r of %r: its help names no arguments"
+        logger.warning(warning, agent.id, shorten(name), id)
     if len(help) > _MAX_ACTIONS:
-        about = "agent %r uses %d of the %d actions of %r"
-        logger.warning(about, agent.id, _MAX_ACTIONS, len(help), id)
+        warning = "agent %r uses %d of the %d actions of %r"
+        logger.warning(warning, agent.id, _MAX_ACTIONS, len(help), id)
     return actions
 
 

@@ -57,10 +57,10 @@ class PausableLimit:
             self._outer.__enter__()
         self._on_loop(self._stop)
 
-    def __exit__(self, *about: Any) -> None:
+    def __exit__(self, *exit_info: Any) -> None:
         self._on_loop(self._go_on)
         if self._outer is not None:
-            self._outer.__exit__(*about)
+            self._outer.__exit__(*exit_info)
 
     def _on_loop(self, function: Callable[[], None]) -> None:
         if asyncio.get_running_loop() is self._loop:
@@ -138,9 +138,9 @@ async def permits(
         if step is None:
             permitted = await decided_now(asks, change)
         else:
-            about = {**about_call(call), "args": args, "text": note}
+            details = {**about_call(call), "args": args, "text": note}
             exact = now()
-            permitted = await step.permitted(exact.fingerprint, asks, change, about, exact)
+            permitted = await step.permitted(exact.fingerprint, asks, change, details, exact)
         if (scope := DECISION_KINDS.scope_of(permitted)) == "thread":
             call.always = tuple(keys)
         elif scope == "run" and step is None:
@@ -187,37 +187,39 @@ def rewrite(call: RequestedCall, args: dict[str, Any], texts: Texts | None) -> d
     return call.was
 
 
-def hear(call: RequestedCall, texts: Texts | None, before: Any, after: Any) -> None:
+def hear(call: RequestedCall, texts: Texts | None, old: Any, new: Any) -> None:
     """Take what a person wrote in a value as the user's."""
-    for text in _new_texts(before, after):
+    for text in _new_texts(old, new):
         if text not in call.statements:
             call.hear(text)
         if texts is not None:
             texts.add(text, "user")
 
 
-def _new_texts(before: Any, after: Any) -> Iterator[str]:
+def _new_texts(old_value: Any, new_value: Any) -> Iterator[str]:
     """Yield what is new in a value: of a text, its new words; of another, each new part."""
-    if _same(before, after) or after is None:
+    if _is_same(old_value, new_value) or new_value is None:
         return
-    if isinstance(before, str) and isinstance(after, str):
-        old, new = (re.split(r"(\s+)", each) for each in (before, after))
+    if isinstance(old_value, str) and isinstance(new_value, str):
+        old, new = (re.split(r"(\s+)", each) for each in (old_value, new_value))
         if len(old) + len(new) > _MOST_WORDS:
             return  # then a guarded value in it is asked about once more
         for kind, _, _, begin, end in SequenceMatcher(None, old, new, False).get_opcodes():
             if kind in ("insert", "replace") and (words := "".join(new[begin:end]).strip()):
                 yield words
-    elif isinstance(after, list):
-        old_items = before if isinstance(before, list) else []
-        for each in after:
-            if not any(_same(each, other) for other in old_items):
+    elif isinstance(new_value, list):
+        old_items = old_value if isinstance(old_value, list) else []
+        for each in new_value:
+            if not any(_is_same(each, other) for other in old_items):
                 yield from _new_texts(None, each)
-    elif isinstance(after, dict):
-        for name, each in after.items():
-            yield from _new_texts(before.get(name) if isinstance(before, dict) else None, each)
+    elif isinstance(new_value, dict):
+        for name, each in new_value.items():
+            yield from _new_texts(
+                old_value.get(name) if isinstance(old_value, dict) else None, each
+            )
     else:
-        yield after if isinstance(after, str) else json_line(after)
+        yield new_value if isinstance(new_value, str) else json_line(new_value)
 
 
-def _same(first: Any, second: Any) -> bool:
+def _is_same(first: Any, second: Any) -> bool:
     return type(first) is type(second) and first == second

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from moothall.journal import Entry
     from moothall.journal.store.store import Store
 
-FEW: Final = 8
+MAX_COPIED: Final = 8
 """So many messages or utterances of earlier runs are recorded as they are."""
 
 
@@ -32,39 +32,39 @@ class PromptRecord:
         self._record = record
         self._thread = thread
         self._head: list[dict[str, Any]] | None = None
-        self._before: list[dict[str, Any]] = []
+        self._earlier: list[dict[str, Any]] = []
         self._offered: OfferedActions | None = None
-        self._since: tuple[Any, ...] = ()
+        self._previous: tuple[Any, ...] = ()
 
     def note(
         self,
         prompt: list[dict[str, Any]],
-        own: list[dict[str, Any]],
+        run_messages: list[dict[str, Any]],
         offered: OfferedActions,
         schema: dict[str, Any] | None,
-        again: bool = False,
+        is_retry: bool = False,
     ) -> dict[str, Any]:
-        """Return what to record of a call; `own` are the run's messages, recorded already.
+        """Return what to record of a call; `run_messages` are the run's messages, recorded already.
 
-        With `again`, it takes the place of what was returned last.
+        With `is_retry`, it takes the place of what was returned last.
         """
-        if again:
-            self._head, self._before, self._offered = self._since
-        self._since = (self._head, self._before, self._offered)
-        first, last = _place(prompt, own)
-        entry: dict[str, Any] = {"own": [len(own) - (last - first), len(own)]}
+        if is_retry:
+            self._head, self._earlier, self._offered = self._previous
+        self._previous = (self._head, self._earlier, self._offered)
+        first, last = _place(prompt, run_messages)
+        entry: dict[str, Any] = {"own": [len(run_messages) - (last - first), len(run_messages)]}
         system = int(first > 0 and prompt[0].get("role") == "system")
         head, before = prompt[:system], prompt[system:first]
-        dropped = len(self._before) - len(before)
-        if head == self._head and dropped >= 0 and self._before[dropped:] == before:
+        dropped = len(self._earlier) - len(before)
+        if head == self._head and dropped >= 0 and self._earlier[dropped:] == before:
             if dropped:  # the memory is full: it has dropped the oldest
                 entry["gone"] = dropped
-        elif len(before) > FEW:
+        elif len(before) > MAX_COPIED:
             entry["earlier"] = keep_list(self._record, self._thread, before)
             entry["before"] = _json(head).decode()
         else:
             entry["before"] = _json([*head, *before]).decode()
-        self._head, self._before = head, before
+        self._head, self._earlier = head, before
         if last < len(prompt):
             entry["after"] = _json(prompt[last:]).decode()
         if offered is not self._offered:
@@ -78,30 +78,31 @@ class PromptRecord:
         return entry
 
 
-def _place(prompt: list[Any], own: list[Any]) -> tuple[int, int]:
+def _place(prompt: list[Any], run_messages: list[Any]) -> tuple[int, int]:
     """Return where in a prompt the run's last messages begin and end."""
-    last, most = len(prompt), min(len(prompt), len(own))
-    if prompt[last - most :] == own[len(own) - most :]:  # mostly, they are its end
+    last, most = len(prompt), min(len(prompt), len(run_messages))
+    if prompt[last - most :] == run_messages[len(run_messages) - most :]:
+        # Mostly, they are its end.
         return last - most, last
-    while last and prompt[last - 1] != own[-1]:  # a hook may have added something
+    while last and prompt[last - 1] != run_messages[-1]:  # a hook may have added something
         last -= 1
     if not last:
         return len(prompt), len(prompt)
-    return last - _alike(prompt[:last][::-1], own[::-1]), last
+    return last - _alike(prompt[:last][::-1], run_messages[::-1]), last
 
 
 def recorded_prompt(
     entries: Iterable[Entry], path: str, sequence: int, read_value: Callable[[str], bytes]
 ) -> dict[str, Any] | None:
     """Return the messages, tools and schema of an entry's answer or failure; None if unknown."""
-    own: list[Any] = []
+    run_messages: list[Any] = []
     before: list[Any] = []
-    about: dict[str, Any] = {}
+    offered: dict[str, Any] = {}
     for entry in entries:
         if entry.path != path:
             continue
         if entry.kind == "state":
-            own += map(bare, entry.data.get("appended", {}).get("messages", ()))
+            run_messages += map(bare, entry.data.get("appended", {}).get("messages", ()))
         prompt = entry.data.get("prompt")
         if prompt is not None:
             if "before" in prompt:
@@ -112,13 +113,13 @@ def recorded_prompt(
                 first = int(before[0].get("role") == "system")
                 del before[first : first + prompt["gone"]]
             if "tools" in prompt:
-                about = {"tools": read_json(prompt["tools"]), "schema": prompt["schema"]}
+                offered = {"tools": read_json(prompt["tools"]), "schema": prompt["schema"]}
         if entry.sequence == sequence:
             if prompt is None:
                 return None
             after = read_json(prompt.get("after", "[]"))
-            messages = [*before, *own[slice(*prompt["own"])], *after]
-            return {"messages": [*map(bare, messages)], **about}
+            messages = [*before, *run_messages[slice(*prompt["own"])], *after]
+            return {"messages": [*map(bare, messages)], **offered}
     return None
 
 
@@ -159,7 +160,8 @@ def keep_list(record: Record[Any], thread: Thread, items: list[Any]) -> str:
             last.file, items, digests, group_digests, record.run.deletions
         )
 
-    record.then(remember)  # if they do not come into the file, the next list keeps them again
+    # If they do not come into the file, the next list keeps them again.
+    record.after_commit(remember)
     return name
 
 

@@ -146,11 +146,11 @@ def _is_plain(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def own_values(result: Any, own: bool | Sequence[str]) -> list[Any]:
+def own_values(result: Any, option: bool | Sequence[str]) -> list[Any]:
     """Return the values of a result's fields, or with True all, that are the program's."""
     values: dict[tuple[type, Any], Any] = {}
-    waiting: list[tuple[Any, bool]] = [(as_json(result), own is True)]
-    names = () if isinstance(own, bool) else own
+    waiting: list[tuple[Any, bool]] = [(as_json(result), option is True)]
+    names = () if isinstance(option, bool) else option
     while waiting and len(values) < _MOST_OWN:
         value, is_own = waiting.pop()
         if isinstance(value, dict):
@@ -309,10 +309,10 @@ def marks_of_result(call: RequestedCall, thread: Thread, request: ReplyRequest) 
     if not reads and not isinstance(result, _PARTED):  # the most frequent case
         return None
     sources = sources_of_result(call, thread.texts, call.result or {})
-    own: list[Any] = []
+    own_parts: list[Any] = []
     if sources:
         if call.action is not None and (call.has_started or call.resumed) and call.action.own:
-            own = own_values(result, call.action.own)
+            own_parts = own_values(result, call.action.own)
         if thread.texts is None:  # the next prompt fills it
             thread.last_checked = None
             thread.begin_texts(request.on_behalf).note(sources)
@@ -320,7 +320,7 @@ def marks_of_result(call: RequestedCall, thread: Thread, request: ReplyRequest) 
     has_begun = (call.has_started or call.resumed) and call.foreign
     if has_begun and not (is_outside and call.action and call.action.idempotent):
         wrote = [*call.foreign]
-    return Marks(sources, call.always, call.statements, call.is_stated, own, wrote)
+    return Marks(sources, call.always, call.statements, call.is_stated, own_parts, wrote)
 
 
 def marks_of_fault(call: RequestedCall, thread: Thread) -> Marks:
@@ -347,7 +347,7 @@ class UnmarkedMessages:
         self._messages: list[dict[str, Any]] = []
         self._bare: list[dict[str, Any]] = []
 
-    def of(self, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    def strip(self, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Return messages without marks."""
         first = int(bool(messages) and messages[0].get("role") == "system")
         rest, unchanged = messages[first:], len(self._messages)

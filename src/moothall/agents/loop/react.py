@@ -12,7 +12,7 @@ from moothall.actions.goal import Goal
 from moothall.actions.marking import checked_policy
 from moothall.agents.context import SystemPrompt, check_system_prompt
 from moothall.agents.loop.answer import OfferedActions, as_action
-from moothall.agents.loop.discovery import MANY, discover, shown_of
+from moothall.agents.loop.discovery import MAX_SHOWN, discover, shown_of
 from moothall.agents.loop.parts import (
     MAX_ITERATIONS,
     TRIES,
@@ -334,7 +334,7 @@ class ReActAgent(RecordedAgent):
         policies = [getattr(each, "access_policy", None) for each in actions]
         if thread.defers is None:
             count = len(actions) + (len(thread.discovered) if thread.discovered else 0)
-            thread.defers = count > MANY if self.deferred is None else self.deferred
+            thread.defers = count > MAX_SHOWN if self.deferred is None else self.deferred
         now = (actions, policies, thread.defers, thread.found_actions)
         last: tuple[Any, OfferedActions] | None = thread.offered
         if last is not None and last[0] == now:

@@ -211,16 +211,16 @@ def catch_up_models(
     owner: Any,
     model: Any,
     budget: Budget | None,
-    its: Callable[[Entry], bool] | None = None,
+    chosen: Callable[[Entry], bool] | None = None,
 ) -> None:
     """Let a model skip the recorded answers, and charge a budget for them.
 
-    `its` says which entries are of this model, if there are several.
+    `chosen` says which entries are of this model, if there are several.
     """
     entries = record.entries()
     skip: Callable[[int], None] | None = getattr(model, "skip", None)
     new = entries[_known_count(owner, record, "entries") :]
-    answers = spending(new if its is None else filter(its, new)).answers
+    answers = spending(new if chosen is None else filter(chosen, new)).answers
     _set_known(owner, record, len(entries))
     if answers and callable(skip):
         skip(answers)
@@ -265,19 +265,19 @@ def catch_up_memory(memory: Memory, record: Record[LoopState]) -> None:
     remember(memory, record, messages[after:], after)
 
 
-def _known_count(of: Any, record: Record[Any], unit: Literal["entries", "messages"]) -> int:
+def _known_count(target: Any, record: Record[Any], unit: Literal["entries", "messages"]) -> int:
     """Return how many of these of a run an object knows, from this run or those it copies."""
-    count = _OFFSETS.get(of, record.key)
+    count = _OFFSETS.get(target, record.key)
     for each in record.copied:
-        count = max(count, min(_OFFSETS.get(of, each["key"]), each[unit]))
+        count = max(count, min(_OFFSETS.get(target, each["key"]), each[unit]))
     return count
 
 
-def _set_known(of: Any, record: Record[Any], entries: int) -> None:
+def _set_known(target: Any, record: Record[Any], entries: int) -> None:
     """Mark entries of a run, also in those it copies, as known to an object."""
-    _OFFSETS.set(of, record.key, entries)
+    _OFFSETS.set(target, record.key, entries)
     for each in record.copied:
-        _OFFSETS.set(of, each["key"], max(_OFFSETS.get(of, each["key"]), each["entries"]))
+        _OFFSETS.set(target, each["key"], max(_OFFSETS.get(target, each["key"]), each["entries"]))
 
 
 # -- what was recorded -----------------------------------------------------------------------------
@@ -315,18 +315,21 @@ def call_events(
     `started` has the ids of the calls that have begun so far: one that was cut off and is executed
     again has another id then.
     """
-    data, about = entry.data, entry.data.get("about", {})
-    if entry.kind not in ("started", "ended") or not {"action", "iteration", "id"} <= about.keys():
+    data, details = entry.data, entry.data.get("about", {})
+    if (
+        entry.kind not in ("started", "ended")
+        or not {"action", "iteration", "id"} <= details.keys()
+    ):
         return
     key = (entry.path, data["key"])
-    common = (agent, about["iteration"], started.get(key, about["id"]), about["action"])
+    common = (agent, details["iteration"], started.get(key, details["id"]), details["action"])
     is_over = entry.kind == "ended"
     # A refused call has no recorded start.
     if key not in started:
         args = data["result"]["args"] if is_over else data.get("args")
         checked_args = args if isinstance(args, dict) else {}
         yield CallStarted, *common, checked_args, origins_of(data.get("origins"))
-        started[key] = about["id"]
+        started[key] = details["id"]
     if is_over:
         result = data["result"]["result"]
         yield CallEnded, *common, result, error_of(result)

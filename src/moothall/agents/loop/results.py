@@ -117,10 +117,10 @@ async def result_of(later: Later, call: RequestedCall, step: Step | None) -> dic
         return failed(ConfigError(f'"{call.name}" returned Later() without a key or until='))
     came = await step.came(key)
     if came is None:
-        about = about_call(call)
+        details = about_call(call)
         if key != name and kind == "result":
-            about["name"] = name
-        came = await step.wait(key, kind, later, **about)
+            details["name"] = name
+        came = await step.wait(key, kind, later, **details)
     return as_result(name or key, came)
 
 
@@ -164,8 +164,8 @@ async def answered(
         later = error
     else:
         if answer.value is None:
-            why = answer.late if answer.expired else f"{answer.by or 'a person'} does not answer"
-            raise NobodyToAsk(f"agent {question.agent!r} asked {question.text!r}: {why}")
+            reason = answer.late if answer.expired else f"{answer.by or 'a person'} does not answer"
+            raise NobodyToAsk(f"agent {question.agent!r} asked {question.text!r}: {reason}")
         return str(answer.value)
     later.question, later.text = place, question.text
     raise later from None

@@ -92,15 +92,15 @@ def left_out(detail: str, count: int, agent: str, model: Any) -> str:
     return f"{detail}; {text}" if detail else text
 
 
-def result_chars(model: Any, most: int, results: int) -> int:
+def result_chars(model: Any, max_chars: int, results: int) -> int:
     """Return how many characters of each result are shown: an eighth of the context.
 
     The results of one answer together take at most about half of it, at two characters a token.
     """
     context = getattr(model, "context_tokens", None)
     if not isinstance(context, int):
-        return most
-    return min(most, max(context // max(results, 4), _LEAST_CHARS))
+        return max_chars
+    return min(max_chars, max(context // max(results, 4), _LEAST_CHARS))
 
 
 def _args_text(args: Any) -> str:
@@ -150,17 +150,17 @@ class LongResults:
         """
         mark: list[Any] | None = None
         if len(content) >= LEAST_CHARS and self._is_free:
-            own = self._results.action
-            if call.action is own:
+            own_action = self._results.action
+            if call.action is own_action:
                 mark = self._results.mark(call.args.get("number"))
             elif call.action is not None:
                 sources = sources_of_result(call, self._thread.texts, result)
                 keep = None if self._record is None else self._record.keep
                 is_whole = len(content) <= limit
-                about = (content, sources, is_whole, keep, _args_text(call.args))
-                mark = self._results.add(call.name, *about)
+                cached_key = (content, sources, is_whole, keep, _args_text(call.args))
+                mark = self._results.add(call.name, *cached_key)
                 if not is_whole:
-                    content = excerpt(content, limit, f"result {mark[0]}, see {own.name}")
+                    content = excerpt(content, limit, f"result {mark[0]}, see {own_action.name}")
                     self._offer(turn)
         if mark is None:
             content = cut(content, limit)

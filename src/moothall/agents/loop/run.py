@@ -43,7 +43,7 @@ from moothall.agents.loop.steering import Steering
 from moothall.agents.loop.steps import ModelStep
 from moothall.agents.replies.charging import budgeted, count_unbounded
 from moothall.agents.replies.events import MessageAdded, MessagesLeftOut
-from moothall.agents.replies.record import Past, Record
+from moothall.agents.replies.record import PastStep, Record
 from moothall.agents.replies.record import Step as RecordedStep
 from moothall.agents.replies.reply import OpenReply, Reply, Step, Stop
 from moothall.agents.replies.reply_request import ReplyRequest
@@ -93,8 +93,8 @@ class LoopRun:
         self.memory = memory
         self.thread: Thread = request.state
         self.budget: Budget | None = agent.budget if request.budget is None else request.budget
-        own, options = agent.model, request.options
-        self.model: Model = with_options(own, options) if options else own
+        own_model, options = agent.model, request.options
+        self.model: Model = with_options(own_model, options) if options else own_model
         if self.budget is not None:
             self.model = budgeted(self.model, self.budget)
         self.schema: AnswerSchema | None = request.answer
@@ -104,7 +104,7 @@ class LoopRun:
         )
         self.record: Record[Any] | None = request.recorded
         self.showing: Showing = Showing(agent, request, memory)
-        self._own_model: Model = own
+        self._own_model: Model = own_model
         self._ids: set[str] = set()  # of the calls
         if request.conversation or type(request.content) is list:  # they may have calls, too
             before = meant_by({"content": request.content})
@@ -156,7 +156,7 @@ class LoopRun:
             del remembered  # a thousand replies may wait: each keeps what it needs
         if self.thread.pending_texts:
             steering.pending_texts.extend(self.thread.take_texts())
-            if not self._past(f"{state.iteration + 1}"):
+            if not self._past_steps(f"{state.iteration + 1}"):
                 self._hear()
         if is_new:
             self.thread.defers = None  # as its actions are now
@@ -218,7 +218,7 @@ class LoopRun:
                 check = partial(fault_of, value, agent.check)
                 answer.fault = await self._of_user("check", f"check.{turn.iteration}", check)
         if faults := answer.fault:
-            if self._past(f"{turn.iteration}."):
+            if self._past_steps(f"{turn.iteration}."):
                 # Calls of this answer ran before: the model must not read that none was executed.
                 raise self._cannot_resume(faults)
             self._add_faults(turn, answer, faults)
@@ -292,7 +292,7 @@ class LoopRun:
             "result"
         )
 
-    def _past(self, prefix: str) -> list[Past]:
+    def _past_steps(self, prefix: str) -> list[PastStep]:
         """Return the recorded steps whose keys have this prefix."""
         return [] if self.record is None else self.record.past(prefix)
 
@@ -324,7 +324,7 @@ class LoopRun:
     def _is_told(self) -> bool:
         """Return whether there is one more turn: the user has spoken, or the last was cut off."""
         has_spoken = not self.state.faults and self.state.messages[-1]["role"] == "user"
-        return has_spoken or bool(self._past(f"{self.state.iteration + 1}."))
+        return has_spoken or bool(self._past_steps(f"{self.state.iteration + 1}."))
 
     def _hear(self) -> None:
         turn = LoopTurn()
@@ -402,13 +402,13 @@ class LoopRun:
         """Return the prompt as it is once the messages up to now are recorded and remembered."""
         return [*self.showing.prompt(), *self.state.messages[self._remembered :]]
 
-    def prompt_entry(self, step: ModelStep, again: bool) -> dict[str, Any]:
-        """Return what is recorded of a prompt; with `again`, of the step's second try."""
+    def prompt_entry(self, step: ModelStep, is_retry: bool) -> dict[str, Any]:
+        """Return what is recorded of a prompt; with `is_retry`, of the step's second try."""
         if self._prompts is None:
             assert self.record is not None
             self._prompts = PromptRecord(self.record, self.thread)
         own, offered = self.state.messages, self.showing.offered
-        return self._prompts.note(step.messages, own, offered, step.schema, again)
+        return self._prompts.note(step.messages, own, offered, step.schema, is_retry)
 
     # -- acting ------------------------------------------------------------------------------------
 
@@ -419,7 +419,7 @@ class LoopRun:
         if record is not None and (doubts := doubts_of(record, turn.iteration)):
             raise Stop("in_doubt", doubts)
         try:
-            await (calls.execute() if self.budget is None else calls.within(self.budget))
+            await (calls.execute() if self.budget is None else calls.execute_within(self.budget))
         except BaseException as error:
             # Looked at before `_keep`, which gives each call a result.
             misses = any(call.result is None for call in requested)
@@ -454,7 +454,7 @@ class LoopRun:
             owed = [place for place in owed if place not in waits]
         most, offered = self.agent.max_result_chars, self.showing.offered
         limit = result_chars(self._own_model, most, len(answer.calls))
-        about = (request.run_id, request.thread)
+        labels = (request.run_id, request.thread)
         self._add_calls(turn, answer, owed)
         for place, call in enumerate(answer.calls):
             result = call.result
@@ -463,7 +463,7 @@ class LoopRun:
             if (error := result.get("error")) is not None:
                 error = str(error)
             fields = (turn.iteration, call.name, call.args, result, error)
-            steps.append(Step(*fields, *about, dict(call.origins), call.repaired))
+            steps.append(Step(*fields, *labels, dict(call.origins), call.repaired))
             full_text = results.result_content(result)
             contents.append(cut(full_text, limit))
             if owed is None or place in owed:
@@ -508,7 +508,7 @@ class LoopRun:
             return
         record.save(state)
         if turn.messages:
-            record.then(partial(self._remember, turn, first))
+            record.after_commit(partial(self._remember, turn, first))
 
     def _remember(self, turn: LoopTurn, first: int) -> None:
         """Add a turn's messages to memory, `first` being the number of the first; emit them."""

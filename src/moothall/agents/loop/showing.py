@@ -49,7 +49,8 @@ class Showing:
         self._memory = memory
         self.thread: Thread = request.state
         self.texts: dict[str, str] = {}  # what functions of the prompt returned, by key
-        self._outside: tuple[tuple[str, str], ...] = ()  # lines from outside, with their sources
+        # Lines from outside, with their sources.
+        self._outside_lines: tuple[tuple[str, str], ...] = ()
         # In this turn. As the class's default, Python 3.11 would read it several times slower.
         self.offered: OfferedActions = _NONE_OFFERED
 
@@ -68,7 +69,7 @@ class Showing:
         """Take what a function of the prompt has said, now or in the record."""
         text, lines = (guidance, ()) if isinstance(guidance, str) else guidance
         self.texts[key] = text
-        self._outside += tuple((source, line) for source, line in lines)
+        self._outside_lines += tuple((source, line) for source, line in lines)
 
     # -- actions -----------------------------------------------------------------------------------
 
@@ -110,8 +111,8 @@ class Showing:
 
     def action(self, name: str) -> Action | None:
         """Return the action of a public name."""
-        if self._request.offered or self.offered.own:
-            for offered in (*self._request.offered, *self.offered.own):
+        if self._request.offered or self.offered.own_actions:
+            for offered in (*self._request.offered, *self.offered.own_actions):
                 if offered.name == name:
                     return offered
         own = self._agent.actions.get_action(name)
@@ -128,20 +129,20 @@ class Showing:
         agent, thread, texts = self._agent, self.thread, self.texts
         messages, new = messages_of(self._memory, agent.id, thread.last_checked)
         ours = prompt = messages
-        own = agent.system_prompt
-        if own is not None and callable(own):
-            own = texts.get(_SYSTEM)
+        own_prompt = agent.system_prompt
+        if own_prompt is not None and callable(own_prompt):
+            own_prompt = texts.get(_SYSTEM)
         guidance = getattr(agent.actions, "guidance", ())
         descriptions = self._last_descriptions = self.offered.descriptions
-        if own or agent._goals or guidance or texts:
+        if own_prompt or agent._goals or guidance or texts:
             more = [text for key, text in texts.items() if key != _SYSTEM]
-            parts = (own, *guidance, *more, format_goals(agent._goals or ()))
+            parts = (own_prompt, *guidance, *more, format_goals(agent._goals or ()))
             if system := "\n\n".join(filter(None, parts)):
                 ours = prompt = [{"role": "system", "content": system}, *messages]
-            if self._outside:  # which does not count as the program's
-                lines = "\n".join(line for _, line in self._outside)
+            if self._outside_lines:  # which does not count as the program's
+                lines = "\n".join(line for _, line in self._outside_lines)
                 prompt = [{"role": "system", "content": f"{system}\n\n{lines}".strip()}, *messages]
-                descriptions = (*descriptions, *self._outside)
+                descriptions = (*descriptions, *self._outside_lines)
         self._last_prompt = prompt
         if new is messages:  # looked at anew
             thread.has_blocks = False
@@ -149,11 +150,11 @@ class Showing:
             for each in new:
                 if type(each.get("content")) is list and has_blocks(each):
                     thread.has_blocks = True
-        some = None if new is messages else new
-        look(thread, self._request, ours, self.action_named, some, descriptions)
+        changed = None if new is messages else new
+        look(thread, self._request, ours, self.action_named, changed, descriptions)
         if thread.marked:  # neither hooks nor models see marks
             self._without_marks = self._without_marks or UnmarkedMessages()
-            self._last_prompt = prompt = self._without_marks.of(prompt)
+            self._last_prompt = prompt = self._without_marks.strip(prompt)
         return prompt
 
     def as_model_sees(self, model: Model, prompt: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -173,7 +174,7 @@ async def _text_of(function: Callable[..., Any], context: Context[Any]) -> Any:
 class Pieces:
     """The pieces of one answer, as events; with a schema, each with the value so far."""
 
-    __slots__ = ("_about", "_emit", "_schema", "_texts")
+    __slots__ = ("_emit", "_labels", "_schema", "_texts")
 
     def __init__(
         self,
@@ -183,7 +184,7 @@ class Pieces:
         emit: Callable[[Any], Any],
     ) -> None:
         self._schema = schema
-        self._about = (agent, request.run_id, request.thread)
+        self._labels = (agent, request.run_id, request.thread)
         self._emit = emit
         self._texts: list[str] = []
 
@@ -191,13 +192,13 @@ class Pieces:
         """Emit the event of a piece, which reads its value once somebody looks at it."""
         text = part.text
         if type(part) is ReasoningPiece:
-            self._emit(ReasoningPiece(text, *self._about))
+            self._emit(ReasoningPiece(text, *self._labels))
         elif self._schema is None:
-            self._emit(TextPiece(text, *self._about))
+            self._emit(TextPiece(text, *self._labels))
         else:
             self._texts.append(text)
             value = partial(self._value, len(self._texts))
-            self._emit(TextPiece(text, *self._about, _value=value))
+            self._emit(TextPiece(text, *self._labels, _value=value))
 
     def _value(self, pieces: int) -> Any:
         from moothall.actions.signature.growing import value_so_far

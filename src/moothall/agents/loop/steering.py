@@ -20,7 +20,7 @@ class Steering:
         task = asyncio.current_task()
         assert task is not None
         self._task = task
-        self._before = task.cancelling()  # before this run: not about it, unless on its way
+        self._count_before = task.cancelling()  # before this run: not about it, unless on its way
         self._cancels = 0
         self.in_turn: bool = False
         self.pending_texts: list[str] = []  # what the run has not heard yet
@@ -47,7 +47,7 @@ class Steering:
 
     def is_cancelled(self) -> bool:
         """Return whether somebody else has cancelled the run, even if an action swallowed it."""
-        return self._task.cancelling() > self._before + self._cancels
+        return self._task.cancelling() > self._count_before + self._cancels
 
     def was_swallowed(self) -> bool:
         """Return whether a turn has swallowed a cancellation of the run.
@@ -55,9 +55,9 @@ class Steering:
         Before Python 3.13, a TaskGroup that fails leaves one of its own behind, and nobody can tell
         them apart: there the run goes on.
         """
-        if self._task.cancelling() <= self._before + self._cancels:
+        if self._task.cancelling() <= self._count_before + self._cancels:
             return False
-        self._before = self._task.cancelling() - self._cancels
+        self._count_before = self._task.cancelling() - self._cancels
         return COUNTS_CANCELLATIONS
 
     def is_cut_off(self, error: BaseException) -> bool:

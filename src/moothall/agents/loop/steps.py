@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from moothall.agents.replies.record import Record
     from moothall.agents.replies.reply import Stop
     from moothall.agents.replies.reply_request import ReplyRequest
-    from moothall.agents.replies.step import Past, Step
+    from moothall.agents.replies.step import PastStep, Step
     from moothall.budget import Budget
     from moothall.memory.memory import Memory
     from moothall.models.protocol import Model
@@ -48,8 +48,8 @@ class RunPort(Protocol):
     showing: Showing
     state: LoopState
 
-    def prompt_entry(self, step: ModelStep, again: bool) -> dict[str, Any]:
-        """Return what is recorded of a prompt; with `again`, of the step's second try."""
+    def prompt_entry(self, step: ModelStep, is_retry: bool) -> dict[str, Any]:
+        """Return what is recorded of a prompt; with `is_retry`, of the step's second try."""
         ...
 
     def prompt_to_come(self) -> list[dict[str, Any]]:
@@ -134,21 +134,21 @@ class ModelStep:
 class ActionStep:
     """A call of an action, whose arguments a block may change before it goes on."""
 
-    __slots__ = ("_call", "_is_told", "_of", "_place", "_record", "_refused", "key")
+    __slots__ = ("_call", "_is_told", "_place", "_record", "_refused", "_turn", "key")
 
-    def __init__(self, of: Executing, place: int) -> None:
-        self._of = of
+    def __init__(self, turn: Executing, place: int) -> None:
+        self._turn = turn
         self._place = place
-        self._call: RequestedCall = of.calls[place]
+        self._call: RequestedCall = turn.calls[place]
         self._record: Step | None = None
         self._refused: dict[str, Any] | None = None  # the result, if a hook refused it
         self._is_told = False  # whether the stream has its start
-        self.key: str = f"{of.iteration}.{place}"  # of its record
+        self.key: str = f"{turn.iteration}.{place}"  # of its record
 
     @property
     def iteration(self) -> int:
         """Which answer of the reply called it, from 1."""
-        return self._of.iteration
+        return self._turn.iteration
 
     @property
     def id(self) -> str:
@@ -178,7 +178,7 @@ class ActionStep:
     @property
     def context(self) -> Context[Any]:
         """The agent, the run, the thread, the budget and the `deps` of the reply."""
-        return context_of(self._of.agent, self._of.request, self._call)
+        return context_of(self._turn.agent, self._turn.request, self._call)
 
     # -- for the chain -----------------------------------------------------------------------------
 
@@ -187,7 +187,7 @@ class ActionStep:
         self._call.was = was
         if was is not None:
             for name, value in args.items():
-                hear(self._call, self._of.request.state.texts, was.get(name), value)
+                hear(self._call, self._turn.request.state.texts, was.get(name), value)
         if args != self._call.args:
             self._call.args = copy_json(args)
             self._call.kwargs = self.action.check(self._call.args)
@@ -200,22 +200,22 @@ class ActionStep:
             return action is not None and action.idempotent is True
         return (
             action.origin.is_part
-            or run_of_call(action.origin.agent, self._of.request, self.key) is not None
+            or run_of_call(action.origin.agent, self._turn.request, self.key) is not None
         )
 
     @property
     def of_event(self) -> tuple[str, int, str, str]:
         """Return how its events name it."""
-        return str(self._of.agent.id), self._of.iteration, self._call.id, self._call.name
+        return str(self._turn.agent.id), self._turn.iteration, self._call.id, self._call.name
 
     @property
-    def about(self) -> dict[str, Any]:
+    def details(self) -> dict[str, Any]:
         """Return what is recorded besides."""
         id = {"action": self._call.name, "id": self._call.id}
-        about = {**id, "iteration": self._of.iteration, "call": self._place}
+        about = {**id, "iteration": self._turn.iteration, "call": self._place}
         action = self._call.action
         if action is not None and action.origin.agent is not None and not action.origin.is_part:
-            run = run_of_call(action.origin.agent, self._of.request, self.key)
+            run = run_of_call(action.origin.agent, self._turn.request, self.key)
             about |= {} if run is None else {"asks": run}
         source = tracing.source_of(action)
         return about if source is None else {**about, "source": source}
@@ -226,18 +226,18 @@ class ActionStep:
         return {
             "action": self._call.name,
             "args": _copied(self._call.args),
-            "iteration": self._of.iteration,
+            "iteration": self._turn.iteration,
             "call_id": self._call.id,
-            **self._of.request.of_run,
+            **self._turn.request.of_run,
         }
 
     def tell_end(self, result: dict[str, Any]) -> None:
         """Emit that the call has ended."""
-        self._of.request.tell(CallEnded, *self.of_event, result, error_of(result))
+        self._turn.request.tell(CallEnded, *self.of_event, result, error_of(result))
 
     def dump(self, result: dict[str, Any]) -> dict[str, Any]:
         """Return its result as it is recorded."""
-        call, texts = self._call, self._of.request.state.texts
+        call, texts = self._call, self._turn.request.state.texts
         data: dict[str, Any] = {"args": call.args, "result": as_json(result)}
         if call.was is not None:
             data["was"] = call.was
@@ -250,7 +250,7 @@ class ActionStep:
         self.change(data["args"], data.get("was"))
         result = dict(data["result"])
         self._refused = result if data.get("refused") else None
-        call, record = self._call, self._of.record
+        call, record = self._call, self._turn.record
         past = None if record is None else record.find(self.key)
         call.restore(data.get("provenance"))
         if call.derived and call.resumed:
@@ -262,33 +262,33 @@ class ActionStep:
     async def come(self) -> dict[str, Any]:
         """Return what came of a call that began before: to its `Later`, or a person's decision."""
         assert self._record is not None
-        past, call, texts = self._record.past, self._call, self._of.request.state.texts
+        past_step, call, texts = self._record.past, self._call, self._turn.request.state.texts
         call.resumed = True
-        self._go_on(past)
-        if past.is_decided:
-            call.is_stated = past.decision == "done" or self.action.outside
-            if past.decision == "skip":
+        self._go_on(past_step)
+        if past_step.is_decided:
+            call.is_stated = past_step.decision == "done" or self.action.outside
+            if past_step.decision == "skip":
                 return {"tool_executed": False, "error": _SKIPPED}
-            hear(call, texts, None, past.value)
-            return {"tool_executed": True, "result": past.value}
-        for key, each in past.requests.items():
-            answer = past.answers.get(key)
+            hear(call, texts, None, past_step.value)
+            return {"tool_executed": True, "result": past_step.value}
+        for key, each in past_step.requests.items():
+            answer = past_step.answers.get(key)
             if answer is not None and each["kind"] == "question":  # before it returned `Later`
                 hear(call, texts, None, answer.value)
-        request = past.requests[past.later or ""]
-        answer = past.answers[request["wait"]]
+        request = past_step.requests[past_step.later or ""]
+        answer = past_step.answers[request["wait"]]
         call.read = tuple(union((*call.read, *request.get("read", ()), *answer.sources)))
         return as_result(request.get("name", request["wait"]), answer)
 
-    def _go_on(self, past: Past) -> None:
+    def _go_on(self, past_step: PastStep) -> None:
         """Note what its execution and its permission have changed before the run was cut off."""
-        call, request = self._call, self._of.request
+        call, request = self._call, self._turn.request
         texts = request.state.texts
         if call.foreign:
             begins(call, texts)
-        request.allowed += [each for each in past.allowed if each not in request.allowed]
-        if DECISION_KINDS.scope_of(past.permission) == "thread":
-            call.always = tuple(past.allowed)
+        request.allowed += [each for each in past_step.allowed if each not in request.allowed]
+        if DECISION_KINDS.scope_of(past_step.permission) == "thread":
+            call.always = tuple(past_step.allowed)
         if call.always and texts is not None:
             texts.always.update(call.always)
 

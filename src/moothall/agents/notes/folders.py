@@ -137,12 +137,12 @@ def forget_thread(folder: str | os.PathLike[str], thread: str) -> int:
     root = Path(folder)
     if not (root / MARKER).is_file():
         return 0
-    own, count = folder_of(root, thread), 0
+    own_folder, count = folder_of(root, thread), 0
     for place, _, files in os.walk(root, topdown=False):
-        here = Path(place)
-        is_own = here == own or own in here.parents
+        thread_folder = Path(place)
+        is_own = thread_folder == own_folder or own_folder in thread_folder.parents
         for name in filter(note.is_name, files):
-            path = here / name
+            path = thread_folder / name
             if path.is_symlink() or not (is_own or _is_of(path, thread)):
                 continue
             try:
@@ -152,7 +152,7 @@ def forget_thread(folder: str | os.PathLike[str], thread: str) -> int:
             count += 1
         if is_own:
             with suppress(OSError):  # something else is in it
-                here.rmdir()
+                thread_folder.rmdir()
     return count
 
 

@@ -21,7 +21,7 @@ _NAME_CHARS: Final = 60
 _MARK: Final = "---"
 _FIELD: Final = re.compile(r"([a-z0-9]+): (.*)")
 _OUTSIDE: Final = "outside"
-_SAME: Final = ("from", "sources", "thread", "sha256")
+_SAME_KEYS: Final = ("from", "sources", "thread", "sha256")
 _SOURCE_CHARS: Final = 200
 _MOST_SOURCES: Final = 20
 _LINE_CHARS: Final = 80
@@ -98,7 +98,7 @@ def file_text(text: str, sources: Iterable[str], thread: str, replaces: bool = F
 def is_same(data: str, other: str) -> bool:
     """Return whether two files of notes have the same text from the same conversation."""
     (head, text), (its, same) = _parts(data), _parts(other)
-    return text == same and all(head.get(each) == its.get(each) for each in _SAME)
+    return text == same and all(head.get(each) == its.get(each) for each in _SAME_KEYS)
 
 
 def replaces(data: str) -> bool:
@@ -128,8 +128,8 @@ def read(name: str, data: str, trusted: bool, reader: str | None = None) -> Note
         from_outside = tuple(f"{each} (note {name})" for each in origins[:_MOST_SOURCES])
     else:
         from_outside = (f"note {name}",)
-    of = thread if isinstance(thread, str) else None
-    return Note(name, text, from_outside, of, not is_outside)
+    own_thread = thread if isinstance(thread, str) else None
+    return Note(name, text, from_outside, own_thread, not is_outside)
 
 
 def _hash(text: str) -> str:

@@ -104,7 +104,7 @@ class Notes(Block):
         return await WORKERS.run(asyncio.get_running_loop(), self._index, context)
 
     def _index(self, context: Context[Any]) -> Guidance:
-        folder = self._of(context)
+        folder = self._folder_of(context)
         lines = [
             "# Notes",
             "By note you keep what will matter in a later conversation; by read_note and "
@@ -135,7 +135,7 @@ class Notes(Block):
 
     # -- the actions -------------------------------------------------------------------------------
 
-    def _of(self, context: Context[Any]) -> NoteFolder:
+    def _folder_of(self, context: Context[Any]) -> NoteFolder:
         reader = _thread_of(context) if self.by == "shared" else None
         return NoteFolder(Path(self.folder), self._key(context), self.trusted, reader)
 
@@ -164,7 +164,7 @@ class Notes(Block):
                 f"the text of a note has at most {MAX_CHARS:,} characters, got {len(text):,}"
             )
         sources, thread = sources_here(context.agent), _thread_of(context)
-        replaced = self._of(context).write(name, readable(text), sources, thread)
+        replaced = self._folder_of(context).write(name, readable(text), sources, thread)
         return f"{'replaced' if replaced else 'noted'}: {name}"
 
     def _read(self, name: str, context: Context[Any]) -> str:
@@ -174,7 +174,7 @@ class Notes(Block):
             name: Name of the note
         """
         name = checked_name(name)
-        entry = self._of(context).read(name)
+        entry = self._folder_of(context).read(name)
         if entry is None:
             raise NoSuchFile(f"there is no note {name!r}; find_notes searches them by words")
         reading.add(entry.sources, entry.text)
@@ -189,7 +189,7 @@ class Notes(Block):
         from moothall.foundation.text.ranking import Ranking
         from moothall.foundation.text.terms import terms
 
-        notes = list(self._of(context).notes())
+        notes = list(self._folder_of(context).notes())
         ranking = Ranking(Counter(terms(f"{each.name} {each.text}")) for each in notes)
         weights = {term: ranking.weight(term) for term in terms(words)}
         hits = [notes[each.place] for each in ranking.best(weights)[:_HITS]]
@@ -205,7 +205,9 @@ class Notes(Block):
             name: Name of the note
         """
         name = checked_name(name)
-        return f"forgotten: {name}" if self._of(context).forget(name) else f"no note {name!r}"
+        return (
+            f"forgotten: {name}" if self._folder_of(context).forget(name) else f"no note {name!r}"
+        )
 
 
 def _thread_of(context: Context[Any]) -> str:

@@ -114,13 +114,13 @@ class ChattyAI(Threaded):
             What the agent answers
         """
         conversation = self._take_thread(self._thread_of_message(thread))
-        mine = Replying(self, conversation.id, conversation.turns)
+        own_reply = Replying(self, conversation.id, conversation.turns)
         try:
-            with context_value(REPLYING, (*REPLYING.get(), mine)):
+            with context_value(REPLYING, (*REPLYING.get(), own_reply)):
                 say = partial(self._say, content, conversation)
                 return await tracing.in_span(say, "reply", self, None)
         finally:
-            mine.open = False
+            own_reply.open = False
             self._release(conversation)
 
     async def _say(self, content: str, thread: Thread) -> str:

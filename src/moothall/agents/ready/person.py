@@ -99,7 +99,7 @@ class Person(ConversationalAgent):
     """
 
     decides_in_words = True
-    _together = True  # a person answers one question after the other
+    _answers_in_turn = True  # a person answers one question after the other
 
     def __init__(
         self,
@@ -238,11 +238,11 @@ class _AskedByCaller:
                 return await self._ask(question)
             return await self._answered(self._step, question, in_words(request, (), fault))
         except Later:
-            why = "the answer would come later, which needs a group with a journal="
+            reason = "the answer would come later, which needs a group with a journal="
         except NobodyToAsk as error:
-            why = str(error)
+            reason = str(error)
         raise NobodyToAsk(
-            f"{id!r} cannot be asked here ({why}): give it desk=, or stdin= and stdout= for a "
+            f"{id!r} cannot be asked here ({reason}): give it desk=, or stdin= and stdout= for a "
             "terminal of this process"
         )
 

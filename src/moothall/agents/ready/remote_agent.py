@@ -49,7 +49,7 @@ class RemoteAgent(ConversationalAgent):
         super().__init__(id)
         check_part(via, ("request",), "via", self.id)
         check_seconds(f"agent {self.id!r}: timeout=", timeout, optional=True)
-        self._via = via
+        self._member = via
         self._timeout = timeout
         self._takes_threads: bool | None = None
 
@@ -76,7 +76,7 @@ class RemoteAgent(ConversationalAgent):
         hear = self._hears(request)
         for _ in ("first", "again"):
             with context_value(ON_EVENT, hear):
-                pending = self._via.request(message, self._timeout)
+                pending = self._member.request(message, self._timeout)
             value = await pending
             await asyncio.sleep(0)  # the events before it, which came by the loop, are told first
             text, fault = json_text(value), ""
@@ -117,7 +117,7 @@ class RemoteAgent(ConversationalAgent):
         if self._takes_threads is None:
             args = {"action_name": "say"}
             message = {"to": str(self.id), "action": {"name": "help", "args": args}}
-            help = await self._via.request(message, self._timeout)
+            help = await self._member.request(message, self._timeout)
             described = help.get("say") if isinstance(help, dict) else None
             params = described.get("args") if isinstance(described, dict) else None
             self._takes_threads = isinstance(params, dict) and "thread" in params

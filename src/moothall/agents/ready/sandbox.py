@@ -40,10 +40,10 @@ class Sandbox:
     network: bool = False
     readable: tuple[str, ...] = ()
 
-    def wrap(self, folder: str, command: list[str], about: int | None = None) -> list[str]:
+    def wrap(self, folder: str, command: list[str], pid_file: int | None = None) -> list[str]:
         """Return the command line that runs a command there, with a folder that it may write to.
 
-        `about` is the file descriptor to which bubblewrap writes the number of its first process.
+        `pid_file` is a file descriptor: bubblewrap writes the number of its first process there.
         """
         everything = folder == "/"
         run = ["/run/current-system", "/run/wrappers"]  # NixOS has its programs there
@@ -66,7 +66,7 @@ class Sandbox:
             *(() if self.network else ("--unshare-net",)),
             # Root would keep its privileges, with which it could remove the sandbox.
             *("--cap-drop", "ALL"),
-            *(() if about is None else ("--info-fd", str(about))),
+            *(() if pid_file is None else ("--info-fd", str(pid_file))),
             "--die-with-parent",
             "--new-session",
             *("--chdir", folder),
@@ -143,5 +143,5 @@ def _probe(path: str, network: bool) -> Sandbox | str:
 
 
 @functools.cache
-def _warn_once(why: str) -> None:
-    logger.warning("%s: commands run without a sandbox, as the user of this program", why)
+def _warn_once(reason: str) -> None:
+    logger.warning("%s: commands run without a sandbox, as the user of this program", reason)

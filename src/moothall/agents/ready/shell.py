@@ -109,24 +109,24 @@ class _ShellProcess:
         self._lock = guard()
         self._killed = False
         self._process: subprocess.Popen[bytes] | None = None
-        self._inside = -1  # the handle of the sandbox's first process
+        self._first_process = -1  # the handle of the sandbox's first process
 
     def run(self) -> int:
         """Start it, unless it was killed before, and wait for its end; return its exit code."""
         try:
             if self._killed:
                 return -signal.SIGKILL
-            process, about = self._start()
+            process, pid_file = self._start()
         finally:
             os.close(self._output)
         watch = None
         try:
             # The command begins when all that ends it is there.
-            with process.stdin as begin, about:  # type: ignore[union-attr]
+            with process.stdin as begin, pid_file:  # type: ignore[union-attr]
                 if self._sandbox is None:
                     watch = watched(process.pid)
                 else:
-                    self._inside = _first_inside(about.read())
+                    self._first_process = _first_inside(pid_file.read())
                 with self._lock:
                     self._process = process
                     if self._killed:
@@ -144,8 +144,8 @@ class _ShellProcess:
                 self._kill(process)  # what is left of the command
                 self._process = None
                 process.wait()
-                if self._inside >= 0:
-                    os.close(self._inside)
+                if self._first_process >= 0:
+                    os.close(self._first_process)
             if watch is not None:
                 watch.kill()
                 watch.communicate()
@@ -168,7 +168,7 @@ class _ShellProcess:
             "TERM": "dumb"
         }
         readable, writable = os.pipe()
-        about = open(readable, "rb")  # noqa: SIM115 - the caller closes it
+        pid_file = open(readable, "rb")  # noqa: SIM115 - the caller closes it
         command = self._command
         if self._sandbox is not None:
             command = self._sandbox.wrap(self._folder, command, writable)
@@ -185,20 +185,20 @@ class _ShellProcess:
                 pass_fds=() if self._sandbox is None else (writable,),
             )
         except BaseException:
-            about.close()
+            pid_file.close()
             raise
         finally:
             os.close(writable)
-        return process, about
+        return process, pid_file
 
     def _kill(self, process: subprocess.Popen[bytes]) -> None:
         with suppress(OSError):  # it has ended
             os.killpg(process.pid, signal.SIGKILL)
         # With the first process inside, every other one ends. `--die-with-parent` alone works only
         # once that has set itself up.
-        if self._inside >= 0:
+        if self._first_process >= 0:
             with suppress(OSError):
-                signal.pidfd_send_signal(self._inside, signal.SIGKILL)
+                signal.pidfd_send_signal(self._first_process, signal.SIGKILL)
 
 
 def watched(group: int) -> subprocess.Popen[bytes]:
@@ -212,10 +212,10 @@ def watched(group: int) -> subprocess.Popen[bytes]:
     )
 
 
-def _first_inside(about: bytes) -> int:
+def _first_inside(report: bytes) -> int:
     """Return a handle of the sandbox's first process, by what bubblewrap tells; -1 if it failed."""
     try:
-        return os.pidfd_open(json.loads(about)["child-pid"])
+        return os.pidfd_open(json.loads(report)["child-pid"])
     except (ValueError, OSError):
         return -1
 

@@ -137,7 +137,7 @@ class _Printer:
         if reply.stop_reason not in ANSWERED:
             self._line(f"({in_words(reply.stop_reason, reply.detail)})")
 
-    def _nothing(self, event: Any) -> None: ...
+    def _ignore(self, event: Any) -> None: ...
 
     def _line(self, text: str) -> None:
         self._write(one_line(text, _WIDTH) + "\n")
@@ -152,7 +152,7 @@ class _Printer:
 
     _SHOWS: ClassVar[dict[str, Callable[[_Printer, Any], None]]] = {
         "text": _piece,
-        "reasoning": _nothing,
+        "reasoning": _ignore,
         "message": _message,
         "decision": _decision,
         "conclusion": _conclusion,

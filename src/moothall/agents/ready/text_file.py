@@ -19,7 +19,7 @@ MAX_LINE: Final = 300
 """The most characters of a line that are shown."""
 
 _PIECE = 2**16
-_MORE = "include more of the surrounding text"
+_MORE_TEXT = "include more of the surrounding text"
 _CREATE = os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_CREAT | os.O_EXCL
 
 
@@ -127,7 +127,7 @@ def edited(name: str, text: str, old: str, new: str) -> tuple[str, int]:
     while at >= 0:
         times, at = times + 1, text.find(old, at + 1)
     if times != 1:
-        advice = "read the file first" if not times else _MORE
+        advice = "read the file first" if not times else _MORE_TEXT
         raise FileError(
             f'{quoted(name)} has "{escaped(shorten(old))}" {times} times, so nothing was changed; '
             f"{advice}"

@@ -67,16 +67,16 @@ def spending(entries: Iterable[Entry]) -> Spending:
     interrupted = False  # the last answer was cut off, and nothing says yet that the run was too
     for entry in entries:
         data = entry.data
-        about = data.get("about", {})
+        details = data.get("about", {})
         if interrupted:
             spent.answers += entry.kind == "state"  # the run goes on without that answer
             interrupted = False
         if entry.kind == "started" and "part" not in data:
             if data["key"] in reserved:  # the one before was cut off
                 spent.add(reserved.pop(data["key"]).get("reserved"))
-            if "model" in about:
+            if "model" in details:
                 reserved[data["key"]] = data
-            elif "action" in about and "again" not in data:
+            elif "action" in details and "again" not in data:
                 spent.count({"actions": 1})
         elif entry.kind == "ended" and data["key"].endswith(KEPT_MARK):
             goes_on.add(data["key"].removesuffix(KEPT_MARK))
@@ -91,7 +91,7 @@ def spending(entries: Iterable[Entry]) -> Spending:
             if cost is None or cost["model_calls"]:
                 interrupted = bool(data.get("cancelled"))
                 spent.answers += not interrupted
-        elif entry.kind in ("ended", "failed") and "action" in about:
+        elif entry.kind in ("ended", "failed") and "action" in details:
             spent.count(data.get("charged") or {})
     for key, start in reserved.items():
         if key not in goes_on:
@@ -119,7 +119,7 @@ def count_unbounded() -> None:
     if not is_nested():
         return
     replies = REPLYING.get()
-    around = [*replies[-1].around, replies[-1]]
+    around = [*replies[-1].outer_replies, replies[-1]]
     root = around[0]
     most: int = getattr(root.agent, "max_nested_model_calls", MAX_NESTED_MODEL_CALLS)
     if root.calls >= most:
@@ -263,8 +263,8 @@ def budget_of_caller(agent: Any, handling: Any, is_nested: bool) -> Budget | Non
     return budget
 
 
-def _check_members(owner: Any, of: Any, budget: Budget) -> None:
-    for member in members_of(of):
+def _check_members(owner: Any, agent: Any, budget: Budget) -> None:
+    for member in members_of(agent):
         had = getattr(member, "budget", None)
         if had is not None and not (had.is_part_of(budget) or budget.is_part_of(had)):
             raise ConfigError(

@@ -68,7 +68,7 @@ class Participant(Protocol):
         ...
 
 
-_SUCH = {
+_EXAMPLES = {
     "budget": "Budget(usd=1)",
     "environment": "Environment()",
     "memory": "Memory(), or the path of a file",
@@ -81,7 +81,7 @@ def check_part(part: object, names: tuple[str, ...], label: str, id: object) -> 
     missing = [name for name in names if not hasattr(part, name)]
     if missing or isinstance(part, type):
         got = f"the class {part.__name__}" if isinstance(part, type) else repr(part)[:80]
-        such = f", such as {_SUCH[label]}" if label in _SUCH else ""
+        such = f", such as {_EXAMPLES[label]}" if label in _EXAMPLES else ""
         raise DefinitionError(
             f"agent {id!r}: {label}= needs an object with {', '.join(names)}{such}, not {got}"
         )
@@ -126,9 +126,9 @@ def has_threads(memory: Any) -> bool:
 def memory_of_thread(memory: Any, thread: str | None, id: object) -> Any:
     """Return the memory of a thread: a part of the given one, or what the given function makes."""
     if makes_memories(memory):
-        own: Any = memory(thread)
-        check_memory_part(own, "what the function of memory", id)
-        return own
+        own_memory: Any = memory(thread)
+        check_memory_part(own_memory, "what the function of memory", id)
+        return own_memory
     if thread is None:
         return memory
     if not has_threads(memory):
@@ -149,9 +149,9 @@ def check_model(model: object, id: object, name: str = "model") -> None:
     if not isinstance(model, str):
         complete: Any = getattr(model, "complete", None)
         of_it = type(complete) is MethodType and complete.__self__ is model
-        behind: Any = complete.__func__ if of_it else None
-        plain = type(behind) is FunctionType  # another object's hash and equality are its own
-        if plain and behind in _FITTING:
+        method: Any = complete.__func__ if of_it else None
+        plain = type(method) is FunctionType  # another object's hash and equality are its own
+        if plain and method in _FITTING:
             return
         check_part(model, ("complete",), name, id)
         if not can_take(complete, 1, actions=None):
@@ -160,7 +160,7 @@ def check_model(model: object, id: object, name: str = "model") -> None:
                 f"schema=None), got complete{inspect.signature(complete)}"
             )
         if plain:
-            _FITTING.add(behind)
+            _FITTING.add(method)
         return
     from moothall.models.names import check_name
 

@@ -510,27 +510,27 @@ class ConversationalAgent(Threaded):
         """Reply in the thread's turn."""
         outer = REPLYING.get()
         handling: Any = CURRENT.get()
-        mine = Replying(self, request.thread, request=request)
+        own_reply = Replying(self, request.thread, request=request)
         is_asked = handling is not None or bool(outer)  # by another agent, or its own action
         if handling is not None and request.budget is None:
             request.budget = budget_of_caller(self, handling, bool(outer))
         if is_asked and (around := outer or getattr(handling, "replies", ())):
-            mine.nest(around)
-            request.nested = mine.depth > 1
+            own_reply.nest(around)
+            request.nested = own_reply.depth > 1
         if handling is not None and not handling.envelope.name:  # it carries this reply to its loop
-            handling.replies = (*(each for each in handling.replies if each.open), mine)
+            handling.replies = (*(each for each in handling.replies if each.open), own_reply)
         thread = request.state = self._take_thread(request.thread)
         adrift = is_adrift()
         if is_asked or adrift or thread.texts is not None:
             note_content(request, self)
         if is_asked and not outer and request.emit is None:
             request.emit = self._listener()
-        turns = mine.turns = thread.turns
+        turns = own_reply.turns = thread.turns
         # The thread's own reply waits for this one: to wait for its turn would be a deadlock.
         nested = (outer and is_open(turns, outer)) or (
             turns.handling is not None and leads_to(turns.handling, handling)
         )
-        token = REPLYING.set((*outer, mine))
+        token = REPLYING.set((*outer, own_reply))
         answer = partial(reply_with_hooks, self) if self._hooks else self._respond
         if not self._records:
             answer = partial(self._traced_reply, answer)
@@ -552,7 +552,7 @@ class ConversationalAgent(Threaded):
                 thread.underway = None
                 turns.end()
         finally:
-            mine.open = False
+            own_reply.open = False
             if thread.texts is not None or reading_here() is not None:
                 tell_caller(self, thread)
             if adrift_reply is not None:

@@ -116,18 +116,18 @@ class Group(RecordedAgent):
             for name, member in self._saved_members.items()
             if hasattr(member, "state_dict")
         }
-        own = self._all_threads.default.own
+        own_state = self._all_threads.default.own
         threads = {
             each.id: self._saved(each.own) for each in self._all_threads if each.own is not None
         }
-        mine = None if own is None else self._saved(own)
-        return state(self._kind, own=mine, threads=threads, members=members)
+        saved_state = None if own_state is None else self._saved(own_state)
+        return state(self._kind, own=saved_state, threads=threads, members=members)
 
     def _check_still(self, *, loads: bool) -> None:
         """Refuse to save or load a state during a turn."""
 
-    def _saved(self, own: Any) -> dict[str, Any]:
-        return dumped(own)
+    def _saved(self, own_state: Any) -> dict[str, Any]:
+        return dumped(own_state)
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
         """Load a saved state; `resume` continues from it.
@@ -143,7 +143,7 @@ class Group(RecordedAgent):
         threads, theirs = state.get("threads"), state.get("members")
         if not isinstance(threads, dict) or not isinstance(theirs, dict):
             raise StateError(f"{label}: threads and members must be objects")
-        restored = Threads(self._together)
+        restored = Threads(self._answers_in_turn)
         for id, own_state in [(None, state.get("own")), *threads.items()]:
             restored.get(id).own = None if own_state is None else self._loaded(own_state, label)
         members = self._saved_members
@@ -152,8 +152,8 @@ class Group(RecordedAgent):
         for name in theirs:
             if not hasattr(members[name], "load_state_dict"):
                 raise StateError(f"{label}: member {name!r} has no load_state_dict")
-        for name, its in theirs.items():
-            members[name].load_state_dict(its)
+        for name, member_state in theirs.items():
+            members[name].load_state_dict(member_state)
         self._threads = restored
         self._note_threads(*restored)
 
@@ -218,7 +218,7 @@ async def ask_member(
     emit: Callable[[Event], Any] | None = None,
     schema: Any = None,
     offered: tuple[Action, ...] = (),
-    **about: Any,
+    **labels: Any,
 ) -> Reply:
     """Return the reply of a member in its turn, `part`: the recorded one, or a new one.
 
@@ -248,13 +248,13 @@ async def ask_member(
         return reply
 
     if records(agent):
-        its = ReplySetup(agent, record.member(part, str(agent.id), **about), offered)
-        with as_asked(setup=its):
+        setup = ReplySetup(agent, record.member(part, str(agent.id), **labels), offered)
+        with as_asked(setup=setup):
             reply = await _request(agent, content, options, request, emit)
         note_member(request, agent, reply)
         return reply
     try:
-        reply = await record.step(part, ask_once, of=REPLY, anew=is_person, **about)
+        reply = await record.step(part, ask_once, of=REPLY, anew=is_person, **labels)
     except _Unanswered as unanswered:
         return unanswered.reply
     note_member(request, agent, reply)

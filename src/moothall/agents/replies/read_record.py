@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 from moothall.actions.approval.decision import DECISION_KINDS
 from moothall.agents.replies.checked_parts import records
 from moothall.agents.replies.state import APPENDED, LIVE, loaded
-from moothall.agents.replies.step import Past
+from moothall.agents.replies.step import PastStep
 from moothall.foundation.errors import RunMismatch, StateError
 from moothall.foundation.jsonvalue import as_json
 from moothall.foundation.text import shorten
@@ -36,11 +36,13 @@ class ReadRecord(Generic[S]):
 
     def __init__(self, part: RecordedPart, kind: type[S]) -> None:
         self._read = part
-        self._steps: dict[str, Past] = {}
+        self._steps: dict[str, PastStep] = {}
         metadata = {each.name: each.metadata for each in fields(cast(Any, kind))}
-        self._scalars = [name for name, how in metadata.items() if how not in (APPENDED, LIVE)]
+        self._scalars = [
+            name for name, options in metadata.items() if options not in (APPENDED, LIVE)
+        ]
         # How many items of each append-only list are recorded.
-        self._counts = {name: 0 for name, how in metadata.items() if how == APPENDED}
+        self._counts = {name: 0 for name, options in metadata.items() if options == APPENDED}
         # The start entries of the turns that members record in their own parts, by part.
         self.members: dict[str, dict[str, Any]] = {}
         self.start: dict[str, Any] | None = None  # what the part began with; None if it is new
@@ -68,11 +70,11 @@ class ReadRecord(Generic[S]):
         """Return how the part ended; None if it has not, or something was done after that."""
         return self._end
 
-    def past(self, prefix: str = "") -> list[Past]:
+    def past(self, prefix: str = "") -> list[PastStep]:
         """Return the recorded steps whose keys have this prefix, in the order of their start."""
         return [past for key, past in self._steps.items() if key.startswith(prefix)]
 
-    def find(self, key: str) -> Past | None:
+    def find(self, key: str) -> PastStep | None:
         """Return the recorded step of this key, or None."""
         return self._steps.get(key)
 
@@ -124,37 +126,37 @@ class ReadRecord(Generic[S]):
         return state
 
     def _take_step(self, kind: str, data: dict[str, Any], at: float) -> None:
-        past = self._steps.setdefault(data["key"], Past(data["key"]))
+        past_step = self._steps.setdefault(data["key"], PastStep(data["key"]))
         if kind == "permitted":
-            past.permitted, past.proposed = data["fingerprint"], data.get("proposed")
-            past.changed, past.was = data.get("args"), data.get("was")
-            past.permission = DECISION_KINDS.read_entry(data)
-            past.state = past.state or kind
+            past_step.permitted, past_step.proposed = data["fingerprint"], data.get("proposed")
+            past_step.changed, past_step.was = data.get("args"), data.get("was")
+            past_step.permission = DECISION_KINDS.read_entry(data)
+            past_step.state = past_step.state or kind
             return
         if kind == "decided":
-            past.decision, past.value = data["decision"], data.get("value")
+            past_step.decision, past_step.value = data["decision"], data.get("value")
             return
         if kind == WAITS:
-            past.state = kind
+            past_step.state = kind
             if not is_of(self.run_id, data):
                 return
-            since = past.requests.get(data["wait"], {}).get("since", at)
-            past.requests[data["wait"]] = {**data, "since": since}
+            since = past_step.requests.get(data["wait"], {}).get("since", at)
+            past_step.requests[data["wait"]] = {**data, "since": since}
             return
         if kind == ANSWERED:
-            about = (data.get("value"), data.get("by"), at, data.get("expired", False))
-            past.answers[data["wait"]] = WaitOutcome(*about, tuple(data.get("sources", ())))
+            answer = (data.get("value"), data.get("by"), at, data.get("expired", False))
+            past_step.answers[data["wait"]] = WaitOutcome(*answer, tuple(data.get("sources", ())))
             return
-        past.state = kind
-        past.about = data.get("about", past.about)
-        past.allowed = data.get("allowed", past.allowed)
+        past_step.state = kind
+        past_step.about = data.get("about", past_step.about)
+        past_step.allowed = data.get("allowed", past_step.allowed)
         if kind == "started":
-            past.args, past.asks = data.get("args"), data.get("asks", False)
-            past.decision = None
+            past_step.args, past_step.asks = data.get("args"), data.get("asks", False)
+            past_step.decision = None
         elif kind == "ended":
-            past.result, past.result_hash = data.get("result"), data.get("kept")
+            past_step.result, past_step.result_hash = data.get("result"), data.get("kept")
         else:
-            past.error = data["error"]
+            past_step.error = data["error"]
 
 
 def kept_list(name: str, read_value: Callable[[str], bytes]) -> list[Any]:
@@ -204,8 +206,8 @@ def check(
     elif changes := _changes(agent, start["fingerprint"], program):
         changed = dict.fromkeys(name for names in changes.values() for name in names)
         detail = "; ".join(
-            f"agent {of!r}: " + "; ".join(f"{name}: {text}" for name, text in names.items())
-            for of, names in changes.items()
+            f"agent {member_id!r}: " + "; ".join(f"{name}: {text}" for name, text in names.items())
+            for member_id, names in changes.items()
         )
     else:
         return
@@ -216,16 +218,16 @@ def _changes(
     agent: str, recorded: Mapping[str, Any], now: Mapping[str, Any]
 ) -> dict[str, dict[str, str]]:
     """Return the changed parts of an agent and its members, by id, of the parts that both have."""
-    own = {
+    agent_changes = {
         name: f"was {recorded[name]}, is {text}"
         for name, text in now.items()
         if name != _MEMBERS and name in recorded and recorded[name] != text
     }
-    changes = {agent: own} if own else {}
+    changes = {agent: agent_changes} if agent_changes else {}
     # The group's own parts say which members it has, and in which role.
     pairs = zip(recorded.get(_MEMBERS, ()), now.get(_MEMBERS, ()), strict=False)
     for (was, was_program), (id, program) in pairs:
         if was == id:
-            for of, names in _changes(id, was_program, program).items():
-                changes[of] = changes.get(of, {}) | names
+            for member_id, names in _changes(id, was_program, program).items():
+                changes[member_id] = changes.get(member_id, {}) | names
     return changes

@@ -25,7 +25,7 @@ from moothall.agents.replies.state import Codec, codec_of
 from moothall.agents.replies.state import dumped as dumped
 from moothall.agents.replies.state import loaded as loaded
 from moothall.agents.replies.step import NULL_STEP as NULL_STEP
-from moothall.agents.replies.step import Past as Past
+from moothall.agents.replies.step import PastStep as PastStep
 from moothall.agents.replies.step import Step as Step
 from moothall.foundation import tracing
 from moothall.foundation.errors import InDoubt, JournalError, StateError
@@ -47,7 +47,7 @@ class Record(ReadRecord[S]):
         self._part = part
         super().__init__(part, kind)
         self.key: str = part.key  # unique among the parts of all runs and journals
-        self._then: list[tuple[int, Callable[[], None]]] = []  # (entries to wait for, callback)
+        self._callbacks: list[tuple[int, Callable[[], None]]] = []  # each with entries to wait for
         self.at_end: Callable[[], None] | None = None  # called when the reply has ended
         # Of its entries, including those not yet committed.
         self.count: int = len(part.past_entries)
@@ -91,7 +91,7 @@ class Record(ReadRecord[S]):
         of: type[T] | Codec | None = None,
         outcome: Literal["repeat", "ask"] = "repeat",
         beside: bool = False,
-        decided: Callable[[Past], T] | None = None,
+        decided: Callable[[PastStep], T] | None = None,
         goes_on: bool = False,
         anew: bool = False,
         **about: Any,
@@ -119,13 +119,13 @@ class Record(ReadRecord[S]):
         Raises:
             InDoubt: it had begun and not ended, and nobody has decided
         """
-        past = self._steps.get(key) or Past(key)
+        past_step = self._steps.get(key) or PastStep(key)
         codec = of if isinstance(of, Codec) else codec_of(of)
-        if past.state == "ended":
-            if past.result_hash is not None:
-                return cast(T, self.stored_value(past.result_hash))
+        if past_step.state == "ended":
+            if past_step.result_hash is not None:
+                return cast(T, self.stored_value(past_step.result_hash))
             try:
-                return cast(T, codec.load(past.result))
+                return cast(T, codec.load(past_step.result))
             except (KeyError, TypeError, ValueError, AttributeError) as error:
                 raise StateError(
                     f"run {self.run_id!r}: the result of step {key!r} is not one that this step "
@@ -134,16 +134,16 @@ class Record(ReadRecord[S]):
         note: dict[str, Any] = {"key": key, "about": about} if about else {"key": key}
         if outcome == "ask":
             note["asks"] = True
-        step = Step(self, key, note, past, beside)
-        if past.state == "started" and past.is_decided:
-            step.tell(decided=past.decision)
-            if past.decision is None or not goes_on:
-                decided_result = self._decided(past, decided, of)
+        step = Step(self, key, note, past_step, beside)
+        if past_step.state == "started" and past_step.is_decided:
+            step.tell(decided=past_step.decision)
+            if past_step.decision is None or not goes_on:
+                decided_result = self._decided(past_step, decided, of)
                 step.end("ended", {"result": codec.dump(decided_result)})
                 return decided_result
-        if past.requests and past.waits is not None and not anew:
-            answer = await step.came(past.waits)  # raises until there is an answer
-            if past.later is not None and answer is not None and not goes_on:
+        if past_step.requests and past_step.waits is not None and not anew:
+            answer = await step.came(past_step.waits)  # raises until there is an answer
+            if past_step.later is not None and answer is not None and not goes_on:
                 result: T = codec.load(answer.value)
                 step.end("ended", {"result": codec.dump(result)})
                 return result
@@ -168,7 +168,7 @@ class Record(ReadRecord[S]):
             raise
         finally:
             self.open -= 1
-        if past.requests:
+        if past_step.requests:
             step.withdraw()
         if isinstance(result, bytes) and not isinstance(of, Codec):  # which has a form of its own
             step.end("ended", {"kept": self.keep(result)})
@@ -183,18 +183,23 @@ class Record(ReadRecord[S]):
         data = {"key": key, "about": about} if about else {"key": key}
         self.note("ended", {**data, "result": result})
 
-    def _decided(self, past: Past, decided: Callable[[Past], T] | None, of: Any) -> T:
-        if past.decision is None:
+    def _decided(
+        self, past_step: PastStep, decided: Callable[[PastStep], T] | None, kind: Any
+    ) -> T:
+        if past_step.decision is None:
             raise InDoubt(
-                f"step {past.key!r} of run {self.run_id!r} was running when the run was cut off, "
-                f"and its outcome is unknown: look whether it took effect, and decide by `moothall "
-                f"resume {self.run_id} --repeat`, --skip or --done 1=RESULT (journal.decide)"
+                f"step {past_step.key!r} of run {self.run_id!r} was running when the run was cut "
+                f"off, and its outcome is unknown: look whether it took effect, and decide "
+                f"by `moothall resume {self.run_id} --repeat`, --skip or --done 1=RESULT "
+                "(journal.decide)"
             )
         if decided is not None:
-            return decided(past)
-        if past.decision == "skip":
-            raise InDoubt(f"step {past.key!r} of run {self.run_id!r} is skipped by a decision")
-        return cast(T, past.value if isinstance(of, Codec) else codec_of(of).load(past.value))
+            return decided(past_step)
+        if past_step.decision == "skip":
+            raise InDoubt(f"step {past_step.key!r} of run {self.run_id!r} is skipped by a decision")
+        return cast(
+            T, past_step.value if isinstance(kind, Codec) else codec_of(kind).load(past_step.value)
+        )
 
     def hear(self, data: Any) -> None:
         """Note input from outside; it belongs to the next state."""
@@ -221,9 +226,9 @@ class Record(ReadRecord[S]):
         del items[:-1]
         self._counts[name] = len(items)
 
-    def then(self, done: Callable[[], None]) -> None:
+    def after_commit(self, done: Callable[[], None]) -> None:
         """Call something once all entries noted so far are in the file."""
-        self._then.append((self.entry_count, done))
+        self._callbacks.append((self.entry_count, done))
 
     async def commit(self, upto: int | None = None) -> None:
         """Write the noted entries, at least the run's first `upto`, or raise a JournalError."""
@@ -288,7 +293,7 @@ class Record(ReadRecord[S]):
 
     def _has_committed(self) -> None:
         """Run the callbacks whose entries are now in the file."""
-        then = self._then
+        then = self._callbacks
         while then and then[0][0] <= self._part.run.written_count:
             then.pop(0)[1]()
 
@@ -328,7 +333,7 @@ class _NullRecord(Record[S]):
     def keep(self, data: bytes) -> str:
         return sha256(data).hexdigest()
 
-    def then(self, done: Callable[[], None]) -> None:
+    def after_commit(self, done: Callable[[], None]) -> None:
         done()
 
     async def commit(self, upto: int | None = None) -> None:

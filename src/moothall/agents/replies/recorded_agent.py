@@ -58,7 +58,7 @@ class RecordedAgent(ConversationalAgent):
     _state_type: type
     """The dataclass that its state is in a record."""
     _journal: Journal | None = None
-    _again: Mapping[str, float] = MappingProxyType({})  # when runs may be tried again
+    _retry_times: Mapping[str, float] = MappingProxyType({})  # when runs may be tried again
     _ending: bool = False  # whether no further run is resumed
     on_mismatch: OnMismatch = "stop"
     """What happens where a run of another program is resumed: `RunMismatch`, or the agent goes on
@@ -109,10 +109,10 @@ class RecordedAgent(ConversationalAgent):
         """
         self._check_resuming("resume_runs", concurrency, deps, budget, which)
         done = []
-        for own in (True, False):  # its own runs go on with those that they have asked for
+        for are_own in (True, False):  # its own runs go on with those that they have asked for
             resumable = await asyncio.to_thread(to_go_on, self, cut_off=True)
-            some = [each for each in resumable if (each[0] is self) is own]
-            done.append(await resumed(some, deps, budget, which, concurrency))
+            chosen = [each for each in resumable if (each[0] is self) is are_own]
+            done.append(await resumed(chosen, deps, budget, which, concurrency))
         return done[0] + done[1]
 
     async def resume_decided(
@@ -137,7 +137,7 @@ class RecordedAgent(ConversationalAgent):
                 run
                 for run in runs
                 if not run.held and run.state in ("waiting", "stopped")
-                if agent._again.get(run.id, now) <= now
+                if agent._retry_times.get(run.id, now) <= now
             ]
         results = await resumed(resumable, deps, budget, which, concurrency)
         for agent, runs in resumable:
@@ -147,7 +147,7 @@ class RecordedAgent(ConversationalAgent):
 
     def _have_resumed(self, results: list[ResumedRun], now: float) -> None:
         """Send late replies, and note which runs are tried again only after a time."""
-        self._again = {id: at for id, at in self._again.items() if at > now} | {
+        self._retry_times = {id: at for id, at in self._retry_times.items() if at > now} | {
             each.run.id: math.inf if isinstance(each.error, RunDamaged) else now + _AGAIN_S
             for each in results
             if each.outcome != "resumed"
@@ -280,25 +280,26 @@ class RecordedAgent(ConversationalAgent):
             program.pop("task")  # the group has recorded it, or `resume` does not repeat it
         before_hooks = request.original_content
         original = None if before_hooks == request.content else before_hooks
-        about = {
+        beginning = {
             "task": request.content,
             "given": original,
             "thread": request.thread,
             "schema": schema,
         }
         if request.options:
-            about["options"] = dict(request.options)
+            beginning["options"] = dict(request.options)
         if request.record is None:
             if record.start is not None:  # a resumed run keeps those that it began with
                 request.attributes = record.start.get("attributes") or {}
             if request.attributes:
-                about["attributes"] = dict(request.attributes)
-            about |= tracing.trace_headers()  # where a process that resumes the run continues it
+                beginning["attributes"] = dict(request.attributes)
+            # Where a process that resumes the run continues it.
+            beginning |= tracing.trace_headers()
         if record.start is None:
-            about |= self._keeps(record, request)
+            beginning |= self._keeps(record, request)
         if request.record is None:
-            about |= self._asker()
-        record.begin(self._kind, str(self.id), program | self._program(), **about)
+            beginning |= self._asker()
+        record.begin(self._kind, str(self.id), program | self._program(), **beginning)
         assert record.start is not None
         request.content = record.start["task"]
         return record

@@ -52,7 +52,7 @@ class Replying:
     turns: TurnLock | None = None  # the lock of the thread, which the reply holds
     request: ReplyRequest | None = None  # None for a chat agent, whose answers are not runs
     open: bool = True  # False after its end
-    around: tuple[Replying, ...] = ()  # the open replies that led to it, the outermost first
+    outer_replies: tuple[Replying, ...] = ()  # the open replies that led to it, the outermost first
     depth: int = 1  # how many agents deep it is, each called by an action of the one before
     calls: int = 0  # how many model calls the agents beneath it have made without a budget
 
@@ -61,18 +61,18 @@ class Replying:
         caller = next((each for each in reversed(outer) if each.open), None)
         if caller is None:
             return
-        self.around = (*(each for each in caller.around if each.open), caller)
-        if (mine := self.request) and caller.request:  # it holds for the runs that are asked for
-            mine.attributes = mine.attributes or caller.request.attributes
+        self.outer_replies = (*(each for each in caller.outer_replies if each.open), caller)
+        if (request := self.request) and caller.request:  # it holds for the runs that are asked for
+            request.attributes = request.attributes or caller.request.attributes
         is_member = any(each is self.agent for each in members_of(caller.agent))
         self.depth = caller.depth + (not is_member)
-        outermost = self.around[0].agent
+        outermost = self.outer_replies[0].agent
         limit: int = getattr(outermost, "max_depth", MAX_DEPTH)
         if self.depth > limit:
             raise HopLimitExceeded(
                 f"agent {self.agent.id!r} would reply {self.depth} agents deep, and {limit} are "
-                f"the most: {called_each_other([*self.around, self])}; raise max_depth= of agent "
-                f"{outermost.id!r} if that is meant"
+                f"the most: {called_each_other([*self.outer_replies, self])}; raise max_depth= of "
+                f"agent {outermost.id!r} if that is meant"
             )
 
     def thread_for(self, agent: Agent, thread: str | None = None) -> str | None:
@@ -117,9 +117,9 @@ _AS_EVER: Final = AskContext()
 ASK_CONTEXT: ContextVar[AskContext] = ContextVar("moothall_asked", default=_AS_EVER)
 
 
-def as_asked(**how: Any) -> AbstractContextManager[None]:
+def as_asked(**fields: Any) -> AbstractContextManager[None]:
     """Have the agents of a `with` block be asked as these fields of `AskContext` say."""
-    return context_value(ASK_CONTEXT, ASK_CONTEXT.get()._replace(**how))
+    return context_value(ASK_CONTEXT, ASK_CONTEXT.get()._replace(**fields))
 
 
 class UnderWay:
@@ -137,13 +137,13 @@ async def under_way(
     run_id = request.run_id
     if (task := asyncio.current_task()) is None or run_id in _UNDER_WAY:
         return await answer(request)  # a group's members reply in its run
-    _UNDER_WAY[run_id] = mine = UnderWay(task)
+    _UNDER_WAY[run_id] = own_work = UnderWay(task)
     del task
     try:
         return await answer(request)
     except asyncio.CancelledError:
         task = asyncio.current_task()
-        if mine.stopped and task is not None and not task.uncancel():  # nobody else has
+        if own_work.stopped and task is not None and not task.uncancel():  # nobody else has
             raise RequestCancelled(f"it was stopped; run {run_id!r} can be resumed") from None
         raise
     finally:

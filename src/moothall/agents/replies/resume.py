@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 logger: logging.Logger = logging.getLogger("moothall.reasoning")
 
-_MOST: Final = 10_000
+_MAX_OFFSETS: Final = 10_000
 """How many runs an object's marks cover; those of the run set longest ago are dropped first."""
 
 
@@ -43,26 +43,26 @@ class ReplayOffsets:
 
     def __init__(self) -> None:
         self._guard = guard()
-        self._of: dict[int, OrderedDict[str, int]] = {}
+        self._offsets: dict[int, OrderedDict[str, int]] = {}
 
-    def get(self, of: Any, run: str) -> int:
+    def get(self, owner: Any, run: str) -> int:
         """Return an object's offset in a run; 0 if unknown."""
-        marks = self._of.get(id(of))
+        marks = self._offsets.get(id(owner))
         return 0 if marks is None else marks.get(run, 0)
 
-    def set(self, of: Any, run: str, place: int) -> None:
+    def set(self, owner: Any, run: str, place: int) -> None:
         """Set an object's offset in a run."""
-        marks = self._of.get(id(of))
+        marks = self._offsets.get(id(owner))
         if marks is None:
             try:
-                finalize(of, self._of.pop, id(of), None)
+                finalize(owner, self._offsets.pop, id(owner), None)
             except TypeError:
                 return
-            marks = self._of.setdefault(id(of), OrderedDict())
+            marks = self._offsets.setdefault(id(owner), OrderedDict())
         with self._guard:
             marks[run] = place
             marks.move_to_end(run)
-            if len(marks) > _MOST:
+            if len(marks) > _MAX_OFFSETS:
                 marks.popitem(last=False)
 
 
@@ -99,7 +99,7 @@ async def guarded(
     stopped: Callable[[Stop], R],
 ) -> R:
     """Run to the end, and record its reason and what `at_end` returns, even if it raises."""
-    past = record.over  # of a run that is resumed
+    end_before = record.over  # of a run that is resumed
     try:
         try:
             reply = await run()
@@ -112,8 +112,8 @@ async def guarded(
         return stopped(Stop("error", str(error), error))
     except BaseException as error:
         resumes = isinstance(error, asyncio.CancelledError) and record.run.resumes_later
-        if record.over is past and not resumes:  # else its end is noted, and only not written
-            ends = Stop("cancelled", _why(error, record.run.cut_off))
+        if record.over is end_before and not resumes:  # else its end is noted, and only not written
+            ends = Stop("cancelled", _cut_off_reason(error, record.run.cut_off))
             record.note_end("cancelled", **at_end(stopped(ends)))
         try:
             awaits = isinstance(error, Exception | asyncio.CancelledError) and not is_closing(error)
@@ -127,7 +127,7 @@ async def guarded(
     return reply
 
 
-def _why(error: BaseException, questions: Sequence[str]) -> str:
+def _cut_off_reason(error: BaseException, questions: Sequence[str]) -> str:
     """Return why a run was cut off, and what it had asked a person; empty if nothing says more."""
     if isinstance(error, Exception):
         return error_text(error)

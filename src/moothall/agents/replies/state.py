@@ -26,14 +26,16 @@ class Codec(NamedTuple):
     load: Callable[[Any], Any]
 
 
-def codec_of(of: Any) -> Codec:
+def codec_of(kind: Any) -> Codec:
     """Return the codec of a type; without a type, values stay JSON data."""
-    if isinstance(of, Codec):
-        return of
-    return Codec(_same, _same if of is None or of is Any else _adapter(of).validate_python)
+    if isinstance(kind, Codec):
+        return kind
+    return Codec(
+        _unchanged, _unchanged if kind is None or kind is Any else _adapter(kind).validate_python
+    )
 
 
-def _same(value: Any) -> Any:
+def _unchanged(value: Any) -> Any:
     return value
 
 
@@ -139,12 +141,14 @@ def loaded(kind: type[S], data: Any, label: str) -> S:
             text = text_of(deep_json(recognized))
         restored: S = _adapter(cast(Any, kind)).validate_json(text, strict=True)
     except (ValidationError, TypeError, ValueError) as error:
-        why = str(error)
+        problem = str(error)
         if isinstance(error, ValidationError):
             first = error.errors(include_url=False)[0]
             place = ".".join(map(str, first["loc"]))
-            why = f"{place}: {first['msg']}, got {first['input']!r:.80}"
-        raise StateError(f"{label}: the state of a {kind.__name__} is damaged: {why}") from error
+            problem = f"{place}: {first['msg']}, got {first['input']!r:.80}"
+        raise StateError(
+            f"{label}: the state of a {kind.__name__} is damaged: {problem}"
+        ) from error
     return restored
 
 
@@ -160,9 +164,9 @@ def memory_state(memory: Memory) -> dict[str, Any]:
 
 def restore_memory(memory: Memory, saved: Any, agent: Any) -> None:
     """Replace the content of a memory by a saved state."""
-    own: Any = getattr(memory, "load_state_dict", None)
-    if callable(own):
-        own(saved)
+    own_loader: Any = getattr(memory, "load_state_dict", None)
+    if callable(own_loader):
+        own_loader(saved)
         return
     items = saved.get("items") if isinstance(saved, dict) else None
     if not isinstance(items, list) or not all(

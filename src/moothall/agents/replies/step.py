@@ -27,7 +27,7 @@ KEPT_MARK: Final = "#kept"
 
 
 @dataclass(slots=True)
-class Past:
+class PastStep:
     """The earlier record of a step."""
 
     key: str
@@ -85,7 +85,7 @@ class Step:
     """Passed to a step's call, which reports its progress by it."""
 
     def __init__(
-        self, record: Any, key: str, note: dict[str, Any], past: Past, side_by_side: bool
+        self, record: Any, key: str, note: dict[str, Any], past: PastStep, side_by_side: bool
     ) -> None:
         self._record = record
         self._key = key
@@ -113,11 +113,11 @@ class Step:
         `change` gives it the arguments of `ChangedArgs`, and returns its new fingerprint and those
         that they replace. A `request` that is decided later waits with what it is `about`.
         """
-        past = self.past
-        if past.permitted == fingerprint:
-            return past.permission
-        if past.proposed == fingerprint and past.changed is not None and change is not None:
-            change(past.changed)
+        earlier = self.past
+        if earlier.permitted == fingerprint:
+            return earlier.permission
+        if earlier.proposed == fingerprint and earlier.changed is not None and change is not None:
+            change(earlier.changed)
             return True
         record, wait = self._record, self.hash_of(fingerprint)
         outcome, decision = await self.came(wait), None
@@ -134,7 +134,7 @@ class Step:
         if outcome is not None:
             decision = DECISION_KINDS.read(outcome.value)
             if request is not None:  # as the person saw it: its facts may be others by now
-                request = replace(request, facts=past.requests.get(wait, {}).get("facts", {}))
+                request = replace(request, facts=earlier.requests.get(wait, {}).get("facts", {}))
                 decision = DECISION_KINDS.decide(request, decision)
             decision = Refused(outcome.late) if outcome.expired else decision
             note |= {} if outcome.by is None else {"by": outcome.by}
@@ -184,11 +184,11 @@ class Step:
         """Ask, and return what has come already; raise Stop for the run to wait in the journal."""
         return await self._look(await self._ask(wait, kind, later, about))
 
-    async def ask(self, later: Later, **about: Any) -> Stop:
+    async def ask(self, later: Later, **details: Any) -> Stop:
         """Ask a question, once; return the Stop after which the call is made again and hears it."""
         assert later.question is not None
         wait = self.hash_of("question", *later.question)
-        request = self.past.requests.get(wait) or await self._ask(wait, "question", later, about)
+        request = self.past.requests.get(wait) or await self._ask(wait, "question", later, details)
         return Stop("waiting", f"waiting for {self._waiting(request)}")
 
     async def _ask(
@@ -326,9 +326,9 @@ class Step:
         self._record.mark(f"{self._key}{KEPT_MARK}", data)
         await self._record.commit()
 
-    def tell(self, **more: Any) -> None:
+    def tell(self, **fields: Any) -> None:
         """Add to what is recorded at the end of the step."""
-        self._note.update(more)
+        self._note.update(fields)
 
     def end(self, kind: str, data: dict[str, Any]) -> None:
         """Note how it ended."""
@@ -385,7 +385,7 @@ def asking(
             record.run.wait(-1)
 
 
-NULL_STEP: Final = _NullStep(None, "", {}, Past(""), False)
+NULL_STEP: Final = _NullStep(None, "", {}, PastStep(""), False)
 
 
 async def decided_now(

@@ -212,12 +212,12 @@ class Watchers:
         """Let an agent reply, and show the events."""
         emit = request.emit
 
-        def both(event: Event) -> None:
+        def tell_both(event: Event) -> None:
             if emit is not None:
                 emit(event)
             self.tell(event)
 
-        request.emit = both
+        request.emit = tell_both
         try:
             reply = await answer(request)
         except (Exception, asyncio.CancelledError) as error:

@@ -140,10 +140,10 @@ class Thread:
         self.texts = texts = Texts(on_behalf)
         return texts
 
-    def keep(self, text: Any, most: int) -> bool:
-        """Keep a text for the next reply; return False if `most` texts wait already."""
+    def keep(self, text: Any, limit: int) -> bool:
+        """Keep a text for the next reply; return False if `limit` texts wait already."""
         with _GUARD:
-            if len(self.pending_texts) >= most:
+            if len(self.pending_texts) >= limit:
                 return False
             self.pending_texts.append(text)
             return True
@@ -172,9 +172,9 @@ class Threads:
 
     __slots__ = ("__weakref__", "_by_id", "_turns", "default")
 
-    def __init__(self, together: bool = False) -> None:
+    def __init__(self, one_by_one: bool = False) -> None:
         self.default: Thread = Thread(None)
-        self._turns = self.default.turns if together else None
+        self._turns = self.default.turns if one_by_one else None
         self._by_id: OrderedDict[str, Thread] = OrderedDict()
         _ALL_THREADS.add(self)
 

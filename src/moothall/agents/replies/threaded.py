@@ -39,7 +39,7 @@ class Threaded(Replier, Agent):
 
     shared: bool = False
     trusted: frozenset[str] = frozenset()
-    _together = False
+    _answers_in_turn = False
     """Whether replies of different threads wait for each other."""
     _threads: Threads | None = None
     _watchers: Watchers | None = None
@@ -116,7 +116,7 @@ class Threaded(Replier, Agent):
         """Return its threads in this process."""
         if self._threads is None:
             with _GUARD:  # several OS threads may be here at once
-                self._threads = self._threads or Threads(self._together)
+                self._threads = self._threads or Threads(self._answers_in_turn)
         return self._threads
 
     def _take_thread(self, id: str | None) -> Thread:
@@ -175,7 +175,7 @@ class Threaded(Replier, Agent):
             name = "say"
         if name not in ("say", "response", "error"):
             return None
-        if self.shared or self._together:
+        if self.shared or self._answers_in_turn:
             return ""  # one lane for all senders
         if handling.answered_thread is not None:
             return handling.answered_thread

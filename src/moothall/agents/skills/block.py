@@ -95,8 +95,8 @@ class Skills(Block):
         self._sandbox = sandbox_for(sandbox, network)
         self._work = None if work is None else Folder(work)
         self.skills: dict[str, Skill] = {}
-        several = isinstance(folder, Sequence) and not isinstance(folder, str)
-        folders: Any = folder if several else (folder,)
+        has_several = isinstance(folder, Sequence) and not isinstance(folder, str)
+        folders: Any = folder if has_several else (folder,)
         roots = [Folder(each).root for each in folders]
         for path in (path for root in roots for path in skill_folders(Path(root))):
             skill = loaded_skill(path)
@@ -211,8 +211,12 @@ class Skills(Block):
                 f"{', '.join(_INTERPRETERS)}"
             )
         words = [*([interpreter] if interpreter else []), str(path), *(args or ())]
-        own = owner._work
-        with nullcontext(own.root) if own else tempfile.TemporaryDirectory(dir=_TEMPORARY) as work:
+        own_work = owner._work
+        with (
+            nullcontext(own_work.root)
+            if own_work
+            else tempfile.TemporaryDirectory(dir=_TEMPORARY) as work
+        ):
             box = owner._sandbox
             return await shell.run(
                 shlex.join(words),

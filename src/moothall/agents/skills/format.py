@@ -69,17 +69,17 @@ def check_skill(folder: str | os.PathLike[str]) -> list[str]:
     if not any((path / name).is_file() for name in FILES):
         return ["it has no SKILL.md"]
     try:
-        about, _ = _parts(path)
+        head, _ = _parts(path)
     except (ConfigError, FileError) as error:
         return [str(error)]
     faults = [
         f"its field {field!r} is not of the format, which has {', '.join(sorted(_FIELDS))}"
-        for field in sorted(about.keys() - _FIELDS)
+        for field in sorted(head.keys() - _FIELDS)
     ]
-    faults += _name_faults(about.get("name"), _name_of(path))
-    faults += _text_faults(about.get("description"), "description", MAX_DESCRIPTION)
-    if "compatibility" in about:
-        value = about["compatibility"]
+    faults += _name_faults(head.get("name"), _name_of(path))
+    faults += _text_faults(head.get("description"), "description", MAX_DESCRIPTION)
+    if "compatibility" in head:
+        value = head["compatibility"]
         if not isinstance(value, str):
             faults.append("compatibility must be text")
         elif len(value) > MAX_COMPATIBILITY:
@@ -110,12 +110,12 @@ def _name_faults(value: Any, folder: str) -> list[str]:
     return faults
 
 
-def _text_faults(value: Any, field: str, most: int) -> list[str]:
+def _text_faults(value: Any, field: str, max_chars: int) -> list[str]:
     if not isinstance(value, str) or not value.strip():
         return [f"{field} must be text, got {'none' if value is None else repr(value)[:80]}"]
     text = unicodedata.normalize("NFKC", value.strip()) if field == "name" else value
-    if len(text) > most:
-        return [f"{field} must have at most {most} characters, got {len(text)}"]
+    if len(text) > max_chars:
+        return [f"{field} must have at most {max_chars} characters, got {len(text)}"]
     return []
 
 
@@ -139,26 +139,26 @@ def loaded_skill(path: Path) -> Skill | None:
     """Return a skill with what its author got wrong in the log; None for one without a use."""
     faults = check_skill(path)
     try:
-        about, body = _parts(path, lenient=True)
+        head, body = _parts(path, lenient=True)
     except (ConfigError, FileError) as error:
         logger.warning("the skill in %s is left out: %s", path, error)
         return None
-    if not isinstance(about.get("description"), str) or not about["description"].strip():
+    if not isinstance(head.get("description"), str) or not head["description"].strip():
         logger.warning("the skill in %s is left out: it has no description", path)
         return None
     if faults:
         logger.warning("the skill in %s is loaded, but: %s", path, "; ".join(faults))
-    name, extra = about.get("name"), about.get("metadata")
+    name, extra = head.get("name"), head.get("metadata")
     own_name = name.strip() if isinstance(name, str) else ""
     return Skill(
         " ".join(unicodedata.normalize("NFKC", own_name or _name_of(path)).split()),
-        about["description"].strip(),
+        head["description"].strip(),
         body,
         Folder(path),
-        str(about.get("license") or ""),
-        str(about.get("compatibility") or ""),
+        str(head.get("license") or ""),
+        str(head.get("compatibility") or ""),
         {str(key): str(value) for key, value in extra.items()} if isinstance(extra, dict) else None,
-        str(about.get("disable-model-invocation", "")).strip().lower() not in _TRUE,
+        str(head.get("disable-model-invocation", "")).strip().lower() not in _TRUE,
     )
 
 
@@ -173,14 +173,14 @@ def _parts(path: Path, *, lenient: bool = False) -> tuple[dict[str, Any], str]:
     MissingExtra.unless("Skills", "skills", "yaml")
     head, body = parts[1] or "", (parts[2] or "").strip()
     try:
-        about, _ = yaml_data(head, name, texts=True)
+        head_data, _ = yaml_data(head, name, texts=True)
     except ConfigError:
         if not lenient:
             raise
-        about, _ = yaml_data(_FIELD.sub(_quoted, head), name, texts=True, flow=True)
-    if not isinstance(about, dict):
+        head_data, _ = yaml_data(_FIELD.sub(_quoted, head), name, texts=True, flow=True)
+    if not isinstance(head_data, dict):
         raise ConfigError(f"the YAML of {name} must be fields and their values")
-    return about, body
+    return head_data, body
 
 
 def _quoted(field: re.Match[str]) -> str:

@@ -155,7 +155,7 @@ class CitizenModelCalls:
             if isinstance(agent.llm, AskedModel):
                 models[id(agent.llm.model)] = agent.llm.model
             if agent.budget is not None:
-                own[str(agent.id)] = dict(agent.budget._each())
+                own[str(agent.id)] = dict(agent.budget._accounts_alone())
                 alone = {**own[str(agent.id)], **alone}
         dearest = SimpleNamespace(models=list(models.values()))
         for account, budget in alone.items():

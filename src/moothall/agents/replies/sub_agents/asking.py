@@ -59,8 +59,8 @@ def asking(
         read: Any = reading_here()
         call = read if getattr(read, "action", None) is action else None
         if not is_fresh:
-            about = {"thread": thread_of_caller(agent, None), "deps": deps, "budget": budget}
-            return await said_in_call(agent, text, caller, call, **about)
+            ask_options = {"thread": thread_of_caller(agent, None), "deps": deps, "budget": budget}
+            return await said_in_call(agent, text, caller, call, **ask_options)
         thread = _thread_of_call(caller, call)
         before: Sequence[dict[str, Any]] = ()
         results = None
@@ -72,9 +72,9 @@ def asking(
             part, before = _recorded_in(caller.recorded, call.key, agent, before)
         if caller is not None and part is not None:
             run_id = caller.run_id
-        of = None if caller is None else caller.thread
+        caller_thread = None if caller is None else caller.thread
         setup = ReplySetup(agent, part, (), before, results)
-        with _passing(agent, thread, of), as_asked(setup=setup):
+        with _passing(agent, thread, caller_thread), as_asked(setup=setup):
             options = _without_none(thread=thread, run_id=run_id, deps=deps, budget=budget)
             reply = await agent.reply(text, **options)
         if part is not None and reply.stop_reason == "waiting":
@@ -153,11 +153,11 @@ def _thread_of_call(caller: ReplyRequest | None, call: Any) -> str:
 
 
 def _recorded_in(
-    record: Record[Any] | None, key: str, agent: Any, before: Sequence[dict[str, Any]]
+    record: Record[Any] | None, key: str, agent: Any, messages: Sequence[dict[str, Any]]
 ) -> tuple[RunPart | None, Sequence[dict[str, Any]]]:
     """Return the part of the caller's run that records a call, and the messages it begins with."""
     if record is None:
-        return None, before
+        return None, messages
     id = str(agent.id)
     name = f"{key}/{id}"
     start = record.members.get(name)
@@ -166,22 +166,22 @@ def _recorded_in(
         return record.member(name, id), () if digest is None else json.loads(
             record.stored_value(digest)
         )
-    about = {}
-    if before:
-        text = json.dumps(as_json(before), ensure_ascii=False, sort_keys=True)
-        about["before"] = record.keep(text.encode(errors="surrogatepass"))
-    return record.member(name, id, **about), before
+    details = {}
+    if messages:
+        text = json.dumps(as_json(messages), ensure_ascii=False, sort_keys=True)
+        details["before"] = record.keep(text.encode(errors="surrogatepass"))
+    return record.member(name, id, **details), messages
 
 
 @contextmanager
-def _passing(agent: Any, thread: str, of: str | None = None) -> Iterator[None]:
+def _passing(agent: Any, thread: str, caller_thread: str | None = None) -> Iterator[None]:
     """Have a thread end with this block, with all that the process keeps of it.
 
-    `of` is the thread on whose behalf it is.
+    `caller_thread` is the thread on whose behalf it is.
     """
     with ExitStack() as stack:
         stack.callback(agent._end_thread, thread)
-        stack.enter_context(as_asked(fresh=ASK_CONTEXT.get().fresh or (of,)))
+        stack.enter_context(as_asked(fresh=ASK_CONTEXT.get().fresh or (caller_thread,)))
         yield
 
 
@@ -193,8 +193,8 @@ async def restore_asked(
     Also for those that go on: before one of them spends more, the budget knows of all.
     """
     for name, data in record.members.items():
-        past = record.find(name.partition("/")[0])
-        action = None if past is None else find(str(past.about.get("action")))
+        past_step = record.find(name.partition("/")[0])
+        action = None if past_step is None else find(str(past_step.about.get("action")))
         agent = None if action is None else action.origin.agent
         part = record.member(name, data["agent"])
         start = (

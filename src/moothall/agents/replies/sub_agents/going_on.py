@@ -92,19 +92,19 @@ def to_go_on(agent: Any, *, cut_off: bool) -> ResumableRuns:
                 continue  # it is due itself
             if last != run.id:
                 top = journal.run(last)
-                _, its = by_agent.get(f"{top.kind} {top.agent}", (None, {}))
-                its.setdefault(last, top)
+                _, top_runs = by_agent.get(f"{top.kind} {top.agent}", (None, {}))
+                top_runs.setdefault(last, top)
             elif (begun_of(journal.entries(run.id, most=FIRST)) or {}).get("asker") in ids:
                 runs[run.id] = run
     return [(each, list(runs.values())) for each, runs in by_agent.values()]
 
 
 async def resumed(
-    resumable: ResumableRuns, deps: Any, budget: Any, which: Any, concurrency: int
+    resumable: ResumableRuns, deps: Any, budget: Any, chosen: Any, concurrency: int
 ) -> list[ResumedRun]:
     """Resume the runs that are wanted, those of different agents side by side."""
     for _, runs in resumable:
-        runs[:] = [run for run in runs if which is None or which(run)]
+        runs[:] = [run for run in runs if chosen is None or chosen(run)]
     done = await asyncio.gather(
         *(_resume_all(agent, runs, deps, budget, concurrency) for agent, runs in resumable)
     )
@@ -121,9 +121,9 @@ async def _resume_all(
     results: dict[str, ResumedRun] = {}
     room = asyncio.Semaphore(concurrency)
 
-    async def resume(some: list[Outline]) -> None:
+    async def resume(runs: list[Outline]) -> None:
         async with room:
-            for run in some:
+            for run in runs:
                 if agent._ending:
                     return
                 forked = journal.runs(forked_from=run.id, limit=1)
@@ -133,7 +133,7 @@ async def _resume_all(
     threads: dict[str | None, list[Outline]] = {}
     for run in runs:
         threads.setdefault(run.thread, []).append(run)
-    tasks = [asyncio.create_task(resume(some)) for some in threads.values()]
+    tasks = [asyncio.create_task(resume(thread_runs)) for thread_runs in threads.values()]
     try:
         # Shielded: a cancellation comes here first, and the runs are left before their tasks end.
         await asyncio.gather(*(asyncio.shield(task) for task in tasks))
