@@ -225,6 +225,17 @@ def test_quote_names_its_section_unless_the_question_or_the_quote_does(tmp_path:
     assert unmarked(first("What is a tide?")) == "A tide is a rise of the water."
 
 
+def test_quote_below_a_heading_with_stars_has_its_sentence_marked(tmp_path: Path) -> None:
+    text = (
+        "# Nests\n\n## const char ** nests (void)\n\nReturns all nests of birds. None is empty.\n"
+    )
+    (tmp_path / "nests.md").write_text(text)
+    report = Researcher(
+        "r", None, "What returns all nests of birds?", [search_folder(tmp_path)]
+    ).report_sync()
+    assert "**Returns all nests of birds.**" in report.markdown
+
+
 def test_quote_with_code_in_its_sentence_has_the_sentence_marked() -> None:
     text = (
         "The crane stands on the quay. `lift(load=4)` raises 4 tonnes of coal in a minute. "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -50,6 +51,17 @@ def test_report_says_below_its_answer_how_sure_it_is_and_what_is_not_answered() 
         "*How sure: 1 of 3 sentences supported by 1 source, as a model judged; the others are "
         "marked. Not answered: its key.*"
     )
+
+
+def test_report_frame_is_in_the_language_of_the_question() -> None:
+    model = ScriptedModel([FOUND, evaluated("all"), READ, "Er nutzt 4711.[^1^]", evaluated()])
+    made = Researcher("r", model, ["Welchen Port nutzt alpha?"], tools(), 2, judge=False)
+    report = made.report_sync().markdown
+    assert "*Wie sicher: niemand hat geprüft, ob es aus 1 Quelle folgt.*" in report
+    assert re.search(r"\[\^1\^\]: .*, gelesen \d{4}-\d\d-\d\d", report)
+    assert "0 Sätze von einer Quelle belegt, 1 markiert als [not checked], 0 markiert" in report
+    assert "Er endete nach 2 Durchgängen: die " in report
+    assert not re.search(r"\b(?:sentences|source|reached|iterations|whether)\b", report)
 
 
 @pytest.mark.parametrize(

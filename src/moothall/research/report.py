@@ -27,6 +27,7 @@ from moothall.research.writing.frame import (
     how_sure,
     phrase,
     sources,
+    topics_of,
 )
 from moothall.research.writing.safe_markdown import safe_markdown, visible
 from moothall.research.writing.verbatim import as_text, verbatim
@@ -35,20 +36,15 @@ if TYPE_CHECKING:
     from moothall.budget.amounts import PriceList
 
 _PLACES: Final = 3  # to look at for an answer that was not found
-_REASONS: Final[dict[str, str]] = {
-    "done": "the targets were reached",
-    "max_iterations": "the iterations were used up",
-    "no_progress": "nothing new was left to find",
-}
-QUIET: Final = frozenset(_REASONS)
+QUIET: Final = frozenset(("done", "max_iterations", "no_progress"))
 """The reasons for which research ends that nothing stopped."""
 
 
 def end_in_words(reason: str, detail: str = "") -> str:
     """Return how research ended, and why, for a person."""
-    if reason not in _REASONS:
+    if reason not in QUIET:
         return in_words(reason, detail)
-    return f"done: {_REASONS[reason]}" + (f" ({detail})" if detail else "")
+    return f"done: {phrase(reason, '')}" + (f" ({detail})" if detail else "")
 
 
 @named_elsewhere(sources="citations", text="markdown")
@@ -208,8 +204,7 @@ def report_of(
     if not extractive:
         narrative = marked(narrative)
     stop: StopReason = progress.stop or "max_iterations"
-    topics = [each.topic for each in progress.objectives]
-    all_topics = " ".join(topics)
+    topics, all_topics = [each.topic for each in progress.objectives], topics_of(progress)
     read = [*dict.fromkeys(p for each in resources if each.visited for p in passages_of(each))]
     # What a model has understood, and cites, may be in other words or another language.
     open_topics = [o.topic for o in progress.objectives if not citations or o.expertise < 0.5]
@@ -222,18 +217,16 @@ def report_of(
     quotes = extractive or progress.estimated  # quotes support themselves
     if parts[1] and not quotes and (sure := how_sure(progress, citations)):
         parts[1] = below_answer(parts[1], sure)
-    nothing, end = "relevant was found", "."
+    nothing = "nothing"
     if not any(each.visited for each in resources):
         if stop == "error" and progress.iteration:
-            nothing = "could be read"
+            nothing = "unread"
         elif resources or stop not in QUIET:
-            end = ": nothing was read."
-    remarks = [f"Nothing {nothing} for “{as_text(topic)}”{end}" for topic in empty]
-    if (nothing, end) == ("relevant was found", "."):
-        remarks = [phrase("nothing", topic) for topic in empty]
+            nothing = "nothing_read"
+    remarks = [phrase(nothing, topic) for topic in empty]
     has_text = under_way or progress.narrative.strip()
     if not (extractive or has_text) and any(each.visited for each in resources):
-        remarks.append("No report was written of what was read.")
+        remarks.append(phrase("unwritten", all_topics))
     if extractive and stop in QUIET and not under_way:
         lines = progress.narrative.split("\n")  # one objective alone has no heading
         remarks.extend(
@@ -249,15 +242,21 @@ def report_of(
     if differ:
         parts.append(
             f"## {phrase('differ', all_topics)}\n\n"
-            + "\n".join(difference(*each) for each in differ)
+            + "\n".join(difference(*each, all_topics) for each in differ)
         )
     if citations:
-        parts.append(f"## {phrase('sources', all_topics)}\n\n" + "\n".join(sources(citations)))
-    end_text = None if under_way else end_in_words(stop, as_text(progress.detail))
-    if end_text and quotes and stop == "done":  # which is no answer yet
-        end_text = "done: the quotes have most words of each objective"
+        listed = "\n".join(sources(citations, all_topics))
+        parts.append(f"## {phrase('sources', all_topics)}\n\n{listed}")
+    end = None
+    if stop in QUIET and not under_way:  # what has most words is no answer yet
+        are_quotes = quotes and stop == "done"
+        end = phrase("quotes" if are_quotes else stop, all_topics)
+        end += f" ({as_text(progress.detail)})" * bool(progress.detail and not are_quotes)
+    elif not under_way:
+        state, _, reason = in_words(stop, as_text(progress.detail)).partition(": ")
+        end = reason or f"it {state}"
     usd = cost(progress.used, prices)
-    parts.append("---\n\n" + foot(progress, citations, end_text, usd, extractive))
+    parts.append("---\n\n" + foot(progress, citations, end, usd, extractive))
     return Report(
         visible("\n\n".join(filter(None, parts))) + "\n",
         citations,

@@ -77,7 +77,8 @@ def _headed(question: QuestionWords, passage: Passage, markdown: str) -> str:
     """Return a quote below the title of its section, unless it or the question has that."""
     page, _, heading = titled(passage).rpartition(" – ")
     heading = _line(heading, passage.url)
-    if not page or is_place(heading) or heading in markdown or question.is_all(heading):
+    is_shown = heading in markdown or question.is_all(heading)
+    if not page or is_place(heading) or is_shown or "**" in heading:  # as in `char **argv`
         return markdown
     headed = f"“{heading} … {markdown[1:]}"
     fits = len(headed) <= MOST_QUOTE_CHARS and verbatim(headed, passage.text, passage.title)

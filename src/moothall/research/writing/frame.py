@@ -21,39 +21,56 @@ from moothall.research.writing.verbatim import as_text
 if TYPE_CHECKING:
     from moothall.budget.amounts import PriceList
 
-_PHRASES: Final[dict[str, dict[str, str]]] = json.loads(
+_PHRASES: Final[dict[str, dict[str, str | list[str]]]] = json.loads(
     files("moothall.research.writing").joinpath("frame.json").read_text(encoding="utf-8")
 )
 _NOTES: Final = 12  # that are shown
 _SIGNS: Final = re.compile(r"\A[\W_]+")
+_FIELD: Final = re.compile(r"\{(\w+)\}")
 _BEGINNING: Final = 60  # characters of a passage
 
 
-def phrase(name: str, topic: str) -> str:
-    """Return what a report says of a topic, in the language of the topic, else in English."""
-    phrases = _PHRASES.get(language_of(words(topic)), _PHRASES["en"])
-    return phrases[name].replace("{topic}", as_text(topic))
+def phrase(name: str, topic: str, **values: object) -> str:
+    """Return what a report says, in the language of a topic, else in English.
+
+    Of a phrase with two forms, the first is for one `n`.
+    """
+    forms = _PHRASES.get(language_of(words(topic)), _PHRASES["en"])[name]
+    form = forms if isinstance(forms, str) else forms[values["n"] != 1]
+    by_name = {"topic": as_text(topic), **values}
+    return _FIELD.sub(lambda match: str(by_name[match[1]]), form)
 
 
 def how_sure(progress: Progress, citations: list[Citation]) -> str:
     """Return how far the sources support a model's report, and what they do not answer."""
-    counts = _labels(citations)
+    counts, topics = _labels(citations), topics_of(progress)
     total = sum(counts.values()) + len(progress.unsupported) + progress.uncited
-    pages = counted(len({each.passage.url.partition("#")[0] for each in citations}), "source")
-    holds, judged_by = counts["supported"], ", as a model judged" if _is_judged(citations) else ""
+    pages = {each.passage.url.partition("#")[0] for each in citations}
+    holds, judged = counts["supported"], phrase("judged", topics) if _is_judged(citations) else ""
     if not total:
         return ""
     if not citations:
-        summary = "no source supports it"
+        name = "unsupported"
     elif holds == total:
-        summary = f"{counted(total, 'sentence')}, supported by {pages}{judged_by}"
-    elif judged_by or holds:
-        summary = f"{holds} of {counted(total, 'sentence')} supported by {pages}{judged_by}"
-        summary += "; the others are marked"
+        name = "all_hold"
     else:
-        summary = f"nobody has judged whether it follows from {pages}"
-    missing = "; ".join(map(as_text, progress.unanswered[:_NOTES]))
-    return f"*How sure: {summary}.{f' Not answered: {missing}.' if missing else ''}*"
+        name = "some_hold" if judged or holds else "unjudged_all"
+    summary = phrase(
+        *(name, topics),
+        holds=holds,
+        sentences=phrase("sentences", topics, n=total),
+        pages=phrase("pages", topics, n=len(pages)),
+        judged=judged,
+    )
+    sure = phrase("how_sure", topics, summary=summary)
+    if missing := "; ".join(map(as_text, progress.unanswered[:_NOTES])):
+        sure += f" {phrase('missing', topics, missing=missing)}"
+    return f"*{sure}*"
+
+
+def topics_of(progress: Progress) -> str:
+    """Return all objectives of a report, whose language its frame has."""
+    return " ".join(each.topic for each in progress.objectives)
 
 
 def below_answer(narrative: str, line: str) -> str:
@@ -74,13 +91,13 @@ def _is_judged(citations: list[Citation]) -> bool:
     return any(each.support is not None and each.support.judge == "model" for each in citations)
 
 
-def difference(first: Citation, second: Citation, remark: str) -> str:
+def difference(first: Citation, second: Citation, remark: str, topics: str) -> str:
     """Return a line with two sentences that differ, side by side."""
     sentences = [f"{as_text(each.sentence)} [^{each.number}^]" for each in (first, second)]
-    return f"- {sentences[0]} / {sentences[1]} ({remark}; compare the sources)"
+    return f"- {' / '.join(sentences)} ({phrase('compare', topics, remark=remark)})"
 
 
-def sources(citations: list[Citation]) -> list[str]:
+def sources(citations: list[Citation], topics: str) -> list[str]:
     """Return a line for each footnote: the source, where it is, and when it was read.
 
     A text that several addresses have is one source.
@@ -95,13 +112,15 @@ def sources(citations: list[Citation]) -> list[str]:
     for number, (passage, *other_passages) in (
         (n, [*passages.values()]) for n, passages in copies.items()
     ):
-        day = passage.fetched_at[:10] or "on an unknown day"
-        title = as_text(passage.title or passage.url)
-        places = ", also at ".join([f"{title} – {_linked(passage)}", *map(_linked, other_passages)])
+        place = f"{as_text(passage.title or passage.url)} – {_linked(passage)}"
+        place += "".join(phrase("also", topics, place=_linked(each)) for each in other_passages)
         if counts[passage.title, passage.url] > 1:  # of one section
             content = passage.text.removeprefix(passage.title.rpartition(" – ")[2])
-            places += f", begins “{as_text(one_line(_SIGNS.sub('', content), _BEGINNING))}”"
-        lines.append(f"[^{number}^]: {places}, read {day}  ")
+            start = as_text(one_line(_SIGNS.sub("", content), _BEGINNING))
+            place += phrase("begins", topics, text=start)
+        day = passage.fetched_at[:10]
+        read = phrase("read" if day else "unknown_day", topics, day=day)
+        lines.append(f"[^{number}^]: {place}, {read}  ")
     return lines
 
 
@@ -148,44 +167,44 @@ def foot(
     usd: float | None,
     extractive: bool,
 ) -> str:
-    """Return how the report came about, with the counts of its marks."""
-    counts = _labels(citations)
-    marked = f"{counts['partly']} marked [partly supported], " if counts["partly"] else ""
-    marked += f"{counts['not checked']} marked [not checked], " if counts["not checked"] else ""
-    lines = [
-        f"{counted(counts['supported'], 'sentence')} supported by a source, {marked}"
-        f"{len(progress.unsupported)} marked [unsupported], {progress.uncited} without a source."
+    """Return how the report came about, with the counts of its marks.
+
+    `end` says why the run ended; None while it is under way.
+    """
+    counts, topics = _labels(citations), topics_of(progress)
+
+    def say(name: str, **values: object) -> str:
+        return phrase(name, topics, **values)
+
+    by_label = {
+        "partly supported": counts["partly"],
+        "not checked": counts["not checked"],
+        "unsupported": len(progress.unsupported),
+    }
+    marks = [
+        say("mark", count=count, label=f"[{label}]")
+        for label, count in by_label.items()
+        if count or label == "unsupported"
     ]
+    n = counts["supported"]
+    lines = [say("counts", n=n, marks=", ".join((*marks, str(progress.uncited))))]
     if _is_judged(citations):
-        lines.append("A model judged whether the sources support the sentences.")
+        lines.append(say("by_model"))
     if progress.unjudged:
-        lines.append(f"The judging model did not judge {counted(progress.unjudged, 'sentence')}.")
+        lines.append(say("unjudged", sentences=say("sentences", n=progress.unjudged)))
     if counts["not checked"]:
-        lines.append(
-            "Of a sentence marked [not checked], the quotations, numbers, dates and names stand in "
-            "its source; whether the source means the same, nobody has checked: read the source, "
-            "or have a model judge."
-        )
+        lines.append(say("unchecked"))
     if extractive:
-        lines.append(
-            "This report is extractive: no model wrote it."
-            + " It shows what has most words of each objective, by page, the best first."
-            * bool(citations)
-        )
+        lines.append(" ".join((say("extractive"), *[say("order")] * bool(citations))))
     if citations and not (extractive or progress.estimated):
         reached = "; ".join(f"{as_text(o.topic)}: {o.expertise:.2f}" for o in progress.objectives)
-        lines.append(f"Expertise reached, from 0 to 1: {reached}.")
-    iterations = counted(progress.iteration, "iteration")
+        lines.append(say("expertise", reached=reached))
     if progress.notes:
         notes = [as_text(each) for each in progress.notes[:_NOTES]]
         hidden_notes = len(progress.notes) - _NOTES
-        notes += [f"and {hidden_notes} more"] if hidden_notes > 0 else []
-        lines.append(f"Notes: {'; '.join(notes)}.")
+        notes += [say("more", count=hidden_notes)] if hidden_notes > 0 else []
+        lines.append(say("notes", notes="; ".join(notes)))
     if spent := _spent(progress, usd):
         lines.append(spent)
-    if end is None:
-        lines.append(f"It is under way: {iterations} done.")
-        return "\n\n".join(lines)
-    state, _, reason = end.partition(": ")
-    lines.append(f"It ended after {iterations}: {reason or f'it {state}'}.")
+    lines.append(say("under_way" if end is None else "ended", n=progress.iteration, why=end))
     return "\n\n".join(lines)
