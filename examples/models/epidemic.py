@@ -42,6 +42,8 @@ class EpidemicBlock(RowBlock):
         params = self.params
         health = rows["health"]
         ill = rows.once("sir.ill", lambda: (rows.seen("health") == INFECTED).view(np.int8))
+        if not rows.once("sir.any", ill.any):
+            return
         if params.meets:
             met = np.zeros(len(rows), np.int64)
             for number in range(params.meets):
@@ -93,7 +95,12 @@ def epidemic(
 
 def share_of(health: int) -> Any:
     """Return the metric of the share of citizens in a state of health."""
-    return lambda columns: np.count_nonzero(columns["health"] == health) / len(columns["health"])
+
+    def share(columns: Any) -> float:
+        values = columns["health"]
+        return np.count_nonzero(values == health) / len(values)
+
+    return share
 
 
 async def main() -> None:

@@ -114,7 +114,12 @@ def uniform_network(citizens: int, degree: float, seed: int) -> Network:
 
 def share_of(health: int) -> Any:
     """Return the metric of the share of citizens in a state of health."""
-    return lambda columns: np.count_nonzero(columns["health"] == health) / len(columns["health"])
+
+    def share(columns: Any) -> float:
+        values = columns["health"]
+        return np.count_nonzero(values == health) / len(values)
+
+    return share
 
 
 async def main() -> None:
