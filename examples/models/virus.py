@@ -50,6 +50,7 @@ class VirusBlock(RowBlock):
         health = rows["health"]
         notices = rows.uniform("virus.checks") < params.checks
         recovers = notices & (rows.uniform("virus.recovers") < params.recovers)
+        spared = math.power(1 - params.spreads, np.arange(np.diff(starts).max(initial=0) + 1))
         after = np.where(rows.uniform("virus.immune") < params.immune, IMMUNE, HEALTHY)
         for turn, now in enumerate(rows.turns("virus.order")):
             acts = np.zeros(count, bool)
@@ -58,8 +59,9 @@ class VirusBlock(RowBlock):
                 continue
             ill = np.bincount(others[acts[source]], minlength=count)
             at = np.flatnonzero((ill > 0) & (health == HEALTHY))
-            spared = math.power(1 - params.spreads, ill[at])
-            health[at[rows.uniform("virus.spreads", turn)[at] >= spared]] = CARRIES
+            if len(at):
+                catches = rows.uniform("virus.spreads", turn)[at] >= spared[ill[at]]
+                health[at[catches]] = CARRIES
             ends = acts & recovers
             health[ends] = after[ends]
         rows["health"] = health
