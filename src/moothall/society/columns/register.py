@@ -46,6 +46,7 @@ class Register:
         self._word = {word: number for number, word in enumerate(self.words)}
         self.services: list[str] = []
         self.strangers: list[str] = []
+        self._numbered: tuple[list[str], dict[str, int]] = (self.strangers, {})
         self.full: Any = np.zeros(len(ids), bool)
         self.base: int = 0
         self.until: int = len(ids)
@@ -69,7 +70,7 @@ class Register:
         return row
 
     def _row(self, id: str) -> int | None:
-        if not (
+        if not len(self.ids) or not (
             id.isascii() and id.isdecimal() and len(id) <= 20 and (number := int(id)) < 1 << 64
         ):
             return None
@@ -83,11 +84,18 @@ class Register:
     def number_of(self, id: str) -> int:
         """Return the number of any agent in wants; agents that are no rows are strangers."""
         row = self._row(id)
-        if row is not None:
-            return row
-        if id not in self.strangers:
+        return self.stranger(id) if row is None else row
+
+    def stranger(self, id: str) -> int:
+        """Return the number of an agent that is no row."""
+        strangers, numbers = self._numbered
+        if strangers is not self.strangers:  # of a state that was loaded
+            numbers = {each: STRANGER - at for at, each in enumerate(self.strangers)}
+            self._numbered = self.strangers, numbers
+        if id not in numbers:
+            numbers[id] = STRANGER - len(self.strangers)
             self.strangers.append(id)
-        return STRANGER - self.strangers.index(id)
+        return numbers[id]
 
     def encoded(self, content: str, value: Any) -> int:
         """Return the number that stands for a value in wants. Raises ConfigError: none does."""

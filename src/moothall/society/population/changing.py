@@ -11,7 +11,6 @@ from typing import Any
 from moothall.foundation.errors import ConfigError
 from moothall.society.arrays import np
 from moothall.society.columns.lives import Changes
-from moothall.society.columns.register import STRANGER
 from moothall.society.kernel.wants import PARTY, fields_in_rows
 from moothall.society.population.messages import PARTS, Messages
 from moothall.society.population.population import Population
@@ -151,10 +150,7 @@ def _close_up(books: Any, population: Population, moved: Any) -> None:
         """Return rows, or services below 0, by their new numbers; who left is a stranger."""
         new = np.where(rows >= 0, moved[np.maximum(rows, 0)], rows)
         for at in np.flatnonzero((rows >= 0) & (new < 0)).tolist():
-            id = population.id_of(int(rows[at]))
-            if id not in population.strangers:
-                population.strangers.append(id)
-            new[at] = STRANGER - population.strangers.index(id)
+            new[at] = population.stranger(population.id_of(int(rows[at])))
         return new
 
     for table in books.answers.values():

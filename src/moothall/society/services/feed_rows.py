@@ -101,8 +101,9 @@ class RowFeed:
         for name, values in zip(_PARTS, (author, text, topic, *same), strict=True):
             setattr(self, name, np.concatenate([getattr(self, name), values])[-self.most :])
         dropped = int(numbers[-1]) + 1 - len(self.author) - self.first
+        for number in range(self.first, self.first + dropped):
+            self._shown_posts.pop(number, None)
         self.first += dropped
-        self._shown_posts.clear()  # no more than those that are shown
         if dropped:
             self._liked = self._liked[np.searchsorted(self._liked, self.first << 32) :]
             in_use = {*self.text.tolist(), *self.topic.tolist()} if self._texts else ()
