@@ -94,6 +94,24 @@ def test_shown_model_has_the_map_of_its_space_and_its_own_metrics(
     assert bool(plan["roads"]) == bool(edges)
 
 
+def test_shown_society_of_nobody_ends_and_a_mistake_in_a_rule_is_told(studio: Studio) -> None:
+    studio.show(Society(), steps=1)
+    assert studio.society.town is not None
+    while not studio.society.town.is_over:
+        pass
+    assert head_of(studio)["state"] == "ended"
+
+    class Wrong(CitizenAgent):
+        async def forward(self) -> None:
+            self.status["moood"] += 1
+
+    studio.show(Society([Wrong(1)]), steps=2)
+    studio.society.town.control("play")
+    while not studio.society.town.is_over:
+        pass
+    assert "KeyError: 'moood' (in agent 1: forward; test_shown.py" in head_of(studio)["fault"]
+
+
 def test_shown_society_with_wrong_steps_or_metrics_is_refused(studio: Studio) -> None:
     with school() as society:
         with pytest.raises(ConfigError, match="one step or more, got 0"):

@@ -127,7 +127,7 @@ def act_counts(society: Steps) -> list[int]:
 
 def _codes(to: Any, did: Any, acts: Sequence[str]) -> Any:
     """Return the index in `ACTS` of what each citizen does; who is on the way travels."""
-    codes = np.array([_CODES.get(each, _CODES["other"]) for each in acts])
+    codes = np.array([_CODES.get(each, _CODES["other"]) for each in acts], np.int64)
     return np.where(to >= 0, _CODES["travel"], codes[did])
 
 
