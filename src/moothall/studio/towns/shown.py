@@ -85,7 +85,7 @@ def spots(society: Society) -> Whereabouts:
     ids = society.ids() if population is None else [*map(str, population.ids.tolist())]
     side = math.isqrt(max(0, len(ids) - 1)) + 1
     x: list[float | None] = [float(number % side) for number in range(len(ids))]
-    y: list[float | None] = [float(-(number // side)) for number in range(len(ids))]
+    y: list[float | None] = [float(number // side) for number in range(len(ids))]
     acts = Whereabouts._field_defaults["acts"]
     nowhere: list[str | None] = [None] * len(ids)
     return Whereabouts(society.number, ids, x, y, nowhere, [acts.index("other")] * len(ids))
@@ -95,25 +95,21 @@ class ModelMap:
     """The bounds of a grid, a plane, a network or a square of citizens, and a network's edges."""
 
     def __init__(self, society: Society) -> None:
+        import numpy as np
+
         from moothall.society import Grid, Network, Plane
         from moothall.society.positions import laid_out
 
-        low: tuple[float, ...]
         city, where = society.city, spots(society)
         network = city if isinstance(city, Network) else None
         if city is None and society.population is not None:
             network = society.population.network
-        self._nodes: list[tuple[float, float]] = []
+        self._nodes: list[list[float]] = []
         self._edges: list[tuple[int, int, int]] = []
-        if isinstance(city, Plane):
-            low, wide, tall = (0.0, 0.0), float(city.width), float(city.height)
-            self._scale = _SIDE / max(wide, tall)
-        elif network is not None:
+        low: Any = np.zeros(2)
+        if network is not None:
             nodes = laid_out(network)
-            low = tuple(nodes.min(axis=0).tolist())
-            wide, tall = (max(each, 1e-9) for each in (nodes.max(axis=0) - low).tolist())
-            self._scale = _SIDE / max(wide, tall)
-            self._nodes = [(x, y) for x, y in (nodes * self._scale).tolist()]
+            low, size = nodes.min(axis=0), np.maximum(np.ptp(nodes, axis=0), 1e-9)
             starts, neighbours = (each.tolist() for each in network.links)
             edges = (
                 (node, neighbour, 0)
@@ -122,30 +118,25 @@ class ModelMap:
                 if node < neighbour
             )
             self._edges = [*islice(edges, _MOST_EDGES)]
+        elif isinstance(city, Grid | Plane):
+            size = np.array([city.width, city.height], float)
         else:
-            self._scale = _CELL
-            if isinstance(city, Grid):
-                low, wide, tall = (-0.5, -0.5), float(city.width), float(city.height)
-            else:
-                xs = [each for each in where.x if each is not None] or [0.0]
-                ys = [each for each in where.y if each is not None] or [0.0]
-                low, wide, tall = (
-                    (min(xs) - 0.5, min(ys) - 0.5),
-                    max(xs) - min(xs) + 1,
-                    max(ys) - min(ys) + 1,
-                )
-        pairs = [(x, y) for x, y in zip(where.x, where.y, strict=True) if x is not None]
-        is_one_each = self._scale == _CELL and len({*pairs}) == len(pairs)
+            at = np.array([where.x, where.y], float).T
+            at = at[~np.isnan(at).any(axis=1)]
+            at = at if len(at) else np.zeros((1, 2))
+            low, size = at.min(axis=0), np.ptp(at, axis=0) + 1
+        in_cells = isinstance(city, Grid) or (city is None and network is None)
+        if in_cells:
+            low = low - 0.5
+        self._scale: float = _CELL if in_cells else _SIDE / float(size.max())
+        if network is not None:
+            self._nodes = (nodes * self._scale).tolist()
+        pairs = [pair for pair in zip(where.x, where.y, strict=True) if pair[0] is not None]
+        is_one_each = in_cells and len({*pairs}) == len(pairs)
         self._cell = _CELL if is_one_each else 0.0
         self._spread = 8.0 if isinstance(city, Grid | Network) and not is_one_each else 0.0
-        scale = self._scale
-        west, south = low
-        self.bounds: tuple[float, float, float, float] = (
-            west * scale,
-            south * scale,
-            wide * scale,
-            tall * scale,
-        )
+        west, south, wide, tall = (np.concatenate([low, size]) * self._scale).tolist()
+        self.bounds: tuple[float, float, float, float] = (west, south, wide, tall)
 
     def moved(self, where: Whereabouts) -> tuple[list[float | None], list[float | None]]:
         """Return x and y of citizens on the map."""
