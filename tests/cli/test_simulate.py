@@ -94,6 +94,15 @@ def test_day_is_told_and_written_and_the_same_each_time(tmp_path: Path) -> None:
     assert contents(tmp_path / "b") == contents(found)
 
 
+def test_simulate_reaches_the_same_state_with_a_journal_and_without(tmp_path: Path) -> None:
+    args = ("--citizens", "120", "--step", "6h", "--csv", "--out")
+    alone = simulate(*args, "a", cwd=tmp_path)
+    recorded = simulate(*args, "b", "--journal", "runs.db", "--run-id", "r", cwd=tmp_path)
+    states = [each.stdout.partition("state")[2].split()[0] for each in (alone, recorded)]
+    assert states[0] == states[1]
+    assert contents(tmp_path / "a")["citizens.csv"] == contents(tmp_path / "b")["citizens.csv"]
+
+
 @pytest.mark.long
 def test_town_in_columns_writes_places_and_words_and_no_messages(tmp_path: Path) -> None:
     args = ("--citizens", "10010", "--step", "6h", "--journal", str(tmp_path / "runs.db"))

@@ -232,10 +232,27 @@ class Tables:
                 {n: v if n == "time" else read_json(v) for n, v in row.items()} for row in reader
             ]
 
+    @staticmethod
+    def citizen_columns(society: Steps) -> dict[str, tuple[Any, Sequence[str | None] | None]]:
+        """Return the citizens in id order by column: values, and the texts they number, or None."""
+        if (population := society.own_population) is not None:
+            own = {
+                name: (population.columns[name], population.declared[name].texts(population.places))
+                for name, values in population.arrays.items()
+                if values.ndim == 1
+            }
+            return {"id": (population.ids, None), **own}
+        rows, more = [], set[str]()
+        for id, name, status in society.everyone():
+            rows.append(_cells(status) | {"id": str(id), "name": name})
+            more |= {*_attributes(status)}
+        names = [*OF_PEOPLE, *sorted(more - {*OF_PEOPLE})]
+        return {name: (_alike([row.get(name) for row in rows]), None) for name in names}
+
     def _citizens(self, society: Steps) -> str:
         """Write the citizens' current state; return the file's name."""
         path = self.folder / f"citizens.{'csv' if self._arrow is None else 'parquet'}"
-        columns = _columns(society)
+        columns = self.citizen_columns(society)
 
         def write(to: str) -> None:
             if self._arrow is None:
@@ -299,23 +316,6 @@ def _size_before(path: Path, step: int) -> int:
             size += len(line)
             quotes += line.count(b'"')
     return size
-
-
-def _columns(society: Steps) -> dict[str, tuple[Any, Sequence[str | None] | None]]:
-    """Return the citizens in id order by column: values, and the texts they number, or None."""
-    if (population := society.own_population) is not None:
-        own = {
-            name: (population.columns[name], population.declared[name].texts(population.places))
-            for name, values in population.arrays.items()
-            if values.ndim == 1
-        }
-        return {"id": (population.ids, None), **own}
-    rows, more = [], set[str]()
-    for id, name, status in society.everyone():
-        rows.append(_cells(status) | {"id": str(id), "name": name})
-        more |= {*_attributes(status)}
-    names = [*OF_PEOPLE, *sorted(more - {*OF_PEOPLE})]
-    return {name: (_alike([row.get(name) for row in rows]), None) for name in names}
 
 
 def _attributes(status: Mapping[str, Any]) -> dict[str, Any]:

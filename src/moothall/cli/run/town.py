@@ -118,7 +118,7 @@ async def _lived(society: Society, display: _TownDisplay) -> dict[str, Any]:
             if display.as_json:
                 print_line("run", recorded.run_fields)
         people = [{"id": id, "name": name, **status} for id, name, status in town.everyone()]
-        hashes = {"city_sha256": town.city.sha256, "people_sha256": _sha256(town, people)}
+        hashes = {"city_sha256": town.city.sha256, "people_sha256": _hash(town, people)}
         run_id, tables = None if recorded is None else recorded.run_id, _tables(order, hashes)
         rows = await town.run(
             order.days,
@@ -128,7 +128,7 @@ async def _lived(society: Society, display: _TownDisplay) -> dict[str, Any]:
             progress=display.step,
             out=tables,
         )
-        facts = hashes | {"state_sha256": _sha256(town, None), "run_id": run_id}
+        facts = hashes | {"state_sha256": _state_hash(town, order), "run_id": run_id}
         names: list[str] = []
         if tables is not None:
             _manifest(tables, facts, order.model is not None)
@@ -217,11 +217,21 @@ def _progress_line(order: SimulateOrder, row: dict[str, Any], lived: int, second
     )
 
 
-def _sha256(town: Society, objects: Any) -> str:
-    """Return the hash of `objects`, else of the state; with columns, of these and the money."""
+def _state_hash(town: Society, order: SimulateOrder) -> str:
+    """Return the hash of the state; by rules, of what agents and rows both have: no memories."""
+    from moothall.society.tables import Tables
+
+    if order.model is not None:
+        return _hash(town, town.state_dict())
+    cells = {} if town.own_population else Tables.citizen_columns(town)
+    return _hash(town, [town.books.state_dict(), {name: each for name, (each, _) in cells.items()}])
+
+
+def _hash(town: Society, objects: Any) -> str:
+    """Return the hash of `objects`; with columns, of these and the money."""
     if (population := town.own_population) is None:
-        data = town.state_dict() if objects is None else objects
-        return hashlib.sha256(json.dumps(data, separators=(",", ":")).encode()).hexdigest()
+        data = json.dumps(objects, separators=(",", ":"), sort_keys=True)
+        return hashlib.sha256(data.encode()).hexdigest()
     digest = hashlib.sha256(json.dumps(town.books.state_dict(), sort_keys=True).encode())
     for name, values in sorted(population.columns.items()):
         digest.update(name.encode())
