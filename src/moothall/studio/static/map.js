@@ -363,6 +363,7 @@ export function makeMap(onPick, label = "Map of the town") {
     show(its) {
       [plan, streets] = [its, its && makeStreets(its)];
       [from, to, ways, acts, picked, last, xs] = [null, null, [], new Uint8Array(0), -1, 0, []];
+      root.dataset.drawn = ""; // nobody is on it until it is drawn
       fit();
     },
     // Where its citizens are: n times x, n times y in 16 bits, n times what they do in 8, and with a
