@@ -81,20 +81,22 @@ def decisions(
     ] = {}  # why an answer was unused, by call and citizen
     times: dict[int, str] = {}
     for entry in journal.entries(run_id):
-        data, about = entry.data, entry.data.get("about") or {}
+        data, details = entry.data, entry.data.get("about") or {}
         if entry.kind == "state":
             times |= {row["step"]: row["time"] for row in data["appended"].get("rows", ())}
-        if "citizen" not in about:
+        if "citizen" not in details:
             continue
-        key = about.get("unused") or about.get("shared") or data["key"]
+        key = details.get("unused") or details.get("shared") or data["key"]
         number = int(key.partition("/")[0])
         if step is not None and number != step:
             continue
-        if citizen_id in (None, about["citizen"]):
-            mine = key, about["citizen"]
-            unused_by[mine] = data["result"] if "unused" in about else unused_by.get(mine)
-        if "model" in about:
-            call = calls.setdefault(key, {"step": number, "model": about["model"], "messages": []})
+        if citizen_id in (None, details["citizen"]):
+            own_key = key, details["citizen"]
+            unused_by[own_key] = data["result"] if "unused" in details else unused_by.get(own_key)
+        if "model" in details:
+            call = calls.setdefault(
+                key, {"step": number, "model": details["model"], "messages": []}
+            )
             call |= _ended_call(data) if entry.kind == "ended" else _started_call(data)
     records = [
         Decision(

@@ -67,7 +67,7 @@ class Metric:
         return f"{value:,}" if self.scale == 1 else f"{value / self.scale:,.2f}"
 
 
-_WHERE: Final = "Where citizens are"
+_PLACES_TITLE: Final = "Where citizens are"
 
 
 def _working(now: Measure) -> int:
@@ -100,7 +100,7 @@ METRICS: Final = (
         "on the way",
         most="moving_most",
         colour="travel",
-        chart=_WHERE,
+        chart=_PLACES_TITLE,
         unit="citizens",
     ),
     Metric(
@@ -109,7 +109,7 @@ METRICS: Final = (
         "at home",
         total="last",
         colour="leisure",
-        chart=_WHERE,
+        chart=_PLACES_TITLE,
         unit="citizens",
     ),
     Metric(
@@ -119,7 +119,7 @@ METRICS: Final = (
         total="last",
         most="working_most",
         colour="work",
-        chart=_WHERE,
+        chart=_PLACES_TITLE,
         unit="citizens",
     ),
     Metric("working", _working),

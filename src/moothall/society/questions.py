@@ -82,7 +82,7 @@ class Experiments(Steps):
             raise DefinitionError("a society is run from outside: an agent cannot await a step")
         tasks: list[Any] = []
 
-        async def there() -> Any:
+        async def on_loop() -> Any:
             tasks.append(asyncio.current_task())
             return await function(*args)
 
@@ -91,7 +91,7 @@ class Experiments(Steps):
                 await asyncio.wait(tasks)
 
         try:
-            return await asyncio.wrap_future(self._thread.run(there))
+            return await asyncio.wrap_future(self._thread.run(on_loop))
         except asyncio.CancelledError:
             with suppress(SpaceClosed):  # the society's own loop cancels a step
                 await asyncio.wrap_future(self._thread.run(wait_until_done))
@@ -263,8 +263,8 @@ class Experiments(Steps):
         for number, (id, mailbox) in enumerate(self._to_ask(None).items()):
             if number % _CHOSEN_AT_ONCE == 0:
                 await asyncio.sleep(0)
-            of = self._respondent(id, mailbox, view)
-            if citizens(of) if callable(citizens) else has_values(of.status, citizens):
+            person = self._respondent(id, mailbox, view)
+            if citizens(person) if callable(citizens) else has_values(person.status, citizens):
                 chosen[id] = mailbox
         if not chosen and not callable(citizens):
             raise ConfigError(nobody_with(citizens))

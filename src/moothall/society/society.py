@@ -419,8 +419,8 @@ class Society(Experiments):
                 if record.over is not None:
                     await work()
                 else:
-                    of = None if self._journal is None else record
-                    await tracing.in_span(work, "workflow", "society", of)
+                    owner = None if self._journal is None else record
+                    await tracing.in_span(work, "workflow", "society", owner)
                 if record.over is None:
                     await record.end("done")
                 return state.rows

@@ -232,8 +232,8 @@ class Steps(Space):
             if memory.status is not status:
                 memory.status, part = status, "status for another dict"
             if part:
-                why = f"it changed its own {part}, which only the commit stage may change: undone"
-                self._fail(mailbox, why)
+                fault = f"it changed its own {part}, which only the commit stage may change: undone"
+                self._fail(mailbox, fault)
         utterances = tables.pop(Say, None)
         if utterances is not None:
             utterances = row_messages(self, utterances)
@@ -270,13 +270,13 @@ class Steps(Space):
         wanting, router.wanting = router.wanting, []
         wants: list[Submission] = []
         for mailbox in wanting:
-            mine, mailbox.wants = mailbox.wants or (), None
-            if mine and mailbox.open:
-                answers: list[Any] = [None] * len(mine)
+            own_wants, mailbox.wants = mailbox.wants or (), None
+            if own_wants and mailbox.open:
+                answers: list[Any] = [None] * len(own_wants)
                 mailbox.answers = answers
                 wants += [
                     Submission(mailbox.rank, mailbox.id, want, (answers, number))
-                    for number, want in enumerate(mine)
+                    for number, want in enumerate(own_wants)
                 ]
         for sent in to_services:
             receiver = self._reached[sent.envelope.to]
@@ -420,8 +420,9 @@ class Steps(Space):
         for holder, name in ((agent._dispatcher, "llm"), *((b, "_llm") for b in agent.blocks)):
             model = getattr(holder, name, None)
             if model is not None:
-                own = model.own if type(model) is AskedModel else model  # of another society
-                setattr(holder, name, self.asked_model(agent, own))
+                if type(model) is AskedModel:  # of another society
+                    model = model.own_model
+                setattr(holder, name, self.asked_model(agent, model))
 
     def asked_model(self, agent: Agent, own: Any) -> AskedModel | None:
         """Return the agent's model, or the society's, with calls limited in time and recorded."""

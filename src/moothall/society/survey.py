@@ -88,15 +88,15 @@ class Question:
             value = getattr(self, name)
             if not isinstance(value, str) or not value.strip():
                 raise ConfigError(f"a question's {name} must be a text, got {value!r:.80}")
-        where = f"question {self.id!r}"
+        label = f"question {self.id!r}"
         if self.kind not in KINDS:
-            raise ConfigError(f"{where}: kind must be one of {KINDS}, got {self.kind!r:.80}")
+            raise ConfigError(f"{label}: kind must be one of {KINDS}, got {self.kind!r:.80}")
         choices = () if isinstance(self.choices, str) else tuple(self.choices)
         if not all(isinstance(each, str) for each in choices):
-            raise ConfigError(f"{where}: choices must be texts, got {choices!r:.80}")
+            raise ConfigError(f"{label}: choices must be texts, got {choices!r:.80}")
         if (self.kind == "choice") != bool(choices) or len(set(choices)) != len(choices):
             raise ConfigError(
-                f"{where}: choices= must be given for kind='choice' alone, each choice once"
+                f"{label}: choices= must be given for kind='choice' alone, each choice once"
             )
         object.__setattr__(self, "choices", choices)
         if self.kind == "scale":
@@ -104,16 +104,16 @@ class Question:
             object.__setattr__(self, "high", 5 if self.high is None else self.high)
         bounds = [each for each in (self.low, self.high) if each is not None]
         if bounds and self.kind not in ("scale", "number"):
-            raise ConfigError(f"{where}: low and high must be of scale or number, got {self.kind}")
+            raise ConfigError(f"{label}: low and high must be of scale or number, got {self.kind}")
         if self.kind == "scale" and not all(type(each) is int for each in bounds):
-            raise ConfigError(f"{where}: low and high must be whole numbers")
+            raise ConfigError(f"{label}: low and high must be whole numbers")
         if not all(map(_is_number, bounds)):
-            raise ConfigError(f"{where}: low and high must be numbers")
+            raise ConfigError(f"{label}: low and high must be numbers")
         if len(bounds) == 2 and bounds[0] >= bounds[1]:
-            raise ConfigError(f"{where}: low must be below high, got {bounds[0]} and {bounds[1]}")
+            raise ConfigError(f"{label}: low must be below high, got {bounds[0]} and {bounds[1]}")
         if self.by is not None and (not callable(self.by) or is_async(self.by)):
-            raise ConfigError(f"{where}: by must be a plain function, got {self.by!r:.80}")
-        check_function(f"{where}: by", self.by, "respondent", optional=True)
+            raise ConfigError(f"{label}: by must be a plain function, got {self.by!r:.80}")
+        check_function(f"{label}: by", self.by, "respondent", optional=True)
 
     @property
     def schema(self) -> dict[str, Any]:
@@ -230,7 +230,7 @@ class Survey:
         """Return the prompt for a citizen's model; `rules` are said before the task."""
         name = respondent.name or f"citizen {respondent.id}"
         status, perceived = respondent.status, respondent.perceived
-        about = " ".join(each.text for each in self.questions)
+        subject = " ".join(each.text for each in self.questions)
         context = {
             "you": {
                 "name": name,
@@ -241,7 +241,7 @@ class Survey:
                 perceived, status.get("relations") or {}, status.get("kin") or {}
             ),
             "conversations": recent_talks(perceived),
-            "you remember": recalled(respondent.stream, perceived, about, _REMEMBERED),
+            "you remember": recalled(respondent.stream, perceived, subject, _REMEMBERED),
             "questions": {each.id: each.text for each in self.questions},
         }
         task = (

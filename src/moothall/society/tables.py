@@ -89,8 +89,8 @@ class Tables:
         """Return the manifest of a run's earlier tables, {} for none; ConfigError: of another."""
         self._run = run
         names = [f"{name}{end}" for name in _TABLES for end in (".csv", ".parquet")]
-        there = [name for name in (_MANIFEST, *names) if (self.folder / name).exists()]
-        if not there:
+        existing = [name for name in (_MANIFEST, *names) if (self.folder / name).exists()]
+        if not existing:
             return {}
         with suppress(OSError, ValueError, KeyError, TypeError):
             before: dict[str, Any] = json.loads((self.folder / _MANIFEST).read_bytes())
@@ -98,8 +98,8 @@ class Tables:
             if before["settings"] == self._settings and goes_on:
                 return before
         raise ConfigError(
-            f"{self.folder / there[0]} is of another run, whose tables would be lost: let `out` be "
-            "another folder, or delete those tables first"
+            f"{self.folder / existing[0]} is of another run, whose tables would be lost: let `out` "
+            "be another folder, or delete those tables first"
         )
 
     def begin(self, society: Steps, rows: list[dict[str, Any]], last: int) -> None:
@@ -180,8 +180,8 @@ class Tables:
         router = society.router
         router.observers = tuple(each for each in router.observers if each != self._say)
         population = society.own_population
-        own = () if population is None else population.metrics
-        types = {"time": "string"} | dict.fromkeys(own, "float64")
+        own_metrics = () if population is None else population.metrics
+        types = {"time": "string"} | dict.fromkeys(own_metrics, "float64")
         self.names = self._converted("metrics", types)
         if complete:
             self.names.append(self._citizens(society))

@@ -39,8 +39,8 @@ def rows_of(
     coded += [act, *(_value(society, each) for each in values)]
     for at in range(0, len(ids), _ROWS):
         part = slice(at, at + _ROWS)
-        some = [(numbers[part], texts) for numbers, texts in coded]
-        yield _text(step, ids[part], some, arrow, values)
+        parts = [(numbers[part], texts) for numbers, texts in coded]
+        yield _text(step, ids[part], parts, arrow, values)
 
 
 def header(values: Sequence[str] = ()) -> bytes:
@@ -198,8 +198,12 @@ class Trajectories:
                 yield {name: [] for name in names}  # for the error that tells the columns
                 return
             for row in rows:
-                own = (_read(each) for each in row[len(COLUMNS) :])
-                cells = [int(row[0]), *(each or None for each in row[1 : len(COLUMNS)]), *own]
+                own_columns = (_read(each) for each in row[len(COLUMNS) :])
+                cells = [
+                    int(row[0]),
+                    *(each or None for each in row[1 : len(COLUMNS)]),
+                    *own_columns,
+                ]
                 yield {name: [each] for name, each in zip(names, cells, strict=True)}
 
 

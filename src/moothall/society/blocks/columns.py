@@ -36,7 +36,7 @@ WHERE, ACTIVITY, BOUGHT = 0xFF, 8, 1 << 8 + DO_BITS
 AVOIDS, UNTIL = BOUGHT << 1, 8 + DO_BITS + 2
 """The bits of a plan item in one number: the place code; from bit 8, the index in `DOES`; the flags
 `bought` and `avoid`; then the end in seconds after midnight. 0 follows the last item."""
-_OWN: Final = {HOME: "plan_home", DUTY: "plan_duty"}
+_OWN_PLACES: Final = {HOME: "plan_home", DUTY: "plan_duty"}
 
 ACT: Final = {"act": Column("uint8", words=ACTS)}
 ERRAND: Final = {"errand": Column("uint8", words=(None, *DOES))}
@@ -141,8 +141,8 @@ def plan_to_status(self: Any, population: Register, row: int, status: dict[str, 
         begins = until
         if where >= KINDS:
             item["where"] = kinds[where - KINDS]
-        elif where in _OWN:
-            item["where"] = population.decoded("place", arrays[_OWN[where]][row])
+        elif where in _OWN_PLACES:
+            item["where"] = population.decoded("place", arrays[_OWN_PLACES[where]][row])
         present = slot >= now and not live and (where == CHOSEN or packed & AVOIDS)
         if present:
             live = True
@@ -214,7 +214,9 @@ def _where(
         is_chosen = "kind" in item and item["kind"] is None
         return (CHOSEN, -1) if is_chosen else (NONE, -1)
     at = population.arrays  # home comes last: it counts where both are one place
-    own = {population.decoded("place", at[name][row]): k for k, name in reversed(_OWN.items())}
+    own = {
+        population.decoded("place", at[name][row]): k for k, name in reversed(_OWN_PLACES.items())
+    }
     if where in kinds and where not in own:
         return KINDS + kinds[where], -1
     place = population.place_number(where) if population.places else -1

@@ -175,7 +175,7 @@ def hours_of(self: Any, rows: Rows, ids: Any, duty: Any, at_desk: Any, place: An
         duty=duty,
         desk=desk & at_desk,
         open_=open_,
-        which=which,
+        is_of_place=which,
     )
 
 

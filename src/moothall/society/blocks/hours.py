@@ -43,7 +43,7 @@ NONE, WORK, STUDY = range(3)
 _HALF: Final = 1800
 _NIGHT: Final = 22 * HOUR
 _SCHOOL: Final = 7 * HOUR
-_REST: Final = 7 * HOUR + _HALF  # a night worker's sleep
+_NIGHT_SLEEP: Final = 7 * HOUR + _HALF  # a night worker's sleep
 _STARTS: Final = (
     *(0, 0, 0, 0, 0, 0, 0, 0, 8, 10, 15, 29),  # until 5:30
     *(44, 84, 104, 145, 123, 105, 25, 28, 25, 12, 10, 5),  # 6:00 to 11:30
@@ -161,7 +161,7 @@ def day_of(
     duty: Any,  # what each has: NONE, WORK or STUDY
     desk: Any,  # who may work at home
     open_: Windows | None,  # of the places of duty; None if places have no hours
-    which: Any,  # which of these is of the person's place; anything without a duty
+    is_of_place: Any,  # which of these is of the person's place; anything without a duty
 ) -> Day:
     """Return the hours of a day."""
 
@@ -190,17 +190,17 @@ def day_of(
     night = works & (begins >= _NIGHT) & (params.begins is None)
     begins = np.where(night, begins - _NIGHT + 8 * HOUR, begins)  # by day, where that is closed
     if open_ is not None:
-        night &= open_.run[0, which] > 0
+        night &= open_.run[0, is_of_place] > 0
     begins = np.where(night, 0, begins)
     ends = np.minimum(begins + lasts, DAY_S)
     if open_ is not None:
-        slot = open_.next[np.minimum(-(-begins // SLOT), SLOTS - 1), which]
+        slot = open_.next[np.minimum(-(-begins // SLOT), SLOTS - 1), is_of_place]
         needs = np.maximum(1, -(-lasts // SLOT))
         if params.begins is None:  # a shift that would end after the place closes begins earlier
-            short = np.where(works, np.maximum(needs - open_.run[slot, which], 0), 0)
-            slot = slot - np.minimum(open_.since[slot, which], short)
-        begins, ends = slot * SLOT, (slot + np.minimum(needs, open_.run[slot, which])) * SLOT
-        duty = np.where(open_.any[which], duty, NONE)
+            short = np.where(works, np.maximum(needs - open_.run[slot, is_of_place], 0), 0)
+            slot = slot - np.minimum(open_.since[slot, is_of_place], short)
+        begins, ends = slot * SLOT, (slot + np.minimum(needs, open_.run[slot, is_of_place])) * SLOT
+        duty = np.where(open_.any[is_of_place], duty, NONE)
     night &= duty != NONE
     has = (duty != NONE) & ~night
     remote = (duty == WORK) & desk & (below(1000, "remote") < params.remote)
@@ -215,7 +215,7 @@ def day_of(
     asleep = np.minimum(np.maximum(bed - DAY_S, 0), wake)
     bed = np.minimum(bed, DAY_S)
     asleep = np.where(night, np.minimum(ends + HOUR, 12 * HOUR), asleep)
-    wake, bed = np.where(night, asleep + _REST, wake), np.where(night, DAY_S, bed)
+    wake, bed = np.where(night, asleep + _NIGHT_SLEEP, wake), np.where(night, DAY_S, bed)
     begins = np.where(night, begins, np.maximum(begins, wake + HOUR))
     ends = np.minimum(ends, bed)
     duty = np.where(begins < ends, duty, NONE)

@@ -247,9 +247,9 @@ class PlanBlock(CitizenBlock):
             **{"an example": self._example(own)},
         )
 
-    def _example(self, own: dict[str, Any]) -> list[dict[str, str]]:
+    def _example(self, own_places: dict[str, Any]) -> list[dict[str, str]]:
         """Return the plan that the rule would make, as a model writes it: what equals is joined."""
-        names = {place: kind for kind, place in own.items() if place is not None}
+        names = {place: kind for kind, place in own_places.items() if place is not None}
         pieces: list[dict[str, str]] = []
         for each in self.by_rule():
             where = names.get(each["where"], each["where"] or "home")

@@ -259,9 +259,9 @@ class OwnPlan:
         self._status["plan"] = with_item(self._status["plan"], item)
         self._status["now"] = item_at(self._status["plan"], item["from"])
 
-    def _mended(self, how: str) -> None:
+    def _mended(self, outcome: str) -> None:
         self._status["mended"] = self._status.get("mended", 0) + 1
-        self._row.note(f"Its plan broke: {self._row.broken_by}; now {how}.")
+        self._row.note(f"Its plan broke: {self._row.broken_by}; now {outcome}.")
 
 
 def bought(rows: Any, where: Any = slice(None)) -> Any:

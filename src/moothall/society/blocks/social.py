@@ -206,7 +206,7 @@ class SocialBlock(TalkBlock):
         content = args.get("content")
         if isinstance(content, str):
             content = content[:LONGEST]
-            note_talk(self.status, self.perceived.step, sender, content, mine=False)
+            note_talk(self.status, self.perceived.step, sender, content, by_self=False)
             self.note(f"{HEARD_FROM}{self.perceived.label(sender)}: {content}")
 
     @property
@@ -285,7 +285,7 @@ class SocialBlock(TalkBlock):
             self.agent.send({"to": to, "action": {"name": "say", "args": args}})
         whom = to
         if self._led:
-            note_talk(self.status, self.perceived.step, to, content, mine=True)
+            note_talk(self.status, self.perceived.step, to, content, by_self=True)
             whom = self.perceived.label(to)
         self.note(f"{SAID_TO}{whom}: {content}")
 

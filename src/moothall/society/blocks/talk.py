@@ -47,11 +47,13 @@ def message_text(greeting: int, topic: str, opinion: int) -> str:
     return text
 
 
-def opinion_after(mine: Any, other: Any, bound: int, pull: int) -> Any:
+def opinion_after(own_opinion: Any, other: Any, bound: int, pull: int) -> Any:
     """Return an opinion, −1000 … 1000, after hearing another by bounded confidence."""
-    apart = other - mine  # if at most `bound`, it moves by `pull` thousandths, rounded towards 0
+    apart = (
+        other - own_opinion
+    )  # if at most `bound`, it moves by `pull` thousandths, rounded towards 0
     step = abs(apart) * pull // 1000 * (abs(apart) <= bound)
-    return mine + step * ((apart > 0) * 2 - 1)
+    return own_opinion + step * ((apart > 0) * 2 - 1)
 
 
 @functools.cache

@@ -93,8 +93,8 @@ def _checked(households: Iterable[int], citizens: int) -> list[int]:
     return sizes
 
 
-def _rounded(number: int, by: int) -> int:
-    return (2 * number + by) // (2 * by)
+def _rounded(number: int, multiple: int) -> int:
+    return (2 * number + multiple) // (2 * multiple)
 
 
 class _TownPlan:

@@ -157,9 +157,9 @@ class _CellRun:
         async with self._make() as society, AsyncExitStack() as stack:
             self._record(society)
             society.books.faults.is_logged = False
-            where = self._trajectories(society, condition)
-            if where is not None:
-                stack.callback(where.close)
+            trajectories = self._trajectories(society, condition)
+            if trajectories is not None:
+                stack.callback(trajectories.close)
             if start:
                 state, coming = saved[start][0], [*saved[start][1]]
                 society.load_state_dict(state)
@@ -171,7 +171,7 @@ class _CellRun:
                     count = item.step or (item.run or RunLength()).count(
                         seconds_of(self._cell.step)
                     )
-                    await self._run(society, condition, count, where)
+                    await self._run(society, condition, count, trajectories)
                     coming = []
                 elif item.survey is not None:
                     await self._survey(society, condition, item.survey)
@@ -191,8 +191,8 @@ class _CellRun:
                 elif item.branch is not None:
                     name = f"{condition}/{item.branch.name}"
                     await self.run(item.branch.workflow, name, saved, item.branch.of)
-            if where is not None:
-                where.write()
+            if trajectories is not None:
+                trajectories.write()
             if self._cell.has_map and not start:
                 write_whole(self._part.with_suffix(".png"), functools.partial(draw_map, society))
             lines = [str(each) for each in society.books.faults.by_key.values()]
@@ -222,10 +222,10 @@ class _CellRun:
             id = self._next_id(society, condition)
             rows = await society.run(step=self._cell.step, steps=chunk, run_id=id, progress=add)
             if society.unmade:
-                number, why = society.unmade[0]
+                number, reason = society.unmade[0]
                 raise ConfigError(
                     f"condition {condition!r}: the intervention of step {number} could not be "
-                    f"made: {why}"
+                    f"made: {reason}"
                 )
             for name in _SUMMED:
                 self.totals[name] += sum(row.get(name, 0) for row in rows)
@@ -258,12 +258,12 @@ class _CellRun:
         """Ask a survey, and record the mean answer to each question."""
         folder = self._cell.folder
         questions = [each.question(_rule(each.by, folder)) for each in surveyed.questions]
-        whom: Any = surveyed.citizens
-        if isinstance(whom, str):
-            whom = function_of(whom, folder)
+        citizens: Any = surveyed.citizens
+        if isinstance(citizens, str):
+            citizens = function_of(citizens, folder)
         survey = Survey(surveyed.name, questions)
-        answers = await society.survey(survey, whom, run_id=self._next_id(society, condition))
-        if not answers and callable(whom):
+        answers = await society.survey(survey, citizens, run_id=self._next_id(society, condition))
+        if not answers and callable(citizens):
             return  # today it is true of nobody
         if surveyed.keep:
             text = json.dumps([[e.citizen, e.question, e.value, e.source] for e in answers])
@@ -275,8 +275,8 @@ class _CellRun:
             replies = [each for each in answers if each.question == question.id]
             values = [each.value for each in replies if each.source != "none"]
             if not values:
-                why = replies[0].reason if replies else "there is not a citizen"
-                raise ConfigError(f"survey {surveyed.name!r}: no citizen answers: {why}")
+                reason = replies[0].reason if replies else "there is not a citizen"
+                raise ConfigError(f"survey {surveyed.name!r}: no citizen answers: {reason}")
             subject = f"survey {surveyed.name!r}"
             silent = [f"{subject}, {e.citizen}: {e.reason}" for e in replies if e.source == "none"]
             self.totals["failures"] += len(silent)
@@ -322,11 +322,11 @@ class _CellRun:
                 shutil.rmtree(self._batches, ignore_errors=True)
 
 
-def _rule(by: Source | None, folder: Path) -> Callable[[Respondent], Any] | None:
+def _rule(source: Source | None, folder: Path) -> Callable[[Respondent], Any] | None:
     """Return the rule of a question: a value of the status, or a function."""
-    if by is None or not isinstance(by, str) or not by.startswith("status."):
-        return None if by is None else function_of(by, folder)
-    names = by.split(".")[1:]
+    if source is None or not isinstance(source, str) or not source.startswith("status."):
+        return None if source is None else function_of(source, folder)
+    names = source.split(".")[1:]
     return lambda respondent: functools.reduce(
         lambda value, name: value[name], names, respondent.status
     )

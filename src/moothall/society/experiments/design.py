@@ -27,7 +27,7 @@ from moothall.foundation.jsonvalue import NotJSON, copy_json
 from moothall.foundation.text import nearest
 from moothall.society.clock import seconds_of
 from moothall.society.experiments.cell import Cell
-from moothall.society.experiments.fields import faults_of, placed, there
+from moothall.society.experiments.fields import faults_of, known_fields, placed
 from moothall.society.experiments.models import (
     Source,
     block_of,
@@ -48,9 +48,9 @@ from moothall.society.experiments.parts import (
 from moothall.society.experiments.workflow import (
     DesignPart,
     FieldError,
+    FieldPath,
     Item,
     Surveyed,
-    Where,
     asked_of,
     steps_of,
     surveys_of,
@@ -162,27 +162,27 @@ class Design(DesignPart):
 
     def _resolved(self, name: str, values: Mapping[str, Any]) -> tuple[dict[str, Any], list[Item]]:
         """Return the society's parameters and the workflow of a condition with these values."""
-        where: Where = ("workflow",)
+        place: FieldPath = ("workflow",)
         raw: Any = self.workflow
         condition = self.conditions[name]
         if condition.workflow is not None:
-            where, raw = ("conditions", name, "workflow"), condition.workflow
+            place, raw = ("conditions", name, "workflow"), condition.workflow
         settings = {**condition.parameters, **values}
         used: set[str] = set()
         try:
-            filled = _filled(raw, settings, used, where)
+            filled = _filled(raw, settings, used, place)
             workflow = TypeAdapter(list[Item]).validate_python(filled, context=self.folder)
         except ValidationError as error:
             raise FieldError(
-                *(((*where, *at), text) for at, text in faults_of(error, list[Item]))
+                *(((*place, *at), text) for at, text in faults_of(error, list[Item]))
             ) from None
-        steps_of(workflow, seconds_of(self.society.step), where)
+        steps_of(workflow, seconds_of(self.society.step), place)
         parameters = copy_json(self.society.parameters)
         arguments = self.arguments()
-        places: dict[str, Where] = {}  # of parameters that are not set under `society`
+        places: dict[str, FieldPath] = {}  # of parameters that are not set under `society`
         whole_first = sorted(settings.items(), key=lambda each: each[0].count("."))
         for key, value in whole_first:
-            at: Where = ("parameters", key)
+            at: FieldPath = ("parameters", key)
             if key in condition.parameters:
                 at = ("conditions", name, *at)
                 if key in values:
@@ -191,7 +191,8 @@ class Design(DesignPart):
             if arguments is not None and root not in arguments:
                 if key not in used:
                     near = nearest(root, arguments)
-                    text = f"{_NONE}{near}, and no ${key} is in the workflow; {there(arguments)}"
+                    text = f"{_NONE}{near}, and no ${key} is in the workflow; "
+                    text += known_fields(arguments)
                     raise FieldError((at, text))
                 continue
             into, places[key] = parameters, at
@@ -208,7 +209,9 @@ class Design(DesignPart):
                 raise FieldError(*placed(faults_of(error, kind), places)) from None
         return parameters, workflow
 
-    def _town(self, parameters: Mapping[str, Any], places: Mapping[str, Where]) -> type[BaseModel]:
+    def _town(
+        self, parameters: Mapping[str, Any], places: Mapping[str, FieldPath]
+    ) -> type[BaseModel]:
         """Return the model of a town's parameters, with the blocks of files that they name."""
         own: list[tuple[str, type[Block]]] = []
         blocks = parameters.get("blocks")
@@ -259,21 +262,21 @@ class Design(DesignPart):
         measured = {each.name for each in self.metrics}
         if len(measured) != len(self.metrics):
             raise FieldError((("metrics",), "two metrics have the same name"))
-        groups: list[tuple[Where, dict[str, Any]]] = [
+        groups: list[tuple[FieldPath, dict[str, Any]]] = [
             (("society",), self.society.parameters),
             (("parameters",), self.parameters),
             *((("conditions", n, "parameters"), c.parameters) for n, c in self.conditions.items()),
         ]
-        for where, values in groups:
+        for place, values in groups:
             for name, value in values.items():
                 try:
                     copy_json(value)
                 except NotJSON as error:
-                    raise FieldError(((*where, name), f"must be JSON data: {error}")) from None
+                    raise FieldError(((*place, name), f"must be JSON data: {error}")) from None
         arguments = self.arguments()
         for name in self.society.parameters:
             if arguments is not None and name not in arguments:
-                text = f"{_NONE}{nearest(name, arguments)}; {there(arguments)}"
+                text = f"{_NONE}{nearest(name, arguments)}; {known_fields(arguments)}"
                 raise FieldError((("society", name), text))
         self._cells = self._all_cells()
         surveyed = dict.fromkeys(name for each in self.surveys() for name in each.metrics)
@@ -281,11 +284,11 @@ class Design(DesignPart):
             if metric.by is not None:
                 self._function(("metrics", index, "by"), metric.by, "society")
             elif "." in metric.name and metric.name not in surveyed:
-                text = f"no survey measures it; {there(surveyed or ['none'])}"
+                text = f"no survey measures it; {known_fields(surveyed or ['none'])}"
                 raise FieldError((("metrics", index, "name"), text))
         for name in self.about:
             if name not in ELEMENTS:
-                text = f"it is no element of ODD{nearest(name, ELEMENTS)}; {there(ELEMENTS)}"
+                text = f"it is no element of ODD{nearest(name, ELEMENTS)}; {known_fields(ELEMENTS)}"
                 raise FieldError((("about", name), text))
         for name, chart in self.charts.items():
             self._check_chart(("charts", name), name, chart or Chart(), (*measured, *surveyed))
@@ -297,7 +300,9 @@ class Design(DesignPart):
                 text = f"there is no condition {figure.condition!r}"
                 raise FieldError((("published", index, "condition"), text))
 
-    def _check_chart(self, where: Where, name: str, chart: Chart, measured: Iterable[str]) -> None:
+    def _check_chart(
+        self, where: FieldPath, name: str, chart: Chart, measured: Iterable[str]
+    ) -> None:
         if is_of_file(name):
             self._function(where, name, "results", "axes")
             if chart.metrics:
@@ -306,14 +311,16 @@ class Design(DesignPart):
             raise FieldError((where, "must have metrics, or be named file.py:function"))
         for index, each in enumerate(chart.metrics):
             if each not in (names := [*measured]):
-                text = f"no metric {each!r} is measured{nearest(each, names)}; {there(names)}"
+                text = (
+                    f"no metric {each!r} is measured{nearest(each, names)}; {known_fields(names)}"
+                )
                 raise FieldError(((*where, "metrics", index), text))
 
     @staticmethod
-    def _faulty(faults: Iterable[tuple[Where, str]], metrics: Any) -> FieldError:
+    def _faulty(faults: Iterable[tuple[FieldPath, str]], metrics: Any) -> FieldError:
         """Return faults as an error; metrics by name have that name in their paths."""
         names = [*metrics] if isinstance(metrics, Mapping) else ()
-        renamed: list[tuple[Where, str]] = []
+        renamed: list[tuple[FieldPath, str]] = []
         for where, text in faults:
             at = where[1] if where[:1] == ("metrics",) and len(where) > 1 else None
             if isinstance(at, int) and at < len(names):
@@ -321,7 +328,7 @@ class Design(DesignPart):
             renamed.append((where, text))
         return FieldError(*renamed)
 
-    def _function(self, where: Where, source: Source, *takes: str) -> Callable[..., Any]:
+    def _function(self, where: FieldPath, source: Source, *takes: str) -> Callable[..., Any]:
         try:
             return function_of(source, self.folder, *takes)
         except ConfigError as error:
@@ -354,7 +361,7 @@ class Design(DesignPart):
         return {"society": {}, **data}
 
 
-def _filled(value: Any, values: Mapping[str, Any], used: set[str], at: Where) -> Any:
+def _filled(value: Any, values: Mapping[str, Any], used: set[str], at: FieldPath) -> Any:
     """Return a workflow with its `$name`s replaced by values; collect these names in `used`."""
     if isinstance(value, str) and value[:1] == "$":
         name = value[1:]

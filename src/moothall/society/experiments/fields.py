@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from moothall.foundation.files.field_names import in_words, names_at
 from moothall.foundation.text import nearest
-from moothall.society.experiments.workflow import Where
+from moothall.society.experiments.workflow import FieldPath
 
 _TAGS: Final = frozenset(("int", "constrained-int", "str", "float", "list[int]", "callable"))
 """The names of a type's alternatives, which pydantic puts into a path."""
@@ -22,14 +22,14 @@ _WORDS: Final = {
 """What is said instead of pydantic's words, by the type of its error."""
 
 
-def there(names: Iterable[str]) -> str:
+def known_fields(names: Iterable[str]) -> str:
     """Return what there is, for the end of an error."""
     return f"there are: {', '.join(names)}"
 
 
 def placed(
-    faults: Iterable[tuple[Where, str]], places: Mapping[str, Where]
-) -> Iterator[tuple[Where, str]]:
+    faults: Iterable[tuple[FieldPath, str]], places: Mapping[str, FieldPath]
+) -> Iterator[tuple[FieldPath, str]]:
     """Yield faults of a society's parameters, each with the path where its parameter is set."""
     for path, text in faults:
         name = ".".join(map(str, path))
@@ -38,9 +38,9 @@ def placed(
         yield next(set_at, ("society", *path)), text
 
 
-def faults_of(error: ValidationError, kind: Any) -> list[tuple[Where, str]]:
+def faults_of(error: ValidationError, kind: Any) -> list[tuple[FieldPath, str]]:
     """Return pydantic's errors of a model as (path, what is wrong), without alternatives' names."""
-    texts: dict[Where, str] = {}
+    texts: dict[FieldPath, str] = {}
     for each in error.errors(include_url=False, include_context=False):
         loc = each["loc"]
         where = tuple(itertools.takewhile(lambda part: str(part) not in _TAGS, loc))
@@ -55,4 +55,4 @@ def unknown(name: str, fields: Iterable[str]) -> str:
     """Return that there is no such field, and the nearest known name, or all of them."""
     names = [*fields]
     near = nearest(name, names)
-    return f"there is no such field{near or (f'; {there(names)}' if names else '')}"
+    return f"there is no such field{near or (f'; {known_fields(names)}' if names else '')}"

@@ -123,14 +123,14 @@ def targets_of(design: Design, targets: Mapping[str, Any]) -> list[Target]:
     measured = [each.name for each in design.metrics]
     measured += [name for each in design.surveys() for name in each.metrics]
     checked = []
-    for metric, about in targets.items():
+    for metric, target in targets.items():
         if metric not in measured:
             near = nearest(metric, measured)
             names = ", ".join(dict.fromkeys(measured)) or "none"
             raise ConfigError(
                 f"targets: no metric {metric!r} is measured{near}; there are: {names}"
             )
-        parts = dict(about) if isinstance(about, Mapping) else {"value": about}
+        parts = dict(target) if isinstance(target, Mapping) else {"value": target}
         if strange := set(parts) - {"value", "condition", "step", "scale"}:
             rule = "has value, condition, step and scale"
             raise ConfigError(f"targets: {metric!r} {rule}, got {min(strange)!r:.40}")
@@ -216,11 +216,11 @@ async def fit(
         if not scales:
             spread = measured.std(axis=0)
             scales.extend(
-                each.scale or (float(of) if of > 0 else 1.0)
-                for each, of in zip(goals, spread, strict=True)
+                each.scale or (float(deviation) if deviation > 0 else 1.0)
+                for each, deviation in zip(goals, spread, strict=True)
             )
-        away = (measured - [each.value for each in goals]) / scales
-        return measured, np.sqrt((away**2).sum(axis=1))
+        distance = (measured - [each.value for each in goals]) / scales
+        return measured, np.sqrt((distance**2).sum(axis=1))
 
     units = package("scipy.stats.qmc").LatinHypercube(len(prior.names), rng=random).random(points)
     rows = prior.drawn(units)
@@ -244,7 +244,7 @@ async def fit(
         weights = np.concatenate([weights, new_weights])
         distances = np.concatenate([distances, new_distances])
         measured = np.vstack([measured, new_measured])
-    at_best = {each.metric: float(of) for each, of in zip(goals, measured[0], strict=True)}
+    at_best = {each.metric: float(mean) for each, mean in zip(goals, measured[0], strict=True)}
     of_rows = [prior.point(row) for row in rows]
     weights = weights / weights.sum()
     return Fit(of_rows, weights.tolist(), distances.tolist(), history, at_best)

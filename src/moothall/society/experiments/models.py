@@ -49,13 +49,13 @@ _RECORDED: WeakValueDictionary[tuple[str, Path], Any] = WeakValueDictionary()
 
 
 @functools.cache
-def town_parameters(own: tuple[tuple[str, type[Block]], ...] = ()) -> type[BaseModel]:
-    """Return the parameters of a town as a pydantic model, with `own` blocks of files."""
+def town_parameters(own_blocks: tuple[tuple[str, type[Block]], ...] = ()) -> type[BaseModel]:
+    """Return the parameters of a town as a pydantic model, with blocks of files (`own_blocks`)."""
     blocks: dict[str, Any] = {
         f"{name}Block": (getattr(known, f"{name}BlockParams") | None, None) for name in _BLOCKS
     }
     prompts: dict[str, Any] = dict.fromkeys((*_PROMPTS, *blocks), (_Text, None))
-    for number, (name, block) in enumerate(own):
+    for number, (name, block) in enumerate(own_blocks):
         kind = block.ParamsType or BlockParams
         blocks[f"own{number}"] = (kind | None, Field(None, alias=name))
         if "prompt" in kind.model_fields:
@@ -139,7 +139,7 @@ def town(
         raise ConfigError("columns: citizens must be without a model and params")
     texts = dict(prompts or {})
     agent_prompts = {_PROMPTS[name]: texts.pop(name) for name in [*texts] if name in _PROMPTS}
-    own = CitizenAgentParams(**{**dict(params or {}), **agent_prompts})
+    own_params = CitizenAgentParams(**{**dict(params or {}), **agent_prompts})
     block_params = {name: dict(each or {}) for name, each in (blocks or {}).items()}
     for name, text in texts.items():
         block_params.setdefault(name, {})["prompt"] = text
@@ -156,18 +156,20 @@ def town(
     if columns and isinstance(citizens, int):
         town = Population(citizens, place, all_blocks(), seed, people=drawn_from)
     elif isinstance(citizens, int) and columns is None:
-        town = generator.Drawn(citizens, all_blocks, own)
+        town = generator.Drawn(citizens, all_blocks, own_params)
     else:
-        of: Any = {"seed": seed, "params": drawn_from}
+        drawing_options: Any = {"seed": seed, "params": drawn_from}
         rows = (
-            generator.make_people(place, citizens, **of)
+            generator.make_people(place, citizens, **drawing_options)
             if isinstance(citizens, int)
-            else generator.completed(read_people(folder / citizens, place), place, **of)
+            else generator.completed(
+                read_people(folder / citizens, place), place, **drawing_options
+            )
         )
         if columns:
             town = Population(rows, place, all_blocks(), seed, people=drawn_from)
         else:
-            town = generator.citizens(rows, all_blocks, agent_params=own)
+            town = generator.citizens(rows, all_blocks, agent_params=own_params)
     return Society(
         town,
         place,
@@ -251,8 +253,8 @@ def importable(folder: Path) -> Iterator[None]:
         yield
     finally:
         sys.path.remove(root)
-        own = [name for name in set(sys.modules) - before if _lies_in(root, name)]
-        _NEIGHBOURS[root] = {name: sys.modules.pop(name) for name in own}
+        own_modules = [name for name in set(sys.modules) - before if _lies_in(root, name)]
+        _NEIGHBOURS[root] = {name: sys.modules.pop(name) for name in own_modules}
 
 
 def _lies_in(root: str, name: str) -> bool:

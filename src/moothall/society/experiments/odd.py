@@ -72,7 +72,7 @@ class _OddPage:
         own = () if population is not None or not self.citizens else self.citizens[0].blocks
         self.blocks: list[Any] = [*(own if population is None else population.blocks)]
 
-    def _own(self, element: str, *parts: str) -> str:
+    def _described(self, element: str, *parts: str) -> str:
         """Return the author's text of an element, then what was found; or that it is not stated."""
         texts = [each for each in (self.design.about.get(element, ""), *parts) if each]
         return "\n\n".join(texts) or _UNSAID
@@ -83,8 +83,8 @@ class _OddPage:
         figures = [(each.quantity, each.published, each.metric) for each in design.published]
         source = f"After: {design.source}" if design.source else ""
         patterns = _table(("pattern", "published", "metric"), figures)
-        patterns = self._own("patterns", patterns, source)
-        return f"{self._own('purpose', design.question)}\n\n**Patterns.**\n\n{patterns}"
+        patterns = self._described("patterns", patterns, source)
+        return f"{self._described('purpose', design.question)}\n\n**Patterns.**\n\n{patterns}"
 
     def entities(self) -> str:
         """Return the kinds of entities with their state, and the scales of time and space."""
@@ -115,7 +115,7 @@ class _OddPage:
         if services:
             many = ", ".join(f"{count:,} `{name}`" for name, count in sorted(services.items()))
             parts.append(f"**Services**: {many}.")
-        return self._own("entities", *parts, f"**Space.** {self._space()}", self._time())
+        return self._described("entities", *parts, f"**Space.** {self._space()}", self._time())
 
     def _space(self) -> str:
         city = self.society.city
@@ -155,7 +155,7 @@ class _OddPage:
             for name in self.design.conditions
         ]
         workflows = "\n".join(["The workflow of each condition:", "", *workflow])
-        return self._own("scheduling", "\n".join(lines), workflows)
+        return self._described("scheduling", "\n".join(lines), workflows)
 
     def _workflow(self, name: str) -> Any:
         own = self.design.conditions[name].workflow
@@ -183,7 +183,7 @@ class _OddPage:
             "observation": f"{', '.join(metrics)}; measured after each {every}." if metrics else "",
         }
         return "\n\n".join(
-            f"**{title}.** {self._own(name, texts.get(name, ''))}"
+            f"**{title}.** {self._described(name, texts.get(name, ''))}"
             for name, title in _CONCEPTS.items()
         )
 
@@ -205,7 +205,7 @@ class _OddPage:
             _table(("condition", "other parameters"), conditions),
             _table(("swept parameter", "values"), swept),
         ]
-        return self._own("initialization", *parts)
+        return self._described("initialization", *parts)
 
     def input(self) -> str:
         """Return the files that are read, with their hashes, and the facts."""
@@ -221,7 +221,7 @@ class _OddPage:
             parts.append(f"Facts that hold everywhere: {_value(facts)}.")
         if model := cell.parameters.get("llm"):
             parts.append(f"Decisions of the model `{model}`.")
-        return self._own("input", *parts) if any(parts) else self._own("input", "None.")
+        return self._described("input", *parts) if any(parts) else self._described("input", "None.")
 
     def submodels(self) -> str:
         """Return each block: its docstring and its parameters; and the versions."""
@@ -237,7 +237,7 @@ class _OddPage:
         parts += [f"### {kind.__name__}\n\n{_doc(kind)}" for kind in kinds]
         versions = ", ".join(f"{name} {version(name)}" for name in ("moothall", "numpy"))
         parts.append(f"Versions: python {platform.python_version()}, {versions}.")
-        return self._own("submodels", *parts)
+        return self._described("submodels", *parts)
 
 
 def _doc(kind: type) -> str:

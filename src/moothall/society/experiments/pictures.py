@@ -129,9 +129,9 @@ def _coloured(
         column = None if society.population is None else society.population.declared.get(by or "")
         words = column.words if column is not None else ()
         for kind, colour in zip(kinds.tolist(), COLOURS, strict=False):
-            some = value == kind
+            is_kind = value == kind
             label = words[int(kind)] if words else f"{by} {kind:g}"
-            axes.scatter(x[some], y[some], color=colour, label=label, **style)
+            axes.scatter(x[is_kind], y[is_kind], color=colour, label=label, **style)
         if by is not None:
             below = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.09), "ncols": 4}
             axes.legend(**below, frameon=False, fontsize=9)
@@ -168,9 +168,11 @@ def _places(axes: Any, positions: Whereabouts, city: Any) -> None:
     kinds = [kind for kind in city.kinds() if kind != "home"]
     for number, kind in enumerate(kinds):
         shape, colour = SHAPES[number % len(SHAPES)], COLOURS[number % len(COLOURS)]
-        where = [city.position(place) for place in city.by_kind(kind)]
+        spots_of_kind = [city.position(place) for place in city.by_kind(kind)]
         style: dict[str, Any] = {"marker": shape, "color": colour, "label": kind, "zorder": 4}
-        axes.scatter(*zip(*where, strict=True), s=14 if len(where) > 100 else 40, **style)
+        axes.scatter(
+            *zip(*spots_of_kind, strict=True), s=14 if len(spots_of_kind) > 100 else 40, **style
+        )
     homes = [city.position(place) for place in city.by_kind("home")]
     if homes:
         style = {"marker": "s", "color": "#8c8c8c", "label": "home", "zorder": 2}
@@ -180,17 +182,17 @@ def _places(axes: Any, positions: Whereabouts, city: Any) -> None:
         for each in zip(positions.x, positions.y, positions.place, strict=True)
         if each[0] is not None
     ]
-    there = Counter((x, y) for x, y, place in spots if place is not None)
-    if there:
-        most = max(there.values())
-        sizes = [max(6, 600 * count / most) for count in there.values()]
+    counts = Counter((x, y) for x, y, place in spots if place is not None)
+    if counts:
+        most = max(counts.values())
+        sizes = [max(6, 600 * count / most) for count in counts.values()]
         style = {"facecolors": "#33333318", "edgecolors": "#000000", "linewidths": 0.7, "zorder": 5}
         label = f"citizens at a place, by area (at most {most:,})"
-        axes.scatter(*zip(*there, strict=True), s=sizes, label=label, **style)
-    away = [(x, y) for x, y, place in spots if place is None]
-    if away:
+        axes.scatter(*zip(*counts, strict=True), s=sizes, label=label, **style)
+    absent = [(x, y) for x, y, place in spots if place is None]
+    if absent:
         style = {"s": 8, "color": "#D4B106", "linewidths": 0.3, "edgecolors": "#333333"}
-        axes.scatter(*zip(*away, strict=True), zorder=6, label="citizen on the way", **style)
+        axes.scatter(*zip(*absent, strict=True), zorder=6, label="citizen on the way", **style)
 
 
 def draw_day(rows: list[dict[str, Any]], path: str | PathLike[str] | None = None) -> Figure:

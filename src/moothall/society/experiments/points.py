@@ -62,11 +62,11 @@ async def run_points(
     progress: Callable[[SweepProgress], Any] | None = None,
 ) -> Results:
     """Run conditions of an experiment at points of its parameters, with all its seeds."""
-    own = design.conditions
+    own_conditions = design.conditions
     variants = {
         condition_at(number, name): {
-            "parameters": {**own[name].parameters, **point},
-            "workflow": own[name].workflow,
+            "parameters": {**own_conditions[name].parameters, **point},
+            "workflow": own_conditions[name].workflow,
         }
         for number, point in enumerate(points)
         for name in conditions

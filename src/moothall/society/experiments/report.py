@@ -133,12 +133,12 @@ def _page(
         ]
         parts.append(_table(("who", "asked", "said"), rows))
     settings = json.dumps(manifest["experiment"], indent=2, ensure_ascii=False)
-    how = "the program that has made it"
+    command = "the program that has made it"
     if design.command is not None:
-        how = f"<code>{escape(design.command)}</code>"
+        command = f"<code>{escape(design.command)}</code>"
     parts.append(
         "<h2>To repeat it</h2><p>The same file, code, versions and seeds give the same table, as "
-        f"far as a model answers the same: {how}.</p><details><summary>The experiment as run"
+        f"far as a model answers the same: {command}.</p><details><summary>The experiment as run"
         "</summary><pre>"
         f"{escape(settings)}</pre></details>"
     )
@@ -282,16 +282,16 @@ def _titled(design: Design, name: str) -> str:
 def _draw(
     design: Design,
     results: Results,
-    every: list[_Curve],
-    about: tuple[str, str],
+    all_curves: list[_Curve],
+    labels: tuple[str, str],
     caption: str,
     path: str | Path | None,
 ) -> Figure:
     """Return a picture of curves, or of means if there are no curves."""
-    label, unit = about
+    label, unit = labels
     axis = _wrapped(label, _NARROW)
     axis += f"\n({_wrapped(unit, _NARROW)})" if unit else ""
-    curves = every[:_MOST]
+    curves = all_curves[:_MOST]
     is_short = all(len(name) <= _NARROW for name, _ in curves)
     styles = _styles(curves)
     intervals = [

@@ -334,10 +334,10 @@ def _schema() -> Any:
 
 
 class Measurements:
-    """A cell's measurements, with the columns `same`; all but the last in a nameless file."""
+    """A cell's measurements, with the columns `hashed`; all but the last in a nameless file."""
 
-    def __init__(self, path: Path, **same: Any) -> None:
-        self._path, self._same = path, same
+    def __init__(self, path: Path, **hashed: Any) -> None:
+        self._path, self._hashed = path, hashed
         self._rows: list[MeasurementRow] = []
         with writing_errors(path):
             self._file = tempfile.TemporaryFile(dir=path.parent)  # noqa: SIM115
@@ -350,7 +350,7 @@ class Measurements:
             self._flush()
 
     def _flush(self) -> None:
-        rows = [self._same | row._asdict() for row in self._rows]
+        rows = [self._hashed | row._asdict() for row in self._rows]
         with writing_errors(self._path):
             self._writer.write_table(arrow()[0].Table.from_pylist(rows, schema=_schema()))
         self._rows.clear()

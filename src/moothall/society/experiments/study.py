@@ -108,8 +108,8 @@ class Experiment(Design):
             if "folder" in data:  # it is that of the file
                 raise FieldError((("folder",), "there is no such field"))
             experiment = cls(**{**data, **instead, "folder": path.parent})
-            own = None if instead else shlex.join(["moothall", "simulate", str(path)])
-            experiment._command = command or own
+            shell_command = None if instead else shlex.join(["moothall", "simulate", str(path)])
+            experiment._command = command or shell_command
             return experiment
         except FieldError as error:
             messages = (at_line(path, lines, *each) for each in error.faults)

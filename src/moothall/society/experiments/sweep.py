@@ -77,11 +77,11 @@ async def sweep(
     if jobs:
         cells[0].as_json()  # report what no process can import before any cell runs
     shared = _determined_by(design)
-    same = _hash(shared)
+    shared_hash = _hash(shared)
     _claim(design, folder, shared)
     # Of this call: a file may change before the next.
     file_hash = functools.cache(lambda path: hashlib.sha256(path.read_bytes()).hexdigest())
-    parts = [folder / "parts" / f"{_key(same, cell, file_hash)}.parquet" for cell in cells]
+    parts = [folder / "parts" / f"{_key(shared_hash, cell, file_hash)}.parquet" for cell in cells]
     pending = [each for each in zip(cells, parts, strict=True) if not each[1].exists()]
     far = SweepProgress(
         len(cells), len(cells) - len(pending), sum(cell.steps for cell, _ in pending)
@@ -138,17 +138,17 @@ def _determined_by(design: Design) -> dict[str, str]:
         for each in question_rules
         if not (isinstance(each, str) and each.startswith("status."))
     ]
-    whom = [survey.citizens for survey in design.surveys()]
-    rules += [each for each in whom if isinstance(each, str) or callable(each)]
+    surveyed = [survey.citizens for survey in design.surveys()]
+    rules += [each for each in surveyed if isinstance(each, str) or callable(each)]
     functions = (*(each.by for each in design.metrics), *rules)
     parts = (
         [*(cell.parameters.get("blocks") or ()), cell.parameters.get("llm")]
         for cell in design.cells()
     )
-    own = [each for some in parts for each in some if is_of_file(each)]
+    own_parts = [each for part in parts for each in part if is_of_file(each)]
     if design.society.make is not None:
-        own = []  # what a function of one's own takes as blocks is its own matter
-    functions = (*functions, *dict.fromkeys(own))
+        own_parts = []  # what a function of one's own takes as blocks is its own matter
+    functions = (*functions, *dict.fromkeys(own_parts))
     sources = [
         design.society.source,
         *dict.fromkeys(each for each in functions if each is not None),
@@ -175,8 +175,8 @@ def _claim(design: Design, folder: Path, shared: dict[str, str]) -> None:
     path = folder / _MANIFEST
     try:
         (folder / "parts").mkdir(parents=True, exist_ok=True)
-        own = (folder / "results.parquet", *(folder / "parts").glob("[!.]*.parquet"))
-        has_results = any(each.exists() for each in own)
+        own_files = (folder / "results.parquet", *(folder / "parts").glob("[!.]*.parquet"))
+        has_results = any(each.exists() for each in own_files)
         data = path.read_bytes() if path.exists() else b""
     except OSError as error:
         raise FileError(f"{folder} cannot be used: {error.strerror}") from error
@@ -285,7 +285,7 @@ async def _in_process(
         if code == 0:
             return
         lived(-steps)
-    how = f"was killed by signal {-code}" if code < 0 else f"ended with {code}"
+    manner = f"was killed by signal {-code}" if code < 0 else f"ended with {code}"
     raise StateError(
-        f"its process {how}, twice; cells that have ended are kept, and the same call continues"
+        f"its process {manner}, twice; cells that have ended are kept, and the same call continues"
     )

@@ -21,21 +21,21 @@ from moothall.society.experiments.models import Source, function_of
 from moothall.society.kernel.intervention import CHANGES, Intervention
 from moothall.society.survey import Question, Respondent, Survey
 
-Where = tuple[str | int, ...]
+FieldPath = tuple[str | int, ...]
 _MOST_SHOWN: Final = 5  # how many faults are shown at once
 
 
 class FieldError(ConfigError):
     """Fields of an experiment are wrong; `faults` has the path of each, and what is wrong."""
 
-    def __init__(self, *faults: tuple[Where, str]) -> None:
-        self.faults: tuple[tuple[Where, str], ...] = faults[:_MOST_SHOWN]
+    def __init__(self, *faults: tuple[FieldPath, str]) -> None:
+        self.faults: tuple[tuple[FieldPath, str], ...] = faults[:_MOST_SHOWN]
         super().__init__("\n".join(f"{field_path(at)}: {text}" for at, text in self.faults))
 
 
-def field_path(where: Where) -> str:
+def field_path(place: FieldPath) -> str:
     """Return a path as a person writes it, such as `workflow[2].run.days`."""
-    return render_path(list(where)) or "it"
+    return render_path(list(place)) or "it"
 
 
 class DesignPart(BaseModel):
@@ -207,12 +207,12 @@ def asked_of(workflow: Iterable[Item], citizens: int) -> int:
 
 
 def steps_of(
-    workflow: Iterable[Item], step_s: int, where: Where = (), before: Iterable[str] = ()
+    workflow: Iterable[Item], step_s: int, where: FieldPath = (), before: Iterable[str] = ()
 ) -> int:
     """Return how many steps it runs, branches too; FieldError if an item is not possible there."""
     steps, saved = 0, set(before)
     branches: set[str] = set()
-    waits: Where = ()
+    waits: FieldPath = ()
     for index, item in enumerate(workflow):
         at = (*where, index)
         if item.run is not None:

@@ -82,15 +82,15 @@ class CitizenModelCalls:
         answer: ModelReply = answer_of_json(outcome["answer"])
         return answer
 
-    def fell_back(self, id: str, why: str) -> None:
+    def fell_back(self, id: str, reason: str) -> None:
         """Record that the last answer to an agent was unusable; warn of the first."""
-        self.by_rule[why.partition(":")[0].removeprefix("its ")] += 1
+        self.by_rule[reason.partition(":")[0].removeprefix("its ")] += 1
         level = logging.INFO if self.unused else logging.WARNING
-        self.unused = self.unused or why
-        logger.log(level, "agent %r had no use of its model, so a rule decides: %s", id, why)
+        self.unused = self.unused or reason
+        logger.log(level, "agent %r had no use of its model, so a rule decides: %s", id, reason)
         if id in self._keys:
             key = self._keys[id]
-            self.record.mark(f"{key}#unused#{id}", why, citizen=id, unused=key)
+            self.record.mark(f"{key}#unused#{id}", reason, citizen=id, unused=key)
 
     async def _together(
         self, key: str, citizen_model: AskedModel, prompt: Prompt
@@ -142,7 +142,7 @@ class CitizenModelCalls:
 
     def charge_recorded(self, record: Record[Any], model: Any, mailboxes: Iterable[Any]) -> None:
         """Charge the budgets, once each, with what another process has spent on a run."""
-        entries, own = record.entries(), {}
+        entries, accounts = record.entries(), {}
         models = {id(model): model} if model is not None else {}
         alone = {} if self.budget is None else dict(self.budget._accounts_alone())
         shared = set(alone)
@@ -155,35 +155,35 @@ class CitizenModelCalls:
             if isinstance(agent.llm, AskedModel):
                 models[id(agent.llm.model)] = agent.llm.model
             if agent.budget is not None:
-                own[str(agent.id)] = dict(agent.budget._accounts_alone())
-                alone = {**own[str(agent.id)], **alone}
+                accounts[str(agent.id)] = dict(agent.budget._accounts_alone())
+                alone = {**accounts[str(agent.id)], **alone}
         dearest = SimpleNamespace(models=list(models.values()))
         for account, budget in alone.items():
             if record.key in _CHARGED_RUNS.setdefault(account, set()):
                 continue
             _CHARGED_RUNS[account].add(record.key)
-            by = {id for id in citizen_by_key.values() if account in own.get(id, shared)}
+            by = {id for id in citizen_by_key.values() if account in accounts.get(id, shared)}
             keys = (str(each.data.get("key")).partition("#")[0] for each in entries)
-            mine = [
+            own_entries = [
                 each
                 for key, each in zip(keys, entries, strict=True)
                 if citizen_by_key.get(key, "") in by
             ]
-            charge_spent(budget, dearest, spending(mine))
+            charge_spent(budget, dearest, spending(own_entries))
 
 
 class AskedModel:
-    """A citizen's model, called through `CitizenModelCalls`; `own` is None for the society's."""
+    """A citizen's model, called through `CitizenModelCalls`; `own_model` is None for the society's."""
 
     _asks_others = True
 
     def __init__(
-        self, asking: CitizenModelCalls, agent: Agent, model: Any, own: Any = None
+        self, asking: CitizenModelCalls, agent: Agent, model: Any, own_model: Any = None
     ) -> None:
         self._asking = asking
         self.agent = agent
         self.model: Any = model
-        self.own: Any = own
+        self.own_model: Any = own_model
         self.name: str = str(getattr(model, "name", type(model).__name__))
         self.context_tokens: int | None = getattr(model, "context_tokens", None)
 

@@ -55,10 +55,10 @@ class Faults:
         source: str,
         step: int,
         text: str,
-        how: str = "",
+        manner: str = "",
         place: str = "",
     ) -> None:
-        """Count a failure; tell the first of its mistake, if `how` says in which words."""
+        """Count a failure; tell the first of its mistake, if `manner` says in which words."""
         self.now.append((rank, source, text))
         # Its text may name the citizen: a place is the same for all.
         key = f"{place}, {text.partition(':')[0]}" if place else text
@@ -66,14 +66,14 @@ class Faults:
         if fault is None:
             key = key if len(self.by_key) < _KINDS else "others"
             fault = self.by_key.setdefault(key, Fault(step, source, text))
-            if fault.count == 0 and self.is_logged and how:
-                logger.warning("%s in step %d: %s", how, step, text)
+            if fault.count == 0 and self.is_logged and manner:
+                logger.warning("%s in step %d: %s", manner, step, text)
         fault.count += 1
 
-    def add_service(self, id: str, step: int, how: str, error: BaseException) -> None:
+    def add_service(self, id: str, step: int, manner: str, error: BaseException) -> None:
         """Count a failure of a service."""
         (text, place), source = described(error), f"service {id!r}"
-        self.add((2, 0, id), source, step, text, f"{source} {how}", place)
+        self.add((2, 0, id), source, step, text, f"{source} {manner}", place)
         logger.debug("%s, step %d", source, step, exc_info=error)
 
     def tell_counts(self) -> None:

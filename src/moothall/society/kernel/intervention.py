@@ -149,10 +149,12 @@ class Intervention:
         for sender, to, cents in self.pay:
             ids = society.books.where
             parties = (sorted(ids, key=id_order) if e == "everyone" else [e] for e in (sender, to))
-            why = [society.books.pay(*pair, cents) for pair in product(*parties)]
-            failed += [f"pay: {each}" for each in dict.fromkeys(why) if each]
-            if all(why):
-                unmade.append(f"pay: {why[0]}" if why else "pay: there is nobody who could pay")
+            reasons = [society.books.pay(*pair, cents) for pair in product(*parties)]
+            failed += [f"pay: {each}" for each in dict.fromkeys(reasons) if each]
+            if all(reasons):
+                unmade.append(
+                    f"pay: {reasons[0]}" if reasons else "pay: there is nobody who could pay"
+                )
         if self.tell:
             failed += (untold := self._tell(society))
             unmade += untold
@@ -167,9 +169,9 @@ class Intervention:
         if isinstance(citizens, list):
             for id in citizens:
                 if id not in agents:
-                    why = "is a row, which remembers no words: promote it"
-                    why = why if id in society.books.where else "is not there"
-                    failed.append(f"tell: citizen {id!r} {why}")
+                    reason = "is a row, which remembers no words: promote it"
+                    reason = reason if id in society.books.where else "is not there"
+                    failed.append(f"tell: citizen {id!r} {reason}")
             hearers = [agents[id] for id in citizens if id in agents]
         else:
             values = citizens if isinstance(citizens, dict) else {}
@@ -206,16 +208,16 @@ class Changed:
 
     def city(self) -> Any:
         """Return the city, with the closed places closed."""
-        own, closed = self.own_city(), frozenset(self.closed)
+        own_city, closed = self.own_city(), frozenset(self.closed)
         if not closed:
-            self._current = own
-            return own
-        hours = getattr(own, "is_open", None)
+            self._current = own_city
+            return own_city
+        hours = getattr(own_city, "is_open", None)
 
         def is_open(place: str, time: int) -> bool:
             return place not in closed and (hours is None or bool(hours(place, time)))
 
-        changed = copy.copy(own)
+        changed = copy.copy(own_city)
         changed.is_open = is_open
         changed.closed = closed  # for callers that ask for many places at once
         self._current = changed
@@ -294,15 +296,15 @@ def in_words(change: Intervention) -> str:
     parts += [f"{name} is {value}" for name, value in change.facts.items()]
     if isinstance(change.citizens, Mapping):
         having = ", ".join(f"{k} {excerpt(v)}" for k, v in change.citizens.items())
-        whom = f"everyone with {having}"
+        receivers = f"everyone with {having}"
     else:
         ids = ", ".join(map(str, change.citizens or ()))
-        whom = "everyone" if change.citizens is None else f"citizen {shorten(ids, 100)}"
-    parts += [f"{whom} has {name} {value}" for name, value in change.status.items()]
-    parts += [f"{whom} hears: {each}" for each in change.tell]
+        receivers = "everyone" if change.citizens is None else f"citizen {shorten(ids, 100)}"
+    parts += [f"{receivers} has {name} {value}" for name, value in change.status.items()]
+    parts += [f"{receivers} hears: {each}" for each in change.tell]
     for sender, to, cents in change.pay:
-        whom = to if to == "everyone" else f"citizen {to}"
-        parts.append(f"{sender} pays {cents / 100:,.2f} to {whom}")
+        receivers = to if to == "everyone" else f"citizen {to}"
+        parts.append(f"{sender} pays {cents / 100:,.2f} to {receivers}")
     return "; ".join(parts)
 
 

@@ -33,18 +33,18 @@ def closeness(relation: int) -> str:
     return next((words for least, words in _CLOSE if relation >= least), "not at all")
 
 
-async def prompt_context(agent: Any, about: str) -> dict[str, Any]:
-    """Return what an agent's model is shown besides the perception; what is `about` comes first."""
+async def prompt_context(agent: Any, subject: str) -> dict[str, Any]:
+    """Return what an agent's model is shown besides the perception; the `subject` comes first."""
     perceived: Perception = agent.perceived
     status = agent.memory.status
-    own = (
+    own_state = (
         *("profile", "home", "work", "school", "needs", "money", "savings", "opinions"),
         *agent.memory_config,
     )
     context: dict[str, Any] = {
         "you": {
             "name": agent.name or f"citizen {agent.id}",
-            **{key: status[key] for key in own if status.get(key) is not None},
+            **{key: status[key] for key in own_state if status.get(key) is not None},
             **jobless_of(status, perceived),
         }
     }
@@ -57,7 +57,7 @@ async def prompt_context(agent: Any, about: str) -> dict[str, Any]:
         context["conversations"] = talk
     tokens = getattr(agent.params, "memory_tokens", 0)
     embedder = getattr(agent.toolbox, "embedder", None)
-    query = (agent.memory.stream, perceived, about, tokens)
+    query = (agent.memory.stream, perceived, subject, tokens)
     if embedder is None:
         events = recalled(*query)
     else:  # an embedder may take long
@@ -89,7 +89,7 @@ def people_of(perceived: Perception, relations: dict[str, int], kin: dict[str, s
 def recalled(
     stream: Iterable[Any],
     perceived: Perception,
-    about: str,
+    subject: str,
     tokens: int,
     embedder: Embedder | None = None,
     vectors: dict[str, list[float]] | None = None,  # known ones, by text; others are dropped
@@ -97,7 +97,7 @@ def recalled(
     """Return the events that matter most now, the oldest first, in at most so many tokens."""
     # As in Park et al. 2023, "Generative agents" (arXiv:2304.03442), whose importance a model
     # rates: an event's weight is the sum of relevance, recency and importance, each 0 to 1.
-    # Relevance is by the words, rare ones most, that it shares with `about` and the perception, or
+    # Relevance is by the words, rare ones most, that it shares with `subject` and the perception, or
     # an embedder's. The same words said again, by whomever, count half, then a third, and so on, so
     # that the first time is not crowded out.
     events = [each for each in map(_event, stream) if each is not None]
@@ -105,9 +105,9 @@ def recalled(
         return []
     texts = [text for _, text in events]
     if embedder is None:
-        relevance = _by_words(texts, f"{about}\n{perceived.text()}")
+        relevance = _by_words(texts, f"{subject}\n{perceived.text()}")
     else:
-        relevance = _by_meaning(embedder, texts, about, {} if vectors is None else vectors)
+        relevance = _by_meaning(embedder, texts, subject, {} if vectors is None else vectors)
     most = max(relevance) or 1.0
     weights = []
     for (step, _), relevant, important in zip(events, relevance, importances(texts), strict=True):
@@ -216,11 +216,11 @@ _WAITS_S: Final = 3600  # who has said something waits so long for an answer
 _MOST_TALKS: Final = 3  # the conversations that are shown, at most
 
 
-def note_talk(status: dict[str, Any], step: int, other: str, text: str, *, mine: bool) -> None:
+def note_talk(status: dict[str, Any], step: int, other: str, text: str, *, by_self: bool) -> None:
     """Keep a line of a conversation in `status["talks"]`: `[step, mine, text]`, by partner."""
     talks: dict[str, list[list[Any]]] = status.setdefault("talks", {})
     lines = talks.pop(other, [])  # the last of all talks stands last
-    talks[other] = [*lines, [step, mine, text]][-LINES:]
+    talks[other] = [*lines, [step, by_self, text]][-LINES:]
     while len(talks) > PARTNERS:
         del talks[next(iter(talks))]
 

@@ -30,11 +30,11 @@ def states_of(owners: Mapping[str, Any], first: Mapping[tuple[str, str], int]) -
     Raises:
         StateError: a variable has changed since `first`, and has no JSON form
     """
-    own: dict[str, Any] = {}
+    own_states: dict[str, Any] = {}
     variables: dict[str, Any] = {}
     for key, owner in owners.items():
         if says_itself(owner):
-            own[key] = owner.state_dict()
+            own_states[key] = owner.state_dict()
             continue
         variables[key] = {
             name: form for name, value in _variables(owner) if (form := _json_form(value))
@@ -48,7 +48,7 @@ def states_of(owners: Mapping[str, Any], first: Mapping[tuple[str, str], int]) -
                 "no JSON form: make it of numbers, texts, lists, dicts by text or arrays of "
                 "numbers, or give its class state_dict() and load_state_dict()"
             )
-    return {"states": own, "variables": variables}
+    return {"states": own_states, "variables": variables}
 
 
 def load_states(owners: Mapping[str, Any], recorded: Mapping[str, Any]) -> None:
@@ -137,11 +137,13 @@ def _variables(owner: Any) -> Iterator[tuple[str, Any]]:
                 continue
     if type(owner) is dict:
         yield from ((name, value) for name, value in owner.items() if type(name) is str)
-    own = getattr(owner, "__dict__", None)
-    if type(own) is dict and not isinstance(owner, type):
+    own_variables = getattr(owner, "__dict__", None)
+    if type(own_variables) is dict and not isinstance(owner, type):
         kind: Any = type(owner)
         class_names = _names_of_class(kind)
-        yield from ((name, value) for name, value in own.items() if name not in class_names)
+        yield from (
+            (name, value) for name, value in own_variables.items() if name not in class_names
+        )
 
 
 def _put(owner: Any, name: str, value: Any) -> None:
@@ -175,7 +177,10 @@ def _names_of_class(kind: type) -> frozenset[str]:
                 names.add(name)
             if stored := getattr(part, "stored_name", ""):  # of a number that a ledger may keep
                 names.add(stored)
-            parts = [part, *(getattr(part, of, None) for of in ("fget", "fset", "func"))]
+            parts = [
+                part,
+                *(getattr(part, function_name, None) for function_name in ("fget", "fset", "func")),
+            ]
             parts.append(getattr(part, "__func__", None))
             for function in parts:
                 function = getattr(function, "__wrapped__", function)

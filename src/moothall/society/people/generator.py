@@ -188,7 +188,7 @@ def citizens(
         raise ConfigError(f"blocks= must be {expected}, got {blocks!r:.80}")
     agents = []
     for row in _rows(rows):
-        memory = CitizenMemory({k: _own(v) for k, v in row.items() if k not in ("id", "name")})
+        memory = CitizenMemory({k: _copied(v) for k, v in row.items() if k not in ("id", "name")})
         agent = citizen(row["id"], row.get("name"), memory=memory, blocks=make(), **options)
         agents.append(agent)
     return agents
@@ -203,11 +203,11 @@ def _rows(rows: Any) -> list[dict[str, Any]]:
     return persons
 
 
-def _own(value: Any) -> Any:
+def _copied(value: Any) -> Any:
     """Return a copy of dicts and lists; `copy.deepcopy` takes ten times as long."""
     if type(value) is dict:
-        return {key: _own(each) for key, each in value.items()}
-    return [_own(each) for each in value] if type(value) is list else value
+        return {key: _copied(each) for key, each in value.items()}
+    return [_copied(each) for each in value] if type(value) is list else value
 
 
 # -- the draws -------------------------------------------------------------------------------------

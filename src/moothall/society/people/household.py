@@ -123,15 +123,15 @@ def by_age(lives: Any, household: Any, age: Any, gender: Any, kind: Any, role: A
     other_role = np.where(level == 1, CHILD, np.where(level == -1, ELDER, MATE))
     role[order] = np.where(eldest, HEAD, np.where(pair, PARTNER, other_role))
 
-    def some(flags: Any) -> Any:
+    def flagged(flags: Any) -> Any:
         return np.add.reduceat(flags, np.flatnonzero(first))[np.cumsum(first) - 1] > 0
 
-    has_pair, children = some(pair.astype(int)), some((level == 1).astype(int))
-    mixed = some(((other_role == MATE) & ~eldest & ~pair).astype(int))
+    has_pair, children = flagged(pair.astype(int)), flagged((level == 1).astype(int))
+    mixed = flagged(((other_role == MATE) & ~eldest & ~pair).astype(int))
     household_kind = np.where(
         has_pair, np.where(children, FAMILY, COUPLE), np.where(children, LONE, ALONE)
     )
-    household_kind = np.where(some((level == -1).astype(int)), EXTENDED, household_kind)
+    household_kind = np.where(flagged((level == -1).astype(int)), EXTENDED, household_kind)
     kind[order] = np.where(mixed, _OTHER, household_kind)
 
 
@@ -160,7 +160,7 @@ def composed(
     """Return the ages and genders (1: female, 2: male) of persons."""
     kind, role = roles(params, seed, head, rank, size)
 
-    def own(n: int, purpose: str) -> Any:
+    def own_draw(n: int, purpose: str) -> Any:
         return belows(n, seed, ids, 0, f"people.{purpose}")
 
     pair = (kind == COUPLE) | (kind == FAMILY) | (kind == EXTENDED)
@@ -184,9 +184,9 @@ def composed(
     child[some] = np.maximum(mother[some] - _FIRST - born, 0)
     at_birth = _FIRST + choices(params.births, seed, ids, 0, "people.birth")
     elder = np.minimum(age + at_birth, OLDEST)
-    mate = np.maximum(age - 4 + own(9, "mate"), _FIRST)
+    mate = np.maximum(age - 4 + own_draw(9, "mate"), _FIRST)
     drawn_age = np.choose(role, (age, partner, child, elder, mate))
-    drawn = np.where(own(100, "gender") < np.where(role == ELDER, 70, 50), 1, 2)
+    drawn = np.where(own_draw(100, "gender") < np.where(role == ELDER, 70, 50), 1, 2)
     gender = np.choose(role, (first, second, drawn, drawn, drawn))
     return (
         np.where(ages[0] >= 0, ages[0], drawn_age).astype(np.int64),

@@ -77,8 +77,8 @@ def checked_margins(margins: Any) -> list[Margin]:
         parts = _parts(name)
         drawn = [part in _DRAWN for part in parts]
         if not all(drawn) and (len(parts) > 1 or parts[0] in _RESERVED or not parts[0]):
-            there = f"there are: {', '.join(_DRAWN)}, several of them, or an attribute of your own"
-            raise ConfigError(f"margins of {excerpt(name)} cannot be met; {there}")
+            names = f"there are: {', '.join(_DRAWN)}, several of them, or an attribute of your own"
+            raise ConfigError(f"margins of {excerpt(name)} cannot be met; {names}")
         for value, count in values.items():
             number = not isinstance(count, bool) and isinstance(count, int | float)
             if not number or not math.isfinite(count) or count < 0:
@@ -179,19 +179,19 @@ def _chosen(
     """Choose one of several drawn households for each home."""
     drawn: list[Households] = []
     for number in range(_EACH):
-        some = [{**person, "profile": dict(person.get("profile", {}))} for person in people]
-        drawn.append(gather(some, hashed(f"{seed}.{number}") if number else seed))
+        copies = [{**person, "profile": dict(person.get("profile", {}))} for person in people]
+        drawn.append(gather(copies, hashed(f"{seed}.{number}") if number else seed))
     target = np.array([each for m in margins for each in (*m.counts(len(people)), 0)])
     counts = np.stack([_counted(each, margins) for each in drawn], axis=1)
     ids = words_of(home[0][0]["id"] for home in drawn[0])
     weights = (_fitted(counts, target) * _FINE).astype(np.int64)
     sums = weights.cumsum(axis=1) + np.arange(1, 1 + _EACH)
-    which = _improved(counts, target, choices_by(sums, seed, ids, 0, "people.margin"))
-    now = counts[np.arange(len(which)), which].sum(axis=0)
+    choices = _improved(counts, target, choices_by(sums, seed, ids, 0, "people.margin"))
+    now = counts[np.arange(len(choices)), choices].sum(axis=0)
     _check_met(margins, target, now, len(people))
     persons = {person["id"]: person for person in people}
     homes: Households = []
-    for at, choice in enumerate(which.tolist()):
+    for at, choice in enumerate(choices.tolist()):
         homes.append([])
         for chosen, role in drawn[choice][at]:
             person = persons[chosen["id"]]
@@ -235,20 +235,20 @@ def _fitted(counts: Any, target: Any) -> Any:
     return weights
 
 
-def _improved(counts: Any, target: Any, which: Any) -> Any:
+def _improved(counts: Any, target: Any, choices: Any) -> Any:
     """Change the chosen household of homes while that brings the counts nearer to the target."""
-    now = counts[np.arange(len(which)), which].sum(axis=0)
+    now = counts[np.arange(len(choices)), choices].sum(axis=0)
     for _ in range(_SWEEPS):
         before = abs(now - target).sum()
-        for home in range(len(which)):
-            totals = now - counts[home, which[home]] + counts[home]
+        for home in range(len(choices)):
+            totals = now - counts[home, choices[home]] + counts[home]
             off = abs(totals - target).sum(axis=1)
             best = int(off.argmin())
-            if off[best] < off[which[home]]:
-                which[home], now = best, totals[best]
+            if off[best] < off[choices[home]]:
+                choices[home], now = best, totals[best]
         if abs(now - target).sum() in (0, before):
             break
-    return which
+    return choices
 
 
 def _check_met(margins: list[Margin], target: Any, now: Any, total: int) -> None:

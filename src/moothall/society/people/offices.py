@@ -49,9 +49,9 @@ def _coded(code_list: str, codes: Mapping[int, Any]) -> Callable[[Any], Any]:
     return meaning
 
 
-def _worded(words: Sequence[str | None], same: Mapping[str, str]) -> Callable[[Any], Any]:
+def _worded(words: Sequence[str | None], spellings: Mapping[str, str]) -> Callable[[Any], Any]:
     """Return what tells the meaning of a text: a word, or another for it."""
-    meanings = {word: word for word in words if word} | dict(same)
+    meanings = {word: word for word in words if word} | dict(spellings)
 
     def meaning(value: Any) -> Any:
         text = " ".join(str(value).lower().replace("’", "'").split()).rstrip(".")
@@ -137,12 +137,12 @@ def _without(*codes: int) -> Callable[[Any], Any]:
     return meaning
 
 
-def _same(value: Any) -> Any:
+def _unchanged(value: Any) -> Any:
     return value
 
 
 _MEANINGS: Final[dict[str, dict[str, Callable[[Any], Any]]]] = {
-    "age": {"age": _without(999), "agep": _same},
+    "age": {"age": _without(999), "agep": _unchanged},
     "gender": {"gender": _gender, "sex": _sex},
     "education": {
         "education": _worded(EDUCATION, _TAUGHT),
@@ -151,20 +151,20 @@ _MEANINGS: Final[dict[str, dict[str, Callable[[Any], Any]]]] = {
         "educ": _coded("EDUC of IPUMS", _EDUC | _EDUC_MISSING),
     },
     "income": {
-        "income": _same,
-        **dict.fromkeys(("pincp", "pernp", "wagp"), _same),
+        "income": _unchanged,
+        **dict.fromkeys(("pincp", "pernp", "wagp"), _unchanged),
         "inctot": _without(9_999_999, 9_999_998),
-        "incearn": _same,
+        "incearn": _unchanged,
         "incwage": _without(999_999, 999_998),
     },
-    "household_income": {"hincp": _same, "hhincome": _without(9_999_999, 9_999_998)},
+    "household_income": {"hincp": _unchanged, "hhincome": _without(9_999_999, 9_999_998)},
     "occupation": {
         "occp": _coded("the 2018 Census Occupation Code List", _OCCP),
         "occ": _coded("the 2018 Census Occupation Code List", _OCCP),
         "socp": _soc,
     },
-    "weight": {"weight": _same, "pwgtp": _same, "perwt": _same},
-    "household_id": {"household_id": _same, "serialno": _same, "serial": _same},
+    "weight": {"weight": _unchanged, "pwgtp": _unchanged, "perwt": _unchanged},
+    "household_id": {"household_id": _unchanged, "serialno": _unchanged, "serial": _unchanged},
 }
 """What names mean, the one that is taken first; each with what tells the meaning of a value."""
 _ONLY_OURS: Final = ("gender", "education", "income", "weight", "household_id", "occupation")
@@ -196,9 +196,9 @@ def standard_columns(
             meanings[by_lower_name[first]] = (name, readers[first])
     result: dict[str, Sequence[Any]] = {}
     for column, cells in columns.items():
-        name, meaning = meanings.get(column, (column, _same))
+        name, meaning = meanings.get(column, (column, _unchanged))
         if name == column and _is_numeric(cells):
-            meaning = _same  # our own codes
+            meaning = _unchanged  # our own codes
         if name not in _TEXTS and name != "household_id":
             cells = plain_numbers(cells, f"{source}, column {column!r}", comma=comma)
         result[name] = _each(cells, meaning, f"{source}, row %s, column {column!r}")
@@ -217,7 +217,7 @@ def _has(columns: Iterable[str], *names: str) -> bool:
 
 def _each(cells: Sequence[Any], meaning: Callable[[Any], Any], at: str) -> Sequence[Any]:
     """Return the meaning of each cell; an empty one has none."""
-    if meaning is _same:
+    if meaning is _unchanged:
         return cells
     meanings: dict[Any, Any] = {"": None, None: None}
     values = []

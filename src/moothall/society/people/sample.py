@@ -66,7 +66,7 @@ def _copies_of(
         new = {**person, "id": ids[str(person["id"])], "profile": profile}
         for name in ("relations", "kin"):
             if name in new:
-                own = new[name].items()
-                new[name] = {str(ids[id]): each for id, each in own if id in ids}
+                own_values = new[name].items()
+                new[name] = {str(ids[id]): each for id, each in own_values if id in ids}
         persons.append(new)
     return persons

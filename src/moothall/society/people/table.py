@@ -128,15 +128,15 @@ def checked_people(
     at: dict[int | str, int] = {}
     for number, cells in enumerate(zip(*table.values(), strict=True), 1):
         row = dict(zip(names, cells, strict=True))
-        where = f"{source}, row {number}"
-        person = _person(row, where, city, [each for each in names if each not in COLUMNS])
+        label = f"{source}, row {number}"
+        person = _person(row, label, city, [each for each in names if each not in COLUMNS])
         first_row = at.setdefault(person["id"], number)
         if first_row != number:
             raise ConfigError(
-                f"{where}, column 'id': {person['id']!r} is the id of row {first_row} too"
+                f"{label}, column 'id': {person['id']!r} is the id of row {first_row} too"
             )
         if str(person["id"]) in person.get("relations", ()):
-            raise ConfigError(f"{where}, column 'relations' names the citizen itself")
+            raise ConfigError(f"{label}, column 'relations' names the citizen itself")
         people.append(person)
     if not people:
         raise ConfigError(f"{source} has no rows")
@@ -152,40 +152,40 @@ def _join(people: list[dict[str, Any]], table: PeopleTable, city: Any) -> None:
         raise ConfigError(f"{table.name} has no column 'household_id'")
     households: dict[str, dict[str, Any]] = {}
     for number, row in enumerate(zip(*columns.values(), strict=True), 1):
-        where, values = f"{table.name}, row {number}", dict(zip(columns, row, strict=True))
-        id = str(_attribute(values.pop(key) or "", f"{where}, column {key!r}"))
+        label, values = f"{table.name}, row {number}", dict(zip(columns, row, strict=True))
+        id = str(_attribute(values.pop(key) or "", f"{label}, column {key!r}"))
         if id in households:
-            raise ConfigError(f"{where}: household {id!r} appears twice")
+            raise ConfigError(f"{label}: household {id!r} appears twice")
         households[id] = {}
         for name, value in values.items():
             if name != "home" and name in COLUMNS:
                 raise ConfigError(f"{table.name}: column {name!r} is of persons, not of households")
             if value not in (None, ""):
-                at = f"{where}, column {excerpt(name)}"
+                at = f"{label}, column {excerpt(name)}"
                 households[id][name] = value if name == "home" else _attribute(value, at)
             if name == "home" and value and city is not None and value not in city:
-                raise ConfigError(f"{where}: the city has no place {excerpt(value)}")
+                raise ConfigError(f"{label}: the city has no place {excerpt(value)}")
     for person in people:
         profile = person.get("profile") or {}
-        own = profile.get("household_id", profile.get("household"))
-        if own is not None and str(own) not in households:
-            subject = f"household {own!r} of citizen {person['id']!r}"
+        own_household = profile.get("household_id", profile.get("household"))
+        if own_household is not None and str(own_household) not in households:
+            subject = f"household {own_household!r} of citizen {person['id']!r}"
             raise ConfigError(f"{table.name} has no row of {subject}")
-        for name, value in households.get(str(own), {}).items():
+        for name, value in households.get(str(own_household), {}).items():
             (person if name == "home" else profile).setdefault(name, value)
 
 
 def _person(
-    row: Mapping[str, Any], where: str, city: Any, attributes: Iterable[str]
+    row: Mapping[str, Any], label: str, city: Any, attributes: Iterable[str]
 ) -> dict[str, Any]:
     person: dict[str, Any] = {}
     for column in COLUMNS:
         value = row.get(column)
         if value is None or value == "":
             if column == "id":
-                raise ConfigError(f"{where}, column 'id' is empty")
+                raise ConfigError(f"{label}, column 'id' is empty")
             continue
-        at = f"{where}, column {column!r}"
+        at = f"{label}, column {column!r}"
         if column == "id":
             value = _id(value, at)
         elif column in _NUMBERS:
@@ -201,9 +201,9 @@ def _person(
     for name in attributes:
         value = row.get(name)
         if value is not None and value != "":
-            value = _attribute(value, f"{where}, column {excerpt(name)}")
+            value = _attribute(value, f"{label}, column {excerpt(name)}")
             if name in NUMBERS and not isinstance(value, int | float):
-                raise ConfigError(f"{where}, column {name!r} must be a number, got {value!r:.80}")
+                raise ConfigError(f"{label}, column {name!r} must be a number, got {value!r:.80}")
             person.setdefault("profile", {})[name] = value
     return person
 

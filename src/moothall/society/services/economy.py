@@ -78,8 +78,8 @@ class Bank(Service):
         assert type(want) is Save
         cents, has = want.cents, self.deposits.get(sender, 0)
         if type(cents) is not int or cents == 0:
-            why = f"cents must be a whole number other than 0, got {cents!r:.40}"
-            return Answer(want, False, why)
+            problem = f"cents must be a whole number other than 0, got {cents!r:.40}"
+            return Answer(want, False, problem)
         if cents < 0 and has < -cents:
             return Answer(want, False, f"{sender} has saved {has} cents, not {-cents}")
         payer, payee = (sender, self.id) if cents > 0 else (self.id, sender)

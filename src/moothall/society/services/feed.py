@@ -76,8 +76,8 @@ class Feed(Service):
         if type(want.post) is not int or not posts.first <= want.post < posts.next:
             return Answer(want, False, f"there is no post {want.post!r:.40}, or no longer")
         likes = posts.like_one(sender, want.post)
-        why = "" if likes else f"post {want.post} is its own, or was liked before"
-        return Answer(want, not why, why, likes or None)
+        reason = "" if likes else f"post {want.post} is its own, or was liked before"
+        return Answer(want, not reason, reason, likes or None)
 
     def settle_rows(self, books: Any, table: Any, entries: Any) -> None:
         """Do `settle` for many citizens of a population."""

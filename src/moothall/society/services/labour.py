@@ -281,10 +281,10 @@ def _firms(books: Any) -> list[Firm]:
     return [each for each in books.services.values() if isinstance(each, Firm)]
 
 
-def _seeking(of: dict[str, Any]) -> Any:
+def _seeking(offer: dict[str, Any]) -> Any:
     """Return who has no work, seeks it, and is of the age to work."""
-    age = of["age"]
-    return (of["work"] < 0) & (age >= _AGES[0]) & (age < _AGES[1]) & (of["jobless"] != -1)
+    age = offer["age"]
+    return (offer["work"] < 0) & (age >= _AGES[0]) & (age < _AGES[1]) & (offer["jobless"] != -1)
 
 
 class _RowNames:
