@@ -173,7 +173,7 @@ class CitizenModelCalls:
 
 
 class AskedModel:
-    """A citizen's model, called through `CitizenModelCalls`; `own_model` is None for the society's."""
+    """A citizen's model, called through `CitizenModelCalls`; no `own_model`: the society's."""
 
     _asks_others = True
 

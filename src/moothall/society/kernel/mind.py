@@ -97,7 +97,7 @@ def recalled(
     """Return the events that matter most now, the oldest first, in at most so many tokens."""
     # As in Park et al. 2023, "Generative agents" (arXiv:2304.03442), whose importance a model
     # rates: an event's weight is the sum of relevance, recency and importance, each 0 to 1.
-    # Relevance is by the words, rare ones most, that it shares with `subject` and the perception, or
+    # Relevance is by the words, rare ones most, that it shares with `subject` and perception, or
     # an embedder's. The same words said again, by whomever, count half, then a third, and so on, so
     # that the first time is not crowded out.
     events = [each for each in map(_event, stream) if each is not None]
