@@ -215,6 +215,7 @@ class Company:
                 self._server.start()
             self._task(keep_watchdog(self._probe))
             notify("READY=1")
+        # Also if it is cancelled: what has begun ends, and the journal is closed.
         except BaseException:
             await self._drain(0)
             raise
@@ -320,6 +321,7 @@ class Company:
             task.cancel()
         await asyncio.gather(*under_way, *self._tasks, return_exceptions=True)
         if self._server is not None:
+            # Idle streams get a moment to end by themselves; then their connections are cut.
             await asyncio.to_thread(self._server.join, _STREAMS_S)
             self._server.stop(at_once=True)
             await asyncio.to_thread(self._server.join, _STREAMS_S)
@@ -360,6 +362,7 @@ class Company:
     ) -> None:
         """Make an agent, add it to the space, and wait until it dies."""
         old = self._agents.get(name)
+        # In a thread: a user's function may load a model or ask a server.
         agent = await asyncio.to_thread(self._create_agent, name, agent_settings)
         departure = self._departures[name] = asyncio.Event()
         self._agents[name] = agent
@@ -379,6 +382,7 @@ class Company:
             tasks = [departed, asyncio.create_task(self._in_background(agent))]
             for each in who_resumes(agent):
                 tasks.append(asyncio.create_task(self._resume(each)))
+            # Those that resume runs never end by themselves: these two say that the agent is gone.
             await asyncio.wait(tasks[:2], return_when=asyncio.FIRST_COMPLETED)
             if not departed.done():
                 tasks[1].result()  # raises, if the agent has died of it
@@ -391,6 +395,7 @@ class Company:
         finally:
             for task in tasks:
                 task.cancel()
+            # Before the agent's next life, which resumes the same runs.
             await asyncio.gather(*tasks, return_exceptions=True)
 
     def _create_agent(self, name: str, agent_settings: CompanyAgentSettings) -> Agent:
@@ -407,6 +412,7 @@ class Company:
     def _on_left(self, agent: Agent) -> None:
         """Wake the supervisor of an agent that has left; called on the space's loop."""
         name = str(agent.id)
+        # One that was replaced may leave late: its successor lives.
         if self._agents.get(name) is agent and name in self._departures:
             self._loop.call_soon_threadsafe(self._departures[name].set)
 
@@ -428,6 +434,7 @@ class Company:
         self._loop.call_soon_threadsafe(self._end, GivenUp(text))
 
     def _end(self, error: BaseException) -> None:
+        # The first failure is the reason; others follow from it.
         if self._failed is None:
             self._failed = error
         self._stopping.set()
@@ -450,6 +457,7 @@ class Company:
             self._to_resume.add(name)
         if reply.stop_reason == "waiting":
             logger.warning("agent %r: run %r is %s", name, reply.run_id, reply.detail)
+            # Replies end on the loop of the space; the company awaits this on its own.
             self._loop.call_soon_threadsafe(self._space.new_wait.set)
 
     @staticmethod
@@ -512,6 +520,7 @@ class Company:
         """Fire the schedules once their agents are in the space; resume firings that stopped."""
         await self._all_started()
         while any(self._parts()[each.to].state == "standby" for each in self._calls.values()):
+            # Nothing is awaited between the look and this, so no change is lost.
             self._changed.clear()
             await self._changed.wait()
         async with asyncio.TaskGroup() as group:

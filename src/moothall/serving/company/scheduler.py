@@ -246,6 +246,7 @@ class Scheduler:
                         "outcome": "ok",
                         "value": as_json(await self._call(call, call_args, run_id)),
                     }
+                # No outcome, though a RequestError: the call is made again once the reply goes on.
                 except RunWaiting:
                     raise
                 except RequestError as error:
@@ -271,6 +272,7 @@ class Scheduler:
             try:
                 return await self.perform(call, args, run_id)
             except RunHeld:
+                # Another process tells nobody when its lease ends.
                 await asyncio.sleep(_HELD_S)
 
     def _is_paused(self, call: ScheduledCall) -> bool:

@@ -91,6 +91,7 @@ class Supervised:
 
     def running(self) -> None:
         """Note that the part runs; its work calls this once it has started."""
+        # A restart counts once the part runs: an attempt that fails is another death.
         if self._dead:
             self.restarts += 1
             self._dead = False
@@ -191,6 +192,7 @@ class Supervisor:
                 part.set("waiting")
                 await asyncio.sleep(rule.delay(in_a_row))
         finally:
+            # Also if it is cancelled: the name is free for the next `keep`.
             if part.state != "given up":
                 part.set("stopped")
 
