@@ -226,10 +226,8 @@ def test_quote_names_its_section_unless_the_question_or_the_quote_does(tmp_path:
 
 
 def test_quote_below_a_heading_with_stars_has_its_sentence_marked(tmp_path: Path) -> None:
-    text = (
-        "# Nests\n\n## const char ** nests (void)\n\nReturns all nests of birds. None is empty.\n"
-    )
-    (tmp_path / "nests.md").write_text(text)
+    code, text = "const char ** nests (void)", "Returns all nests of birds. None is empty."
+    (tmp_path / "n.html").write_text(f"<h1>Nests</h1><h2>{code}</h2><p>{text}</p>")
     report = Researcher(
         "r", None, "What returns all nests of birds?", [search_folder(tmp_path)]
     ).report_sync()
