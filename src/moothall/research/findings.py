@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from moothall.agents.replies.record import APPENDED
 from moothall.foundation.errors import ConfigError, DefinitionError
@@ -339,3 +339,46 @@ class Progress:
     stop: StopReason | None = None
     detail: str = ""
     title: str = ""  # of the report, if one was given
+
+
+class ProgressView:
+    """What researchers and workbenches say of their `progress`."""
+
+    if TYPE_CHECKING:
+
+        @property
+        def progress(self) -> Progress:
+            """What is known."""
+            ...
+
+    @property
+    def objectives(self) -> list[Objective]:
+        """The given objectives, with the expertise reached."""
+        return self.progress.objectives
+
+    @property
+    def generated(self) -> list[Objective]:
+        """The smaller objectives that Evaluate derived from the given ones."""
+        return self.progress.generated
+
+    @property
+    def narrative(self) -> Narrative:
+        """The latest narrative."""
+        return Narrative(self.progress.narrative)
+
+    @property
+    def findings(self) -> Findings | None:
+        """What the last Evaluate found; None before the first."""
+        known = self.progress
+        findings = Findings(known.narrative, known.remark, known.generated)
+        return findings if known.iteration else None
+
+    @property
+    def done(self) -> list[ResearchTask]:
+        """The tasks that were done in all iterations."""
+        return self.progress.done
+
+    @property
+    def unsupported(self) -> list[tuple[str, str]]:
+        """Sentences that their sources do not support, each with the reason."""
+        return self.progress.unsupported

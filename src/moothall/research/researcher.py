@@ -34,10 +34,9 @@ from moothall.models.names import model as by_name
 from moothall.research import recording
 from moothall.research.calling import Tools, check_tools
 from moothall.research.findings import (
-    Findings,
-    Narrative,
     Objective,
     Progress,
+    ProgressView,
     ResearchResult,
     ResearchTask,
     objectives_of,
@@ -70,7 +69,7 @@ _ITERATING: ContextVar[Workbench | None] = ContextVar("moothall_research", defau
 """The workbench whose iteration `run` is about to begin."""
 
 
-class Researcher(RecordedAgent):
+class Researcher(RecordedAgent, ProgressView):
     """An agent that finds out what its objectives ask for, and reports it with sources.
 
     Its blocks are the five steps of an iteration: Plan makes tasks, Research executes them with
@@ -256,16 +255,6 @@ class Researcher(RecordedAgent):
         return self.workbench.progress
 
     @property
-    def objectives(self) -> list[Objective]:
-        """Its own objectives, with the expertise reached."""
-        return self.progress.objectives
-
-    @property
-    def generated(self) -> list[Objective]:
-        """The smaller objectives that Evaluate derived from its own."""
-        return self.progress.generated
-
-    @property
     def resources(self) -> ResourcePool:
         """The resources that were found or read."""
         return self.workbench.resources
@@ -279,26 +268,6 @@ class Researcher(RecordedAgent):
     def results(self) -> list[ResearchResult]:
         """The results of the last iteration."""
         return self.workbench.results
-
-    @property
-    def done(self) -> list[ResearchTask]:
-        """The tasks that were done in all iterations."""
-        return self.progress.done
-
-    @property
-    def narrative(self) -> Narrative:
-        """The latest narrative."""
-        return self.workbench.narrative
-
-    @property
-    def findings(self) -> Findings | None:
-        """What the last Evaluate found; None before the first."""
-        return self.workbench.findings
-
-    @property
-    def unsupported(self) -> list[tuple[str, str]]:
-        """Sentences that their sources do not support, each with the reason."""
-        return self.progress.unsupported
 
     @property
     def run_id(self) -> str | None:

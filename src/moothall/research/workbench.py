@@ -25,11 +25,10 @@ from moothall.models.protocol import Usage, stated_usage
 from moothall.research.calling import call_of, result_of
 from moothall.research.extractive.index import nearest
 from moothall.research.findings import (
-    Findings,
     Narrative,
-    Objective,
     Passage,
     Progress,
+    ProgressView,
     ResearchResult,
     ResearchTask,
     Resource,
@@ -56,7 +55,7 @@ _CUT = ("length", "content_filter")
 """The finish reasons of an answer that was cut."""
 
 
-class Workbench:
+class Workbench(ProgressView):
     """What is known of one research, and what its steps work with: `forward(researcher)` gets it.
 
     A researcher has one for its own objectives, and one for each text that it is asked. It has the
@@ -67,6 +66,8 @@ class Workbench:
         agent: the researcher
         progress: what is known
     """
+
+    progress: Progress
 
     def __init__(self, agent: Owner, progress: Progress) -> None:
         self.agent = agent
@@ -163,41 +164,6 @@ class Workbench:
         """What the run may spend, or None."""
         own = self.agent.budget
         return own if self.request.budget is None else self.request.budget
-
-    @property
-    def objectives(self) -> list[Objective]:
-        """The given objectives, with the expertise reached."""
-        return self.progress.objectives
-
-    @property
-    def generated(self) -> list[Objective]:
-        """The smaller objectives that Evaluate derived from the given ones."""
-        return self.progress.generated
-
-    @property
-    def narrative(self) -> Narrative:
-        """The latest narrative; its footnotes are keys of `numbered`."""
-        return Narrative(self.progress.narrative)
-
-    @property
-    def findings(self) -> Findings | None:
-        """What the last Evaluate found; None before the first."""
-        progress = self.progress
-        return (
-            Findings(progress.narrative, progress.remark, progress.generated)
-            if progress.iteration
-            else None
-        )
-
-    @property
-    def done(self) -> list[ResearchTask]:
-        """The tasks that were done in all iterations."""
-        return self.progress.done
-
-    @property
-    def unsupported(self) -> list[tuple[str, str]]:
-        """Sentences that their sources do not support, each with the reason."""
-        return self.progress.unsupported
 
     @property
     def iteration(self) -> int:
