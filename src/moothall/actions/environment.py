@@ -9,7 +9,7 @@ import inspect
 import threading
 import time
 import traceback
-from collections.abc import Awaitable, Iterator
+from collections.abc import Awaitable, Coroutine, Iterator
 from dataclasses import dataclass
 from types import CoroutineType
 from typing import Any, Protocol
@@ -59,7 +59,9 @@ class Environment:
         except Exception as error:
             return failed(error)
 
-    async def aexecute_action(self, action: Action, args: dict[str, Any]) -> dict[str, Any]:
+    def aexecute_action(
+        self, action: Action, args: dict[str, Any]
+    ) -> Coroutine[Any, Any, dict[str, Any]]:
         """Execute an action on behalf of a loop.
 
         An `async` action is awaited here. A plain action, or a subclass's own `execute_action`,
@@ -68,13 +70,8 @@ class Environment:
         is cancelled in the same way, and the result is an error, which says that its effect is not
         known.
         """
-        if action.timeout is None:
-            return await self._execute(action, args)
-        try:
-            result: dict[str, Any] = await _in_time(action, self._execute(action, args))
-            return result
-        except TimeoutError as error:
-            return failed(error)
+        run = self._execute if action.timeout is None else self._execute_in_time
+        return run(action, args)
 
     def format_result(self, result: Any) -> dict[str, Any]:
         """Format the result with metadata; what can be read only once is an error."""
@@ -82,6 +79,13 @@ class Environment:
             kind = type(result).__name__
             return failed(TypeError(f"the action returned a {kind}, not a value: return a list"))
         return {"tool_executed": True, "result": result, "timestamp": _stamp(int(time.time()))}
+
+    async def _execute_in_time(self, action: Action, args: dict[str, Any]) -> dict[str, Any]:
+        try:
+            result: dict[str, Any] = await _in_time(action, self._execute(action, args))
+            return result
+        except TimeoutError as error:
+            return failed(error)
 
     async def _execute(self, action: Action, args: dict[str, Any]) -> dict[str, Any]:
         if not action.is_async or _is_overridden(self):

@@ -325,10 +325,11 @@ class Workbench(ProgressView):
         # A task that the budget refused is done when the run is resumed with more.
         owner, number = cast(Any, self.agent), self.iteration
         work = Calls(owner, good, self.request, number, keeps_refused=False)
-        budget = self.budget
         try:
             if good:
-                await (work.execute() if budget is None else work.execute_within(budget))
+                await work.execute(self.budget)
+                if work.ends:
+                    raise work.end
         finally:
             self.results = [
                 result_of(task, {"error": call.fault} if call.fault else call.result)

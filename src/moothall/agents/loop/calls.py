@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import shlex
+from collections.abc import Awaitable
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -68,19 +69,22 @@ class Calls(Executing):
 
     __slots__ = ()
 
-    async def execute(self) -> None:
-        """Execute the calls."""
+    def execute(self, budget: Budget | None = None) -> Awaitable[Any]:
+        """Execute the calls, within a budget if there is one; then raise `end` if any has one."""
+        if budget is not None:
+            return self.execute_within(budget)
         if len(self.calls) == 1:
-            await self._run(0)
-        else:
-            await side_by_side([self._run(place) for place in range(len(self.calls))])
-        if not self.ends:
-            return
+            return self._run(0)
+        return side_by_side([self._run(place) for place in range(len(self.calls))])
+
+    @property
+    def end(self) -> Stop:
+        """What ends the reply, of the ends that its calls have."""
         waits = [str(call.waits) for call in self.calls if call.waits is not None]
         if len(waits) == len(self.ends):
-            raise Stop("waiting", "; ".join(waits))
+            return Stop("waiting", "; ".join(waits))
         # Any other end comes first: a reply that has failed does not wait.
-        raise next(each for each in self.ends if each.reason != "waiting")
+        return next(each for each in self.ends if each.reason != "waiting")
 
     async def execute_within(self, budget: Budget) -> None:
         """Execute the calls within a budget's actions and seconds."""

@@ -419,7 +419,9 @@ class LoopRun:
         if record is not None and (doubts := doubts_of(record, turn.iteration)):
             raise Stop("in_doubt", doubts)
         try:
-            await (calls.execute() if self.budget is None else calls.execute_within(self.budget))
+            await calls.execute(self.budget)
+            if calls.ends:
+                raise calls.end
         except BaseException as error:
             # Looked at before `_keep`, which gives each call a result.
             misses = any(call.result is None for call in requested)
