@@ -369,9 +369,9 @@ class ProgressView:
     @property
     def findings(self) -> Findings | None:
         """What the last Evaluate found; None before the first."""
-        known = self.progress
-        findings = Findings(known.narrative, known.remark, known.generated)
-        return findings if known.iteration else None
+        progress = self.progress
+        findings = Findings(progress.narrative, progress.remark, progress.generated)
+        return findings if progress.iteration else None
 
     @property
     def done(self) -> list[ResearchTask]:

@@ -17,6 +17,7 @@ from moothall.research.extractive.index import QuestionWords, nearest
 from moothall.research.findings import Heading, Narrative, Passage
 from moothall.research.owner import plans
 from moothall.research.writing.answers import outline_in, written_in
+from moothall.research.writing.frame import phrase, topics_of
 from moothall.research.writing.sections import (
     as_section,
     join_sections,
@@ -32,7 +33,6 @@ Numbered = tuple[int, Passage]
 
 _AT_ONCE: Final = 4  # sections that are written side by side
 _OF_A_PASSAGE: Final = 40  # tokens beside its text
-_QUOTED: Final = "The sources say:"
 
 
 async def narrate(researcher: Workbench) -> Narrative:
@@ -134,7 +134,8 @@ def _above_quotes(researcher: Workbench, answer: str) -> None:
     sentence: of such a model it is more often wrong than put in other words.
     """
     progress = researcher.progress
-    before = progress.narrative.partition(_QUOTED)[0].removeprefix(prompts.UNKNOWN)
+    lead = phrase("quoted", topics_of(progress))
+    before = progress.narrative.partition(lead)[0].removeprefix(prompts.UNKNOWN)
     researcher.checked("\n\n".join(filter(None, [before.strip(), answer])))
     judged = researcher.waits_for_judge  # later, by a model
     notes: dict[str, str] = {}
@@ -143,7 +144,7 @@ def _above_quotes(researcher: Workbench, answer: str) -> None:
             notes[sentence] = f"{notes.get(sentence, '')}[^{number}^]"
     quotes = rules.narrate(researcher).markdown
     own_notes = [f"{each} {cited}" for each, cited in notes.items() if each not in quotes]
-    text = "\n\n".join(filter(None, [*own_notes, _QUOTED if own_notes and quotes else "", quotes]))
+    text = "\n\n".join(filter(None, [*own_notes, lead if own_notes and quotes else "", quotes]))
     researcher.checked(text or prompts.UNKNOWN, by_rules=not judged)
 
 
