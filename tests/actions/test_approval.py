@@ -325,6 +325,16 @@ def test_rule_that_refuses_leaves_nothing_to_otherwise():
     assert ask(RuleApprover([Rule("Host", permit=False)], otherwise)) is False
 
 
+def test_rule_permits_no_request_with_a_note_and_may_refuse_it():
+    request = ApprovalRequest("Host", "delete", {}, "Me", {}, note="read in a.txt")
+    asked = []
+    otherwise = CallbackApprover(lambda request: bool(asked.append(request)))
+    assert ask(RuleApprover([Rule("Host")], otherwise), request) is False
+    assert asked == [request]
+    assert ask(RuleApprover([Rule("Host", permit=False)], otherwise), request) is False
+    assert asked == [request]
+
+
 @pytest.mark.parametrize("rule", ("Host.delete", {"agent": "Host"}, None, True))
 def test_rule_approver_of_what_is_no_rule_is_refused(rule):
     with pytest.raises(DefinitionError, match="Rule"):

@@ -116,6 +116,19 @@ def test_skills_script_is_run_with_its_arguments(tmp_path: Path) -> None:
     assert said == "['a b', '$HOME; ls']\n"
 
 
+def test_skills_script_that_nothing_can_run_says_which_can(tmp_path: Path) -> None:
+    skill(tmp_path, **{"scripts/say.txt": "hello\n"})
+    run = Skills(tmp_path).offers["run_skill_script"]
+    with pytest.raises(FileError, match=r"it is not executable, and its name ends in none of \.py"):
+        call(run, skill="pdf", script="scripts/say.txt")
+
+
+def test_skills_with_many_files_load_with_200_names_and_how_many_more(tmp_path: Path) -> None:
+    skill(tmp_path, **{f"notes/{number:03}.txt": "" for number in range(203)})
+    text = call(Skills(tmp_path).offers["load_skill"], name="pdf")
+    assert text.endswith("\n- notes/199.txt\nand 3 more")
+
+
 def test_skills_script_asks_first(tmp_path: Path) -> None:
     skill(tmp_path, **{"scripts/say.sh": "echo hello\n"})
     asked: list[Any] = []
@@ -228,8 +241,8 @@ def test_skills_are_judged_as_the_reference_judges_them(case: str, tmp_path: Pat
     assert bool(check_skill(made)) == bool(theirs), theirs
 
 
-def test_skills_names_of_other_scripts_are_judged_as_the_reference_does(tmp_path: Path) -> None:
-    for name in ("résumé", "技能", "данные", "a²"):
+def test_skills_names_of_any_script_are_judged_as_the_reference_does(tmp_path: Path) -> None:
+    for name in ("résumé", "技能", "данные", "a²", "a--b", "-a", "a-"):
         made = skill(tmp_path, name)
         assert bool(check_skill(made)) == bool(skills_ref.validate(made)), name
 

@@ -308,6 +308,8 @@ def test_runs_in_which_an_agent_was_asked_on_behalf_of_a_thread_are_named(journa
         ("case", "clerk/Anna"),
         ("longer", "clerk/anna-b"),
         ("below", "anna/clerk/anna"),
+        ("own, odd", "!_%"),
+        ("asked, odd", "clerk/!_%"),
     ):
         reply(journal, run, thread=thread)
 
@@ -317,6 +319,7 @@ def test_runs_in_which_an_agent_was_asked_on_behalf_of_a_thread_are_named(journa
     assert [*deleted.left] == ["asked", "asked again"]
     assert "'clerk/anna'" in deleted.left["asked"]
     assert journal.delete(thread="clerk/anna").runs == ["asked", "asked again"]
+    assert [*journal.delete(thread="!_%").left] == ["asked, odd"]
 
 
 COMPACT = """

@@ -839,7 +839,14 @@ def test_resume_call_that_ended_beside_a_running_one_is_not_in_doubt(tmp_path: P
         unbroken = agent(journal).reply_sync("go", run_id="R")
         with Journal(tmp_path / "after") as after:
             assert [doubt.action for doubt in after.decide("R", "repeat")] == ["slow"]
-            assert agent(after).reply_sync("go", run_id="R").messages == unbroken.messages
+
+            async def resumed() -> list[Any]:
+                return [event async for event in agent(after).stream("go", run_id="R")]
+
+            *events, done = asyncio.run(resumed())
+            assert done.reply.messages == unbroken.messages
+        ended = [(each.action, each.past) for each in events if isinstance(each, CallEnded)]
+        assert ended == [("quick", True), ("slow", False)]
         assert called == ["quick"]
         assert crashing.called == ["slow", "slow"]
 

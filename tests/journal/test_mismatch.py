@@ -356,9 +356,12 @@ def test_agent_that_may_fork_goes_on_though_it_has_changed(tmp_path: Path) -> No
         assert (reply.text, reply.run_id) == ("Yes.", "R.1")
         assert [each.id for each in journal.runs()] == ["R", "R.1"]
         assert done == [1]
-        # Another task is not a program that has changed.
+        # Another task or conversation is not a program that has changed.
         with pytest.raises(RunMismatch, match="task"):
             agent("Yes.").reply_sync("something else", run_id="R")
+        with pytest.raises(RunMismatch, match="thread") as refused:
+            agent("Yes.").reply_sync("go", run_id="R", thread="anna")
+        assert refused.value.run_id == "R"
 
 
 def test_agent_with_an_unknown_on_mismatch_is_refused_before_its_run_begins(

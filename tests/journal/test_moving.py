@@ -168,6 +168,7 @@ CHANGES: tuple[tuple[Change, str], ...] = (
     (lambda lines: lines[0].update(entries=10**6), "the file ends before it"),
     (lambda lines: lines[0].update(entries=1), "more lines than its first one states"),
     (lambda lines: lines[0].update(values=0), "line 2: path is missing"),
+    (lambda lines: lines[0].update(values=-1), "entries and values must be counts"),
     (lambda lines: lines[1].update(text="other"), "the value is not the one of its hash"),
     (lambda lines: lines[1].update(base64="%"), "line 2: it is not a value"),
     (lambda lines: lines.pop(), "the file ends before it"),
@@ -256,8 +257,10 @@ def test_backup_is_whole_whatever_is_written_meanwhile(filed: Journal, tmp_path:
                 assert entries == filed.entries(run.id)[: len(entries)]
             assert copy.replay("first").messages == filed.replay("first").messages
             reply(copy, "new")
-    with pytest.raises(FileError, match="is there already"):
-        filed.backup(tmp_path / "copy-0")
+    (tmp_path / "new-kept").mkdir()  # where it would put large values
+    for name in ("copy-0", "new"):
+        with pytest.raises(FileError, match="is there already"):
+            filed.backup(tmp_path / name)
     with pytest.raises(FileError, match="there is no folder"):
         filed.backup(tmp_path / "none" / "copy")
 

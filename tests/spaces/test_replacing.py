@@ -126,6 +126,16 @@ def test_replace_refuses_another_id_and_other_lanes(
     assert me.ask("worker", "which").result(WAIT_S) == 1
 
 
+def test_replace_refuses_an_agent_that_is_in_another_space(space: NativeSpace, me: Agent) -> None:
+    old = space.add(Worker(1))
+    with NativeSpace() as other:
+        new = other.add(Worker(2))
+        with pytest.raises(DefinitionError, match="'worker' is in a space; remove it there first"):
+            space.replace(old, new)
+    space.replace(old, new)  # a closed one has no agents
+    assert me.ask("worker", "which").result(WAIT_S) == 2
+
+
 def test_close_with_grace_lets_started_actions_end_and_begins_no_other() -> None:
     with NativeSpace(grace=WAIT_S) as space:
         me, worker = space.add(Agent("me")), space.add(Worker(1))

@@ -122,6 +122,8 @@ def test_root_folder_must_be_a_folder(root: Path) -> None:
         file_actions(root / "README.md")
     with pytest.raises(NoSuchFile, match=r"the root folder .*nowhere. does not exist"):
         file_actions(root / "nowhere")
+    with pytest.raises(NoSuchFile, match='the root folder must be a path, got ""'):
+        file_actions("")
     with pytest.raises(NotAFile, match="the root folder must be a path, got 3"):
         file_actions(3)  # type: ignore[arg-type]
 
@@ -365,6 +367,17 @@ def test_run_command_runs_in_the_folder_once_it_is_permitted(root: Path) -> None
     reply = agent.reply_sync("Where?")
     assert reply.value == f"{root}\n[exit code 3]"
     assert [(r.action, r.args) for r in asked] == [("run_command", call["args"])]
+
+
+def test_run_command_runs_in_no_folder_that_took_the_place_of_its_own(root: Path) -> None:
+    (root / "work").mkdir()
+    run = changing(root / "work")["run_command"]
+    (root / "work").rename(root / "elsewhere")
+    with pytest.raises(FileError, match="the root folder is gone"):
+        asyncio.run(run.execute(command="pwd"))
+    (root / "work").mkdir()
+    with pytest.raises(FileError, match="another folder has the place of the root folder"):
+        asyncio.run(run.execute(command="pwd"))
 
 
 def test_run_command_has_a_time_limit(root: Path) -> None:

@@ -396,6 +396,7 @@ def test_chosen_by_prompt_fits_the_models_context() -> None:
     assert talk.reply_sync("go " * 5000).stop_reason == "max_iterations"
     shown = model.received[-1][1]["content"]
     assert "Ann 199" in shown
+    assert "Ann 190" in shown
     assert "Ann 100" not in shown
     assert all(sum(len(m["content"]) for m in prompt) < 3 * 1200 for prompt in model.received)
 

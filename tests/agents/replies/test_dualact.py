@@ -370,6 +370,12 @@ def test_evidence_is_there_whoever_makes_the_conclusion() -> None:
     assert "| same {} gave: 1" in asked(h)[1]
 
 
+def test_conclusion_artifact_that_is_not_json_is_a_text_that_says_so() -> None:
+    conclusion = Conclusion("done", artifacts={"sizes": (1, 2), "handle": object()})
+    assert conclusion.artifacts["sizes"] == [1, 2]
+    assert conclusion.artifacts["handle"].startswith("(a object that is not JSON: ")
+
+
 def test_errors_of_r_go_to_h() -> None:
     class Broken:
         id = "broken"
