@@ -41,7 +41,7 @@ CORE = [
         *("foundation", "journal", "memory", "models", "spaces"),
     )
 ]
-"""The tests that run where no other is named: the folders of the core."""
+"""The tests that run where no other is named: the folders of `make test-core`."""
 
 Codes = dict[str, types.CodeType]
 """Code by the qualified name of its function, or of the function around it."""

@@ -66,7 +66,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if item.path.name.startswith(("test_benchmark_", "test_ci")):
             item.add_marker("long")  # of what measures and tests the package, not of the package
         names = getattr(item, "fixturenames", ())
-        if not SERVICES.isdisjoint(names):
+        if not SERVICES.isdisjoint(names) or "amqp" in item.name.rpartition("[")[2][:-1].split("-"):
             item.add_marker("services")
         of = together(item.path) + [DEAR[name] for name in names if name in DEAR]
         # The long ones are many enough to be worth one for each worker.

@@ -181,10 +181,9 @@ def test_access_decision_of_a_wrong_type_is_logged_and_refuses(space, me, log, f
     space.add(host)
     with pytest.raises(NotPermitted):
         me.ask("Host", "delete", path="x").result(timeout=10)
-    assert (
-        "must be True, False, Refused(…), Always(), ChangedArgs(…) or Later(), got 'yes'"
-        in log.wait_for("Host.delete")
-    )
+    line = log.wait_for("Host.delete")
+    assert "must be True, False, Refused(…)" in line
+    assert line.endswith("got 'yes'")
 
 
 @FORMS
