@@ -1,4 +1,4 @@
-"""A figure of usage is a field: sums, journals and texts have it; a row of names has it on spans.
+"""A figure of usage is a field with its names: sums, journals, texts, spans and doors have it.
 
 A user cannot add one, so this test adds it to a copy of the package.
 """
@@ -7,19 +7,29 @@ from __future__ import annotations
 
 from tests.extending.conftest import Added
 
-FIGURE = (("    reasoning_tokens: int = 0\n", "    audio_tokens: int = 0\n"),)
-NAME = (
+FIGURE = (
     (
-        '    "reasoning_tokens": "gen_ai.usage.reasoning.output_tokens",\n',
-        '    "audio_tokens": "moothall.usage.audio_tokens",\n',
+        '"output", "reasoning_tokens", "gen_ai.usage.reasoning.output_tokens"\n    )\n',
+        '    audio_tokens: int = _part("input", "audio_tokens", "moothall.usage.audio_tokens")\n',
+    ),
+)
+READS = (
+    (
+        "        min(thought, answered),\n",
+        '        min(token_count(details, "audio_tokens"), input_tokens),\n',
     ),
 )
 USES = """
+import asyncio
+
+from httpx2 import ASGITransport, AsyncClient
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from moothall import Call, Journal, ModelReply, ReActAgent, ScriptedModel, Usage
+from moothall.models.answer_reader import usage_of
+from moothall.serving import asgi
 from moothall.serving.telemetry import instrument
 
 exporter, provider = InMemorySpanExporter(), TracerProvider()
@@ -43,10 +53,30 @@ assert repr(first.usage) == "Usage(input_tokens=29, output_tokens=9, audio_token
 spans = exporter.get_finished_spans()
 counts = {each.attributes.get("moothall.usage.audio_tokens") for each in spans}
 assert {2, 3} <= counts, counts
+read = usage_of({"prompt_tokens": 9, "prompt_tokens_details": {"audio_tokens": 2}})
+assert read == Usage(9, audio_tokens=2)
+served = ReActAgent("served", ScriptedModel([ModelReply("Yes.", usage=read)] * 2))
+
+
+async def used(path: str, body: dict) -> dict:
+    answer = await client.post(f"/v1/{path}", json={"model": "served", **body})
+    return answer.json()["usage"]
+
+async def main() -> None:
+    global client
+    transport = ASGITransport(asgi(served))
+    async with AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+        body = {"messages": [{"role": "user", "content": "go"}]}
+        chat = await used("chat/completions", body)
+        response = await used("responses", {"input": "go"})
+    assert chat["prompt_tokens_details"]["audio_tokens"] == 2, chat
+    assert response["input_tokens_details"]["audio_tokens"] == 2, response
+
+asyncio.run(main())
 """
 
 
-def test_figure_of_usage_added_in_two_files_is_summed_recorded_and_on_spans(
+def test_figure_of_usage_added_in_two_files_is_read_summed_recorded_on_spans_and_at_doors(
     added: Added,
 ) -> None:
-    added({"models/protocol.py": FIGURE, "serving/telemetry/names.py": NAME})("-c", USES)
+    added({"models/protocol.py": FIGURE, "models/answer_reader.py": READS})("-c", USES)

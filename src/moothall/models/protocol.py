@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from operator import add, attrgetter, sub
 from typing import (
     TYPE_CHECKING,
@@ -11,6 +11,7 @@ from typing import (
     ClassVar,
     Final,
     Literal,
+    NamedTuple,
     NotRequired,
     Protocol,
     TypeAlias,
@@ -58,6 +59,19 @@ class Call:
 _ALWAYS_SHOWN = ("input_tokens", "output_tokens")
 
 
+class TokenPart(NamedTuple):
+    """How a part of the tokens is named outside this package."""
+
+    details: Literal["input", "output"]  # whose details they are of in OpenAI's interface
+    openai_name: str
+    span_attribute: str
+    in_chat: bool  # in chat completions too, not only in responses
+
+
+def _part(details: Literal["input", "output"], name: str, span: str, in_chat: bool = True) -> Any:
+    return field(default=0, metadata={"part": TokenPart(details, name, span, in_chat)})
+
+
 @dataclass(frozen=True, slots=True)
 class Usage:
     """Tokens, as the provider counted them; `+` adds two, `-` subtracts.
@@ -72,9 +86,13 @@ class Usage:
 
     input_tokens: int = 0
     output_tokens: int = 0
-    cache_read_tokens: int = 0
-    cache_write_tokens: int = 0
-    reasoning_tokens: int = 0
+    cache_read_tokens: int = _part("input", "cached_tokens", "gen_ai.usage.cache_read.input_tokens")
+    cache_write_tokens: int = _part(
+        "input", "cache_write_tokens", "gen_ai.usage.cache_creation.input_tokens", in_chat=False
+    )
+    reasoning_tokens: int = _part(
+        "output", "reasoning_tokens", "gen_ai.usage.reasoning.output_tokens"
+    )
 
     def __repr__(self) -> str:
         counts = dict(zip(self.__slots__, _counts(self), strict=True))
@@ -93,6 +111,9 @@ class Usage:
         return Usage(*map(sub, _counts(self), _counts(other)))
 
 
+TOKEN_PARTS: Final[dict[str, TokenPart]] = {
+    each.name: each.metadata["part"] for each in fields(Usage) if each.metadata
+}
 _counts = attrgetter(*Usage.__slots__)
 _INTS: Final = frozenset((int,))
 _LISTS: Final = (tuple, list)

@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from moothall.foundation.jsonvalue import as_json
+from moothall.models.protocol import TOKEN_PARTS
 from moothall.models.providers import PROVIDERS
 from moothall.serving.telemetry import names
 
@@ -67,12 +68,12 @@ def answer_of(reply: Any) -> str:
 
 def spent(usage: Any, finish_reason: Any) -> dict[str, Any]:
     """Return how many tokens a call of a model took, and why its answer ended."""
-    special = {name: getattr(usage, of) for of, name in names.SPECIAL_TOKENS.items()}
+    parts = {each.span_attribute: getattr(usage, name) for name, each in TOKEN_PARTS.items()}
     return {
         names.INPUT_TOKENS: usage.input_tokens,
         names.OUTPUT_TOKENS: usage.output_tokens,
         names.FINISH_REASONS: (str(finish_reason),),
-        **{name: count for name, count in special.items() if count},
+        **{name: count for name, count in parts.items() if count},
     }
 
 

@@ -6,7 +6,7 @@ import time
 from typing import Any, Final, Literal, TypeAlias
 
 from moothall.foundation.jsonvalue import json_text
-from moothall.models.protocol import Usage
+from moothall.models.protocol import TOKEN_PARTS, Usage
 from moothall.serving.doors.checks import Send, as_json, sent_event
 from moothall.serving.doors.openai.content import BadRequest
 from moothall.serving.doors.openai.input import OpenAIRequest
@@ -123,8 +123,17 @@ def _chat_usage(usage: Usage) -> dict[str, Any]:
         "prompt_tokens": usage.input_tokens,
         "completion_tokens": usage.output_tokens,
         "total_tokens": usage.total,
-        "prompt_tokens_details": {"cached_tokens": usage.cache_read_tokens},
-        "completion_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
+        "prompt_tokens_details": _details(usage, "input", in_chat=True),
+        "completion_tokens_details": _details(usage, "output", in_chat=True),
+    }
+
+
+def _details(usage: Usage, of: str, *, in_chat: bool = False) -> dict[str, int]:
+    """Return how many of the input or the output tokens are of each kind."""
+    return {
+        part.openai_name: getattr(usage, name)
+        for name, part in TOKEN_PARTS.items()
+        if part.details == of and (part.in_chat or not in_chat)
     }
 
 
@@ -323,12 +332,9 @@ class ResponseForm:
             "output": self._output,
             "usage": {
                 "input_tokens": usage.input_tokens,
-                "input_tokens_details": {
-                    "cached_tokens": usage.cache_read_tokens,
-                    "cache_write_tokens": usage.cache_write_tokens,
-                },
+                "input_tokens_details": _details(usage, "input"),
                 "output_tokens": usage.output_tokens,
-                "output_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
+                "output_tokens_details": _details(usage, "output"),
                 "total_tokens": usage.total,
             },
         }
