@@ -82,7 +82,10 @@ class Usage:
         cache_read_tokens: input tokens that the provider had in its cache, which cost less
         cache_write_tokens: input tokens that it stored there, for which some providers ask more
         reasoning_tokens: output tokens of reasoning
+        parts: those that are parts of the input or output tokens, with their names elsewhere
     """
+
+    parts: ClassVar[Mapping[str, TokenPart]]
 
     input_tokens: int = 0
     output_tokens: int = 0
@@ -111,9 +114,7 @@ class Usage:
         return Usage(*map(sub, _counts(self), _counts(other)))
 
 
-TOKEN_PARTS: Final[dict[str, TokenPart]] = {
-    each.name: each.metadata["part"] for each in fields(Usage) if each.metadata
-}
+Usage.parts = {each.name: each.metadata["part"] for each in fields(Usage) if each.metadata}
 _counts = attrgetter(*Usage.__slots__)
 _INTS: Final = frozenset((int,))
 _LISTS: Final = (tuple, list)

@@ -8,7 +8,6 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from moothall.foundation.jsonvalue import as_json
-from moothall.models.protocol import TOKEN_PARTS
 from moothall.models.providers import PROVIDERS
 from moothall.serving.telemetry import names
 
@@ -68,7 +67,7 @@ def answer_of(reply: Any) -> str:
 
 def spent(usage: Any, finish_reason: Any) -> dict[str, Any]:
     """Return how many tokens a call of a model took, and why its answer ended."""
-    parts = {each.span_attribute: getattr(usage, name) for name, each in TOKEN_PARTS.items()}
+    parts = {each.span_attribute: getattr(usage, name) for name, each in usage.parts.items()}
     return {
         names.INPUT_TOKENS: usage.input_tokens,
         names.OUTPUT_TOKENS: usage.output_tokens,

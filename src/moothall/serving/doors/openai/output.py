@@ -6,7 +6,7 @@ import time
 from typing import Any, Final, Literal, TypeAlias
 
 from moothall.foundation.jsonvalue import json_text
-from moothall.models.protocol import TOKEN_PARTS, Usage
+from moothall.models.protocol import Usage
 from moothall.serving.doors.checks import Send, as_json, sent_event
 from moothall.serving.doors.openai.content import BadRequest
 from moothall.serving.doors.openai.input import OpenAIRequest
@@ -132,7 +132,7 @@ def _details(usage: Usage, of: str, *, in_chat: bool = False) -> dict[str, int]:
     """Return how many of the input or the output tokens are of each kind."""
     return {
         part.openai_name: getattr(usage, name)
-        for name, part in TOKEN_PARTS.items()
+        for name, part in usage.parts.items()
         if part.details == of and (part.in_chat or not in_chat)
     }
 
