@@ -14,6 +14,7 @@ import argparse
 import ast
 import contextlib
 import gc
+import importlib
 import inspect
 import json
 import os
@@ -140,11 +141,14 @@ Key = tuple[str, str]
 """A function: its file under src/moothall, and its qualified name."""
 
 
-def functions_of(breaks: Iterable[Break]) -> dict[Key, list[types.FunctionType]]:
+def functions_of(breaks: Sequence[Break]) -> dict[Key, list[types.FunctionType]]:
     """Return the functions of this process that breaks change."""
     found: dict[Key, list[types.FunctionType]] = {
         (each.file, name): [] for each in breaks for name in each.codes
     }
+    for each in breaks:  # some modules are imported only when they are needed
+        name = f"moothall/{each.file}".removesuffix(".py").removesuffix("/__init__")
+        importlib.import_module(name.replace("/", "."))
     gc.unfreeze()  # the collector does not list what is frozen
     for function in (each for each in gc.get_objects() if isinstance(each, types.FunctionType)):
         file = function.__code__.co_filename.removeprefix(f"{SOURCE}/")

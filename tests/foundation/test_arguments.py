@@ -21,6 +21,7 @@ from moothall import (
     AMQPSpace,
     Budget,
     CallbackApprover,
+    ChangedArgs,
     ChosenBy,
     CitizenMemory,
     City,
@@ -231,6 +232,7 @@ CALLS: dict[str, Callable[[], Any]] = {
     "negative limit": lambda: Memory().get_memories(-1),
     "memory's thread": lambda: Memory().thread(5),  # type: ignore[arg-type]
     "rules": lambda: RuleApprover(5),  # type: ignore[arg-type]
+    "arguments that a person changed": lambda: ChangedArgs(["x"]),  # type: ignore[arg-type]
     "slash line": lambda: parse_slash(5),  # type: ignore[arg-type]
     "half a character as a thread": lambda: agent().reply_sync("x", thread="\ud800"),
     "roles of a chooser": lambda: ChosenBy(ScriptedModel(), about=["a"]),  # type: ignore[arg-type]

@@ -218,6 +218,8 @@ async def test_waiting_run_checks_who_answers_and_records_it(tmp_path: Path) -> 
         await agent.reply("Pay 3.", run_id="r")
         (wait,) = journal.waiting("r")
         assert wait.who == ("eva", "bo")
+        assert journal.waiting(agent=wait.agent) == [wait]
+        assert journal.waiting(agent="other") == []
         for name in (None, "mallory"):
             with pytest.raises(NotPermitted, match="may be answered by eva or bo, and not by"):
                 journal.answer("r", wait.key, True, by=name)

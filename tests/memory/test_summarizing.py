@@ -136,7 +136,7 @@ def test_summarizing_memory_never_shows_more_than_the_bound(
     dropped = re.search(told, record.getMessage())
     assert dropped is not None, record.getMessage()
     assert 0 < 100 - kept - int(dropped[1]) < 10  # those that the model was reading
-    assert estimate_tokens(memory.summary) <= 80
+    assert 60 < estimate_tokens(memory.summary) <= 80
     assert memory.summary.endswith("[…]")
     assert sum(estimate_tokens(text) + 4 for text in texts(memory)) <= 400
 

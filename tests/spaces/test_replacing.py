@@ -23,8 +23,10 @@ WAIT_S = 20
 class Worker(Agent):
     """Says which one it is; `hold` lasts until it is let go."""
 
-    def __init__(self, number: int, log: list[str] | None = None, fails: bool = False) -> None:
-        super().__init__("worker")
+    def __init__(
+        self, number: int, log: list[str] | None = None, fails: bool = False, id: str = "worker"
+    ) -> None:
+        super().__init__(id)
         self.number = number
         self.log = [] if log is None else log
         self.fails = fails
@@ -139,10 +141,18 @@ def test_replace_refuses_an_agent_that_is_in_another_space(space: NativeSpace, m
 def test_close_with_grace_lets_started_actions_end_and_begins_no_other() -> None:
     with NativeSpace(grace=WAIT_S) as space:
         me, worker = space.add(Agent("me")), space.add(Worker(1))
+        space.add(Worker(2, id="idle"))
         held, waiting = me.ask("worker", "hold"), me.ask("worker", "which")
         assert worker.holding.wait(WAIT_S)
+
+        def ask_idle() -> None:
+            while me.ask("idle", "which").result(0.5):
+                pass
+
         closing = threading.Thread(target=space.close)
         closing.start()
+        with pytest.raises(TimeoutError):  # once it closes, which another thread begins
+            ask_idle()
         worker.let_go.set()
         assert held.result(WAIT_S) == 1
         with pytest.raises(SpaceClosed):

@@ -245,7 +245,7 @@ def test_dualact_resume_needs_something_to_continue() -> None:
         (lambda s: s.update(version=9), "of version 9"),
         (lambda s: s["members"].update({"R other": {}}), "not of"),
         (lambda s: s["own"].update(turn="nobody"), "turn"),
-        (lambda s: s["own"].update(r_runs="2"), "r_runs"),
+        (lambda s: s["own"].update(r_runs="2"), "r_runs: Input should be .* integer, got '2'"),
         (lambda s: s["own"]["decisions"][0].update(action="STOP"), "STOP"),
         (lambda s: s["own"]["conclusions"][0].update(confidence=7), "confidence"),
         (lambda s: s.update(own=7), "damaged"),

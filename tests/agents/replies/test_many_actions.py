@@ -95,6 +95,16 @@ def test_find_actions_finds_five_at_most_the_best_first() -> None:
     assert found[0] == {"name": "buy_fig", "description": "Buy a fig at the market."}
 
 
+def test_find_actions_by_a_whole_name_finds_that_action_first() -> None:
+    others = [deferred(f"pay_{each}", "Pay, pay and pay.") for each in ("bill", "rent")]
+    model = ScriptedModel([find(" pay "), "done"])
+    actions = [*others, deferred("pay", "Settle an invoice, by its number, in any currency.")]
+    reply = ReActAgent("a", model, actions=actions).reply_sync("go")
+
+    names = [each["name"] for each in reply.steps[0].result["result"]]
+    assert names == ["pay", "pay_bill", "pay_rent"]
+
+
 @pytest.mark.parametrize("words", ("", "the of and", "xylophone", "(?:[", "\0"))
 def test_find_actions_that_finds_nothing_says_so(words: str) -> None:
     model = ScriptedModel([find(words), "done"])

@@ -21,6 +21,7 @@ from moothall import (
     DualActAgent,
     DualActConfig,
     ReActAgent,
+    Reply,
     ScriptedModel,
 )
 
@@ -232,6 +233,11 @@ def test_schema_reference_that_leads_nowhere_is_an_error_of_the_asker(kind: str,
 def test_schema_that_refers_to_itself_alone_fits_any_answer() -> None:
     agent = ReActAgent("thinker", ScriptedModel(["1"]))
     assert agent.reply_sync("go", schema={"allOf": [{"$ref": "#"}]}).value == 1
+
+
+def test_reply_without_a_value_of_its_own_has_its_text_as_the_value() -> None:
+    assert Reply("Yes.").value == "Yes."
+    assert Reply("Yes.", None).value is None
 
 
 def test_schema_reference_to_a_url_is_not_fetched() -> None:
