@@ -22,7 +22,7 @@ from journal.process import KILLED, Processes
 from journal.program import WIDTH
 from moothall import Journal
 from moothall.agents.replies.record import APPENDED, Step, recorded
-from moothall.foundation.errors import InDoubt, JournalError, RunMismatch
+from moothall.foundation.errors import ConfigError, InDoubt, JournalError, RunMismatch
 from moothall.journal.doubt import Done
 
 SIZE = 400_000  # of the name of a page, so that each is a file beside the journal
@@ -245,6 +245,8 @@ async def test_follow_yields_each_entry_as_it_is_written(tmp_path: Path) -> None
 @on_a_loop
 async def test_follow_yields_entries_of_its_own_process_at_once(tmp_path: Path) -> None:
     with Journal(tmp_path / "j") as journal:
+        with pytest.raises(ConfigError, match="after= must be a whole number from 0 up, got -1"):
+            await anext(journal.follow("R", after=-1))
         async with recorded(journal, "R", "Lines", "me", Lines) as record:
             view = journal.follow("R", after=1)
             began = time.monotonic()

@@ -144,6 +144,19 @@ def test_long_result_is_searched_by_words() -> None:
     assert result(reply).startswith("[1 of 101 lines match]\n543: ")
 
 
+def test_long_result_of_any_length_is_searched_by_words_without_a_number() -> None:
+    @action(idempotent=True)
+    def log() -> str:
+        """Return a log of over four million characters."""
+        return f"{'lorem ipsum ' * 8}\n" * 45_000 + "the zebra\n"
+
+    words = Call("r", "read_result", {"words": "zebra"})
+    reply = ReActAgent(
+        "a", Window([Call("c", "log", {}), words, "done"]), actions=[log]
+    ).reply_sync("go")
+    assert "the zebra" in result(reply)
+
+
 @pytest.mark.parametrize(
     ("how", "said"),
     (
