@@ -134,6 +134,7 @@ def test_message_of_every_json_value_arrives_as_it_was(space, value):
         ({"action": {"name": "ping"}}, "to"),
         ({"to": "other"}, "action"),
         ({"to": "other", "action": {}}, "action.name"),
+        ({"to": "other", "action": {"name": 5}}, "action.name"),
         ({"to": "other", "action": {"name": "ping"}, "extra": 1}, "extra"),
         ({"to": "other", "action": {"name": "ping", "arguments": {}}}, "action.arguments"),
         ({"to": "other", "action": {"name": "ping", "args": []}}, "action.args"),

@@ -451,6 +451,7 @@ async def test_action_without_a_journal_cannot_give_its_result_later(tmp_path: P
         ({"remind": 0}, "remind= must be seconds above 0"),
         ({"default": object()}, "default= is not JSON"),
         ({"who": [3]}, "who= must be 1–255 printable"),
+        ({"who": {"eva": 1}}, "who= must be a name or several, got {'eva': 1}"),
         ({"text": 3}, "text= must be a text"),
     ),
 )

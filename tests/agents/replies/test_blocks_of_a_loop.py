@@ -112,6 +112,12 @@ class Offering(Block):
         return f"You help {context.deps} ({self.calls})."
 
 
+def test_loop_block_among_the_actions_brings_its_guidance_for_each_run() -> None:
+    one = agent("noon", actions=[add, Offering()])
+    assert one.reply_sync("?", deps="Ada").text == "noon"
+    assert system_of(one) == "You help Ada (1)."
+
+
 def test_guidance_is_asked_for_once_a_run_and_a_resumed_run_has_the_same(tmp_path: Path) -> None:
     block = Offering()
     path = str(tmp_path / "runs.db")
