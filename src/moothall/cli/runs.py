@@ -21,7 +21,7 @@ from moothall.cli.shared_options import (
     reading,
     usage,
 )
-from moothall.cli.values import MomentType, OneOf, WholeNumberType
+from moothall.cli.values import MomentType, NumberType, OneOf, WholeNumberType
 from moothall.foundation.arguments import none_of
 from moothall.foundation.text import counted, escaped
 from moothall.journal import Journal, Outline
@@ -60,13 +60,27 @@ class _RunsCommand(click.Group):
             return below.command.invoke(below)
 
 
-def _attribute_options(function: Callable[..., int]) -> Callable[..., int]:
-    """Add an option for each attribute by which runs are found."""
-    for name, each in reversed(ATTRIBUTES.items()):
-        option = click.option(
-            each.option, name, metavar=each.metavar, multiple=True, help=each.help
-        )
-        function = option(function)
+_TYPES: Final = {"moment": MomentType(), "number": NumberType(min=0)}
+
+
+def _filter_options(function: Callable[..., int]) -> Callable[..., int]:
+    """Add an option for each filter, and for each attribute by which runs are found."""
+    options = [
+        click.option(each.option, name, metavar=each.metavar, multiple=True, help=each.help)
+        for name, each in ATTRIBUTES.items()
+    ]
+    for name, filter in Journal.filters.items():
+        if filter.option is not None:
+            option, metavar, help = filter.option
+            is_flag = filter.type == "flag"
+            kind: Any = None if is_flag else _TYPES.get(filter.type)
+            options.append(
+                click.option(
+                    option, name, metavar=metavar or None, is_flag=is_flag, type=kind, help=help
+                )
+            )
+    for each in reversed(options):
+        function = each(function)
     return function
 
 
@@ -78,17 +92,7 @@ def _attribute_options(function: Callable[..., int]) -> Callable[..., int]:
 )
 @click.argument("run_id", metavar="[ID]", required=False)
 @journal_option("The journal.")
-@click.option("--state", metavar="STATE", help="Only these states, separated by commas.")
-@click.option("--kind", metavar="CLASS", help="Only runs of agents of this class.")
-@click.option("--agent", metavar="ID", help="Only runs of this agent.")
-@click.option("--thread", metavar="T", help="Only runs of this conversation, and of T/… below it.")
-@click.option("--since", metavar="TIME", type=MomentType(), help="Only runs worked on since.")
-@click.option("--until", metavar="TIME", type=MomentType(), help="Only runs begun until then.")
-@click.option("--text", metavar="WORDS", help="Only runs with these words in task or reply.")
-@click.option("--recorded", metavar="WORDS", help="Only runs that have these words in any step.")
-@_attribute_options
-@click.option("--decided-by", metavar="NAME", help="Only runs with a decision of this person.")
-@click.option("--needs-me", is_flag=True, help="Only runs that wait for a person.")
+@_filter_options
 @click.option(
     "--sort",
     type=OneOf((*SORTS, *(f"-{each}" for each in SORTS))),
@@ -167,11 +171,11 @@ def command(
 
 def _chosen(filters: dict[str, Any]) -> dict[str, Any]:
     """Return the arguments of `Journal.runs` that choose runs."""
-    state = filters.pop("state")
-    if state is not None:
-        filters["state"] = [each.strip() for each in state.split(",")]
     attributes = {name: each.of_option(filters.pop(name)) for name, each in ATTRIBUTES.items()}
-    return {"needs_person": filters.pop("needs_me"), **attributes, **filters}
+    for name, value in filters.items():
+        if value is not None and Journal.filters[name].type == "texts":
+            filters[name] = [each.strip() for each in value.split(",")]
+    return {**attributes, **filters}
 
 
 def print_outline(outline: Outline, detail: str = "") -> None:

@@ -1,18 +1,24 @@
-"""Finding runs: which rows of a journal's table of runs are wanted, and in which order."""
+"""Finding runs: which rows of a journal's table of runs are wanted, and in which order.
+
+To add a filter: a field of `Filters` and a row of `FILTERS`, by which `Journal.runs` and its help,
+`moothall runs` and, with a `LeastChoice`, the tab Runs have it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cache, partial
 from math import isnan
-from typing import Any, Final, TypeAlias, cast
+from textwrap import fill
+from typing import Any, Final, Literal, NamedTuple, TypeAlias, TypeVar
 
 from moothall.foundation.arguments import check_integer, none_of, unknown_argument
 from moothall.foundation.database.protocol import Database
 from moothall.foundation.errors import ConfigError
 from moothall.foundation.jsonvalue import readable
-from moothall.journal.attributes import ATTRIBUTES, RunAttributes, wanted_paths
+from moothall.journal.attributes import RunAttributes, wanted_paths
 from moothall.journal.stop_reason import STATES
 from moothall.journal.tally import SUMMED
 
@@ -79,19 +85,8 @@ class Filters(RunAttributes, total=False):
 class RunQuery:
     """Which runs are wanted; what is None or empty restricts nothing."""
 
-    state: str | Iterable[str] | None = None
-    kind: str | None = None
-    agent: str | None = None
-    thread: str | None = None
-    since: Moment | None = None
-    until: Moment | None = None
-    text: str | None = None
-    recorded: str | None = None
-    forked_from: str | None = None
-    decided_by: str | None = None
+    filters: Mapping[str, Any] = field(default_factory=dict)
     id: str | None = None
-    needs_person: bool = False
-    attributes: Mapping[str, Any] = field(default_factory=dict)
     sort: str = "began"
     limit: int | None = None
 
@@ -100,17 +95,12 @@ class RunQuery:
         """Return what is wanted by the arguments of a method of `Journal`."""
         if unknown := unknown_argument(method, filters, Filters.__annotations__):
             raise unknown
-        parts = {name: value for name, value in filters.items() if name not in ATTRIBUTES}
-        attributes = {name: value for name, value in filters.items() if name in ATTRIBUTES}
-        return cls(**cast(Any, parts), attributes=attributes, **options)
-
-    def __post_init__(self) -> None:
-        """Read the states, which may be read only once."""
-        object.__setattr__(self, "state", _states(self.state))
+        states = _states(filters.get("state"))  # they may be read only once
+        return cls(filters={**filters, "state": states}, **options)
 
     def check(self, db: Database) -> None:
         """Raise ConfigError for a state that no run can have; a user's own has been recorded."""
-        unknown = {*(_states(self.state) or ())} - {*STATES}
+        unknown = {*(self.filters.get("state") or ())} - {*STATES}
         if not unknown:
             return
         states_query = "SELECT DISTINCT state FROM runs WHERE NOT deleted AND state IS NOT NULL"
@@ -151,42 +141,23 @@ class RunQuery:
     ) -> tuple[str, list[Any]]:
         terms = ["NOT deleted"]
         values: list[Any] = []
-        for column in ("id", "kind", "agent", "forked_from"):
-            value = getattr(self, column)
+        if self.id is not None:
+            terms.append("id = ?")
+            values.append(_text("id", self.id))
+
+        @cache
+        def state_now() -> str:
+            return _STATE.format(taken=", ".join(map(str, leased())) or "NULL")
+
+        for name, each in FILTERS.items():
+            value = self.filters.get(name)
             if value is not None:
-                terms.append(f"{column} = ?")
-                values.append(_text(column, value))
-        if self.thread is not None:
-            terms.append(OF_THREAD)
-            values += threads_of(self.thread)
-        if self.since is not None:
-            terms.append("changed >= ?")
-            values.append(moment("since", self.since))
-        if self.until is not None:
-            terms.append("began <= ?")
-            values.append(moment("until", self.until))
-        for word in _words(self.text):
-            terms.append("number IN (SELECT run FROM texts WHERE text LIKE ? ESCAPE '\\')")
-            values.append(word)
-        for word in _words(self.recorded):
-            terms.append(_RECORDED)
-            values += [word, word]
-        if self.decided_by is not None:
-            terms.append("number IN (SELECT run FROM waits WHERE decided_by = ?)")
-            values.append(_text("decided_by", self.decided_by))
-        for path, text in wanted_paths(self.attributes):
+                for term, term_values in each.terms(name, value, state_now):
+                    terms.append(term)
+                    values += term_values
+        for path, text in wanted_paths(self.filters):
             terms.append(f"{attribute} {'IS NOT NULL' if text is None else '= ?'}")
             values += [path] if text is None else [path, text]
-        states = _states(self.state)
-        if self.needs_person:
-            states = NEEDS_A_PERSON if states is None else [*set(states) & {*NEEDS_A_PERSON}]
-            terms.append("id NOT IN (SELECT forked_from FROM runs WHERE forked_from IS NOT NULL)")
-        if states is not None:
-            if {*states} <= {*CUT_OFF}:
-                terms.append("open")  # by its index, however many others there are
-            now = _STATE.format(taken=", ".join(map(str, leased())) or "NULL")
-            terms.append(f"{now} IN ({', '.join('?' * len(states)) or 'NULL'})")
-            values += states
         return f" WHERE {' AND '.join(terms)}", values
 
 
@@ -224,8 +195,141 @@ def _text(name: str, value: object) -> str:
     return readable(value)
 
 
-def _words(text: str | None) -> Iterator[str]:
+def _words(name: str, text: str | None) -> Iterator[str]:
     """Yield a pattern for each word that must occur."""
-    for word in _text("text", text or "").casefold().split():
+    for word in _text(name, text or "").casefold().split():
         quoted = word.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
         yield f"%{quoted}%"
+
+
+Terms: TypeAlias = Iterator[tuple[str, Sequence[Any]]]
+"""Conditions in SQL, each with the values of its question marks."""
+StateNow: TypeAlias = Callable[[], str]
+
+
+def _once(term: str, read: Callable[[str, Any], Any], name: str, value: Any, _: StateNow) -> Terms:
+    yield term, [read(name, value)]
+
+
+def _all_words(term: str, name: str, value: Any, _: StateNow) -> Terms:
+    for word in _words(name, value):
+        yield term, [word] * term.count("?")
+
+
+def _of_thread(name: str, value: Any, _: StateNow) -> Terms:
+    yield OF_THREAD, threads_of(value)
+
+
+def _in_states(name: str, states: Sequence[str], state_now: StateNow) -> Terms:
+    if {*states} <= {*CUT_OFF}:
+        yield "open", ()  # by its index, however many others there are
+    yield f"{state_now()} IN ({', '.join('?' * len(states)) or 'NULL'})", states
+
+
+def _needs_person(name: str, value: Any, state_now: StateNow) -> Terms:
+    if value:
+        yield "id NOT IN (SELECT forked_from FROM runs WHERE forked_from IS NOT NULL)", ()
+        yield from _in_states(name, NEEDS_A_PERSON, state_now)
+
+
+class LeastChoice(NamedTuple):
+    """What can be chosen in the tab Runs: how much a field of the outlines is at least."""
+
+    label: str
+    field: str
+    choices: tuple[tuple[str, str], ...]  # values with their words; the first, "", is any
+    is_age: bool = False  # whether the values are days ago
+
+
+class RunFilter(NamedTuple):
+    """A filter of runs, as `Journal.runs`, `moothall runs` and the tab Runs have it."""
+
+    help: str  # of `Journal.runs`
+    terms: Callable[[str, Any, StateNow], Terms]  # of its name and value; raises ConfigError
+    # Of `moothall runs`: the option, how its value is named, and its help.
+    option: tuple[str, str, str] | None = None
+    type: Literal["text", "texts", "moment", "number", "flag"] = "text"  # of the option's value
+    bound: LeastChoice | None = None  # of the tab Runs
+
+
+FILTERS: Final[dict[str, RunFilter]] = {
+    "state": RunFilter(
+        "the state, or several: `running`, `waiting`, `stopped`, or how the run ended; another "
+        "word is an error, unless a run of the journal ended so",
+        _in_states,
+        ("--state", "STATE", "Only these states, separated by commas."),
+        "texts",
+    ),
+    "kind": RunFilter(
+        "the class of its agent",
+        partial(_once, "kind = ?", _text),
+        ("--kind", "CLASS", "Only runs of agents of this class."),
+    ),
+    "agent": RunFilter(
+        "the id of its agent",
+        partial(_once, "agent = ?", _text),
+        ("--agent", "ID", "Only runs of this agent."),
+    ),
+    "thread": RunFilter(
+        "its conversation's id; `T` also finds the threads `T/…` of that sender",
+        _of_thread,
+        ("--thread", "T", "Only runs of this conversation, and of T/… below it."),
+    ),
+    "since": RunFilter(
+        "only runs worked on since this time: seconds since 1970, or a datetime",
+        partial(_once, "changed >= ?", moment),
+        ("--since", "TIME", "Only runs worked on since."),
+        "moment",
+        LeastChoice(
+            "When",
+            "changed",
+            (("", "any time"), ("1", "last day"), ("7", "last 7 days"), ("30", "last 30 days")),
+            is_age=True,
+        ),
+    ),
+    "until": RunFilter(
+        "only runs that began at this time or before, likewise",
+        partial(_once, "began <= ?", moment),
+        ("--until", "TIME", "Only runs begun until then."),
+        "moment",
+    ),
+    "text": RunFilter(
+        "words that all occur in the task or the reply, without regard to case, among the first "
+        "500 characters of the task and 1,000 of the reply",
+        partial(_all_words, "number IN (SELECT run FROM texts WHERE text LIKE ? ESCAPE '\\')"),
+        ("--text", "WORDS", "Only runs with these words in task or reply."),
+    ),
+    "recorded": RunFilter(
+        "words that all occur in the task, the reply or a recorded step; texts of a step that have "
+        "over 2,000 characters are not looked at",
+        partial(_all_words, _RECORDED),
+        ("--recorded", "WORDS", "Only runs that have these words in any step."),
+    ),
+    "forked_from": RunFilter(
+        "the id of a run: only its forks", partial(_once, "forked_from = ?", _text)
+    ),
+    "decided_by": RunFilter(
+        "the name of a person who has answered or decided in them",
+        partial(_once, "number IN (SELECT run FROM waits WHERE decided_by = ?)", _text),
+        ("--decided-by", "NAME", "Only runs with a decision of this person."),
+    ),
+    "needs_person": RunFilter(
+        "only runs that are `waiting`, `in_doubt` or `stopped` and have no fork",
+        _needs_person,
+        ("--needs-me", "", "Only runs that wait for a person."),
+        "flag",
+    ),
+}
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def with_filters(method: F) -> F:
+    """Add to a method's help, after its last argument, what each filter is."""
+    text, raises, rest = (method.__doc__ or "").partition("\n\n        Raises:")
+    indent = " " * 16
+    for name, each in FILTERS.items():
+        line = f"* `{name}`: {each.help}"
+        text += "\n" + fill(line, 100, initial_indent=indent, subsequent_indent=f"{indent}  ")
+    method.__doc__ = text + raises + rest
+    return method

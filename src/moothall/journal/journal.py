@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, Self, Unpack
+from typing import Any, ClassVar, Final, Self, Unpack
 
 from moothall.actions.provenance import with_sources
 from moothall.actions.provenance.reading import give_back, reading_here
@@ -24,7 +24,15 @@ from moothall.journal.commits import Commits
 from moothall.journal.deleting import Deleted, Deletions
 from moothall.journal.doubt import Decision, Doubt, in_doubt
 from moothall.journal.entry import Entry, Outline, Outlines, Sums, Wait
-from moothall.journal.find import CUT_OFF, OUTLINED, Filters, RunQuery
+from moothall.journal.find import (
+    CUT_OFF,
+    FILTERS,
+    OUTLINED,
+    Filters,
+    RunFilter,
+    RunQuery,
+    with_filters,
+)
 from moothall.journal.moving import adopted, exported, imported, moved, named_file
 from moothall.journal.opening import Runs
 from moothall.journal.run_parts import ReadPart, RunPart, reply_of
@@ -58,10 +66,15 @@ class Journal:
         durability: `process` or `power`
         timeout: seconds to wait while another process holds the file locked
 
+    Attributes:
+        filters: what `runs` and `sums` find runs by, with the help and the option of each
+
     Raises:
         ConfigError: an argument is wrong
         JournalError: the file cannot be used; the text says why and what to do
     """
+
+    filters: ClassVar[Mapping[str, RunFilter]] = FILTERS
 
     def __init__(
         self, path: str | os.PathLike[str], *, durability: str = "process", timeout: float = 10
@@ -95,6 +108,7 @@ class Journal:
 
     # -- looking -----------------------------------------------------------------------------------
 
+    @with_filters
     def runs(
         self, *, sort: str = "began", limit: int | None = None, **filters: Unpack[Filters]
     ) -> Outlines:
@@ -106,22 +120,7 @@ class Journal:
             limit: the most runs
             **filters: which runs are wanted; all are by default:
 
-                * `state`: the state, or several: `running`, `waiting`, `stopped`, or how the run
-                  ended; another word is an error, unless a run of the journal ended so
-                * `kind`: the class of its agent
-                * `agent`: the id of its agent
-                * `thread`: its conversation's id; `T` also finds the threads `T/…` of that sender
-                * `since`: only runs worked on since this time: seconds since 1970, or a datetime
-                * `until`: only runs that began at this time or before, likewise
-                * `text`: words that all occur in the task or the reply, without regard to case,
-                  among the first 500 characters of the task and 1,000 of the reply
-                * `recorded`: words that all occur in the task, the reply or a recorded step;
-                  texts of a step that have over 2,000 characters are not looked at
-                * `forked_from`: the id of a run: only its forks
-                * `decided_by`: the name of a person who has answered or decided in them
                 * `tags`, or what else `reply` says of a run: texts by name (None: any), or names
-                * `needs_person`: only runs that are `waiting`, `in_doubt` or `stopped` and have no
-                  fork
 
         Raises:
             ConfigError: an argument is not valid

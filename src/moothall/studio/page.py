@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 from moothall.agents.decision import DECISIONS
 from moothall.budget.limits import OF_RUNS, Limit
 from moothall.foundation.errors import ConfigError, MoothallError, StateError
+from moothall.journal import Journal
 from moothall.journal.stop_reason import FINAL
 
 if TYPE_CHECKING:
@@ -275,7 +276,13 @@ def shell(tabs: Iterable[Tab], opens: str, base: str) -> str:
     scripts = {each.stem for each in STATIC.glob("*.js")}  # a user's own tab has none
     listed = [{"name": t.name, "title": t.title, "script": t.name in scripts} for t in tabs]
     data: dict[str, Any] = {"opens": opens, "tabs": listed, "ended": sorted(FINAL)}
-    data |= {"more": _limits_by_stop(), "decisions": _decisions(), "docs": _docs_address()}
+    bounds = [each.bound for each in Journal.filters.values() if each.bound is not None]
+    data |= {
+        "bounds": [each._asdict() for each in bounds],
+        "more": _limits_by_stop(),
+        "decisions": _decisions(),
+        "docs": _docs_address(),
+    }
     base = escape(base)
     return html("studio").format(
         base=base, at=f"{base}studio/static", told=escape(json.dumps(data))

@@ -8,7 +8,7 @@ import { arrange, cardSlot } from "./inbox.js";
 import { agentOf, listed, runs, stands, toFind } from "./journal.js";
 import { chart } from "./chart.js";
 import { showComparison } from "./compare.js";
-import { go, onPlace, place } from "./place.js";
+import { TOLD, go, onPlace, place } from "./place.js";
 import { shownRun } from "./run.js";
 import { walk } from "./steps.js";
 
@@ -32,7 +32,7 @@ export function mount(root) {
   const filter = h("input", { class: "s-input", type: "search", placeholder: "Search: task, reply, agent, id", "aria-label": "Filter runs", oninput: () => { again(); seek(); } });
   const state = select("State", [["", "any state"]], again);
   const agent = select("Agent", [["", "any agent"]], again);
-  const since = select("When", [["", "any time"], ["1", "last day"], ["7", "last 7 days"], ["30", "last 30 days"]], again);
+  const bounds = TOLD.bounds.map((each) => ({ ...each, input: select(each.label, each.choices, again) }));
   const sort = select("Order", Object.entries(SORTS).map(([name, [text]]) => [name, text]), again);
   const total = h("span", { class: "s-soft", role: "status" });
   const costs = button("What they cost", () => view.scrollIntoView(), "s-link s-to-costs"); // in a narrow window that is below them
@@ -40,7 +40,7 @@ export function mount(root) {
   const view = h("section", { class: "s-runs-view s-scroll", "aria-label": "Run" });
   const back = button("All runs", () => go(["runs"]), "quiet");
   replace(root, h("aside", { class: "s-side" },
-    h("div", { class: "s-tools" }, filter, h("div", { class: "s-row s-filters" }, state, agent, since, sort), h("div", { class: "s-row" }, total, costs)),
+    h("div", { class: "s-tools" }, filter, h("div", { class: "s-row s-filters" }, state, agent, bounds.map((each) => each.input), sort), h("div", { class: "s-row" }, total, costs)),
     h("div", { class: "s-columns", "aria-hidden": true }, ["Task", "Agent", "State", "Began", "Time", "Tokens", "Cost"].map((each) => h("span", {}, each))), rows), view);
   back.classList.add("s-to-list");
   fillWindow(root);
@@ -81,12 +81,12 @@ export function mount(root) {
     const wanted = filter.value.trim().toLowerCase();
     const word = (each) => runState(...stands(each)).word;
     const words = (each) => `${each.id} ${each.kind} ${each.agent} ${agentOf(each)} ${each.thread || ""} ${each.attributes || ""} ${each.task} ${word(each)}`.toLowerCase();
-    const least = since.value ? Date.now() / 1000 - 86400 * since.value : 0;
+    const least = bounds.filter(({ input }) => input.value).map(({ input, field, is_age }) => [field, is_age ? Date.now() / 1000 - 86400 * input.value : +input.value]);
     const all = [...runs.values()];
     options(state, "any state", all.map(word));
     options(agent, "any agent", all.map(agentOf));
     const key = SORTS[sort.value][1];
-    let shown = all.reverse().filter((each) => (!wanted || words(each).includes(wanted) || found?.has(each.id)) && (!state.value || word(each) === state.value) && (!agent.value || agentOf(each) === agent.value) && each.changed >= least);
+    let shown = all.reverse().filter((each) => (!wanted || words(each).includes(wanted) || found?.has(each.id)) && (!state.value || word(each) === state.value) && (!agent.value || agentOf(each) === agent.value) && least.every(([field, value]) => +each[field] >= value));
     if (sort.value !== "newest") shown = shown.sort((one, two) => key(two) - key(one));
     total.textContent = shown.length === runs.size ? count(runs.size, "run") : `${number(shown.length)} of ${count(runs.size, "run")}`;
     const focus = document.activeElement?.dataset.run;
@@ -192,7 +192,7 @@ export function mount(root) {
       const words = toFind();
       if (words !== null) {
         filter.value = words;
-        for (const each of [state, agent, since]) each.value = "";
+        for (const each of [state, agent, ...bounds.map(({ input }) => input)]) each.value = "";
         most = LISTED;
         seek();
       }
