@@ -56,7 +56,7 @@ KINDS: Final = {
         "read_presentation",
     ),
     "mail": Kind(".eml .mbox", "message/rfc822 application/mbox", "lxml", "office", "read_mail"),
-    "epub": Kind(".epub", "application/epub+zip", "lxml", "packed", "read_epub"),
+    "epub": Kind(".epub", "application/epub+zip", "lxml", "archives", "read_epub"),
     "manual": Kind("", "", "lxml", "manual", "read_manual"),  # called by its section: `ls.1`
     "notebook": Kind(".ipynb"),
     "table": Kind(".csv .tsv"),
