@@ -13,7 +13,8 @@ Two forms: `plain` is one `SELECT … ORDER BY bm25 LIMIT 10` over a bare FTS5 t
 passages, the question's words joined by OR; its first passage counts whole and, as "any quote",
 within 900 characters of it. `extractive` is `Researcher(None, [question],
 [search_folder(results=24)], 3)`. A question is answered in the first quote, in any quote, or among
-the passages cited. A report without a citation says that nothing was found.
+the passages cited. A report without a citation says that nothing was found; `nearest` counts those
+whose passages, shown below that, have the answer.
 
 The split `develop` is for changing things, `published` for docs/research-figures.md. The questions
 of `unknown-develop` and `unknown` have no answer; the first are for changing things.
@@ -22,7 +23,8 @@ and over Varnish's (not). `kinds-develop` (Postfix, Nettle) and `kinds` (Valgrin
 when, why, where and how many, half of them without an answer; the first are for changing things.
 `folders` asks 45 questions, nine without an answer, over files of three public repositories, which
 `data/README.md` names and FOLDER has as `icam`, `onnx` and `siva`; `folders-2` asks 45 more over
-`aswf`, `gdc` and `bods`.
+`aswf`, `gdc` and `bods`, and `folders-3`, in a person's own words, over `osgeo`, `openaps` and
+`gnucash`.
 """
 
 from __future__ import annotations
@@ -50,7 +52,7 @@ from moothall.research import Passage, Report, Researcher, search_folder
 QUESTIONS = Path(__file__).parent / "data" / "answers.jsonl"
 SPLITS = (
     *("develop", "published", "definitions", "unknown-develop", "unknown"),
-    *("kinds-develop", "kinds", "folders", "folders-2"),
+    *("kinds-develop", "kinds", "folders", "folders-2", "folders-3"),
 )
 ITERATIONS = 3
 RESULTS = 24
@@ -63,6 +65,9 @@ REPOSITORIES = (
     "aswf",
     "gdc",
     "bods",
+    "osgeo",
+    "openaps",
+    "gnucash",
 )  # corpora that nothing here downloads
 _DOC = "usr/share/doc"
 PACKAGES = {  # the corpus, the package, which of its folders
@@ -122,6 +127,7 @@ class Outcome:
     passages: bool = False
     quotes: int = 0
     said_nothing: bool = False
+    nearest: bool = False
     expertise: float = 0.0
     seconds: float = 0.0
     shown: list[str] = field(default_factory=list)
@@ -227,10 +233,17 @@ class Corpus:
             passages=passages,
             quotes=len(right),
             said_nothing=not right,
+            nearest=not right and self._is_nearest(question, report),
             expertise=report.objectives[0].expertise,
             seconds=seconds,
             shown=list(quotes),
         )
+
+    def _is_nearest(self, question: Question, report: Report) -> bool:
+        """Whether a passage that is shown without being cited answers a question."""
+        shown = re.findall(r"^- (“.*”) – .*`file://([^`#]*).*`$", report.markdown, re.MULTILINE)
+        paths = [unquote(path).removeprefix(self._root).lstrip("/") for _, path in shown]
+        return any(map(question.is_answer, paths, (text for text, _ in shown)))
 
 
 def window(text: str, words: set[str]) -> str:
@@ -253,16 +266,22 @@ def told(form: str, asked: list[Question], outcomes: list[Outcome]) -> list[str]
         emit(f"answers: {name}", form, share, "share", of=len(known), low=low, high=high)
         row.append(f"{count} of {len(known)} ({low:.2f}–{high:.2f})")
     if form == "plain":
-        row.extend(("10", "", ""))
+        row.extend(("10", "", "", ""))
     else:
         refused = sum(each.said_nothing for each in none)
         wrongly = sum(each.said_nothing for each in known)
+        nearest = sum(each.nearest for each in known)
         quotes = sum(each.quotes for each in known) / max(len(known), 1)
         emit("answers: not found, rightly", form, refused / max(len(none), 1), "share")
         emit("answers: not found, wrongly", form, wrongly / max(len(known), 1), "share")
         emit("answers: quotes", form, quotes, "quotes", most=max(each.quotes for each in outcomes))
         row.extend(
-            (f"{quotes:.1f}", f"{refused} of {len(none)}", f"{wrongly} of {len(known)}"),
+            (
+                f"{quotes:.1f}",
+                f"{refused} of {len(none)}",
+                f"{wrongly} of {len(known)}",
+                str(nearest),
+            ),
         )
     seconds = sum(each.seconds for each in outcomes) / len(outcomes)
     emit("answers: seconds", form, seconds, "CPU s")
@@ -271,7 +290,7 @@ def told(form: str, asked: list[Question], outcomes: list[Outcome]) -> list[str]
 
 COLUMNS = (
     *("form", "in the first quote", "in any quote", "among the passages", "quotes"),
-    *("not found, rightly", "not found, wrongly", "CPU seconds"),
+    *("not found, rightly", "not found, wrongly", "of these shown as nearest", "CPU seconds"),
 )
 
 

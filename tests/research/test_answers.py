@@ -142,14 +142,43 @@ def test_answers_definition_of_what_is_asked_for_is_quoted(
     assert any(said in unmarked(each.sentence) for each in report.citations)
 
 
-def test_answers_question_that_seems_unanswered_names_the_nearest_passages() -> None:
+def test_answers_question_that_seems_unanswered_shows_the_nearest_passages_and_cites_none() -> None:
     text = "The keeper of the lighthouse has a boat.\n\nHe rows to the town on Mondays."
     report = report_of(
         text, "Which wine and which cheese does the keeper of the lighthouse prefer?"
     )
     assert not report.citations
     assert "was not found in what was read" in report.markdown
-    assert "- Manual, `https://manual.test/`" in report.markdown
+    said, _, shown = report.markdown.partition("and may answer it in other words:\n\n")
+    assert said.endswith(
+        "None of the passages below has “wine”, “cheese”, “prefer”. These passages come nearest, "
+    )
+    boat = "“**The keeper of the lighthouse has a boat.** He rows to the town on Mondays.”"
+    assert shown.startswith(f"- {boat} – Manual, `https://manual.test/`\n\n")
+    assert "supported by a source" not in report.markdown
+
+
+def test_answers_question_in_other_words_that_a_passage_has_enough_of_is_shown_as_unsure(
+    tmp_path: Path,
+) -> None:
+    for number in range(24):
+        (tmp_path / f"{number}.md").write_text(f"# Day {number}\n\nInsulin of day {number}.")
+    (tmp_path / "rig.md").write_text("# Faults\n\nIf the rig breaks, the pump works alone.")
+    index = tmp_path.parent / f"{tmp_path.name}.db"
+    tools = [search_folder(tmp_path, index=index, results=24)]
+    question = "What happens to a sleeping child and its insulin if my rig breaks beside the pump?"
+    report = Researcher("r", None, question, tools).report_sync()
+    assert "The answer may be here:" in report.markdown
+    assert "the pump works alone" in unmarked(report.citations[0].sentence)
+    assert report.objectives[0].expertise < 0.9
+
+
+def test_answers_one_quote_alone_counts_for_less_than_several() -> None:
+    alone = report_of("The mast is 9 m high.", "How high is the mast?")
+    several = report_of(
+        "# A\n\nThe mast is 9 m high.\n\n# B\n\nIts mast is 8 m high.", "How high is the mast?"
+    )
+    assert alone.objectives[0].expertise < several.objectives[0].expertise
 
 
 def test_answers_same_text_in_two_files_is_quoted_once(tmp_path: Path) -> None:
@@ -161,6 +190,14 @@ def test_answers_same_text_in_two_files_is_quoted_once(tmp_path: Path) -> None:
     quoted = [each.sentence for each in report.citations]
     assert "14 hours" in quoted[0]
     assert sum("14 hours" in each for each in quoted) == 1
+
+
+def test_answers_same_sentence_with_other_signs_is_quoted_once(tmp_path: Path) -> None:
+    (tmp_path / "a.md").write_text("# Crew\n\nThe crew elects a mate, and a cook, each May.\n")
+    (tmp_path / "b.txt").write_text("▸ THE CREW elects a mate and a cook each May\n")
+    tools = [search_folder(tmp_path, index=tmp_path.parent / f"{tmp_path.name}.db")]
+    report = Researcher("r", None, "When does the crew elect a mate?", tools).report_sync()
+    assert len(report.citations) == 1
 
 
 def test_answers_report_has_ten_quotes_of_an_objective_at_most(tmp_path: Path) -> None:
@@ -430,7 +467,8 @@ def test_report_without_a_model_is_grouped_by_page_and_says_where_it_is_unsure(
     sure, _, unsure = report.markdown.partition(f"## {asked[1]}")
     assert "### Boats\n\n- “" in sure
     assert "may be" not in sure
-    assert unsure.startswith("\n\nThe answer may be here:\n\n### ")
+    lacking = "None of the passages below has “rudder”."
+    assert unsure.startswith(f"\n\n{lacking} The answer may be here:\n\n### ")
     assert report.markdown.count("### Boats") == 2
 
 

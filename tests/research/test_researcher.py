@@ -1235,7 +1235,7 @@ def test_extractive_research_plans_reads_quotes_and_judges_as_it_did() -> None:
     assert "The answer may be here:" in told[0]
     assert all(f"Bees dance {n} times for flowers." in told[0] for n in range(6))
     assert "They dance an eight." in told[2].partition("## Sources")[0]
-    assert [each.expertise for each in report.objectives] == [0.8, 1.0]
+    assert [each.expertise for each in report.objectives] == [0.8, 0.9]
     assert (report.iterations, report.stop_reason) == (3, "max_iterations")
     asked = "Do bees dance for flowers in winter?"
     assert f"the answer to “{asked}” may be among the quotes" in researcher.progress.remark

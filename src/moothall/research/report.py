@@ -15,7 +15,8 @@ from moothall.foundation.errors import FileError, StateError
 from moothall.foundation.text import counted, display, one_line
 from moothall.journal.stop_reason import StopReason, in_words
 from moothall.models.protocol import Usage
-from moothall.research.extractive.index import RELEVANT, QuestionWords
+from moothall.research.extractive.index import QuestionWords, titled
+from moothall.research.extractive.ranker import answer
 from moothall.research.findings import Citation, Objective, Passage, Progress, Resource
 from moothall.research.pool import passages_of
 from moothall.research.reading.documents import kind_of
@@ -25,6 +26,7 @@ from moothall.research.writing.frame import (
     difference,
     foot,
     how_sure,
+    lacks,
     phrase,
     sources,
     topics_of,
@@ -35,7 +37,7 @@ from moothall.research.writing.verbatim import as_text, verbatim
 if TYPE_CHECKING:
     from moothall.budget.amounts import PriceList
 
-_PLACES: Final = 3  # to look at for an answer that was not found
+_PLACES: Final = 3  # shown where an answer was not found
 QUIET: Final = frozenset(("done", "max_iterations", "no_progress"))
 """The reasons for which research ends that nothing stopped."""
 
@@ -275,21 +277,18 @@ def report_of(
 
 
 def _nearest(read: list[Passage], topic: str) -> str:
-    """Return where to look for an answer that the rules may have missed, in a sentence."""
-    nearest_by_url: dict[str, str] = {}
-    ranked = QuestionWords(topic, read).best(5 * _PLACES)
-    ranked.sort(
-        key=lambda each: kind_of(each.passage.url.partition("#")[0]) in ("source", "python")
-    )
-    for each in ranked:
-        if each.share >= RELEVANT and len(nearest_by_url) < _PLACES:
-            title = as_text(each.passage.title or each.passage.url)
-            nearest_by_url.setdefault(
-                each.passage.url, f"- {title}, `{each.passage.url.replace('`', '%60')}`"
-            )
-    if not nearest_by_url:
-        return ""
-    return f"\n\n{phrase('nearest', topic)}\n\n" + "\n".join(nearest_by_url.values())
+    """Return what comes nearest to an answer that the rules may have missed, and where it is."""
+    result = answer(tuple(read), topic)
+    lines = [
+        f"- {safe_markdown(verbatim(each.markdown, []))} – {as_text(titled(each.passage))}, "
+        f"`{each.passage.url.replace('`', '%60')}`"
+        for each in sorted(
+            result.quotes,
+            key=lambda quote: kind_of(quote.passage.url.partition("#")[0]) in ("source", "python"),
+        )[:_PLACES]
+    ]
+    said = f"{lacks(result.missing, topic)}{phrase('nearest', topic)}"
+    return f"\n\n{said}\n\n" + "\n".join(lines) if lines else ""
 
 
 def _cited(progress: Progress) -> list[Citation]:

@@ -23,12 +23,13 @@ from moothall.research.findings import (
     is_place,
 )
 from moothall.research.pool import ResourcePool, passages_of
-from moothall.research.writing.frame import phrase
+from moothall.research.writing.frame import lacks, phrase
 
 if TYPE_CHECKING:
     from moothall.research.workbench import Workbench
 
 _UNSURE: Final = 0.8  # the highest expertise without a sure answer
+_ALONE: Final = 0.9  # the same of one quote that nothing else confirms
 _MAX_SHORTENED: Final = 3  # parts of a topic, each without one word, that are searched for at first
 _NEAREST: Final = 10  # passages that a later search takes further words from
 _FEEDBACK: Final = 3  # such words of one search
@@ -142,7 +143,8 @@ def narrate(researcher: Workbench) -> Narrative:
         result = answer(_passages_for(researcher, objective), objective.topic)
         if result.is_found:
             headed = [f"## {one_line(objective.topic, 200)}"] if several else []
-            unsure = [] if result.is_sure else [phrase("maybe", objective.topic)]
+            maybe = f"{lacks(result.missing, objective.topic)}{phrase('maybe', objective.topic)}"
+            unsure = [] if result.is_sure else [maybe]
             parts.append("\n\n".join((*headed, *unsure, *_by_page(researcher, result))))
     return researcher.checked("\n\n".join(parts), by_rules=True)
 
@@ -190,8 +192,10 @@ def evaluate(researcher: Workbench) -> Findings:
     researcher.progress.estimated = True
     for objective in (*researcher.objectives, *researcher.generated):
         result = answer(_passages_for(researcher, objective), objective.topic)
-        sure = 1.0 if result.is_sure else min(result.share / SURE, _UNSURE)
-        objective.expertise = round(sure, 2) if result.is_found else 0.0
+        sure = 1.0 if len(result.quotes) > 1 else _ALONE
+        unsure = max(min(result.share / SURE, _UNSURE), 0.0)
+        reached = sure if result.is_sure else unsure
+        objective.expertise = round(reached, 2) if result.is_found else 0.0
         topic = f"“{one_line(objective.topic, 200)}”"
         lacking = f": no source has {', '.join(result.missing[:5])}" if result.missing else ""
         if not result.is_found:

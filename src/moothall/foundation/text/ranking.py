@@ -37,10 +37,10 @@ class Ranking:
         for each in self._texts:
             self.text_counts.update(each.keys())
 
-    def weight(self, term: str) -> float:
+    def weight(self, term: str, *, imagined: bool = True) -> float:
         """Return how much a word says: the rarer it is, the more."""
-        count = self.text_counts[term]
-        return math.log(1 + (len(self._texts) + self._imagined - count + 0.5) / (count + 0.5))
+        count, total = self.text_counts[term], len(self._texts) + self._imagined * imagined
+        return math.log(1 + (total - count + 0.5) / (count + 0.5))
 
     def best(self, weights: Mapping[str, float]) -> list[Ranked]:
         """Return the texts that have any of the weighed words, the best first."""

@@ -126,6 +126,11 @@ class QuestionWords:
             share += _EVENLY * (len({*there} - self._degrees) / several - share)
         return share
 
+    def evidence(self, there: Iterable[str]) -> float:
+        """Return how much some terms say together, in the passages at hand."""
+        weights = {term: self._ranking.weight(term, imagined=False) for term in there}
+        return sum(w * (_DEGREE if term in self._degrees else 1) for term, w in weights.items())
+
     def best(self, limit: int | None = None) -> list[RankedPassage]:
         """Return the passages that have any of the words, the best first."""
         ranked = []

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from moothall.research.extractive.index import QuestionWords, titled, titles_of
+from moothall.research.extractive.index import QuestionWords, titled, titles_of, words_in
 from moothall.research.extractive.quoting import Candidate, Quote, quoted
 from moothall.research.extractive.units import units
 from moothall.research.findings import Passage
@@ -29,6 +29,7 @@ _BEFORE, _AFTER = 250, 350  # characters beside a sentence that a quote may show
 _OWN, _LEAD, _NEAR, _ABOVE, _TITLE, _PASSAGE = 1.0, 0.9, 0.7, 0.6, 0.4, 0.25
 FOUND_SHARE: Final = 0.61  # the share of the question's words from which on it counts as answered
 SURE: Final = 0.75  # the same, from which on no “may” is said
+_EVIDENCE: Final = 5.3  # what says so much of a question is worth showing, whatever else that has
 _BINDS: Final = 0.05  # what the rarest word, by its share of the question, takes from it
 _PAIRS: Final = 1.5  # of pairs of characters, an answer has fewer than of words
 _BEST: Final = 3  # quotes of which the share is the mean
@@ -105,12 +106,14 @@ class ExtractiveAnswer(NamedTuple):
 
     quotes: list[Quote]
     share: float  # of the question's words that the best quotes have, less where one is most of it
+    evidence: float  # how much the words that the best quotes have say together, by rarity
     missing: list[str]  # words of the question, as written, that no passage of the quotes has
 
     @property
     def is_found(self) -> bool:
         """Whether the question counts as answered, perhaps."""
-        return bool(self.quotes) and self.share >= FOUND_SHARE
+        has_enough = self.share >= FOUND_SHARE or self.evidence >= _EVIDENCE
+        return bool(self.quotes) and has_enough
 
     @property
     def is_sure(self) -> bool:
@@ -124,18 +127,21 @@ def answer(passages: tuple[Passage, ...], question: str) -> ExtractiveAnswer:
     question_words = QuestionWords(question, [*dict.fromkeys(passages)])
     pairs = chosen(question_words)
     quotes = [quote for _, quote in pairs]
-    shares = (
-        question_words.likely(
-            each.there | question_words.terms_in(of.passage.text[slice(*of.span)])
-        )
-        for each, of in pairs
-    )
-    best = sorted(filter(None, shares))[-_BEST:]
-    # Several that have as much say more than one of which each word may be chance.
-    share = (best[-1] + sum(best) / len(best)) / 2 if best else 0.0
+    there = [
+        each.there | question_words.terms_in(of.passage.text[slice(*of.span)]) for each, of in pairs
+    ]
+    share = _of_best(map(question_words.likely, there))
     share *= _PAIRS if question_words.is_unspaced else 1.0
     share -= _BINDS * max(question_words.weights.values(), default=0) / question_words.total
-    return ExtractiveAnswer(quotes, share, question_words.missing(each.passage for each in quotes))
+    evidence = 0.0 if question_words.is_unspaced else _of_best(map(question_words.evidence, there))
+    missing = question_words.missing(each.passage for each in quotes)
+    return ExtractiveAnswer(quotes, share, evidence, missing)
+
+
+def _of_best(values: Iterable[float]) -> float:
+    """Return what several quotes have, of which each word of one may be chance."""
+    best = sorted(filter(None, values))[-_BEST:]
+    return (best[-1] + sum(best) / len(best)) / 2 if best else 0.0
 
 
 def chosen(question: QuestionWords) -> list[tuple[Candidate, Quote]]:
@@ -184,4 +190,6 @@ def _is_shown(each: Candidate, quote: Quote) -> bool:
     (first, last, *_), (start, end) = each.split[each.place], quote.span
     if each.passage == quote.passage:
         return start <= first and last <= end
-    return each.passage.text[first:last] in quote.passage.text[start:end]
+    sentence = words_in(each.passage.text[first:last].casefold())
+    shown = words_in(quote.passage.text[start:end].casefold())
+    return f" {' '.join(sentence)} " in f" {' '.join(shown)} "

@@ -25,6 +25,7 @@ _PHRASES: Final[dict[str, dict[str, str | list[str]]]] = json.loads(
     files("moothall.research.writing").joinpath("frame.json").read_text(encoding="utf-8")
 )
 _NOTES: Final = 12  # that are shown
+_MISSING: Final = 5  # words of a topic that are named
 _SIGNS: Final = re.compile(r"\A[\W_]+")
 _FIELD: Final = re.compile(r"\{(\w+)\}")
 _BEGINNING: Final = 60  # characters of a passage
@@ -39,6 +40,12 @@ def phrase(name: str, topic: str, **values: object) -> str:
     form = forms if isinstance(forms, str) else forms[values["n"] != 1]
     by_name = {"topic": as_text(topic), **values}
     return _FIELD.sub(lambda match: str(by_name[match[1]]), form)
+
+
+def lacks(missing: list[str], topic: str) -> str:
+    """Return which words of a topic no passage shown has, as a sentence and a space."""
+    words = ", ".join(f"“{as_text(each)}”" for each in missing[:_MISSING])
+    return f"{phrase('lacks', topic, words=words)} " if words else ""
 
 
 def how_sure(progress: Progress, citations: list[Citation]) -> str:
@@ -187,7 +194,8 @@ def foot(
         if count or label == "unsupported"
     ]
     n = counts["supported"]
-    lines = [say("counts", n=n, marks=", ".join((*marks, str(progress.uncited))))]
+    is_empty = not (n or counts or progress.unsupported or progress.uncited)
+    lines = [say("counts", n=n, marks=", ".join((*marks, str(progress.uncited))))] * (not is_empty)
     if _is_judged(citations):
         lines.append(say("by_model"))
     if progress.unjudged:
