@@ -287,8 +287,8 @@ def _nearest(read: list[Passage], topic: str) -> str:
             key=lambda quote: kind_of(quote.passage.url.partition("#")[0]) in ("source", "python"),
         )[:_PLACES]
     ]
-    said = f"{lacks(result.missing, topic)}{phrase('nearest', topic)}"
-    return f"\n\n{said}\n\n" + "\n".join(lines) if lines else ""
+    heading = f"{lacks(result.missing, topic)}{phrase('nearest', topic)}"
+    return f"\n\n{heading}\n\n" + "\n".join(lines) if lines else ""
 
 
 def _cited(progress: Progress) -> list[Citation]:

@@ -191,5 +191,5 @@ def _is_shown(each: Candidate, quote: Quote) -> bool:
     if each.passage == quote.passage:
         return start <= first and last <= end
     sentence = words_in(each.passage.text[first:last].casefold())
-    shown = words_in(quote.passage.text[start:end].casefold())
-    return f" {' '.join(sentence)} " in f" {' '.join(shown)} "
+    quoted_words = words_in(quote.passage.text[start:end].casefold())
+    return f" {' '.join(sentence)} " in f" {' '.join(quoted_words)} "
