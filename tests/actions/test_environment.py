@@ -385,7 +385,7 @@ def test_environment_override_that_fails_is_a_failure() -> None:
     for function in (add, add_later):
         result = run(Failing(), function, a=1, b=2)
         assert (result["tool_executed"], result["error"]) == (False, "the disk is full")
-    assert WORKERS.threads >= 1
+    assert WORKERS.thread_count >= 1
 
 
 @pytest.mark.parametrize("way", ("a coroutine", "a task", "one within another"))

@@ -56,7 +56,7 @@ def test_transcript_has_each_answer_once(steps: list[tuple[str, str]], dumb: boo
     lines = 0
     for what, text in steps:
         if what in said:
-            transcript.piece(what, text)
+            transcript.write_piece(what, text)
             said[what] += text
         elif what == "line":
             screen.show(text)
@@ -72,7 +72,7 @@ def test_transcript_has_each_answer_once(steps: list[tuple[str, str]], dumb: boo
         screen.release()
     transcript.go_on()
     for id, text in said.items():
-        transcript.answered(id, text.strip())
+        transcript.write_answer(id, text.strip())
     screen.status("")
     found = {"A": "", "B": "", "#a line#": ""}
     whose = ""
@@ -102,18 +102,18 @@ def test_transcript_has_no_line_too_wide_and_no_word_broken(text: str, width: in
 
 def test_answer_that_came_to_something_else_is_shown_too() -> None:
     written, _screen, transcript = screen_of()
-    transcript.piece("A", "I will see. ")
-    transcript.answered("A", "It is 3.")
+    transcript.write_piece("A", "I will see. ")
+    transcript.write_answer("A", "It is 3.")
     assert written.getvalue() == "A: I will see.\nA: It is 3.\n"
 
 
 def test_transcript_text_before_a_call_stands_apart_from_the_answer() -> None:
     written, screen, transcript = screen_of()
-    transcript.piece("A", "I will see. ")
+    transcript.write_piece("A", "I will see. ")
     transcript.end_answer("A")
     screen.show("#a call#")
-    transcript.piece("A", "It is")
-    transcript.answered("A", "It is 3.")
+    transcript.write_piece("A", "It is")
+    transcript.write_answer("A", "It is 3.")
     assert written.getvalue() == "A: I will see.\n#a call#\nA: It is 3.\n"
 
 
@@ -126,14 +126,14 @@ def test_status_is_the_last_line_until_something_is_shown() -> None:
     assert written.new() == "\r\x1b[KB\\x1b is at work, 3 s"
     screen.show("#")
     assert written.new() == "\r\x1b[K#\n\r\x1b[KB\\x1b is at work, 3 s"
-    transcript.piece("B", "It is")
+    transcript.write_piece("B", "It is")
     assert written.new() == "\r\x1b[KB: It"
     screen.status("B is at work, 4 s")
     assert written.new() == ""
-    transcript.answered("B", "It is 3.")
+    transcript.write_answer("B", "It is 3.")
     assert written.new() == " is 3.\n\r\x1b[KB is at work, 4 s"
     screen.hold()
-    transcript.answered("C", "Later.")
+    transcript.write_answer("C", "Later.")
     screen.status("")
     assert written.new() == "\r\x1b[K"
     screen.release()
@@ -156,8 +156,8 @@ def test_long_answer_is_cut_however_it_comes() -> None:
     for pieces in (["word " * 400] * 3, []):
         written, _screen, transcript = screen_of()
         for piece in pieces:
-            transcript.piece("A", piece)
-        transcript.answered("A", "word " * 1200)
+            transcript.write_piece("A", piece)
+        transcript.write_answer("A", "word " * 1200)
         shown.append(written.getvalue())
     assert shown[0].split() == shown[1].split()
     assert 4000 < len("".join(shown[0])) < 4200

@@ -19,7 +19,7 @@ from moothall.budget import limits
 ADDED = (
     (
         '    Limit("actions", "actions"),\n',
-        '    Limit("pages", "pages", measured=True, of_runs="pages."),\n',
+        '    Limit("pages", "pages", measured=True, option_help="pages."),\n',
     ),
     ("    actions: int\n", "    pages: int\n"),
     ("    usd: float | Decimal | None\n", "    pages: int | None\n"),
@@ -116,7 +116,7 @@ def test_limit_classes_have_the_limits_of_the_list() -> None:
     assert is_typeddict(limits.Limits)
     for kept in (limits.Spent, limits.Left):
         assert [each.name for each in fields(kept)] == names
-    assert {each.name for each in fields(limits.RunLimits)} == {*limits.OF_RUNS}
+    assert {each.name for each in fields(limits.RunLimits)} == {*limits.RUN_LIMITS}
     held = Budget().reserve()
     assert all(getattr(held, each.name) == 0 for each in limits.RESERVED)
 

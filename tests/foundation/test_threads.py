@@ -59,7 +59,7 @@ def test_worker_threads_calls_in_turn_use_one_thread() -> None:
         loop = asyncio.get_running_loop()
         threads = {await pool.run(loop, threading.get_ident) for _ in range(200)}
         assert len(threads) == 1
-        assert pool.threads == pool.idle == 1
+        assert pool.thread_count == pool.idle_count == 1
 
     asyncio.run(main())
 
@@ -72,7 +72,7 @@ def test_blocked_calls_starve_nobody() -> None:
         loop = asyncio.get_running_loop()
         blocked = [pool.run(loop, gate.wait, WAIT) for _ in range(60)]
         assert await pool.run(loop, lambda: "through") == "through"
-        assert pool.threads == 61
+        assert pool.thread_count == 61
         gate.set()
         assert all(await asyncio.gather(*blocked))
         # The thread that was idle last is used first, so the others can end.
@@ -90,7 +90,7 @@ def test_idle_threads_end() -> None:
         thread = await pool.run(loop, threading.current_thread)
         await asyncio.to_thread(thread.join, WAIT)
         assert not thread.is_alive()
-        assert pool.threads == pool.idle == 0
+        assert pool.thread_count == pool.idle_count == 0
         assert await pool.run(loop, lambda: "again") == "again"
 
     asyncio.run(main())

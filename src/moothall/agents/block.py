@@ -95,9 +95,9 @@ class Block:
             block_params = (self.ParamsType or BlockParams)()
         self.params: Any = checked_params(self.ParamsType, block_params)
         if self.ParamsType is not None and not isinstance(self.params, self.ParamsType):
-            kind = f"{self.ParamsType.__name__} or a dict of its fields"
+            expected = f"{self.ParamsType.__name__} or a dict of its fields"
             raise ConfigError(
-                f"{self.name}: block_params= must be {kind}, got {block_params!r:.80}"
+                f"{self.name}: block_params= must be {expected}, got {block_params!r:.80}"
             )
 
     @property
@@ -118,7 +118,9 @@ class Block:
             raise DefinitionError(f"{cls.__name__}.name must be a text, got {cls.name!r:.80}")
         cls.name = cls.__dict__.get("name") or cls.__name__
         marked = actions_of(cls)
-        docs = {name: getattr(cls, at).__doc__ or "" for name, (at, _) in marked.items()}
+        docs = {
+            name: getattr(cls, attribute).__doc__ or "" for name, (attribute, _) in marked.items()
+        }
         described = {name: text.strip().partition("\n")[0] for name, text in docs.items()}
         cls.actions = {**cls.actions, **described, **declared}
 

@@ -64,4 +64,6 @@ def add_to_bill(reservation: Reservation, budget: Budget) -> None:
 
 def charged_json(amounts: Amounts) -> dict[str, Any]:
     """Return what was charged, as JSON data: all that asking a model takes, and what else is."""
-    return stored_of(amounts, [kind for kind in KINDS if amounts[kind] or RESERVED[kind].asks])
+    return stored_of(
+        amounts, [kind for kind in KINDS if amounts[kind] or RESERVED[kind].bounds_asking]
+    )

@@ -96,7 +96,7 @@ class Budget:
         on_low: Callable[[str, str, float], object] | None = None,
         **limits: Unpack[Limits],
     ) -> None:
-        counted, seconds = _checked(Budget, limits, per)
+        counted, seconds = _counted(Budget, limits, per)
         title = _title(name, "the budget")
         if prices is not None and not callable(getattr(prices, "cost", None)):
             raise ConfigError(
@@ -152,15 +152,15 @@ class Budget:
             DefinitionError: a limit is not a number from 0 on, or `per` is another word
             JournalError: the journal cannot be read
         """
-        counted, seconds = _checked(Budget.child, limits, per)
+        counted, seconds = _counted(Budget.child, limits, per)
         parent = self._accounts[0].title
         # The same at any depth, so that titles of deep descendants do not grow.
         title = _title(name, parent if parent.startswith("a part of ") else f"a part of {parent}")
         account = Account(title, counted, seconds, per=per)
         account = self._ledger.open_account(account, self._accounts[0], name)
-        return self._relative((account, *self._accounts), name)
+        return self._with_accounts((account, *self._accounts), name)
 
-    def _relative(self, accounts: Accounts, name: str | None) -> Budget:
+    def _with_accounts(self, accounts: Accounts, name: str | None) -> Budget:
         """Return a budget of the same tree."""
         other = Budget.__new__(Budget)
         other.name = name
@@ -233,7 +233,7 @@ class Budget:
 
     def _accounts_alone(self) -> list[tuple[Account, Budget]]:
         """Return each account, of this budget and its ancestors, with a budget of it alone."""
-        return [(account, self._relative((account,), None)) for account in self._accounts]
+        return [(account, self._with_accounts((account,), None)) for account in self._accounts]
 
     def is_part_of(self, other: Budget) -> bool:
         """Return whether this is `other` or its descendant, so that spending here counts there."""
@@ -272,7 +272,7 @@ class Budget:
         """What open reservations hold."""
         spent, used, _ = self._ledger.read(self._accounts[0])
         return spent_of(
-            [had - settled_amount for had, settled_amount in zip(used, spent, strict=True)]
+            [amount - settled_amount for amount, settled_amount in zip(used, spent, strict=True)]
         )
 
     @property
@@ -383,7 +383,7 @@ class Budget:
         return f"<Budget {self.name or ''!r}: {', '.join(parts) or 'no limits'}>"
 
 
-def _checked(owner: Any, limits: Limits, per: Per | None) -> tuple[tuple[int | None, ...], Any]:
+def _counted(owner: Any, limits: Limits, per: Per | None) -> tuple[tuple[int | None, ...], Any]:
     if unknown := unknown_argument(owner, limits, Limits.__annotations__):
         raise unknown
     checked_per(per)

@@ -30,19 +30,19 @@ class Limit:
         unit: what it counts, for people
         parts: in how many parts of a unit it is counted, so that sums are exact
         measured: whether a call may take more or less of it than was reserved
-        asks: whether a model cannot be asked once it is used up
-        of_runs: what the option `--max-NAME` of a command is; empty without such an option
-        stops: the stop reason of a run that has reached it
-        again: what it counts in a run that is resumed with more
+        bounds_asking: whether a model cannot be asked once it is used up
+        option_help: what the option `--max-NAME` of a command is; empty without such an option
+        stop_reason: that of a run that has reached it
+        limit_scope: what its limit counts in a run that is resumed with more
     """
 
     name: str
     unit: str
     parts: int = 1
     measured: bool = False
-    asks: bool = False
-    of_runs: str = ""
-    stops: ClassVar[str] = "budget"
+    bounds_asking: bool = False
+    option_help: str = ""
+    stop_reason: ClassVar[str] = "budget"
     limit_scope: ClassVar[str] = "in all"
 
     @property
@@ -73,7 +73,7 @@ class Limit:
 class Time(Limit):
     """A limit of seconds, which pass by themselves: nobody reserves them."""
 
-    stops = "deadline"
+    stop_reason = "deadline"
     limit_scope = "from now on"
     is_whole_number = False
 
@@ -91,17 +91,23 @@ class Time(Limit):
 
 USD: Final = Limit("usd", "US dollars", PICO, True, True, "limit of costs in US dollars.")
 RESERVED: Final = (
-    Limit("tokens", "tokens", measured=True, asks=True, of_runs="limit of tokens, in all."),
+    Limit(
+        "tokens",
+        "tokens",
+        measured=True,
+        bounds_asking=True,
+        option_help="limit of tokens, in all.",
+    ),
     USD,
-    Limit("model_calls", "model calls", asks=True),
+    Limit("model_calls", "model calls", bounds_asking=True),
     Limit("actions", "actions"),
 )
 """What is reserved, in the order of all counted amounts."""
 PLACES: Final = {limit.name: place for place, limit in enumerate(RESERVED)}
 FIRST_KINDS: Final = 4  # stand in every state and book; those of an older moothall lack later ones
-SECONDS: Final = Time("seconds", "seconds", of_runs="time limit.")
+SECONDS: Final = Time("seconds", "seconds", option_help="time limit.")
 LIMITS: Final = (*RESERVED, SECONDS)
-OF_RUNS: Final = {f"max_{each.name}": each for each in LIMITS if each.of_runs}
+RUN_LIMITS: Final = {f"max_{each.name}": each for each in LIMITS if each.option_help}
 """The limits that a command's run may have, by the names of its order."""
 
 
@@ -146,7 +152,7 @@ class RunLimits:
 
     def limits(self) -> dict[str, float | None]:
         """Return the limits as `Budget` takes them."""
-        return {limit.name: getattr(self, name) for name, limit in OF_RUNS.items()}
+        return {limit.name: getattr(self, name) for name, limit in RUN_LIMITS.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +214,7 @@ def _value_text(value: object) -> str:
 
 
 def picodollars(subject: str, usd: object, name: str = "usd", *, rounds_up: bool = True) -> int:
-    """Return US dollars, which `what` was given as `name`, in whole picodollars.
+    """Return US dollars, which `subject` was given as `name`, in whole picodollars.
 
     A float is read as the decimal number that it is written as: 0.1 is a tenth.
     """
@@ -233,10 +239,10 @@ def picodollars(subject: str, usd: object, name: str = "usd", *, rounds_up: bool
     return -(-numerator * PICO // denominator) if rounds_up else numerator * PICO // denominator
 
 
-def used_up(remaining: Left, *, asks: bool = False) -> list[str]:
-    """Return the limits of which nothing can be reserved; `asks`: those of asking a model."""
+def used_up(remaining: Left, *, to_ask: bool = False) -> list[str]:
+    """Return the limits of which nothing can be reserved; `to_ask`: those of asking a model."""
     return [
         each.name
         for each in RESERVED
-        if getattr(remaining, each.name) == 0 and (each.asks or not asks)
+        if getattr(remaining, each.name) == 0 and (each.bounds_asking or not to_ask)
     ]

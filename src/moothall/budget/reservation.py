@@ -51,7 +51,7 @@ class Ledger:
         "on_low",
         "open_count",
     )
-    look_s: ClassVar[float | None] = None
+    recheck_s: ClassVar[float | None] = None
     """Seconds after which a reservation that waits looks at the limits again; None: never."""
 
     def __init__(self, title: str, utc: Callable[[], float]) -> None:
@@ -133,12 +133,12 @@ class Ledger:
             )
 
     def _tell_low(self, account: Account, kind: int) -> None:
-        spent, limit, of = account.spent[kind], account.limits[kind] or 1, RESERVED[kind]
+        spent, limit = account.spent[kind], account.limits[kind] or 1
         share, most = spent / limit, in_words(kind, limit)
         logger.warning("%s: %.0f %% of its %s are spent", account.title, 100 * share, most)
         if self.on_low is not None:
             try:
-                self.on_low(account.title, of.name, share)
+                self.on_low(account.title, RESERVED[kind].name, share)
             except Exception as error:
                 log_failure(logger, f"{account.title}: on_low= failed", error)
 
@@ -218,22 +218,22 @@ class Hold:
     terms: tuple[str, ...] | None  # of its accounts, where one may be renewed
     spent: Amounts  # as much as was reserved, until it is settled
     open: bool = True
-    waits: int = 0  # how many reservations inside of it wait in turn
+    waiting_count: int = 0  # how many reservations inside of it wait in turn
 
-    def counting(self) -> tuple[Accounts, list[OtherPeriod]]:
+    def counted_in(self) -> tuple[Accounts, list[OtherPeriod]]:
         """Return the accounts in which it counts, and what they have aside of its period."""
         if self.terms is None:
             return self.accounts, []
-        accounts, asides = [], []
+        accounts, other_periods = [], []
         for account, term in zip(self.accounts, self.terms, strict=True):
             other = account.other_period
-            is_aside = other is not None and account.term_of(other.period) == term
-            if other is not None and is_aside:
-                asides.append(other)
+            is_in_other = other is not None and account.term_of(other.period) == term
+            if other is not None and is_in_other:
+                other_periods.append(other)
             # What was reserved ahead of the clock counts in the present, too.
-            if account.term == term or (other and is_aside and other.period > account.period):
+            if account.term == term or (other and is_in_other and other.period > account.period):
                 accounts.append(account)
-        return tuple(accounts), asides
+        return tuple(accounts), other_periods
 
     def __repr__(self) -> str:
         parts = ", ".join(
@@ -314,11 +314,11 @@ def callers_holds(ledger: Ledger) -> list[Hold]:
     return [each for each in holds if each and each.open and each.ledger is ledger]
 
 
-Kinds: TypeAlias = list[tuple[Account, int]]
+AccountKinds: TypeAlias = list[tuple[Account, int]]
 """Accounts, each with a kind of what they limit."""
 
 
-def end_hold(hold: Hold, spent: Amounts) -> tuple[Kinds, Kinds]:
+def end_hold(hold: Hold, spent: Amounts) -> tuple[AccountKinds, AccountKinds]:
     """Count what a reservation spent; return the accounts that it closes, and that get low."""
     if not hold.open:
         raise DefinitionError(
@@ -328,16 +328,16 @@ def end_hold(hold: Hold, spent: Amounts) -> tuple[Kinds, Kinds]:
     hold.spent = spent
     hold.ledger.open_count[0] -= 1
     hold.ledger.holds.pop(id(hold), None)
-    closed: Kinds = []
-    low: Kinds = []
-    accounts, asides = hold.counting() if hold.terms else (hold.accounts, [])
+    closed: AccountKinds = []
+    low: AccountKinds = []
+    accounts, other_periods = hold.counted_in() if hold.terms else (hold.accounts, [])
     for kind in KINDS:
         excess = spent[kind] - hold.amounts[kind]
         if not spent[kind] and not excess:
             continue
-        for other in asides:
-            for name, more in zip(COUNTS, (excess, spent[kind], max(excess, 0)), strict=True):
-                other.counts[name][kind] += more
+        for other in other_periods:
+            for name, amount in zip(COUNTS, (excess, spent[kind], max(excess, 0)), strict=True):
+                other.counts[name][kind] += amount
         for account in accounts:
             account.spent[kind] += spent[kind]
             account.used[kind] += excess

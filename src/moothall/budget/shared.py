@@ -66,7 +66,7 @@ class SharedLedger(Ledger):
     """
 
     __slots__ = ("_books", "_now", "_release_dead")
-    look_s = 1.0  # a person may raise a limit, in any process
+    recheck_s = 1.0  # a person may raise a limit, in any process
 
     def __init__(
         self,

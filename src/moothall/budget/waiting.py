@@ -22,30 +22,32 @@ async def in_turn(
         except BudgetExceeded as error:
             if error._needs is None or not _may_fit(ledger, own_holds, *error._needs):
                 raise
-            times = (seconds(), ledger.look_s if first else None)
+            times = (seconds(), ledger.recheck_s if first else None)
             return None, min((each for each in times if each is not None), default=None)
 
     for each in own_holds:
-        each.waits += 1
+        each.waiting_count += 1
     if own_holds:
         ledger.line.wake_first()  # it may wait for one of `own_holds`, which will not settle now
     try:
         return await ledger.line.wait(look)
     finally:
         for each in own_holds:
-            each.waits -= 1
+            each.waiting_count -= 1
         ledger.line.wake_first()
 
 
 def _may_fit(ledger: Ledger, own_holds: list[Hold], accounts: Accounts, amounts: Amounts) -> bool:
     """Return whether it fits if all others, except waiting ones, spend nothing."""
     holds = [ref() for ref in tuple(ledger.holds.values())]
-    competing = [each for each in holds if each and not each.waits and each not in own_holds]
+    competing = [
+        each for each in holds if each and not each.waiting_count and each not in own_holds
+    ]
     for account in accounts:
         unspent = [
             each.amounts
             for each in competing
-            if any(account.is_same(other_account) for other_account in each.counting()[0])
+            if any(account.is_same(other_account) for other_account in each.counted_in()[0])
         ]
         for kind, limit in enumerate(account.limits):
             used = account.used[kind] + amounts[kind] - sum(each[kind] for each in unspent)

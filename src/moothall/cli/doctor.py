@@ -19,7 +19,7 @@ from urllib.request import getproxies
 import click
 
 from moothall.cli.shared_options import (
-    FILE,
+    SETTINGS_FILE,
     journal_option,
     json_data_option,
     opened,
@@ -179,7 +179,11 @@ def _journal(path: str | None) -> Finding:
 def _settings() -> Finding:
     for name in ("act", "chat"):
         settings_of(name)
-    there = f"{FILE} is right" if os.path.exists(FILE) else f"there is no {FILE} in this folder"
+    there = (
+        f"{SETTINGS_FILE} is right"
+        if os.path.exists(SETTINGS_FILE)
+        else f"there is no {SETTINGS_FILE} in this folder"
+    )
     return Finding("settings", "ok", there)
 
 

@@ -9,7 +9,13 @@ from dataclasses import dataclass
 import click
 
 from moothall.cli.progress import ProgressLine
-from moothall.cli.shared_options import json_data_option, print_json, print_text, usage, weights_of
+from moothall.cli.shared_options import (
+    as_usage_error,
+    json_data_option,
+    print_json,
+    print_text,
+    weights_of,
+)
 from moothall.foundation.errors import MissingExtra, ModelError
 from moothall.foundation.http.network import is_loopback, is_offline
 from moothall.models import names
@@ -83,7 +89,7 @@ def fetch(name: str, as_json: bool) -> None:
         if progress.is_due(last=is_new):
             progress.show(subject if is_new or not total else f"{subject}  {100 * done // total} %")
 
-    with usage():
+    with as_usage_error():
         weights.source_of(name)
     with closing(progress):
         path = fetching.fetch(name, show_progress)

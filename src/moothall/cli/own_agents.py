@@ -18,13 +18,13 @@ from moothall.agents.ready.host import Host
 from moothall.agents.replies.thread import Thread
 from moothall.cli.run.watch import keyboard, says_yes
 from moothall.cli.shared_options import (
-    FILE,
+    SETTINGS_FILE,
+    as_usage_error,
     is_typed,
     model_option,
     root_option,
     settings,
     source_of,
-    usage,
 )
 from moothall.foundation.errors import ConfigError, DefinitionError, MoothallError
 from moothall.foundation.text import escaped
@@ -88,29 +88,29 @@ class ChatCompany:
         network: bool,
     ) -> ChatCompany:
         """Make the agents that the command line, the environment and moothall.toml name."""
-        typed = {"model_name", "root", "agents"}
+        settings_used = {"model_name", "root", "agents"}
         if over_broker:  # then only what the command line names is added
-            typed = {each for each in typed if is_typed(each)}
+            settings_used = {each for each in settings_used if is_typed(each)}
         configured = settings("chat")
         chosen, key = chosen_model(configured, model_name, os.environ.get("MOOTHALL_KEY"))
         listed: Sequence[str] = ()
-        if "agents" in typed:
+        if "agents" in settings_used:
             listed = agents or permitted_agents(configured.get("agents", []))
-        with usage(source_of("model_name", of_file="model" in configured)):
-            model = made_model(chosen, key) if "model_name" in typed else None
+        with as_usage_error(source_of("model_name", of_file="model" in configured)):
+            model = made_model(chosen, key) if "model_name" in settings_used else None
         company = cls([named_agent(each) for each in listed], is_small(chosen), model=model)
-        if "root" in typed:
-            with usage(source_of("root", of_file="root" in configured)):
+        if "root" in settings_used:
+            with as_usage_error(source_of("root", of_file="root" in configured)):
                 host = Host("Host", root or configured.get("root", "."), network=network)
             company.members.insert(0, host)
         if model is not None:
             # Not Chatty, which has nothing to call, and is busy whenever something is said to all.
             agent_ids = [str(each.id) for each in company.members]
-            function = OpenAIFunctionAgent(
+            function_ai = OpenAIFunctionAgent(
                 "FunctionAI", model, user_id=person_id, discover=agent_ids
             )
             chatty = (Forgetful if company.small else ChattyAI)("Chatty", model)
-            company.members[:0] = [chatty, function]
+            company.members[:0] = [chatty, function_ai]
             if company.small:
                 company.notes.append(
                     "The model is small (135 million parameters) and often wrong. A larger one: "
@@ -120,7 +120,7 @@ class ChatCompany:
                     "FunctionAI needs a larger one, and hears only what is said to it by name."
                 )
             if not model_name and "model" in configured:
-                company.notes.append(f"{FILE} says that the model is {escaped(chosen)}.")
+                company.notes.append(f"{SETTINGS_FILE} says that the model is {escaped(chosen)}.")
         return company
 
     def close(self) -> None:
@@ -139,10 +139,10 @@ def permitted_agents(names: list[str]) -> list[str]:
     listed = ", ".join(escaped(name) for name in names)
     if lines is None:
         raise click.UsageError(
-            f"{FILE} names agents ({listed}), which are programs of this folder, and standard "
-            "input is not a terminal, so nobody can be asked: name them by --agent"
+            f"{SETTINGS_FILE} names agents ({listed}), which are programs of this folder, and "
+            "standard input is not a terminal, so nobody can be asked: name them by --agent"
         )
-    print(f"{FILE} would have this run, from this folder: {listed}", file=sys.stderr)
+    print(f"{SETTINGS_FILE} would have this run, from this folder: {listed}", file=sys.stderr)
     return names if says_yes(lines, "Permit this?") else []
 
 

@@ -13,8 +13,8 @@ from typing import Final
 
 import click
 
-from moothall.budget.limits import OF_RUNS
-from moothall.cli.shared_options import is_typed, made_journal, usage
+from moothall.budget.limits import RUN_LIMITS
+from moothall.cli.shared_options import as_usage_error, is_typed, made_journal
 from moothall.foundation.errors import StateError
 from moothall.foundation.text import escaped
 from moothall.journal import Entry, Journal, Outline
@@ -29,7 +29,7 @@ NO_AGENT: Final = "MODULE:AGENT"
 
 
 @dataclass(frozen=True)
-class Recorded:
+class RecordedRun:
     """A run in a journal."""
 
     journal: Journal
@@ -70,8 +70,8 @@ class Recorded:
         # The limit is shown as N: nobody knows how much more the run needs.
         limits = [
             name
-            for name, limit in OF_RUNS.items()
-            if stop_reason == limit.stops == "budget"
+            for name, limit in RUN_LIMITS.items()
+            if stop_reason == limit.stop_reason == "budget"
             and getattr(self.order, name, None) is not None
         ]
         words = "to resume with a higher limit N" if limits else "to resume it"
@@ -113,10 +113,10 @@ def execute_order(
         if run_id is not None:
             raise click.UsageError("--run-id is for a run in a journal: give --journal too")
         return runner(order, as_json)
-    with usage():
+    with as_usage_error():
         without_keys(order)
     with made_journal(journal) as store:
-        recorded = Recorded(store, run_id or secrets.token_hex(8), order)
+        recorded = RecordedRun(store, run_id or secrets.token_hex(8), order)
         if run_id is not None:
             # What has ended is not resumed: its recorded reply is returned.
             reason = refusal(store, run_id, allow_ended=True)
@@ -125,7 +125,9 @@ def execute_order(
         return runner(order, as_json, recorded)
 
 
-def report_refusal(recorded: Recorded, refusal_found: ResumeRefusal | None, as_json: bool) -> bool:
+def report_refusal(
+    recorded: RecordedRun, refusal_found: ResumeRefusal | None, as_json: bool
+) -> bool:
     """Return whether a person must decide before a run can continue; if so, print how.
 
     Raise StateError if the run has a fork.
@@ -149,7 +151,9 @@ def report_refusal(recorded: Recorded, refusal_found: ResumeRefusal | None, as_j
     return True
 
 
-def print_doubts(doubts: Sequence[Doubt], recorded: Recorded, *, to_stderr: bool = False) -> None:
+def print_doubts(
+    doubts: Sequence[Doubt], recorded: RecordedRun, *, to_stderr: bool = False
+) -> None:
     """Print the calls in doubt with their numbers, and what to type to decide."""
     these, each = ("this was", "it") if len(doubts) == 1 else ("these were", "each")
     click.echo(f"outcome unknown, the run was cut off while {these} running:", err=to_stderr)

@@ -22,7 +22,7 @@ from moothall.agents.replies.events import (
     MessageAdded,
 )
 from moothall.agents.replies.reply import Reply
-from moothall.cli.recorded_runs import Recorded
+from moothall.cli.recorded_runs import RecordedRun
 from moothall.cli.run.act import screen_of
 from moothall.cli.run.outcome import exit_code
 from moothall.cli.shared_options import journal_option, json_option, reading
@@ -57,10 +57,10 @@ def command(run_id: str, journal: str | None, as_json: bool) -> int:
     130 interrupted.
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
     with reading(journal) as store:
-        return show_replay(Recorded(store, run_id), as_json)
+        return show_replay(RecordedRun(store, run_id), as_json)
 
 
-def show_replay(recorded: Recorded, as_json: bool, *, resumed: bool = False) -> int:
+def show_replay(recorded: RecordedRun, as_json: bool, *, resumed: bool = False) -> int:
     """Show a run from its record; return the run's exit code."""
     run_id, outline, entries = recorded.run_id, recorded.outline, recorded.entries
     own_entries = [entry for entry in entries if not entry.path]

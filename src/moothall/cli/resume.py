@@ -16,19 +16,19 @@ import click
 from moothall.agents.replies.resume import asked_in
 from moothall.cli.interrupts import interruptible
 from moothall.cli.operate.waiting import user_name
-from moothall.cli.recorded_runs import NO_AGENT, Recorded, report_refusal
+from moothall.cli.recorded_runs import NO_AGENT, RecordedRun, report_refusal
 from moothall.cli.replay import show_replay
 from moothall.cli.run.act import run_act, screen_of
 from moothall.cli.run.outcome import exit_code
 from moothall.cli.run.watch import Permission, stream_to_screen
 from moothall.cli.shared_options import (
+    as_usage_error,
     as_written,
     journal_option,
     json_option,
     limit_options,
     mismatch_option,
     opened,
-    usage,
 )
 from moothall.foundation.errors import DefinitionError, RunMismatch, StateError
 from moothall.foundation.text import escaped
@@ -77,7 +77,7 @@ _WORDS: Final = {"repeat": "is run again", "skip": "is skipped"}
     help="Resume although the agent has changed (as a fork) or a fork exists.",
 )
 @mismatch_option("If the agent has changed: stop, or resume a fork.")
-@limit_options(lambda limit: f"New {limit.of_runs}")
+@limit_options(lambda limit: f"New {limit.option_help}")
 @click.option("--agent", metavar="MODULE:AGENT", help="The agent, for a run of your own program.")
 @json_option
 def command(
@@ -140,7 +140,7 @@ def command(
             # Shows the folder that it works on now, and the model that is sent its files.
             description = f"{order.task} ({order.in_words})"
         asks = None if order else agent or NO_AGENT
-        recorded = Recorded(store, run_id, order, asks, description)
+        recorded = RecordedRun(store, run_id, order, asks, description)
         # Checked before anything is decided, also for a run that is over.
         named_agent_of_kind = None if agent is None else _agent_named(agent, outline.kind)
         # A simulation's results are made again from its last state.
@@ -155,7 +155,7 @@ def command(
                 click.echo(f"moothall: run {id} has ended; this is its recorded reply", err=True)
                 return show_replay(recorded, as_json, resumed=True)
         if isinstance(order, ActOrder):
-            with usage():
+            with as_usage_error():
                 check_journal_apart(order, store.path)
         decided = False
         if decisions and not (reason and reason.fork):
@@ -192,7 +192,7 @@ def _agent_named(name: str, kind: str) -> Any:
     return agent
 
 
-def _print_next(recorded: Recorded, outline: Outline, *, as_json: bool, decided: bool) -> int:
+def _print_next(recorded: RecordedRun, outline: Outline, *, as_json: bool, decided: bool) -> int:
     """Print how to continue if no agent was named; return the exit code."""
     if outline.kind not in OURS:  # the user's own orchestrator, which no agent of a module is
         kind = escaped(outline.kind)
@@ -210,7 +210,7 @@ def _print_next(recorded: Recorded, outline: Outline, *, as_json: bool, decided:
     return 0
 
 
-def _resume_order(order: AnyOrder, as_json: bool, recorded: Recorded) -> int:
+def _resume_order(order: AnyOrder, as_json: bool, recorded: RecordedRun) -> int:
     """Resume a run by its order."""
     if isinstance(order, ResearchOrder):
         from moothall.cli.run.research import run_research
@@ -223,7 +223,7 @@ def _resume_order(order: AnyOrder, as_json: bool, recorded: Recorded) -> int:
     return run_act(order, as_json, recorded)
 
 
-def _resume_agent(agent: Any, as_json: bool, recorded: Recorded) -> int:
+def _resume_agent(agent: Any, as_json: bool, recorded: RecordedRun) -> int:
     """Resume a run by the user's own agent."""
     outline = recorded.outline
     question = asked_in(recorded.entries)
@@ -275,7 +275,7 @@ def _decisions(
     return by_number
 
 
-def _decide(recorded: Recorded, decisions: dict[int, Decision]) -> bool:
+def _decide(recorded: RecordedRun, decisions: dict[int, Decision]) -> bool:
     """Record what a person decides; return False if nothing was in doubt."""
     for_rest = decisions.pop(0, None)
     choice: dict[int, Decision] | Decision = decisions
@@ -297,7 +297,7 @@ def _decide(recorded: Recorded, decisions: dict[int, Decision]) -> bool:
     return bool(doubts)
 
 
-def _write_missing(order: ResearchOrder, recorded: Recorded) -> None:
+def _write_missing(order: ResearchOrder, recorded: RecordedRun) -> None:
     """Write the files of a report whose process could not write them, or not to their end."""
     from moothall.research.recording import report_so_far
 

@@ -12,14 +12,14 @@ from typing import Any, Final
 import click
 
 from moothall.cli.operate.maintenance import COMMANDS
-from moothall.cli.recorded_runs import NO_AGENT, Recorded, print_doubts
+from moothall.cli.recorded_runs import NO_AGENT, RecordedRun, print_doubts
 from moothall.cli.shared_options import (
+    as_usage_error,
     is_typed,
     journal_option,
     json_data_option,
     print_json,
     reading,
-    usage,
 )
 from moothall.cli.values import MomentType, NumberType, OneOf, WholeNumberType
 from moothall.foundation.arguments import none_of
@@ -165,7 +165,7 @@ def command(
                 print_outline(outline)
                 _print_calls(calls)
         else:
-            _show(Recorded(store, run_id), as_json)
+            _show(RecordedRun(store, run_id), as_json)
     return 0
 
 
@@ -252,7 +252,7 @@ def _check_kind(journal: Journal, kind: str) -> None:
     """Raise for a class without runs that is not a class that records them."""
     if journal.sums(kind=kind).runs == 0 and kind not in KINDS:
         kinds = {each.kind for each in journal.runs()}
-        with usage():
+        with as_usage_error():
             raise none_of("--kind", sorted({*KINDS, *kinds}), kind)
 
 
@@ -262,7 +262,7 @@ def _list(
     most = limit if limit is not None else None if as_json else _MOST_LISTED
     newest = sort is None and bool(most)
     order = "-began" if newest else sort or "began"
-    with usage():
+    with as_usage_error():
         outlines: Sequence[Outline] = journal.runs(**filters, sort=order, limit=most or None)
     if newest:  # the last ones, the oldest of them first
         outlines = outlines[::-1]
@@ -286,7 +286,7 @@ def _list(
         click.echo(f"{needs:,} of them {'needs' if needs == 1 else 'need'} you: {command}")
 
 
-def _show(recorded: Recorded, as_json: bool) -> None:
+def _show(recorded: RecordedRun, as_json: bool) -> None:
     outline, entries = recorded.outline, recorded.entries
     doubts = recorded.journal.in_doubt(recorded.run_id)
     order = order_of(entries)
@@ -334,7 +334,7 @@ def _calls_of(
     """Return a citizen's model calls in a run, in order."""
     from moothall.society.decision_log import decisions
 
-    with usage():
+    with as_usage_error():
         calls = decisions(journal, run_id, citizen, step)
     if not calls:
         at = "" if step is None else f" in step {step}"

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 from click.shell_completion import CompletionItem
 
-from moothall.budget.limits import OF_RUNS, Limit
+from moothall.budget.limits import RUN_LIMITS, Limit
 from moothall.cli.exit_codes import NotBegun
 from moothall.cli.values import NonEmptyText, OneOf, WholeNumberType, above_0
 from moothall.foundation.errors import ConfigError, FileError, JournalError, MoothallError
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from moothall.agents.agent import Agent
     from moothall.journal import Journal
 
-FILE: Final = "moothall.toml"
+SETTINGS_FILE: Final = "moothall.toml"
 
 _KEYS = ("model", "root", "key")
 _COMMANDS: Final[dict[str, tuple[str, ...]]] = {"act": _KEYS, "chat": (*_KEYS, "agents")}
@@ -41,23 +41,25 @@ _MAX_ID: Final = 255
 def settings(command: str) -> dict[str, Any]:
     """Return the settings of moothall.toml for a command; its own table overrides the top level."""
     # The whole file is checked: an unknown key would be a setting that does nothing.
-    if Path(FILE).exists() and not Path(FILE).is_file():
-        raise click.UsageError(f"{FILE} must be a file")  # a pipe would be waited for
+    if Path(SETTINGS_FILE).exists() and not Path(SETTINGS_FILE).is_file():
+        raise click.UsageError(f"{SETTINGS_FILE} must be a file")  # a pipe would be waited for
     try:
-        text = Path(FILE).read_text(encoding="utf-8-sig")
+        text = Path(SETTINGS_FILE).read_text(encoding="utf-8-sig")
     except FileNotFoundError:
         return {}
     except (OSError, UnicodeDecodeError) as error:
-        raise click.UsageError(f"{FILE} cannot be read: {error}") from error
+        raise click.UsageError(f"{SETTINGS_FILE} cannot be read: {error}") from error
     try:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise click.UsageError(f"{FILE} is not TOML: {error}") from error
+        raise click.UsageError(f"{SETTINGS_FILE} is not TOML: {error}") from error
     tables = {name: data.pop(name) for name in _COMMANDS if name in data}
     own_settings = _checked(data, "", (*_KEYS, *(f"[{name}]" for name in _COMMANDS)))
     for name, table in tables.items():
         if not isinstance(table, dict):
-            raise click.UsageError(f"{FILE}: {name!r} must be a table, [{name}], got {table!r:.80}")
+            raise click.UsageError(
+                f"{SETTINGS_FILE}: {name!r} must be a table, [{name}], got {table!r:.80}"
+            )
         own_table = _checked(table, f"{name}.", _COMMANDS[name])
         if name == command:
             own_settings |= own_table
@@ -68,20 +70,22 @@ def _checked(table: dict[str, Any], prefix: str, names: tuple[str, ...]) -> dict
     for key, value in table.items():
         if key not in names:
             there = ", ".join(names)
-            raise click.UsageError(f"{FILE}: there is no key {prefix + key!r}; there are {there}")
+            raise click.UsageError(
+                f"{SETTINGS_FILE}: there is no key {prefix + key!r}; there are {there}"
+            )
         if key in _LISTS:
             if not isinstance(value, list) or not all(v and isinstance(v, str) for v in value):
                 raise click.UsageError(
-                    f"{FILE}: {prefix + key!r} must be a list of texts, got {value!r:.80}"
+                    f"{SETTINGS_FILE}: {prefix + key!r} must be a list of texts, got {value!r:.80}"
                 )
         elif not isinstance(value, str) or not value:
             got = "" if key == "key" else f", got {value!r:.80}"
-            raise click.UsageError(f"{FILE}: {prefix + key!r} must be a text{got}")
+            raise click.UsageError(f"{SETTINGS_FILE}: {prefix + key!r} must be a text{got}")
     return table
 
 
 @contextmanager
-def usage(subject: str = "") -> Iterator[None]:
+def as_usage_error(subject: str = "") -> Iterator[None]:
     """Turn what is wrong with something typed or configured into exit code 2; `what` names that."""
     try:
         yield
@@ -115,7 +119,7 @@ def source_of(name: str, *, of_file: bool = False) -> str:
         return f"the recorded --{name}"
     if context.get_parameter_source(name) is click.core.ParameterSource.ENVIRONMENT:
         return str(option.envvar)
-    return FILE if of_file and not is_typed(name) else option.opts[0]
+    return SETTINGS_FILE if of_file and not is_typed(name) else option.opts[0]
 
 
 def journal_option(help: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -162,7 +166,7 @@ def opened(path: str | None) -> Journal:
     """Open the journal of a path, which must exist."""
     if path is None:
         raise NotBegun(f"no journal was named: give --journal PATH, or set {_VARIABLE}")
-    with usage(source_of("journal")):
+    with as_usage_error(source_of("journal")):
         if not is_url(path) and not os.path.exists(path):
             raise JournalError(
                 path, "there is no such file; `moothall act TASK --journal PATH` makes one"
@@ -174,7 +178,7 @@ def made_journal(path: str) -> Journal:
     """Open the journal of a path, and create it if it does not exist."""
     from moothall.journal import Journal
 
-    with usage(source_of("journal")):
+    with as_usage_error(source_of("journal")):
         return Journal(path)
 
 
@@ -290,7 +294,7 @@ def _beginning(incomplete: str, names: list[str]) -> list[CompletionItem]:
 
 def limit_options(
     help_of: Callable[[Limit], str],
-    limits: Mapping[str, Limit] = OF_RUNS,
+    limits: Mapping[str, Limit] = RUN_LIMITS,
     minimum: int = 1,
     **more: Any,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -307,7 +311,7 @@ def limit_options(
 
 
 run_limits: Callable[[Callable[..., Any]], Callable[..., Any]] = limit_options(
-    lambda limit: f"{limit.of_runs[0].upper()}{limit.of_runs[1:]}"
+    lambda limit: f"{limit.option_help[0].upper()}{limit.option_help[1:]}"
 )
 json_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option(
     "--json", "as_json", is_flag=True, help="Print events as lines of JSON."

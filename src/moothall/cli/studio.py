@@ -12,7 +12,7 @@ import click
 from moothall.cli.interrupts import raising
 from moothall.cli.own_agents import ChatCompany, add_agent, company_options
 from moothall.cli.serving.broker_commands import BrokerPlace, place_options
-from moothall.cli.shared_options import journal_option, usage
+from moothall.cli.shared_options import as_usage_error, journal_option
 from moothall.cli.values import WholeNumberType
 from moothall.foundation.errors import MissingExtra
 from moothall.spaces.native import NativeSpace
@@ -86,7 +86,7 @@ def command(
     try:
         with place.space() if place.is_chosen else NativeSpace() as space:
             space.add(studio.user)
-            with usage():
+            with as_usage_error():
                 address = studio.launch(
                     port,
                     host,

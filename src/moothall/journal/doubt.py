@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias
 
 from moothall.foundation.errors import ConfigError
 from moothall.foundation.jsonvalue import NotJSON, to_json
-from moothall.journal.entry import WAYS, Entry
+from moothall.journal.entry import DECISIONS, Entry
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,9 @@ def _args(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def _check(decision: object) -> None:
-    if not isinstance(decision, Done) and (not isinstance(decision, str) or decision not in WAYS):
+    if not isinstance(decision, Done) and (
+        not isinstance(decision, str) or decision not in DECISIONS
+    ):
         raise ConfigError(
             f'a decision must be "repeat", "skip" or Done(value), got {decision!r:.80}'
         )

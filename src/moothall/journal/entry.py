@@ -21,7 +21,7 @@ from moothall.journal.attributes import RecordedAttributes
 ROOT = ""
 """The path of a run's own part."""
 
-WAYS = {"repeat": "run it again", "skip": "skip it"}
+DECISIONS = {"repeat": "run it again", "skip": "skip it"}
 """The decisions about a call in doubt, besides `Done`, each with its words."""
 
 RESUME = "resume"

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Final, Self, Unpack
 
 from moothall.actions.provenance import with_sources
-from moothall.actions.provenance.reading import give_back, reading_here
+from moothall.actions.provenance.reading import add_sources_of, reading_here
 from moothall.foundation.arguments import check_boolean, check_integer
 from moothall.foundation.database import Database
 from moothall.foundation.errors import ConfigError
@@ -37,7 +37,7 @@ from moothall.journal.moving import adopted, exported, imported, moved, named_fi
 from moothall.journal.opening import Runs
 from moothall.journal.run_parts import ReadPart, RunPart, reply_of
 from moothall.journal.store.by_path import opened
-from moothall.journal.store.copies import backed_up, faults
+from moothall.journal.store.copies import back_up, faults
 from moothall.journal.tally import SUMMED, TASK_CHARS
 from moothall.journal.waits import Waits
 
@@ -184,7 +184,7 @@ class Journal:
         with self._file.reading() as db:
             number = self._file.number(db, run_id)
             entries = [entry for entry, _ in self._file.read(db, number, run_id, after, most)]
-        give_back(entry.data for entry in entries)
+        add_sources_of(entry.data for entry in entries)
         return entries
 
     async def follow(self, run_id: str, after: int = 0) -> AsyncIterator[Entry]:
@@ -246,7 +246,7 @@ class Journal:
         if not isinstance(hash, str) or not _SHA256.fullmatch(hash):
             raise ConfigError(f"hash= must be a sha256 in hexadecimal digits, got {hash!r:.80}")
         value = self._file.read_value(hash)
-        give_back([with_sources({}, [f"journal {self.path}"])])  # whose value it is, is not known
+        add_sources_of([with_sources({}, [f"journal {self.path}"])])  # whose it is, is not known
         return value
 
     def replay(self, run_id: str) -> Any:
@@ -516,7 +516,7 @@ class Journal:
             FileError: there is a file of that name, or the copy cannot be written
             JournalError: the journal cannot be read
         """
-        backed_up(self._file, Path(os.path.abspath(named_file(path))))
+        back_up(self._file, Path(os.path.abspath(named_file(path))))
 
     def check(self) -> list[str]:
         """Return what is damaged, in words: tables, entries of runs, values; empty if all is whole.

@@ -12,7 +12,7 @@ from moothall.foundation.arguments import (
     names_checked,
 )
 from moothall.memory.memory import Memory, check_memory
-from moothall.memory.results import NUMBERED, cleared, is_cleared, number_of, range_of
+from moothall.memory.results import NUMBER_KEY, cleared, is_cleared, number_of, range_of
 from moothall.models.blocks import BLOCK_TOKENS
 
 DEFAULT_TOKENS = 8192
@@ -92,10 +92,10 @@ class TokenBoundedMemory(Memory):
         self._sizes: list[int] = []
         self._tokens = 0
         self.left_out: int = 0
-        self._task = -1  # the index of the last user message
+        self._task_index = -1  # the index of the last user message
         self._cleared: tuple[int, ...] = ()
-        self._numbered = 0  # how many results have a number
-        self._clearable = 0  # how many of them could be cleared
+        self._numbered_count = 0  # how many results have a number
+        self._clearable_count = 0  # how many of them could be cleared
 
     if not TYPE_CHECKING:  # for a checker they are inherited; at run time a subclass loses them
         add_once = Memory.add_once
@@ -116,23 +116,23 @@ class TokenBoundedMemory(Memory):
         if len(self._sizes) != len(items):
             self._recount()
         if memory.get("role") == "user":
-            self._task, self.left_out = len(items), 0
+            self._task_index, self.left_out = len(items), 0
         items.append(memory)
         size = self._size(memory)
         self._sizes.append(size)
         self._tokens += size
-        if NUMBERED in memory:
-            self._numbered += 1
-            self._clearable += _may_clear(memory)
+        if NUMBER_KEY in memory:
+            self._numbered_count += 1
+            self._clearable_count += _may_clear(memory)
         if self._tokens > self.max_tokens and self._tokens > (bound := self._bound):
             self._fit(bound)
 
     def _fit(self, bound: int) -> None:
-        clears = self.clear and self._clearable > 0
+        clears = self.clear and self._clearable_count > 0
         if self.reply_tokens is not None:  # what earlier replies left goes first
             if clears:
-                self._clear(running=False)
-            self._drop(bound, running=False)
+                self._clear(in_reply=False)
+            self._drop(bound, in_reply=False)
         if self._tokens > bound:
             if clears:
                 self._clear()
@@ -154,10 +154,10 @@ class TokenBoundedMemory(Memory):
         """Count anew: the list is public, and other code may have cleared or extended it."""
         self._sizes = [self._size(item) for item in self._items]
         self._tokens = sum(self._sizes)
-        self._numbered = sum(NUMBERED in item for item in self._items)
-        self._clearable = sum(map(_may_clear, self._items))
+        self._numbered_count = sum(NUMBER_KEY in item for item in self._items)
+        self._clearable_count = sum(map(_may_clear, self._items))
         users = [place for place, item in enumerate(self._items) if item.get("role") == "user"]
-        self._task = users[-1] if users else -1
+        self._task_index = users[-1] if users else -1
 
     def _size(self, item: dict[str, Any]) -> int:
         content, count = item.get("content"), self._count
@@ -185,22 +185,22 @@ class TokenBoundedMemory(Memory):
         return newest
 
     @property
-    def _third(self) -> int:
+    def _third_of_window(self) -> int:
         """A third of the model's window, of which `max_tokens` are half."""
         return self.max_tokens * 2 // 3
 
-    def _clear(self, limit: int | None = None, running: bool = True) -> None:
+    def _clear(self, limit: int | None = None, in_reply: bool = True) -> None:
         """Clear old results: if there are too many tokens, or down to `limit`, if that is given.
 
-        If not `running`, those of the running reply stay.
+        If not `in_reply`, those of the running reply stay.
         """
-        if not self._clearable:
+        if not self._clearable_count:
             return
         if limit is None:
             if self._tokens <= self._bound:
                 return
-            limit = min(self._bound - self._third, self._third)
-        for place in range(self._newest if running else self._task):
+            limit = min(self._bound - self._third_of_window, self._third_of_window)
+        for place in range(self._newest if in_reply else self._task_index):
             if self._tokens <= limit:
                 break
             item = self._items[place]
@@ -222,10 +222,10 @@ class TokenBoundedMemory(Memory):
         ]
         sizes = [sum(self._sizes[start:end]) for start, end in spans]
         size = sum(sizes)
-        if size <= self._third // 3:
+        if size <= self._third_of_window // 3:
             return
         merged = 0
-        while merged < len(spans) - 1 and size > self._third // 6:
+        while merged < len(spans) - 1 and size > self._third_of_window // 6:
             size -= sizes[merged]
             merged += 1
         for start, end in reversed(spans[:merged]):
@@ -241,30 +241,34 @@ class TokenBoundedMemory(Memory):
     def _put(self, place: int, item: dict[str, Any]) -> None:
         size = self._size(item)
         self._tokens += size - self._sizes[place]
-        self._clearable += _may_clear(item) - _may_clear(self._items[place])
+        self._clearable_count += _may_clear(item) - _may_clear(self._items[place])
         self._items[place], self._sizes[place] = item, size
 
     def _is_read(self, item: dict[str, Any]) -> bool:
         """Whether a model is reading a message to summarise it."""
         return False
 
-    def _drop(self, limit: int, running: bool = True) -> None:
-        """Drop the oldest down to `limit` tokens; if not `running`, only what is before the reply.
+    def _drop(self, limit: int, in_reply: bool = True) -> None:
+        """Drop the oldest down to `limit` tokens; if not `in_reply`, only what is before the reply.
 
         Of that, an eighth of `max_tokens` stays, as results of the reply can be read again.
         """
-        if not running:
-            limit = max(limit, sum(self._sizes[self._task :]) + self.max_tokens // 8)
+        if not in_reply:
+            limit = max(limit, sum(self._sizes[self._task_index :]) + self.max_tokens // 8)
         items, sizes = self._items, self._sizes
-        newest = self._newest if running else self._task
-        one_by_one = self._numbered > 0  # a line for cleared results changes with each that goes
+        newest = self._newest if in_reply else self._task_index
+        one_by_one = (
+            self._numbered_count > 0
+        )  # a line for cleared results changes with each that goes
         start = 0
         while (tokens := self._tokens) > limit:
-            while start < newest and (start == self._task or items[start].get("role") == "system"):
+            while start < newest and (
+                start == self._task_index or items[start].get("role") == "system"
+            ):
                 start += 1
             if start >= newest:
                 break
-            end, stop = start, newest if start > self._task else min(newest, self._task)
+            end, stop = start, newest if start > self._task_index else min(newest, self._task_index)
             while end < stop:  # what goes, goes at once: each call with its results
                 role = items[end].get("role")
                 if role != "tool" and (tokens <= limit or role == "system"):
@@ -273,31 +277,31 @@ class TokenBoundedMemory(Memory):
                     break
                 tokens -= sizes[end]
                 end += 1
-            self.left_out += end - start if start > self._task >= 0 else 0
+            self.left_out += end - start if start > self._task_index >= 0 else 0
             self._remove(start, end)
             newest -= end - start
 
     @property
     def _bound(self) -> int:
         """How many tokens there may be now: more while a reply runs."""
-        if self.reply_tokens is None or not -1 < self._task < len(self._items) - 1:
+        if self.reply_tokens is None or not -1 < self._task_index < len(self._items) - 1:
             return self.max_tokens
         return max(self.max_tokens, self.reply_tokens)
 
     def _remove(self, start: int, end: int) -> None:
         cleared_numbers: list[int] = []
-        if self._numbered:
-            numbered = [item for item in self._items[start:end] if NUMBERED in item]
+        if self._numbered_count:
+            numbered = [item for item in self._items[start:end] if NUMBER_KEY in item]
             cleared_numbers = [range_of(item)[0] for item in numbered if is_cleared(item)]
-            self._numbered -= len(numbered)
-            self._clearable -= sum(map(_may_clear, numbered))
+            self._numbered_count -= len(numbered)
+            self._clearable_count -= sum(map(_may_clear, numbered))
         self._tokens -= sum(self._sizes[start:end])
         del self._items[start:end]
         del self._sizes[start:end]
-        if self._task >= end:
-            self._task -= end - start
-        elif self._task >= start:
-            self._task = -1
+        if self._task_index >= end:
+            self._task_index -= end - start
+        elif self._task_index >= start:
+            self._task_index = -1
         if cleared_numbers:  # the next line stands for these, too
             for place in range(start, len(self._items)):
                 if is_cleared(item := self._items[place]):

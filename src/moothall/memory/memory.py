@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any, Final, Protocol, Self
 from weakref import WeakValueDictionary
 
-from moothall.actions.provenance.reading import give_back
+from moothall.actions.provenance.reading import add_sources_of
 from moothall.foundation.arguments import check_integer
 from moothall.foundation.errors import ConfigError, StateError
 from moothall.foundation.threads import guard
@@ -73,7 +73,7 @@ class Memory:
     @property
     def items(self) -> list[dict[str, Any]]:
         """The messages, the oldest first."""
-        give_back(self._items)
+        add_sources_of(self._items)
         return self._items
 
     @items.setter
@@ -149,7 +149,7 @@ class Memory:
             ConfigError: the limit is not a whole number from 0 up
         """
         items = self._items
-        give_back(items)
+        add_sources_of(items)
         return items[:] if limit is None else last(items, limit)
 
     def thread(self, id: str | None) -> Self:

@@ -10,7 +10,7 @@ from moothall.foundation.database import CHANGES, SQLITE, Database, Lock
 from moothall.foundation.errors import DefinitionError, MemoryFileError
 from moothall.foundation.sqlite import SQLiteFile, SQLitePool
 from moothall.foundation.sqlite.fulltext import any_of, distinct, indexed, query_words
-from moothall.memory.memory_tables import CHANGED, QUERY_WORDS, TABLES, MemoryTables
+from moothall.memory.memory_tables import ADD_CHANGED_COLUMN, QUERY_WORDS, TABLES, MemoryTables
 
 __all__ = ["MIGRATIONS", "MemoryFile", "MemoryFileError"]
 
@@ -32,7 +32,7 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
             thread, text, content = '', tokenize = 'unicode61 remove_diacritics 2'
         )""",
     ),
-    (CHANGED, "UPDATE threads SET changed = CAST(strftime('%s', 'now') AS REAL)"),
+    (ADD_CHANGED_COLUMN, "UPDATE threads SET changed = CAST(strftime('%s', 'now') AS REAL)"),
 )
 
 
@@ -77,7 +77,7 @@ class MemoryFile(SQLitePool[MemoryFileError], MemoryTables):
             ((number, f"t{thread}", indexed(text)) for number, text in texts),
         )
 
-    def with_words(self, db: Database, text: str, thread: int | None, limit: int) -> list[int]:
+    def search_words(self, db: Database, text: str, thread: int | None, limit: int) -> list[int]:
         """Return the messages with the most and the rarest of a text's words, the best first."""
         query = any_of(distinct(query_words(text), QUERY_WORDS))
         if not query:

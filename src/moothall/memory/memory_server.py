@@ -11,7 +11,7 @@ from moothall.foundation.errors import MemoryFileError
 from moothall.foundation.postgres.address import DatabaseAddress
 from moothall.foundation.postgres.fulltext import query_words, vector
 from moothall.foundation.postgres.pool import PostgresPool
-from moothall.memory.memory_tables import CHANGED, QUERY_WORDS, TABLES, MemoryTables
+from moothall.memory.memory_tables import ADD_CHANGED_COLUMN, QUERY_WORDS, TABLES, MemoryTables
 
 _NAMES: Final = ("threads", "memories", "words", "vectors", "embedded", "told")
 _MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
@@ -25,7 +25,7 @@ _MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
         "CREATE INDEX vectors_of_memory ON vectors (memory)",
     ),
     (
-        CHANGED,
+        ADD_CHANGED_COLUMN,
         "UPDATE threads SET changed = CAST(EXTRACT(EPOCH FROM now()) AS DOUBLE PRECISION)",
     ),
 )
@@ -83,7 +83,7 @@ class MemoryServer(PostgresPool[MemoryFileError], MemoryTables):
         """Have a thread's messages after a number not be found."""
         db.execute("DELETE FROM words WHERE thread = ? AND memory > ?", (thread, after))
 
-    def with_words(self, db: Database, text: str, thread: int | None, limit: int) -> list[int]:
+    def search_words(self, db: Database, text: str, thread: int | None, limit: int) -> list[int]:
         """Return the messages with the most and the rarest of a text's words, the best first."""
         words = query_words(text, QUERY_WORDS)
         if not words:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from typing import Any, Final
 
-from moothall.actions.provenance.reading import give_back
+from moothall.actions.provenance.reading import add_sources_of
 from moothall.foundation.database import CHANGES, Database, Lock
 from moothall.foundation.errors import MemoryFileError
 
@@ -58,7 +58,9 @@ TABLES: Final = (
     ) {unnumbered}""",
 )
 """The tables, without that of the words, which each database finds in its own way."""
-CHANGED: Final = "ALTER TABLE threads ADD COLUMN changed DOUBLE PRECISION NOT NULL DEFAULT 0"
+ADD_CHANGED_COLUMN: Final = (
+    "ALTER TABLE threads ADD COLUMN changed DOUBLE PRECISION NOT NULL DEFAULT 0"
+)
 """When something was added last; for what is there already, the time of the migration."""
 _BATCH: Final = 256
 _BATCH_CHARS: Final = 4_000_000
@@ -96,7 +98,7 @@ class MemoryTables(ABC):
         """Have a thread's messages after a number, of these numbers and texts, not be found."""
 
     @abstractmethod
-    def with_words(self, db: Database, text: str, thread: int | None, limit: int) -> list[int]:
+    def search_words(self, db: Database, text: str, thread: int | None, limit: int) -> list[int]:
         """Return the messages with the most and the rarest of a text's words, the best first."""
 
     @abstractmethod
@@ -118,7 +120,7 @@ class MemoryTables(ABC):
         row = db.execute("SELECT number FROM threads WHERE id = ?", (id,)).fetchone()
         return None if row is None else int(row[0])
 
-    def made_thread(self, db: Database, id: str) -> int:
+    def ensure_thread(self, db: Database, id: str) -> int:
         """Return a thread's number, made if it does not exist."""
         thread = self.thread_number(db, id)
         return db.insert("INSERT INTO threads (id) VALUES (?)", (id,)) if thread is None else thread
@@ -167,7 +169,7 @@ class MemoryTables(ABC):
             raise self.damaged(f"a memory cannot be read, {error}") from None
         if not isinstance(item, dict):
             raise self.damaged("a memory is not a message")
-        give_back((item,))
+        add_sources_of((item,))
         return item
 
     def extent(self, db: Database, id: str, until: int) -> tuple[int, int]:
@@ -178,14 +180,14 @@ class MemoryTables(ABC):
         ).fetchone()
         return count, newest or 0
 
-    def run_offset(self, db: Database, thread: int | None, run: str) -> int:
+    def run_message_count(self, db: Database, thread: int | None, run: str) -> int:
         """Return how many messages of a run were added to the thread."""
         row = db.execute(
             "SELECT messages FROM told WHERE thread = ? AND run = ?", (thread, run)
         ).fetchone()
         return 0 if row is None else int(row[0])
 
-    def set_run_offset(self, db: Database, thread: int, run: str, messages: int) -> None:
+    def set_run_message_count(self, db: Database, thread: int, run: str, messages: int) -> None:
         """Record how many messages of a run were added to the thread."""
         db.execute(
             "INSERT INTO told (thread, run, messages) VALUES (?, ?, ?) ON CONFLICT (thread, run) "

@@ -38,7 +38,7 @@ class Recall:
             thread = None if id is None else self._file.thread_number(db, id)
             if id is not None and thread is None:
                 return []
-            matches = self._file.with_words(db, text[:FOUND_CHARS], thread, limit)
+            matches = self._file.search_words(db, text[:FOUND_CHARS], thread, limit)
             return self._file.items_of(db, matches)
 
     def by_meaning(self, text: str, limit: int, id: str | None) -> list[dict[str, Any]]:

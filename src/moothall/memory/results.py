@@ -15,7 +15,7 @@ from moothall.foundation.text.pages import chosen, lines_of, matching, matching_
 
 READ: Final = "read_result"
 """The action by which a model reads a result again."""
-NUMBERED: Final = "result"
+NUMBER_KEY: Final = "result"
 """The key of a tool message with the number of its result, and its hash in a journal.
 
 The hash is None if the message has the whole result, and empty if nothing but the thread has it."""
@@ -46,7 +46,7 @@ class _StoredResult:
 
 def number_of(message: dict[str, Any]) -> int | None:
     """Return the number of the result in a message, if it has one."""
-    mark = message.get(NUMBERED)
+    mark = message.get(NUMBER_KEY)
     return mark[0] if isinstance(mark, list) and len(mark) in (2, 3) else None
 
 
@@ -59,17 +59,17 @@ def cleared(message: dict[str, Any], first: int, last: int) -> dict[str, Any]:
             f"{READ} shows one, by its number, or finds words in all",
         )
     line = f"[{many} not shown any more: {hint}]"
-    return {**message, "content": line, NUMBERED: [last, message[NUMBERED][1], first]}
+    return {**message, "content": line, NUMBER_KEY: [last, message[NUMBER_KEY][1], first]}
 
 
 def is_cleared(message: dict[str, Any]) -> bool:
     """Return whether a message has a line in the place of its result."""
-    return len(message.get(NUMBERED, ())) == 3
+    return len(message.get(NUMBER_KEY, ())) == 3
 
 
 def range_of(message: dict[str, Any]) -> tuple[int, int]:
     """Return which results a line stands for: the first and the last."""
-    last, _, first = message[NUMBERED]
+    last, _, first = message[NUMBER_KEY]
     return first, last
 
 
@@ -134,7 +134,7 @@ class ThreadResults:
         number = number_of(message)
         if number is None or number in self._results:
             return
-        hash, content = message[NUMBERED][1], message.get("content")
+        hash, content = message[NUMBER_KEY][1], message.get("content")
         has_text = hash is None and isinstance(content, str) and not is_cleared(message)
         text = content if has_text else None
         self._hold(

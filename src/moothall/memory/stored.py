@@ -121,7 +121,7 @@ class StoredMemory(Memory):
         """
         row = row_of(memory)
         with self._file.writing(lock=self._file.lock(self._id)) as db:
-            insert(self._file, db, self._file.made_thread(db, self._id), row)
+            insert(self._file, db, self._file.ensure_thread(db, self._id), row)
 
     def add_once(self, memory: dict[str, Any], run: str, sequence: int) -> None:
         """Add a message of a run with a journal, unless it was added before, as in `Memory`.
@@ -133,19 +133,21 @@ class StoredMemory(Memory):
             # A subclass's own `add_memory` runs separately; a process killed between the two adds
             # the message twice.
             with self._file.reading() as db:
-                offset = self._file.run_offset(db, self._file.thread_number(db, self._id), run)
+                offset = self._file.run_message_count(
+                    db, self._file.thread_number(db, self._id), run
+                )
             if offset <= sequence:
                 self.add_memory(memory)
                 with self._file.writing(lock=self._file.lock(self._id)) as db:
-                    thread = self._file.made_thread(db, self._id)
-                    self._file.set_run_offset(db, thread, run, sequence + 1)
+                    thread = self._file.ensure_thread(db, self._id)
+                    self._file.set_run_message_count(db, thread, run, sequence + 1)
             return
         row = row_of(memory)
         with self._file.writing(lock=self._file.lock(self._id)) as db:
-            thread = self._file.made_thread(db, self._id)
-            if self._file.run_offset(db, thread, run) <= sequence:
+            thread = self._file.ensure_thread(db, self._id)
+            if self._file.run_message_count(db, thread, run) <= sequence:
                 insert(self._file, db, thread, row)
-                self._file.set_run_offset(db, thread, run, sequence + 1)
+                self._file.set_run_message_count(db, thread, run, sequence + 1)
 
     def get_memories(self, limit: int | None = None) -> list[dict[str, Any]]:
         """Return the messages for a prompt, at most `limit`: the last ones that fit, oldest first.

@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from moothall.actions.provenance import sources_of, union, with_sources
-from moothall.actions.provenance.reading import give_back
+from moothall.actions.provenance.reading import add_sources_of
 from moothall.foundation.arguments import check_integer, names_checked
 from moothall.foundation.errors import ConfigError, ModelError, StateError, TooManyThreads
 from moothall.foundation.text import copied_example, copied_stretch, counted, one_line
@@ -119,7 +119,7 @@ class SummarizingMemory(TokenBoundedMemory):
     @property
     def summary(self) -> str:
         """The summary of older messages; empty before the first."""
-        give_back(self._summary_message())
+        add_sources_of(self._summary_message())
         return self._summary
 
     @property
@@ -163,13 +163,13 @@ class SummarizingMemory(TokenBoundedMemory):
             if self._tokens > room:
                 # A summary is awaited: messages that it will cover and that do not fit are hidden.
                 items = _last_fitting(room, self._count, items)._items
-            give_back((*summary, *items))
+            add_sources_of((*summary, *items))
             return last(_copied([*summary, *items]), limit)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the summary and the verbatim messages, as JSON data."""
         with self._lock:
-            give_back((*self._summary_message(), *self._items))
+            add_sources_of((*self._summary_message(), *self._items))
             items = _copied(self._items)
             state = {"summary": self._summary, "items": items, **self._told_state()}
             return with_sources(state, self._sources)
@@ -208,7 +208,7 @@ class SummarizingMemory(TokenBoundedMemory):
     # -- in a worker thread ------------------------------------------------------------------------
 
     @property
-    def _third(self) -> int:
+    def _third_of_window(self) -> int:
         return self._room * 2 // 3
 
     def _fit(self, bound: int) -> None:

@@ -35,7 +35,7 @@ class AnswerReader:
         is_complete: the answer is complete, whether or not the server said so
     """
 
-    _call_at: ClassVar[str]
+    _call_path: ClassVar[str]
     """Where a call is, in errors: a format of its number."""
     _done_ends: ClassVar[bool] = False
     """Whether `[DONE]` says that the answer is complete."""
@@ -63,7 +63,7 @@ class AnswerReader:
         """Yield the pieces of an answer that came whole."""
         raise NotImplementedError
 
-    def _given_calls(self) -> Iterable[tuple[Any, Any, Any]]:
+    def _raw_calls(self) -> Iterable[tuple[Any, Any, Any]]:
         """Return the id, the name and the arguments of each call, as they came."""
         raise NotImplementedError
 
@@ -75,7 +75,7 @@ class AnswerReader:
         """Return what goes back to the server with the answer."""
         raise NotImplementedError
 
-    def _spent(self) -> Usage:
+    def _final_usage(self) -> Usage:
         """Return the usage; zero where the server states no number of tokens."""
         raise NotImplementedError
 
@@ -184,21 +184,21 @@ class AnswerReader:
                 f"{self._name}: the provider's content filter withheld the answer: change the "
                 "prompt"
             )
-        thinking, usage = self._thinking(bool(calls)), self._spent()
+        thinking, usage = self._thinking(bool(calls)), self._final_usage()
         fields = (text, calls, usage, reason, thought, thinking, self._meta, self._content_blocks())
         return [*parts, ModelReply(*fields)]
 
     def _calls(self) -> tuple[Call, ...]:
         """Return the calls, each with a unique id."""
         label, calls = f"{self._name}: the answer", dict[str, Call]()
-        raw_calls = list(self._given_calls())
+        raw_calls = list(self._raw_calls())
         if len(raw_calls) > MAX_CALLS:
             raise ModelError(f"{label} has {len(raw_calls)} calls, more than {MAX_CALLS}")
         for n, (id, name, args) in enumerate(raw_calls):
             if not isinstance(name, str):
-                raise wrong_field(label, f"{self._call_at % n}.name", name, "text")
+                raise wrong_field(label, f"{self._call_path % n}.name", name, "text")
             if args is not None and not isinstance(args, str | dict):
-                raise wrong_field(label, f"{self._call_at % n}.arguments", args, "text")
+                raise wrong_field(label, f"{self._call_path % n}.arguments", args, "text")
             # A number, not a random id: the same conversation produces the same calls.
             id, number = id if isinstance(id, str) else "", self._calls_before + n + 1
             while not id or id in calls:
@@ -260,7 +260,7 @@ def usage_of(value: Any) -> Usage:
     )
 
 
-def listed(value: Any) -> list[Any]:
+def list_or_empty(value: Any) -> list[Any]:
     """Return a list; empty for other data."""
     return value if isinstance(value, list) else []
 

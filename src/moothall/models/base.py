@@ -43,7 +43,7 @@ class ModelRequest(NamedTuple):
             raise ModelError(f"{name}: its input is not JSON: {error}") from error
 
 
-class Answering:
+class AnsweringModel:
     """A model whose `complete` and `stream` use one method, `_answer`, which a subclass defines.
 
     Attributes:
@@ -139,7 +139,7 @@ def is_in_process(model: object) -> bool:
 
 async def prepare(model: Any, actions: list[Action] | None = None) -> None:
     """Do what the first call of a model would do once, if it is one of moothall's."""
-    if isinstance(model, Answering):
+    if isinstance(model, AnsweringModel):
         await model._prepare(actions)
 
 
@@ -165,7 +165,7 @@ async def answer_of(
 
 def _traces(model: Any) -> bool:
     """Return whether a model traces its calls itself, or those of the models that it asks."""
-    return isinstance(model, Answering) or getattr(model, "_asks_others", False) is True
+    return isinstance(model, AnsweringModel) or getattr(model, "_asks_others", False) is True
 
 
 def streamed(

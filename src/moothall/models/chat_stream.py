@@ -37,7 +37,7 @@ class AnswerStream(AnswerReader):
         audio: the format of the answer's audio
     """
 
-    _call_at: ClassVar[str] = "tool_calls[%d].function"
+    _call_path: ClassVar[str] = "tool_calls[%d].function"
     _done_ends: ClassVar[bool] = True
 
     def __init__(
@@ -178,7 +178,7 @@ class AnswerStream(AnswerReader):
         self._last[index] = self._last[None] = call
         return call
 
-    def _given_calls(self) -> Iterable[tuple[Any, Any, Any]]:
+    def _raw_calls(self) -> Iterable[tuple[Any, Any, Any]]:
         for call in self._in_order():
             yield call.id, call.name, "".join(call.args)
 
@@ -193,7 +193,7 @@ class AnswerStream(AnswerReader):
     def _content_blocks(self) -> tuple[dict[str, Any], ...]:
         return (*self._blocks, *self._audio.blocks())
 
-    def _spent(self) -> Usage:
+    def _final_usage(self) -> Usage:
         return usage_of(self._usage)
 
     def _keep(self, message: Mapping[str, Any]) -> None:

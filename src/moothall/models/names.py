@@ -18,7 +18,7 @@ from moothall.foundation.text import nearest
 from moothall.foundation.threads import guard, in_child
 from moothall.models.base import with_options
 from moothall.models.local import weights
-from moothall.models.providers import ANY_SERVER, BY_FAMILY, PROVIDERS, lacks, setting_of
+from moothall.models.providers import ANY_SERVER, BY_FAMILY, PROVIDERS, missing_variable, setting_of
 from moothall.models.settings import check_base_url
 
 if TYPE_CHECKING:
@@ -42,11 +42,11 @@ _NEEDS: dict[str, tuple[str, str, tuple[str, ...]]] = {
 }
 KINDS = frozenset(_NEEDS)
 """What a name of a model may begin with, before the colon."""
-_OF_THE_HUB = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*", re.ASCII)
+_HUB_NAME = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*", re.ASCII)
 _SETTINGS = re.compile(r"\w+=[^=&?#]+(?:&\w+=[^=&?#]+)*")
-_OF_LOCAL = ("context_tokens", "max_tokens", "seed", "temperature", "thinking")
+_LOCAL_SETTINGS = ("context_tokens", "max_tokens", "seed", "temperature", "thinking")
 """The settings that are arguments of `LocalModel`; the others are among its options."""
-_SPELLINGS = (*_NEEDS, *(f"local:{each.name}" for each in weights.LISTED))
+_SUGGESTIONS = (*_NEEDS, *(f"local:{each.name}" for each in weights.LISTED))
 
 # All users of a name share one file in memory, or one set of connections.
 _LOCK = guard()
@@ -80,9 +80,9 @@ def model(name: str | Model, api_key: str | None = None, *, batch: bool = False)
     if not isinstance(name, str):
         if callable(getattr(name, "complete", None)):
             return name
-        raise ModelError(f"{name!r:.80} is neither a model nor the name of one; {_there_is()}")
-    kind, listed_name = check_name(name, bool(api_key))
-    whole_name, (name, options) = name, _parted(name)
+        raise ModelError(f"{name!r:.80} is neither a model nor the name of one; {_usable_names()}")
+    kind, short_name = check_name(name, bool(api_key))
+    whole_name, (name, options) = name, _split_settings(name)
     if batch and not is_remote(name):
         raise ConfigError(
             f"{name:.200} has no batches: batch= is for OpenAI's and Anthropic's form"
@@ -90,86 +90,88 @@ def model(name: str | Model, api_key: str | None = None, *, batch: bool = False)
     if kind in ("local", "gguf"):
         from moothall.models.local.local_model import LocalModel
 
-        path = Path(listed_name)
+        path = Path(short_name)
         if kind == "local":
-            weights_entry = weights.listed_weights(listed_name or weights.DEFAULT.name)
+            weights_entry = weights.listed_weights(short_name or weights.DEFAULT.name)
             name, path = f"local:{weights_entry.name}", weights_entry.path
-        own: dict[str, Any] = {each: options.pop(each) for each in _OF_LOCAL if each in options}
+        arguments: dict[str, Any] = {
+            each: options.pop(each) for each in _LOCAL_SETTINGS if each in options
+        }
         key: tuple[str, ...] = (name, whole_name.partition("?")[2])
-        return _shared_model(key, lambda: LocalModel(path, name=name, options=options, **own))
+        return _shared_model(key, lambda: LocalModel(path, name=name, options=options, **arguments))
     # The environment is part of what a name means.
     key = (whole_name, api_key or "", str(batch), *(setting_of(kind) if kind in PROVIDERS else ()))
     if kind in PROVIDERS:
-        file = PROVIDERS[kind].form.partition(".")[0]
-        module: Any = import_module(f"moothall.models.remote.{file}")
+        module_name = PROVIDERS[kind].form.partition(".")[0]
+        module: Any = import_module(f"moothall.models.remote.{module_name}")
 
         def of_provider() -> Any:
-            return with_options(module.of_provider(kind, listed_name, api_key, batch), options)
+            return with_options(module.of_provider(kind, short_name, api_key, batch), options)
 
         return _shared_model(key, of_provider)
     from moothall.models.remote.openai import OpenAIModel
 
-    url, _, listed = name.partition("#")
+    url, _, server_model = name.partition("#")
     return _shared_model(
-        key, lambda: with_options(OpenAIModel(listed, url, api_key, batch=batch), options)
+        key, lambda: with_options(OpenAIModel(server_model, url, api_key, batch=batch), options)
     )
 
 
 def check_name(name: str, has_key: bool = False) -> tuple[str, str]:
     """Return a name's kind of model and its rest; raise what `model` raises, but load nothing."""
-    kind, listed_name = check_spelling(name)
+    kind, short_name = check_spelling(name)
     label, extra, packages = _NEEDS[kind]
     MissingExtra.unless(label, extra, *packages)
-    missing = lacks(kind) if kind in PROVIDERS else ""
+    missing = missing_variable(kind) if kind in PROVIDERS else ""
     if missing == PROVIDERS.get(kind, ANY_SERVER).key:
         missing = missing if missing and not has_key else ""
     if missing:
         label = "key" if missing.endswith("_KEY") else "address"
         raise ModelError(f"{name:.200}: there is no {label}: set {missing}")
     if kind == "local":
-        weights.listed_weights(listed_name or weights.DEFAULT.name).require()
+        weights.listed_weights(short_name or weights.DEFAULT.name).require()
     elif kind == "gguf":
-        weights.check_gguf(Path(listed_name).expanduser())
-    return kind, listed_name
+        weights.check_gguf(Path(short_name).expanduser())
+    return kind, short_name
 
 
 def check_spelling(name: str) -> tuple[str, str]:
     """Return a name's kind of model and the rest; raise ModelError if no model can have it."""
-    name, _ = _parted(name)
-    kind, colon, listed_name = name.partition(":")
-    if kind == "hf" or _OF_THE_HUB.fullmatch(name):
-        owner, _, listed = name.partition("/")
-        hint_text = f" (did you mean '{owner}:{listed}'?)" if owner in PROVIDERS else ""
+    name, _ = _split_settings(name)
+    kind, colon, short_name = name.partition(":")
+    if kind == "hf" or _HUB_NAME.fullmatch(name):
+        owner, _, own_name = name.partition("/")
+        hint_text = f" (did you mean '{owner}:{own_name}'?)" if owner in PROVIDERS else ""
         raise ModelError(
             f"there is no model {name!r:.200}{hint_text}: a model of the Hugging Face hub runs "
             "behind a server (such as `vllm serve ORG/NAME`), or here from a GGUF file "
-            f"(`moothall models fetch hf:ORG/NAME/FILE.gguf`); {_there_is()}"
+            f"(`moothall models fetch hf:ORG/NAME/FILE.gguf`); {_usable_names()}"
         )
     if (
         kind not in _NEEDS
-        or bool(listed_name) != bool(colon)
-        or (not listed_name and kind != "local")
+        or bool(short_name) != bool(colon)
+        or (not short_name and kind != "local")
     ):
         provider = None if colon else BY_FAMILY.get(kind.partition("-")[0])
         hint = f" (did you mean '{provider}:{name:.200}'?)" if provider else ""
-        hint_text = "" if kind in _NEEDS else hint or nearest(name, _SPELLINGS)
-        raise ModelError(f"there is no model {name!r:.200}{hint_text}; {_there_is()}")
+        hint_text = "" if kind in _NEEDS else hint or nearest(name, _SUGGESTIONS)
+        raise ModelError(f"there is no model {name!r:.200}{hint_text}; {_usable_names()}")
     if kind in ("http", "https"):
-        url, _, listed = name.partition("#")
-        if not listed:
+        url, _, server_model = name.partition("#")
+        if not server_model:
             raise ModelError(f"{name!r:.200} does not say which model: write {url:.200}#NAME")
         try:
             check_base_url(url, "its address", query=True)
         except DefinitionError as error:
             raise ModelError(f"there is no such model: {error}") from None
     if kind == "local":
-        if "/" in listed_name or "\\" in listed_name or listed_name.endswith(".gguf"):
-            raise ModelError(f"{name!r:.200} is a file: write gguf:{listed_name:.200}")
-        weights.listed_weights(listed_name or weights.DEFAULT.name)
-    return kind, listed_name
+        if "/" in short_name or "\\" in short_name or short_name.endswith(".gguf"):
+            raise ModelError(f"{name!r:.200} is a file: write gguf:{short_name:.200}")
+        weights.listed_weights(short_name or weights.DEFAULT.name)
+    return kind, short_name
 
 
-def _parted(name: str) -> tuple[str, dict[str, Any]]:
+def _split_settings(name: str) -> tuple[str, dict[str, Any]]:
     """Return a model's name without its settings, and these."""
     model_name, _, query = name.rpartition("?")
     # A question mark of an address stands before the name that follows "#".
@@ -192,7 +194,7 @@ def is_remote(name: str) -> bool:
     return kind in KINDS and _NEEDS[kind] is not _LOCAL
 
 
-def _there_is() -> str:
+def _usable_names() -> str:
     return f"names are {', '.join(SPELLINGS)}; `moothall models` lists what is usable"
 
 

@@ -145,7 +145,7 @@ def setting_of(name: str) -> tuple[str, ...]:
     return os.environ.get(address_variable(name), ""), key_of(name) or ""
 
 
-def lacks(name: str) -> str:
+def missing_variable(name: str) -> str:
     """Return the variable without which a provider cannot be asked; empty if nothing is missing."""
     about = PROVIDERS[name]
     if os.environ.get(address_variable(name)):

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
 from moothall.agents.decision import DECISIONS
-from moothall.budget.limits import OF_RUNS, Limit
+from moothall.budget.limits import RUN_LIMITS, Limit
 from moothall.foundation.errors import ConfigError, MoothallError, StateError
 from moothall.journal import Journal
 from moothall.journal.stop_reason import FINAL
@@ -199,7 +199,7 @@ def limits() -> list[Field]:
     """Return fields for a run's limits."""
     return [
         Field(name, f"{_label(each)} at most", _kind(each), hint="no limit", more=True)
-        for name, each in OF_RUNS.items()
+        for name, each in RUN_LIMITS.items()
     ]
 
 
@@ -214,8 +214,8 @@ def _label(limit: Limit) -> str:
 def _limits_by_stop() -> dict[str, dict[str, str]]:
     """Return what a run needs more of by the reason of its end, with its words."""
     more = {"max_iterations": {"iterations": "Iterations in all"}}
-    for name, limit in OF_RUNS.items():
-        more.setdefault(limit.stops, {})[name] = f"{_label(limit)} {limit.limit_scope}"
+    for name, limit in RUN_LIMITS.items():
+        more.setdefault(limit.stop_reason, {})[name] = f"{_label(limit)} {limit.limit_scope}"
     return more
 
 

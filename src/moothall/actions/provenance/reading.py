@@ -15,7 +15,7 @@ from moothall.actions.provenance.values import texts_in
 from moothall.foundation.jsonvalue import json_line
 from moothall.foundation.threads import reset
 
-_OURS: Final = "moothall"
+_OWN_THREAD_PREFIX: Final = "moothall"
 """How the names of our threads begin: they carry the context of the caller that gave them work."""
 _WORD: Final = re.compile(r"[\w@.+-]{4,}")
 
@@ -89,10 +89,10 @@ def is_adrift() -> bool:
     if not _underway or ACTING.get().reading is not None:
         return False
     thread = threading.current_thread()
-    return thread is not threading.main_thread() and not thread.name.startswith(_OURS)
+    return thread is not threading.main_thread() and not thread.name.startswith(_OWN_THREAD_PREFIX)
 
 
-def given_beside(content: Any) -> list[str]:
+def sources_in_adrift_text(content: Any) -> list[str]:
     """Return where a text comes from that a thread without context gives an agent.
 
     It is from outside if a call under way was given a part of it from there.
@@ -128,7 +128,7 @@ class AdriftReply:
                 call.adrift_reads += ((None, self._reading.read),)
 
 
-def give_back(entries: Iterable[Any]) -> None:
+def add_sources_of(entries: Iterable[Any]) -> None:
     """Give the tool call of this context the outside sources that messages or entries name.
 
     Every reader of what was kept calls it (memories, journals): an action may return only the text

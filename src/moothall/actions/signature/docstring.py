@@ -89,7 +89,7 @@ def _unwrapped(text: str | None) -> str:
     return unwrapped
 
 
-_NAMES: dict[str, Any] = {
+_TYPES_BY_NAME: dict[str, Any] = {
     "str": str, "string": str, "text": str,
     "int": int, "integer": int,
     "float": float, "number": float, "double": float,
@@ -106,7 +106,7 @@ def _annotation(node: ast.expr) -> Any:
         case ast.Constant(value=None):
             return None
         case ast.Name(id=name) | ast.Attribute(attr=name):
-            return _NAMES.get(name.lower(), Any)
+            return _TYPES_BY_NAME.get(name.lower(), Any)
         case ast.BinOp(left=left, op=ast.BitOr(), right=right):
             return _union(_annotation(left), _annotation(right))
         case ast.Subscript(value=ast.Name(id=name) | ast.Attribute(attr=name), slice=inner):
@@ -117,7 +117,7 @@ def _annotation(node: ast.expr) -> Any:
             args = tuple(map(_annotation, nodes))
             if name in ("Optional", "Union"):
                 return _union(*args, None) if name == "Optional" else _union(*args)
-            base: Any = _NAMES.get(name.lower(), Any)
+            base: Any = _TYPES_BY_NAME.get(name.lower(), Any)
             if base in (list, set, frozenset) or (base is dict and len(args) == 2):
                 return base[args if base is dict else args[0]]
             return base

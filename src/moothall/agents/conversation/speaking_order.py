@@ -109,7 +109,7 @@ class _ByFunction(Order):
         return ["function", getattr(function, "__name__", type(function).__name__)]
 
     async def choose(self, state: ConversationState) -> Choice:
-        choice = await of_user(self.function, state)
+        choice = await call_with_state(self.function, state)
         # One that offers actions, as HandOver does, must be the conversation's own.
         if isinstance(choice, Order) and type(choice).offered is Order.offered:
             choice.check(self._agents)
@@ -157,7 +157,9 @@ def as_order(order: Any) -> Order:
     )
 
 
-async def of_user(function: Callable[[ConversationState], Any], state: ConversationState) -> Any:
+async def call_with_state(
+    function: Callable[[ConversationState], Any], state: ConversationState
+) -> Any:
     """Call a user's function; if there is a deadline, in a thread, so as not to delay it."""
     budget = state.budget
     is_timed = budget is not None and budget.remaining_seconds() is not None

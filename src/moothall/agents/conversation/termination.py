@@ -9,7 +9,7 @@ from typing import Any
 
 from moothall.actions.message import address
 from moothall.agents.conversation.conversation_state import ConversationState
-from moothall.agents.conversation.speaking_order import of_user
+from moothall.agents.conversation.speaking_order import call_with_state
 from moothall.foundation.arguments import check_function, check_integer, check_seconds
 from moothall.foundation.errors import DefinitionError
 from moothall.foundation.text import shorten
@@ -213,7 +213,7 @@ class _Function(Condition):
         self.function = function
 
     async def met(self, state: ConversationState) -> Any:
-        return await of_user(self.function, state)
+        return await call_with_state(self.function, state)
 
     def __repr__(self) -> str:
         return getattr(self.function, "__name__", None) or type(self.function).__name__

@@ -55,7 +55,7 @@ from moothall.foundation.errors import ConfigError, StateError
 from moothall.foundation.threads import guard
 from moothall.memory.memory import Memory
 from moothall.memory.reply_memory import GivenMemory
-from moothall.models.base import Answering
+from moothall.models.base import AnsweringModel
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -171,7 +171,7 @@ class ReActAgent(RecordedAgent):
         **options: Unpack[ReplyingOptions],
     ) -> None:
         super().__init__(id, **options)
-        if not isinstance(model, Answering):
+        if not isinstance(model, AnsweringModel):
             check_model(model, id)
         # Store only what differs from the class: a society holds very many agents.
         self._model = model

@@ -18,7 +18,7 @@ from moothall.agents.replies.reply import Reply, Step, Stop
 from moothall.agents.replies.reply_request import AnswerSchema
 from moothall.agents.replies.resume import ReplayOffsets, overlap, reply_at_end
 from moothall.foundation.errors import MoothallError, RunHeld
-from moothall.memory.results import NUMBERED
+from moothall.memory.results import NUMBER_KEY
 from moothall.models.protocol import NO_USAGE, Usage, usage_json
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ class LoopState(LoopTurn):
     def __post_init__(self) -> None:
         # Earlier versions recorded the marks within the messages.
         if self.messages and any_marked(self.messages):
-            marks = [_mark_data(marks_of(each), each.get(NUMBERED)) for each in self.messages]
+            marks = [_mark_data(marks_of(each), each.get(NUMBER_KEY)) for each in self.messages]
             self.marks[:0] = [{"message": n, **each} for n, each in enumerate(marks) if each]
             self.messages[:] = map(bare, self.messages)
 
@@ -147,7 +147,7 @@ class LoopState(LoopTurn):
 
 def _mark_data(marks: Marks | None, number: Any) -> dict[str, Any]:
     data: dict[str, Any] = {FIELD: marks.json()} if marks else {}
-    return data if number is None else {**data, NUMBERED: number}
+    return data if number is None else {**data, NUMBER_KEY: number}
 
 
 def end_data(reply: Reply) -> dict[str, Any]:
@@ -358,7 +358,7 @@ async def show_open(
                 continue
             if messages := other.state.open.get("messages"):
                 for message in messages:
-                    other.state.add(bare(message), marks_of(message), message.get(NUMBERED))
+                    other.state.add(bare(message), marks_of(message), message.get(NUMBER_KEY))
                 other.state.owed, other.state.open = other.state.open["waits"], {}
                 other.save(other.state)
                 part.end("waiting")

@@ -40,33 +40,33 @@ class Sandbox:
     network: bool = False
     readable: tuple[str, ...] = ()
 
-    def wrap(self, folder: str, command: list[str], pid_file: int | None = None) -> list[str]:
+    def wrap(self, folder: str, command: list[str], pid_fd: int | None = None) -> list[str]:
         """Return the command line that runs a command there, with a folder that it may write to.
 
-        `pid_file` is a file descriptor: bubblewrap writes the number of its first process there.
+        `pid_fd` is a file descriptor: bubblewrap writes the number of its first process there.
         """
-        everything = folder == "/"
-        run = ["/run/current-system", "/run/wrappers"]  # NixOS has its programs there
+        is_root = folder == "/"
+        run_paths = ["/run/current-system", "/run/wrappers"]  # NixOS has its programs there
         if self.network:
-            run.append("/run/systemd/resolve")  # where /etc/resolv.conf may lead
+            run_paths.append("/run/systemd/resolve")  # where /etc/resolv.conf may lead
         return [
             self.program,
-            *("--bind" if everything else "--ro-bind", "/", "/"),
+            *("--bind" if is_root else "--ro-bind", "/", "/"),
             *("--dev", "/dev"),
             *("--proc", "/proc"),
             # Root can write these without any further privilege.
             *("--ro-bind-try", "/proc/sys", "/proc/sys"),
             *("--tmpfs", "/tmp"),
             *("--tmpfs", "/run"),
-            *(word for path in run for word in ("--ro-bind-try", path, path)),
-            *(word for path in _programs() for word in ("--ro-bind-try", path, path)),
+            *(word for path in run_paths for word in ("--ro-bind-try", path, path)),
+            *(word for path in _program_folders() for word in ("--ro-bind-try", path, path)),
             *(word for path in self.readable for word in ("--ro-bind", path, path)),
-            *(() if everything else ("--bind", folder, folder)),
+            *(() if is_root else ("--bind", folder, folder)),
             *("--unshare-pid", "--unshare-ipc"),
             *(() if self.network else ("--unshare-net",)),
             # Root would keep its privileges, with which it could remove the sandbox.
             *("--cap-drop", "ALL"),
-            *(() if pid_file is None else ("--info-fd", str(pid_file))),
+            *(() if pid_fd is None else ("--info-fd", str(pid_fd))),
             "--die-with-parent",
             "--new-session",
             *("--chdir", folder),
@@ -75,9 +75,9 @@ class Sandbox:
             *command,
         ]
 
-    def unseen(self, folder: str, text: str) -> str:
+    def hidden_files_hint(self, folder: str, text: str) -> str:
         """Return what a command that failed should know of the sandbox, by the paths in a text."""
-        for path in sorted((folder, *self.readable, *_programs()), key=len, reverse=True):
+        for path in sorted((folder, *self.readable, *_program_folders()), key=len, reverse=True):
             if path != "/":
                 text = text.replace(path, "")
         hidden = [path for path in _HIDDEN if f"{path}/" in text]
@@ -101,7 +101,7 @@ def sandbox_for(choice: SandboxChoice, network: bool = False) -> Sandbox | None:
     return None
 
 
-def _programs() -> list[str]:
+def _program_folders() -> list[str]:
     """Return the folders below hidden ones that hold this interpreter and the programs of PATH."""
     paths = [sys.prefix, sys.base_prefix, os.path.dirname(os.path.realpath(sys.executable))]
     paths += sys.path  # of packages that are installed from where they are written

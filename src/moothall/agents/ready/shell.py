@@ -84,7 +84,7 @@ async def run(
         raise CommandTimeout(f"the command was killed after {timeout:g} s{printed}")
     if not code:
         return text
-    unseen = "" if sandbox is None else sandbox.unseen(folder, f"{command}\n{text}")
+    unseen = "" if sandbox is None else sandbox.hidden_files_hint(folder, f"{command}\n{text}")
     end = f"exit code {code}" if code > 0 else f"killed by {_signal_name(-code)}"
     end = f"[{end}; {unseen}]" if unseen else f"[{end}]"
     return f"{text}\n{end}" if text and not text.endswith("\n") else f"{text}{end}"

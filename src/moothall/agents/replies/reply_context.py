@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from moothall.actions.message import REPLYING
 from moothall.actions.provenance.origin import Sourced, union
-from moothall.actions.provenance.reading import add, given_beside, reading_here
+from moothall.actions.provenance.reading import add, reading_here, sources_in_adrift_text
 from moothall.agents.agent import CURRENT, Agent
 from moothall.agents.callers import CallerContext
 from moothall.agents.replies.charging import called_each_other
@@ -316,7 +316,7 @@ def sources_told_to(agent: Any, sender: str) -> list[str]:
 def note_content(request: ReplyRequest, agent: Any) -> None:
     """Note in a request, and in its thread, which outside sources its content comes from."""
     request.outside, request.on_behalf = sources_of_asker(agent)
-    request.outside = request.outside or given_beside(request.content)
+    request.outside = request.outside or sources_in_adrift_text(request.content)
     texts = request.state.texts
     if texts is not None:
         texts.on_behalf = request.on_behalf

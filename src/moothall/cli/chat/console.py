@@ -99,9 +99,9 @@ class TerminalConsole:
 
         self.screen: Screen = Screen()
         self._transcript = Transcript(self.screen)
-        self.piece: Callable[[str, str], None] = self._transcript.piece
+        self.piece: Callable[[str, str], None] = self._transcript.write_piece
         self.end_answer: Callable[[str], None] = self._transcript.end_answer
-        self.answered: Callable[[str, str], None] = self._transcript.answered
+        self.answered: Callable[[str, str], None] = self._transcript.write_answer
         self._at_work: list[str] = []
         self._echoing: list[Any] | None = None  # its settings while no agent is at work
         self._session: PromptSession[str] = PromptSession(

@@ -18,7 +18,7 @@ MAX_SHOWN: Final = 4000
 """How many characters of a message are shown."""
 
 _BEHIND_A_WORD: Final = re.compile(r"(?<=[^ \t\n])(?=[ \t\n])|(?<=[\u2e80-\uffff])")
-_LEAST_BESIDE: Final = 26
+_MIN_DESCRIPTION_COLUMNS: Final = 26
 """How many columns the description of an action needs to be beside it."""
 
 # By action: the argument that is the message's content, shown as it is if it is a text.
@@ -65,7 +65,7 @@ def cut_mark(characters: int) -> str:
 def help_table(offers: Mapping[str, Any], columns: int | None = None) -> str:
     """Return a table of what agents offer, by their ids: what to type, and what it does."""
     rows = [
-        (_call(id, name, described), _description(described))
+        (_typed_form(id, name, described), _description(described))
         for id, actions in offers.items()
         for name, described in (actions.items() if isinstance(actions, Mapping) else ())
     ]
@@ -73,19 +73,19 @@ def help_table(offers: Mapping[str, Any], columns: int | None = None) -> str:
         return ""
     table = click.HelpFormatter(len(INDENT), columns or 100)
     longest = max(len(call) for call, _ in rows)
-    fits_beside = longest + _LEAST_BESIDE <= table.width  # else descriptions go below
+    fits_beside = longest + _MIN_DESCRIPTION_COLUMNS <= table.width  # else descriptions go below
     with table.indentation():
         table.write_dl(rows, longest if fits_beside else len(INDENT))
     return table.getvalue().rstrip()
 
 
-def _call(id: str, name: str, described: Any) -> str:
+def _typed_form(id: str, name: str, described: Any) -> str:
     """Return how an action is typed, without values; optional arguments are in brackets."""
     args = described.get("args") if isinstance(described, Mapping) else None
     names = []
-    for arg, of in args.items() if isinstance(args, Mapping) else ():
+    for arg, schema in args.items() if isinstance(args, Mapping) else ():
         label = escaped(str(arg))
-        names.append(f"[{label}]" if isinstance(of, Mapping) and "default" in of else label)
+        names.append(f"[{label}]" if isinstance(schema, Mapping) and "default" in schema else label)
     try:
         line = format_slash({"to": id, "action": {"name": name}})
     except InvalidMessage:  # another program may offer any name
@@ -121,13 +121,13 @@ def _arguments(args: dict[str, Any]) -> str:
 class _ArrivingAnswer:
     """An answer that arrives in pieces."""
 
-    id: str  # who answers
+    agent_id: str
     text: str = ""
     shown_chars: int = 0  # how many characters of it are on the screen
     column: int = 0  # the cursor's column after them
     is_complete: bool = False  # whether it is complete
 
-    def unshown(self) -> str:
+    def take_unshown(self) -> str:
         """Return what to write next: whole words, without trailing space."""
         end = min(len(self.text.rstrip()), MAX_SHOWN)
         if not self.is_complete:  # a part of a word waits for its rest
@@ -147,24 +147,24 @@ class Transcript:
     def __init__(self, screen: Screen) -> None:
         self._screen = screen
         self._answers: list[_ArrivingAnswer] = []  # the first is being written
-        self._coming: dict[str, _ArrivingAnswer] = {}  # incomplete ones, by agent
+        self._incomplete: dict[str, _ArrivingAnswer] = {}  # incomplete ones, by agent
 
-    def piece(self, id: str, text: str) -> None:
+    def write_piece(self, id: str, text: str) -> None:
         """Write a piece of an answer, when the answer has its turn."""
         if self._screen.can_erase:
-            answer = self._coming.get(id) or self._begin_answer(id)
+            answer = self._incomplete.get(id) or self._begin_answer(id)
             answer.text = answer.text + text if answer.text else text.lstrip()
             self.go_on()
 
     def end_answer(self, id: str) -> None:
         """Mark the answer of an agent as complete."""
-        if (answer := self._coming.pop(id, None)) is not None:
+        if (answer := self._incomplete.pop(id, None)) is not None:
             answer.is_complete = True
             self.go_on()
 
-    def answered(self, id: str, text: str) -> None:
+    def write_answer(self, id: str, text: str) -> None:
         """Write a whole answer, once; pieces of it may be written already."""
-        answer = self._coming.get(id)
+        answer = self._incomplete.get(id)
         stripped = text.strip()
         if answer is not None and not stripped.startswith(answer.text[: answer.shown_chars]):
             self.end_answer(id)  # the answer does not begin with what was shown
@@ -179,10 +179,10 @@ class Transcript:
         while self._answers and not screen.open_questions:
             answer = self._answers[0]
             before = answer.shown_chars
-            if new := answer.unshown():
+            if new := answer.take_unshown():
                 if not screen.is_open:
-                    screen.write(speaker_prefix(screen, answer.id))
-                    answer.column = width_of(f"{escaped(answer.id)}: ")
+                    screen.write(speaker_prefix(screen, answer.agent_id))
+                    answer.column = width_of(f"{escaped(answer.agent_id)}: ")
                     new = f"…{new.lstrip()}" if before else new
                 text, answer.column = folded(new, answer.column, screen.columns)
                 screen.write(text)
@@ -195,6 +195,6 @@ class Transcript:
         screen.mark()
 
     def _begin_answer(self, id: str) -> _ArrivingAnswer:
-        answer = self._coming[id] = _ArrivingAnswer(id)
+        answer = self._incomplete[id] = _ArrivingAnswer(id)
         self._answers.append(answer)
         return answer

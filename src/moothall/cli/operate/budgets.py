@@ -10,12 +10,12 @@ import click
 from moothall.budget import Left, Spent, StoredBudget
 from moothall.budget.limits import LIMITS, SECONDS
 from moothall.cli.shared_options import (
+    as_usage_error,
     journal_option,
     json_data_option,
     limit_options,
     opened,
     print_json,
-    usage,
 )
 from moothall.foundation.text import escaped
 from moothall.journal import Outline
@@ -57,7 +57,7 @@ def command(ctx: click.Context, journal: str | None, as_json: bool) -> None:
 
 
 def _changed(journal: str | None, group: str | None, change: Callable[[Any], StoredBudget]) -> None:
-    with opened(journal or group) as books, usage():
+    with opened(journal or group) as books, as_usage_error():
         _print(change(books))
         if stopped := books.runs(state="budget", limit=_MOST_SHOWN):
             click.echo(f"Runs that a spent budget has stopped: {_names(stopped)}")
@@ -115,7 +115,7 @@ def limit(group: str | None, /, name: str, journal: str | None, clear: bool, **l
 @click.pass_obj
 def delete(group: str | None, name: str, journal: str | None) -> None:
     """Delete the budget NAME. Whoever uses it begins a new one, of which nothing is spent."""
-    with opened(journal or group) as books, usage():
+    with opened(journal or group) as books, as_usage_error():
         books.budgets.delete(name)
 
 

@@ -9,18 +9,18 @@ import click
 
 from moothall.cli.operate.erasing import EXISTING, OLDER, delete, tell
 from moothall.cli.shared_options import (
+    as_usage_error,
     journal_option,
     json_data_option,
     made_journal,
     opened,
-    usage,
 )
 from moothall.cli.values import Age, FileToWrite, WholeNumberType
 from moothall.foundation.errors import ConfigError
 from moothall.foundation.postgres import is_url
 from moothall.foundation.text import counted, escaped
 from moothall.journal.stop_reason import FINAL
-from moothall.journal.store.copies import restored
+from moothall.journal.store.copies import restore_journal
 
 
 @click.command(short_help="Delete old runs.")
@@ -94,7 +94,7 @@ def export(run_id: str, journal: str | None, jsonl: str, move: bool) -> int:
         --jsonl run.jsonl
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
     with opened(journal) as store:
-        with usage():
+        with as_usage_error():
             state = store.run(run_id).state
             store.export(run_id, jsonl, move=move)
         if not move and state not in FINAL:
@@ -143,7 +143,7 @@ def adopt(run_id: str, journal: str | None) -> int:
     Example:
       moothall runs adopt 79a0b5265e6033b5 --journal other.db
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
-    with opened(journal) as store, usage():
+    with opened(journal) as store, as_usage_error():
         store.adopt(run_id)
     return 0
 
@@ -161,7 +161,7 @@ def backup(path: str, journal: str | None) -> int:
     Example:
       moothall runs backup runs-2026-11-24.db --journal runs.db
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
-    with opened(journal) as store, usage():
+    with opened(journal) as store, as_usage_error():
         store.backup(path)
     return 0
 
@@ -183,7 +183,7 @@ def restore(path: str, journal: str | None) -> int:
         raise click.UsageError("no journal was named: give --journal PATH")
     if is_url(journal):
         raise click.UsageError("a server's journal is restored by its own program: psql")
-    old = restored(Path(path).resolve(), Path(journal).resolve())
+    old = restore_journal(Path(path).resolve(), Path(journal).resolve())
     click.echo(escaped(f"restored from {path}"))
     if old is not None:
         click.echo(escaped(f"what was there is {old}"))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from moothall.cli.operate.waiting import as_option, user_name
-from moothall.cli.shared_options import json_data_option, made_journal, print_json, usage
+from moothall.cli.shared_options import as_usage_error, json_data_option, made_journal, print_json
 from moothall.cli.values import MomentType
 from moothall.foundation.arguments import none_of
 from moothall.foundation.errors import ConfigError
@@ -34,7 +34,7 @@ def _company(file: str, name: str | None = None) -> Iterator[tuple[Journal, dict
     """Yield the journal and the schedules of a company's file."""
     from moothall.serving.company.settings import read_settings
 
-    with usage():
+    with as_usage_error():
         settings = read_settings(Path(file))
         schedules = {
             each: each_settings.schedule() for each, each_settings in settings.schedules.items()
@@ -141,7 +141,7 @@ def backfill(file: str, schedule: str, name: str | None, since: float, until: fl
     """Have the schedule SCHEDULE fire for its times since then that have not fired, in order."""
     from moothall.serving.company import controls
 
-    with _company(file, schedule) as (journal, schedules), usage():
+    with _company(file, schedule) as (journal, schedules), as_usage_error():
         end = datetime.now(UTC) if until is None else datetime.fromtimestamp(until, UTC)
         begin = datetime.fromtimestamp(since, UTC)
         user, times = user_name(name), schedules[schedule]

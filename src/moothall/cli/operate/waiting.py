@@ -13,12 +13,12 @@ import click
 from moothall.actions.approval import ChangedArgs, Refused
 from moothall.actions.approval.decision import DECISION_KINDS
 from moothall.cli.shared_options import (
+    as_usage_error,
     is_typed,
     journal_option,
     json_data_option,
     opened,
     print_json,
-    usage,
 )
 from moothall.foundation.errors import ConfigError
 from moothall.foundation.text import escaped, escaped_json
@@ -51,7 +51,7 @@ def waiting(journal: str | None, agent: str | None, kind: str | None, as_json: b
       moothall waiting --journal runs.db
       moothall waiting --kind result --json
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
-    with opened(journal) as store, usage():
+    with opened(journal) as store, as_usage_error():
         waits = store.waiting(agent=agent, kind=kind)
         asking = _asking(store, agent) if kind is None else []
         stopped = [] if kind else [*store.runs(needs_person=True, state="stopped")]

@@ -13,12 +13,13 @@ import click
 from moothall.agents.ready import person
 from moothall.agents.ready.sandbox import sandbox_for
 from moothall.cli.interrupts import interruptible
-from moothall.cli.recorded_runs import Recorded, execute_order
+from moothall.cli.recorded_runs import RecordedRun, execute_order
 from moothall.cli.run.outcome import exit_code
 from moothall.cli.run.run_display import RunDisplay
 from moothall.cli.run.watch import JSONLines, Permission, carry_out, forget_keys, keyboard
 from moothall.cli.shared_options import (
-    FILE,
+    SETTINGS_FILE,
+    as_usage_error,
     check_all,
     json_option,
     model_option,
@@ -27,7 +28,6 @@ from moothall.cli.shared_options import (
     run_limits,
     settings,
     source_of,
-    usage,
 )
 from moothall.cli.values import WholeNumberType
 from moothall.models.named_models import check_model, chosen_model
@@ -68,7 +68,7 @@ _NOT_CONFINED: Final = (
     "--yes-read/--ask-read",
     default=None,
     help="Read the folder's files without asking, or ask.  [default: without asking, unless "
-    f"{FILE} sets the model or the root]",
+    f"{SETTINGS_FILE} sets the model or the root]",
 )
 @click.option("--review", metavar="MODEL|me", help="Who reviews the work: a model, or you.")
 @click.option("--network", is_flag=True, help="Let commands in the sandbox use the network.")
@@ -147,10 +147,10 @@ def command(
     return execute_order(run_act, order, journal, run_id, as_json)
 
 
-def run_act(order: ActOrder, as_json: bool, recorded: Recorded | None = None) -> int:
+def run_act(order: ActOrder, as_json: bool, recorded: RecordedRun | None = None) -> int:
     """Carry out an order of `moothall act`; return the exit code."""
     key, own_key = keys(order, settings("act") if order.model_of_file else {})
-    with usage(source_of("root")):
+    with as_usage_error(source_of("root")):
         actions = actions_of(order)
     confined = sandbox_for("auto", order.network) is not None
     screen = screen_of(
@@ -162,7 +162,7 @@ def run_act(order: ActOrder, as_json: bool, recorded: Recorded | None = None) ->
         model=order.model.rpartition("#")[2],
     )
     permission = Permission(screen, {} if confined else {"run_command": _NOT_CONFINED})
-    with usage():
+    with as_usage_error():
         # Referenced here until the loop has ended, which closes the model's connections.
         agent = act_agent(
             order,
@@ -181,7 +181,7 @@ def run_act(order: ActOrder, as_json: bool, recorded: Recorded | None = None) ->
 def screen_of(
     kind: str,
     as_json: bool,
-    recorded: Recorded | None = None,
+    recorded: RecordedRun | None = None,
     uncut_actions: Iterable[str] = (),
     **options: Any,
 ) -> RunDisplay | JSONLines:

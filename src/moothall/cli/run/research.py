@@ -17,18 +17,18 @@ from moothall.agents.replies.events import BlockEnded, BlockStarted, CallEnded, 
 from moothall.agents.replies.reply import Reply
 from moothall.cli.interrupts import INTERRUPTED, interruptible, raising
 from moothall.cli.progress import Warnings
-from moothall.cli.recorded_runs import Recorded, execute_order
+from moothall.cli.recorded_runs import RecordedRun, execute_order
 from moothall.cli.run.outcome import exit_code
 from moothall.cli.run.review import PlanReview
 from moothall.cli.run.run_display import MAX_LINE, RunDisplay
 from moothall.cli.run.watch import JSONLines, Permission, carry_out, keyboard, print_line
 from moothall.cli.shared_options import (
+    as_usage_error,
     folders,
     json_option,
     model_option,
     recording_options,
     run_limits,
-    usage,
 )
 from moothall.cli.values import WholeNumberType
 from moothall.foundation.errors import ConfigError
@@ -178,7 +178,7 @@ def command(
     Exit codes: 0 done, 1 failed or stopped,
     2 wrong usage, 130 interrupted.
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
-    with usage():
+    with as_usage_error():
         order = ResearchOrder(
             list(dict.fromkeys(objectives)),
             allow_hosts=list(allow_hosts),
@@ -206,7 +206,7 @@ def _in_studio(order: ResearchOrder, journal: str | None, run_id: str | None, as
 
     with Studio() as page:
         page.opens = "research"
-        with usage():
+        with as_usage_error():
             address = page.launch(0, journal=journal, prevent_thread_lock=True, quiet=True)
         if journal is None:  # a command that resumes the run has to name it
             source = click.core.ParameterSource.COMMANDLINE
@@ -220,13 +220,13 @@ def _in_studio(order: ResearchOrder, journal: str | None, run_id: str | None, as
     return status
 
 
-def run_research(order: ResearchOrder, as_json: bool, recorded: Recorded | None = None) -> int:
+def run_research(order: ResearchOrder, as_json: bool, recorded: RecordedRun | None = None) -> int:
     """Carry out a research order, show it, and write the report; return the exit code."""
     journal = None if recorded is None else recorded.journal
     screen = JSONLines(recorded) if as_json else ResearchDisplay(order.iterations, recorded)
     permission = Permission(screen)
     review = PlanReview(permission)
-    with usage():
+    with as_usage_error():
         reviewer = review.review if order.review_plan else None
         agent = researcher(order, journal, os.environ.get("MOOTHALL_KEY"), reviewer)
     review.tools = agent.tools
@@ -283,7 +283,7 @@ class ResearchDisplay(RunDisplay):
     def __init__(
         self,
         iterations: int | None = None,
-        recorded: Recorded | None = None,
+        recorded: RecordedRun | None = None,
         *,
         whole_report: bool = False,
     ) -> None:

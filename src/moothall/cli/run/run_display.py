@@ -18,7 +18,7 @@ from moothall.agents.replies.events import (
     Event,
 )
 from moothall.agents.replies.reply import Reply
-from moothall.cli.recorded_runs import Recorded
+from moothall.cli.recorded_runs import RecordedRun
 from moothall.cli.run.outcome import exit_code, hint, unsuccessful
 from moothall.cli.screen import Screen
 from moothall.foundation.errors import MissingExtra
@@ -47,7 +47,7 @@ class RunDisplay:
         *,
         reviewed: bool = False,
         to_a_person: bool = False,
-        recorded: Recorded | None = None,
+        recorded: RecordedRun | None = None,
         model: str = "the model",
         to: TextIO | None = None,
     ) -> None:

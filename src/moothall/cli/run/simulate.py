@@ -16,7 +16,13 @@ from moothall.cli.progress import ProgressLine
 from moothall.cli.recorded_runs import execute_order
 from moothall.cli.run.town import run_simulation
 from moothall.cli.run.watch import keyboard, print_line, says_yes
-from moothall.cli.shared_options import folders, is_typed, model_option, recording_options, usage
+from moothall.cli.shared_options import (
+    as_usage_error,
+    folders,
+    is_typed,
+    model_option,
+    recording_options,
+)
 from moothall.cli.values import NumberType, WholeNumberType, above_0
 from moothall.foundation.errors import ConfigError
 from moothall.foundation.jsonvalue import UnreadableText, read_json
@@ -176,7 +182,7 @@ def command(
             "--sweep, --seeds, --jobs and --odd are for an EXPERIMENT: name its file"
         )
     order = SimulateOrder(**values)
-    with usage():
+    with as_usage_error():
         check(order)
         without_keys(order)
     if order.is_remote:
@@ -220,7 +226,7 @@ def _experiment(
     """Run the experiment of a file, show its progress and its results; return the exit code."""
     from moothall.society.experiments.study import Experiment
 
-    with usage():
+    with as_usage_error():
         words = [f"--{name}={value}" for name, value in overrides.items()]  # only the seeds
         words += [f"--sweep={each}" for each in sweep]
         if sweep:
@@ -286,7 +292,7 @@ def _describe(path: str, odd: str) -> int:
     """Describe the experiment of a file by the ODD protocol; return the exit code."""
     from moothall.society.experiments.study import Experiment
 
-    with usage():
+    with as_usage_error():
         Experiment.from_yaml(path).odd(odd)
     click.echo(escaped(f"{odd}: {path} by the ODD protocol"))
     return 0

@@ -20,9 +20,9 @@ import click
 
 from moothall.cli.interrupts import INTERRUPTED, interruptible
 from moothall.cli.progress import ProgressLine
-from moothall.cli.recorded_runs import Recorded
+from moothall.cli.recorded_runs import RecordedRun
 from moothall.cli.run.watch import print_line
-from moothall.cli.shared_options import usage
+from moothall.cli.shared_options import as_usage_error
 from moothall.foundation.errors import MissingExtra
 from moothall.foundation.text import escaped
 from moothall.society.clock import Clock
@@ -37,20 +37,20 @@ if TYPE_CHECKING:
 _PACKAGES: Final = ("moothall", "numpy", "scipy")
 
 
-def run_simulation(order: SimulateOrder, as_json: bool, recorded: Recorded | None = None) -> int:
+def run_simulation(order: SimulateOrder, as_json: bool, recorded: RecordedRun | None = None) -> int:
     """Run a town by its order, show it, and write the tables; return the exit code."""
     start, display = time.perf_counter(), _TownDisplay(order, as_json, recorded)
-    display.run()
+    display.show_run()
     try:
         with closing(display.progress):
             display.say(f"making a town of {order.citizens:,}")
-            with usage():  # not on the loop: Ctrl-C ends it at once
+            with as_usage_error():  # not on the loop: Ctrl-C ends it at once
                 check(order)
                 journal = None if recorded is None else recorded.journal
                 town = society_of(order, journal, os.environ.get("MOOTHALL_KEY"))
-            summary = interruptible(_lived(town, display))
+            summary = interruptible(_run_town(town, display))
     except KeyboardInterrupt:
-        display.interrupted()
+        display.show_interrupted()
         return INTERRUPTED
     if as_json:
         print_line("done", summary)
@@ -67,17 +67,17 @@ class _TownDisplay:
 
     order: SimulateOrder
     as_json: bool
-    recorded: Recorded | None
+    recorded: RecordedRun | None
     progress: ProgressLine = field(default_factory=ProgressLine)
     start: float = 0.0
-    first: int = -1
+    first_step: int = -1
 
     def say(self, line: str) -> None:
         """Show a line of progress."""
         if not self.as_json:
             self.progress.show(line)
 
-    def run(self) -> None:
+    def show_run(self) -> None:
         """Show where the run is recorded."""
         if self.recorded is not None and not self.as_json:
             at = f"run {self.recorded.run_id}, recorded in {self.recorded.journal.path}"
@@ -85,20 +85,20 @@ class _TownDisplay:
             if self.recorded.about:
                 click.echo(escaped(self.recorded.about), err=True)
 
-    def step(self, row: dict[str, Any]) -> None:
+    def show_step(self, row: dict[str, Any]) -> None:
         """Show a step."""
         is_last = row["step"] + 1 == self.order.steps
-        if self.first < 0:  # the first step takes longer: people are drawn, ways are found
-            self.start, self.first = time.perf_counter(), row["step"]
+        if self.first_step < 0:  # the first step takes longer: people are drawn, ways are found
+            self.start, self.first_step = time.perf_counter(), row["step"]
         if self.as_json:
             print_line("step", row)
         elif self.progress.is_due(last=is_last):
-            lived, seconds = row["step"] - self.first, time.perf_counter() - self.start
-            self.progress.show(_progress_line(self.order, row, lived, seconds))
+            steps_run, seconds = row["step"] - self.first_step, time.perf_counter() - self.start
+            self.progress.show(_progress_line(self.order, row, steps_run, seconds))
         if is_last and self.order.out is not None:
             self.say(f"writing {self.order.out}")
 
-    def interrupted(self) -> None:
+    def show_interrupted(self) -> None:
         """Show how an interrupted run can be resumed."""
         ways = [] if self.recorded is None else self.recorded.ways("cancelled")
         if self.as_json:
@@ -109,7 +109,7 @@ class _TownDisplay:
             click.echo("\n".join(lines), err=True)
 
 
-async def _lived(society: Society, display: _TownDisplay) -> dict[str, Any]:
+async def _run_town(society: Society, display: _TownDisplay) -> dict[str, Any]:
     """Run a town, write its tables, and return what came of it."""
     order, recorded = display.order, display.recorded
     async with society as town:
@@ -125,7 +125,7 @@ async def _lived(society: Society, display: _TownDisplay) -> dict[str, Any]:
             order.step,
             run_id=run_id,
             save_every=order.save_every,
-            progress=display.step,
+            progress=display.show_step,
             out=tables,
         )
         facts = hashes | {"state_sha256": _state_hash(town, order), "run_id": run_id}
@@ -134,12 +134,12 @@ async def _lived(society: Society, display: _TownDisplay) -> dict[str, Any]:
             _manifest(tables, facts, order.model is not None)
             rows = tables.rows()
             names = [*tables.names, *_pictures(town, rows, tables.folder), "manifest.json"]
-        of_rows = [each.summary(rows) for each in METRICS]
+        summaries = [each.summary(rows) for each in METRICS]
         return {
             "citizens": order.citizens,
             "steps": len(rows),
             "until": town.clock.moment.isoformat(),
-            **{name: value for each in of_rows for name, value in each.items()},
+            **{name: value for each in summaries for name, value in each.items()},
             **({"first_fallback": reason} if (reason := town._asking.unused) else {}),
             **facts,
             "files": names,
@@ -204,13 +204,15 @@ def _pictures(town: Society, rows: list[dict[str, Any]], folder: Path) -> list[s
     return ["map.png", "day.png"]
 
 
-def _progress_line(order: SimulateOrder, row: dict[str, Any], lived: int, seconds: float) -> str:
-    """Return the progress after a step, at the rate of `lived` steps in `seconds`."""
+def _progress_line(
+    order: SimulateOrder, row: dict[str, Any], steps_run: int, seconds: float
+) -> str:
+    """Return the progress after a step, at the rate of `steps_run` steps in `seconds`."""
     done = row["step"] + 1
     text = f"{row['time'][:16].replace('T', ' ')}  {100 * done // order.steps:3} %"
-    if not lived:
+    if not steps_run:
         return text
-    rate = lived / seconds
+    rate = steps_run / seconds
     return (
         f"{text}  {rate * order.citizens:,.0f} agent-steps/s  "
         f"{(order.steps - done) / rate:,.0f} s left"
@@ -246,10 +248,12 @@ def _print(order: SimulateOrder, summary: dict[str, Any]) -> None:
         ("state", summary["state_sha256"]),
     ]
     if order.model is not None:
-        by_rule = f"{summary['model_calls']:,} decisions, {summary['fallbacks']:,} of them by rule"
+        decisions = (
+            f"{summary['model_calls']:,} decisions, {summary['fallbacks']:,} of them by rule"
+        )
         if "first_fallback" in summary:
-            by_rule += f"; the first: {summary['first_fallback']}"
-        lines.insert(-1, ("model", by_rule))
+            decisions += f"; the first: {summary['first_fallback']}"
+        lines.insert(-1, ("model", decisions))
     if summary["files"]:
         lines.append((f"in {order.out}", ", ".join(summary["files"])))
     click.echo(order.task)

@@ -21,7 +21,7 @@ from moothall.actions.approval import (
 from moothall.actions.approval.decision import Decision
 from moothall.agents.replies.events import Done, Event
 from moothall.agents.replies.reply import Reply
-from moothall.cli.recorded_runs import Recorded
+from moothall.cli.recorded_runs import RecordedRun
 from moothall.cli.run.outcome import exit_code
 from moothall.cli.run.run_display import RunDisplay
 from moothall.foundation.jsonvalue import json_text
@@ -122,7 +122,7 @@ async def stream_to_screen(
 
 
 async def carry_out(
-    agent: Any, permission: Permission, order: AnyOrder, recorded: Recorded | None
+    agent: Any, permission: Permission, order: AnyOrder, recorded: RecordedRun | None
 ) -> Reply:
     """Let an agent carry out an order, record the order if there is a journal, and show it."""
     if recorded is None:
@@ -139,7 +139,7 @@ class JSONLines:
 
     is_loaded: Callable[[], bool]  # unused here
 
-    def __init__(self, recorded: Recorded | None = None) -> None:
+    def __init__(self, recorded: RecordedRun | None = None) -> None:
         self._recorded = recorded
         self._is_begun = False
 

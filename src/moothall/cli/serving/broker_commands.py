@@ -16,7 +16,7 @@ from moothall.actions.approval import Waiting
 from moothall.agents.agent import Agent
 from moothall.cli.interrupts import stop_on_signals
 from moothall.cli.own_agents import add_agent, named_agent
-from moothall.cli.shared_options import print_text, recorded, usage
+from moothall.cli.shared_options import as_usage_error, print_text, recorded
 from moothall.cli.values import NonEmptyText
 from moothall.foundation.errors import MissingExtra, MoothallError
 from moothall.foundation.text import counted, escaped
@@ -85,7 +85,7 @@ class BrokerPlace:
 
     def options(self) -> AMQPOptions:
         """Return how to reach the broker."""
-        with usage():
+        with as_usage_error():
             return AMQPOptions.from_environment(**self.amqp_arguments)
 
     def within(self, group: BrokerPlace) -> BrokerPlace:
@@ -110,7 +110,7 @@ class BrokerPlace:
         from moothall.spaces.amqp.amqp_space import space_over_broker
 
         at = {"exchange": self.name, "quorum": self.quorum}
-        with usage():
+        with as_usage_error():
             return space_over_broker(self.amqp_arguments, **at, **options)
 
 
@@ -327,7 +327,7 @@ def _opened(place: BrokerPlace) -> DeadLetters:
 
     silence_client()
     options = place.options()
-    with usage():
+    with as_usage_error():
         return DeadLetters(options, place.name)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from moothall.cli.exit_codes import FAILED, NotBegun
-from moothall.cli.shared_options import json_data_option, print_json, print_text, usage
+from moothall.cli.shared_options import as_usage_error, json_data_option, print_json, print_text
 from moothall.foundation.text import counted, one_line
 
 _CONTEXT_SETTINGS = {
@@ -129,7 +129,7 @@ def lock(
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
     from moothall.serving.mcp.lock import DefinitionLock
 
-    with usage("PATH"):
+    with as_usage_error("PATH"):
         definition_lock = DefinitionLock(path)
     now = _read(id, target, env, header, timeout).locked
     changed = {

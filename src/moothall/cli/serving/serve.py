@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from moothall.budget import Budget
-from moothall.budget.limits import OF_RUNS
+from moothall.budget.limits import RUN_LIMITS
 from moothall.budget.period import PERS, Per
 from moothall.cli.exit_codes import NotBegun
 from moothall.cli.interrupts import interruptible, stop_on_signals
@@ -28,13 +28,13 @@ from moothall.cli.serving.broker_commands import (
 )
 from moothall.cli.serving.serve_company import is_company, serve_company
 from moothall.cli.shared_options import (
+    as_usage_error,
     is_typed,
     journal_option,
     limit_options,
     made_journal,
     mismatch_option,
     recorded,
-    usage,
 )
 from moothall.cli.values import FileToWrite, NumberType, OneOf, WholeNumberType
 from moothall.foundation.errors import ConfigError, MissingExtra
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from moothall.journal import Journal
     from moothall.serving.doors.server import HTTPServer
 
-_OF_CALLERS: Final = {name: limit for name, limit in OF_RUNS.items() if limit.asks}
+_OF_CALLERS: Final = {name: limit for name, limit in RUN_LIMITS.items() if limit.bounds_asking}
 _OPTIONS: Final = [f"--{name.replace('_', '-')}" for name in _OF_CALLERS]
 
 
@@ -322,7 +322,7 @@ def _over_http(
     from moothall.serving.doors.application import asgi
     from moothall.serving.doors.server import HTTPServer, needs_token, place_of
 
-    with usage():
+    with as_usage_error():
         host, port = place_of(place, "--http")
     tokens = limits.tokens(token)
     public_url = front_options["public_url"]
@@ -333,13 +333,13 @@ def _over_http(
         )
     from moothall.serving.doors.front import Front
 
-    with usage():
+    with as_usage_error():
         Front.of(**front_options)
     budget = limits.budget(books)
-    with usage("--token" if limits.callers is None else "--callers"):
+    with as_usage_error("--token" if limits.callers is None else "--callers"):
         options: Any = {**limits.rights, **front_options}
         app = asgi(agents, token=tokens, budget=budget, rate=limits.rate, **options)
-    with usage("--http"):
+    with as_usage_error("--http"):
         server = HTTPServer(app, host, port)
     address = (public_url or f"http://{place}").rstrip("/")
     return asyncio.run(_until_stopped(server, address))

@@ -12,7 +12,7 @@ import click
 
 from moothall.cli.interrupts import stop_on_signals
 from moothall.cli.serving.broker_commands import log_to_stderr, print_served
-from moothall.cli.shared_options import usage
+from moothall.cli.shared_options import as_usage_error
 from moothall.foundation.errors import GivenUp
 from moothall.foundation.text import escaped
 
@@ -30,7 +30,7 @@ def serve_company(names: tuple[str, ...]) -> int:
     """Serve the company of a file; every setting is in that file."""
     if len(names) > 1:
         raise click.UsageError("one process serves one company: name one file")
-    with usage():
+    with as_usage_error():
         from moothall.serving.company.company import Company
 
         company = Company.from_yaml(names[0])
@@ -61,7 +61,7 @@ async def _served(company: object) -> int:
 
     stop_on_signals(stop)
     try:
-        with usage():
+        with as_usage_error():
             await company.__aenter__()
         started = True
         address = "" if company.port is None else f", with HTTP at port {company.port}"

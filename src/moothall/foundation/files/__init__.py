@@ -1,16 +1,16 @@
 """Files: written whole, locked, and YAML as data with the line of each part."""
 
 from moothall.foundation.files.open_file_locks import OPEN_FILE_LOCKS, locked, set_lock
-from moothall.foundation.files.whole import owned_as, permitted_as, written_whole
+from moothall.foundation.files.whole import copy_owner, copy_permissions, written_whole
 from moothall.foundation.files.yaml_file import KeyPath, at_line, read_yaml, yaml_data
 
 __all__ = [
     "OPEN_FILE_LOCKS",
     "KeyPath",
     "at_line",
+    "copy_owner",
+    "copy_permissions",
     "locked",
-    "owned_as",
-    "permitted_as",
     "read_yaml",
     "set_lock",
     "written_whole",

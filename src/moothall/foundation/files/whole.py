@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-_BEGIN: Final = ".part-"
+_PART_PREFIX: Final = ".part-"
 _NUMBERS: Final = itertools.count()
 _SWEPT: Final[set[Path]] = set()
 
@@ -25,10 +25,10 @@ def written_whole(path: Path, mode: int = 0o666, new: bool = False) -> Iterator[
     if path.parent not in _SWEPT:
         _sweep(path.parent)
         _SWEPT.add(path.parent)
-    part, file = _create_locked(path, mode)
+    part, fd = _create_locked(path, mode)
     try:
         yield part
-        os.fsync(file)
+        os.fsync(fd)
         if new:
             with suppress(FileExistsError):
                 os.link(part, path)
@@ -36,52 +36,52 @@ def written_whole(path: Path, mode: int = 0o666, new: bool = False) -> Iterator[
             part.replace(path)
     finally:
         part.unlink(missing_ok=True)
-        os.close(file)
+        os.close(fd)
 
 
-def owned_as(path: str | os.PathLike[str], model: str | os.PathLike[str]) -> None:
+def copy_owner(path: str | os.PathLike[str], source: str | os.PathLike[str]) -> None:
     """Give a new file the owner of another one, if this process is root's, as SQLite does.
 
     Otherwise a service could not use its own journal after root has looked at it.
     """
     if os.geteuid() == 0:
-        owner = os.stat(model)
+        owner = os.stat(source)
         with suppress(OSError):  # a file system without owners
             # Never what a link names: the folder may be the service's, which put the link there.
             os.chown(path, owner.st_uid, owner.st_gid, follow_symlinks=False)
 
 
-def permitted_as(path: Path, model: Path) -> None:
+def copy_permissions(path: Path, source: Path) -> None:
     """Give a new file, that nobody has open, the permissions of another one."""
-    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     try:
-        os.fchmod(file, os.stat(model).st_mode & 0o777)
+        os.fchmod(fd, os.stat(source).st_mode & 0o777)
     finally:
-        os.close(file)
+        os.close(fd)
 
 
 def _create_locked(path: Path, mode: int) -> tuple[Path, int]:
     """Make a file, and lock it: as long as it is locked, its process lives."""
     while True:
-        part = path.with_name(f"{_BEGIN}{os.getpid()}-{next(_NUMBERS)}{path.suffix}")
+        part = path.with_name(f"{_PART_PREFIX}{os.getpid()}-{next(_NUMBERS)}{path.suffix}")
         try:
-            file = os.open(part, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+            fd = os.open(part, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
         except FileExistsError:
             continue  # of another machine, or an earlier process with this number
         with suppress(OSError):  # a file system without locks, where nothing is swept
-            fcntl.flock(file, fcntl.LOCK_EX)
-        if os.fstat(file).st_nlink:
-            return part, file
-        os.close(file)  # swept before it was locked
+            fcntl.flock(fd, fcntl.LOCK_EX)
+        if os.fstat(fd).st_nlink:
+            return part, fd
+        os.close(fd)  # swept before it was locked
 
 
 def _sweep(folder: Path) -> None:
     """Remove what processes have left that were killed while they wrote."""
-    for part in folder.glob(f"{_BEGIN}*"):
+    for part in folder.glob(f"{_PART_PREFIX}*"):
         with suppress(OSError):
-            file = os.open(part, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+            fd = os.open(part, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
             try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 part.unlink()
             finally:
-                os.close(file)
+                os.close(fd)

@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from moothall.foundation.files import OPEN_FILE_LOCKS, locked, owned_as, set_lock
+from moothall.foundation.files import OPEN_FILE_LOCKS, copy_owner, locked, set_lock
 from moothall.foundation.threads import renewed
 
 _USED: Final = (0x40000002, 510)
@@ -90,7 +90,7 @@ class WALFile:
                 set_lock(self._file, fcntl.F_UNLCK, _GATE)
             self._shm, is_new = _open_or_create(f"{path}-shm")
             if is_new:
-                owned_as(f"{path}-shm", path)
+                copy_owner(f"{path}-shm", path)
                 os.fchmod(self._shm, os.fstat(self._file).st_mode & 0o777)
             status = os.fstat(self._shm)
             self.index: Identity = (status.st_dev, status.st_ino)

@@ -17,15 +17,15 @@ from moothall.foundation.text.scripts import UNSPACED
 _LANGUAGES: Final[dict[str, dict[str, str]]] = json.loads(
     files("moothall.foundation.text").joinpath("stop_words.json").read_text(encoding="utf-8")
 )
-_LISTED: Final = {
+_STOP_WORDS_OF: Final = {
     name: frozenset(language["stop"].split()) for name, language in _LANGUAGES.items()
 }
 # Where nothing says the language. Words of more languages would be names in these.
 _ANYWHERE: Final = ("en", "de", "fr", "ru", "ar")
-STOP_WORDS: Final = frozenset(word for each in _ANYWHERE for word in _LISTED[each])
-_OF_WORD: Final = {
-    word: [n for n, stop_words in _LISTED.items() if word in stop_words]
-    for word in frozenset().union(*_LISTED.values())
+STOP_WORDS: Final = frozenset(word for each in _ANYWHERE for word in _STOP_WORDS_OF[each])
+_LANGUAGES_OF: Final = {
+    word: [n for n, stop_words in _STOP_WORDS_OF.items() if word in stop_words]
+    for word in frozenset().union(*_STOP_WORDS_OF.values())
 }
 _BASES: Final = {
     name: {form: forms.split()[0] for forms in irregular.split("|") for form in forms.split()}
@@ -49,14 +49,16 @@ WORD = re.compile(
 _SIGNS = str.maketrans({"’": "'", "‘": "'", "−": "-", "\u2010": "-", "\u2011": "-", "\u02bc": "'"})
 _PARTS = re.compile(r"[^\W_]+")
 _CODE_NAME = re.compile(r"[a-z]{2,}(?:[A-Z]+[a-z]*)+")  # a name in code: bodyLimit
-_PARTS_JOINED = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_CASE_CHANGE = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _PLURAL_NAME = re.compile(r"[a-z][A-Z]\w*s$")  # `ListenAddresses` is not `ListenAddress`
 _ELIDED = re.compile(r"^(\w{1,2})['’]\w{2}")  # l'usine, qu'il
 _DAY = re.compile(r"(\d{4})-\d\d-\d\d")  # whose 12 is not that of `Debian 12`
 _UNSPACED = re.compile(f"[{UNSPACED}]")
-_PARTICIPLE: Final = 6  # characters
-_TAG = re.compile(r"^v(?=\d+\.\d)")  # v1.2 is 1.2
-_ASKING = re.compile("为什么|什么|时候|怎么|怎样|如何|多[少久长高大远重深快]|哪[里个些]|[吗呢谁]")
+_LONGEST_NON_PARTICIPLE: Final = 6  # characters
+_VERSION_V = re.compile(r"^v(?=\d+\.\d)")  # v1.2 is 1.2
+_QUESTION_WORDS = re.compile(
+    "为什么|什么|时候|怎么|怎样|如何|多[少久长高大远重深快]|哪[里个些]|[吗呢谁]"
+)
 
 
 def normal(text: str) -> str:
@@ -87,8 +89,8 @@ def language_of(all_words: Iterable[str]) -> str:
     parts = (
         part for word in all_words for part in (word.casefold(), *_ELIDED.findall(word.casefold()))
     )
-    counts = Counter(n for part in parts for n in _OF_WORD.get(part, ()))
-    return max(_LISTED, key=lambda each: counts[each])
+    counts = Counter(n for part in parts for n in _LANGUAGES_OF.get(part, ()))
+    return max(_STOP_WORDS_OF, key=lambda each: counts[each])
 
 
 def degree_of(language: str) -> str:
@@ -101,43 +103,43 @@ def is_stop_word(word: str, language: str = "") -> bool:
 
     The stop words are those of one language, such as `fr`, or of all if none is given.
     """
-    listed = _LISTED[language] if language else STOP_WORDS
+    listed = _STOP_WORDS_OF[language] if language else STOP_WORDS
     return word.casefold() in listed and not (len(word) > 1 and word.isupper())
 
 
 @lru_cache(maxsize=1 << 16)
 def terms_of(word: str, language: str = "") -> tuple[str, ...]:
     """Return the terms of one word from `words`; none for a stop word."""
-    small = _TAG.sub("", word.casefold().removesuffix("()"))
-    if day := _DAY.fullmatch(small):
-        return (small, day[1])
-    if _UNSPACED.match(small):
-        runs = filter(None, _ASKING.split(small))
+    lower = _VERSION_V.sub("", word.casefold().removesuffix("()"))
+    if day := _DAY.fullmatch(lower):
+        return (lower, day[1])
+    if _UNSPACED.match(lower):
+        runs = filter(None, _QUESTION_WORDS.split(lower))
         return tuple(run[at : at + 2] for run in runs for at in range(max(1, len(run) - 1)))
-    if "'" in small and not small[0].isdigit():
-        before, _, after = small.rpartition("'")
+    if "'" in lower and not lower[0].isdigit():
+        before, _, after = lower.rpartition("'")
         if after in ("s", "re", "ll", "ve", "d", "m"):
-            small = before
+            lower = before
         elif after == "t":
             return ()
         elif len(before) <= 2:  # French: l'homme, qu'il
-            small = after
-    cased = small.upper() if word.isupper() else small
-    if is_stop_word(cased, language) or not small.strip("_-"):
+            lower = after
+    cased = lower.upper() if word.isupper() else lower
+    if is_stop_word(cased, language) or not lower.strip("_-"):
         return ()
     is_joined = _CODE_NAME.fullmatch(word)
-    parts = _PARTS_JOINED.sub(" ", word).lower().split() if is_joined else _PARTS.findall(small)
-    if (len(parts) > 1 or small.startswith("--")) and not small[0].isdigit():
+    parts = _CASE_CHANGE.sub(" ", word).lower().split() if is_joined else _PARTS.findall(lower)
+    if (len(parts) > 1 or lower.startswith("--")) and not lower[0].isdigit():
         own_terms = [
             stem(part, language or "en") for part in parts if not is_stop_word(part, language)
         ]
         # English has nouns such as `to-do`; French asks by `a-t-il`.
-        return (small, *own_terms) if own_terms or language != "fr" else ()
-    return (small if _PLURAL_NAME.search(word) else stem(small, language or "en"),)
+        return (lower, *own_terms) if own_terms or language != "fr" else ()
+    return (lower if _PLURAL_NAME.search(word) else stem(lower, language or "en"),)
 
 
 # How British words begin, and American ones; whole nouns; and verbs in -ise, -yse.
-_BEGIN = (
+_WORD_STARTS = (
     "behaviour behavior|colour color|favour favor|flavour flavor|harbour harbor|honour honor|"
     "labour labor|neighbour neighbor|rumour rumor|defenc defens|licenc licens|offenc offens"
 )
@@ -145,7 +147,7 @@ _NOUNS = (
     "aluminium aluminum|analogue analog|catalogue catalog|centre center|dialogue dialog|"
     "fibre fiber|grey gray|litre liter|metre meter|programme program|theatre theater|tyre tire"
 )
-_BRITISH = [tuple(pair.split()) for pair in _BEGIN.split("|")]
+_BRITISH = [tuple(pair.split()) for pair in _WORD_STARTS.split("|")]
 _PAIRS = [pair.split() for pair in _NOUNS.split("|")]
 _AMERICAN_NOUNS = {base + end: other + end for base, other in _PAIRS for end in ("", "s")}
 _BRITISH_NOUNS = {american: british for british, american in _AMERICAN_NOUNS.items()}
@@ -160,9 +162,9 @@ def american(word: str) -> str:
     """Return a lower-case word in its American spelling."""
     if word in _AMERICAN_NOUNS:
         return _AMERICAN_NOUNS[word]
-    for british, spelled in _BRITISH:
+    for british, american_start in _BRITISH:
         if word.startswith(british):
-            return spelled + word[len(british) :]
+            return american_start + word[len(british) :]
     return word if word == "analyses" else _VERB_WITH_S.sub(r"\1z", word)
 
 
@@ -172,9 +174,9 @@ def other_spelling(word: str) -> str | None:
         return other
     if word in _BRITISH_NOUNS:
         return _BRITISH_NOUNS[word]
-    for british, spelled in _BRITISH:
-        if word.startswith(spelled):
-            return british + word[len(spelled) :]
+    for british, american_start in _BRITISH:
+        if word.startswith(american_start):
+            return british + word[len(american_start) :]
     return other if (other := _VERB_WITH_Z.sub(r"\1s", word)) != word else None
 
 
@@ -206,12 +208,12 @@ def stem(word: str, language: str = "en") -> str:
     if not word.isalpha():
         return word
     word = _BASES.get(language, {}).get(word) or (american(word) if language == "en" else word)
-    begins = _LANGUAGES[language].get("participle")
+    participle_prefix = _LANGUAGES[language].get("participle")
     if (
-        begins
-        and word.startswith(begins)
-        and len(word) > _PARTICIPLE
+        participle_prefix
+        and word.startswith(participle_prefix)
+        and len(word) > _LONGEST_NON_PARTICIPLE
         and word.endswith(("t", "en"))
     ):
-        word = word.removeprefix(begins)
+        word = word.removeprefix(participle_prefix)
     return _STEMMERS.stem(word, language)

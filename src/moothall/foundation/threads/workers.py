@@ -60,7 +60,7 @@ class _WorkerCall(NamedTuple):
     done: Callable[[Any, BaseException | None], object] | None
 
 
-_Worker = SimpleQueue[_WorkerCall]
+_JobQueue = SimpleQueue[_WorkerCall]
 """One thread's place in the pool: where it waits for its next job."""
 
 
@@ -78,12 +78,12 @@ class WorkerThreads:
         in_child(self._reset)  # it has none of the threads
 
     def _reset(self) -> None:
-        self._idle: list[_Worker] = []
-        self.threads: int = 0  # how many there are now
+        self._idle: list[_JobQueue] = []
+        self.thread_count: int = 0  # how many there are now
         self._numbers = itertools.count(1)
 
     @property
-    def idle(self) -> int:
+    def idle_count(self) -> int:
         """How many threads wait for a call."""
         return len(self._idle)
 
@@ -100,14 +100,14 @@ class WorkerThreads:
             if self._idle:
                 self._idle.pop().put(job)
                 return
-            if self.threads >= self.limit:
+            if self.thread_count >= self.limit:
                 raise TooManyThreads(
-                    f"{self.threads} calls of plain functions are running or blocked, and "
+                    f"{self.thread_count} calls of plain functions are running or blocked, and "
                     f"{self.limit} are allowed; {job.function!r} was not called"
                 )
-            self.threads += 1
+            self.thread_count += 1
             number = next(self._numbers)
-        worker = _Worker()
+        worker = _JobQueue()
         worker.put(job)
         thread = threading.Thread(
             target=self._work, args=(worker,), name=f"{self.name}-{number}", daemon=True
@@ -116,9 +116,9 @@ class WorkerThreads:
             thread.start()
         except RuntimeError as error:
             with self._lock:
-                self.threads -= 1
+                self.thread_count -= 1
             raise TooManyThreads(
-                f"the system gives no thread beside {self.threads} ({error}); "
+                f"the system gives no thread beside {self.thread_count} ({error}); "
                 f"{job.function!r} was not called"
             ) from error
 
@@ -130,7 +130,7 @@ class WorkerThreads:
         self.submit(function, *args, context=copy_context(), done=partial(settle, future))
         return future
 
-    def _work(self, worker: _Worker) -> None:
+    def _work(self, worker: _JobQueue) -> None:
         while True:
             try:
                 job = worker.get(timeout=self.idle_s)
@@ -138,13 +138,13 @@ class WorkerThreads:
                 with self._lock:
                     if worker in self._idle:
                         self._idle.remove(worker)
-                        self.threads -= 1
+                        self.thread_count -= 1
                         return
                 continue  # just taken off the idle list: its job is there
             self._do(worker, job)
             del job  # keep no reference to the call after its end
 
-    def _do(self, worker: _Worker, job: _WorkerCall) -> None:
+    def _do(self, worker: _JobQueue, job: _WorkerCall) -> None:
         value: Any = None
         raised: BaseException | None = None
         try:

@@ -9,33 +9,33 @@ from pathlib import Path
 
 from moothall.foundation.database import Database
 from moothall.foundation.errors import ConfigError, FileError, JournalError
-from moothall.foundation.files import owned_as, permitted_as, written_whole
+from moothall.foundation.files import copy_owner, copy_permissions, written_whole
 from moothall.foundation.sqlite import exclusive
 from moothall.journal.store.holding import hashes_in
 from moothall.journal.store.journal_file import JournalFile
 from moothall.journal.store.store import Store
 
 
-def faults(file: Store) -> list[str]:
+def faults(store: Store) -> list[str]:
     """Return what is damaged: in the tables, in the entries of runs, in the values they name."""
-    problems = file.faults()
-    with file.reading() as db:
+    problems = store.faults()
+    with store.reading() as db:
         runs = db.execute("SELECT number, id FROM runs WHERE NOT deleted").fetchall()
     for number, id in runs:
-        with file.reading() as db:
+        with store.reading() as db:
             exists_query = "SELECT 1 FROM runs WHERE number = ? AND NOT deleted"
             if db.execute(exists_query, (number,)).fetchone() is None:
                 continue  # deleted meanwhile
             try:
-                for _ in file.read(db, number, id):
+                for _ in store.read(db, number, id):
                     pass
-                values_of(file, db, number)
+                values_of(store, db, number)
             except JournalError as error:
                 problems.append(str(error))
     return problems
 
 
-def restored(backup: Path, path: Path) -> Path | None:
+def restore_journal(backup: Path, path: Path) -> Path | None:
     """Put a copy of a backup in the place of a journal; return where the old one is, if any.
 
     Raises:
@@ -52,17 +52,19 @@ def restored(backup: Path, path: Path) -> Path | None:
         with _exclusive_file(path):
             old = path.with_name(f"{path.name}-before-{datetime.now():%Y-%m-%d-%H%M%S}")
             # The journal first: without its log it is a journal still, but not the other way round.
-            parts = [end for end in ("", "-wal", "-shm", "-kept") if Path(f"{path}{end}").exists()]
-            for end in parts:
-                Path(f"{path}{end}").rename(f"{old}{end}")
-            backed_up(copy, path)
+            suffixes = [
+                each for each in ("", "-wal", "-shm", "-kept") if Path(f"{path}{each}").exists()
+            ]
+            for suffix in suffixes:
+                Path(f"{path}{suffix}").rename(f"{old}{suffix}")
+            back_up(copy, path)
             values_folder = Path(f"{path}-kept")
-            if parts[:1] == [""]:
-                permitted_as(path, old)  # as open as it was, and no more
+            if suffixes[:1] == [""]:
+                copy_permissions(path, old)  # as open as it was, and no more
                 for each in (path, values_folder, *values_folder.glob("*")):
                     if each.exists():
-                        owned_as(each, old)  # root restores a service's journal
-        return old if parts else None
+                        copy_owner(each, old)  # root restores a service's journal
+        return old if suffixes else None
     finally:
         copy.close()
 
@@ -76,7 +78,7 @@ def _exclusive_file(path: Path) -> Iterator[None]:
         raise JournalError(str(path), "a process has it open: stop that first") from error
 
 
-def backed_up(file: Store, path: Path) -> None:
+def back_up(store: Store, path: Path) -> None:
     """Copy a journal as it is at one moment, while others write it."""
     folder = Path(f"{path}-kept")
     if path.exists() or folder.exists():
@@ -86,17 +88,17 @@ def backed_up(file: Store, path: Path) -> None:
         raise FileError(f"there is no folder {str(path.parent)!r}: make it first")
     try:
         # Before and after: what is deleted meanwhile may be in the copy, what is new is.
-        file.files.copy_all(folder)
+        store.files.copy_all(folder)
         with written_whole(path, 0o600) as part:
-            file.copy_to(part)
-            file.files.copy_all(folder)
+            store.copy_to(part)
+            store.files.copy_all(folder)
     except FileError:
         raise
     except OSError as error:
         raise FileError(f"{str(path)!r} cannot be written: {error.strerror}") from error
 
 
-def values_of(file: Store, db: Database, number: int) -> list[str]:
+def values_of(store: Store, db: Database, number: int) -> list[str]:
     """Return the hashes of all values that a run names, and that these name."""
     hashes: dict[str, None] = {}
     waiting: list[str] = []
@@ -106,8 +108,8 @@ def values_of(file: Store, db: Database, number: int) -> list[str]:
         waiting += hashes_in(data)
     while waiting:
         hash = waiting.pop()
-        if hash in hashes or not file.has(hash, db):
+        if hash in hashes or not store.has(hash, db):
             continue
         hashes[hash] = None
-        waiting += hashes_in(file.read_value(hash, db))
+        waiting += hashes_in(store.read_value(hash, db))
     return list(hashes)

@@ -12,7 +12,7 @@ from typing import Final
 
 from moothall.foundation.database import CHANGES, RUNS, Lock
 from moothall.foundation.errors import DefinitionError, JournalError
-from moothall.foundation.files import owned_as, written_whole
+from moothall.foundation.files import copy_owner, written_whole
 from moothall.foundation.sqlite import SQLiteConnection, SQLiteFile, SQLitePool
 from moothall.journal.store.leases import FileLeases
 from moothall.journal.store.store import Store
@@ -48,10 +48,10 @@ class KeptFiles(NoFiles):
             return
         with suppress(FileExistsError):
             self.folder.mkdir(mode=0o700)
-            owned_as(self.folder, self._journal)
+            copy_owner(self.folder, self._journal)
         with written_whole(file, 0o600) as part:
             part.write_bytes(data)
-            owned_as(part, self._journal)
+            copy_owner(part, self._journal)
 
     def has(self, hash: str) -> bool:
         """Return whether there is a value."""
@@ -162,7 +162,7 @@ class JournalFile(SQLitePool[JournalError], Store):
                 return
             room = os.open(self._room, _OPEN | os.O_CREAT, 0o600)
             try:
-                owned_as(self._room, self.path)
+                copy_owner(self._room, self.path)
                 os.posix_fallocate(room, 0, needed + _ROOM_BYTES)
                 self._kept_room = needed + _ROOM_BYTES
             except OSError as error:

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager
 from typing import Any, Final, Protocol
 
 from moothall.foundation.errors import JournalError
-from moothall.foundation.files import OPEN_FILE_LOCKS, locked, owned_as, set_lock
+from moothall.foundation.files import OPEN_FILE_LOCKS, copy_owner, locked, set_lock
 from moothall.foundation.threads import guard, in_child
 
 
@@ -83,7 +83,7 @@ class FileLeases:
                 flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
                 try:
                     self._fd = os.open(self._path, flags | os.O_EXCL, 0o600)
-                    owned_as(self._path, self._journal)
+                    copy_owner(self._path, self._journal)
                 except FileExistsError:
                     self._fd = os.open(self._path, flags, 0o600)
                 self._finalizer = weakref.finalize(self, os.close, self._fd)

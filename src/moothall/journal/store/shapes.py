@@ -15,7 +15,7 @@ from moothall.actions.facts import Fact
 from moothall.budget.limits import RESERVED
 from moothall.foundation.jsonvalue import json_text
 from moothall.foundation.text import cut
-from moothall.journal.entry import KINDS, RESUME, WAYS
+from moothall.journal.entry import DECISIONS, KINDS, RESUME
 from moothall.models.protocol import Usage
 
 Shape: TypeAlias = Any
@@ -136,7 +136,7 @@ _KINDS: Final[dict[str, Shape]] = {
         "expired?": bool,
         "sources?": [str],
     },
-    "decided": {"key": str, "decision": ("done", RESUME, *WAYS).__contains__},
+    "decided": {"key": str, "decision": ("done", RESUME, *DECISIONS).__contains__},
     "state": {"state": dict, "appended": _lists, "earlier?": _hashes},
     "over": {"reason": str, "detail?": (str, None)},
 }

@@ -21,7 +21,7 @@ from moothall.foundation.arguments import (
     none_of,
 )
 from moothall.foundation.errors import ConfigError, MissingExtra, ModelError
-from moothall.models.base import Answering, ModelRequest
+from moothall.models.base import AnsweringModel, ModelRequest
 from moothall.models.calling.choice import OneCall, after_a_thought
 from moothall.models.calling.listed import SeveralCalls
 from moothall.models.local import weights
@@ -72,7 +72,7 @@ def _check_options(options: Any) -> None:
 
 
 @names_checked
-class LocalModel(InProcess, Answering):
+class LocalModel(InProcess, AnsweringModel):
     """llama.cpp in this process, with any GGUF file.
 
     It loads on first use. Concurrent callers share its slots and are computed in one batch; further

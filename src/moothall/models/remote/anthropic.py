@@ -21,7 +21,12 @@ from moothall.models.remote.messages_format import (
     think_first,
     tools_called,
 )
-from moothall.models.remote.messages_stream import PAUSED, MessageStream, gone_on, joined_replies
+from moothall.models.remote.messages_stream import (
+    PAUSED,
+    MessageStream,
+    continued_request,
+    joined_replies,
+)
 from moothall.models.remote.remote import RemoteModel
 from moothall.models.remote.schema_form import SchemaForms
 from moothall.models.remote.server_settings import ServerOptions, ServerSettings
@@ -136,7 +141,7 @@ class AnthropicModel(RemoteModel):
                 yield joined_replies(paused, reply, self.base_url)
                 return
             paused.append(reply)
-            content = gone_on(content, reply)
+            content = continued_request(content, reply)
 
     def _body(self, request: ModelRequest) -> dict[str, Any]:
         messages, actions, schema, _ = request

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from moothall.foundation.errors import ModelError
 from moothall.foundation.jsonvalue import readable
-from moothall.models.answer_reader import AnswerReader, listed, token_count
+from moothall.models.answer_reader import AnswerReader, list_or_empty, token_count
 from moothall.models.chat_answer import add_meta, end_of, wrong_field
 from moothall.models.protocol import ModelReply, StreamPart, Usage
 
@@ -18,7 +18,7 @@ _MAYBE_EMPTY = ("text", "thinking", "redacted_thinking")
 PAUSED = "paused"
 """The name in `meta` of the content of a turn that the server goes on with."""
 _PIECES = ("text", "thinking", "signature")
-_TEXTS = {f"{each}_delta": each for each in _PIECES}
+_PIECE_OF_DELTA = {f"{each}_delta": each for each in _PIECES}
 
 
 @dataclass(slots=True)
@@ -30,7 +30,7 @@ class _ContentBlock:
     citations: list[Any] = field(default_factory=list)
 
     def cited(self) -> list[Any]:
-        return [*listed(self.fields.get("citations")), *self.citations]
+        return [*list_or_empty(self.fields.get("citations")), *self.citations]
 
     def text(self, name: str) -> str:
         first = self.fields.get(name)
@@ -44,7 +44,7 @@ class MessageStream(AnswerReader):
         all_turns: whether the server wants back the reasoning of answers without calls, too
     """
 
-    _call_at: ClassVar[str] = "tool_use[%d]"
+    _call_path: ClassVar[str] = "tool_use[%d]"
 
     def __init__(
         self, name: str, calls_before: int, server: str = "", all_turns: bool = False
@@ -52,7 +52,7 @@ class MessageStream(AnswerReader):
         super().__init__(name, calls_before, server)
         self._all_turns = all_turns
         self._blocks: dict[int, _ContentBlock] = {}
-        self._counted: dict[str, Any] = {}
+        self._usage_counts: dict[str, Any] = {}
 
     def _event(self, event: dict[str, Any], label: str) -> Iterator[StreamPart]:
         kind = event.get("type")
@@ -100,7 +100,7 @@ class MessageStream(AnswerReader):
         if block is None:
             raise ModelError(f"{label} belongs to block {index}, which has not begun")
         kind = delta.get("type")
-        name = "partial_json" if kind == "input_json_delta" else _TEXTS.get(str(kind))
+        name = "partial_json" if kind == "input_json_delta" else _PIECE_OF_DELTA.get(str(kind))
         if name is None:
             if isinstance(delta.get("citation"), dict):
                 block.citations.append(delta["citation"])
@@ -114,7 +114,7 @@ class MessageStream(AnswerReader):
     def _in_order(self) -> list[_ContentBlock]:
         return [self._blocks[index] for index in sorted(self._blocks)]
 
-    def _given_calls(self) -> Iterable[tuple[Any, Any, Any]]:
+    def _raw_calls(self) -> Iterable[tuple[Any, Any, Any]]:
         for block in self._in_order():
             if block.fields.get("type") == "tool_use":
                 tool_input = block.fields.get("input")
@@ -140,30 +140,38 @@ class MessageStream(AnswerReader):
             return ()
         returned = list(filter(None, map(_block_for_server, blocks)))
         self._meta |= {PAUSED: returned} if paused else {}
-        thought = any(each["type"] not in ("text", "tool_use") for each in returned)
-        return ({"server": self._server, "content": returned},) if thought else ()
+        has_thinking = any(each["type"] not in ("text", "tool_use") for each in returned)
+        return ({"server": self._server, "content": returned},) if has_thinking else ()
 
     def _count(self, usage: Any) -> None:
         if isinstance(usage, dict):  # later counts replace earlier ones
             counted = {key: value for key, value in usage.items() if value is not None}
             if not counted.get("input_tokens"):  # compatible servers may not repeat the input
                 counted.pop("input_tokens", None)
-            self._counted |= counted
+            self._usage_counts |= counted
 
-    def _spent(self) -> Usage:
+    def _final_usage(self) -> Usage:
         # A server that summarises before it answers counts each pass, and in all the last one only.
-        passes = listed(self._counted.get("iterations")) or [self._counted]
+        passes = list_or_empty(self._usage_counts.get("iterations")) or [self._usage_counts]
 
         def sum_of(name: str) -> int:
             return sum(token_count(each, name) for each in passes)
 
         # The API counts cached tokens beside the input, and we within it.
-        read = sum_of("cache_read_input_tokens")
+        cache_reads = sum_of("cache_read_input_tokens")
         cache_writes = sum_of("cache_creation_input_tokens")
-        answered = sum_of("output_tokens")
-        thought = token_count(self._counted.get("output_tokens_details"), "thinking_tokens")
-        input_tokens = sum_of("input_tokens") + read + cache_writes
-        return Usage(input_tokens, answered, read, cache_writes, min(thought, answered))
+        output_tokens = sum_of("output_tokens")
+        thinking_tokens = token_count(
+            self._usage_counts.get("output_tokens_details"), "thinking_tokens"
+        )
+        input_tokens = sum_of("input_tokens") + cache_reads + cache_writes
+        return Usage(
+            input_tokens,
+            output_tokens,
+            cache_reads,
+            cache_writes,
+            min(thinking_tokens, output_tokens),
+        )
 
 
 def _block_for_server(block: _ContentBlock) -> dict[str, Any] | None:
@@ -185,7 +193,7 @@ def _block_for_server(block: _ContentBlock) -> dict[str, Any] | None:
     return fields
 
 
-def gone_on(content: bytes, reply: ModelReply) -> bytes:
+def continued_request(content: bytes, reply: ModelReply) -> bytes:
     """Return a request with the content of a paused turn, which the server goes on with."""
     body = json.loads(content)
     if body["messages"][-1]["role"] != "assistant":

@@ -24,7 +24,7 @@ from moothall.foundation.http import (
 from moothall.foundation.http.network import check_allowed
 from moothall.foundation.threads import awaited
 from moothall.models.answer_reader import AnswerReader
-from moothall.models.base import Answering, ModelRequest
+from moothall.models.base import AnsweringModel, ModelRequest
 from moothall.models.chat_answer import KEPT_FIELDS, Passing, RefusedCall, Unread, parsed
 from moothall.models.chat_stream import AnswerStream
 from moothall.models.protocol import ModelReply, StreamPart, TextPiece, calls_in
@@ -58,7 +58,7 @@ _STALE = re.compile(
 _BYTES, _BATCH_BYTES = 2**26, 2**30  # of an answer, and of those of a batch
 
 
-class RemoteModel(Answering):
+class RemoteModel(AnsweringModel):
     """What models behind a server share.
 
     A subclass says how a request is formed (`_body`) and sent (`_sent`), and its answer read

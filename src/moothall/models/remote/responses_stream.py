@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, ClassVar
 
 from moothall.models.answer_parts import image_block
-from moothall.models.answer_reader import AnswerReader, listed, usage_of
+from moothall.models.answer_reader import AnswerReader, list_or_empty, usage_of
 from moothall.models.chat_answer import add_meta, end_of, failed, wrong_field
 from moothall.models.protocol import StreamPart, Usage
 from moothall.models.remote.responses_format import text_of
@@ -22,7 +22,7 @@ _ENDS = tuple(
 class ResponseStream(AnswerReader):
     """Reads an answer as it arrives."""
 
-    _call_at: ClassVar[str] = "function_call[%d]"
+    _call_path: ClassVar[str] = "function_call[%d]"
 
     def __init__(self, name: str, calls_before: int, server: str = "") -> None:
         super().__init__(name, calls_before, server)
@@ -64,12 +64,12 @@ class ResponseStream(AnswerReader):
             raise failed({"error": response.get("error") or "the response failed"}, self._name)
         self._response = response
         self.is_complete = True
-        if output := listed(response.get("output")):  # some servers do not repeat the items
+        if output := list_or_empty(response.get("output")):  # some servers do not repeat the items
             items = [self._object(each, label, f"output[{n}]") for n, each in enumerate(output)]
             self._items = dict(enumerate(items))
         add_meta(self._meta, response)
         parts = [part for item in self._in_order() for part in _objects(item.get("content"))]
-        if cited := [each for part in parts for each in listed(part.get("annotations"))]:
+        if cited := [each for part in parts for each in list_or_empty(part.get("annotations"))]:
             self._meta["citations"] = cited
 
     def _missing_parts(self) -> Iterator[StreamPart]:
@@ -95,7 +95,7 @@ class ResponseStream(AnswerReader):
     def _in_order(self) -> list[dict[str, Any]]:
         return [self._items[index] for index in sorted(self._items)]
 
-    def _given_calls(self) -> Iterable[tuple[Any, Any, Any]]:
+    def _raw_calls(self) -> Iterable[tuple[Any, Any, Any]]:
         for item in self._in_order():
             if item.get("type") == "function_call":
                 yield item.get("call_id"), item.get("name"), item.get("arguments")
@@ -129,9 +129,9 @@ class ResponseStream(AnswerReader):
         images = (image_block(each.get("result"), each.get("output_format")) for each in drawn)
         return tuple(filter(None, images))
 
-    def _spent(self) -> Usage:
+    def _final_usage(self) -> Usage:
         return usage_of(self._response.get("usage"))
 
 
 def _objects(value: Any) -> list[dict[str, Any]]:
-    return [each for each in listed(value) if isinstance(each, dict)]
+    return [each for each in list_or_empty(value) if isinstance(each, dict)]

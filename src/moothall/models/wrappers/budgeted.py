@@ -22,7 +22,7 @@ from moothall.foundation.errors import (
     RemoteForbidden,
     UnknownPrice,
 )
-from moothall.models.base import Answering, ModelRequest, prepare
+from moothall.models.base import AnsweringModel, ModelRequest, prepare
 from moothall.models.names import model as named
 from moothall.models.protocol import Model, ModelReply, StreamPart, stated_usage
 from moothall.models.wrappers.fallback import FallbackModel
@@ -49,7 +49,7 @@ class _Bound:
     output: int | None
 
 
-class BudgetedModel(Answering):
+class BudgetedModel(AnsweringModel):
     """Asks a model within a budget, and only if the budget suffices.
 
     Before each call it reserves one model call, the most tokens that the call can take, and their

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from moothall.foundation.arguments import check_function, check_text
 from moothall.foundation.errors import ContextOverflow, DefinitionError, MissingExtra, ModelError
-from moothall.models.base import Answering, ModelRequest, prepare, with_options
+from moothall.models.base import AnsweringModel, ModelRequest, prepare, with_options
 from moothall.models.names import model as named
 from moothall.models.protocol import Model, ModelReply, StreamPart
 
@@ -26,7 +26,7 @@ logger: logging.Logger = logging.getLogger("moothall.models")
 _OF_THE_MODEL = re.compile("model|api.?key|credit|billing|quota|policy|filter|safety", re.I)
 
 
-class FallbackModel(Answering):
+class FallbackModel(AnsweringModel):
     """Asks models one after the other until one answers.
 
     If a model raises `ModelError`, the next one is asked: no network, a limit, a prompt too long

@@ -19,7 +19,14 @@ from moothall.foundation.arguments import check_integer, check_text, is_path
 from moothall.foundation.errors import ConfigError, ModelError
 from moothall.foundation.text import one_line
 from moothall.foundation.threads import guard, in_child
-from moothall.models.base import Answering, Closing, ModelRequest, in_pieces, is_in_process, prepare
+from moothall.models.base import (
+    AnsweringModel,
+    Closing,
+    ModelRequest,
+    in_pieces,
+    is_in_process,
+    prepare,
+)
 from moothall.models.names import model as named
 from moothall.models.protocol import (
     Model,
@@ -39,7 +46,7 @@ _FORMAT = "moothall recorded model"
 _VERSION = 1
 
 
-class RecordedModel(Answering, Closing):
+class RecordedModel(AnsweringModel, Closing):
     """Asks a model once for each request, and replays the recorded answer from then on.
 
     Requests are compared by content: messages, actions (name, description and parameters), schema.

@@ -10,13 +10,13 @@ from typing import Any
 from moothall.foundation.arguments import check_function, check_integer, check_text
 from moothall.foundation.errors import ConfigError, DefinitionError, ModelError
 from moothall.foundation.threads import awaited
-from moothall.models.base import Answering, ModelRequest, in_pieces
+from moothall.models.base import AnsweringModel, ModelRequest, in_pieces
 from moothall.models.protocol import Call, ModelReply, StreamPart, TextPiece
 
-_OF_A_FUNCTION = 1000
+_FUNCTION_TOKENS = 1000
 
 
-class ScriptedModel(Answering):
+class ScriptedModel(AnsweringModel):
     """Returns prepared replies, one after the other.
 
     A reply is one of
@@ -153,6 +153,6 @@ def _most_tokens(reply: Any) -> int:
             return output_tokens
         reply = [reply.text, [[call.name, call.args] for call in reply.calls]]
     if callable(reply):
-        return _OF_A_FUNCTION
+        return _FUNCTION_TOKENS
     text = reply if isinstance(reply, str) else repr(reply)
     return len(text.encode("utf-8", "surrogatepass"))

@@ -180,7 +180,7 @@ class Callers:
 def _check(budget: Budget, caller: str) -> None:
     """Check that a budget lets a request of a caller begin."""
     budget.check()
-    for name in used_up(budget.left, asks=True):
+    for name in used_up(budget.left, to_ask=True):
         raise BudgetExceeded(f"{budget}: the {name} of {caller!r} are spent", name)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from moothall.budget.limits import OF_RUNS, RunLimits
+from moothall.budget.limits import RUN_LIMITS, RunLimits
 from moothall.foundation.errors import ConfigError
 from moothall.foundation.postgres import is_url
 from moothall.models.local import weights
@@ -37,7 +37,7 @@ class ActOrder(RunLimits):
 
     command: ClassVar[str] = "act"
     part: ClassVar[str] = "act"
-    may_change: ClassVar[tuple[str, ...]] = ("max_iterations", *OF_RUNS, "yes_read")
+    may_change: ClassVar[tuple[str, ...]] = ("max_iterations", *RUN_LIMITS, "yes_read")
     paths: ClassVar[tuple[str, ...]] = ("root",)
     addresses: ClassVar[tuple[str, ...]] = ("model", "review")
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from urllib.parse import urlsplit
 
 from moothall.agents.replies.state import loaded
-from moothall.budget.limits import OF_RUNS
+from moothall.budget.limits import RUN_LIMITS
 from moothall.foundation.errors import ConfigError, RunMismatch, StateError
 from moothall.foundation.text import escaped
 from moothall.journal.describe import entry_line
@@ -31,7 +31,7 @@ _KINDS: Final[dict[str, type[AnyOrder]]] = {
 
 _RAISABLE: Final[dict[str, Callable[[float], float]]] = {
     "iterations": int,
-    **{name: int if each.is_whole_number else float for name, each in OF_RUNS.items()},
+    **{name: int if each.is_whole_number else float for name, each in RUN_LIMITS.items()},
 }
 """The limits that may change when a run is resumed."""
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from moothall.budget.limits import OF_RUNS, RunLimits
+from moothall.budget.limits import RUN_LIMITS, RunLimits
 from moothall.foundation.errors import ConfigError, FileError, MissingExtra, PageError
 from moothall.models.named_models import budget_of, check_model, made_model
 from moothall.research.web.catalogues import CATALOGUES, SEARCH_ENGINES, Searched
@@ -48,7 +48,7 @@ class ResearchOrder(RunLimits, Searched):
     command: ClassVar[str] = "research"
     part: ClassVar[str] = "moothall research"
     may_change: ClassVar[tuple[str, ...]] = (
-        *("objectives", "iterations", *OF_RUNS, "out", "html", "sources"),
+        *("objectives", "iterations", *RUN_LIMITS, "out", "html", "sources"),
     )
     paths: ClassVar[tuple[str, ...]] = ("folder", "out", "html", "sources")
     addresses: ClassVar[tuple[str, ...]] = (
@@ -145,8 +145,8 @@ def _faults(order: ResearchOrder) -> Iterator[str]:
             "--role": order.role,
             **{
                 f"--{name.replace('_', '-')}": getattr(order, name)
-                for name, limit in OF_RUNS.items()
-                if limit.stops == "budget"
+                for name, limit in RUN_LIMITS.items()
+                if limit.stop_reason == "budget"
             },
             "--length": order.length,
             "--tone": order.tone,
