@@ -173,6 +173,14 @@ def test_answers_question_in_other_words_that_a_passage_has_enough_of_is_shown_a
     assert report.objectives[0].expertise < 0.9
 
 
+def test_answers_nearest_passage_that_cannot_be_quoted_is_named() -> None:
+    text = "The keeper of the lighthouse has ![a boat](https://a.test/b.png)."
+    report = report_of(
+        text, "Which wine and which cheese does the keeper of the lighthouse prefer?"
+    )
+    assert "\n\n- Manual, `https://manual.test/`\n\n" in report.markdown
+
+
 def test_answers_one_quote_alone_counts_for_less_than_several() -> None:
     alone = report_of("The mast is 9 m high.", "How high is the mast?")
     several = report_of(

@@ -279,13 +279,14 @@ def report_of(
 def _nearest(read: list[Passage], topic: str) -> str:
     """Return what comes nearest to an answer that the rules may have missed, and where it is."""
     result = answer(tuple(read), topic)
+    nearest = [(each.passage, f"{verbatim(each.markdown, [])} – ") for each in result.quotes]
+    if not nearest:  # none can be quoted, such as markup
+        nearest = [(each.passage, "") for each in QuestionWords(topic, read).best(_PLACES)]
+    nearest.sort(key=lambda each: kind_of(each[0].url.partition("#")[0]) in ("source", "python"))
     lines = [
-        f"- {safe_markdown(verbatim(each.markdown, []))} – {as_text(titled(each.passage))}, "
-        f"`{each.passage.url.replace('`', '%60')}`"
-        for each in sorted(
-            result.quotes,
-            key=lambda quote: kind_of(quote.passage.url.partition("#")[0]) in ("source", "python"),
-        )[:_PLACES]
+        f"- {safe_markdown(quote)}{as_text(titled(passage) or passage.url)}, "
+        f"`{passage.url.replace('`', '%60')}`"
+        for passage, quote in nearest[:_PLACES]
     ]
     heading = f"{lacks(result.missing, topic)}{phrase('nearest', topic)}"
     return f"\n\n{heading}\n\n" + "\n".join(lines) if lines else ""
