@@ -137,6 +137,7 @@ NAMES = (
     "MoothallError",
     "Narrative",
     "NativeSpace",
+    "NeverInRun",
     "NoSuchFile",
     "NoSuchRun",
     "NobodyToAsk",

@@ -16,6 +16,7 @@ from moothall.actions.approval import Approver as Approver
 from moothall.actions.approval import CallbackApprover as CallbackApprover
 from moothall.actions.approval import ChangedArgs as ChangedArgs
 from moothall.actions.approval import Later as Later
+from moothall.actions.approval import NeverInRun as NeverInRun
 from moothall.actions.approval import Question as Question
 from moothall.actions.approval import RefuseAll as RefuseAll
 from moothall.actions.approval import Refused as Refused

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from moothall import Always, AlwaysInRun, ChangedArgs, Later, Refused
+from moothall import Always, AlwaysInRun, ChangedArgs, Later, NeverInRun, Refused
 from moothall.actions.approval.decision import DECISION_KINDS
 from moothall.foundation.errors import ConfigError
 
@@ -23,6 +23,7 @@ from moothall.foundation.errors import ConfigError
         ({"always": True}, Always()),
         ({"always_in_run": True}, AlwaysInRun()),
         ({"always_in_run": True, "permitted": "a routine"}, AlwaysInRun()),
+        ({"never_in_run": True}, NeverInRun()),
         ({"args": {"coins": 2}}, ChangedArgs({"coins": 2})),
         ({"args": {}}, ChangedArgs({})),
         ({"args": {"coins": 2}, "permitted": "less"}, ChangedArgs({"coins": 2})),
@@ -41,6 +42,7 @@ def test_decision_in_json_is_read(data: Any, decision: Any) -> None:
         *({"refused": each} for each in (True, None, 1)),
         *({"always": each} for each in (False, None, 1, "true", {}, [True])),
         *({"always_in_run": each} for each in (False, None, 1, "true", {}, [True])),
+        *({"never_in_run": each} for each in (False, None, 1, "true", {}, [True])),
         *({"args": each} for each in (None, True, [], "x", [["a", 1]])),
         *({"permit": True}, {"approved": True}, {"True": True}, {"Permitted": "x"}),
         {"permitted": "x", "refused": "y"},
@@ -54,6 +56,8 @@ def test_decision_in_json_is_read(data: Any, decision: Any) -> None:
         {"always_in_run": True, "permitted": True},
         {"always_in_run": True, "refused": "x"},
         {"always_in_run": True, "args": {}},
+        {"never_in_run": True, "always_in_run": True},
+        {"never_in_run": True, "permitted": "x"},
         {"args": {}, "always_in_run": True, "permitted": "x"},
         {"args": {}, "permitted": True},
         {"args": {}, "permitted": "x", "more": 1},
@@ -76,6 +80,7 @@ def test_decision_in_any_other_json_refuses_and_is_no_answer(data: Any) -> None:
         (Refused(""), False),
         (Always(), {"always": True}),
         (AlwaysInRun(), {"always_in_run": True}),
+        (NeverInRun(), {"never_in_run": True}),
         (ChangedArgs({"coins": 2}), {"args": {"coins": 2}}),
         ({"permitted": "why"}, {"permitted": "why"}),
         ({"args": {"coins": 2}, "permitted": "why"}, {"args": {"coins": 2}, "permitted": "why"}),

@@ -125,7 +125,7 @@ def killed_in_a_command(server: OpenAIServer, folder: Path, *options: str) -> No
     os.mkfifo(folder / "alive")
     args = ("act", "Do it", "--model", f"{server.url}#m", "--run-id", "r", *options)
     with at_terminal(*args, cwd=folder) as terminal:
-        terminal.until("Permit this? [y/N/always/run] ")
+        terminal.until("Permit this? [y/N/always/run/never] ")
         terminal.type("y\n")
         with (folder / "alive").open() as alive:
             assert alive.readline() == "begun\n"

@@ -182,12 +182,12 @@ def test_terminal_shows_at_once_what_is_waited_for(folder: Path) -> None:
         at_terminal(server, folder) as terminal,
     ):
         assert "m is thinking (Ctrl-C stops it)" in terminal.until("stops it)")
-        terminal.until("Permit this? [y/N/always/run] ")
+        terminal.until("Permit this? [y/N/always/run/never] ")
         terminal.type("y\r")
         assert "m is thinking, 1 s" in terminal.until("m is thinking, 1 s")
         # Nothing was written across the question, and the line is gone when the run has ended.
         asked = terminal.raw.partition("Permit this?")[2].partition("y\r\n")[0]
-        assert asked == " [y/N/always/run] "
+        assert asked == " [y/N/always/run/never] "
         terminal.type(CONTROL_C)
         assert terminal.end() == 130
         assert terminal.raw.rpartition("stops it)")[2].startswith("\x1b[0m")
@@ -265,7 +265,7 @@ def test_change_is_asked_about_with_its_exact_arguments(
 ) -> None:
     with OpenAIServer(does(WRITE), streamed("Well.")) as server:
         with at_terminal(server, folder) as terminal:
-            terminal.until("Permit this? [y/N/always/run] ")
+            terminal.until("Permit this? [y/N/always/run/never] ")
             said = plain(lasting(terminal.raw))
             assert not (folder / "new.txt").exists()
             terminal.type(f"{key}\n")
@@ -275,7 +275,7 @@ def test_change_is_asked_about_with_its_exact_arguments(
     assert said.replace("\r", "") == (
         '→ write_file(file_name="new.txt", content="hello\\n")\n'
         'files proposes: /files.write_file file_name:"new.txt" content:"hello\\n"\n'
-        "Permit this? [y/N/always/run] "
+        "Permit this? [y/N/always/run/never] "
     )
     assert (folder / "new.txt").exists() is written
     assert ("not permitted" in heard) is not written
@@ -288,11 +288,11 @@ def test_questions_come_one_by_one_each_after_its_step(folder: Path) -> None:
         OpenAIServer(does(WRITE, other), streamed("Well.")) as server,
         at_terminal(server, folder) as terminal,
     ):
-        shown = uncoloured(terminal.until("Permit this? [y/N/always/run] "))
+        shown = uncoloured(terminal.until("Permit this? [y/N/always/run/never] "))
         assert shown.index('write_file(file_name="new.txt"') < shown.index('file_name:"new.txt"')
         assert 'file_name:"other.txt"' not in shown
         terminal.type("n\n")
-        shown = terminal.until("Permit this? [y/N/always/run] ")
+        shown = terminal.until("Permit this? [y/N/always/run/never] ")
         assert 'file_name:"other.txt"' in shown
         assert 'file_name:"new.txt"' not in shown
         terminal.type("y\n")
@@ -307,7 +307,7 @@ def test_act_keys_typed_before_a_question_do_not_answer_it(folder: Path) -> None
         at_terminal(server, folder) as terminal,
     ):
         terminal.type("y\ny\n")  # long before there is anything to ask
-        terminal.until("Permit this? [y/N/always/run] ")
+        terminal.until("Permit this? [y/N/always/run/never] ")
         terminal.type("n\n")
         assert terminal.end() == 0
     assert "not permitted" in terminal.seen
@@ -319,7 +319,7 @@ def test_control_d_at_a_question_refuses(folder: Path) -> None:
         OpenAIServer(does(WRITE), streamed("Well.")) as server,
         at_terminal(server, folder) as terminal,
     ):
-        terminal.until("Permit this? [y/N/always/run] ")
+        terminal.until("Permit this? [y/N/always/run/never] ")
         terminal.type(CONTROL_D)
         assert terminal.end() == 0
     assert "no answer: refused" in terminal.seen
@@ -407,7 +407,7 @@ def test_json_asks_on_standard_error(folder: Path) -> None:
         OpenAIServer(does(WRITE), streamed("Well.")) as server,
         at_terminal(server, folder, "--json") as terminal,
     ):
-        terminal.until("Permit this? [y/N/always/run] ")
+        terminal.until("Permit this? [y/N/always/run/never] ")
         assert '"call_started"' in terminal.seen
         terminal.type("y\n")
         assert terminal.end() == 0
@@ -432,7 +432,7 @@ def test_command_is_confined_to_the_folder(
             OpenAIServer(does(command), streamed("Well.")) as server,
             at_terminal(server, folder, *options) as terminal,
         ):
-            shown = terminal.until("Permit this? [y/N/always/run]")
+            shown = terminal.until("Permit this? [y/N/always/run/never]")
             assert "not confined" not in shown
             terminal.type("y\n")
             assert terminal.end() == 0
@@ -458,11 +458,11 @@ def test_act_without_bubblewrap_says_so_in_its_question(folder: Path) -> None:
         OpenAIServer(does(command, WRITE), streamed("Well.")) as server,
         at_terminal(server, folder, environment={"PATH": str(bare)}) as terminal,
     ):
-        shown = terminal.until("Permit this? [y/N/always/run]")
+        shown = terminal.until("Permit this? [y/N/always/run/never]")
         assert shown.index("(not confined: bubblewrap is not") < shown.index("files proposes")
         terminal.type("y\n")
         # Of what is confined without it, it says nothing.
-        assert "not confined" not in terminal.until("Permit this? [y/N/always/run]")
+        assert "not confined" not in terminal.until("Permit this? [y/N/always/run/never]")
         terminal.type("n\n")
         assert terminal.end() == 0
     assert "  done\r\n" in uncoloured(terminal.raw)
@@ -479,7 +479,7 @@ def test_interrupted_it_kills_the_command_and_says_what_was_done(folder: Path) -
         OpenAIServer(does(SEARCH), does(command)) as server,
         at_terminal(server, folder) as terminal,
     ):
-        terminal.until("Permit this? [y/N/always/run] ")
+        terminal.until("Permit this? [y/N/always/run/never] ")
         terminal.type("y\n")
         with (folder / "alive").open() as alive:
             assert alive.readline() == "begun\n"
@@ -494,7 +494,7 @@ def test_interrupted_it_kills_the_command_and_says_what_was_done(folder: Path) -
 
 def test_interrupted_while_it_asks(folder: Path) -> None:
     with OpenAIServer(does(WRITE)) as server, at_terminal(server, folder) as terminal:
-        terminal.until("Permit this? [y/N/always/run] ")
+        terminal.until("Permit this? [y/N/always/run/never] ")
         terminal.type(CONTROL_C)
         assert terminal.end() == 130
     assert "Fatal" not in terminal.seen

@@ -85,7 +85,7 @@ def test_interrupted_in_a_command_it_names_the_ways_to_decide(folder: Path) -> N
     command = ("run_command", {"command": "echo ran >>log.txt; echo begun >alive; sleep 300"})
     with OpenAIServer(does(command), streamed("Well.")) as server:
         with at_terminal(*act(server), cwd=folder) as terminal:
-            terminal.until("Permit this? [y/N/always/run] ")
+            terminal.until("Permit this? [y/N/always/run/never] ")
             terminal.type("y\n")
             assert (folder / "alive").read_text() == "begun\n"
             terminal.type(CONTROL_C)
@@ -159,7 +159,7 @@ def test_resume_repeated_call_asks_only_for_the_new_call(folder: Path) -> None:
         killed_in_a_command(server, folder)
         with at_terminal("resume", "r", "--repeat", cwd=folder) as terminal:
             # First the step, then the question about it.
-            shown = terminal.until("Permit this? [y/N/always/run] ")
+            shown = terminal.until("Permit this? [y/N/always/run/never] ")
             assert shown.index("→ write_file") < shown.index("files proposes: /files.write_file")
             assert shown.count("proposes") == 1
             terminal.type("y\n")
@@ -320,12 +320,12 @@ def test_resume_json_marks_past_events(folder: Path) -> None:
 def test_small_model_goes_on_in_a_folder_with_other_files(folder: Path, weights: Path) -> None:
     task = 'Run the command "echo hello"'
     with at_terminal("act", task, "--run-id", "r", cwd=folder) as terminal:
-        terminal.until("Permit this? [y/N/always/run] ")
+        terminal.until("Permit this? [y/N/always/run/never] ")
         terminal.process.kill()
         terminal.process.wait()
     (folder / "another.txt").write_text("")  # whose name it would be given
     with at_terminal("resume", "r", cwd=folder) as terminal:
-        terminal.until("Permit this? [y/N/always/run] ")
+        terminal.until("Permit this? [y/N/always/run/never] ")
         terminal.type("y\n")
         assert terminal.end() == 0
     assert "the folder has other files now; resuming a fork, run r.1" in terminal.raw
@@ -584,7 +584,7 @@ def test_number_that_no_call_has_decides_nothing(folder: Path) -> None:
 def test_run_that_is_being_worked_on_is_held(folder: Path) -> None:
     os.mkfifo(folder / "alive")
     with OpenAIServer(does(COMMAND)) as server, at_terminal(*act(server), cwd=folder) as terminal:
-        terminal.until("Permit this? [y/N/always/run] ")
+        terminal.until("Permit this? [y/N/always/run/never] ")
         terminal.type("y\n")
         with (folder / "alive").open() as alive:  # a call under way there is not in doubt
             assert alive.readline() == "begun\n"

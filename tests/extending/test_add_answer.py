@@ -1,7 +1,7 @@
 """A kind of answer to an approval is a class and a row: whatever asks a person has it then.
 
-A user cannot add one, so this test adds "yes, and the same call again in this run" to a copy of the
-package.
+A user cannot add one, so this test adds "yes, and the same call again in this run" and "not
+this call again in this run" to a copy of the package.
 """
 
 from __future__ import annotations
@@ -21,9 +21,14 @@ class SameInRun:
 def _same_in_run(request: ApprovalRequest) -> tuple[str, ...]:
     exact = f"{request.run_id} {request.fingerprint} {json.dumps({**request.facts})}"
     return (exact,) if request.run_id and not request.note else ()
+
+
+@dataclass(frozen=True, slots=True)
+class NotSameInRun:
+    """A refusal that also holds for exactly this call, whenever it is made in the run."""
 ''',
     ),
-    ("Decision: TypeAlias = bool | Refused", " | SameInRun"),
+    ("Decision: TypeAlias = bool | Refused", " | SameInRun | NotSameInRun"),
     (
         "            for_request=_changed_or_refused,\n        ),\n",
         """        DecisionKind(
@@ -38,13 +43,28 @@ def _same_in_run(request: ApprovalRequest) -> tuple[str, ...]:
             scope="run",
             holds=_same_in_run,
         ),
+        DecisionKind(
+            NotSameInRun,
+            "not_same_in_run",
+            lambda value: NotSameInRun() if value is True else None,
+            lambda decision: {"not_same_in_run": True},
+            permits=False,
+            takes_reason=False,
+            word="drop",
+            label="Not this call again in this run",
+            outcome="refused again in this run",
+            for_callers=True,
+            scope="run",
+            holds=_same_in_run,
+        ),
 """,
     ),
 )
 EXPORTED = (
     (
         "from moothall.actions.approval.decision import Refused as Refused\n",
-        "from moothall.actions.approval.decision import SameInRun as SameInRun\n",
+        "from moothall.actions.approval.decision import SameInRun as SameInRun\n"
+        "from moothall.actions.approval.decision import NotSameInRun as NotSameInRun\n",
     ),
 )
 CLERK = """
@@ -67,7 +87,7 @@ USES = """
 import asyncio, io, json
 from clerks import clerk, paid
 from moothall import CallbackApprover, TerminalApprover
-from moothall.actions.approval import SameInRun
+from moothall.actions.approval import NotSameInRun, SameInRun
 from moothall.studio.cards.cards import Cards
 from moothall.studio.feed import EventFeed
 
@@ -76,19 +96,26 @@ answers = [SameInRun(), False]
 approver = CallbackApprover(lambda request: answers.pop(0))
 clerk(approver, None, 3, 3, 4).reply_sync("Pay.")
 assert (paid, answers) == ([3, 3], [])
+answers = [SameInRun(), NotSameInRun(), True]
+clerk(approver, None, 1, 2, 1, 2, 2, 8).reply_sync("Pay.")
+assert (paid, answers) == ([3, 3, 1, 1, 8], [])
+paid.clear()
 
 # At a terminal, whose question offers it.
 shown = io.StringIO()
 clerk(TerminalApprover(io.StringIO("same\\nn\\n"), shown), None, 5, 5, 6).reply_sync("Pay.")
-assert paid == [3, 3, 5, 5]
-assert "Permit this? [y/N/always/run/same] " in shown.getvalue()
+assert paid == [5, 5]
+assert "Permit this? [y/N/always/run/never/same/drop] " in shown.getvalue()
+shown = io.StringIO()
+clerk(TerminalApprover(io.StringIO("n\\ndrop\\n"), shown), None, 5, 6, 6).reply_sync("Pay.")
+assert (paid, shown.getvalue().count("Permit this?")) == ([5, 5], 2)
 
 # On a card.
 cards = Cards(EventFeed())
 
-async def at_the_page():
-    reply = asyncio.create_task(clerk(cards, None, 7, 7, 8).reply("Pay."))
-    for answer in ({"permit": True, "choice": "same"}, {"permit": False}):
+async def at_the_page(*answers):
+    reply = asyncio.create_task(clerk(cards, None, 7, 7, 8, 8, 7, 8).reply("Pay."))
+    for answer in answers:
         while not (open_cards := cards.to_json()):
             await asyncio.sleep(0)
         (card,) = open_cards
@@ -96,8 +123,10 @@ async def at_the_page():
         cards.decide(card["number"], {"fingerprint": card["fingerprint"], **answer})
     await reply
 
-asyncio.run(at_the_page())
-assert paid == [3, 3, 5, 5, 7, 7]
+asyncio.run(at_the_page({"choice": "same"}, {"choice": "drop"}))
+assert paid == [5, 5, 7, 7, 7]
+asyncio.run(at_the_page({"permit": True, "choice": "drop"}, {"choice": "drop"}))
+assert paid == [5, 5, 7, 7, 7]
 """
 DOOR = """
 import asyncio, json
@@ -105,7 +134,7 @@ import httpx2
 from clerks import clerk, paid
 from moothall.serving import asgi
 
-async def at_a_door():
+async def at_a_door(payload):
     transport = httpx2.ASGITransport(app=asgi(clerk(None, None, 3, 3)))
     message = {"id": "m", "role": "user", "content": "Pay."}
     body = {"threadId": "t", "runId": "r", "messages": [message], "tools": [], "context": []}
@@ -113,13 +142,18 @@ async def at_a_door():
         answer = await client.post("/ag-ui", json=body)
         last = json.loads(answer.text.strip().splitlines()[-1].removeprefix("data: "))
         (interrupt,) = last["outcome"]["interrupts"]
-        assert interrupt["responseSchema"]["properties"]["for"]["enum"] == ["run", "same"]
+        offered = interrupt["responseSchema"]["properties"]["for"]["enum"]
+        assert offered == ["run", "never", "same", "drop"]
         assert interrupt["metadata"]["for"]["same"] == "This call again in this run"
-        payload = {"approved": True, "for": "same"}
         entry = {"interruptId": interrupt["id"], "status": "resolved", "payload": payload}
-        await client.post("/ag-ui", json={**body, "resume": [entry]})
+        answer = await client.post("/ag-ui", json={**body, "resume": [entry]})
+        return json.loads(answer.text.strip().splitlines()[-1].removeprefix("data: "))["outcome"]
 
-asyncio.run(at_a_door())
+assert asyncio.run(at_a_door({"approved": False, "for": "drop"}))["type"] == "success"
+assert paid == []
+assert asyncio.run(at_a_door({"approved": True, "for": "drop"}))["type"] == "interrupt"
+assert paid == []
+assert asyncio.run(at_a_door({"approved": True, "for": "same"}))["type"] == "success"
 assert paid == [3, 3]
 """
 WAITS = """
@@ -141,6 +175,17 @@ with Journal("runs.db") as journal:
     assert wait.args == {"coins": 2}
     permitted = [each.data for each in journal.entries("r") if each.kind == "permitted"]
     assert (permitted[0]["same_in_run"], permitted[0]["by"]) == (True, "eva")
+    print(wait.key)
+"""
+ENDS = """
+from clerks import clerk, paid
+from moothall import Journal, Waiting
+
+with Journal("runs.db") as journal:
+    reply = clerk(Waiting(), journal, 1, 1, 2, 2, 1).reply_sync("Pay.", run_id="r")
+    assert (reply.text, paid) == ("Done.", [1]), (reply, paid)
+    kinds = [each.kind for each in journal.entries("r") if each.kind in ("permitted", "refused")]
+    assert kinds == ["permitted", "permitted", "refused", "permitted"], kinds
 """
 
 
@@ -155,6 +200,11 @@ def test_answer_added_in_two_files_is_offered_read_recorded_and_holds_when_resum
     permit = ("-m", "moothall", "approvals", "permit", key, "--journal", "runs.db", "--as", "eva")
     permitted = run(*permit, "--for", "same", "--reason", "a routine")
     assert permitted.startswith("permitted again in this run: the approval of pay(coins=1)")
-    run("-c", GOES_ON)
+    key = run("-c", GOES_ON).strip()
+    refuse = ("-m", "moothall", "approvals", "refuse", key, "--journal", "runs.db", "--as", "eva")
+    refused = run(*refuse, "--for", "drop")
+    assert refused.startswith("refused again in this run: the approval of pay(coins=2)")
+    run("-c", ENDS)
     shown = run("-m", "moothall", "runs", "r", "--journal", "runs.db")
     assert "permitted again in this run by eva: pay(coins=1)\n" in shown
+    assert "refused again in this run by eva: pay(coins=2)\n" in shown

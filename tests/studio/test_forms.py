@@ -29,7 +29,7 @@ from moothall import (
     action,
 )
 from moothall.actions import ACCESS_REQUESTED
-from moothall.actions.approval import AlwaysInRun, ApprovalRequest, Question, Refused
+from moothall.actions.approval import AlwaysInRun, ApprovalRequest, NeverInRun, Question, Refused
 from moothall.agents.decision import DecisionAction, HumanDecision
 from moothall.foundation.errors import CardGone, ConfigError
 from moothall.journal import Entry
@@ -243,7 +243,13 @@ def test_card_of_a_call_offers_a_permission_for_its_run_unless_it_has_a_note() -
         (card,) = cards.to_json()
         given = {"permit": True, "fingerprint": card["fingerprint"], **answer}
         wrong_choices: Any = ({"choice": each} for each in ("always", "runs", True, ["run"], 1))
-        for wrong in (*wrong_choices, {"always": True}, {"reason": 3}, {"reason": "x" * 2_001}):
+        for wrong in (
+            *wrong_choices,
+            {"always": True},
+            {"permit": None, "choice": ""},
+            {"reason": 3},
+            {"reason": "x" * 2_001},
+        ):
             with pytest.raises(ConfigError):
                 cards.decide(card["number"], {**given, **wrong})
         if request.note or request.run_id is None:
@@ -251,7 +257,8 @@ def test_card_of_a_call_offers_a_permission_for_its_run_unless_it_has_a_note() -
             with pytest.raises(ConfigError, match="choice must be empty for this call, got 'run'"):
                 cards.decide(card["number"], {**given, "choice": "run"})
         else:
-            assert card["choices"] == {"run": "Always in this run"}
+            offered = {"run": "Always in this run", "never": "Never in this run"}
+            assert card["choices"] == offered
             both = {**given, "permit": True, "choice": "run"}
             with pytest.raises(ConfigError, match="args must be for this call alone"):
                 cards.decide(card["number"], {**both, "args": {"path": "x"}})
@@ -261,6 +268,10 @@ def test_card_of_a_call_offers_a_permission_for_its_run_unless_it_has_a_note() -
     async def story() -> None:
         assert await decided(call("1")) is True
         assert await decided(call("2"), choice="run") == AlwaysInRun()
+        assert await decided(call("2"), choice="run", permit=None) == AlwaysInRun()
+        assert await decided(call("2"), choice="run", permit=False) is False
+        for said in (None, False, True):
+            assert await decided(call("2"), choice="never", permit=said) == NeverInRun()
         others = (call("4", "s"), call("4", action="delete"), call("4", note="x"), call("4", None))
         for other in others:
             refused = await decided(other, permit=False, reason=" not now ")

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from moothall.actions.approval.decision import DECISION_ENTRIES
 from moothall.actions.message import MAX_ID
 from moothall.foundation.arguments import check_boolean, check_integer, check_text
 from moothall.foundation.errors import ConfigError
@@ -110,12 +111,12 @@ def _with_results(entries: list[Entry], results: Mapping[int, Any]) -> list[Entr
 
 
 def _without_permissions(entries: list[Entry]) -> list[Entry]:
-    """Return the entries of a run without the permissions of calls that have not ended."""
+    """Return the entries of a run without the decisions about calls that have not ended."""
     ended_steps = {(each.path, each.data.get("key")) for each in entries if each.kind == "ended"}
     return [
         each
         for each in entries
-        if each.kind != "permitted" or (each.path, each.data.get("key")) in ended_steps
+        if each.kind not in DECISION_ENTRIES or (each.path, each.data.get("key")) in ended_steps
     ]
 
 

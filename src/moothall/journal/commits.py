@@ -80,7 +80,7 @@ class OpenRun:
     has_waits: bool = False  # whether it has rows of what it waits for
     parked: list[tuple[str, int]] = field(default_factory=list)
     """The other runs of its thread that wait: the id of each, and its last entry."""
-    allowed: set[str] = field(default_factory=set)  # what people have permitted for the rest of it
+    decided: set[str] = field(default_factory=set)  # what people have decided for the rest of it
     is_open: bool = True  # in the file: whether it is listed as worked on or cut off
     open_calls: set[tuple[str, str]] = field(default_factory=set)  # in doubt if the process ends
     _guard: threading.RLock = field(default_factory=guard)

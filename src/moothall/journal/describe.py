@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from moothall.actions.approval.decision import DECISION_KINDS
+from moothall.actions.approval.decision import DECISION_ENTRIES, DECISION_KINDS
 from moothall.actions.provenance import Origin, origins_of
 from moothall.foundation.text import counted, escaped, escaped_json
 from moothall.journal.doubt import Doubt
@@ -238,7 +238,7 @@ def _over_line(data: dict[str, Any]) -> str:
     return f"over, {data['reason'].replace('_', ' ')}{detail}{text}"
 
 
-def _permitted(data: dict[str, Any]) -> str:
+def _decided_on(data: dict[str, Any]) -> str:
     args, was = data.get("args", data.get("asked", {})), data.get("was", {})
     call = call_line(data["action"], args) if "action" in data else f"step {data['key']}"
     outcome = DECISION_KINDS.outcome_of(DECISION_KINDS.read_entry(data))
@@ -263,7 +263,7 @@ _KINDS: Final[dict[str, Callable[[dict[str, Any]], str]]] = {
     "started": _started,
     "ended": _end_line,
     "failed": _failed,
-    "permitted": _permitted,
+    **dict.fromkeys(DECISION_ENTRIES, _decided_on),
     "decided": _decided,
     "waits": _waits,
     "answered": _answered,

@@ -14,6 +14,7 @@ from contextlib import suppress
 from typing import Final, TypeAlias
 from weakref import WeakSet
 
+from moothall.actions.approval.decision import DECISION_ENTRIES, DECISION_KINDS
 from moothall.foundation.arguments import check_text
 from moothall.foundation.database import RUNS, Database
 from moothall.foundation.errors import RunHeld, StateError
@@ -175,8 +176,8 @@ class Runs:
         run = OpenRun(self._commits, self.release, number, run_id, key, place, past_entries)
         for part in past_entries.values():
             run.open_calls.update((each.path, each.key) for each in in_doubt(part))
-            permitted = (each.data for each in part if each.kind == "permitted")
-            run.allowed.update(key for each in permitted for key in each.get("allowed", ()))
+            for each in (each for each in part if each.kind in DECISION_ENTRIES):
+                run.decided.update(DECISION_KINDS.keys_in_entry(each.data))
         kinds = {entry.kind for part in past_entries.values() for entry in part}
         run.has_waits = not WAIT_KINDS.isdisjoint(kinds) or bool(run.open_calls)
         run.parked, run.is_open = parked, state in OPEN

@@ -1,4 +1,4 @@
-"""A permission for the rest of a run: what it holds for, what is asked about all the same."""
+"""A decision for the rest of a run: what it holds for, what is asked about all the same."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from moothall import (
     Journal,
     ModelReply,
     NativeSpace,
+    NeverInRun,
     NotPermitted,
     Person,
     ReActAgent,
@@ -176,6 +177,67 @@ def test_always_in_run_holds_in_each_round_of_a_dual_act(tmp_path: Path) -> None
     assert (desk.done, len(desk.asked)) == (["write 1", "write 2"], 1)
 
 
+def test_never_in_run_refuses_later_calls_of_the_action_in_this_run_alone() -> None:
+    desk = Desk(NeverInRun(), True, True)
+    script = (write("1"), write("2"), write("3", "erase"), write("4"), "One.", write("5"), "Two.")
+    agent = desk.agent(*script)
+    reply = agent.reply_sync("Go.")
+    assert desk.done == ["erase 3"]
+    steps = [step for step in reply.steps if step.action == "write"]
+    why = '"write" not permitted: refused for the rest of the run'
+    assert [step.error for step in steps] == [why] * 3
+    agent.reply_sync("Go on.")
+    assert desk.done == ["erase 3", "write 5"]
+    assert [each.args["path"] for each in desk.asked] == ["1", "3", "5"]
+
+
+def test_never_in_run_for_a_value_from_outside_refuses_this_call_alone() -> None:
+    desk = Desk(NeverInRun(), True)
+    agent = desk.agent(Call("m", "mail", {}), write("evil.txt"), write("2"))
+    agent.reply_sync("Write 2.")
+    assert desk.done == ["write 2"]
+    assert [each.args["path"] for each in desk.asked] == ["evil.txt", "2"]
+
+
+def test_never_in_run_holds_back_a_value_from_outside_no_more_than_always_permits_it() -> None:
+    desk = Desk(NeverInRun(), True)
+    agent = desk.agent(write("2"), Call("m", "mail", {}), write("evil.txt"), write("3"))
+    agent.reply_sync("Write 2 and 3.")
+    assert desk.done == ["write evil.txt"]
+    assert [each.args["path"] for each in desk.asked] == ["2", "evil.txt"]
+
+
+@pytest.mark.parametrize("danger", ("low", "high"))
+def test_never_in_run_holds_after_a_restart_unless_a_fact_has_changed_and_not_in_a_fork(
+    tmp_path: Path, danger: str
+) -> None:
+    desk, script = Desk(), [write("1"), write("2"), write("3", "erase")]
+    with Journal(tmp_path / "runs.db") as journal:
+        agent = desk.agent(*script, journal=journal, approver=Waiting())
+        assert agent.reply_sync("Go.", run_id="r").stop_reason == "waiting"
+        (wait,) = journal.waiting("r")
+        journal.answer("r", wait.key, NeverInRun(), by="eva")
+    with Journal(tmp_path / "runs.db") as journal:
+        agent = desk.agent(*script, journal=journal, approver=Waiting(), danger=danger)
+        assert agent.reply_sync("Go.", run_id="r").stop_reason == "waiting"
+        (wait,) = journal.waiting("r")
+        assert (wait.action, wait.args["path"]) == (
+            ("erase", "3") if danger == "low" else ("write", "2")
+        )
+        (refused,) = (each.data for each in journal.entries("r") if each.kind == "refused")
+        assert (refused["never_in_run"], refused["by"], refused["asked"]) == (
+            True,
+            "eva",
+            {"path": "1"},
+        )
+        first = next(each.sequence for each in journal.entries("r") if each.kind == "state")
+        fork = journal.fork("r", upto=first)
+        again = desk.agent(*script, journal=journal, approver=Waiting())
+        again.reply_sync("Go.", run_id=fork)
+        assert [each.args["path"] for each in journal.waiting(fork)] == ["1"]
+    assert desk.done == []
+
+
 def test_terminal_offers_run_for_a_call_of_a_run_without_a_warning() -> None:
     shown = io.StringIO()
     desk = Desk()
@@ -188,7 +250,7 @@ def test_terminal_offers_run_for_a_call_of_a_run_without_a_warning() -> None:
     agent.reply_sync("Go with 1, 2, 3 and 4.")
     assert desk.done == ["write 1", "write 2", "erase 4"]
     prompts = [line for line in shown.getvalue().splitlines() if "Permit this?" in line]
-    assert {each.split("]")[0] for each in prompts[:3]} == {"Permit this? [y/N/always/run"}
+    assert {each.split("]")[0] for each in prompts[:3]} == {"Permit this? [y/N/always/run/never"}
 
 
 def test_terminal_offers_no_run_for_a_message(tmp_path: Path) -> None:
@@ -205,6 +267,19 @@ def test_terminal_offers_no_run_for_a_message(tmp_path: Path) -> None:
         with pytest.raises(NotPermitted):
             user.ask("clerk", "open").result()
     assert "Permit this? [y/N/always] " in shown.getvalue()
+
+
+def test_never_in_run_refuses_a_message() -> None:
+    class Clerk(Agent):
+        @action(access_policy=ACCESS_REQUESTED)
+        def open(self) -> str:
+            """Open."""
+            return "open"
+
+    with NativeSpace(approver=CallbackApprover(lambda request: NeverInRun())) as space:
+        space.add(Clerk("clerk"))
+        with pytest.raises(NotPermitted):
+            space.add(User("me")).ask("clerk", "open").result()
 
 
 @pytest.mark.parametrize("decision", (Always(), AlwaysInRun()))

@@ -96,7 +96,7 @@ def test_show_gives_the_question_of_an_approver_a_line_of_its_own() -> None:
     assert file.getvalue() == (
         '→ buy {"what": "pears"}\n'
         'a proposes: /a.buy what:"pears"\n'
-        "Permit this? [y/N/always/run] ← buy: bought pears\n"
+        "Permit this? [y/N/always/run/never] ← buy: bought pears\n"
         "Done.\n"
     )
 

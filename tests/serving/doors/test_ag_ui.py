@@ -118,7 +118,7 @@ def test_ag_ui_approval_is_an_interrupt_that_a_resume_answers(serve: Serve) -> N
         assert "TOOL_CALL_END" in kinds(events)
         asked = events[-1]["outcome"]["interrupts"][0]
         call = {"agent": "bot", "action": "buy", "args": {"item": "lamp"}}
-        offered = {"run": "Always in this run"}
+        offered = {"run": "Always in this run", "never": "Never in this run"}
         assert asked["metadata"] == {**call, "facts": {"cost_usd": 3}, "for": offered}
         assert its(asked["toolCallId"]) == "c"
         assert bought == []

@@ -1,4 +1,4 @@
-"""A caller permits an action for the rest of a run, by the form that its door offers."""
+"""A caller permits or refuses an action for the rest of a run, by the form that its door offers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from serving.doors.test_ag_ui import run, user
 
 Serve = Callable[[Any], str]
 
-OFFERED = {"run": "Always in this run"}
+OFFERED = {"run": "Always in this run", "never": "Never in this run"}
 SCRIPT = [*(Call(item, "buy", {"item": item}) for item in ("tea", "jam")), "Bought."]
 WRONG: tuple[Any, ...] = ("always", "Run", "run ", True, 1, ["run"], {"run": True})
 
@@ -65,7 +65,7 @@ def test_ag_ui_resume_for_run_permits_the_next_call_of_the_action_unasked(
         url = serve(asgi(shop(*SCRIPT, **options(kept, tmp_path))))
         (interrupt,) = run(url, user("Buy."))[-1]["outcome"]["interrupts"]
         schema = interrupt["responseSchema"]
-        assert schema["properties"]["for"] == {"type": "string", "enum": ["run"]}
+        assert schema["properties"]["for"] == {"type": "string", "enum": [*OFFERED]}
         assert (schema["required"], schema["additionalProperties"]) == (["approved"], False)
         assert interrupt["metadata"]["for"] == OFFERED
         entry = {"interruptId": interrupt["id"], "status": "resolved", "payload": payload}
@@ -86,6 +86,9 @@ def test_ag_ui_resume_for_run_permits_the_next_call_of_the_action_unasked(
         ({"permit": True, "for": ""}, ["tea", "jam"], 2),
         ({"permit": True}, ["tea", "jam"], 2),
         ({"permit": False, "for": "run"}, [], 2),
+        ({"permit": False, "for": "never"}, [], 1),
+        ({"permit": True, "for": "never"}, [], 2),
+        ({"for": "never"}, [], 2),
         ({"permit": True, "for": "always"}, [], 2),
         ({"for": "run"}, [], 2),
     ),
@@ -107,7 +110,7 @@ def test_mcp_form_offers_run_and_permits_the_next_call_of_the_action_unasked(
 
     asyncio.run(main())
     assert (BOUGHT, len(forms)) == (bought, questions)
-    assert forms[0]["properties"]["for"] == {"type": "string", "enum": ["run"]}
+    assert forms[0]["properties"]["for"] == {"type": "string", "enum": [*OFFERED]}
     assert forms[0]["required"] == ["permit"]
 
 

@@ -10,6 +10,7 @@ from moothall.actions.approval.approval import check_approver as check_approver
 from moothall.actions.approval.decision import Always as Always
 from moothall.actions.approval.decision import AlwaysInRun as AlwaysInRun
 from moothall.actions.approval.decision import ChangedArgs as ChangedArgs
+from moothall.actions.approval.decision import NeverInRun as NeverInRun
 from moothall.actions.approval.decision import Refused as Refused
 from moothall.actions.approval.later import Later as Later
 from moothall.actions.approval.request import ApprovalRequest as ApprovalRequest

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
@@ -52,6 +52,17 @@ class AlwaysInRun:
 
 
 @dataclass(frozen=True, slots=True)
+class NeverInRun:
+    """A refusal, used instead of False, that also holds for the rest of the run.
+
+    The calls that `AlwaysInRun` would permit unasked are refused unasked.
+    """
+
+    def __bool__(self) -> bool:
+        return False
+
+
+@dataclass(frozen=True, slots=True)
 class ChangedArgs:
     """A permission, used instead of True, of the call with other arguments.
 
@@ -70,7 +81,7 @@ class ChangedArgs:
             raise ConfigError(f"ChangedArgs: args must be a dict, got {self.args!r:.80}")
 
 
-Decision: TypeAlias = bool | Refused | Always | AlwaysInRun | ChangedArgs | Later
+Decision: TypeAlias = bool | Refused | Always | AlwaysInRun | NeverInRun | ChangedArgs | Later
 """An approver's decision: True, `Always()`, `AlwaysInRun()` and `ChangedArgs(…)` permit; `Later()`
 says that the decision comes later; anything else refuses."""
 
@@ -78,14 +89,15 @@ says that the decision comes later; anything else refuses."""
 class DecisionKind(NamedTuple):
     """What terminals, cards, commands, doors and journals know of a kind of decision.
 
-    Its `scope` says what it permits: the call; in its thread, the values from outside that `holds`
-    returns; in its run, all calls for which `holds` returns the same key.
+    Its `scope` says what it decides about: the call; in its thread, the values from outside that
+    `holds` returns, which it permits; in its run, all calls for which `holds` returns the same key.
     """
 
     type: type[Any]
     key: str  # of its JSON form
     read: Callable[[Any], Any]  # returns the decision for the value of that key; None for no such
     write: Callable[[Any], Any]  # returns its JSON form
+    permits: bool = True
     takes_reason: bool = True  # whether `permitted` may stand beside its key
     word: str = ""  # by which a person chooses it; empty for what no word says
     label: str = ""  # of its button
@@ -95,6 +107,19 @@ class DecisionKind(NamedTuple):
     holds: Callable[[ApprovalRequest], tuple[str, ...]] = lambda request: ()
     # What it is for a request: a permission that does not fit it may refuse.
     for_request: Callable[[Any, ApprovalRequest], Decision] = lambda each, request: each
+
+    def of_call(self) -> Decision:
+        """Return what is left of it for a call once it is noted for what else it holds."""
+        return True if self.permits else Refused(self.outcome)
+
+    def reads(self, value: Any) -> bool:
+        """Return whether a value of its key is one of its decisions."""
+        return self.read(value) is not None
+
+    def keys_in_run(self, request: ApprovalRequest) -> tuple[str, ...]:
+        """Return by what it holds for later calls in the run: a refusal by keys of its own."""
+        keys = self.holds(request) if self.scope == "run" else ()
+        return keys if self.permits else tuple(f"not {key}" for key in keys)
 
 
 def _args_json(changed: ChangedArgs) -> dict[str, Any]:
@@ -126,6 +151,10 @@ def _action_in_run(request: ApprovalRequest) -> tuple[str, ...]:
     return (hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest(),)
 
 
+DECISION_ENTRIES: Final = ("refused", "permitted")
+"""The kinds of a journal's entries that keep what a decision permits, or refuses for longer."""
+
+
 class DecisionKinds(tuple[DecisionKind, ...]):
     """The kinds of decision: what an answer is, permits and is recorded as."""
 
@@ -141,7 +170,12 @@ class DecisionKinds(tuple[DecisionKind, ...]):
     def outcome_of(self, decision: object) -> str:
         """Return in words what has become of a call that is decided so."""
         kind = self.kind_of(decision)
-        return kind.outcome if kind is not None and decision else "refused"
+        return "refused" if kind is None or decision is False else kind.outcome
+
+    def of_call(self, decision: Decision) -> Decision:
+        """Return what a decision says of its call alone."""
+        kind = self.kind_of(decision)
+        return decision if kind is None or kind.scope == "call" else kind.of_call()
 
     def choices_for(self, request: ApprovalRequest) -> dict[str, DecisionKind]:
         """Return by word the kinds that a person may choose for a request, instead of yes."""
@@ -150,15 +184,25 @@ class DecisionKinds(tuple[DecisionKind, ...]):
     def decide(self, request: ApprovalRequest, answer: object) -> Decision:
         """Return what an answer decides about a request: what is no decision refuses."""
         kind = self.kind_of(answer)
-        if kind is None or not isinstance(answer, Decision):
+        if kind is None:
             return answer if isinstance(answer, Later) else False
         has_more = not kind.word or kind.holds(request)
-        return kind.for_request(answer, request) if has_more else True
+        return kind.for_request(answer, request) if has_more else kind.permits
 
-    def keys_in_run(self, request: ApprovalRequest, decision: object = None) -> tuple[str, ...]:
-        """Return by what a decision permits later calls in the run; without one, any that can."""
-        kinds = (each for each in self if decision is None or isinstance(decision, each.type))
-        return tuple(key for kind in kinds if kind.scope == "run" for key in kind.holds(request))
+    def keys_in_run(self, request: ApprovalRequest, decision: object) -> tuple[str, ...]:
+        """Return by what a decision holds for later calls in the run."""
+        kind = self.kind_of(decision)
+        return () if kind is None else kind.keys_in_run(request)
+
+    def decided_in_run(self, request: ApprovalRequest, keys: Container[str]) -> Decision | None:
+        """Return what earlier decisions in the run, by their keys, say of a request; None for no.
+
+        Of several, one that refuses counts.
+        """
+        for kind in sorted(self, key=lambda each: each.permits):
+            if any(key in keys for key in kind.keys_in_run(request)):
+                return kind.of_call()
+        return None
 
     def to_json(self, decision: object) -> Any:
         """Return a decision as JSON data: the answer to an approval that waits in a journal.
@@ -188,18 +232,30 @@ class DecisionKinds(tuple[DecisionKind, ...]):
                 return False if decision is None or not is_whole else decision
         return False
 
-    def entry_of(self, decision: object, request: ApprovalRequest | None) -> dict[str, Any]:
-        """Return what a journal keeps of a permission besides its call: what else it permits."""
-        if self.scope_of(decision) == "call":
-            return {}
-        allowed = () if request is None else self.keys_in_run(request, decision)
-        return {**self.to_json(decision), **({"allowed": [*allowed]} if allowed else {})}
+    def entry_of(
+        self, decision: object, request: ApprovalRequest | None
+    ) -> tuple[str, dict[str, Any]] | None:
+        """Return the kind of a journal's entry, and what a decision holds for besides its call.
+
+        None for what a journal keeps nothing of: a refusal of the call alone.
+        """
+        kind = self.kind_of(decision)
+        if kind is None or kind.scope == "call":
+            return ("permitted", {}) if decision is True else None
+        keys = [] if request is None else [*kind.keys_in_run(request)]
+        keys_by_name = {"allowed" if kind.permits else "refused": keys}
+        return DECISION_ENTRIES[kind.permits], {**kind.write(decision), **keys_by_name}
+
+    def keys_in_entry(self, entry: Mapping[str, Any]) -> tuple[str, ...]:
+        """Return the keys of what the decision in an entry of a journal holds for in the run."""
+        return (*entry.get("allowed", ()), *entry.get("refused", ()))
 
     def read_entry(self, entry: Mapping[str, Any]) -> Decision:
-        """Return the permission that an entry of a journal states; True for its call alone."""
-        kinds = (kind for kind in self if kind.scope != "call" and kind.key in entry)
-        decisions = (kind.read(entry[kind.key]) for kind in kinds)
-        return next((each for each in decisions if each is not None), True)
+        """Return the decision that an entry of a journal states; True for its call alone."""
+        permits = "refused" not in entry
+        kinds = (kind for kind in self if kind.scope != "call" and kind.permits is permits)
+        decisions = (kind.read(entry[kind.key]) for kind in kinds if kind.key in entry)
+        return next((each for each in decisions if each is not None), permits)
 
 
 DECISION_KINDS: Final = DecisionKinds(
@@ -216,7 +272,9 @@ DECISION_KINDS: Final = DecisionKinds(
             "refused",
             lambda value: Refused(value) if isinstance(value, str) else None,
             lambda decision: {"refused": decision.reason} if decision.reason else False,
+            permits=False,
             takes_reason=False,
+            outcome="refused",
         ),
         DecisionKind(
             Always,
@@ -238,6 +296,20 @@ DECISION_KINDS: Final = DecisionKinds(
             word="run",
             label="Always in this run",
             outcome="permitted always in this run",
+            for_callers=True,
+            scope="run",
+            holds=_action_in_run,
+        ),
+        DecisionKind(
+            NeverInRun,
+            "never_in_run",
+            lambda value: NeverInRun() if value is True else None,
+            lambda decision: {"never_in_run": True},
+            permits=False,
+            takes_reason=False,
+            word="never",
+            label="Never in this run",
+            outcome="refused for the rest of the run",
             for_callers=True,
             scope="run",
             holds=_action_in_run,

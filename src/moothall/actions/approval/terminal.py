@@ -21,8 +21,8 @@ class TerminalApprover:
 
     `a` and `always` also permit, and exactly this call (the same agent, action and arguments in the
     same thread) is not asked about again while the approver lives. Values from outside that were
-    asked about are permitted for the thread. `r` and `run`, where the question offers it, permit
-    all calls of this action in the run (`AlwaysInRun`). A line answers a question of an action.
+    asked about are permitted for the thread. What else the question offers, by its word or the
+    first letter, are decisions that hold longer. A line answers a question of an action.
 
     A question at the process's own terminal begins on a new line, and what the program prints to
     `sys.stdout` meanwhile, such as a streamed answer, is printed after the person's
@@ -46,11 +46,11 @@ class TerminalApprover:
             if exact in self._always:
                 return True
             does = "propose" if request.sender == "You" else "proposes"
-            decisions: dict[str, Decision] = {"yes": True, "always": True}
+            decisions: dict[str, Decision] = {"yes": True, "no": False, "always": True}
             decisions |= {
                 word: kind.type() for word, kind in DECISION_KINDS.choices_for(request).items()
             }
-            words = "/".join(("y/N", *[*decisions][1:]))
+            words = "/".join(("y/N", *[*decisions][2:]))
             text = f"{escaped(request.sender)} {does}: {request}\nPermit this? [{words}] "
             reply = self._ask(text, "\n(no answer: refused)\n").strip().lower()
             chosen = next((word for word in decisions if reply in (word, word[0])), "")

@@ -104,8 +104,8 @@ async def permits(
     message = {"from": id, "to": id, "action": {"name": call.name, "args": args}}
 
     async def asks() -> Any:
-        if any(key in in_run for key in DECISION_KINDS.keys_in_run(now())):
-            return True
+        if (decision := DECISION_KINDS.decided_in_run(now(), in_run)) is not None:
+            return decision
         if request.wait_for_reader is not None:
             await request.wait_for_reader()  # the reader sees the call before it is asked
         with asking_person():  # an override may ask by itself
@@ -130,7 +130,7 @@ async def permits(
     keys = [key for key, _ in open_questions]
     note = note_of(open_questions) if open_questions else ""
     waits_in = None if step is None else step.run_id
-    in_run = request.allowed if request.recorded is None else request.recorded.run.allowed
+    in_run = request.allowed if request.recorded is None else request.recorded.run.decided
     first = CallToApprove(call.name, args, note, tuple(keys), chosen.check, waits_in)
     token = ACTING.set(replace(ACTING.get(), to_approve=first))
     try:
@@ -141,12 +141,11 @@ async def permits(
             details = {**about_call(call), "args": args, "text": note}
             exact = now()
             permitted = await step.permitted(exact.fingerprint, asks, change, details, exact)
-        if (scope := DECISION_KINDS.scope_of(permitted)) == "thread":
-            call.always = tuple(keys)
-        elif scope == "run" and step is None:
+        if step is None:
             request.allowed += DECISION_KINDS.keys_in_run(now(), permitted)
-        permitted = permitted if scope == "call" else True
+        scope, permitted = DECISION_KINDS.scope_of(permitted), DECISION_KINDS.of_call(permitted)
         if permitted is True and texts is not None:
+            call.always = tuple(keys) if scope == "thread" else call.always
             request.allowed += keys
             texts.always.update(call.always)
             if step is not None and keys:

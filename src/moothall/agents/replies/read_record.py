@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
-from moothall.actions.approval.decision import DECISION_KINDS
+from moothall.actions.approval.decision import DECISION_ENTRIES, DECISION_KINDS
 from moothall.agents.replies.checked_parts import records
 from moothall.agents.replies.state import APPENDED, LIVE, loaded
 from moothall.agents.replies.step import PastStep
@@ -25,7 +25,7 @@ _SORTED: Final = json.JSONEncoder(sort_keys=True)
 _MAX_PART_CHARS = 80
 """A part that is no longer than this, as JSON, stands in the fingerprint as it is."""
 _MEMBERS = "members"
-_STEPS: Final = ("started", "ended", "failed", "permitted", "decided", WAITS, ANSWERED)
+_STEPS: Final = ("started", "ended", "failed", *DECISION_ENTRIES, "decided", WAITS, ANSWERED)
 """The kinds of entries about a step."""
 
 S = TypeVar("S")
@@ -127,8 +127,8 @@ class ReadRecord(Generic[S]):
 
     def _take_step(self, kind: str, data: dict[str, Any], at: float) -> None:
         past_step = self._steps.setdefault(data["key"], PastStep(data["key"]))
-        if kind == "permitted":
-            past_step.permitted, past_step.proposed = data["fingerprint"], data.get("proposed")
+        if kind in DECISION_ENTRIES:
+            past_step.decided_on, past_step.proposed = data["fingerprint"], data.get("proposed")
             past_step.changed, past_step.was = data.get("args"), data.get("was")
             past_step.permission = DECISION_KINDS.read_entry(data)
             past_step.state = past_step.state or kind

@@ -37,8 +37,8 @@ class PastStep:
     asks: bool = False  # whether a person decides if it had begun and not ended
     result: Any = None  # its result, as JSON data
     error: str = ""  # why it failed
-    permitted: str | None = None  # the fingerprint of the permitted request
-    permission: Decision = True  # as what: `Always()` permitted it for the whole thread
+    decided_on: str | None = None  # the fingerprint of the request that a person decided about
+    permission: Decision = True  # how: `Always()` permitted it for the whole thread
     allowed: list[str] = field(default_factory=list)  # the values from outside that this permitted
     proposed: str | None = None  # that of the request as it was made, if a person changed it
     changed: dict[str, Any] | None = None  # the arguments with which it was permitted then
@@ -114,7 +114,7 @@ class Step:
         that they replace. A `request` that is decided later waits with what it is `about`.
         """
         earlier = self.past
-        if earlier.permitted == fingerprint:
+        if earlier.decided_on == fingerprint:
             return earlier.permission
         if earlier.proposed == fingerprint and earlier.changed is not None and change is not None:
             change(earlier.changed)
@@ -147,10 +147,10 @@ class Step:
                 "was": was,
             }
             decision = True
-        if decision is True or DECISION_KINDS.scope_of(decision) != "call":
-            note |= DECISION_KINDS.entry_of(decision, request)
-            record.run.allowed.update(note.get("allowed", ()))
-            self._tell("permitted", note)
+        if (entry := DECISION_KINDS.entry_of(decision, request)) is not None:
+            kind, holds = entry
+            record.run.decided.update(DECISION_KINDS.keys_in_entry(holds))
+            self._tell(kind, note | holds)
             await record.commit()
         return decision
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import click
 
-from moothall.actions.approval import ChangedArgs, Refused
+from moothall.actions.approval import ChangedArgs
 from moothall.actions.approval.decision import DECISION_KINDS
 from moothall.cli.shared_options import (
     as_usage_error,
@@ -26,13 +26,26 @@ from moothall.journal import Journal, Wait
 from moothall.journal.entry import KINDS
 from moothall.journal.waits import OF_A_PERSON
 
-_FOR_MORE: Final = {each.word: each for each in DECISION_KINDS if each.scope == "run"}
 _HASH_CHARS: Final = 12
 """So many characters of a hash are shown in a list; as few as tell it apart name it."""
 
 as_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option(
     "--as", "name", metavar="NAME", help="Who answers; by default the user of this system."
 )
+
+
+def _for_option(permits: bool) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return the option of a decision that holds for the run, as JSON data; empty without it."""
+    kinds = [each for each in DECISION_KINDS if each.scope == "run" and each.permits is permits]
+    by_word = {each.word: each.write(each.type()) for each in kinds}
+    words = ", ".join(f"{each.word} ({each.label})" for each in kinds)
+    return click.option(
+        "--for",
+        "for_run",
+        type=click.Choice([*by_word]),
+        callback=lambda context, option, word: by_word.get(word, {}),
+        help=f"{'Permit' if permits else 'Refuse'} more: {words}.",
+    )
 
 
 @click.command()
@@ -190,12 +203,7 @@ def show(group: str | None, hash: str, journal: str | None) -> None:
 @approvals.command(short_help="Permit a call.")
 @click.argument("hash")
 @click.option("--args", "changed", metavar="JSON", help="Permit it with these arguments instead.")
-@click.option(
-    "--for",
-    "word",
-    type=click.Choice([*_FOR_MORE]),
-    help=f"Permit more: {', '.join(f'{w} ({each.label})' for w, each in _FOR_MORE.items())}.",
-)
+@_for_option(permits=True)
 @click.option("--reason", metavar="TEXT", help="Why; the journal keeps it.")
 @as_option
 @journal_option("The journal.")
@@ -204,13 +212,13 @@ def permit(
     group: str | None,
     hash: str,
     changed: str | None,
-    word: str | None,
+    for_run: dict[str, Any],
     reason: str | None,
     name: str | None,
     journal: str | None,
 ) -> None:
     """Permit the call that waits under HASH."""
-    if changed is not None and word is not None:
+    if changed is not None and for_run:
         raise click.UsageError("--args is for this call alone: leave out --for")
     decision: Any = {} if reason is None else {"permitted": reason}
     if changed is not None:
@@ -218,42 +226,45 @@ def permit(
             decision |= DECISION_KINDS.to_json(ChangedArgs(json.loads(changed)))
         except (ValueError, RecursionError, ConfigError) as error:
             raise click.UsageError(f"--args must be a JSON object: {error}") from None
-    if word is not None:
-        decision |= DECISION_KINDS.to_json(_FOR_MORE[word].type())
-    _decide(journal or group, hash, decision or True, name, "permitted", word)
+    _decide(journal or group, hash, decision | for_run or True, name)
 
 
 @approvals.command(short_help="Refuse a call.")
 @click.argument("hash")
+@_for_option(permits=False)
 @click.option("--reason", metavar="TEXT", default="", help="Why; the model is told.")
 @as_option
 @journal_option("The journal.")
 @click.pass_obj
 def refuse(
-    group: str | None, hash: str, reason: str, name: str | None, journal: str | None
+    group: str | None,
+    hash: str,
+    for_run: dict[str, Any],
+    reason: str,
+    name: str | None,
+    journal: str | None,
 ) -> None:
     """Refuse the call that waits under HASH."""
-    _decide(journal or group, hash, Refused(reason) if reason else False, name, "refused")
+    if reason and for_run:
+        raise click.UsageError("--reason is for this call alone: leave out --for")
+    decision = {"refused": reason} if reason else False
+    _decide(journal or group, hash, for_run or decision, name)
 
 
-def _decide(
-    journal: str | None,
-    hash: str,
-    decision: Any,
-    name: str | None,
-    done: str,
-    word: str | None = None,
-) -> None:
+def _decide(journal: str | None, hash: str, decision: Any, name: str | None) -> None:
+    decided = DECISION_KINDS.read(decision)
+    kind = DECISION_KINDS.kind_of(decided)
     with opened(journal) as store:
         wait = _wait_of(store, hash, store._waits_for.decided())
         if wait.kind != "approval":
             raise click.UsageError(
                 f"{wait.key} is {wait}: give `moothall answer {wait.run} {wait.key} VALUE`"
             )
-        if word and wait.text:
-            raise click.UsageError(f"--for {word} is for a call without warnings, unlike {wait}")
+        if kind and kind.word and wait.text:
+            warns = f"--for {kind.word} is for a call without warnings, unlike {wait}"
+            raise click.UsageError(warns)
         store.answer(wait.run, wait.key, decision, by=user_name(name))
-    click.echo(f"{done}: {wait}" if word is None else f"{_FOR_MORE[word].outcome}: {wait}")
+    click.echo(f"{DECISION_KINDS.outcome_of(decided)}: {wait}")
 
 
 def _wait_of(journal: Journal, hash: str, decided: Sequence[Wait] = ()) -> Wait:

@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
+from moothall.actions.approval.decision import DECISION_KINDS
 from moothall.actions.facts import Fact
 from moothall.budget.limits import RESERVED
 from moothall.foundation.jsonvalue import json_text
@@ -95,6 +96,13 @@ _STEP_DATA: Final = {
     "allowed?": [str],
     "always?": bool,
 }
+_DECIDED: Final = {
+    "key": str,
+    "fingerprint": str,
+    **dict.fromkeys(("asked?", "args?", "was?"), dict),
+    **dict.fromkeys(("action?", "proposed?", "by?"), str),
+    **{f"{each.key}?": (bool, each.reads) for each in DECISION_KINDS if each.scope != "call"},
+}
 _MESSAGE: Final = {"role": str}
 
 _KINDS: Final[dict[str, Shape]] = {
@@ -107,14 +115,8 @@ _KINDS: Final[dict[str, Shape]] = {
     "started": {**_STEP_DATA, "part?": str, "agent?": str, "asks?": bool},
     "ended": {**_STEP_DATA, "kept?": (str, None)},
     "failed": {**_STEP_DATA, "error": str},
-    "permitted": {
-        "key": str,
-        "fingerprint": str,
-        **dict.fromkeys(("asked?", "args?", "was?"), dict),
-        **dict.fromkeys(("action?", "proposed?", "by?"), str),
-        **dict.fromkeys(("always?", "always_in_run?"), bool),
-        "allowed?": [str],
-    },
+    "permitted": {**_DECIDED, "allowed?": [str]},
+    "refused": {**_DECIDED, "refused": [str]},
     "waits": {
         "key": str,
         "wait": str,

@@ -79,11 +79,12 @@ def read_form(ask: Ask, form: Mapping[str, Any], permit: str) -> Any:
     if not ask.is_approval:
         answer = form.get("answer")
         return answer if isinstance(answer, str) else None
-    word = form.get("for")
-    if form.get(permit) is not True or word in (None, ""):
-        return form.get(permit) is True
-    kinds = (kind for kind in DECISION_KINDS if kind.word in ask.details.get("for", ()))
-    return next((kind.write(kind.type()) for kind in kinds if kind.word == word), False)
+    word, permits = form.get("for"), form.get(permit)
+    if word in (None, ""):
+        return permits is True
+    offered = (kind for kind in DECISION_KINDS if kind.word in ask.details.get("for", ()))
+    kinds = (kind for kind in offered if kind.word == word and kind.permits is permits)
+    return next((kind.write(kind.type()) for kind in kinds), False)
 
 
 def asks_of(waits: Iterable[Wait], permits: bool) -> dict[str, Ask]:

@@ -264,27 +264,31 @@ class _Approval:
 
     def read(
         self,
-        permit: bool,
+        permit: bool | None = None,
         fingerprint: str = "",
         choice: str = "",
         reason: Annotated[str, Field(max_length=_REASON)] = "",
         args: dict[str, Any] | None = None,
     ) -> tuple[Any, str]:
-        """Return the decision, and its word."""
+        """Return the decision, and its word; a choice says by itself whether it permits."""
         request, choices = self._request, DECISION_KINDS.choices_for(self._request)
         if choice and choice not in choices:
             allowed = f"one of {', '.join(choices)}" if choices else "empty"
             raise ConfigError(f"choice must be {allowed} for this call, got {choice!r:.80}")
-        if not permit:
-            return Refused(reason.strip()) if reason.strip() else False, "refused"
-        if fingerprint != request.fingerprint:
+        kind = choices.get(choice)
+        permits = permit if kind is None else kind.permits and permit is not False
+        if permits is None:
+            raise ConfigError("permit must be true or false where there is no choice")
+        if permits and fingerprint != request.fingerprint:
             raise ConfigError("the fingerprint is not that of the call: look at it again")
-        if args is not None:
+        if permits and args is not None:
             if choice or request.check is None:
                 raise ConfigError("args must be for this call alone, where it can be changed")
             request.check(args)
-        decision = True if args is None else ChangedArgs(args)
-        decision = choices[choice].type() if choice else decision
+        permitted = True if args is None else ChangedArgs(args)
+        refused = Refused(reason.strip()) if reason.strip() else False
+        of_call = permitted if permits else refused
+        decision = kind.type() if kind is not None and kind.permits is permits else of_call
         return decision, DECISION_KINDS.outcome_of(decision)
 
 

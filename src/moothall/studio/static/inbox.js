@@ -217,7 +217,7 @@ const isDangerous = ({ facts, note }) => Boolean(note) || ![undefined, false, ""
 
 cardKind("approval", (card, decide) => {
   const why = h("input", { class: "s-input", "data-key": "r", "data-draft": "why", "aria-label": "Reason for refusing", placeholder: "Why not? (may be left out)", onkeydown: (event) => event.key === "Enter" && refuse.click() });
-  const permit = (more) => decide({ permit: true, fingerprint: card.fingerprint, ...more });
+  const about = (more) => decide({ fingerprint: card.fingerprint, ...more });
   const fields = new Map(); // the arguments that are being edited, by name; empty while they are only shown
   const args = h("dl", { class: "s-args" });
   const show = () => {
@@ -251,9 +251,9 @@ cardKind("approval", (card, decide) => {
   }, "quiet");
   const refuse = button("Refuse", () => decide({ permit: false, reason: why.value }));
   const name = card.sender === card.agent || !card.sender ? card.action : `${card.agent}.${card.action}`;
-  const first = button("Permit", () => permit(fields.size ? { args: edited() } : {}), isDangerous(card) ? "danger" : "");
+  const first = button("Permit", () => about({ permit: true, ...(fields.size ? { args: edited() } : {}) }), isDangerous(card) ? "danger" : "");
   first.dataset.key = "a";
-  const more = Object.entries(card.choices || {}).map(([choice, label]) => button(label, () => permit({ choice }), "quiet"));
+  const more = Object.entries(card.choices || {}).map(([choice, label]) => button(label, () => about({ choice }), "quiet"));
   show();
   return [
     h("summary", beginning(Object.entries(card.args).map(([key, value]) => `${key} ${typeof value === "string" ? value : JSON.stringify(value)}`).join(", ")),

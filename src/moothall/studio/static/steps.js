@@ -117,7 +117,7 @@ export function stepTree(id, run, forkAt) {
       const words = waits?.kind === "approval" ? line.replace(/ was answered(.*): true$/, " was permitted$1").replace(/ was answered(.*): false$/, " was refused$1") : line;
       return name && kind === "answered" ? words.replace(`step ${data.key}`, name) : words;
     }
-    if (kind === "permitted" || kind === "decided") return line.replace(`step ${data.key}`, actionOf(entry) || `step ${data.key}`);
+    if (["permitted", "refused", "decided"].includes(kind)) return line.replace(`step ${data.key}`, actionOf(entry) || `step ${data.key}`);
     if (kind === "over") return line.replace(/^over, [a-z ]*[a-z]/, runState(data.reason).word);
     if (kind === "started" && data.about?.model === line) return modelName(line);
     const name = kind === "ended" && `${data.about?.action}: `;
@@ -163,7 +163,7 @@ export function stepTree(id, run, forkAt) {
   // What came of a step, for people, above the record of it.
   function readable({ kind, data, line }) {
     const { result } = data;
-    if (["permitted", "decided", "waits", "answered"].includes(kind)) return h("div", { class: "s-readable" }, h("p", {}, line), data.asked && called(data.action, data.args ?? data.asked));
+    if (["permitted", "refused", "decided", "waits", "answered"].includes(kind)) return h("div", { class: "s-readable" }, h("p", {}, line), data.asked && called(data.action, data.args ?? data.asked));
     if (kind === "over") return data.text ? h("div", { class: "s-readable" }, outcome(data.text)) : null;
     if (result === null || typeof result !== "object") return null;
     const said = "action" in (data.about || {}) ? result.result?.result : result.text;
