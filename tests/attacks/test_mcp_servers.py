@@ -300,14 +300,14 @@ def test_mcp_nothing_of_a_changed_definition_reaches_a_model(
 
 
 def test_mcp_names_of_resources_and_prompts_are_locked_too(tmp_path: Path) -> None:
-    from moothall.serving.mcp.listing import Offered
+    from moothall.serving.mcp.listing import ServerOffer
     from moothall.serving.mcp.lock import DefinitionLock
     from moothall.serving.mcp.tools import Actions
 
     path = tmp_path / "mcp.lock"
 
     def actions(resources: tuple[str, ...], prompts: dict[str, tuple[str, ...]]) -> Any:
-        offered = Offered(resources=resources, prompts=prompts)
+        offered = ServerOffer(resources=resources, prompts=prompts)
         lock = DefinitionLock(path)
         made = Actions("odd", offered, None, lambda name: ACCESS_PERMITTED, (), lock)  # type: ignore[arg-type]
         return made, lambda: lock.accept("odd", offered.locked)

@@ -65,7 +65,9 @@ class Delivery:
     reentrant: Delivery | None = None  # the re-entrant request that runs on top of its own handler
     timer: asyncio.TimerHandle | None = None
 
-    inner: bool = False  # whether it takes no place of its agent, but that of `outer` or its lane
+    is_reentrant: bool = (
+        False  # whether it takes no place of its agent, but that of `outer` or its lane
+    )
     lane: Any = None  # the lane of its agent that it waits or runs in; only the mailbox uses it
     approved: bool = False
     is_shown: bool = False

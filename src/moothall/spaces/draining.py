@@ -20,7 +20,7 @@ def busy(mailbox: Mailbox) -> bool:
 
 def under_way(mailbox: Mailbox) -> int:
     """Return how many messages an agent handles, or has waiting, those for approval included."""
-    return mailbox.waiting() + len(mailbox.active) + len(mailbox.carried)
+    return mailbox.waiting() + len(mailbox.active) + len(mailbox.carried_tasks)
 
 
 async def drained(router: Router, grace_s: float) -> None:

@@ -70,7 +70,7 @@ class LanedMailbox(Mailbox):
         delivery.state = QUEUED
         self._queue(name, delivery)
         if delivery.parent is not None and self.active:
-            self._hold(delivery)
+            self._add_reentrant(delivery)
 
     def _queue(self, name: str, delivery: Delivery, is_reentrant: bool = False) -> None:
         delivery.lane = name
@@ -135,7 +135,7 @@ class LanedMailbox(Mailbox):
         """Handle a message of a lane, and mark the lane as busy."""
         self._line.pop(name, None)
         self._busy[name] = delivery
-        delivery.inner = True
+        delivery.is_reentrant = True
         self.begin(delivery)
         if self._busy.get(name) is delivery and delivery.state != RUNNING:
             self._free(name)  # it was refused, or awaits approval

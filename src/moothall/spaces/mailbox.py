@@ -74,7 +74,7 @@ class Mailbox:
     helps: deque[Delivery] = field(default_factory=deque)
     waiting_bytes: int = 0  # of the large messages that wait
     asking: set[Delivery] = field(default_factory=set)  # messages that await approval
-    carried: set[asyncio.Task[Any]] = field(default_factory=set)
+    carried_tasks: set[asyncio.Task[Any]] = field(default_factory=set)
     open: bool = True
     closing: bool = False  # whether it starts only what handlers of this process wait for
     # What has not started for that reason.
@@ -166,8 +166,8 @@ class Mailbox:
         async def run() -> T:
             task = asyncio.current_task()
             if task is not None and not in_loop_thread:
-                self.carried.add(task)  # cancelled if the agent is removed meanwhile
-                task.add_done_callback(self.carried.discard)
+                self.carried_tasks.add(task)  # cancelled if the agent is removed meanwhile
+                task.add_done_callback(self.carried_tasks.discard)
             before = CURRENT.set(delivery)
             try:
                 return await function()
@@ -196,7 +196,7 @@ class Mailbox:
         if delivery.envelope.name == "help" and self._helps_at_once(delivery.envelope):
             self.helps.append(delivery)
         elif delivery.parent is not None and self.active:
-            self._hold(delivery)
+            self._add_reentrant(delivery)
 
     def _helps_at_once(self, envelope: Envelope) -> bool:
         """Return whether help is given beside the work: the agent's class has no part in it."""
@@ -208,7 +208,7 @@ class Mailbox:
             or overrides(self.agent, "help")
         )
 
-    def _hold(self, delivery: Delivery) -> None:
+    def _add_reentrant(self, delivery: Delivery) -> None:
         """Add a message to `reentrant_messages` if its call chain includes an active handler."""
         outer = delivery.parent
         while outer is not None:
@@ -217,7 +217,7 @@ class Mailbox:
                 return
             outer = outer.parent
 
-    def is_among(self, envelope: Envelope) -> bool:
+    def is_receiver_of(self, envelope: Envelope) -> bool:
         """Return whether a broadcast, or a message to a group, is for this agent, too."""
         if envelope.sender == self.id and not self.agent.receive_own_broadcasts:
             return False
@@ -287,7 +287,7 @@ class Mailbox:
         while self.helps and not self.paused and self.leaving is None:
             delivery = self.helps.popleft()
             if delivery.state == QUEUED:
-                delivery.inner = True
+                delivery.is_reentrant = True
                 self.forget(delivery)
                 self.begin(delivery)
         if self.reentrant_messages:
@@ -300,7 +300,7 @@ class Mailbox:
         while queue and outer.waiting and outer.reentrant is None:
             delivery = queue.popleft()
             if delivery.state == QUEUED:
-                delivery.inner = True
+                delivery.is_reentrant = True
                 delivery.outer = outer
                 outer.reentrant = delivery
                 delivery.state = RUNNING
@@ -343,7 +343,7 @@ class Mailbox:
             kwargs = offer.check(args, offer.label)
         except InvalidArguments as error:
             if delivery.kind == ANSWER and envelope.name == "say":
-                self._tell(delivery)
+                self._handle_as_response(delivery)
                 return
             self._refuse(delivery, error)
             return
@@ -354,8 +354,8 @@ class Mailbox:
             if offer.action.access_policy == ACCESS_DENIED:
                 self._refuse(delivery, not_permitted(offer.label, False))
             else:
-                delivery.inner = False
-                self._lift(delivery)
+                delivery.is_reentrant = False
+                self._unlink(delivery)
                 if delivery.recorder is not None:
                     delivery.recorder.set_aside(delivery)
                 ask_permission(self, delivery, offer)
@@ -363,7 +363,7 @@ class Mailbox:
         if delivery.recorder is not None and not delivery.recorder.begins(delivery, offer):
             return
         delivery.state = RUNNING
-        if not delivery.inner:
+        if not delivery.is_reentrant:
             self.running += 1
         self.active[delivery] = None
         if offer.read:
@@ -377,8 +377,8 @@ class Mailbox:
         """Free the place of a handler that has ended, so that the next may start."""
         delivery.state = FINISHED
         del self.active[delivery]
-        if delivery.inner:
-            self._lift(delivery)
+        if delivery.is_reentrant:
+            self._unlink(delivery)
         else:
             if delivery is self.arriving:
                 self.paused -= 1
@@ -387,16 +387,16 @@ class Mailbox:
             if (top := delivery.reentrant) is not None:
                 # The re-entrant request on top of it continues, and takes its place.
                 self.running += 1
-                top.inner = False
+                top.is_reentrant = False
                 top.outer = delivery.reentrant = None
         if self.reentrant_messages:
             for waits in self.reentrant_messages.pop(delivery, ()):
                 if waits.state == QUEUED:
-                    self._hold(waits)
+                    self._add_reentrant(waits)
         if self.box or self.reentrant_messages:
             self.router.make_ready(self)
 
-    def _lift(self, delivery: Delivery) -> None:
+    def _unlink(self, delivery: Delivery) -> None:
         """Unlink a re-entrant request from the handlers below and above it."""
         above, under = delivery.reentrant, delivery.outer
         if above is not None:
@@ -409,7 +409,7 @@ class Mailbox:
         """End a message whose action the agent does not have."""
         name = delivery.envelope.name
         if delivery.kind == ANSWER and name == "say":
-            self._tell(delivery)
+            self._handle_as_response(delivery)
         elif delivery.kind == BROADCAST:
             delivery.state = FINISHED
             delivery.answered = True
@@ -421,10 +421,10 @@ class Mailbox:
     def _refuse(self, delivery: Delivery, error: RequestError) -> None:
         """End a message with an error before its action starts."""
         delivery.state = FINISHED
-        self._lift(delivery)
+        self._unlink(delivery)
         self.router.refuse(delivery, error)
 
-    def _tell(self, delivery: Delivery) -> None:
+    def _handle_as_response(self, delivery: Delivery) -> None:
         """Handle the answer to a `say`, itself a `say`, as a `response`.
 
         An agent without a `say` that accepts the answer must not lose it.
@@ -465,6 +465,6 @@ class Mailbox:
         for delivery in [*self.active, *self.asking]:
             if delivery not in spared:
                 self.router.abort(delivery, error)
-        for task in list(self.carried):
+        for task in list(self.carried_tasks):
             task.cancel()
         return sum(delivery.kind not in (REQUEST, CALLBACK) for delivery in waiting)

@@ -162,7 +162,7 @@ class Router(Outcomes):
         for receiver in list(self.mailboxes.values()):  # any thread may add agents
             if not receiver.is_added:
                 continue  # an agent that is being added came after this was sent
-            if not (to_all and receiver.id != sender) and not receiver.is_among(envelope):
+            if not (to_all and receiver.id != sender) and not receiver.is_receiver_of(envelope):
                 continue
             delivery = Delivery(envelope, BROADCAST, None, None, first)
             first = first or delivery

@@ -499,7 +499,7 @@ class Space:
         callback's error is logged; only at DEBUG level if it `is_reported` to a caller.
         """
         name = delivery.envelope.name
-        delivery.inner = name == "before_remove"  # it waits for no other handler
+        delivery.is_reentrant = name == "before_remove"  # it waits for no other handler
 
         async def run() -> None:
             leaves = name == "before_remove"

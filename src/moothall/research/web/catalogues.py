@@ -36,7 +36,7 @@ CATALOGUES: Final = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Searched:
+class SearchOptions:
     """What an order searches on the web, as its run records it."""
 
     search_web: bool = False

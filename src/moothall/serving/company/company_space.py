@@ -57,7 +57,8 @@ class CompanySpace:
     Args:
         settings: the company's settings
         folder: the folder of the company's file, where relative paths start
-        lost: called with a text, in any thread, if the broker is away for longer than `lost_after`
+        on_broker_lost: called with a text, in any thread, if the broker is away for longer than
+            `lost_after`
 
     Attributes:
         space: the space
@@ -68,13 +69,13 @@ class CompanySpace:
     """
 
     def __init__(
-        self, settings: Settings, folder: Path, on_agent_lost: Callable[[str], None]
+        self, settings: Settings, folder: Path, on_broker_lost: Callable[[str], None]
     ) -> None:
         self._settings = settings
         self._folder = folder
-        self._on_agent_lost = on_agent_lost
+        self._on_broker_lost = on_broker_lost
         self._timer: threading.Timer | None = None
-        self._waiting_space: Any = None
+        self._standby_space: Any = None
         self._senders: dict[str, Agent] = {}
         self._adding = asyncio.Lock()
         self.budgets: dict[str, Budget] = {}
@@ -88,7 +89,7 @@ class CompanySpace:
             self.space = NativeSpace(approver=approver, mailbox=settings.mailbox)
         else:
             self.connected = False
-            self.space = self._over_broker(
+            self.space = self._broker_space(
                 broker, inbox=self._path(broker.inbox), approver=approver
             )
 
@@ -115,7 +116,7 @@ class CompanySpace:
         broker = self._settings.broker
         return [] if broker is None else broker.missing_files(self._folder)
 
-    def _over_broker(self, broker: BrokerSettings, **settings: Any) -> Any:
+    def _broker_space(self, broker: BrokerSettings, **settings: Any) -> Any:
         options = {
             "mailbox": self._settings.mailbox,
             "on_connection": self._on_connection,
@@ -151,9 +152,13 @@ class CompanySpace:
 
     def _budget(self, budget_settings: BudgetSettings, name: str) -> Budget:
         """Return a budget of its own, shared by the journal if there is one."""
-        limits, back = budget_settings.limits(), budget_settings.release_dead
-        more: dict[str, Any] = {"release_dead": back, "on_low": self._on_low}
-        return Budget(**limits, name=name, journal=self.journal, **more)
+        return Budget(
+            **budget_settings.limits(),
+            name=name,
+            journal=self.journal,
+            release_dead=budget_settings.release_dead,
+            on_low=self._on_low,
+        )
 
     # -- agents enter and leave --------------------------------------------------------------------
 
@@ -168,7 +173,7 @@ class CompanySpace:
             agent.on_mismatch = agent_settings.on_mismatch
         return agent
 
-    async def enter(self, agent: Agent, old: Agent | None, part: Supervised) -> None:
+    async def enter(self, agent: Agent, old: Agent | None, supervised: Supervised) -> None:
         """Add an agent to the space: in place of one that died, or once its id is free."""
         if old is not None and old._mailbox is not None and str(old.id) in self.space.ids():
             await asyncio.to_thread(self.space.replace, old, agent)
@@ -181,13 +186,15 @@ class CompanySpace:
                 if self._settings.broker is None or not _is_taken(error):
                     raise
             # Before the state says `standby`: a reader of that may end the other process.
-            if await self._stand_by(part.name) and part.state != "standby":
-                logger.info("%r stands by: another process has its id or its inbox", part.name)
-                part.set("standby")
+            if await self._stand_by(supervised.name) and supervised.state != "standby":
+                logger.info(
+                    "%r stands by: another process has its id or its inbox", supervised.name
+                )
+                supervised.set("standby")
             await asyncio.sleep(_STANDBY_S)
         # Not before: until its id is in the space, requests to it wait at the broker by this one.
-        if self._waiting_space is not None:
-            space, self._waiting_space = self._waiting_space, None
+        if self._standby_space is not None:
+            space, self._standby_space = self._standby_space, None
             await asyncio.to_thread(space.close)
 
     async def _stand_by(self, id: str) -> bool:
@@ -197,11 +204,11 @@ class CompanySpace:
         """
         broker = self._settings.broker
         assert broker is not None
-        if self._waiting_space is None:
+        if self._standby_space is None:
             # A second space: the agents' space cannot open its inbox while the other process runs.
-            self._waiting_space = self._over_broker(broker, on_connection=None)
+            self._standby_space = self._broker_space(broker, on_connection=None)
         try:
-            waits: bool = await self._waiting_space._stand_by(id)
+            waits: bool = await self._standby_space._stand_by(id)
         except MoothallError as error:
             logger.warning("requests to %r do not wait for this process: %s", id, error)
             return False
@@ -311,8 +318,8 @@ class CompanySpace:
         """Close the space, whose actions have its grace time, and then the journal."""
         if self._timer is not None:
             self._timer.cancel()
-        if self._waiting_space is not None:
-            self._waiting_space.close()
+        if self._standby_space is not None:
+            self._standby_space.close()
         self.space.close()
         if self.journal is not None:
             self.journal.close()
@@ -334,7 +341,7 @@ class CompanySpace:
             if broker.lost_after is not None and self._timer is None:
                 self._timer = threading.Timer(
                     broker.lost_after,
-                    self._on_agent_lost,
+                    self._on_broker_lost,
                     (f"the broker was away for {broker.lost_after:g} s: {text}",),
                 )
                 self._timer.daemon = True

@@ -72,12 +72,12 @@ class AGUIDoor:
             if body.get("resume")
             else self._new(id, caller, body)
         )
-        is_waiting, job.is_of_1 = False, wire.is_of_1(body)
+        is_waiting, job.is_version_1 = False, wire.is_version_1(body)
         try:
             headers = [(b"content-type", b"text/event-stream")]
             await send({"type": "http.response.start", "status": 200, "headers": headers})
             ids = {"threadId": thread, "runId": run_id}
-            version = {"protocolVersion": "1.0"} if job.is_of_1 else {}
+            version = {"protocolVersion": "1.0"} if job.is_version_1 else {}
             await _write(send, {"type": "RUN_STARTED", **ids, **version})
             async with aclosing(or_silence(self._events_of(job, ids))) as events:
                 async for each in events:
@@ -92,20 +92,20 @@ class AGUIDoor:
             if not is_waiting and job.task is not None:
                 job.task.cancel()
 
-    def _new(self, id: str, name: str, body: dict[str, Any]) -> wire.AGUIRun:
+    def _new(self, id: str, caller: str, body: dict[str, Any]) -> wire.AGUIRun:
         """Begin a run. Its conversation is what the client has sent."""
-        request_read = wire.asked_of(id, body, wire.messages_of(body.get("messages") or ()))
-        request_read.messages = wire.unmarked(mended(request_read.messages))
+        input_read = wire.asked_of(id, body, wire.messages_of(body.get("messages") or ()))
+        input_read.messages = wire.unmarked(mended(input_read.messages))
         agent = self._served.replying()[id]
-        before, content = parted(request_read, agent, sends_history=True)
+        before, content = parted(input_read, agent, sends_history=True)
         before = [*wire.context_of(body.get("context") or ()), *before]
         run_id = secrets.token_hex(16)
-        own_thread = _own_thread(name, body["threadId"], run_id)
+        own_thread = _own_thread(caller, body["threadId"], run_id)
         request = ReplyRequest(content, None, own_thread, run_id)
         if isinstance(agent, ReActAgent):
-            request.conversation, request.offered, before = before, request_read.tools, []
-        names = frozenset(each.name for each in request_read.tools)
-        job = wire.AGUIRun(id, name, body["threadId"], run_id, names, request_read.renamed)
+            request.conversation, request.offered, before = before, input_read.tools, []
+        names = frozenset(each.name for each in input_read.tools)
+        job = wire.AGUIRun(id, caller, body["threadId"], run_id, names, input_read.renamed)
         job.task = asyncio.create_task(self._work(job, agent, request, before))
         return job
 
@@ -128,7 +128,7 @@ class AGUIDoor:
                         await agent.observe(message, own_thread)
                 async with ReplyStream(job.agent, request, agent._reply_on_loop) as events:
                     async for each in events:
-                        job.hear(each)
+                        job.take_event(each)
         except (MoothallError, ValueError, TypeError) as error:
             job.news.put_nowait(error)
         finally:
@@ -138,7 +138,7 @@ class AGUIDoor:
         self, job: wire.AGUIRun, ids: dict[str, Any]
     ) -> AsyncIterator[dict[str, Any]]:
         """Yield the protocol's events of the reply, until it ends or asks the person something."""
-        telling = wire.Telling(job)
+        telling = wire.EventWriter(job)
         while True:
             news = await self._next(job)
             if news is None:  # all that can go on without the person has
@@ -224,7 +224,7 @@ class AGUIDoor:
         answers = {id.partition(".")[2]: each for id, each in entries_by_id.items()}
         job = self._waiting.get(run_id)
         if job is None:
-            return await self._parked(agent, caller, run_id, answers, body)
+            return await self._resumed_from_journal(agent, caller, run_id, answers, body)
         is_own = (job.agent, job.caller, job.thread) == (agent, caller, thread)
         if not is_own or not job.asking.open.keys() >= answers.keys():
             raise wire.no_run()
@@ -233,7 +233,7 @@ class AGUIDoor:
             job.asking.settle(key, wire.read(job.asking.open[key], entry))
         return job
 
-    async def _parked(
+    async def _resumed_from_journal(
         self, id: str, caller: str, run_id: str, answers: dict[str, Any], body: dict[str, Any]
     ) -> wire.AGUIRun:
         """Give a run that waits in its journal its answers, and go on with it."""
@@ -266,8 +266,8 @@ class AGUIDoor:
 
         try:
             await in_thread(answer)
-        except StateError as late:
-            raise BadRequest(str(late)) from late
+        except StateError as error:
+            raise BadRequest(str(error)) from error
         tools = wire.asked_of(id, body, [{"role": "user", "content": ""}])
         names, calls_shown = frozenset(e.name for e in tools.tools), {each.call for each in waits}
         job = wire.AGUIRun(id, caller, thread, run_id, names, tools.renamed, calls_shown)
@@ -278,8 +278,8 @@ class AGUIDoor:
 
 def _own_thread(caller: str, thread: str, run_id: str) -> str:
     """Return the thread of a run of its own, by which its client's thread is known again."""
-    its = hashlib.sha256(thread.encode(errors="surrogatepass")).hexdigest()[:16]
-    return f"{sender_of(AG_UI.sender, caller)}/{its}-{run_id}"
+    digest = hashlib.sha256(thread.encode(errors="surrogatepass")).hexdigest()[:16]
+    return f"{sender_of(AG_UI.sender, caller)}/{digest}-{run_id}"
 
 
 def _interrupts(job: wire.AGUIRun, asks: Mapping[str, Ask], ids: dict[str, Any]) -> dict[str, Any]:
@@ -294,7 +294,7 @@ def _finished(reply: Reply, job: wire.AGUIRun, ids: dict[str, Any], agent: Any) 
         text = reply.detail or reply.stop_reason
         return {"type": "RUN_ERROR", "message": text, "code": reply.stop_reason}
     outcome: dict[str, Any] = {"type": "success"}
-    if job.is_of_1 and (pending := _pending_calls(reply, job)):
+    if job.is_version_1 and (pending := _pending_calls(reply, job)):
         outcome["pendingToolCallIds"] = pending
     return {"type": "RUN_FINISHED", **ids, "outcome": outcome}
 

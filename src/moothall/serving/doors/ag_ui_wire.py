@@ -63,7 +63,9 @@ class AGUIRun:
     news: asyncio.Queue[Any] = field(default_factory=asyncio.Queue)
     task: asyncio.Task[None] | None = None
     calls: dict[str, CallStarted] = field(default_factory=dict)  # those under way, by their ids
-    is_of_1: bool = False  # whether the client of this request states version 1 of the protocol
+    is_version_1: bool = (
+        False  # whether the client of this request states version 1 of the protocol
+    )
     asking: OpenAsks = field(init=False)
     ids: CallIds = field(init=False)
 
@@ -71,7 +73,7 @@ class AGUIRun:
         self.asking = OpenAsks(self._changed, WAITS_S)
         self.ids = CallIds(self.run_id)
 
-    def hear(self, event: Any) -> None:
+    def take_event(self, event: Any) -> None:
         """Take an event of the reply; its call gets the id under which the client knows it."""
         if isinstance(event, CallStarted):
             own = self.ids.begin(event.agent, event.call_id)
@@ -100,7 +102,7 @@ class AGUIRun:
         ask.call = next(same, "")
 
 
-class Telling:
+class EventWriter:
     """Makes the protocol's events of those of a reply.
 
     Attributes:
@@ -182,7 +184,7 @@ class Telling:
         kind = "STEP_STARTED" if news.kind == "block_started" else "STEP_FINISHED"
         return [{"type": kind, "stepName": news.block}]
 
-    _TELLS: ClassVar[dict[str, Callable[[Telling, Any], list[dict[str, Any]]]]] = {
+    _TELLS: ClassVar[dict[str, Callable[[EventWriter, Any], list[dict[str, Any]]]]] = {
         "text": _piece,
         "reasoning": _piece,
         "call_started": _call,
@@ -213,7 +215,7 @@ def unmarked(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return messages
 
 
-def is_of_1(body: dict[str, Any]) -> bool:
+def is_version_1(body: dict[str, Any]) -> bool:
     """Whether a client states version 1 of the protocol, whose new keys older clients refuse."""
     version = body.get("protocolVersion")
     return isinstance(version, str) and re.match(r"[1-9][0-9]*(\.|\Z)", version) is not None

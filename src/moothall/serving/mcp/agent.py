@@ -31,9 +31,9 @@ from moothall.foundation.errors import (
 from moothall.foundation.text import nearest, shorten
 from moothall.foundation.threads import WORKERS, guard, in_child, loop_is_running
 from moothall.serving.mcp.connection import ServerConnection
-from moothall.serving.mcp.listing import Definition, Offered
+from moothall.serving.mcp.listing import Definition, ServerOffer
 from moothall.serving.mcp.lock import DefinitionLock
-from moothall.serving.mcp.questions import answered
+from moothall.serving.mcp.questions import answer_of_person
 from moothall.serving.mcp.target import checked_headers, checked_target, checked_texts
 from moothall.serving.mcp.tools import Actions
 from moothall.serving.mcp.web import Headers, shown_address
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from moothall.agents.context import Context
 
 logger: logging.Logger = logging.getLogger("moothall.mcp")
-_FAULT: Final = 500
+_FAULT_CHARS: Final = 500
 """How many characters of a fault a page is shown."""
 
 
@@ -94,7 +94,7 @@ class MCPAgent(Agent):
     concurrency = 16
     _connection: ServerConnection | None = None
     _actions: Actions | None = None
-    _server: Offered | None = None
+    _offer: ServerOffer | None = None
     _closed = False
 
     def __init__(
@@ -130,7 +130,7 @@ class MCPAgent(Agent):
         for tool, policy in access.items() if isinstance(access, Mapping) else (("", access),):
             checked_policy(f"{label}: access=" + (f" of {tool!r:.80}" if tool else ""), policy)
         self._access = access
-        self._unknown = set[str]()  # the names of it that the log has told of
+        self._unknown_logged = set[str]()  # the names of it that the log has told of
         check_seconds(f"{label}: timeout_s=", timeout_s)
         self._timeout_s = float(timeout_s)
         is_list = not isinstance(idempotent, str) and isinstance(idempotent, Iterable)
@@ -147,8 +147,8 @@ class MCPAgent(Agent):
         self._lock = None if lock is None else os.fspath(lock)
         if self._lock is not None:
             DefinitionLock(self._lock)
-        self._starting = guard()
-        self._counted = [0, 0]  # calls, and how many of them failed
+        self._state_lock = guard()
+        self._call_counts = [0, 0]  # calls, and how many of them failed
         self._fault: tuple[float, str] | None = None  # when and why the last one failed
         in_child(self._forget)
 
@@ -160,7 +160,7 @@ class MCPAgent(Agent):
         Raises:
             MCPServerError: it cannot be started or reached, or does not speak the protocol
         """
-        await self._opened(is_retry=True).open()
+        await self._open_connection(is_retry=True).open()
 
     def close(self) -> None:
         """End the connection and the server's process; calls under way end as MCPServerError.
@@ -168,7 +168,7 @@ class MCPAgent(Agent):
         It waits for the end, some seconds if the server does not heed it. A second call does
         nothing. `connect`, or adding the agent to a space, opens a new connection.
         """
-        with self._starting:
+        with self._state_lock:
             self._closed = True
             connection, self._connection = self._connection, None
         if connection is not None:
@@ -186,10 +186,10 @@ class MCPAgent(Agent):
         if self._lock is None:
             raise DefinitionError(f"agent {self.id!r} has no lock=, so nothing is asked for")
         _ = self.offers
-        if self._server is None:
+        if self._offer is None:
             raise MCPServerError(f"{self._name} is not connected: await connect() first")
-        DefinitionLock(self._lock).accept(str(self.id), self._server.locked)
-        self._listed(self._server)
+        DefinitionLock(self._lock).accept(str(self.id), self._offer.locked)
+        self._take_offer(self._offer)
 
     def __enter__(self) -> Self:
         return self
@@ -213,22 +213,22 @@ class MCPAgent(Agent):
         """Close the connection."""
         await self.__aexit__()
 
-    def _opened(self, is_retry: bool = False) -> ServerConnection:
+    def _open_connection(self, is_retry: bool = False) -> ServerConnection:
         """Return the connection; make one, unless the agent is closed."""
-        with self._starting:
+        with self._state_lock:
             if self._closed and not is_retry:
                 raise MCPServerError(f"{self._name}: the connection is closed; `connect` opens it")
             if self._connection is None or self._connection.is_closed:
                 self._closed = False
                 # Weak, so that an agent that nobody uses any more ends its server.
-                listed = WeakMethod(self._listed)
+                take_offer = WeakMethod(self._take_offer)
                 connection = self._connection = ServerConnection(
                     self._name,
                     self._target,
                     self._env,
                     self._headers,
                     self._timeout_s,
-                    lambda offered: (listed() or _ignore)(offered),
+                    lambda offered: (take_offer() or _ignore)(offered),
                     self._auth,
                 )
                 finalize(self, connection.close, wait=False).atexit = False
@@ -246,7 +246,7 @@ class MCPAgent(Agent):
 
     def _door(self) -> dict[str, Any]:
         """Return what it is connected to, what is locked and what has changed, for a page."""
-        server, connection = self._server, self._connection
+        server, connection = self._offer, self._connection
         target = self._target
         address = shown_address(target) if isinstance(target, str) else os.path.basename(target[0])
         live = connection is not None and not connection.is_closed and connection._live is not None
@@ -269,18 +269,18 @@ class MCPAgent(Agent):
             "changed": changed,
             "gone": removed,
             "shown_hash": _hash_of({} if server is None else server.locked),
-            "calls": self._counted[0],
-            "failed": self._counted[1],
+            "calls": self._call_counts[0],
+            "failed": self._call_counts[1],
             "last_fault": self._fault,
         }
 
     def _accept(self, shown_hash: str) -> None:
         """Accept the definitions that a person has seen; ConfigError if they have changed since."""
-        server = self._server
+        server = self._offer
         if self._lock is None or server is None or _hash_of(server.locked) != shown_hash:
             raise ConfigError(f"{self._name}: its definitions have changed: look at them again")
         DefinitionLock(self._lock).accept(str(self.id), server.locked)
-        self._listed(server)
+        self._take_offer(server)
 
     # -- its actions -------------------------------------------------------------------------------
 
@@ -295,7 +295,7 @@ class MCPAgent(Agent):
             MCPServerError: the server cannot be started or reached
         """
         if self._actions is None and not loop_is_running():
-            self._opened().open_in_thread()
+            self._open_connection().open_in_thread()
         return super().offers
 
     def _offered(self) -> dict[str, Action]:
@@ -309,22 +309,22 @@ class MCPAgent(Agent):
     async def _get_ready(self) -> None:
         """Connect before a reply, unless it is known what the server offers."""
         if self._actions is None or self._closed:
-            await self._opened().open()
+            await self._open_connection().open()
 
-    def _listed(self, offered: Offered) -> None:
+    def _take_offer(self, offered: ServerOffer) -> None:
         """Take what the server offers; called on the connection's loop."""
         lock = None if self._lock is None else DefinitionLock(self._lock)
-        how = (self._perform, self._policy_of, self._idempotent, lock, self._deferred)
-        actions = Actions(str(self.id), offered, *how)
-        self._server, self._actions = offered, actions
+        settings = (self._perform, self._policy_of, self._idempotent, lock, self._deferred)
+        actions = Actions(str(self.id), offered, *settings)
+        self._offer, self._actions = offered, actions
         self._tell_unknown(actions.names)
         self._renew()
 
     def _tell_unknown(self, names: Iterable[str]) -> None:
         """Log, once each, the names in `access=` that no tool has: a policy that holds nowhere."""
         stated_names = self._access if isinstance(self._access, Mapping) else ()
-        for name in {*stated_names}.difference(names, self._unknown):
-            self._unknown.add(name)
+        for name in {*stated_names}.difference(names, self._unknown_logged):
+            self._unknown_logged.add(name)
             logger.warning(
                 "%s: access= names %.80r, which is not one of its tools%s",
                 self._name,
@@ -352,7 +352,7 @@ class MCPAgent(Agent):
         """Send a request, if the tool is still the one that was permitted."""
 
         async def checked(client: mcp.Client) -> Any:
-            tools = None if self._server is None else self._server.tools
+            tools = None if self._offer is None else self._offer.tools
             if definition is not None and self._lock is not None and tools is not None:
                 now = tools.get(definition.name)
                 if now is None or now.sha256 != definition.sha256:
@@ -365,17 +365,17 @@ class MCPAgent(Agent):
 
         async def ask(params: Any) -> Any:
             assert context is not None
-            return await answered(str(self.id), params, context.ask_person)
+            return await answer_of_person(str(self.id), params, context.ask_person)
 
-        connection = self._opened()
-        with self._starting:
-            self._counted[0] += 1
+        connection = self._open_connection()
+        with self._state_lock:
+            self._call_counts[0] += 1
         try:
             return await connection.request(checked, label, None if context is None else ask)
         except Exception as error:
-            with self._starting:
-                self._counted[1] += 1
-                self._fault = time.time(), shorten(str(error), _FAULT)
+            with self._state_lock:
+                self._call_counts[1] += 1
+                self._fault = time.time(), shorten(str(error), _FAULT_CHARS)
             raise
 
 
@@ -385,5 +385,5 @@ def _hash_of(tools: Mapping[str, Definition]) -> str:
     return sha256(" ".join(listed).encode()).hexdigest()
 
 
-def _ignore(offered: Offered) -> None:
+def _ignore(offered: ServerOffer) -> None:
     """Take what a server offers whose agent is gone."""

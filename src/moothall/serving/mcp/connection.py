@@ -23,7 +23,7 @@ from moothall.foundation import tracing
 from moothall.foundation.errors import ActionError, MCPServerError, MoothallError, SpaceClosed
 from moothall.foundation.text import one_line
 from moothall.foundation.threads import settle
-from moothall.serving.mcp.listing import Offered, read_offered
+from moothall.serving.mcp.listing import ServerOffer, read_offered
 from moothall.serving.mcp.live import UNANSWERED, Live, as_ours, first_set, opened, why_ended
 from moothall.serving.mcp.process import ServerProcess, over_process
 from moothall.serving.mcp.questions import addresses_in, told_address
@@ -68,7 +68,7 @@ class ServerConnection:
     env: Mapping[str, str]
     headers: Mapping[str, str] | Headers
     timeout_s: float
-    listed: Callable[[Offered], None]
+    listed: Callable[[ServerOffer], None]
     auth: Any = None
     _closed: bool = False
     _live: Live | None = None

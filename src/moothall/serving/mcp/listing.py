@@ -77,7 +77,7 @@ class Definition:
 
 
 @dataclass(frozen=True, slots=True)
-class Offered:
+class ServerOffer:
     """What a server offers.
 
     Attributes:
@@ -119,7 +119,7 @@ def _is_for_models(meta: Any) -> bool:
     return not isinstance(seen_by, list | str) or "model" in seen_by
 
 
-async def read_offered(client: mcp.Client, name: str) -> Offered:
+async def read_offered(client: mcp.Client, name: str) -> ServerOffer:
     """Read what a server offers.
 
     Raises:
@@ -157,7 +157,7 @@ async def read_offered(client: mcp.Client, name: str) -> Offered:
             for each in await _all_items(client.list_prompts, "prompts")
         }
     info = client.server_info
-    return Offered(
+    return ServerOffer(
         tools,
         resources,
         prompts,

@@ -26,7 +26,7 @@ _REFUSES: Final = "/decline"
 _YES: Final = {"y": True, "yes": True, "true": True, "n": False, "no": False, "false": False}
 
 
-async def answered(
+async def answer_of_person(
     server: str, params: Any, ask: Callable[[str], Awaitable[str]]
 ) -> mcp_types.ElicitResult:
     """Ask a person for the values of a form, one after the other, or to open an address.

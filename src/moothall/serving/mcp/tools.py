@@ -19,7 +19,7 @@ from moothall.serving.mcp.listing import (
     PROMPTS,
     RESOURCES,
     Definition,
-    Offered,
+    ServerOffer,
     checked_schema,
     seen_schema,
     visible,
@@ -92,7 +92,7 @@ class Actions:
     def __init__(
         self,
         id: str,
-        offered: Offered,
+        offered: ServerOffer,
         perform: Perform,
         policy: Callable[[str], AccessPolicy],
         idempotent: Iterable[str],

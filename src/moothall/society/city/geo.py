@@ -30,7 +30,7 @@ logger: logging.Logger = logging.getLogger("moothall.society")
 Spot = tuple[float, float]
 """Longitude and latitude, in degrees."""
 _SHAPES: Final = tuple(
-    f"{many}{shape}" for many in ("", "Multi") for shape in ("Point", "LineString", "Polygon")
+    f"{prefix}{shape}" for prefix in ("", "Multi") for shape in ("Point", "LineString", "Polygon")
 )
 _EARTH_M: Final = 6_371_000
 _FAR: Final = 1600  # metres from a place to a road: R5 links none that are farther
@@ -178,32 +178,38 @@ def city_of(
     nodes = {f"n{key}": (round(x), round(y)) for key, (x, y) in at.items()}
     tree = package("scipy.spatial").cKDTree([at[key] for key in at])
     spots = [metres(spot) for spot, *_ in kinds]
-    far, near = (each.tolist() for each in tree.query(spots))
-    keys = list(nodes)
+    distances, nearest = (each.tolist() for each in tree.query(spots))
+    node_ids = list(nodes)
     seats = [capacity_of(kind, tags) for _, tags, kind in kinds]
     if citizens is not None:
         _make_room(seats, [kind for *_, kind in kinds], citizens, source)
     counts: Counter[str] = Counter()
     places = []
-    for (_, tags, kind), (x, y), node, holds in zip(kinds, spots, near, seats, strict=True):
+    for (_, tags, kind), (x, y), node, holds in zip(kinds, spots, nearest, seats, strict=True):
         counts[kind] += 1
         opens, closes = hours_of(kind, tags)
         name = str(tags.get("name") or "")[:255]
         id = f"{kind}-{counts[kind]}"
         label = name if name.isprintable() else ""
-        places.append(Place(id, kind, round(x), round(y), holds, opens, closes, label, keys[node]))
-    _warn_of_far([place.id for place in places], far, source)
+        places.append(
+            Place(id, kind, round(x), round(y), holds, opens, closes, label, node_ids[node])
+        )
+    _warn_of_far([place.id for place in places], distances, source)
     return places, roads, nodes
 
 
-def _warn_of_far(ids: list[str], far: list[float], source: str) -> None:
+def _warn_of_far(ids: list[str], distances: list[float], source: str) -> None:
     """Name the places that no road leads near, such as those of an island."""
-    some = [f"{id} ({metres:,.0f} m)" for id, metres in zip(ids, far, strict=True) if metres > _FAR]
-    if some:
-        more = f" and {len(some) - 3:,} more" if len(some) > 3 else ""
+    far_places = [
+        f"{id} ({metres:,.0f} m)"
+        for id, metres in zip(ids, distances, strict=True)
+        if metres > _FAR
+    ]
+    if far_places:
+        more = f" and {len(far_places) - 3:,} more" if len(far_places) > 3 else ""
         reason = f"farther than {_FAR:,} m from the largest connected part of the roads"
         logger.warning(
-            "%s: %s%s: %s; a way there is on foot", source, ", ".join(some[:3]), more, reason
+            "%s: %s%s: %s; a way there is on foot", source, ", ".join(far_places[:3]), more, reason
         )
 
 
@@ -212,14 +218,14 @@ def _make_room(seats: list[int], kinds: list[str], citizens: int, source: str) -
     homes = [at for at, kind in enumerate(kinds) if kind == "home"]
     if not homes:
         raise ConfigError(f"{source} has no homes for {citizens:,} citizens")
-    has = sum(seats[at] for at in homes)
+    capacity = sum(seats[at] for at in homes)
     for at in homes:
-        seats[at] = max(1, -(-seats[at] * citizens // max(1, has)))
+        seats[at] = max(1, -(-seats[at] * citizens // max(1, capacity)))
 
 
 def _roads(lines: Any, metres: Any) -> tuple[list[Road], dict[int, tuple[float, float]]]:
     """Return the roads between crossings and ends, of the largest part that is connected."""
-    used = Counter(key for keys, *_ in lines for key in dict.fromkeys(keys))
+    line_counts = Counter(key for keys, *_ in lines for key in dict.fromkeys(keys))
     ends = {key for keys, *_ in lines for key in (keys[0], keys[-1])}
     numbers: dict[Any, int] = {}
     at: dict[int, tuple[float, float]] = {}
@@ -230,7 +236,7 @@ def _roads(lines: Any, metres: Any) -> tuple[list[Road], dict[int, tuple[float, 
         for number, (key, point) in enumerate(zip(keys, points, strict=True)):
             if number:
                 length += math.dist(point, points[number - 1])
-            if used[key] < 2 and key not in ends:
+            if line_counts[key] < 2 and key not in ends:
                 continue
             node = numbers.setdefault(key, len(numbers) + 1)
             at[node] = point
@@ -241,13 +247,13 @@ def _roads(lines: Any, metres: Any) -> tuple[list[Road], dict[int, tuple[float, 
                     edge = (a, b, names, direction != 0)
                     shortest[edge] = min(length, shortest.get(edge, math.inf))
             start, length = node, 0.0
-    connected = _largest(list(shortest), len(numbers))
+    largest = _largest(list(shortest), len(numbers))
     roads = [
         Road(f"n{a}", f"n{b}", max(1, round(length)), names, oneway)
         for (a, b, names, oneway), length in shortest.items()
-        if a in connected
+        if a in largest
     ]
-    return roads, {node: spot for node, spot in at.items() if node in connected}
+    return roads, {node: spot for node, spot in at.items() if node in largest}
 
 
 def _largest(links: list[tuple[int, int, Any, Any]], count: int) -> set[int]:

@@ -55,7 +55,7 @@ class Network(SteppedPlaces):
             [kinds[node] for node in self._ids], return_inverse=True
         )
         self._kind_names = tuple(names.tolist())
-        number = {node: at for at, node in enumerate(sorted(kinds, key=id_order))}
+        number_of = {node: at for at, node in enumerate(sorted(kinds, key=id_order))}
         pairs: list[list[int]] = []
         for at, edge in enumerate(edges):
             if not isinstance(edge, (tuple, list)) or len(edge) != 2:
@@ -63,11 +63,11 @@ class Network(SteppedPlaces):
             for end in edge:
                 if not isinstance(end, str):
                     raise ConfigError(f"edges[{at}]: an id must be a text, got {excerpt(end)}")
-                if end not in number:
+                if end not in number_of:
                     raise ConfigError(f"edges[{at}]: {excerpt(end)} is not a node: add it to nodes")
             if edge[0] == edge[1]:
                 raise ConfigError(f"edges[{at}] leads from {excerpt(edge[0])} to itself")
-            pairs.append([number[end] for end in edge])
+            pairs.append([number_of[end] for end in edge])
         ends = np.array(pairs, "int64").reshape(-1, 2)
         self._link(len(kinds), ends[:, 0], ends[:, 1], edge_seconds)
 
@@ -75,12 +75,14 @@ class Network(SteppedPlaces):
         """Store the edges between numbered nodes, each once."""
         check_integer("edge_seconds", edge_seconds, 1, 86_400)
         a, b = (each.astype(np.int64, copy=False) for each in (a, b))
-        both = np.sort(np.concatenate([a * n + b, b * n + a]))
-        both = both[np.r_[True, both[1:] != both[:-1]]] if len(both) else both
+        directed = np.sort(np.concatenate([a * n + b, b * n + a]))
+        directed = (
+            directed[np.r_[True, directed[1:] != directed[:-1]]] if len(directed) else directed
+        )
         starts = np.zeros(n + 1, np.int64)
         if n:
-            np.cumsum(np.bincount(both // n, minlength=n), out=starts[1:])
-        self.links: tuple[Any, Any] = starts, both % max(n, 1)
+            np.cumsum(np.bincount(directed // n, minlength=n), out=starts[1:])
+        self.links: tuple[Any, Any] = starts, directed % max(n, 1)
         for each in self.links:
             each.flags.writeable = False
         """Compressed rows: where each node's neighbours begin, and the neighbours' numbers.
@@ -123,32 +125,32 @@ class Network(SteppedPlaces):
         if not isinstance(rewired, (int, float)) or not 0 <= rewired <= 1:
             raise ConfigError(f"rewired must be a probability, 0 to 1, got {excerpt(rewired)}")
         nodes = np.arange(n, dtype=np.uint64)
-        has: dict[int, set[int]] = {}
+        changed: dict[int, set[int]] = {}
         """The neighbours of nodes that no longer have only their edges of the ring."""
 
-        def of(node: int) -> set[int]:
-            if node not in has:
+        def neighbours_of(node: int) -> set[int]:
+            if node not in changed:
                 ahead = range(1, neighbours // 2 + 1)
-                has[node] = {(node + d) % n for d in ahead} | {(node - d) % n for d in ahead}
-            return has[node]
+                changed[node] = {(node + d) % n for d in ahead} | {(node - d) % n for d in ahead}
+            return changed[node]
 
         ends = []
         for distance in range(1, neighbours // 2 + 1):
             targets = (nodes.astype(np.int64) + distance) % n
             chosen = uniforms(seed, nodes, distance, "network.rewire") < rewired
             for node in np.flatnonzero(chosen).tolist():
-                if len(of(node)) == n - 1:
+                if len(neighbours_of(node)) == n - 1:
                     continue
                 other = (node + distance) % n
-                of(node).discard(other)
-                of(other).discard(node)
+                neighbours_of(node).discard(other)
+                neighbours_of(other).discard(node)
                 draws = Draws(seed, node, distance)
-                linked, draw = of(node) | {node, other}, 0
+                linked, draw = neighbours_of(node) | {node, other}, 0
                 while other in linked:
                     other = draws.below(n, "network.target", draw)
                     draw += 1
-                of(node).add(other)
-                of(other).add(node)
+                neighbours_of(node).add(other)
+                neighbours_of(other).add(node)
                 targets[node] = other
             ends.append(targets)
         pairs = (np.tile(np.arange(n), len(ends)), np.concatenate(ends))

@@ -39,7 +39,7 @@ from moothall.society.kernel.draw import Draws, choices, words_of
 from moothall.society.kernel.perception import View
 from moothall.society.people import assignment
 from moothall.society.people import household as home_of
-from moothall.society.people.margins import checked_margins, gathered
+from moothall.society.people.margins import checked_margins, households_within
 from moothall.society.people.means import (
     ATTRIBUTES,
     money_of,
@@ -137,7 +137,7 @@ def completed(
         if targets is None:
             households = _gather(persons, seed, params)
         else:
-            households = gathered(persons, targets, seed, partial(_gather, params=params))
+            households = households_within(persons, targets, seed, partial(_gather, params=params))
         for person in persons:
             _draw(person, seed, params)
         if city is not None:

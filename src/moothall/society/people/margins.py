@@ -25,7 +25,7 @@ from moothall.society.kernel.draw import choices_by, hashed, integers, words_of
 from moothall.society.people.offices import plain_numbers
 from moothall.society.people.table import COLUMNS, read_table
 
-_DRAWN: Final = {
+_HOUSEHOLD_ATTRIBUTES: Final = {
     "age": None,
     "gender": GENDERS[1:],
     "education": EDUCATION,
@@ -34,12 +34,12 @@ _DRAWN: Final = {
 """What households are chosen for, with the words of each; None: a number."""
 _RESERVED: Final = (*COLUMNS, "income", "occupation")
 _RANGE: Final = re.compile(r"\s*([0-9]{1,3})\s*(?:[-–]\s*([0-9]{1,3})|(\+))?\s*")
-_EACH: Final = 12
+_DRAWS_PER_HOME: Final = 12
 """How many households are drawn for each home."""
 _PASSES: Final = 60
 _SWEEPS: Final = 40
-_FINE: Final = 1 << 20
-_OFF: Final = 100
+_WEIGHT_SCALE: Final = 1 << 20
+_PERSONS_PER_ERROR: Final = 100
 """A category may be off by one of so many persons, or else the margins cannot be met."""
 
 Households = list[list[tuple[dict[str, Any], int]]]
@@ -75,20 +75,21 @@ def checked_margins(margins: Any) -> list[Margin]:
         if not isinstance(name, str) or not isinstance(values, Mapping) or not values:
             raise ConfigError(f"margins: {name!r:.80} must have a dict of counts by value")
         parts = _parts(name)
-        drawn = [part in _DRAWN for part in parts]
-        if not all(drawn) and (len(parts) > 1 or parts[0] in _RESERVED or not parts[0]):
-            names = f"there are: {', '.join(_DRAWN)}, several of them, or an attribute of your own"
+        are_drawn = [part in _HOUSEHOLD_ATTRIBUTES for part in parts]
+        if not all(are_drawn) and (len(parts) > 1 or parts[0] in _RESERVED or not parts[0]):
+            known_names = ", ".join(_HOUSEHOLD_ATTRIBUTES)
+            names = f"there are: {known_names}, several of them, or an attribute of your own"
             raise ConfigError(f"margins of {excerpt(name)} cannot be met; {names}")
         for value, count in values.items():
-            number = not isinstance(count, bool) and isinstance(count, int | float)
-            if not number or not math.isfinite(count) or count < 0:
+            is_number = not isinstance(count, bool) and isinstance(count, int | float)
+            if not is_number or not math.isfinite(count) or count < 0:
                 text = f"margins: {name}, {value!r:.80}"
                 raise ConfigError(
                     f"{text} must be a count or a share, 0 or more, got {count!r:.80}"
                 )
         if not sum(values.values()):
             raise ConfigError(f"margins: {name}: all counts are 0")
-        if all(drawn):
+        if all(are_drawn):
             cells = [_cell(parts, value) for value in values]
             _check_overlaps(name, [*values], cells)
         else:
@@ -128,7 +129,7 @@ def _cell(parts: list[str], value: Any) -> tuple[Any, ...]:
         raise ConfigError(f"margins: {value!r:.80} must have a value for {', '.join(parts)}")
     categories: list[Any] = []
     for part, text in zip(parts, texts, strict=True):
-        words = _DRAWN[part]
+        words = _HOUSEHOLD_ATTRIBUTES[part]
         match = _RANGE.fullmatch(text)
         if words is not None and text in words:
             categories.append(text)
@@ -155,15 +156,19 @@ def _meets(first: Any, other: Any) -> bool:
     return bool(first[0] <= other[1] and other[0] <= first[1])
 
 
-def gathered(
+def households_within(
     people: list[dict[str, Any]],
     margins: list[Margin],
     seed: int,
     gather: Callable[[list[dict[str, Any]], int], Households],  # draws profiles by a seed
 ) -> Households:
     """Draw the households of persons so that together they meet margins; return them."""
-    drawn_margins = [each for each in margins if _parts(each.name)[0] in _DRAWN]
-    homes = _chosen(people, drawn_margins, seed, gather) if drawn_margins else gather(people, seed)
+    drawn_margins = [each for each in margins if _parts(each.name)[0] in _HOUSEHOLD_ATTRIBUTES]
+    homes = (
+        _chosen_households(people, drawn_margins, seed, gather)
+        if drawn_margins
+        else gather(people, seed)
+    )
     ids = words_of(person["id"] for person in people)
     for margin in (each for each in margins if each not in drawn_margins):
         order = np.argsort(integers(seed, ids, 0, f"people.margin.{margin.name}"), kind="stable")
@@ -173,20 +178,20 @@ def gathered(
     return homes
 
 
-def _chosen(
+def _chosen_households(
     people: list[dict[str, Any]], margins: list[Margin], seed: int, gather: Any
 ) -> Households:
     """Choose one of several drawn households for each home."""
     drawn: list[Households] = []
-    for number in range(_EACH):
+    for number in range(_DRAWS_PER_HOME):
         copies = [{**person, "profile": dict(person.get("profile", {}))} for person in people]
         drawn.append(gather(copies, hashed(f"{seed}.{number}") if number else seed))
     target = np.array([each for m in margins for each in (*m.counts(len(people)), 0)])
-    counts = np.stack([_counted(each, margins) for each in drawn], axis=1)
+    counts = np.stack([_category_counts(each, margins) for each in drawn], axis=1)
     ids = words_of(home[0][0]["id"] for home in drawn[0])
-    weights = (_fitted(counts, target) * _FINE).astype(np.int64)
-    sums = weights.cumsum(axis=1) + np.arange(1, 1 + _EACH)
-    choices = _improved(counts, target, choices_by(sums, seed, ids, 0, "people.margin"))
+    weights = (_fitted_weights(counts, target) * _WEIGHT_SCALE).astype(np.int64)
+    sums = weights.cumsum(axis=1) + np.arange(1, 1 + _DRAWS_PER_HOME)
+    choices = _improved_choices(counts, target, choices_by(sums, seed, ids, 0, "people.margin"))
     now = counts[np.arange(len(choices)), choices].sum(axis=0)
     _check_met(margins, target, now, len(people))
     persons = {person["id"]: person for person in people}
@@ -200,7 +205,7 @@ def _chosen(
     return homes
 
 
-def _counted(homes: Households, margins: list[Margin]) -> Any:
+def _category_counts(homes: Households, margins: list[Margin]) -> Any:
     """Return how many persons of each household are in each category, and in none of a margin."""
     counts = np.zeros((len(homes), sum(len(each.values) + 1 for each in margins)), np.int64)
     first = 0
@@ -209,20 +214,20 @@ def _counted(homes: Households, margins: list[Margin]) -> Any:
         for at, home in enumerate(homes):
             for person, _ in home:
                 has = [person["profile"].get(part) for part in parts]
-                cell = next((n for n, v in enumerate(margin.values) if _fits(has, v)), -1)
+                cell = next((n for n, v in enumerate(margin.values) if _is_in_cell(has, v)), -1)
                 counts[at, first + cell % (len(margin.values) + 1)] += 1
         first += len(margin.values) + 1
     return counts
 
 
-def _fits(has: list[Any], cell: tuple[Any, ...]) -> bool:
+def _is_in_cell(has: list[Any], cell: tuple[Any, ...]) -> bool:
     return all(
         each == want if isinstance(want, str) else want[0] <= each <= want[1]
         for each, want in zip(has, cell, strict=True)
     )
 
 
-def _fitted(counts: Any, target: Any) -> Any:
+def _fitted_weights(counts: Any, target: Any) -> Any:
     """Return the weights of each home's households, of sum 1, fitted in turn to each category."""
     weights = np.full(counts.shape[:2], 1 / counts.shape[1])
     for _ in range(_PASSES):
@@ -235,7 +240,7 @@ def _fitted(counts: Any, target: Any) -> Any:
     return weights
 
 
-def _improved(counts: Any, target: Any, choices: Any) -> Any:
+def _improved_choices(counts: Any, target: Any, choices: Any) -> Any:
     """Change the chosen household of homes while that brings the counts nearer to the target."""
     now = counts[np.arange(len(choices)), choices].sum(axis=0)
     for _ in range(_SWEEPS):
@@ -252,11 +257,11 @@ def _improved(counts: Any, target: Any, choices: Any) -> Any:
 
 
 def _check_met(margins: list[Margin], target: Any, now: Any, total: int) -> None:
-    """Raise ConfigError if a category is off by more than one of `_OFF` persons."""
+    """Raise ConfigError if a category is off by more than one of `_PERSONS_PER_ERROR` persons."""
     names = [f"{m.name} {_cell_text(v)}" for m in margins for v in (*m.values, ("other",))]
     off = abs(now - target)
     worst = int(off.argmax())
-    if off[worst] > max(1, total // _OFF):
+    if off[worst] > max(1, total // _PERSONS_PER_ERROR):
         raise ConfigError(
             f"the homes have no people of these margins: {names[worst]}: asked for "
             f"{target[worst]}, found {now[worst]} of {total}"

@@ -16,7 +16,7 @@ from pika.exceptions import AMQPError
 from moothall.foundation.errors import AgentStopped, BrokerError, DuplicateAgent, RequestError
 from moothall.spaces.amqp.link.broker import Broker
 from moothall.spaces.amqp.link.connection import NOT_FOUND, LinkLost, RefusedByBroker
-from moothall.spaces.amqp.link.consumer import Consumption, Tag
+from moothall.spaces.amqp.link.consumer import Consumption, DeliveryTag
 from moothall.spaces.amqp.queues import Queues
 from moothall.spaces.amqp.receiver import Receiver
 from moothall.spaces.amqp.wire import Outbound
@@ -79,7 +79,9 @@ class AgentQueues:
 
     def _is_consumed_here(self, queue: AgentQueue) -> bool:
         """Return whether a queue is consumed on the present channel."""
-        return queue.consumer is not None and queue.consumer.channel == self._consumer.number
+        return (
+            queue.consumer is not None and queue.consumer.channel == self._consumer.channel_number
+        )
 
     async def add(self, mailbox: Mailbox) -> bool:
         """Claim an agent's id and consume its queue; return False if it was removed meanwhile."""
@@ -149,7 +151,7 @@ class AgentQueues:
             queue.was_deleted = False
             self.queue_lost(queue.id)
 
-    def _deliver(self, queue: AgentQueue, tag: Tag, properties: Any, body: bytes) -> None:
+    def _deliver(self, queue: AgentQueue, tag: DeliveryTag, properties: Any, body: bytes) -> None:
         self.receiver.take(queue.mailbox, tag, properties, body)
         if queue.begin is not None:
             # The agent starts after the whole backlog is here: a later message in it may cancel a

@@ -34,12 +34,12 @@ _TRUTHS |= dict.fromkeys(("0", "false", "no", "off"), False)
 _GUEST = "guest"
 _PORT = 5672
 _TLS_PORT = 5671
-_LONGEST = 255
+_MAX_NAME_BYTES = 255
 """The most bytes of a queue's, exchange's, virtual host's or DNS host's name."""
-_LONGER = 4096
+_MAX_TEXT_BYTES = 4096
 
 _HOST = re.compile(
-    r"\[(?P<bracketed>[^\]]*)\](:(?P<port>[0-9]{1,5}))?|(?P<host>[^:]*):(?P<at>[0-9]{1,5})"
+    r"\[(?P<bracketed>[^\]]*)\](:(?P<port>[0-9]{1,5}))?|(?P<host>[^:]*):(?P<host_port>[0-9]{1,5})"
 )
 _EXCHANGE = re.compile(r"[A-Za-z0-9_.:-]{1,100}")
 _SPECIAL = re.compile(r"[%.*#\r\n]")
@@ -88,7 +88,7 @@ class AMQPOptions:
             if name == "username" and value is None:
                 continue
             # AMQP encodes a virtual host's length in one byte.
-            most = _LONGEST if name == "virtual_host" else _LONGER
+            most = _MAX_NAME_BYTES if name == "virtual_host" else _MAX_TEXT_BYTES
             if not isinstance(value, str) or not 0 < _size(value) <= most:
                 got = "" if name == "password" else f", got {value!r:.100}"
                 raise ConfigError(
@@ -99,11 +99,11 @@ class AMQPOptions:
             object.__setattr__(self, "port", _TLS_PORT if self.use_ssl else _PORT)
         for name in ("port", "heartbeat"):
             check_integer(f"AMQPOptions: {name}=", getattr(self, name), 1, 65535)
-        for host, port in _places(self):
-            if not 0 < _size(host) <= _LONGEST or not 1 <= port <= 65535:
+        for host, port in _hosts(self):
+            if not 0 < _size(host) <= _MAX_NAME_BYTES or not 1 <= port <= 65535:
                 raise ConfigError(
                     "AMQPOptions: hostname= must be HOST or HOST:PORT, several separated by "
-                    f"commas, each of 1 to {_LONGEST} bytes, got {self.hostname!r:.100}"
+                    f"commas, each of 1 to {_MAX_NAME_BYTES} bytes, got {self.hostname!r:.100}"
                 )
         for name in FILES:
             value = getattr(self, name)
@@ -159,7 +159,7 @@ class AMQPOptions:
     @property
     def address(self) -> str:
         """The name of the broker in errors: `localhost:5672`."""
-        return ",".join(f"{host}:{port}" for host, port in _places(self))
+        return ",".join(f"{host}:{port}" for host, port in _hosts(self))
 
 
 @dataclass(frozen=True)
@@ -176,10 +176,10 @@ class BrokerLimits:
 
 def each_node(options: AMQPOptions) -> list[AMQPOptions]:
     """Return the options for each host in `hostname`, as for a broker that is alone."""
-    return [replace(options, hostname=host, port=port) for host, port in _places(options)]
+    return [replace(options, hostname=host, port=port) for host, port in _hosts(options)]
 
 
-def _places(options: AMQPOptions) -> list[tuple[str, int]]:
+def _hosts(options: AMQPOptions) -> list[tuple[str, int]]:
     """Return the name and the port of each host: `NAME`, `NAME:PORT` or `[ADDRESS]:PORT`."""
     assert options.port is not None
     places = []
@@ -188,7 +188,7 @@ def _places(options: AMQPOptions) -> list[tuple[str, int]]:
         if parts is None:
             places.append((host.strip(), options.port))
         else:
-            port = parts["port"] or parts["at"]
+            port = parts["port"] or parts["host_port"]
             name = parts["bracketed"] or parts["host"]
             places.append((name, options.port if port is None else int(port)))
     return places
@@ -243,7 +243,7 @@ class Names:
     def key(kind: str, id: str) -> str:
         """Return the routing key of an `agent`, or of the `reply` to a process."""
         name = f"{kind}.{_SPECIAL.sub(lambda match: f'%{ord(match[0]):02X}', id)}"
-        if len(name.encode()) <= _LONGEST:
+        if len(name.encode()) <= _MAX_NAME_BYTES:
             return name
         # No other id has this name: "%~" is not an escape, and a hash has no percent sign.
         return f"{kind}.%~{hashlib.sha256(id.encode()).hexdigest()}"

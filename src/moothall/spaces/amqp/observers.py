@@ -16,7 +16,7 @@ from moothall.foundation.threads import failing
 from moothall.spaces.amqp import wire
 from moothall.spaces.amqp.link.broker import Broker
 from moothall.spaces.amqp.link.connection import LinkLost
-from moothall.spaces.amqp.link.consumer import Tag
+from moothall.spaces.amqp.link.consumer import DeliveryTag
 from moothall.spaces.amqp.wire import Unreadable
 
 logger: logging.Logger = logging.getLogger("moothall.amqp")
@@ -71,9 +71,9 @@ class Observers:
         """Consume the copies on a new channel, if there is a callback."""
         names, call = self._broker.names, self._broker.control.call
         async with self._attaching:  # who comes meanwhile returns when the queue is bound
-            if not self._callbacks or self._channel == self._broker.consumer.number:
+            if not self._callbacks or self._channel == self._broker.consumer.channel_number:
                 return
-            self._channel = self._broker.consumer.number
+            self._channel = self._broker.consumer.channel_number
             # A new queue each time: the broker may not know yet that the old connection is lost.
             queue = names.queue("observer", self._broker.new_key())
             overflow = names.queue("unobserved", self._broker.new_key())
@@ -95,12 +95,12 @@ class Observers:
             exchange = self._broker.names.exchange
             await self._broker.control.call(Channel.queue_bind, self._queue, exchange, "#")
 
-    def _count_overflow(self, tag: Tag, _: Any, __: bytes) -> None:
+    def _count_overflow(self, tag: DeliveryTag, _: Any, __: bytes) -> None:
         self._broker.consumer.acknowledge(tag)
         text = "observers are slower than the messages: at least one was not shown to them"
         self._warn("messages, at least, were not shown to observers", text)
 
-    def _show(self, tag: Tag, properties: Any, body: bytes) -> None:
+    def _show(self, tag: DeliveryTag, properties: Any, body: bytes) -> None:
         self._broker.consumer.acknowledge(tag)
         try:
             inbound = wire.read(properties, body)

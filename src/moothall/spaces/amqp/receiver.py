@@ -16,7 +16,7 @@ from moothall.spaces.amqp import wire
 from moothall.spaces.amqp.dead_letters import publish_dead_letter
 from moothall.spaces.amqp.inbox import FINISHED, STARTED, Inbox, InboxEntry
 from moothall.spaces.amqp.link.broker import Broker
-from moothall.spaces.amqp.link.consumer import Tag
+from moothall.spaces.amqp.link.consumer import DeliveryTag
 from moothall.spaces.amqp.recorder import Ident, InFlight, Recorder
 from moothall.spaces.amqp.starts import Starts
 from moothall.spaces.amqp.wire import Inbound, Outbound, Unreadable
@@ -53,12 +53,12 @@ class Receiver:
     extras_of: Callable[[str], Any]  # what this process gave with a request of its own, by its key
     show: Callable[[Delivery], None]  # passes a message to the observers
     _cancelled: dict[Ident, None] = field(default_factory=dict)
-    _unread: list[tuple[Mailbox, Tag, Any, bytes]] = field(default_factory=list)
+    _unread: list[tuple[Mailbox, DeliveryTag, Any, bytes]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._starts = self.recorder.starts = Starts(self.broker, self._end_waiting_in_doubt)
 
-    def take(self, mailbox: Mailbox, tag: Tag, properties: Any, body: bytes) -> None:
+    def take(self, mailbox: Mailbox, tag: DeliveryTag, properties: Any, body: bytes) -> None:
         """Take a message that the broker delivers for the agent in `mailbox`."""
         acknowledge = self.broker.consumer.acknowledge
         try:
@@ -80,7 +80,7 @@ class Receiver:
             # Delivered a second time. The earlier delivery, if it is open, is done with.
             acknowledge(tag if in_flight.stored else in_flight.tag)
             in_flight.tag = None if in_flight.stored else tag
-        elif inbound.envelope.to != mailbox.id and not mailbox.is_among(inbound.envelope):
+        elif inbound.envelope.to != mailbox.id and not mailbox.is_receiver_of(inbound.envelope):
             # The queue is bound to a former group, or this is a broadcast of its own.
             acknowledge(tag)
         elif self._unread:  # behind those that wait for the inbox, in order
@@ -115,7 +115,9 @@ class Receiver:
     def leave_to_others(self, mailbox: Mailbox) -> None:
         """Acknowledge an agent's messages no more: another process has its id, and gets them."""
         for (_, agent), delivery in self.recorder.in_flight.items():
-            stale = delivery.tag is not None and delivery.tag[0] != self.broker.consumer.number
+            stale = (
+                delivery.tag is not None and delivery.tag[0] != self.broker.consumer.channel_number
+            )
             if agent == mailbox.id and stale and not delivery.stored:
                 delivery.owned_elsewhere = True
 
@@ -151,7 +153,7 @@ class Receiver:
                 mailbox.forget(delivery)
                 self.broker.consumer.give_back(delivery.tag)
 
-    def _delivery(self, mailbox: Mailbox, inbound: Inbound, tag: Tag | None) -> InFlight:
+    def _delivery(self, mailbox: Mailbox, inbound: Inbound, tag: DeliveryTag | None) -> InFlight:
         is_direct = inbound.envelope.to == mailbox.id
         kind = _KINDS[inbound.kind] if is_direct else kinds.BROADCAST
         chain = inbound.delivery_fields.get("call_chain", ())
@@ -188,7 +190,7 @@ class Receiver:
         self.broker.publisher.publish(message)
 
     def _take_again(
-        self, entry: InboxEntry, mailbox: Mailbox, inbound: Inbound, tag: Tag | None
+        self, entry: InboxEntry, mailbox: Mailbox, inbound: Inbound, tag: DeliveryTag | None
     ) -> None:
         """Answer or resume a message that the inbox has, or end it as in doubt, by its state."""
         if entry.state == FINISHED:

@@ -15,7 +15,7 @@ from moothall.spaces.amqp import wire
 from moothall.spaces.amqp.inbox import Inbox
 from moothall.spaces.amqp.link.broker import Broker
 from moothall.spaces.amqp.link.connection import LinkLost
-from moothall.spaces.amqp.link.consumer import Tag
+from moothall.spaces.amqp.link.consumer import DeliveryTag
 from moothall.spaces.amqp.starts import Starts
 from moothall.spaces.amqp.wire import Outbound
 from moothall.spaces.delivery import Delivery
@@ -43,7 +43,7 @@ class InFlight(Delivery):
     __slots__ = ()
 
     ident: Ident
-    tag: Tag | None  # the broker's delivery to acknowledge
+    tag: DeliveryTag | None  # the broker's delivery to acknowledge
     raw: tuple[Any, bytes] | None  # AMQP's properties and body, until it starts
     reply_to: str  # the routing key of a request's outcome
     is_started: bool = False  # whether the inbox has recorded it as started
@@ -128,7 +128,7 @@ class Recorder:
 
     def remedy(self) -> str:
         """Return what helps if the broker waits no longer for the oldest message that it has."""
-        number = self.broker.consumer.number
+        number = self.broker.consumer.channel_number
         tags = {
             each.tag: each for each in self.in_flight.values() if each.tag and each.tag[0] == number
         }

@@ -15,7 +15,7 @@ from moothall.actions.message import Envelope
 from moothall.foundation.errors import RequestError
 from moothall.spaces.amqp import wire
 from moothall.spaces.amqp.link.broker import Broker
-from moothall.spaces.amqp.link.consumer import Tag
+from moothall.spaces.amqp.link.consumer import DeliveryTag
 from moothall.spaces.amqp.wire import Outbound, Unreadable
 from moothall.spaces.delivery import Delivery
 from moothall.spaces.mailbox import Mailbox
@@ -103,7 +103,7 @@ class OpenRequests:
         key = self.broker.names.key("agent", to)
         self._notify(wire.CANCEL, key, sender, delivery.key, to)
 
-    def answered(self, tag: Tag, properties: Any, body: bytes) -> None:
+    def answered(self, tag: DeliveryTag, properties: Any, body: bytes) -> None:
         """Take a message to this process: a request's outcome, or a notice of a process."""
         self.broker.consumer.acknowledge(tag)
         kind, request = properties.type, self._open.get(properties.correlation_id or "")

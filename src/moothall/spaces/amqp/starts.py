@@ -13,7 +13,7 @@ from pika.exceptions import AMQPError
 
 from moothall.spaces.amqp.link.broker import Broker
 from moothall.spaces.amqp.link.connection import LinkLost, RefusedByBroker
-from moothall.spaces.amqp.link.consumer import Tag
+from moothall.spaces.amqp.link.consumer import DeliveryTag
 from moothall.spaces.amqp.wire import Outbound
 from moothall.spaces.mailbox import Mailbox
 
@@ -38,7 +38,7 @@ class Starts:
     # By agent: the number of the channel, and how many redelivered messages came on it.
     _redelivered: dict[str, tuple[int, int]] = field(default_factory=dict)
 
-    def counts(self, mailbox: Mailbox, tag: Tag) -> bool:
+    def counts(self, mailbox: Mailbox, tag: DeliveryTag) -> bool:
         """Return whether the start of a message that came again is counted."""
         if self.broker.limits.deliveries is None or mailbox.shared:
             return self.broker.limits.deliveries is not None

@@ -125,7 +125,7 @@ class GradioChat(ServedHub):
 
         app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
         app.mount("/studio/static", StaticFiles(directory=STATIC))
-        off = {"mcp_server": False, "ssr_mode": False, "run_history": False}
+        disabled = {"mcp_server": False, "ssr_mode": False, "run_history": False}
         gradio.mount_gradio_app(
             app,
             self._blocks(),
@@ -134,7 +134,7 @@ class GradioChat(ServedHub):
             head=_HEAD,
             favicon_path=STATIC / "icon.svg",
             theme=gradio.themes.Base(font=("system-ui", "sans-serif"), font_mono=("monospace",)),
-            **off,
+            **disabled,
         )
         routes = OpenRoutes(
             page=re.compile("/"),
@@ -153,7 +153,7 @@ class GradioChat(ServedHub):
         with gradio.Blocks(title="moothall chat", analytics_enabled=False) as page:
             # Without Markdown and escaped: what others write is shown as it is written.
             chat = gradio.Chatbot(label="Messages", height="65vh", render_markdown=False)
-            with gradio.Group(visible=False) as waits:
+            with gradio.Group(visible=False) as waiting_group:
                 question = gradio.Textbox(label="Waits for you", interactive=False, lines=2)
                 answer = gradio.Textbox(label="Answer", visible=False)
                 choice = gradio.Radio(label="Permit", visible=False)
@@ -166,7 +166,16 @@ class GradioChat(ServedHub):
                 submit_btn="Send",
             )
             look_state, card_number = gradio.State(None), gradio.State(0)
-            outputs = [look_state, card_number, chat, waits, question, answer, permit, refuse]
+            outputs = [
+                look_state,
+                card_number,
+                chat,
+                waiting_group,
+                question,
+                answer,
+                permit,
+                refuse,
+            ]
             outputs.append(choice)
             timer = gradio.Timer(_LOOKS_S)
             # A look whose answer is lost on the way must not hold up those after it.

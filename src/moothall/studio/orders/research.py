@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from moothall.budget.limits import RUN_LIMITS, RunLimits
 from moothall.foundation.errors import ConfigError, FileError, MissingExtra, PageError
 from moothall.models.named_models import budget_of, check_model, made_model
-from moothall.research.web.catalogues import CATALOGUES, SEARCH_ENGINES, Searched
+from moothall.research.web.catalogues import CATALOGUES, SEARCH_ENGINES, SearchOptions
 
 if TYPE_CHECKING:
     from moothall.actions import Action
@@ -27,7 +27,7 @@ _ON_WEB: Final = (
     "--search-web",
     *(f"--{name}{' URL' * bool(each.example)}" for name, each in SEARCH_ENGINES.items()),
 )
-_FORM: Final = "write plan=MODEL, narrate=MODEL or evaluate=MODEL"
+_STEP_MODEL_FORM: Final = "write plan=MODEL, narrate=MODEL or evaluate=MODEL"
 
 
 def step_models(specs: Iterable[str]) -> dict[str, str]:
@@ -36,13 +36,13 @@ def step_models(specs: Iterable[str]) -> dict[str, str]:
     for each in specs:
         step, equals, name = each.partition("=")
         if not (equals and name):
-            raise ConfigError(f"--step-model: got {each!r:.80}; {_FORM}")
+            raise ConfigError(f"--step-model: got {each!r:.80}; {_STEP_MODEL_FORM}")
         models[step] = name
     return models
 
 
 @dataclass(frozen=True)
-class ResearchOrder(RunLimits, Searched):
+class ResearchOrder(RunLimits, SearchOptions):
     """The settings of `moothall research` from the command line."""
 
     command: ClassVar[str] = "research"
@@ -105,9 +105,9 @@ def check(order: ResearchOrder) -> None:
     """Check that an order can be carried out, before it is paid; ConfigError tells all faults."""
     if faults := list(_faults(order)):
         raise ConfigError("\n".join(faults))
-    if order.html or _form(order.out) == "html":
+    if order.html or _suffix(order.out) == "html":
         MissingExtra.unless("a report as an HTML page", "research", "markdown_it")
-    if _form(order.out) == "docx":
+    if _suffix(order.out) == "docx":
         MissingExtra.unless("a report as a Word document", "research", "docx", "markdown_it")
 
 
@@ -116,8 +116,8 @@ def _faults(order: ResearchOrder) -> Iterator[str]:
         yield "an OBJECTIVE is empty"
     if order.link_base and not order.folder:
         yield "--link-base is for the files of a folder: give --folder too"
-    at_all = order.web or order.catalogues
-    if not order.folder and not at_all:
+    of_web_or_catalogue = order.web or order.catalogues
+    if not order.folder and not of_web_or_catalogue:
         yield f"there is nothing to search: give {_choice_of('--folder DIR', *_ON_WEB)}"
     if order.folder and not os.path.isdir(order.folder):
         problem = "is not a folder" if os.path.exists(order.folder) else "does not exist"
@@ -132,7 +132,7 @@ def _faults(order: ResearchOrder) -> Iterator[str]:
         (name for name, value in of_web.items() if value and not order.web), None
     ):
         yield f"{web_option} is for the web: give {_choice_of(*_ON_WEB)} too"
-    if order.since and not at_all:
+    if order.since and not of_web_or_catalogue:
         ways = _choice_of(*_ON_WEB, *(f"--{name}" for name in CATALOGUES))
         yield f"--since is for the web: give {ways} too"
     for each in (_check_web, _check_engines, _check_model):
@@ -170,7 +170,7 @@ def _faults(order: ResearchOrder) -> Iterator[str]:
         from moothall.research.report import FORMS
 
         lists = [f".{end}" for end, form in FORMS.items() if form.holds == "sources"]
-        if f".{_form(order.sources)}" not in lists:
+        if f".{_suffix(order.sources)}" not in lists:
             yield f"--sources must end in {' or '.join(lists)}, got {order.sources!r}"
     options_by_path: dict[Path, tuple[str, str]] = {}
     for name, path in files:
@@ -185,7 +185,7 @@ def _choice_of(*options: str) -> str:
     return f"{', '.join(most)} or {last}"
 
 
-def _form(path: str | None) -> str:
+def _suffix(path: str | None) -> str:
     """Return the end of a file's name, which says what is written there."""
     return Path(path or "").suffix.lower().removeprefix(".")
 
@@ -228,7 +228,7 @@ def _check_model(order: ResearchOrder) -> None:
             raise ConfigError(f"--judge: {error}") from None
     for step, name in order.step_models.items():
         if step not in STEPS:
-            raise ConfigError(f"--step-model: there is no step {step!r}; {_FORM}")
+            raise ConfigError(f"--step-model: there is no step {step!r}; {_STEP_MODEL_FORM}")
         try:
             check_model(name)
         except ConfigError as error:
@@ -281,8 +281,8 @@ def write(
     files = []
     for path, end in (
         (order.html, "html"),
-        (order.out, _form(order.out)),
-        (order.sources, _form(order.sources)),
+        (order.out, _suffix(order.out)),
+        (order.sources, _suffix(order.sources)),
     ):
         if path:
             form = FORMS.get(end, FORMS["md"])

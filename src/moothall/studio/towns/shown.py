@@ -32,7 +32,7 @@ class ShownRun:
     model: ClassVar[None] = None  # of citizens without their own: the society knows it
 
     society: Society
-    count: int
+    step_count: int
     step: str | timedelta | int
     steps: int  # the number of the step at which it ends
     metrics: Mapping[str, Callable[[Society], float]]
@@ -64,7 +64,7 @@ class ShownRun:
         """How many agents live for how many steps, in a line."""
         society = self.society
         many = len(society.ids() if society.population is None else society.population)
-        return f"{counted(many, 'agent')}, {counted(self.count, 'step')} of {self.step}"
+        return f"{counted(many, 'agent')}, {counted(self.step_count, 'step')} of {self.step}"
 
 
 def map_of(society: Society) -> TownMap | ModelMap:
@@ -74,7 +74,7 @@ def map_of(society: Society) -> TownMap | ModelMap:
     return TownMap(society.city) if isinstance(society.city, City) else ModelMap(society)
 
 
-def spots(society: Society) -> Whereabouts:
+def whereabouts_of(society: Society) -> Whereabouts:
     """Return where citizens are; without places, a plane or a network they stand in a square."""
     from moothall.society.positions import Whereabouts
 
@@ -100,7 +100,7 @@ class ModelMap:
         from moothall.society import Grid, Network, Plane
         from moothall.society.positions import laid_out
 
-        city, where = society.city, spots(society)
+        city, where = society.city, whereabouts_of(society)
         network = city if isinstance(city, Network) else None
         if city is None and society.population is not None:
             network = society.population.network

@@ -18,7 +18,7 @@ from moothall.society.metrics import METRICS, charts
 from moothall.studio.orders.order import record
 from moothall.studio.orders.simulate import SimulateOrder, society_of
 from moothall.studio.towns.frame import with_head
-from moothall.studio.towns.shown import ModelMap, ShownRun, map_of, spots
+from moothall.studio.towns.shown import ModelMap, ShownRun, map_of, whereabouts_of
 
 if TYPE_CHECKING:
     from moothall.journal.journal import Journal
@@ -116,7 +116,7 @@ class Town:
     async def _run(self, society: Society) -> None:
         order, options = self.order, dict[str, Any]()
         if isinstance(order, ShownRun):
-            options["steps"] = order.count
+            options["steps"] = order.step_count
         elif self._journal is not None:
             await record(order, self._journal, self.run_id, society)
             options = {"days": order.days, "save_every": order.save_every}
@@ -297,7 +297,7 @@ class Town:
 
     def _show(self, society: Society) -> None:
         """Note where citizens are, and tell all pages."""
-        self._positions, self._shown_at = spots(society), time.monotonic()
+        self._positions, self._shown_at = whereabouts_of(society), time.monotonic()
         self._become("paused" if self.state == "making" else self.state)
 
     def _level(self, layer: str) -> tuple[bytes, dict[str, Any]]:

@@ -16,12 +16,12 @@ from moothall.spaces.request import settle
 
 logger: logging.Logger = logging.getLogger("moothall.amqp")
 
-Tag = tuple[int, int, bool]
+DeliveryTag = tuple[int, int, bool]
 """A delivery: the number of this process's consuming channel, AMQP's delivery tag, and whether the
 broker has delivered the message before.
 """
 
-Deliver = Callable[[Tag, Any, bytes], None]
+Deliver = Callable[[DeliveryTag, Any, bytes], None]
 """Takes a message: its tag, AMQP's properties and its body."""
 
 _SOON_S = 0.005
@@ -44,7 +44,7 @@ class Consumption:
     queue: str
     deliver: Deliver
     prefetch: int
-    cancelled: Callable[[], None]  # called when the broker has ended it: the queue was deleted
+    on_cancelled: Callable[[], None]  # called when the broker has ended it: the queue was deleted
     arguments: dict[str, Any] | None
     sized: bool  # whether its messages count as bytes in hand, and fewer are taken if large
     channel: int
@@ -69,12 +69,13 @@ class Consumer:
     def __init__(self, loop: asyncio.AbstractEventLoop, most_bytes: int) -> None:
         self._loop = loop
         self._channel: Channel | None = None
-        self.number: int = 0
+        self.channel_number: int = 0
         self.soon_s: float = _SOON_S
         self.most_bytes: int = most_bytes
         self._bytes = 0
-        self._open: dict[int, tuple[Consumption, int]] = {}  # by tag: its queue, and its bytes
-        self._done: set[int] = set()
+        # By tag: its queue, and its bytes.
+        self._unacknowledged: dict[int, tuple[Consumption, int]] = {}
+        self._to_acknowledge: set[int] = set()
         self._flushing = False
         self._timer: asyncio.TimerHandle
         self._waiting: set[asyncio.Future[None]] = set()
@@ -83,11 +84,11 @@ class Consumer:
 
     def attach(self, channel: Channel) -> None:
         """Use this channel from now on; it has no consumers yet."""
-        self.number += 1
+        self.channel_number += 1
         self._channel = channel
         self._bytes = 0
-        self._open.clear()
-        self._done.clear()
+        self._unacknowledged.clear()
+        self._to_acknowledge.clear()
         self._consumers.clear()
         self._paused.clear()
         channel.add_on_cancel_callback(self._on_cancel)
@@ -115,7 +116,7 @@ class Consumer:
         # name, and delivers nothing. Quorum queues have no such argument.
         arguments = {"x-cancel-on-ha-failover": True} if classic else None
         consumption = Consumption(
-            queue, deliver, prefetch, cancelled, arguments, sized, self.number
+            queue, deliver, prefetch, cancelled, arguments, sized, self.channel_number
         )
         consumption.window = prefetch
         await self._start(consumption)
@@ -126,11 +127,11 @@ class Consumer:
     async def _start(self, consumption: Consumption) -> None:
         """Start an AMQP consumer of a queue."""
         consumption.window = max(1, min(consumption.window, consumption.prefetch, _MAX_PREFETCH))
-        number = self.number
+        number = self.channel_number
 
         def take(_: Channel, method: Any, properties: Any, body: bytes) -> None:
             tag, size = method.delivery_tag, len(body)
-            self._open[tag] = consumption, size
+            self._unacknowledged[tag] = consumption, size
             consumption.bytes += size
             consumption.count += 1
             if consumption.sized:
@@ -152,13 +153,17 @@ class Consumer:
             )
             self._consumers[consumption.tag] = consumption
 
-        await self._answered(start)
+        await self._await_answer(start)
 
     # -- bytes in hand -----------------------------------------------------------------------------
 
     def _regulate(self, consumption: Consumption) -> None:
         """End a consumer that takes too many bytes, or start one that takes more messages ahead."""
-        if consumption.changing or consumption.is_ended or consumption.channel != self.number:
+        if (
+            consumption.changing
+            or consumption.is_ended
+            or consumption.channel != self.channel_number
+        ):
             return
         if self._bytes > self.most_bytes and consumption.count > 1:
             if consumption.tag:
@@ -184,14 +189,14 @@ class Consumer:
         consumption.changing = True
         if not window:
             self._paused[consumption] = None
-        self._loop.create_task(self._changed(consumption, window))
+        self._loop.create_task(self._replace(consumption, window))
 
-    async def _changed(self, consumption: Consumption, window: int) -> None:
+    async def _replace(self, consumption: Consumption, window: int) -> None:
         try:
             if consumption.tag:
                 tag, consumption.tag = consumption.tag, ""
                 self._consumers.pop(tag, None)
-                await self._answered(lambda channel, done: channel.basic_cancel(tag, done))
+                await self._await_answer(lambda channel, done: channel.basic_cancel(tag, done))
             if window and not consumption.is_ended:
                 self._paused.pop(consumption, None)
                 consumption.window = window
@@ -202,11 +207,11 @@ class Consumer:
             consumption.changing = False
         self._regulate(consumption)
 
-    def _released(self, tags: set[int]) -> None:
+    def _release(self, tags: set[int]) -> None:
         """Count messages as no longer in hand."""
         changed: dict[Consumption, None] = {}
         for tag in tags:
-            consumption, size = self._open.pop(tag)
+            consumption, size = self._unacknowledged.pop(tag)
             consumption.count -= 1
             consumption.bytes -= size
             if consumption.sized:
@@ -227,7 +232,7 @@ class Consumer:
         if consumption.tag not in self._consumers:
             settle(end)
         else:
-            consumption.cancelled = lambda: settle(end)
+            consumption.on_cancelled = lambda: settle(end)
             consumption.is_ended = True
             self._waiting.add(end)
             end.add_done_callback(self._waiting.discard)
@@ -239,47 +244,47 @@ class Consumer:
         self._paused.pop(consumption, None)
         if self._consumers.pop(consumption.tag, None) is not None:
             tag = consumption.tag
-            await self._answered(lambda channel, done: channel.basic_cancel(tag, done))
+            await self._await_answer(lambda channel, done: channel.basic_cancel(tag, done))
 
     async def sync(self) -> None:
         """Write the acknowledgements, and wait until the broker has taken them."""
         self.flush()
         # AMQP confirms none, but handles what comes on a channel in order.
-        await self._answered(lambda channel, done: channel.basic_qos(callback=done))
+        await self._await_answer(lambda channel, done: channel.basic_qos(callback=done))
 
-    async def _answered(self, call: Callable[[Channel, Callable[[Any], None]], object]) -> None:
+    async def _await_answer(self, call: Callable[[Channel, Callable[[Any], None]], object]) -> None:
         """Call a method of the channel, and wait for the broker's answer."""
         channel = self._channel
         if channel is None:
             raise LinkLost("there is no channel")
-        answered: asyncio.Future[None] = self._loop.create_future()
-        self._waiting.add(answered)
+        answer: asyncio.Future[None] = self._loop.create_future()
+        self._waiting.add(answer)
         try:
-            call(channel, lambda _: settle(answered))
-            await answered
+            call(channel, lambda _: settle(answer))
+            await answer
         except AMQPError as error:
             raise LinkLost(str(error)) from error
         finally:
-            self._waiting.discard(answered)
+            self._waiting.discard(answer)
 
-    def give_back(self, tag: Tag) -> None:
+    def give_back(self, tag: DeliveryTag) -> None:
         """Give a message back to its queue, for another consumer."""
-        if tag[0] != self.number or self._channel is None or tag[1] in self._done:
+        if tag[0] != self.channel_number or self._channel is None or tag[1] in self._to_acknowledge:
             return
-        if tag[1] in self._open:
-            self._released({tag[1]})
+        if tag[1] in self._unacknowledged:
+            self._release({tag[1]})
             try:
                 self._channel.basic_nack(tag[1])
             except AMQPError:
                 self._channel = None  # which gives all back
 
-    def acknowledge(self, tag: Tag | None) -> None:
+    def acknowledge(self, tag: DeliveryTag | None) -> None:
         """Acknowledge a message, with the next write or soon."""
-        if tag is None or tag[0] != self.number or self._channel is None:
+        if tag is None or tag[0] != self.channel_number or self._channel is None:
             return  # delivered on a lost channel: it is redelivered
-        if tag[1] not in self._open:
+        if tag[1] not in self._unacknowledged:
             return  # the broker closes a channel on which a tag is acknowledged twice
-        self._done.add(tag[1])
+        self._to_acknowledge.add(tag[1])
         if not self._flushing:
             self._flushing = True
             self._timer = self._loop.call_later(self.soon_s, self.flush)
@@ -290,22 +295,22 @@ class Consumer:
             self._flushing = False
             self._timer.cancel()
         channel = self._channel
-        if channel is None or not self._done:
+        if channel is None or not self._to_acknowledge:
             return
         # Cleared first: a write calls this again.
-        done, self._done = self._done, set()
-        open_tags = self._open
+        done, self._to_acknowledge = self._to_acknowledge, set()
+        open_tags = self._unacknowledged
         last = 0
         for tag in open_tags:
             if tag not in done:
                 break
             last = tag
-        ends = [tag for tag in done if tag > last]
-        self._released(done)
+        single_tags = [tag for tag in done if tag > last]
+        self._release(done)
         try:
             if last:
                 channel.basic_ack(last, multiple=True)
-            for tag in ends:
+            for tag in single_tags:
                 channel.basic_ack(tag)
         except AMQPError:
             self._channel = None  # redelivered on the next channel
@@ -315,4 +320,4 @@ class Consumer:
         consumption = self._consumers.pop(frame.method.consumer_tag, None)
         if consumption is not None:
             consumption.is_ended = True
-            consumption.cancelled()
+            consumption.on_cancelled()
