@@ -232,7 +232,8 @@ async def test_commit_message_with_wrong_arguments_is_answered_by_an_error() -> 
     assert [args["error"] for _, _, args in reader.heard] == [
         "action.args do not fit borrow: {'book': ''}",
         "action.args do not fit borrow: {'title': 'Emma'}",
-        "action.name must be one of move, pay, work, buy, save, post, follow, like, got 'steal'",
+        "action.name must be one of move, pay, work, buy, save, post, follow, unfollow, like, "
+        "got 'steal'",
     ]
 
 

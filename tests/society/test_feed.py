@@ -9,7 +9,7 @@ import pytest
 from moothall import ConfigError
 from moothall.society.clock import Clock
 from moothall.society.kernel.commit import Books, Submission
-from moothall.society.kernel.wants import Answer, Follow, Like, Post, Want, id_order
+from moothall.society.kernel.wants import Answer, Follow, Like, Post, Unfollow, Want, id_order
 from moothall.society.services.feed import Feed
 from moothall.society.services.posts import DECADE_S, Posted, heat, shown_rank
 
@@ -93,6 +93,21 @@ def test_feed_is_ones_own_by_interest_and_by_whom_one_follows() -> None:
     assert shown(feed, "4")[0] == 1
 
 
+def test_feed_citizen_who_unfollows_is_shown_an_author_as_before() -> None:
+    feed = Feed()
+    made = town(feed)
+    do(made, "1", Post("a song"))
+    do(made, "2", Post("a match"))
+    for whom in ("2", "1", "3"):
+        do(made, "4", Follow(whom))
+    assert do(made, "4", Unfollow("2")) == Answer(Unfollow("2"), True)
+    assert list(feed.follows["4"]) == ["1", "3"]
+    assert shown(feed, "4") == [1, 2]
+    assert not do(made, "4", Unfollow("2")).done
+    do(made, "4", Unfollow("1"))
+    assert shown(feed, "4") == [2, 1]
+
+
 def test_feed_finds_a_post_of_a_followed_author_among_very_many() -> None:
     feed = Feed()
     made = town(feed)
@@ -121,6 +136,7 @@ def test_feed_finds_a_post_of_a_followed_author_among_very_many() -> None:
         (Like("1"), "no post '1'"),
         (Follow("1"), "itself"),
         (Follow("99"), "who is not a citizen"),
+        (Unfollow("2"), "1 does not follow '2'"),
         (Post(""), "1 to 280"),
         (Post("x" * 281), "1 to 280"),
     ),

@@ -51,6 +51,7 @@ from moothall.society.kernel.wants import Move as Move
 from moothall.society.kernel.wants import Pay as Pay
 from moothall.society.kernel.wants import Post as Post
 from moothall.society.kernel.wants import Save as Save
+from moothall.society.kernel.wants import Unfollow as Unfollow
 from moothall.society.kernel.wants import Want as Want
 from moothall.society.kernel.wants import Work as Work
 from moothall.society.people.generator import citizens as citizens

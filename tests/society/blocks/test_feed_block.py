@@ -9,7 +9,7 @@ from tests.society.blocks.living import HOUR, citizen, live, shown
 
 from moothall import ScriptedModel
 from moothall.society.blocks.feed import FeedBlock, FeedBlockParams, likes
-from moothall.society.kernel.wants import Follow, Like, Post
+from moothall.society.kernel.wants import Follow, Like, Post, Unfollow
 from moothall.society.services.posts import Posted
 
 BROWSE = [{"do": "browse", "where": None, "from": 0, "until": 24 * HOUR}]
@@ -46,7 +46,12 @@ def test_feed_block_actions_are_wants() -> None:
     (block,) = agent.blocks
     for each in (block.post("Hello.", "music"), block.like(3), block.follow("2"), block.post("Hi")):
         asyncio.run(each)
-    assert agent.wants == [Post("Hello.", "music"), Like(3), Follow("2"), Post("Hi", "")]
+    asyncio.run(block.unfollow(id="2"))
+    assert agent.wants == [
+        *(Post("Hello.", "music"), Like(3), Follow("2"), Post("Hi", "")),
+        Unfollow("2"),
+    ]
+    assert block.actions["unfollow"] == "Follow a citizen in the feed no longer."
 
 
 def test_feed_block_likes_a_post_once() -> None:

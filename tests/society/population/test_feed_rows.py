@@ -22,7 +22,7 @@ from moothall.society.blocks.talk import TOPICS
 from moothall.society.clock import Clock
 from moothall.society.columns.lists import Lists
 from moothall.society.kernel.commit import Books, Submission
-from moothall.society.kernel.wants import Follow, Like, Post, id_order
+from moothall.society.kernel.wants import Follow, Like, Post, Unfollow, id_order
 from moothall.society.population.books import RowBooks
 from moothall.society.population.population import Population
 from moothall.society.services.feed import Feed
@@ -37,6 +37,7 @@ wants = st.one_of(
         st.sampled_from([*TOPICS[:2], "", "chess"]),
     ),
     st.builds(Follow, st.sampled_from(["1", "2", "3", "8", "9", "mayor", "bank"])),
+    st.builds(Unfollow, st.sampled_from(["1", "2", "3", "8", "9", "mayor", "bank"])),
     st.builds(Like, st.integers(-1, 30)),
 )
 steps = st.lists(
@@ -257,6 +258,32 @@ async def test_threads_like_after_full_agents_have_posted() -> None:
         await society.run(steps=6)
     assert services[0].posts.keys() == {6}
     assert not population.columns["liked"].any()
+
+
+@given(
+    st.lists(
+        st.lists(st.tuples(st.integers(0, 2), st.integers(0, 9)), max_size=7, unique=True),
+        max_size=12,
+    )
+)
+@settings(QUICK, max_examples=20)
+def test_lists_keep_their_order_when_numbers_are_removed(
+    parts: list[list[tuple[int, int]]],
+) -> None:
+    made, expected = Lists(3), [list[int](), [], []]
+    for part in parts:
+        new = [(at, number) for at, number in part if number not in expected[at]]
+        made.append(np.array([at for at, _ in new], int), np.array([n for _, n in new], int))
+        for at, number in new:
+            expected[at].append(number)
+        gone = [(at, 9 - number) for at, number in part]
+        there = made.remove(np.array([at for at, _ in gone], int), np.array([n for _, n in gone]))
+        assert there.tolist() == [number in expected[at] for at, number in gone]
+        for at, number in gone:
+            if number in expected[at]:
+                expected[at].remove(number)
+        made = made.larger(0)
+        assert [made.of(at) for at in range(3)] == expected
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 99)), max_size=80))

@@ -25,7 +25,7 @@ from moothall.society.columns.rows import Moment, Rows
 from moothall.society.kernel.draw import Draws
 from moothall.society.kernel.mind import prompt_context
 from moothall.society.kernel.perception import RULES, Perception, item_of
-from moothall.society.kernel.wants import Want
+from moothall.society.kernel.wants import Want, action_of
 
 Item = dict[str, Any]
 """An item of a plan: `do`, `where` (a place, a kind of place, or None), `from` and `until`."""
@@ -62,12 +62,21 @@ class CitizenBlock(Block):
     Attributes:
         does: the items of a plan that the block's `forward` carries out
         enabled_by: the parameter of `CitizenAgentParams` that enables the block
+        want_actions: the kinds of wants that are actions of the block, such as `follow` for
+            `Follow`; a method of that name counts instead
     """
 
     ParamsType: ClassVar[type[BlockParams]] = CitizenBlockParams
     does: ClassVar[tuple[str, ...]] = ()
     enabled_by: ClassVar[str] = ""
+    want_actions: ClassVar[tuple[type[Want], ...]] = ()
     acts: ClassVar[tuple[str | None, ...]] = ACTS
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        for kind in cls.want_actions:
+            if not hasattr(cls, name := kind.__name__.lower()):
+                setattr(cls, name, action_of(kind))
+        super().__init_subclass__(**options)
 
     def __init__(
         self,

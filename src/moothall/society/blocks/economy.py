@@ -20,7 +20,8 @@ from moothall.society.columns.row import Row
 from moothall.society.columns.rows import Rows
 from moothall.society.columns.town import kind_numbers, kinds_of
 from moothall.society.kernel.perception import item_of
-from moothall.society.kernel.wants import Buy, Save, Work
+from moothall.society.kernel.wants import Buy, Save, Want, Work
+from moothall.society.services.economy import Bank
 
 _DAYS = 7
 _CENTS: Final = Column("int64")
@@ -91,6 +92,7 @@ class EconomyBlock(CitizenBlock):
     ParamsType: ClassVar[type[BlockParams]] = EconomyBlockParams
     params: EconomyBlockParams
     does: ClassVar[tuple[str, ...]] = ("work", "shop")
+    want_actions: ClassVar[tuple[type[Want], ...]] = Bank.takes
     enabled_by = "enable_economy"
     columns: ClassVar[dict[str, Column]] = {
         **ACT,
@@ -273,15 +275,6 @@ class EconomyBlock(CitizenBlock):
         return fits * np.float32(1.5)
 
     # -- actions -----------------------------------------------------------------------------------
-
-    @action
-    async def save(self, cents: int) -> None:
-        """Bring money to the bank, or take it back.
-
-        Args:
-            cents: how much; below 0 takes it back
-        """
-        self.want(Save(cents))
 
     @action
     async def buy(self, kind: str, cents: int) -> bool:

@@ -8,7 +8,6 @@ from typing import Any, ClassVar, Final
 
 from pydantic import Field
 
-from moothall.actions import action
 from moothall.actions.signature.schema import object_schema
 from moothall.agents.params import BlockParams
 from moothall.society.arrays import Numbers, any_of, np, smaller
@@ -17,7 +16,7 @@ from moothall.society.blocks.talk import TalkBlock, TalkParams
 from moothall.society.blocks.ties import Ties, code_of
 from moothall.society.columns.row import Row
 from moothall.society.columns.rows import Rows
-from moothall.society.kernel.wants import Follow, Like, Post
+from moothall.society.kernel.wants import Follow, Like, Post, Want
 from moothall.society.services.feed import LONGEST, Feed
 
 _ACTS: Final = Numbers(map(code, ("browse", "leisure")), "uint8")
@@ -57,6 +56,7 @@ class FeedBlock(TalkBlock):
     ParamsType: ClassVar[type[BlockParams]] = FeedBlockParams
     params: FeedBlockParams
     does: ClassVar[tuple[str, ...]] = ("browse",)
+    want_actions: ClassVar[tuple[type[Want], ...]] = Feed.takes
 
     def shown(self) -> list[Any]:
         """Return the posts that the feed shows the citizen, the best first."""
@@ -146,34 +146,6 @@ class FeedBlock(TalkBlock):
         if answer["post"]:
             self.want(Post(answer["post"], answer["topic"]))
         return True
-
-    @action
-    async def post(self, text: str, topic: str = "") -> None:
-        """Publish a post.
-
-        Args:
-            text: what it says, at most 280 characters
-            topic: what it is about
-        """
-        self.want(Post(text, topic))
-
-    @action
-    async def like(self, post: int) -> None:
-        """Like a post.
-
-        Args:
-            post: the post's number
-        """
-        self.want(Like(post))
-
-    @action
-    async def follow(self, id: str) -> None:
-        """Follow a citizen.
-
-        Args:
-            id: the citizen's id
-        """
-        self.want(Follow(id))
 
 
 # -- what a feed shows to rows ---------------------------------------------------------------------

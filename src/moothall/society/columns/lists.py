@@ -1,4 +1,4 @@
-"""Many growing lists of numbers, in arrays."""
+"""Many lists of numbers, in arrays."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from moothall.society.columns.column import untouched
 
 
 class Lists:
-    """`count` lists of int32 numbers, which only grow: an array has the k-th number of each."""
+    """`count` lists of int32 numbers: an array has the k-th number of each."""
 
     def __init__(self, count: int) -> None:
         self.count: Any = np.zeros(count, np.int32)
@@ -37,6 +37,21 @@ class Lists:
                 some = slot == number
                 self._slots[number][which[some]] = numbers[some]
             self.count[which] += 1
+
+    def remove(self, at: Any, values: Any) -> Any:
+        """Remove numbers that are once in their lists; return which were there."""
+        there, order = np.zeros(len(at), bool), np.argsort(at, kind="stable")
+        for turn in turns(at[order]):
+            which, numbers = at[order[turn]], values[order[turn]]
+            hit = np.zeros(len(which), bool)
+            for slot, part, current in self.parts(which):
+                hit[part] |= current == numbers[part]
+                later = which[part[hit[part] & (self.count[which[part]] > slot + 1)]]
+                if len(later):
+                    self._slots[slot][later] = self._slots[slot + 1][later]
+            self.count[which] -= hit
+            there[order[turn]] = hit
+        return there
 
     def parts(self, at: Any) -> Iterator[tuple[int, Any, Any]]:
         """Yield each slot, the positions in `at` of the lists that reach it, and their numbers."""

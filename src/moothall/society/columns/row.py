@@ -165,13 +165,13 @@ class Row:
         state = value = 0
         for answer in self._perceived.answers:
             if isinstance(answer.want, kind):
-                state, value = (1, answer.value) if answer.done else (-1, 0)
+                state, value = (1, answer.value or 0) if answer.done else (-1, 0)
         return state, value
 
     def gained(self, kind: type[Want]) -> int | None:
         """Return the sum of what came of its wants of a kind in the step before."""
         mine = [each for each in self._perceived.answers if isinstance(each.want, kind)]
-        return sum(each.value for each in mine if each.done) if mine else None
+        return sum(each.value or 0 for each in mine if each.done) if mine else None
 
     def refused(self, *kinds: type[Want]) -> bool | None:
         """Return True if a want of these kinds was refused in the step before, else None."""

@@ -51,19 +51,22 @@ class Table:
     fields: dict[str, Any]  # by name, each int64
     reason: Any = None  # 0 where it was done, else the number of `REFUSED`; int8
     value: Any = None  # what came of it; int64
+    has_value: bool = False  # whether anything did; 0 stands for nothing
 
     def __len__(self) -> int:
         return len(self.sender)
 
-    def set_outcomes(self, reason: Any, value: Any = 0) -> None:
+    def set_outcomes(self, reason: Any, value: Any = None) -> None:
         """Record the outcome of each entry."""
         self.reason, self.value = np.empty(len(self), np.int8), np.empty(len(self), np.int64)
-        self.reason[...], self.value[...] = reason, value
+        self.has_value = value is not None
+        self.reason[...], self.value[...] = reason, value if self.has_value else 0
 
-    def done(self, entries: Any, done: Any, value: Any) -> None:
-        """Record which entries a service has done, and their values."""
+    def done(self, entries: Any, done: Any, value: Any = None) -> None:
+        """Record which entries a service has done, and their values, if they have any."""
         self.reason[entries] = ~done * np.int8(BY_SERVICE)
-        self.value[entries] = done * value
+        if value is not None:
+            self.value[entries], self.has_value = done * value, True
 
     def rows_of(self, first: int, until: int) -> slice:
         """Return the slice of entries by rows `first` … `until` − 1."""
@@ -76,7 +79,7 @@ class Table:
         answers = []
         for at in range(part.start, part.stop):
             why, want = int(self.reason[at]), self.want(at, population)
-            value = None if why or self.kind in (kernel.Follow, kernel.Pay) else int(self.value[at])
+            value = int(self.value[at]) if self.has_value and not why else None
             answers.append(Answer(want, not why, _in_words(why, want, row, population), value))
         return answers
 

@@ -6,11 +6,12 @@ A citizen changes only itself; the commit stage combines all wants by the rules 
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Annotated, Any, ClassVar, Final, get_type_hints
 
-from moothall.actions import Action
+from moothall.actions import Action, action
 from moothall.foundation.errors import ConfigError, InvalidArguments
 from moothall.foundation.lazily import is_ours
 
@@ -117,8 +118,8 @@ class Post(Want):
     """Publish a post in the feed.
 
     Attributes:
-        text: the text
-        topic: the topic
+        text: what it says, at most 280 characters
+        topic: what it is about
     """
 
     turn: ClassVar[int] = 70
@@ -135,6 +136,22 @@ class Follow(Want):
     """
 
     turn: ClassVar[int] = 60
+    id: Annotated[str, PARTY]
+
+    def __post_init__(self) -> None:
+        if isinstance(self.id, int):
+            object.__setattr__(self, "id", str(self.id))
+
+
+@dataclass(frozen=True, slots=True)
+class Unfollow(Want):
+    """Follow a citizen in the feed no longer.
+
+    Attributes:
+        id: the citizen's id
+    """
+
+    turn: ClassVar[int] = 65
     id: Annotated[str, PARTY]
 
     def __post_init__(self) -> None:
@@ -260,6 +277,20 @@ def help_of(kinds: Iterable[type[Want]], args: dict[str, Any]) -> dict[str, Any]
     chosen = actions if name is None else [name]
     helps = {each: Action(each, actions[each]).help for each in chosen}
     return {each: {part: text[part] for part in _HELP} for each, text in helps.items()}
+
+
+def action_of(kind: type[Want]) -> Any:
+    """Return a block's action for a kind, which the kind's fields and docstring describe."""
+
+    async def send(self: Any, *args: Any, **values: Any) -> None:
+        self.want(kind(*args, **values))
+
+    block = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    method: Any = send
+    method.__signature__ = inspect.Signature([block, *inspect.signature(kind).parameters.values()])
+    method.__annotations__ = {**get_type_hints(kind), "return": None}  # without "who" and "place"
+    method.__name__, method.__doc__ = kind.__name__.lower(), inspect.getdoc(kind)
+    return action(method)
 
 
 def id_order(id: str) -> tuple[int, int, str]:

@@ -89,4 +89,4 @@ def one_by_one(
         answer = ask_service(service, books, sender, table.want(at, population))
         table.reason[at] = 0 if answer.done else wants.BY_SERVICE
         if answer.done and type(answer.value) is int:
-            table.value[at] = answer.value
+            table.value[at], table.has_value = answer.value, True

@@ -10,18 +10,49 @@ is the rank.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Final
 
 from moothall.foundation.arguments import check_integer
 from moothall.society.arrays import np
 from moothall.society.columns.register import Register
 from moothall.society.kernel.commit import Books, Service
-from moothall.society.kernel.wants import Answer, Follow, Like, Post, Want, id_order
+from moothall.society.kernel.wants import Answer, Follow, Like, Post, Unfollow, Want, id_order
 from moothall.society.services.feed_rows import RowFeed
 from moothall.society.services.posts import Posted
 
 LONGEST: Final = 280  # the characters of a post at most
+
+
+def _publish(feed: RowFeed, now: int, sender: Any, want: Any) -> tuple[Any, Any]:
+    text, topic = want["text"], want["topic"]
+    length = feed.length(text)
+    done = (length > 0) & (length <= LONGEST)
+    value = done.astype(np.int64)
+    value[done] = feed.publish(sender[done], text[done], topic[done], now)
+    return done, value
+
+
+def _follow(feed: RowFeed, now: int, sender: Any, want: Any) -> tuple[Any, Any]:
+    whom = want["id"]
+    done = (whom >= 0 if len(feed.population) else whom < -1) & (whom != sender)
+    feed.follow(sender[done], whom[done])
+    return done, None
+
+
+_RULES: Final[dict[type[Want], tuple[Callable[..., tuple[Any, Any]], str]]] = {
+    Follow: (_follow, "{by} cannot follow {want.id!r:.80}, who is not a citizen or is itself"),
+    Unfollow: (
+        lambda feed, _, by, want: (feed.follows.remove(feed.place(by), want["id"]), None),
+        "{by} does not follow {want.id!r:.80}",
+    ),
+    Post: (_publish, f"a post has 1 to {LONGEST} characters"),
+    Like: (
+        lambda feed, _, by, want: feed.like(by, want["post"]),
+        "there is no post {want.post!r:.40}, or it is its own, or was liked before",
+    ),
+}
+"""How each kind is settled, of senders and fields in arrays, and why a want is refused."""
 
 
 class Feed(Service):
@@ -35,7 +66,7 @@ class Feed(Service):
         rows: the arrays of the feed if a population uses it, else None
     """
 
-    takes: ClassVar[tuple[type[Want], ...]] = (Follow, Post, Like)
+    takes: ClassVar[tuple[type[Want], ...]] = tuple(_RULES)
 
     def __init__(self, id: str = "feed", most: int = 10_000) -> None:
         super().__init__(id)
@@ -59,42 +90,20 @@ class Feed(Service):
         return {id: dict.fromkeys(whom) for id, whom in self._posts.followed().items()}
 
     def settle(self, books: Books, sender: str, want: Want) -> Answer:
-        """Publish a post, follow a citizen, or like a post."""
-        if type(want) is Post:
-            if not isinstance(want.text, str) or not 0 < len(want.text) <= LONGEST:
-                return Answer(want, False, f"a post has 1 to {LONGEST} characters")
-            value = self._posts.publish_one(sender, want, books.clock.elapsed)
-            return Answer(want, True, value=value)
-        if type(want) is Follow:
-            if want.id == sender or want.id not in books.where:
-                target = "itself" if want.id == sender else f"{want.id!r:.80}, who is not a citizen"
-                return Answer(want, False, f"{sender} cannot follow {target}")
-            self._posts.follow_one(sender, want.id)
-            return Answer(want, True)
-        assert type(want) is Like
-        posts = self._posts
-        if type(want.post) is not int or not posts.first <= want.post < posts.next:
-            return Answer(want, False, f"there is no post {want.post!r:.40}, or no longer")
-        likes = posts.like_one(sender, want.post)
-        reason = "" if likes else f"post {want.post} is its own, or was liked before"
-        return Answer(want, not reason, reason, likes or None)
+        """Settle a want, as `settle_rows` does those of many."""
+        posts, (rule, refusal) = self._posts, _RULES[type(want)]
+        by, fields = posts.numbers((sender,)), posts.encoded(want, books.where)
+        (done,), value = rule(posts, books.clock.elapsed, by, fields)
+        if done:
+            return Answer(want, True, value=None if value is None else value.item(0))
+        posts.forget(fields)
+        return Answer(want, False, refusal.format(by=sender, want=want))
 
     def settle_rows(self, books: Any, table: Any, entries: Any) -> None:
-        """Do `settle` for many citizens of a population."""
-        rows: Any = self.rows
-        sender = table.sender[entries]
-        if table.kind is Post:
-            text, topic = (table.fields[name][entries] for name in ("text", "topic"))
-            done = (text >= 0) & (rows.lengths[text] > 0) & (rows.lengths[text] <= LONGEST)
-            value = done.astype(sender.dtype)
-            value[done] = rows.publish(sender[done], text[done], topic[done], books.clock.elapsed)
-        elif table.kind is Follow:
-            whom = table.fields["id"][entries]
-            done, value = (whom >= 0) & (whom != sender), 0
-            rows.follow(sender[done], whom[done])
-        else:
-            done, value = rows.like(sender, table.fields["post"][entries])
-        table.done(entries, done, value)
+        """Settle the wants of many citizens of a population."""
+        fields = {name: values[entries] for name, values in table.fields.items()}
+        rule, now = _RULES[table.kind][0], books.clock.elapsed
+        table.done(entries, *rule(self._posts, now, table.sender[entries], fields))
 
     def shown(
         self, id: str, interests: Mapping[str, int] | None = None, limit: int = 10

@@ -9,7 +9,7 @@ from typing import Any, Final
 from moothall.society.arrays import np
 from moothall.society.columns.lists import Lists
 from moothall.society.columns.register import STRANGER, Register
-from moothall.society.kernel.wants import PARTY, WORD
+from moothall.society.kernel.wants import PARTY, WORD, Want, fields_in_rows
 from moothall.society.services.posts import (
     AUTHORS,
     HOTTEST,
@@ -56,7 +56,7 @@ class RowFeed:
 
     # -- agents and texts --------------------------------------------------------------------------
 
-    def _place(self, agents: Any) -> Any:
+    def place(self, agents: Any) -> Any:
         """Return agents' indices in the arrays: strangers follow all citizens."""
         place = np.where(agents >= 0, agents, len(self.population) + STRANGER - agents)
         most = int(place.max(initial=0)) + 1
@@ -65,19 +65,43 @@ class RowFeed:
             self._hot = None
         return place
 
-    def _numbers(self, ids: Iterable[str]) -> Any:
-        return np.array([self.population.number_of(id) for id in ids], np.int64)
+    def encoded(self, want: Want, citizens: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the fields of a want in arrays of a number, −1 where none stands for a value."""
+        fields = {}
+        for name, content in fields_in_rows(type(want)).items():
+            value = getattr(want, name)
+            if content == PARTY:
+                value = self.population.number_of(value) if value in citizens else -1
+            elif content == WORD:
+                value = self._number(value)
+            elif type(value) is not int or not 0 <= value < 1 << 31:
+                value = -1
+            fields[name] = np.array([value])
+        return fields
 
-    def _number_array(self, id: str) -> Any:
-        return self._numbers((id,))
+    def forget(self, fields: Mapping[str, Any]) -> None:
+        """Drop the texts that a refused want brought."""
+        for number in fields.values():
+            self._texts.pop(number.item(), None)
+
+    def length(self, texts: Any) -> Any:
+        """Return the characters of texts; 0 for None."""
+        length = np.where(texts < 0, 0, self.lengths[np.maximum(texts, 0)])
+        for at in np.flatnonzero(texts < -1).tolist():
+            length[at] = len(self._texts.get(texts.item(at), ""))
+        return length
+
+    def numbers(self, ids: Iterable[str]) -> Any:
+        """Return the numbers of agents."""
+        return np.array([self.population.number_of(id) for id in ids], np.int64)
 
     def _text(self, number: int) -> str | None:
         text = self._texts.get(number)
         return self.population.decoded(WORD, number) if text is None else text
 
-    def _number(self, text: str | None) -> int:
+    def _number(self, text: Any) -> int:
         """Return the number of a text; store a text that is not among the words."""
-        if text is None:
+        if not isinstance(text, str):
             return -1
         word = self.population._word.get(text)
         if word is not None:
@@ -115,7 +139,7 @@ class RowFeed:
         """Add follows that are new, in this order."""
         pairs = followers * (1 << 32) + whom
         first = np.sort(np.unique(pairs, return_index=True)[1])
-        place = self._place(followers[first])
+        place = self.place(followers[first])
         new = ~self.follows.contains(place, whom[first])
         self.follows.append(place[new], whom[first][new])
 
@@ -158,21 +182,6 @@ class RowFeed:
         part = (self._liked[low:high] & 0xFFFFFFFF) - _MIDDLE
         return [self._id(each) for each in part.tolist()]
 
-    def publish_one(self, sender: str, want: Any, now: int) -> int:
-        """Publish an agent's post; return its number."""
-        text, topic = self._number(want.text), self._number(want.topic)
-        return int(
-            self.publish(self._number_array(sender), np.array([text]), np.array([topic]), now)[0]
-        )
-
-    def follow_one(self, sender: str, whom: str) -> None:
-        """Let an agent follow another."""
-        self.follow(self._number_array(sender), self._number_array(whom))
-
-    def like_one(self, sender: str, number: int) -> int:
-        """Let an agent like a post; return the post's likes, 0 of its own or one liked before."""
-        return int(self.like(self._number_array(sender), np.array([number]))[1][0])
-
     # -- showing -----------------------------------------------------------------------------------
 
     def hottest(self) -> tuple[Any, Any]:
@@ -183,7 +192,7 @@ class RowFeed:
             if count > HOTTEST:
                 hot = np.argpartition(self.heat * count + hot, -HOTTEST)[-HOTTEST:]
                 hot.sort()
-            place = self._place(self.author)
+            place = self.place(self.author)
             authors, which = np.unique(place[hot], return_inverse=True)
             self._author = authors_of(place, authors, len(self.follows.count))
             self._hot = hot, which.reshape(-1)
@@ -193,7 +202,7 @@ class RowFeed:
     # `about` has the column of `interest` for the topic of each post, the last for no topic.
     def shown_rows(self, agents: Any, interest: Any, about: Any, limit: int) -> Any:
         """Return the numbers of `Feed.shown` for rising rows, then 0."""
-        at = self._place(agents)
+        at = self.place(agents)
         hot, of_author = self.hottest()
         numbers = np.zeros((len(agents), limit), np.int64)
         if not len(hot):
@@ -213,7 +222,7 @@ class RowFeed:
         base = ((self.heat[hot] - least) * 64 + np.arange(len(hot))).astype(kind)
         more: Any = kind(shown_rank(0, 0, 1) * 64)
         bit = of_author.astype(np.uint64)
-        author = self._place(self.author[hot])
+        author = self.place(self.author[hot])
         row = np.minimum(np.searchsorted(at, author), len(at) - 1)
         key = np.take(bonus, about[hot], axis=1)
         key += base
@@ -242,7 +251,7 @@ class RowFeed:
         pairs = [np.zeros((2, 0), np.int64)]
         count, (of, last, of_hot) = self.follows.count[agents], self._author
         for slot, row, numbers in self.follows.parts(agents):
-            author = of[self._place(numbers.astype(np.int64))]
+            author = of[self.place(numbers.astype(np.int64))]
             hot = of_hot[author]
             some = np.flatnonzero(hot >= 0)  # a row is once in a slot
             follow[row[some]] |= np.uint64(1) << hot[some].astype(np.uint64)
@@ -276,7 +285,7 @@ class RowFeed:
 
     def shown_to(self, id: str, interests: Mapping[str, int], limit: int) -> list[Posted]:
         """Return the highest-ranked posts for one citizen, the best first."""
-        reader = self._place(self._number_array(id))  # first: it may add a list of follows
+        reader = self.place(self.numbers((id,)))  # first: it may add a list of follows
         candidates = dict.fromkeys(self.hottest()[0].tolist())
         by, last, _ = self._author
         follows = self.follows.of(int(reader[0]))
@@ -337,17 +346,17 @@ class RowFeed:
         posts, follows = state["posts"][-self.most :], state["follows"]
         self.first = state["next"] - len(posts)
         number, author, text, topic, posted, liked = zip(*posts, strict=True) if posts else [()] * 6
-        self.author = self._numbers(author)
+        self.author = self.numbers(author)
         self.text = np.array([self._number(each) for each in text], np.int64)
         self.topic = np.array([self._number(each) for each in topic], np.int64)
         self.posted = np.array(posted, np.int64)
         self.likes = np.array([len(each) for each in liked], np.int64)
         self.heat = heat(self.likes, self.posted)
-        likers = self._numbers(id for each in liked for id in each)
+        likers = self.numbers(id for each in liked for id in each)
         self._liked = np.sort(_key(np.array(number, np.int64).repeat(self.likes), likers))
         many = np.array([len(whom) for whom in follows.values()], np.int64)
-        whom = self._numbers(id for each in follows.values() for id in each)
-        self.follow(self._numbers(follows).repeat(many), whom)
+        whom = self.numbers(id for each in follows.values() for id in each)
+        self.follow(self.numbers(follows).repeat(many), whom)
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state that an engine's worker needs; it has only the population's length."""
