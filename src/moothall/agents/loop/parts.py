@@ -6,37 +6,47 @@ import inspect
 import os
 from collections.abc import Callable, Iterable, Sequence
 from numbers import Real
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from textwrap import fill
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from moothall.actions import (
+    ACCESS_REQUESTED,
     AccessPolicy,
     Action,
     ActionRegistry,
 )
-from moothall.actions.environment import AnyEnvironment
+from moothall.actions.environment import AnyEnvironment, Environment
 from moothall.actions.goal import Goal
+from moothall.actions.marking import checked_policy
 from moothall.actions.message import address, is_group
 from moothall.actions.registry import Offering
 from moothall.agents.agent import CURRENT, Agent
 from moothall.agents.context import CallChannel, Context, SystemPrompt
 from moothall.agents.loop.answer import OfferedActions, RequestedCall
-from moothall.agents.replies.checked_parts import check_part
-from moothall.agents.replies.hooks import Hooks
+from moothall.agents.loop.results import MAX_RESULT_CHARS
+from moothall.agents.replies.checked_parts import check_model, check_part
+from moothall.agents.replies.recorded_agent import RecordedAgent
 from moothall.agents.replies.reply import Stop
 from moothall.agents.replies.reply_request import ReplyRequest
 from moothall.agents.replies.thread import Thread
 from moothall.agents.workflow import ReplyingOptions, block_actions
+from moothall.foundation.arguments import (
+    can_take,
+    check_boolean,
+    check_function,
+    check_integer,
+)
 from moothall.foundation.errors import AskAgain, ConfigError, DefinitionError, InvalidId
 from moothall.foundation.jsonvalue import readable
 from moothall.foundation.threads import awaited
 from moothall.memory.memory import AnyMemory, check_memories
 
 if TYPE_CHECKING:
-    from moothall.actions.approval import Approver
     from moothall.budget import Budget
     from moothall.journal import Journal
     from moothall.models.protocol import Model
 
+_ENVIRONMENT = Environment()
 MAX_ITERATIONS = 10
 """How many answers a model may give for one reply."""
 
@@ -88,60 +98,142 @@ Actions: TypeAlias = (
 """What a model may call: a registry, or functions, `@action` methods, actions, agents, `Skills`."""
 
 
-class LoopOptions(ReplyingOptions, total=False):
+class LoopSettings(ReplyingOptions, total=False):
+    """How the loop of an agent goes, by name; `LOOP_SETTINGS` says what each is and checks it."""
+
+    max_iterations: int
+    deferred: bool | None
+    max_result_chars: int
+    check: Check | None
+    tries: int
+    outside_policy: AccessPolicy
+
+
+class LoopOptions(LoopSettings, total=False):
     """What an agent of the loop takes by name, for those that pass it on."""
 
     actions: Actions | None
     goals: Iterable[Goal] | None
     memory: AnyMemory | Callable[[str | None], AnyMemory] | None
     environment: AnyEnvironment | None
-    max_iterations: int
-    max_result_chars: int
-    deferred: bool | None
-    check: Check | None
-    tries: int
-    outside_policy: AccessPolicy
     budget: Budget | None
     budget_line: bool
     warn_at: float | None
     journal: Journal | str | os.PathLike[str] | None
 
 
-class Looping(Protocol):
-    """What a run of the loop needs of its agent; `ReActAgent` documents it."""
+class Looping(RecordedAgent):
+    """What a run of the loop needs of its agent, with defaults; `ReActAgent` documents it."""
 
-    id: str | int
-    budget: Budget | None
-    check: Check | None
-    deps: Any
-    environment: AnyEnvironment
-    max_iterations: int
-    max_result_chars: int
-    model: Model
-    system_prompt: SystemPrompt | None
-    outside_policy: AccessPolicy
-    tries: int
-    blocks: Sequence[Any]
-    _goals: list[Goal] | None
-    _hooks: Hooks
+    max_iterations: int = MAX_ITERATIONS
+    deferred: bool | None = None
+    max_result_chars: int = MAX_RESULT_CHARS
+    check: Check | None = None
+    tries: int = TRIES
+    outside_policy: AccessPolicy = ACCESS_REQUESTED
+    environment: AnyEnvironment = _ENVIRONMENT
+    system_prompt: SystemPrompt | None = None
+    actions: ActionRegistry
+    _goals: list[Goal] | None = None
     _model: Model | str
 
     @property
-    def actions(self) -> ActionRegistry:
-        """Return the registry of what its model may call."""
-        ...
+    def model(self) -> Model:
+        """Return the model; one given by name is made at its first use."""
+        model = self._model
+        if isinstance(model, str):
+            from moothall.models.names import model as by_name
+
+            model = self._model = by_name(model)
+        return model
+
+    @model.setter
+    def model(self, model: Model | str) -> None:
+        check_model(model, self.id)
+        self._model = model
 
     def _show(self, thread: Thread, offered: tuple[Action, ...]) -> OfferedActions:
         """Return the current actions as the model sees them."""
-        ...
+        raise NotImplementedError
 
-    async def request_permission(self, message: dict[str, Any]) -> Any:
-        """Decide whether an action may be called."""
-        ...
+    def _set_up(self, id: str | int, settings: dict[str, Any]) -> dict[str, Any]:
+        """Take what differs from the class of these settings, checked; return the others."""
+        others = {}
+        for name, value in settings.items():
+            if (setting := LOOP_SETTINGS.get(name)) is None:
+                others[name] = value
+            elif value != getattr(Looping, name):
+                setattr(self, name, setting.checked(f"agent {id!r}: {name}=", value))
+        return others
 
-    def _approver(self) -> Approver | None:
-        """Return its own approver, or its space's."""
-        ...
+
+class LoopSetting(NamedTuple):
+    """What a setting of the loop is, for the help of `ReActAgent`, and its check."""
+
+    help: str
+    checked: Callable[[str, Any], Any]  # of its name in errors; returns the value
+
+
+def _checked_check(label: str, value: Any) -> Any:
+    if not callable(value):
+        raise ConfigError(f"{label} must be a function of an answer's value, got {value!r:.80}")
+    if not can_take(value, 1):
+        check_function(label, value, "value", "context")
+    return value
+
+
+def _if(check: Callable[..., None], **bounds: Any) -> Callable[[str, Any], Any]:
+    def checked(label: str, value: Any) -> Any:
+        check(label, value, **bounds)
+        return value
+
+    return checked
+
+
+LOOP_SETTINGS: Final = {
+    "max_iterations": LoopSetting(
+        "how many answers the model may give for one reply", _if(check_integer)
+    ),
+    "deferred": LoopSetting(
+        "whether the model is shown the actions of MCP servers and of `discover` only once it has "
+        "found them by `find_actions`; if left out, in a reply that begins with more than 40 "
+        "actions. What an action or an `MCPAgent` states itself has precedence",
+        _if(check_boolean),
+    ),
+    "max_result_chars": LoopSetting(
+        "how many characters of each result the model is shown; fewer if the results of one answer "
+        "would take more than about half of its context",
+        _if(check_integer),
+    ),
+    "check": LoopSetting(
+        "called with the value of each final answer (by the schema, else the text), and with the "
+        '`Context` if it takes two arguments; sync or async. If it raises `AskAgain("…")`, the '
+        "model is told that and answers again. It must return None or the value.",
+        _checked_check,
+    ),
+    "tries": LoopSetting(
+        "how often in a row the model is asked again after an answer that cannot be used, before "
+        "the reply ends as `unreadable`",
+        _if(check_integer, low=0),
+    ),
+    "outside_policy": LoopSetting(
+        "what happens to a call of which a guarded value comes from outside, such as from a web "
+        "page: `ACCESS_REQUESTED` asks the approver, `ACCESS_DENIED` refuses, `ACCESS_PERMITTED` "
+        "executes it (docs/provenance.md)",
+        checked_policy,
+    ),
+}
+
+C = TypeVar("C", bound=type)
+
+
+def with_settings(cls: C) -> C:
+    """Add the settings of the loop to the help of a class, before its other options."""
+    rows = (f"{name}: {each.help}" for name, each in LOOP_SETTINGS.items())
+    wrapped = (fill(row, 100, initial_indent=" " * 8, subsequent_indent=" " * 12) for row in rows)
+    before, options, after = (cls.__doc__ or "").partition("        **options:")
+    cls.__doc__ = "".join((before, *(f"{row}\n" for row in wrapped if options), options, after))
+    return cls
 
 
 def messages_of(

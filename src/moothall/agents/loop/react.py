@@ -4,28 +4,26 @@ from __future__ import annotations
 
 import os
 from collections.abc import Coroutine, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
-from moothall.actions import ACCESS_DENIED, ACCESS_REQUESTED, AccessPolicy, Action, ActionRegistry
-from moothall.actions.environment import AnyEnvironment, Environment
+from moothall.actions import ACCESS_DENIED, Action, ActionRegistry
+from moothall.actions.environment import AnyEnvironment
 from moothall.actions.goal import Goal
-from moothall.actions.marking import checked_policy
 from moothall.agents.context import SystemPrompt, check_system_prompt
 from moothall.agents.loop.answer import OfferedActions, as_action
 from moothall.agents.loop.discovery import MAX_SHOWN, discover, shown_of
 from moothall.agents.loop.parts import (
-    MAX_ITERATIONS,
-    TRIES,
     Actions,
-    Check,
+    Looping,
+    LoopSettings,
     checked_discover,
     checked_goals,
     register_blocks,
     registry_of,
+    with_settings,
 )
 from moothall.agents.loop.prompt_record import keep_conversation, restore_conversation
 from moothall.agents.loop.recording import KIND, LoopState, catch_up, program_of, show_open
-from moothall.agents.loop.results import MAX_RESULT_CHARS
 from moothall.agents.loop.room import bounds_of
 from moothall.agents.loop.run import LoopRun
 from moothall.agents.loop.telling_budget import TellingBudget
@@ -41,7 +39,6 @@ from moothall.agents.replies.checked_parts import (
     memory_part,
 )
 from moothall.agents.replies.record import Record
-from moothall.agents.replies.recorded_agent import RecordedAgent
 from moothall.agents.replies.reply import Reply
 from moothall.agents.replies.reply_context import ASK_CONTEXT
 from moothall.agents.replies.reply_request import ReplyRequest
@@ -49,9 +46,8 @@ from moothall.agents.replies.state import memory_state, opened, restore_memory, 
 from moothall.agents.replies.sub_agents.asking import restore_asked
 from moothall.agents.replies.thread import Thread, Threads
 from moothall.agents.replies.threaded import describe
-from moothall.agents.workflow import ReplyingOptions
-from moothall.foundation.arguments import can_take, check_boolean, check_function, check_integer
-from moothall.foundation.errors import ConfigError, StateError
+from moothall.foundation.arguments import check_integer
+from moothall.foundation.errors import StateError
 from moothall.foundation.threads import guard
 from moothall.memory.memory import Memory
 from moothall.memory.reply_memory import GivenMemory
@@ -64,11 +60,11 @@ if TYPE_CHECKING:
     from moothall.journal import Journal, RunPart
     from moothall.models.protocol import Model
 
-_ENVIRONMENT = Environment()
 _GUARD: Final = guard()
 
 
-class ReActAgent(RecordedAgent):
+@with_settings
+class ReActAgent(Looping):
     """An agent that answers with the help of a model and of actions.
 
     For each reply, the model gets the system prompt, the goals and the memories. It answers or
@@ -90,23 +86,9 @@ class ReActAgent(RecordedAgent):
         system_prompt: the agent's role, as text for the model; or a function of the `Context` of a
             reply that returns it, sync or async. It is called once for each run, and a resumed run
             uses the recorded text.
-        max_iterations: how many answers the model may give for one reply
         discover: `*` to let the model call the actions of every other agent of the space, `#NAME`
             for those of a group, or the ids of some; their help is read before each reply, for its
             thread
-        deferred: whether the model is shown the actions of MCP servers and of `discover` only once
-            it has found them by `find_actions`; if left out, in a reply that begins with more than
-            40 actions. What an action or an `MCPAgent` states itself has precedence
-        max_result_chars: how many characters of each result the model is shown; fewer if the
-            results of one answer would take more than about half of its context
-        check: called with the value of each final answer (by the schema, else the text), and with
-            the `Context` if it takes two arguments; sync or async. If it raises `AskAgain("…")`,
-            the model is told that and answers again. It must return None or the value.
-        tries: how often in a row the model is asked again after an answer that cannot be used,
-            before the reply ends as `unreadable`
-        outside_policy: what happens to a call of which a guarded value comes from outside, such as
-            from a web page: `ACCESS_REQUESTED` asks the approver, `ACCESS_DENIED` refuses,
-            `ACCESS_PERMITTED` executes it (docs/provenance.md)
         budget: what its replies together may spend; a reply stops before it would spend more
         budget_line: whether the last message of each prompt says what is left of the budget
         warn_at: the share of a limit of the budget, such as 0.8, at which the event `budget_low` is
@@ -135,17 +117,8 @@ class ReActAgent(RecordedAgent):
     _takes_options = True
     _begins_with = True
     _state_type = LoopState
-    system_prompt: SystemPrompt | None = None
-    max_iterations: int = MAX_ITERATIONS
-    max_result_chars: int = MAX_RESULT_CHARS
-    check: Check | None = None
-    tries: int = TRIES
-    outside_policy: AccessPolicy = ACCESS_REQUESTED
-    environment: AnyEnvironment = _ENVIRONMENT
     discover: str | tuple[str, ...] | None = None
-    deferred: bool | None = None
     _memory: Any = None
-    _goals: list[Goal] | None = None
 
     def __init__(
         self,
@@ -157,20 +130,14 @@ class ReActAgent(RecordedAgent):
         memory: MemoryPart | None = None,
         environment: AnyEnvironment | None = None,
         system_prompt: SystemPrompt | None = None,
-        max_iterations: int = MAX_ITERATIONS,
         discover: str | Iterable[str | int] | None = None,
-        deferred: bool | None = None,
-        max_result_chars: int = MAX_RESULT_CHARS,
-        check: Check | None = None,
-        tries: int = TRIES,
-        outside_policy: AccessPolicy = ACCESS_REQUESTED,
         budget: Budget | None = None,
         budget_line: bool = False,
         warn_at: float | None = None,
         journal: Journal | str | os.PathLike[str] | None = None,
-        **options: Unpack[ReplyingOptions],
+        **options: Unpack[LoopSettings],
     ) -> None:
-        super().__init__(id, **options)
+        super().__init__(id, **self._set_up(id, cast(Any, options)))
         if not isinstance(model, AnsweringModel):
             check_model(model, id)
         # Store only what differs from the class: a society holds very many agents.
@@ -196,31 +163,8 @@ class ReActAgent(RecordedAgent):
         if system_prompt is not None:
             check_system_prompt(system_prompt, id)
             self.system_prompt = system_prompt
-        if max_iterations != MAX_ITERATIONS:
-            check_integer(f"agent {id!r}: max_iterations=", max_iterations)
-            self.max_iterations = max_iterations
-        if max_result_chars != MAX_RESULT_CHARS:
-            check_integer(f"agent {id!r}: max_result_chars=", max_result_chars)
-            self.max_result_chars = max_result_chars
-        if check is not None:
-            if not callable(check):
-                raise ConfigError(
-                    f"agent {id!r}: check= must be a function of an answer's value, got "
-                    f"{check!r:.80}"
-                )
-            if not can_take(check, 1):
-                check_function(f"agent {id!r}: check=", check, "value", "context")
-            self.check = check
-        if tries != TRIES:
-            check_integer(f"agent {id!r}: tries=", tries, low=0)
-            self.tries = tries
-        if outside_policy != ACCESS_REQUESTED:
-            self.outside_policy = checked_policy(f"agent {id!r}: outside_policy=", outside_policy)
         if discover is not None:
             self.discover = checked_discover(discover, id)
-        if deferred is not None:
-            check_boolean(f"agent {id!r}: deferred=", deferred)
-            self.deferred = deferred
         if budget is not None:
             check_part(budget, ("reserve", "deadline"), "budget", id)
             self.budget: Budget | None = budget
@@ -237,21 +181,6 @@ class ReActAgent(RecordedAgent):
         return self.model, actions or None
 
     # -- its parts ---------------------------------------------------------------------------------
-
-    @property
-    def model(self) -> Model:
-        """Return the model; one given by name is made at its first use."""
-        model = self._model
-        if isinstance(model, str):
-            from moothall.models.names import model as by_name
-
-            model = self._model = by_name(model)
-        return model
-
-    @model.setter
-    def model(self, model: Model | str) -> None:
-        check_model(model, self.id)
-        self._model = model
 
     @property
     def memory(self) -> Memory:
