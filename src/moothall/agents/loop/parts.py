@@ -158,13 +158,13 @@ class Looping(RecordedAgent):
 
     def _set_up(self, id: str | int, settings: dict[str, Any]) -> dict[str, Any]:
         """Take what differs from the class of these settings, checked; return the others."""
-        others = {}
+        agent_options = {}
         for name, value in settings.items():
             if (setting := LOOP_SETTINGS.get(name)) is None:
-                others[name] = value
+                agent_options[name] = value
             elif value != getattr(Looping, name):
                 setattr(self, name, setting.checked(f"agent {id!r}: {name}=", value))
-        return others
+        return agent_options
 
 
 class LoopSetting(NamedTuple):
