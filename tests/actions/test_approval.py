@@ -7,9 +7,12 @@ import threading
 import pytest
 
 from moothall.actions.approval import (
+    Always,
+    AlwaysInRun,
     ApprovalRequest,
     Approver,
     CallbackApprover,
+    ChangedArgs,
     Question,
     RefuseAll,
     Refused,
@@ -325,11 +328,12 @@ def test_rule_that_refuses_leaves_nothing_to_otherwise():
     assert ask(RuleApprover([Rule("Host", permit=False)], otherwise)) is False
 
 
-def test_rule_permits_no_request_with_a_note_and_may_refuse_it():
+@pytest.mark.parametrize("permit", (True, Always(), AlwaysInRun(), ChangedArgs({})))
+def test_rule_permits_no_request_with_a_note_and_may_refuse_it(permit):
     request = ApprovalRequest("Host", "delete", {}, "Me", {}, note="read in a.txt")
     asked = []
     otherwise = CallbackApprover(lambda request: bool(asked.append(request)))
-    assert ask(RuleApprover([Rule("Host")], otherwise), request) is False
+    assert ask(RuleApprover([Rule("Host", permit=permit)], otherwise), request) is False
     assert asked == [request]
     assert ask(RuleApprover([Rule("Host", permit=False)], otherwise), request) is False
     assert asked == [request]

@@ -167,6 +167,11 @@ class DecisionKinds(tuple[DecisionKind, ...]):
         kind = self.kind_of(decision)
         return "call" if kind is None else kind.scope
 
+    def permits(self, decision: object) -> bool:
+        """Return whether a decision permits its call."""
+        kind = self.kind_of(decision)
+        return kind is not None and kind.permits and decision is not False
+
     def outcome_of(self, decision: object) -> str:
         """Return in words what has become of a call that is decided so."""
         kind = self.kind_of(decision)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from moothall.actions.approval.approval import Approver, answer, approve, check_approver
-from moothall.actions.approval.decision import ANSWERS, Decision
+from moothall.actions.approval.decision import ANSWERS, DECISION_KINDS, Decision
 from moothall.actions.approval.request import ApprovalRequest, Question
 from moothall.foundation.errors import ConfigError, DefinitionError
 
@@ -84,7 +84,7 @@ class RuleApprover:
     async def approve(self, request: ApprovalRequest) -> Decision:
         """Return the first matching rule's decision."""
         for rule in self.rules:
-            if rule.matches(request) and not (request.note and rule.permit is True):
+            if rule.matches(request) and not (request.note and DECISION_KINDS.permits(rule.permit)):
                 return rule.permit
         return await approve(self.otherwise, request)
 
