@@ -329,7 +329,7 @@ class SocietyRouter(Router):
             envelope = each.envelope
             if not is_one(envelope.to):
                 for mailbox in list(mailboxes.values()):
-                    if mailbox.is_among(envelope):
+                    if mailbox.is_receiver_of(envelope):
                         count += self._put(mailbox, each)
                 continue
             mailbox = mailboxes.get(envelope.to)
