@@ -2,7 +2,7 @@
 
 Schelling 1971, "Dynamic models of segregation", Journal of Mathematical Sociology 1. Here all
 citizens that are not content move at once, each to a cell drawn among the free ones; of several
-that want the same cell, the first in id order gets it, and the others stay. With `turns="random"`
+that want the same cell, the first who is heard gets it, and the others stay. With `turns="random"`
 they move as in Mesa's example: one after the other, in a new order in each step, to a cell that is
 free then; who has no neighbours is not content.
 

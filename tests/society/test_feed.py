@@ -9,7 +9,7 @@ import pytest
 from moothall import ConfigError
 from moothall.society.clock import Clock
 from moothall.society.kernel.commit import Books, Submission
-from moothall.society.kernel.wants import Answer, Follow, Like, Post, Unfollow, Want, id_order
+from moothall.society.kernel.wants import Answer, Follow, Like, Post, Unfollow, Want
 from moothall.society.services.feed import Feed
 from moothall.society.services.posts import DECADE_S, Posted, heat, shown_rank
 
@@ -22,7 +22,7 @@ def town(feed: Feed, citizens: int = 20) -> Books:
 
 
 def do(made: Books, sender: str, want: Want) -> Answer:
-    ((_, answer),) = made.settle([Submission(id_order(sender), sender, want, None)])
+    ((_, answer),) = made.settle([Submission(sender, want, None)])
     return answer
 
 

@@ -74,9 +74,10 @@ class Society(Experiments):
     A step has two stages. First every agent has its turn: it handles the messages of the step
     before, one at a time, then does its own step (`run()`). All agents see the city, the time and
     each other as the step before left them. Then the commit stage settles their wants by the rules
-    of `society/kernel/commit.py`, in id order, and writes. So the order of turns has no effect.
+    of `society/kernel/commit.py`, in an order of senders drawn in each step, and writes. So the
+    order of turns has no effect.
 
-    Messages and answers of a step are delivered in the next, in the order (sender, sequence). An
+    Messages and answers of a step are delivered in the next, in that order of their senders. An
     agent that fails loses its turn: its wants are dropped, the failure is logged, counted and kept
     in `failures`, and all others continue. Its sent messages stay sent.
 

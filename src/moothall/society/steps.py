@@ -15,6 +15,7 @@ from moothall.society.columns.want_table import Say
 from moothall.society.kernel.asking import AskedModel, CitizenModelCalls
 from moothall.society.kernel.citizen import CitizenAgent, CitizenMemory
 from moothall.society.kernel.commit import CITY, Books, Service, Submission
+from moothall.society.kernel.draw import turn_key
 from moothall.society.kernel.faults import described
 from moothall.society.kernel.intervention import Changed, Intervention
 from moothall.society.kernel.perception import Perception, View
@@ -115,6 +116,7 @@ class Steps(Space):
         try:
             self._intervene_now()
             early = router.collect(self._interceptors)  # messages sent since the last step
+            early = self._in_turn(early)
             delivered = router.deliver(early)
             tables: dict[Any, Any] = {}
             view = self._view_now()
@@ -248,7 +250,8 @@ class Steps(Space):
         books.check(total)
         if to_services:  # deliver the services' answers in the next step too
             sent = [each for each in sent if each.envelope.to not in self._reached]
-            sent = sorted([*sent, *router.collect(self._interceptors)], key=lambda s: s.rank)
+            sent += router.collect(self._interceptors)
+        sent = self._in_turn(sent)
         delivered += router.deliver(sent)
         if self.population is not None:
             delivered += deliver_to_rows(self, sent, False, utterances)
@@ -275,7 +278,7 @@ class Steps(Space):
                 answers: list[Any] = [None] * len(own_wants)
                 mailbox.answers = answers
                 wants += [
-                    Submission(mailbox.rank, mailbox.id, want, (answers, number))
+                    Submission(mailbox.id, want, (answers, number))
                     for number, want in enumerate(own_wants)
                 ]
         for sent in to_services:
@@ -291,14 +294,17 @@ class Steps(Space):
                 continue
             by_books = isinstance(want, Move | Pay) and type(want.to) is str  # not a service
             service = None if by_books else receiver
-            wants.append(Submission(sent.rank, sent.envelope.sender, want, sent, service))
-        wants.sort(key=lambda each: each.rank)
+            wants.append(Submission(sent.envelope.sender, want, sent, service))
         for token, answer in self.books.settle(wants, tables):
             if type(token) is Sent:
                 value = {"done": answer.done, "reason": answer.reason, "value": answer.value}
                 router.answer(token, value, None)
             else:
                 token[0][token[1]] = answer
+
+    def _in_turn(self, sent: list[Sent]) -> list[Sent]:
+        """Return messages in the order in which their senders are heard in this step."""
+        return sorted(sent, key=lambda each: turn_key(self.seed, each.envelope.sender, self.number))
 
     def _measured(self, total: int, delivered: int, failures: int) -> dict[str, Any]:
         """Return the row of metrics after the commit stage."""
@@ -449,7 +455,9 @@ class Steps(Space):
     def new_books(self) -> Books:
         """Return books with the services and without citizens."""
         if self.population is None:
-            return Books(self.city, self.services)
+            books = Books(self.city, self.services)
+            books.seed = self.seed
+            return books
         return RowBooks(self.city, self.services, self.population)
 
     def _mailbox_of_row(self, agent: Agent, row: int) -> None:

@@ -61,7 +61,7 @@ def fed(given: list[Any], most: int, bulk: int, gap: int, in_rows: bool) -> list
     seen = []
     for number in range(bulk):
         id = str(1 + number % 5)
-        books.settle([Submission(id_order(id), id, Post(WORDS[8 + number % 9], "art"), 0)])
+        books.settle([Submission(id, Post(WORDS[8 + number % 9], "art"), 0)])
     for step, wanted in enumerate(given):
         books.clock = Clock(index=gap * step)
         # What rows cannot want is settled after what they do: it is asked for apart.
@@ -69,8 +69,7 @@ def fed(given: list[Any], most: int, bulk: int, gap: int, in_rows: bool) -> list
         parts += [[each] for each in enumerate(wanted) if not _of_rows(each[1])]
         answers = {}
         for part in parts:
-            made = [Submission(id_order(id), id, want, number) for number, (id, want) in part]
-            made.sort(key=lambda each: each.rank)
+            made = [Submission(id, want, number) for number, (id, want) in part]
             answers.update({n: (a.done, a.value or 0) for n, a in books.settle(made)})
         state = json.loads(json.dumps(feed.state_dict()))
         for post in state["posts"]:
@@ -140,9 +139,9 @@ def test_beyond_the_hottest_the_last_50_authors_one_followed_are_shown(in_rows: 
         for row in range(60):
             books.enter(str(row + 1), {})
     for author in (*range(2, 60), *[60] * 60):
-        books.settle([Submission((0, author, ""), str(author), Post(WORDS[8]), 0)])
+        books.settle([Submission(str(author), Post(WORDS[8]), 0)])
     for author in range(59, 1, -1):
-        books.settle([Submission((0, 1, ""), "1", Follow(str(author)), 0)])
+        books.settle([Submission("1", Follow(str(author)), 0)])
     shown = feed.shown("1", {}, 200)
     authors = [int(post.author) for post in shown]
     assert sorted(authors) == [*range(2, 52), *[60] * 50]

@@ -568,7 +568,9 @@ async def test_service_knows_a_citizen_as_it_is_now_whether_agent_or_row() -> No
         one, two = (society.respondent(id).perceived.answers for id in (1, 2))
         assert [(each.want, each.done) for each in one] == [(Save(1), True)]
         assert one[0].want == two[0].want
-    assert asked == [(id, step) for step in (1, 2) for id in "123"]
+    assert sorted(asked, key=lambda each: each[::-1]) == [
+        (id, step) for step in (1, 2) for id in "123"
+    ]
 
 
 async def test_row_that_wants_several_ways_takes_the_first_that_is_free() -> None:
@@ -602,7 +604,7 @@ async def test_services_at_several_places_settle_many_at_a_time_each_its_own() -
             raise AssertionError("they are settled together")
 
         def settle_rows(self, books: Any, table: Any, entries: Any) -> None:
-            came[self.id] = (table.sender[entries] + 1).tolist()
+            came[self.id] = sorted((table.sender[entries] + 1).tolist())
             table.done(entries, np.ones(len(entries), bool), table.fields["cents"][entries] * 10)
 
     class Buys(RowBlock):
@@ -770,13 +772,12 @@ async def test_intervention_reaches_rows_with_all_of_its_values() -> None:
     assert population.columns["pair"].tolist() == [[0, 0], [5, 5], [5, 5]]
 
 
-@pytest.mark.parametrize("order", ("front first", "last first", "mixed"))
+@pytest.mark.parametrize("order", ("in a row", "mixed"))
 async def test_rows_moving_into_places_that_others_leave_equal_objects(order: str) -> None:
-    """Cells hold one each, and all go one on, or anywhere: who is before one makes room or not."""
+    """Cells hold one each, and all go on: who is heard before one makes room or not."""
     city = Grid(60, 1, torus=True)
     homes = {
-        "front first": np.arange(50)[::-1],
-        "last first": np.arange(50),
+        "in a row": np.arange(50),
         "mixed": np.random.default_rng(1).permutation(60)[:50],
     }[order]
 
@@ -797,7 +798,7 @@ async def test_rows_moving_into_places_that_others_leave_equal_objects(order: st
     await same(crowd, 12)
     async with Society(crowd()) as society:
         moved = (await society.run(steps=1))[0]["moving"]
-    assert moved == {"front first": 50, "last first": 1}.get(order, moved)
+    assert 1 < moved < 50
 
 
 async def test_rows_on_the_way_keep_their_reservation() -> None:

@@ -31,7 +31,7 @@ class OtherCitizens:
         self.want(Say, where=where, to=to, text=text, topic=topic, opinion=opinion)
 
     def heard(self: Any) -> tuple[Any, Any, Any, Any, Any] | None:
-        """Return what these rows were told in the step before, by (receiver, sender, sequence).
+        """Return what these rows were told in the step before: by receiver, in a drawn order.
 
         Returns:
             of each message the position of its receiver in these rows, the row of its sender, the

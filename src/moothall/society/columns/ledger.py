@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect
-from collections.abc import Iterator, MutableMapping, Sequence
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from itertools import pairwise
 from typing import Any, Final
 
@@ -114,8 +114,9 @@ def definer(kind: type, name: str) -> Any:
     return next((each for each in kind.__mro__ if name in vars(each)), None)
 
 
-def afforded(cents: Any, payer: Any, has: Any) -> Any:  # payer: the index in `has`, the money
-    """Return which payments are made: in order, each in full, as far as the payer's money lasts."""
+# `payer`: the index in `has`, the money; `order_of` gives the order of some of the payments.
+def afforded(cents: Any, payer: Any, has: Any, order_of: Callable[[Any], Any]) -> Any:
+    """Return which payments are made: as heard, each in full, as far as the payer's money lasts."""
     totals = np.bincount(payer, cents, len(has))
     able = np.ones(len(cents), bool)
     poor = totals > has * (1 - 2.0**-40)  # the error of float sums is far smaller
@@ -123,7 +124,7 @@ def afforded(cents: Any, payer: Any, has: Any) -> Any:  # payer: the index in `h
     at = np.flatnonzero(poor[payer])
     if len(at):
         remaining = dict(zip(np.flatnonzero(poor).tolist(), has[poor].tolist(), strict=True))
-        for entry in at.tolist():
+        for entry in at[order_of(at)].tolist():
             index, cost = int(payer[entry]), int(cents[entry])
             able[entry] = remaining[index] >= cost
             remaining[index] -= cost * bool(able[entry])
@@ -149,11 +150,11 @@ def withheld(gross: Any, income: Any, paid: Any, brackets: Sequence[tuple[int, i
     return smaller(gross, larger(0, tax_on(income + gross, brackets) - paid))
 
 
-def credited(deposits: Any, interest: int, own: int) -> Any:
+def credited(deposits: Any, interest: int, own: int, order_of: Callable[[Any], Any]) -> Any:
     """Return a day's interest on deposits, at a rate in millionths, as far as `own` cents last."""
     # Equals kept * interest // 1_000_000, whose product may overflow.
     earned = deposits // 1_000_000 * interest + deposits % 1_000_000 * interest // 1_000_000
-    return earned * afforded(earned, np.zeros(len(earned), np.int64), np.array([own]))
+    return earned * afforded(earned, np.zeros(len(earned), np.int64), np.array([own]), order_of)
 
 
 def shares(total: int, weights: Sequence[int]) -> list[int]:

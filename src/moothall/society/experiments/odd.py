@@ -146,7 +146,7 @@ class _OddPage:
             "2. Each has its turn: it handles its messages, then its blocks prepare, one block "
             "that fits acts, and its blocks clean up. The order of turns has no effect.",
             f"3. The commit stage settles what they want, kind by kind ({wants}), within a kind in "
-            "the order of the citizens' ids, and writes.",
+            "an order of the citizens that is drawn in each step, and writes.",
             "4. Messages and answers are delivered in the next step, in the order of sender and "
             "sequence.",
         ]

@@ -22,7 +22,7 @@ from moothall.foundation.errors import (
 )
 from moothall.foundation.text import one_line
 from moothall.memory.memory import Memory, last
-from moothall.society.kernel.draw import Draws
+from moothall.society.kernel.draw import Draws, number_of
 from moothall.society.kernel.mind import lightest, prompt_context
 from moothall.society.kernel.perception import RULES, SCALES, Perception, View
 from moothall.society.kernel.wants import Want
@@ -316,9 +316,3 @@ class CitizenAgent(Agent):
         own = super().llm
         model_for = getattr(self.space, "asked_model", None)
         return own if model_for is None else model_for(self, own)
-
-
-def number_of(id: str | int) -> int | str:
-    """Return what `Draws` takes as the citizen: the id's number, also of a text; else the id."""
-    text = str(id)
-    return int(text) if text.isascii() and text.isdecimal() and len(text) < 19 else text

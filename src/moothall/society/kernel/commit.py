@@ -1,7 +1,7 @@
 """The commit stage: it settles the wants of all citizens in a step by stated rules, then writes.
 
-Wants are settled kind by kind, in the order of their `turn`; within a kind by the id of the sender
-(numbers by number, then texts); within a sender in the order of its wants. All citizens read before
+Wants are settled kind by kind, in the order of their `turn`; within a kind by sender, in an order
+drawn anew in each step (`turn_key`); within a sender in the order of its wants. All read before
 any change is written, as in Mesa's staged activation (Kazil, Masad, Crooks 2020, "Utilizing Python
 for Agent-Based Modeling: The Mesa Framework", SBP-BRiMS). Wages come before purchases as in
 Lengnick 2013, "Agent-based macroeconomics: a baseline model", JEBO 86.
@@ -21,13 +21,12 @@ from moothall.foundation.text import error_text
 from moothall.society.clock import Clock
 from moothall.society.kernel.faults import Faults
 from moothall.society.kernel.intervention import has_values, set_values, unknown
-from moothall.society.kernel.wants import Answer, Move, Pay, Want, id_order, in_turn
+from moothall.society.kernel.wants import Answer, Move, Pay, Want, id_order, in_turn, wants_by_kind
 
 
 class Submission(NamedTuple):
     """A want in the commit stage; `token` identifies its answer."""
 
-    rank: tuple[int, int, str]
     sender: str
     want: Want
     token: Any
@@ -94,7 +93,7 @@ class Books:
         services: the services, by id, in id order
 
     Attributes:
-        step: the number of the step being committed
+        seed, step: the society's seed, and the number of the step being committed
         clock: the time at which that step begins
         seconds: the length of a step
         balances: the money of each citizen and service, in cents
@@ -110,7 +109,7 @@ class Books:
     def __init__(self, city: Any, services: dict[str, Service]) -> None:
         self.city: Any = city
         self.services: dict[str, Service] = services
-        self.step: int = 0
+        self.step = self.seed = 0
         self.faults: Faults = Faults()
         self.seconds: int = 900
         self.clock: Clock = Clock()
@@ -243,16 +242,14 @@ class Books:
     # -- wants -------------------------------------------------------------------------------------
 
     def settle(self, wants: Iterable[Submission], tables: Any = None) -> list[tuple[Any, Answer]]:
-        """Settle the wants of a step, given in id order; return each token with its answer."""
+        """Settle the wants of a step; return each token with its answer."""
         self.worked.clear()
-        by_kind: dict[type[Want], list[Submission]] = defaultdict(list)
-        for each in wants:
-            by_kind[type(each.want)].append(each)
+        by_kind = wants_by_kind(wants, self.seed, self.step)
         ordered = [each for kind in in_turn(by_kind) for each in by_kind[kind]]
         return [(each.token, self._settle_one(each)) for each in ordered]
 
     def _settle_one(self, submitted: Submission) -> Answer:
-        _, sender, want, _, service = submitted
+        sender, want, _, service = submitted
         kind = type(want)
         if isinstance(want, Pay):
             to: Any = want.to
@@ -289,7 +286,7 @@ class Books:
             status["place"], status["moving"] = place, None
 
     def _move(self, sender: str, want: Any) -> Answer:
-        """Set out. Citizens at a place or on the way to it occupy it; others enter in id order."""
+        """Set out. Citizens at a place or on the way to it occupy it; others enter as heard."""
         city = self.city
         if city is None:
             return Answer(want, False, "there is no city")

@@ -36,6 +36,7 @@ _GAMMA_OF_ROWS, _FIRST_OF_ROWS, _SECOND_OF_ROWS = (
 _11, _27, _30, _31, _32 = (np.array(each, np.uint64) for each in (11, 27, 30, 31, 32))
 _LOWER_HALF = np.array(0xFFFFFFFF, np.uint64)
 _UNIT = np.array(2.0**-53)
+_TURN = "heard"
 
 
 class Draws:
@@ -174,6 +175,26 @@ def choices_by(
     shares = belows(sums[:, -1].copy(), seed, citizens, step, purpose, draw)
     indexes: NDArray[Any] = (sums <= shares[:, None]).sum(axis=1)
     return indexes
+
+
+def turn_key(seed: int, id: str, step: int) -> tuple[int, str]:
+    """Return the sort key of a citizen among those who want the same in a step.
+
+    Whoever has the smaller key is heard first: the order is another one in each step, and each
+    order is as likely as any other.
+    """
+    return Draws(seed, number_of(id), step).integer(_TURN), id
+
+
+def turn_keys(seed: int, citizens: NDArray[Any], step: int) -> NDArray[Any]:
+    """Return the numbers of `turn_key` of many citizens; uint64."""
+    return integers(seed, citizens, step, _TURN)
+
+
+def number_of(id: str | int) -> int | str:
+    """Return what `Draws` takes as the citizen: the id's number, also of a text; else the id."""
+    text = str(id)
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 19 else text
 
 
 def words_of(ids: Iterable[Any]) -> NDArray[Any]:

@@ -14,10 +14,10 @@ from moothall.foundation.errors import ConfigError
 from moothall.foundation.jsonvalue import NotJSON, copy_json
 from moothall.foundation.text import excerpt, shorten
 from moothall.society.clock import Clock
+from moothall.society.kernel.draw import turn_key
 from moothall.society.kernel.facts import Facts
 from moothall.society.kernel.mind import HEARD_FROM
 from moothall.society.kernel.variables import variables_of
-from moothall.society.kernel.wants import id_order
 
 _LONGEST: Final = 2_000  # characters of a text that citizens are told
 _COMMIT_FIELDS: Final = ("money", "place", "moving")
@@ -147,8 +147,7 @@ class Intervention:
         some = isinstance(self.citizens, list) and strangers < len(self.citizens)
         unmade = [] if some and len(failed) == strangers else [*failed]
         for sender, to, cents in self.pay:
-            ids = society.books.where
-            parties = (sorted(ids, key=id_order) if e == "everyone" else [e] for e in (sender, to))
+            parties = (_everyone_in_turn(society) if e == "everyone" else [e] for e in (sender, to))
             reasons = [society.books.pay(*pair, cents) for pair in product(*parties)]
             failed += [f"pay: {each}" for each in dict.fromkeys(reasons) if each]
             if all(reasons):
@@ -183,6 +182,10 @@ class Intervention:
             for text in self.tell:
                 agent.memory.note(society.number, f"{HEARD_FROM}somebody: {text}")
         return failed
+
+
+def _everyone_in_turn(society: Any) -> list[str]:
+    return sorted(society.books.where, key=lambda id: turn_key(society.seed, id, society.number))
 
 
 CHANGES: Final = tuple(

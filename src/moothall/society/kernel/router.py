@@ -1,6 +1,6 @@
 """Routes messages in a society: a message sent in a step is delivered in the next.
 
-The commit stage sorts messages by (sender, sequence); an agent handles its messages in its turn.
+Senders are heard in an order drawn for the step; an agent handles its messages in its turn.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ A citizen changes only itself; the commit stage combines all wants by the rules 
 from __future__ import annotations
 
 import inspect
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Annotated, Any, ClassVar, Final, get_type_hints
@@ -14,6 +15,7 @@ from typing import Annotated, Any, ClassVar, Final, get_type_hints
 from moothall.actions import Action, action
 from moothall.foundation.errors import ConfigError, InvalidArguments
 from moothall.foundation.lazily import is_ours
+from moothall.society.kernel.draw import turn_key
 
 PARTY: Final = "who"  # a citizen's row; −1, −2, … a service, in id order; `STRANGER` down: others
 PLACE: Final = "place"  # the number of a place, −1 for none
@@ -206,6 +208,16 @@ KINDS: Final = _kinds()
 def kind_named(name: str) -> type[Want]:
     """Return the kind of a name, a user's own too. Raises KeyError for an unknown name."""
     return KINDS.get(name) or _kinds()[name]
+
+
+def wants_by_kind(
+    submitted: Iterable[Any], seed: int, step: int
+) -> defaultdict[type[Want], list[Any]]:
+    """Return submitted wants by kind, in the order in which their senders are heard."""
+    by_kind = defaultdict[type[Want], list[Any]](list)
+    for each in sorted(submitted, key=lambda each: turn_key(seed, each.sender, step)):
+        by_kind[type(each.want)].append(each)
+    return by_kind
 
 
 def in_turn(kinds: Iterable[type[Want]]) -> list[type[Want]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
@@ -14,8 +13,9 @@ from moothall.society.columns import want_table as wants
 from moothall.society.columns.views import Balances, Where
 from moothall.society.columns.want_table import Table, encoded, join_wants
 from moothall.society.kernel.commit import Books, Service, Submission, end_services
+from moothall.society.kernel.draw import turn_keys
 from moothall.society.kernel.intervention import nobody_with, set_values
-from moothall.society.kernel.wants import Answer, Move, Pay, Want, id_order, in_turn
+from moothall.society.kernel.wants import Answer, Move, Pay, Want, id_order, in_turn, wants_by_kind
 from moothall.society.population import moves
 from moothall.society.population.messages import Messages
 from moothall.society.population.population import Population
@@ -29,6 +29,7 @@ class RowBooks(Books):
     def __init__(self, city: Any, services: dict[str, Service], population: Population) -> None:
         self.population = population
         super().__init__(city, services)
+        self.seed = population.seed
         self.balances: Any = Balances(population, dict(self.balances))
         self.where: dict[str, str | None] = Where(population)  # type: ignore[assignment]
         self.answers: dict[type[Want], Table] = {}
@@ -103,9 +104,7 @@ class RowBooks(Books):
         tables: Mapping[type[Want], Table] = MappingProxyType({}),
     ) -> list[tuple[Any, Answer]]:
         """Settle wants of full agents and messages, and `tables` of rows; answer the former."""
-        by_kind: dict[type[Want], list[Submission]] = defaultdict(list)
-        for each in submitted:
-            by_kind[type(each.want)].append(each)
+        by_kind = wants_by_kind(submitted, self.seed, self.step)
         self.answers, answered = {}, list[tuple[Any, Answer]]()
         self.worked.clear()
         pool, apart, set_out = self.population.pool, [], None
@@ -140,14 +139,14 @@ class RowBooks(Books):
                     self.settle_table(combined)
                 self.answers[kind] = combined
                 answered += _of_agents(combined, single, self.population)
-            for each in later:  # nobody of the population: by rank they come last
+            for each in later:  # nobody of the population: they come last
                 answered.append((each.token, self._settle_one(each)))
         if pool is not None:
             future.result()
         return answered
 
     def settle_table(self, table: Table) -> None:
-        """Settle wants of one kind, in the order of their senders."""
+        """Settle wants of one kind; where their order decides, it is that of `turn_key`."""
         if table.kind is Pay:
             try:
                 self._pay_all(table)
@@ -163,6 +162,11 @@ class RowBooks(Books):
             moves.settle(self, table)
         else:
             self._settlers_of(table.kind).settle(self, table)
+
+    def hearing_order(self, rows: Any) -> Any:
+        """Return the order in which citizens are heard in this step: positions in `rows`."""
+        keys = turn_keys(self.seed, self.population.ids[rows], self.step)
+        return np.argsort(keys, kind="stable")
 
     def _settlers_of(self, kind: type[Want]) -> Settlers:
         if kind not in self._settlers:
@@ -189,8 +193,9 @@ class RowBooks(Books):
         money = self.population.arrays["money"]
         services = self.balances.cents
         to, cents = table.fields["to"], table.fields["cents"]
-        entries = zip(table.sender.tolist(), to.tolist(), cents.tolist(), strict=True)
-        for at, (payer, other, amount) in enumerate(entries):
+        order = self.hearing_order(table.sender)
+        entries = zip(*(each[order].tolist() for each in (table.sender, to, cents)), strict=True)
+        for at, (payer, other, amount) in zip(order.tolist(), entries, strict=True):
             if reason[at] == 0 and money[payer] < amount:
                 reason[at] = wants.POOR
             if reason[at] == 0:

@@ -12,6 +12,7 @@ from moothall.foundation.errors import MailboxFull
 from moothall.society.arrays import np
 from moothall.society.columns.lists import turn_of
 from moothall.society.columns.want_table import Say, Table
+from moothall.society.kernel.draw import number_of, turn_keys, words_of
 from moothall.society.kernel.router import Sent
 from moothall.society.kernel.wants import PARTY
 from moothall.society.population.population import Population
@@ -24,7 +25,7 @@ PARTS: Final = ("receiver", "sender", "topic", "opinion", "text")
 
 @dataclass
 class Messages:
-    """Messages to rows, in the order (receiver, sender, sequence); −1: no topic or known text."""
+    """Messages to rows, by receiver, as heard; −1: no topic or known text."""
 
     receiver: Any
     sender: Any
@@ -95,11 +96,10 @@ def deliver_to_rows(
     parts.append([*np.array(listed, np.int64).reshape(-1, len(PARTS)).T])
     new = Messages(*(np.concatenate(each) for each in zip(*parts, strict=True)))
     count, waiting = len(new) - len(came), len(before or ())
-    order = np.argsort(new.receiver, kind="stable")
-    if came:
-        rank = np.concatenate([2 * new.sender[:count], _ranks(population, came)])
-        rank[:waiting] = -2  # before all others
-        order = np.lexsort((rank, new.receiver))
+    words = np.concatenate([population.ids[new.sender[waiting:count]], _words(population, came)])
+    turn = np.zeros(len(new), np.uint64)  # who waits comes before all others
+    turn[waiting:] = turn_keys(population.seed, words, society.number) // 2 + 1
+    order = np.lexsort((turn, new.receiver))
     new = new.select(order)
     exceeds = turn_of(new.receiver) >= router.capacity
     for at, row in zip(order[exceeds].tolist(), new.receiver[exceeds].tolist(), strict=True):
@@ -165,16 +165,11 @@ def _numbers_of(population: Population, args: dict[str, Any]) -> tuple[int, int,
     return number, max(-1000, min(1000, opinion)), text
 
 
-def _ranks(population: Population, sent: Iterable[Sent]) -> Any:
-    """Return keys that sort senders in id order; a row's key is twice its number."""
-    ranks = []
-    for each in sent:
-        text, number, _ = each.rank
-        row = population._row(each.envelope.sender)
-        if row is not None:
-            ranks.append(2 * row)
-        elif text or number >= 1 << 64:
-            ranks.append(2 * len(population))
-        else:
-            ranks.append(2 * int(np.searchsorted(population.ids, max(0, number))) - 1)
-    return np.array(ranks, np.int64)
+def _words(population: Population, sent: Iterable[Sent]) -> Any:
+    """Return the senders as `turn_keys` takes them; uint64."""
+    senders = [each.envelope.sender for each in sent]
+    rows = [population._row(each) for each in senders]
+    return words_of(
+        number_of(id) if row is None else int(population.ids[row])
+        for id, row in zip(senders, rows, strict=True)
+    )

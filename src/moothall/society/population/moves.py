@@ -1,4 +1,4 @@
-"""Moves of a population in the commit stage: room first for who is there, then in id order."""
+"""Moves of a population in the commit stage: room first for who is there, then as heard."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def planned(books: Any, table: Table) -> Callable[[], None]:
     going = np.flatnonzero((reason == 0) & (place != to))
     seconds = seconds_of(books, place[going], to[going], table.fields["mode"][going])
     reachable = seconds >= 0
-    accepted = _with_room(books, place[going], to[going], reachable)
+    accepted = _with_room(books, sender[going], place[going], to[going], reachable)
     reason[going] = np.where(accepted, np.where(reachable, 0, wants.NO_WAY), wants.FULL)
     sets = accepted & reachable
     out = going[sets]
@@ -51,8 +51,8 @@ def planned(books: Any, table: Table) -> Callable[[], None]:
     return set_out
 
 
-def _with_room(books: Any, place: Any, to: Any, reachable: Any) -> Any:
-    """Return who finds room, in order; a citizen that leaves makes room for later ones."""
+def _with_room(books: Any, sender: Any, place: Any, to: Any, reachable: Any) -> Any:
+    """Return who finds room, as they are heard; who leaves makes room for later ones."""
     accepted = np.ones(len(to), bool)
     if books.capacity is None:
         return accepted
@@ -61,12 +61,14 @@ def _with_room(books: Any, place: Any, to: Any, reachable: Any) -> Any:
     comes = np.flatnonzero(tight[to])
     goes = np.flatnonzero((place >= 0) & reachable & tight[place])
     if not len(goes) and reachable[comes].all():
+        comes = comes[books.hearing_order(sender[comes])]
         comes = comes[np.argsort(to[comes], kind="stable")]
         accepted[comes] = turn_of(to[comes]) < room[to[comes]]
         return accepted
     # Whether one leaves a place depends on whether it finds room elsewhere: one after the other.
     room_left = {at: int(room[at]) for at in tight.nonzero()[0].tolist()}
     rows = np.union1d(comes, goes)
+    rows = rows[books.hearing_order(sender[rows])]
     ways = zip(*(each[rows].tolist() for each in (to, place, reachable)), strict=True)
     for index, (there, here, is_way) in zip(rows.tolist(), ways, strict=True):
         if there in room_left and room_left[there] <= 0:
@@ -125,7 +127,7 @@ def seconds_of(books: Any, place: Any, to: Any, mode: Any) -> Any:
 
 def _one_by_one(books: Any, table: Table, reason: Any, value: Any) -> None:
     """Settle several moves of one citizen in order."""
-    for at in range(len(table)):
+    for at in books.hearing_order(table.sender).tolist():
         single = Table(
             table.kind,
             table.sender[at : at + 1],

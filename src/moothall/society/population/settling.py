@@ -69,7 +69,8 @@ class Settlers:
             if (ledger := _ledger_of(first)) is not None:
                 Firm.settle_together(books, table, at[mine], ledger, self.at[of[mine]])
             elif in_rows(type(first), "settle", "settle_rows"):
-                first.settle_rows(books, table, at[mine])
+                some = at[mine]
+                first.settle_rows(books, table, some[books.hearing_order(table.sender[some])])
             else:
                 one_by_one(books, first, table, at[mine])
 
@@ -81,9 +82,10 @@ def _ledger_of(service: Service) -> Any:
 def one_by_one(
     books: Any, services: Service | Sequence[Service], table: Table, entries: Any
 ) -> None:
-    """Have a service, or one per entry, settle wants one by one with `settle`."""
+    """Have a service, or one per entry, settle wants one by one with `settle`, as heard."""
     population = books.population
-    for number, at in enumerate(entries.tolist()):
+    for number in books.hearing_order(table.sender[entries]).tolist():
+        at = entries[number]
         service = services if isinstance(services, Service) else services[number]
         sender = population.id_of(int(table.sender[at]))
         answer = ask_service(service, books, sender, table.want(at, population))

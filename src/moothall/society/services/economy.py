@@ -22,7 +22,7 @@ from moothall.society.city.places import Places, needs
 from moothall.society.clock import DAY_S
 from moothall.society.columns.ledger import BRACKETS, ByRow, credited, shares, withheld
 from moothall.society.kernel.commit import Books, Service
-from moothall.society.kernel.draw import Draws
+from moothall.society.kernel.draw import Draws, turn_key
 from moothall.society.kernel.wants import Answer, Save, Want, id_order
 from moothall.society.services.firm import STAFF, Firm
 from moothall.society.services.labour import LabourMarket
@@ -106,13 +106,15 @@ class Bank(Service):
         books.balances[self.id] += int(moved.sum())
         table.done(entries, fine, deposits.array[sender])
 
-    def credit(self, books: Books) -> None:
-        """Credit a day's interest, in id order, as far as the bank's own capital lasts."""
+    def credit(self, books: Any) -> None:
+        """Credit a day's interest, in the order of `turn_key`, as far as the own capital lasts."""
         own = books.balances[self.id] - self.owed
         if isinstance(self.deposits, ByRow):
-            self.deposits.array += credited(self.deposits.array, self.interest, own)
+            self.deposits.array += credited(
+                self.deposits.array, self.interest, own, books.hearing_order
+            )
             return
-        for id in sorted(self.deposits, key=id_order):
+        for id in sorted(self.deposits, key=lambda id: turn_key(books.seed, id, books.step)):
             earned = self.deposits[id] * self.interest // 1_000_000
             if earned <= own:
                 self.deposits[id] += earned

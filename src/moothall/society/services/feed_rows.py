@@ -154,6 +154,8 @@ class RowFeed:
         fine[1:] &= keys[1:] != keys[:-1]  # drop repeated likes
         valid, keys, at = valid[fine], keys[fine], at[fine]
         many = np.bincount(at, minlength=len(self.likes))
+        order = np.lexsort((valid, at))  # of a post, as they were given
+        valid, at = valid[order], at[order]
         turn = np.arange(len(at)) - (np.cumsum(many) - many)[at]
         done, count = np.zeros(len(agents), bool), np.zeros(len(agents), np.int64)
         done[valid], count[valid] = True, self.likes[at] + turn + 1

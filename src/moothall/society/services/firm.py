@@ -232,9 +232,15 @@ def _work_rows(books: Any, table: Any, entries: Any, ledger: Any, of: Any, here:
         return False
     sender, seconds, firm = sender[at], seconds[at], of[at]
     public = ledger.arrays["public"][firm] & (government is not None)
-    able = public | afforded(np.where(public, 0, gross), firm, purses[ledger.purse])
+    able = public | afforded(
+        np.where(public, 0, gross),
+        firm,
+        purses[ledger.purse],
+        lambda at: books.hearing_order(sender[at]),
+    )
     if public.any() and gross[public].sum() > books.balances["government"]:
-        _pay_in_turn(able, books.balances["government"], public, gross, tax)
+        cash = books.balances["government"]
+        _pay_in_turn(able, cash, public, gross, tax, books.hearing_order(sender))
     if not able.all():
         paid = np.flatnonzero(able)
         at, sender, firm, seconds = at[paid], sender[paid], firm[paid], seconds[paid]
@@ -253,10 +259,10 @@ def _work_rows(books: Any, table: Any, entries: Any, ledger: Any, of: Any, here:
     return True
 
 
-def _pay_in_turn(able: Any, cash: int, public: Any, gross: Any, tax: Any) -> None:
+def _pay_in_turn(able: Any, cash: int, public: Any, gross: Any, tax: Any, order: Any) -> None:
     """Clear `able` for public wages above the government's money in their turn, taxes included."""
-    rows = zip(able.tolist(), public.tolist(), gross.tolist(), tax.tolist(), strict=True)
-    for at, (paid, by_government, wage, withheld) in enumerate(rows):
+    rows = zip(*(each[order].tolist() for each in (able, public, gross, tax)), strict=True)
+    for at, (paid, by_government, wage, withheld) in zip(order.tolist(), rows, strict=True):
         if not by_government:
             cash += withheld if paid else 0
         elif wage <= cash:
@@ -279,6 +285,7 @@ def _sell_rows(books: Any, table: Any, entries: Any, ledger: Any, of: Any, here:
     units = demand.copy()
     at = np.flatnonzero((demand_by_firm > columns["stock"])[of])
     if len(at):
+        at = at[books.hearing_order(sender[at])]
         stock_left = dict(zip(of[at].tolist(), columns["stock"][of[at]].tolist(), strict=True))
         units_sold, asking = [], (of[at], demand[at], money[sender[at]], price[at])
         for firm, most, cash, each in zip(*(column.tolist() for column in asking), strict=True):

@@ -23,7 +23,7 @@ from moothall.foundation.arguments import check_integer
 from moothall.society.arrays import np
 from moothall.society.clock import DAY_S
 from moothall.society.kernel.commit import Books, Service
-from moothall.society.kernel.draw import belows, hashed
+from moothall.society.kernel.draw import belows, hashed, turn_keys
 from moothall.society.kernel.wants import id_order
 from moothall.society.services.firm import STAFF, Firm, wage_for
 
@@ -47,8 +47,8 @@ class LabourMarket(Service):
     Who has no work and seeks it has `jobless` in its status: the day since when, counted from 0;
     below -1 so many days before the start (-1: it seeks none). A job ends by
     chance, or because its firm cannot pay; who leaves for another job has an offer first. An offer
-    is drawn among all vacancies, each as likely as any other; the first in order of id gets the
-    last.
+    is drawn among all vacancies, each as likely as any other; of several with an offer of the last
+    one, the first who is heard gets it.
 
     Args:
         id: the id of the service
@@ -177,7 +177,7 @@ class LabourMarket(Service):
         if len(some) and sums[-1]:
             share = belows(int(sums[-1]), self.seed, ids[some], books.step, "labour.offer")
             offer = sums.searchsorted(share, side="right")
-            order = np.argsort(offer, kind="stable")
+            order = np.lexsort((turn_keys(books.seed, ids[some], books.step), offer))
             own = offer[order]
             turn = np.arange(len(own)) - own.searchsorted(own)
             gets = order[turn < vacant[own]]
