@@ -213,7 +213,7 @@ def interrupt(number, frame):
 
 async def alone():
     rounds = 0
-    while time.monotonic() < until or rounds < 20:
+    while time.monotonic() < until or rounds < 20 or handled < 100:
         replies = [mine.reply("hello", thread=f"{number}") for number in range(3)]
         assert {each.text for each in await asyncio.gather(*replies)} == {"yes"}
         rounds += 1
@@ -223,7 +223,7 @@ def in_a_space():
     with NativeSpace() as space:
         space.add(mine)
         me = space.add(Agent("me"))
-        while time.monotonic() < until or rounds < 20:
+        while time.monotonic() < until or rounds < 20 or handled < 100:
             asked = [me.ask("mine", "say", content="hello", thread=f"{n}") for n in range(3)]
             assert [each.result(timeout=30) for each in asked] == ["yes"] * 3
             rounds += 1
@@ -233,7 +233,7 @@ until = time.monotonic() + seconds
 signal.setitimer(signal.ITIMER_REAL, 0.001)
 in_a_space() if kind == "space" else asyncio.run(alone())
 signal.signal(signal.SIGALRM, signal.SIG_IGN)
-assert handled > 100, handled
+assert handled >= 100, handled
 print("alive")
 """
 
