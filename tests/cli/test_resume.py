@@ -28,7 +28,7 @@ from cli.journal_programs import (
 from journal.crash import crash
 from models.openai_server import HANG, OpenAIServer, status, streamed
 from moothall import InDoubt, Journal, ReActAgent, ScriptedModel
-from moothall.agents.replies.record import Step, recorded
+from moothall.agents.replies.record import StepHandle, recorded
 from moothall.studio.orders.order import ActOrder, record
 from pseudo_terminal import CONTROL_C
 
@@ -419,7 +419,7 @@ async def shop(path: Path, copy: Path) -> None:
     with Journal(path) as journal:
         async with recorded(journal, "shop-1", "Shop", "me", Shopping, program={}) as record:
 
-            async def pay(step: Step) -> str:
+            async def pay(step: StepHandle) -> str:
                 await step.begins({"coins": 3})
                 crash(path, copy)
                 return "paid"

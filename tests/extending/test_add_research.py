@@ -54,13 +54,13 @@ ORDER = """
 from types import SimpleNamespace as It
 from moothall.studio.orders.order import ResearchOrder
 from moothall.studio.orders.research import check, researcher
-from moothall.agents.replies.state import loaded
+from moothall.agents.replies.state import load_state
 from moothall.studio.research import ResearchTab
 
 order = ResearchOrder(["Waves?"], pubmed=True, since="2024")
 check(order)
 assert order.place == "PubMed" and order.in_words.endswith("PubMed, since 2024")
-assert loaded(ResearchOrder, {"objectives": ["Waves?"], "arxiv": True}, "it").place == "arXiv"
+assert load_state(ResearchOrder, {"objectives": ["Waves?"], "arxiv": True}, "it").place == "arXiv"
 tools = [each.name for each in researcher(order).tools.values()]
 assert "search_pubmed" in tools, tools
 tab = ResearchTab(It(journal=It(runs=lambda **_: [])), None)

@@ -36,7 +36,7 @@ from models.openai_server import (
 )
 from moothall import ReActAgent
 from moothall.foundation.errors import FileError, MissingExtra, RemoteForbidden
-from moothall.foundation.http import Client, HTTPError, Response, retry_after_s
+from moothall.foundation.http import HTTPClient, HTTPError, HTTPResponse, retry_after_s
 
 
 @pytest.fixture(autouse=True)
@@ -46,10 +46,10 @@ def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name.upper(), raising=False)
 
 
-def get(*answers: Any, **more: Any) -> Response:
+def get(*answers: Any, **more: Any) -> HTTPResponse:
     """What a client gets of a server's answers."""
     with OpenAIServer(*answers) as server:
-        return run(Client("it", **more).request("GET", server.url))  # type: ignore[no-any-return]
+        return run(HTTPClient("it", **more).request("GET", server.url))  # type: ignore[no-any-return]
 
 
 def redirect(to: str, code: int = 302) -> Answer:
@@ -60,7 +60,7 @@ def refused(*answers: Any, **more: Any) -> str:
     """What a client says of a server's answers, with `URL` for the server."""
     with OpenAIServer(*answers) as server:
         with pytest.raises(HTTPError) as caught:
-            run(Client("it", **more).request("GET", server.url))
+            run(HTTPClient("it", **more).request("GET", server.url))
         assert caught.value.__cause__ is None
         return str(caught.value).replace(server.url, "URL")
 
@@ -76,7 +76,7 @@ def test_answer_has_its_status_headers_and_body() -> None:
 
 def test_request_goes_out_as_it_was_given() -> None:
     with OpenAIServer(http(b"ok")) as server:
-        client = Client("it")
+        client = HTTPClient("it")
         run(client.request("POST", server.url + "/a?b=1", headers={"X-A": "b"}, body=b'{"c": 2}'))
     request = server.requests[0]
     assert (request.path, request.headers["x-a"], request.body) == ("/v1/a?b=1", "b", {"c": 2})
@@ -88,8 +88,8 @@ def test_http_unchanged_page_is_not_sent_again() -> None:
             return Answer((b'HTTP/1.1 304 Not Modified\r\nETag: "1"\r\n\r\n',))
         return http(b"page", 200, {"ETag": '"1"'})
 
-    async def twice(url: str) -> tuple[Response, Response]:
-        client = Client("it")
+    async def twice(url: str) -> tuple[HTTPResponse, HTTPResponse]:
+        client = HTTPClient("it")
         first = await client.request("GET", url)
         known = {"If-None-Match": first.headers["etag"]}
         return first, await client.request("GET", url, headers=known)
@@ -105,7 +105,7 @@ def test_body_may_come_piece_by_piece() -> None:
     head = b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\n"
 
     async def read(url: str) -> list[bytes]:
-        response = await Client("it").request("GET", url, stream=True)
+        response = await HTTPClient("it").request("GET", url, stream=True)
         try:
             pieces = [await response.read()]
             go_on.set()
@@ -121,7 +121,7 @@ def test_body_may_come_piece_by_piece() -> None:
 
 def test_http_failed_response_is_whole_even_if_streamed() -> None:
     with OpenAIServer(http(b"none", 404)) as server:
-        response = run(Client("it").request("GET", server.url, stream=True))
+        response = run(HTTPClient("it").request("GET", server.url, stream=True))
     assert (response.status, response.content) == (404, b"none")
 
 
@@ -129,7 +129,7 @@ def test_streamed_body_that_is_left_closes_its_connection_and_frees_its_place() 
     head = b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n"
 
     async def leave(url: str, server: OpenAIServer) -> bytes:
-        client = Client("it", connections=1)
+        client = HTTPClient("it", connections=1)
         response = await client.request("GET", url, stream=True)
         response.close()
         await asyncio.to_thread(server.wait_for_close)
@@ -145,9 +145,9 @@ def test_streamed_body_that_is_left_closes_its_connection_and_frees_its_place() 
 def test_redirect_is_handed_back_or_followed_as_often_as_is_said() -> None:
     answers = (redirect("/v1/b"), redirect("c"), http(b"there"))
 
-    async def ask(redirects: int) -> Response:
+    async def ask(redirects: int) -> HTTPResponse:
         with OpenAIServer(*answers) as server:
-            return await Client("it").request("GET", server.url + "/a", redirects=redirects)
+            return await HTTPClient("it").request("GET", server.url + "/a", redirects=redirects)
 
     for redirects, code, path in ((0, 302, "a"), (1, 302, "b"), (2, 200, "c"), (9, 200, "c")):
         response = run(ask(redirects))
@@ -171,7 +171,7 @@ def test_http_method_and_body_after_a_redirect(
     code: int, method: str, again: str, body: Any
 ) -> None:
     with OpenAIServer(http(b"", code, {"Location": "b"}), http(b"")) as server:
-        run(Client("it").request(method, server.url, body=b'{"a": 1}', redirects=1))
+        run(HTTPClient("it").request(method, server.url, body=b'{"a": 1}', redirects=1))
     assert [(each.path[-1], each.method, each.body) for each in server.requests[1:]] == [
         ("b", again, body)
     ]
@@ -182,7 +182,7 @@ def test_keys_do_not_follow_a_redirect_to_another_server() -> None:
     with OpenAIServer(http(b"ok")) as other:
         answers = (redirect("here"), redirect(other.url + "/there"))
         with OpenAIServer(*answers) as server:
-            run(Client("it").request("GET", server.url, headers=headers, redirects=2))
+            run(HTTPClient("it").request("GET", server.url, headers=headers, redirects=2))
     kept = ("authorization", "cookie", "x-other")
     assert [server.requests[1].headers.get(each) for each in kept] == ["Bearer x", "y", "z"]
     assert [other.requests[0].headers.get(each) for each in kept] == [None, None, "z"]
@@ -193,7 +193,7 @@ def test_offline_holds_for_where_a_redirect_leads() -> None:
         OpenAIServer(redirect("http://elsewhere.example/")) as server,
         pytest.raises(RemoteForbidden, match=r"^it: MOOTHALL_OFFLINE=1 forbids calls to elsewhere"),
     ):
-        run(Client("it").request("GET", server.url, redirects=5))
+        run(HTTPClient("it").request("GET", server.url, redirects=5))
 
 
 def test_redirect_that_fails_names_where_it_led() -> None:
@@ -201,13 +201,13 @@ def test_redirect_that_fails_names_where_it_led() -> None:
         nowhere = gone.url
     leads = redirect(f"{nowhere}/there?key=secret")
     with OpenAIServer(leads) as server, pytest.raises(HTTPError) as caught:
-        run(Client("it", max_retries=0).request("GET", server.url, redirects=1))
+        run(HTTPClient("it", max_retries=0).request("GET", server.url, redirects=1))
     assert str(caught.value) == f"no answer from {nowhere}/there: Connection refused"
 
 
 def test_cookies_are_not_kept() -> None:
     async def twice(url: str) -> None:
-        client = Client("it")
+        client = HTTPClient("it")
         for _ in range(2):
             await client.request("GET", url)
 
@@ -236,7 +236,7 @@ def test_attempt_has_a_bound_of_time_to_the_end_of_its_answer() -> None:
 
 def test_cancelled_it_closes_the_connection() -> None:
     async def cancel(server: OpenAIServer) -> None:
-        task = asyncio.create_task(Client("it").request("GET", server.url))
+        task = asyncio.create_task(HTTPClient("it").request("GET", server.url))
         await asyncio.to_thread(server.wait_for_request)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -261,7 +261,7 @@ def test_http_transient_failure_is_retried(failure: Answer) -> None:
 
 def test_last_answer_of_all_attempts_is_handed_back() -> None:
     with OpenAIServer(status(503, **SOON)) as server:
-        response = run(Client("it", max_retries=2).request("GET", server.url))
+        response = run(HTTPClient("it", max_retries=2).request("GET", server.url))
         assert (response.status, response.tries) == (503, 3)
         assert len(server.requests) == 3
 
@@ -283,7 +283,7 @@ def test_server_that_is_not_there_is_named_in_words() -> None:
     with OpenAIServer(http(b"ok")) as server:
         url = server.url
     with pytest.raises(HTTPError) as caught:
-        run(Client("it", max_retries=1).request("GET", url + "?key=secret"))
+        run(HTTPClient("it", max_retries=1).request("GET", url + "?key=secret"))
     assert str(caught.value) == f"no answer from {url}: Connection refused; tried 2 times"
 
 
@@ -326,7 +326,7 @@ class Closing:
 
 def test_kept_connection_that_the_server_closed_is_no_attempt() -> None:
     async def thrice(url: str) -> list[bytes]:
-        client = Client("it", max_retries=0)
+        client = HTTPClient("it", max_retries=0)
         return [(await client.request("POST", url)).content for _ in range(3)]
 
     with Closing(answers=1) as server:
@@ -336,7 +336,7 @@ def test_kept_connection_that_the_server_closed_is_no_attempt() -> None:
 
 def test_new_connection_that_the_server_closes_is_one() -> None:
     with Closing(answers=0) as server, pytest.raises(HTTPError, match="no answer from"):
-        run(Client("it", max_retries=0).request("POST", server.url))
+        run(HTTPClient("it", max_retries=0).request("POST", server.url))
     assert server.connections == [0]
 
 
@@ -362,10 +362,10 @@ def test_client_looks_at_every_address_before_it_connects(host: str) -> None:
     with OpenAIServer(http(b"ok")) as server:
         url = server.url.replace("127.0.0.1", host)
         with pytest.raises(FileError, match=r"is private$"):
-            run(Client("it", check_address=refuse).request("GET", url))
+            run(HTTPClient("it", check_address=refuse).request("GET", url))
         assert server.connections == 0
         allow = Refuse()
-        assert run(Client("it", check_address=allow).request("GET", url)).content == b"ok"
+        assert run(HTTPClient("it", check_address=allow).request("GET", url)).content == b"ok"
     port = urlsplit(url).port
     assert (host.lower(), port, "127.0.0.1") in refuse.asked
     assert (host.lower(), port, "127.0.0.1") in allow.asked
@@ -381,7 +381,7 @@ def test_address_that_a_redirect_leads_to_is_looked_at() -> None:
     with OpenAIServer(http(b"secret")) as inner:
         leads = redirect(inner.url.replace("127.0.0.1", "localhost"))
         with OpenAIServer(leads) as server:
-            client = Client("it", check_address=check)
+            client = HTTPClient("it", check_address=check)
             with pytest.raises(FileError, match="localhost is at"):
                 run(client.request("GET", server.url, redirects=1))
         assert inner.requests == []
@@ -397,11 +397,11 @@ def test_proxy_of_the_environment_is_for_other_machines_only(
     with OpenAIServer(http(b"proxied")) as proxy, OpenAIServer(http(b"direct")) as server:
         at = proxy.url.removesuffix("/v1")
         monkeypatch.setenv("http_proxy", at.replace("http://", "http://me:pass%20word@"))
-        assert run(Client("it").request("GET", server.url)).content == b"direct"
-        assert run(Client("it").request("GET", "http://host.invalid/x")).content == b"proxied"
+        assert run(HTTPClient("it").request("GET", server.url)).content == b"direct"
+        assert run(HTTPClient("it").request("GET", "http://host.invalid/x")).content == b"proxied"
         monkeypatch.setenv("no_proxy", "host.invalid")
         with pytest.raises(HTTPError, match=r"http://host\.invalid/x: [\w ]+$"):
-            run(Client("it", max_retries=0).request("GET", "http://host.invalid/x"))
+            run(HTTPClient("it", max_retries=0).request("GET", "http://host.invalid/x"))
         assert len(proxy.requests) == 1
     asked = proxy.requests[0]
     assert asked.path == "http://host.invalid/x"
@@ -416,7 +416,7 @@ def test_error_of_a_proxy_names_the_proxy_and_no_password(
     with pytest.raises(
         HTTPError, match=r"through 127\.0\.0\.1:9, the proxy of the environment"
     ) as no:
-        run(Client("it", max_retries=0).request("GET", "http://host.invalid/x"))
+        run(HTTPClient("it", max_retries=0).request("GET", "http://host.invalid/x"))
     assert "secret" not in str(no.value)
     reply = ReActAgent("a", "http://host.invalid/v1#m").reply_sync("Hello")
     assert "the proxy of the environment" in str(reply.error)
@@ -428,7 +428,7 @@ def test_error_of_a_proxy_names_the_proxy_and_no_password(
 
 def test_connections_are_kept_within_a_loop_and_closed_with_it() -> None:
     with OpenAIServer(http(b"ok")) as server:
-        client = Client("it")
+        client = HTTPClient("it")
 
         async def thrice() -> None:
             for _ in range(3):
@@ -442,7 +442,7 @@ def test_connections_are_kept_within_a_loop_and_closed_with_it() -> None:
 
 def test_threads_with_loops_of_their_own_share_a_client() -> None:
     with OpenAIServer(http(b"ok")) as server:
-        client = Client("it")
+        client = HTTPClient("it")
         said: list[bytes] = []
         threads = [
             threading.Thread(
@@ -459,7 +459,7 @@ def test_threads_with_loops_of_their_own_share_a_client() -> None:
 
 def test_client_that_is_forgotten_closes_its_connections() -> None:
     async def forget(server: OpenAIServer) -> None:
-        await Client("it").request("GET", server.url)
+        await HTTPClient("it").request("GET", server.url)
         gc.collect()
         await asyncio.to_thread(server.wait_for_end)
 
@@ -471,8 +471,8 @@ def test_scripts_with_one_loop_after_the_other_end_without_a_word() -> None:
     with OpenAIServer(http(b"ok")) as server:
         script = UNHURRIED + (
             "import asyncio\n"
-            "from moothall.foundation.http import Client\n"
-            "client = Client('it')\n"
+            "from moothall.foundation.http import HTTPClient\n"
+            "client = HTTPClient('it')\n"
             f"async def main(): return await client.request('GET', {server.url!r})\n"
             "for _ in range(3): print(asyncio.run(main()).content)\n"
         )
@@ -488,7 +488,7 @@ def test_scripts_with_one_loop_after_the_other_end_without_a_word() -> None:
 def test_client_without_aiohttp_says_which_extra() -> None:
     script = (
         "import sys; sys.modules['aiohttp'] = None; "
-        "from moothall.foundation.http import Client; Client('it')"
+        "from moothall.foundation.http import HTTPClient; HTTPClient('it')"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert MissingExtra.__name__ in done.stderr
@@ -506,7 +506,7 @@ def test_http_a_certificate_of_an_unknown_authority_names_the_variable_that_help
         server = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0, ssl=context)
         async with server:
             port = server.sockets[0].getsockname()[1]
-            await Client("it", max_retries=0).request("GET", f"https://127.0.0.1:{port}")
+            await HTTPClient("it", max_retries=0).request("GET", f"https://127.0.0.1:{port}")
 
     with pytest.raises(HTTPError) as caught:
         run(main())

@@ -13,7 +13,7 @@ from typing import Any
 
 from journal.program import RUN, Counting, Effects, main, watch
 from moothall import Journal, ScriptedModel
-from moothall.agents.replies.record import APPENDED, Step, recorded
+from moothall.agents.replies.record import APPENDED, StepHandle, recorded
 from moothall.models.protocol import ModelReply
 
 URLS = ("one", "two")
@@ -35,15 +35,15 @@ async def digest(journal: Journal | None, run_id: str, world: World) -> Digest:
         if record.over is not None:
             return state
 
-        async def fetch(url: str, step: Step) -> bytes:
+        async def fetch(url: str, step: StepHandle) -> bytes:
             await step.begins({"url": url})
             return await world.fetch(url)
 
-        async def ask(step: Step) -> ModelReply:
+        async def ask(step: StepHandle) -> ModelReply:
             await step.begins()
             return await world.ask(state.pages)
 
-        async def pay(step: Step) -> str:
+        async def pay(step: StepHandle) -> str:
             await world.hook("pre")
             if not await step.permitted("pay 5", world.approve):
                 return "refused"

@@ -21,7 +21,7 @@ from journal.own import RUN, URLS, World, digest
 from journal.process import KILLED, Processes
 from journal.program import WIDTH
 from moothall import Journal
-from moothall.agents.replies.record import APPENDED, Step, recorded
+from moothall.agents.replies.record import APPENDED, StepHandle, recorded
 from moothall.foundation.errors import ConfigError, InDoubt, JournalError, RunMismatch
 from moothall.journal.doubt import Done
 
@@ -197,7 +197,7 @@ async def test_kept_value_is_written_with_the_entry_that_names_it(tmp_path: Path
 async def test_step_that_failed_is_called_again(tmp_path: Path) -> None:
     called: list[str] = []
 
-    async def pay(step: Step) -> str:
+    async def pay(step: StepHandle) -> str:
         await step.begins()
         called.append("pay")
         if len(called) == 1:

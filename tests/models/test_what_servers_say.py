@@ -26,7 +26,7 @@ from models.openai_server import (
 )
 from moothall import AnthropicModel, FallbackModel, OpenAIModel, ReActAgent, Reply
 from moothall.models import ModelReply
-from moothall.models.ask import ask_json
+from moothall.models.ask import ask_value
 
 ADD = call("add", '{"a": 1, "b": 2}', "c1")
 
@@ -159,7 +159,7 @@ def test_marked_reasoning_is_no_part_of_a_typed_answer() -> None:
     content = '<think>\nTwo and one.\n</think>\n\n{"total": 3}'
     assert agent_says(said(content), schema=Sum).value == Sum(3)
     with OpenAIServer(said(content)) as server:
-        found = ask_json(OpenAIModel("m", server.url), user("Hi"), None, json.loads)
+        found = ask_value(OpenAIModel("m", server.url), user("Hi"), None, json.loads)
         assert run(found) == {"total": 3}
 
 

@@ -5,7 +5,7 @@ from typing import Any, Literal, assert_type
 
 from moothall import Budget, Journal, ModelReply, ReActAgent, ScriptedModel, Spent
 from moothall.agents.replies.record import APPENDED, recorded
-from moothall.agents.replies.step import Step
+from moothall.agents.replies.step import StepHandle
 from moothall.journal import Done, Entry, Outline
 from moothall.journal.doubt import Doubt
 
@@ -65,7 +65,7 @@ async def shop(journal: Journal, items: list[str], state: Literal["open", "close
         assert_type(had, Shopping)
         for item in items[len(had.paid) :]:
 
-            async def pay(step: Step, item: str = item) -> str:
+            async def pay(step: StepHandle, item: str = item) -> str:
                 await step.begins({"item": item})
                 return f"{item}, {state}"
 
@@ -74,7 +74,7 @@ async def shop(journal: Journal, items: list[str], state: Literal["open", "close
             had.paid.append(paid)
             record.save(had)
 
-        async def ask(step: Step) -> ModelReply:
+        async def ask(step: StepHandle) -> ModelReply:
             await step.begins()
             return ModelReply("Paid.")
 

@@ -15,7 +15,7 @@ from moothall.foundation.arguments import names_checked
 from moothall.foundation.errors import ConfigError, DefinitionError
 from moothall.foundation.jsonvalue import UnreadableText, as_json, json_line, read_json
 from moothall.foundation.text import one_line
-from moothall.models.ask import Unusable, ask_json
+from moothall.models.ask import Unusable, ask_value
 
 if TYPE_CHECKING:
     from moothall.memory.embedder import Embedder
@@ -255,7 +255,7 @@ class BlockDispatcher:
             {"role": "user", "content": json_line(request)},
         ]
         try:
-            return await ask_json(self.llm, prompt, schema, read, examples=self.prompt)
+            return await ask_value(self.llm, prompt, schema, read, examples=self.prompt)
         except Unusable as error:
             fault = one_line(f"the model's answer {error}", 200)
             self._log(fault)

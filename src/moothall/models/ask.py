@@ -33,7 +33,7 @@ class Unusable(UnreadableText):
         """The last answer."""
 
 
-async def ask_json(
+async def ask_value(
     model: Any,
     prompt: Messages,
     schema: dict[str, Any] | None,

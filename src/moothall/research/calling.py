@@ -13,9 +13,9 @@ from urllib.parse import urlencode
 
 from moothall.actions import Action, ActionRegistry
 from moothall.agents.context import injected
-from moothall.agents.loop.answer import RequestedCall
+from moothall.agents.loop.answer import ToolCall
 from moothall.agents.replies.checked_parts import check_actions
-from moothall.agents.replies.state import dumped, loaded
+from moothall.agents.replies.state import dump_state, load_state
 from moothall.foundation.errors import ConfigError, DefinitionError, InvalidArguments, PageError
 from moothall.foundation.jsonvalue import NotJSON, as_json, copy_json, json_text
 from moothall.foundation.threads import awaited
@@ -102,9 +102,9 @@ def taking(tools: dict[str, Action], parameter: str) -> Iterator[tuple[str, str]
 
 def call_of(
     task: ResearchTask, number: int, tools: dict[str, Action], pool: ResourcePool
-) -> RequestedCall:
+) -> ToolCall:
     """Return a task as a call of its tool; an impossible call has a `fault`."""
-    call = RequestedCall(f"task_{number}", task.tool, task.tool)
+    call = ToolCall(f"task_{number}", task.tool, task.tool)
     tool = tools.get(task.tool)
     if tool is None:
         call.fault = f"there is no tool {task.tool!r}; there are {', '.join(tools) or 'none'}"
@@ -127,7 +127,7 @@ def result_of(task: ResearchTask, outcome: dict[str, Any] | None) -> ResearchRes
         return task_result
     task_result.result = value.get("value")
     task_result.resources = [
-        loaded(Resource, each, "a resource") for each in value.get("resources", ())
+        load_state(Resource, each, "a resource") for each in value.get("resources", ())
     ]
     task_result.missing = [str(each) for each in value.get("missing", ())]
     read = next((each for each in task_result.resources if each.visited), None)
@@ -139,7 +139,7 @@ def sourced(result: ResearchResult) -> ResearchResult:
     """Fill in the resources of a result from the user's own Research step."""
     if not result.resources and result.error is None:
         resources = _gathered(result.result, result, ResourcePool())["resources"]
-        result.resources = [loaded(Resource, each, "a resource") for each in resources]
+        result.resources = [load_state(Resource, each, "a resource") for each in resources]
     return result
 
 
@@ -224,5 +224,5 @@ def _gathered(result: Any, task: ResearchTask, pool: ResourcePool) -> dict[str, 
     for each in changes:
         if each.visited and each.fetched_at is None:
             each.fetched_at = datetime.now(UTC).isoformat(timespec="seconds")
-    data = {"value": value, "resources": [dumped(each) for each in changes]}
+    data = {"value": value, "resources": [dump_state(each) for each in changes]}
     return data | ({"missing": pool.missing} if pool.missing else {})

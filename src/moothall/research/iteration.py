@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from moothall.agents.replies.events import BlockEnded, BlockStarted
-from moothall.agents.replies.record import Step
+from moothall.agents.replies.record import StepHandle
 from moothall.agents.replies.reply import Stop
 from moothall.agents.replies.reply_request import ReplyRequest
 from moothall.agents.replies.step import asking
@@ -113,7 +113,7 @@ async def _take_step(bench: Workbench, name: str) -> None:
         progress, passages=[*progress.passages], notes=[*progress.notes], used={**progress.used}
     )
 
-    async def call(step: Step | None = None) -> dict[str, Any]:
+    async def call(step: StepHandle | None = None) -> dict[str, Any]:
         try:
             _take(bench, name, await _within_time(bench, name))
             if name == "plan" and bench.iteration == 1:

@@ -14,7 +14,7 @@ from moothall.agents.replies.state import ANSWER
 from moothall.foundation.errors import BudgetExceeded, JournalError
 from moothall.foundation.text import log_failure, shorten
 from moothall.foundation.threads import side_by_side
-from moothall.models.ask import Unusable, ask_json
+from moothall.models.ask import Unusable, ask_value
 from moothall.research.citations.footnotes import Verdict
 from moothall.research.citations.support import (
     LONGEST,
@@ -107,7 +107,7 @@ async def _verdicts(bench: Workbench, key: str, claims: list[Claim]) -> dict[int
         return answer
 
     try:
-        await ask_json(ask, question(claims), SCHEMA, reader(claims, verdicts))
+        await ask_value(ask, question(claims), SCHEMA, reader(claims, verdicts))
     except BudgetExceeded as error:
         raise Stop.at_limit(error) from error
     except (JournalError, Stop):

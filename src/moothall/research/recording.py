@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from moothall.agents.replies.read_record import ReadRecord, fingerprint
 from moothall.agents.replies.reply import Reply
-from moothall.agents.replies.state import dumped, loaded
+from moothall.agents.replies.state import dump_state, load_state
 from moothall.foundation.errors import MoothallError
 from moothall.foundation.jsonvalue import as_json
 from moothall.journal.run_parts import ReadPart
@@ -94,7 +94,7 @@ def step_of(researcher: Workbench, step: str, progress_before: Progress) -> dict
 def take_step(progress: Progress, data: dict[str, Any]) -> None:
     """Apply the data of a recorded step to the progress."""
     progress.usage = progress.usage + Usage(*data.get("spent", (0, 0)))
-    recorded = loaded(Progress, data, "a recorded step")
+    recorded = load_state(Progress, data, "a recorded step")
     for name in data.keys() - {"spent", "tasks"}:
         if name in ("passages", "notes"):
             getattr(progress, name).extend(getattr(recorded, name))
@@ -123,7 +123,7 @@ def end_data(reply: Reply) -> dict[str, Any]:
 
 def report_json(report: Report) -> dict[str, Any]:
     """Return a report as JSON data, without its run id."""
-    return {name: value for name, value in dumped(report).items() if name != "run_id"}
+    return {name: value for name, value in dump_state(report).items() if name != "run_id"}
 
 
 def replayed(part: RecordedPart) -> Reply:
@@ -134,7 +134,7 @@ def replayed(part: RecordedPart) -> Reply:
 
 
 def _ended_with(end: dict[str, Any], run_id: str) -> Report:
-    return loaded(Report, {**end["report"], "run_id": run_id}, "a recorded report")
+    return load_state(Report, {**end["report"], "run_id": run_id}, "a recorded report")
 
 
 def report_so_far(run_id: str, entries: Sequence[Entry], *, under_way: bool = False) -> Report:
@@ -159,7 +159,7 @@ def report_so_far(run_id: str, entries: Sequence[Entry], *, under_way: bool = Fa
                 result = outcome.get("result") if isinstance(outcome, dict) else None
                 resources = result.get("resources", ()) if isinstance(result, dict) else ()
                 for each in resources:
-                    pool.add(loaded(Resource, each, "a resource"))
+                    pool.add(load_state(Resource, each, "a resource"))
             elif step in ("plan", "narrate", "evaluate"):
                 take_step(progress, past_step.result)
     progress.stop = progress.stop or "cancelled"

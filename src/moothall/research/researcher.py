@@ -23,7 +23,7 @@ from moothall.agents.replies.reply import WITH_TEXT, Reply, Stop
 from moothall.agents.replies.reply_context import note_sources
 from moothall.agents.replies.reply_request import ReplyRequest
 from moothall.agents.replies.resume import guarded
-from moothall.agents.replies.state import dumped, loaded, opened, state
+from moothall.agents.replies.state import dump_state, load_state, opened, state
 from moothall.agents.replies.threaded import describe
 from moothall.foundation.arguments import check_function, check_integer
 from moothall.foundation.errors import ConfigError, DefinitionError, JournalError, SearchError
@@ -373,7 +373,7 @@ class Researcher(RecordedAgent, ProgressView):
 
     def state_dict(self) -> dict[str, Any]:
         """Return its progress on its own objectives as JSON; valid between two iterations."""
-        return state(recording.KIND, progress=dumped(self.progress))
+        return state(recording.KIND, progress=dump_state(self.progress))
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
         """Restore the progress that `state_dict` returned.
@@ -382,7 +382,7 @@ class Researcher(RecordedAgent, ProgressView):
             StateError: `saved` is not such a state
         """
         state = opened(saved, recording.KIND)
-        self.workbench.reset(loaded(Progress, state.get("progress"), f"researcher {self.id!r}"))
+        self.workbench.reset(load_state(Progress, state.get("progress"), f"researcher {self.id!r}"))
 
     # -- its runs ----------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from moothall.actions import Action
-from moothall.agents.loop.calls import Calls, doubts_of
+from moothall.agents.loop.calls import ToolCalls, doubts_of
 from moothall.agents.replies.charging import completed
 from moothall.agents.replies.record import NULL_RECORD, Record
 from moothall.agents.replies.reply import Stop
@@ -20,7 +20,7 @@ from moothall.agents.replies.state import ANSWER
 from moothall.foundation.errors import BudgetExceeded, JournalError, ModelError
 from moothall.foundation.jsonvalue import UnreadableText
 from moothall.foundation.text import log_failure, shorten
-from moothall.models.ask import TRIES, Messages, Unusable, ask_json
+from moothall.models.ask import TRIES, Messages, Unusable, ask_value
 from moothall.models.protocol import Usage, stated_usage
 from moothall.research.calling import call_of, result_of
 from moothall.research.extractive.index import nearest
@@ -324,7 +324,7 @@ class Workbench(ProgressView):
             raise Stop("in_doubt", doubts)
         # A task that the budget refused is done when the run is resumed with more.
         owner, number = cast(Any, self.agent), self.iteration
-        work = Calls(owner, good, self.request, number, keeps_refused=False)
+        work = ToolCalls(owner, good, self.request, number, keeps_refused=False)
         try:
             if good:
                 await work.execute(self.budget)
@@ -406,7 +406,7 @@ class Workbench(ProgressView):
                 text = sentences
             return read(text)
 
-        return await ask_json(ask, messages, schema, read_whole)
+        return await ask_value(ask, messages, schema, read_whole)
 
     async def _answer(
         self, key: str, prompt: list[Any], schema: dict[str, Any] | None, *, side_by_side: bool

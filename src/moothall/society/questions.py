@@ -26,7 +26,7 @@ from moothall.foundation.jsonvalue import NotJSON, UnreadableText, copy_json
 from moothall.foundation.text import counted
 from moothall.foundation.threads import is_async, side_by_side
 from moothall.journal import Journal
-from moothall.models.ask import Unusable, ask_json
+from moothall.models.ask import Unusable, ask_value
 from moothall.society.checkpoint import SocietyState
 from moothall.society.kernel.asking import AskedModel, CitizenModelCalls
 from moothall.society.kernel.intervention import Intervention, has_values, nobody_with, several
@@ -363,7 +363,9 @@ class Experiments(Steps):
             citizen_model = AskedModel(asking, citizen, model)
             rules = getattr(citizen.params, "decision_prompt", RULES)
             try:
-                await ask_json(citizen_model, survey.prompt(respondent, rules), survey.schema, read)
+                await ask_value(
+                    citizen_model, survey.prompt(respondent, rules), survey.schema, read
+                )
             except Unusable as error:
                 failed = "" if reply else f"the model's answer {error}"
             except ModelError as error:

@@ -12,7 +12,7 @@ from moothall.agents.replies.state import ANSWER
 from moothall.foundation.jsonvalue import json_line
 from moothall.foundation.text import cut
 from moothall.memory.bounded import DEFAULT_TOKENS, estimate_tokens
-from moothall.models.ask import Messages, ask_json
+from moothall.models.ask import Messages, ask_value
 from moothall.models.protocol import Usage, stated_usage
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class ChoiceQuestions:
             return completion
 
         prompt, form = self._prompt(ending), ending.rpartition("\n")[2]
-        answer: dict[str, Any] = await ask_json(
+        answer: dict[str, Any] = await ask_value(
             ask, prompt, schema.json, schema.parse, form=form, examples=ending
         )
         return answer

@@ -20,7 +20,7 @@ from moothall.agents.loop.recording import mark_known
 from moothall.agents.replies.charging import budget_of
 from moothall.agents.replies.checked_parts import Participant
 from moothall.agents.replies.group import Group
-from moothall.agents.replies.record import Record, dumped, loaded
+from moothall.agents.replies.record import Record, dump_state, load_state
 from moothall.agents.replies.reply import WITH_TEXT, Content, Reply
 from moothall.agents.replies.reply_context import note_sources, own_reply
 from moothall.agents.replies.reply_request import ReplyRequest, checked_content
@@ -283,9 +283,9 @@ class Conversation(Group):
 
     def _saved(self, state: ConversationState) -> dict[str, Any]:
         # This reply's steps and values are not saved.
-        return {**dumped(state), "steps": [], "values": {}}
+        return {**dump_state(state), "steps": [], "values": {}}
 
     def _loaded(self, state: Any, label: str) -> ConversationState:
-        now = loaded(ConversationState, state, label)
+        now = load_state(ConversationState, state, label)
         now.check(self.agents, label)
         return now

@@ -8,7 +8,7 @@ from moothall.agents.conversation.conversation_state import MAX_STEPS, Conversat
 from moothall.agents.conversation.participants import Setup, restore
 from moothall.agents.replies.events import TurnEnded, TurnStarted
 from moothall.agents.replies.read_record import ReadRecord
-from moothall.agents.replies.record import Record, loaded
+from moothall.agents.replies.record import Record, load_state
 from moothall.agents.replies.reply import Reply, Stop
 from moothall.agents.replies.reply_request import AnswerSchema
 from moothall.agents.replies.resume import has_ended, reply_at_end
@@ -48,7 +48,7 @@ async def resumed(
 def at_end(record: ReadRecord[ConversationState]) -> ConversationState:
     """Return the state at the end of a run; of one that was cut off, after its last turn."""
     if record.over is not None and "saved" in record.over:
-        return loaded(ConversationState, record.over["saved"], f"run {record.run_id!r}")
+        return load_state(ConversationState, record.over["saved"], f"run {record.run_id!r}")
     return record.state or ConversationState()
 
 
@@ -62,7 +62,7 @@ def tell_past(setup: Setup, record: Record[ConversationState], request: ReplyReq
     for entry in record.entries():
         if entry.kind != "state":
             continue
-        state = loaded(ConversationState, entry.data["state"], f"run {record.run_id!r}")
+        state = load_state(ConversationState, entry.data["state"], f"run {record.run_id!r}")
         new = [
             each
             for each in state.said

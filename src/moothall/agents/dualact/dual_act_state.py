@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from moothall.agents.decision import Conclusion, DecisionAction, HumanDecision
 from moothall.agents.dualact.conclusions import merged
 from moothall.agents.replies.read_record import ReadRecord
-from moothall.agents.replies.record import APPENDED, LIVE, loaded
+from moothall.agents.replies.record import APPENDED, LIVE, load_state
 from moothall.agents.replies.reply import Reply, Step, Stop
 from moothall.agents.replies.resume import has_ended
 from moothall.foundation.jsonvalue import UnreadableText
@@ -187,6 +187,6 @@ def replayed(part: RecordedPart) -> Reply:
     record = ReadRecord(part, DualActState)
     progress = record.state or DualActState()
     if record.over is not None and not has_ended(record):
-        progress = loaded(DualActState, record.over["progress"], f"run {part.run_id!r}")
+        progress = load_state(DualActState, record.over["progress"], f"run {part.run_id!r}")
     progress.run_id = part.run_id
     return progress.reply()

@@ -24,7 +24,7 @@ from moothall.agents.replies.charging import is_spent_for_all
 from moothall.agents.replies.events import ConclusionReached, DecisionMade, Done, Event
 from moothall.agents.replies.group import Group, ask_member, in_thread, in_time, takes
 from moothall.agents.replies.hooks import as_hooked, expect
-from moothall.agents.replies.record import Record, Step
+from moothall.agents.replies.record import Record, StepHandle
 from moothall.agents.replies.reply import Reply, Stop
 from moothall.agents.replies.reply_context import note_sources, sources_of_thread
 from moothall.agents.replies.reply_request import ReplyRequest
@@ -39,7 +39,7 @@ from moothall.foundation.jsonvalue import UnreadableText, json_text
 from moothall.foundation.text import log_failure
 from moothall.foundation.threads import call_user, side_by_side
 from moothall.journal.stop_reason import ANSWERED, FOR_ALL, PASSED_ON, StopReason
-from moothall.models.ask import Messages, Unusable, ask_json
+from moothall.models.ask import Messages, Unusable, ask_value
 from moothall.models.protocol import ReasoningPiece, TextPiece
 
 logger: logging.Logger = logging.getLogger("moothall.reasoning")
@@ -146,7 +146,7 @@ class Rounds:
             progress.decisions.pop()
             self._take(changed)
 
-    async def _decided_by_function(self, step: Step) -> HumanDecision:
+    async def _decided_by_function(self, step: StepHandle) -> HumanDecision:
         assert self._decide_by is not None
         progress = self._progress
         decision = await self._call(self._decide_by, progress.conclusion, progress.task)
@@ -205,7 +205,7 @@ class Rounds:
 
         try:
             question = [{"role": "user", "content": prompt}]
-            return await ask_json(ask, question, schema, read, form=form)
+            return await ask_value(ask, question, schema, read, form=form)
         except Unusable as error:
             reason = f"H ({human.id!r}) gave no decision: its answer {error}"
             raise Stop("unreadable", reason) from None

@@ -150,7 +150,7 @@ _NUMBERED = re.compile(r"(.*\D)(\d{1,9})", re.DOTALL)
 
 
 @dataclass(slots=True)
-class RequestedCall:
+class ToolCall:
     """One call of an answer."""
 
     id: str  # different from those of the reply's other calls
@@ -215,7 +215,7 @@ class ModelAnswer:
     """A model's answer, read."""
 
     text: str
-    calls: list[RequestedCall]
+    calls: list[ToolCall]
     fault: str = ""  # why it cannot be used, in words
     thinking: Sequence[dict[str, Any]] = ()  # goes back to the model unchanged
     blocks: Sequence[dict[str, Any]] = ()  # images and audio
@@ -259,7 +259,7 @@ def read_answer(
             "None was executed."
         )
         return ModelAnswer(text, [], fault)
-    requested: list[RequestedCall] = []
+    requested: list[ToolCall] = []
     faults = ""
     for call in calls:
         requested.append(each := _read_call(call, ids, find, list_names))
@@ -277,15 +277,15 @@ def _read_call(
     ids: set[str],
     find: Callable[[str], tuple[str, Action | None]],
     list_names: Callable[[], list[str]],
-) -> RequestedCall:
+) -> ToolCall:
     id = _id(getattr(call, "id", None), ids)
     stated_name = getattr(call, "name", None)
     if not isinstance(stated_name, str):
-        requested = RequestedCall(id, "?", "_")
+        requested = ToolCall(id, "?", "_")
         requested.fault = f"the name of an action must be a text, got {json_type(stated_name)}"
         return requested
     name, action = find(stated_name)
-    requested = RequestedCall(id, name, safe_name(stated_name), {}, None, {})
+    requested = ToolCall(id, name, safe_name(stated_name), {}, None, {})
     if action is None:
         names = list_names()
         listed = ", ".join(names[:20]) + (" and others" if len(names) > 20 else "")

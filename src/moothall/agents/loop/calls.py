@@ -64,7 +64,7 @@ def doubts_of(record: Record[Any], iteration: int) -> str:
     )
 
 
-class Calls(Executing):
+class ToolCalls(Executing):
     """The calls of one answer, executed concurrently; each gets its result."""
 
     __slots__ = ()
@@ -119,7 +119,7 @@ class Calls(Executing):
             started = sum(
                 call.has_started for call, is_new in zip(self.calls, new, strict=True) if is_new
             )
-            spent = checked_amounts(Calls.execute_within, {"actions": started})
+            spent = checked_amounts(ToolCalls.execute_within, {"actions": started})
             reservation.hold.ledger.settle(reservation.hold, spent)
 
     @property

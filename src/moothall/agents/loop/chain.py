@@ -45,7 +45,7 @@ from moothall.models.protocol import is_answer, stated_usage
 
 if TYPE_CHECKING:
     from moothall.agents.loop.steps import ActionStep, ModelStep
-    from moothall.agents.replies.step import Step
+    from moothall.agents.replies.step import StepHandle
 
 logger: logging.Logger = logging.getLogger("moothall.reasoning")
 
@@ -346,7 +346,7 @@ async def _with_start(step: ActionStep, call: Call) -> Any:
 # -- both ------------------------------------------------------------------------------------------
 
 
-async def _with_record(step: ModelStep | ActionStep, call: Call, record: Step) -> Any:
+async def _with_record(step: ModelStep | ActionStep, call: Call, record: StepHandle) -> Any:
     step._record = record
     return await call()
 

@@ -22,7 +22,7 @@ from moothall.actions.provenance.reading import reading_here
 from moothall.actions.search import ActionIndex
 from moothall.actions.signature.schema import object_schema
 from moothall.agents.agent import Agent
-from moothall.agents.loop.answer import OfferedActions, RequestedCall
+from moothall.agents.loop.answer import OfferedActions, ToolCall
 from moothall.agents.loop.recording import LoopTurn
 from moothall.agents.replies.reply_context import agent_here, sources_told_to
 from moothall.agents.replies.thread import Thread
@@ -143,7 +143,7 @@ class Finder:
         ]
 
 
-def join(thread: Thread, turn: LoopTurn, offered: OfferedActions, call: RequestedCall) -> None:
+def join(thread: Thread, turn: LoopTurn, offered: OfferedActions, call: ToolCall) -> None:
     """If a call was a search, show the model what it found from its next answer on, at the end."""
     if call.action is not offered.finder.action:
         return

@@ -19,7 +19,7 @@ from moothall.models.names import model as named
 from moothall.models.protocol import answer_json, answer_of_json
 
 if TYPE_CHECKING:
-    from moothall.agents.replies.step import Step
+    from moothall.agents.replies.step import StepHandle
     from moothall.budget import Budget
     from moothall.journal import Journal
     from moothall.models.protocol import Model, ModelReply
@@ -76,7 +76,7 @@ async def complete_many(
     program = {"model": getattr(chosen_model, "name", None), "asked": listed, "schema": schema}
 
     async def answer(record: Record[Any], number: int) -> ModelReply | ModelError:
-        async def call(step: Step) -> dict[str, Any]:
+        async def call(step: StepHandle) -> dict[str, Any]:
             return answer_json(await completed(chosen_model, budget, listed[number], schema, step))
 
         async with gate:

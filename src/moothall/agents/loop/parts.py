@@ -22,7 +22,7 @@ from moothall.actions.message import address, is_group
 from moothall.actions.registry import Offering
 from moothall.agents.agent import CURRENT, Agent
 from moothall.agents.context import CallChannel, Context, SystemPrompt
-from moothall.agents.loop.answer import OfferedActions, RequestedCall
+from moothall.agents.loop.answer import OfferedActions, ToolCall
 from moothall.agents.loop.results import MAX_RESULT_CHARS
 from moothall.agents.replies.checked_parts import check_model, check_part
 from moothall.agents.replies.recorded_agent import RecordedAgent
@@ -340,7 +340,7 @@ def checked_discover(discover: str | Iterable[str | int], id: str | int) -> str 
 def context_of(
     agent: Any,
     request: ReplyRequest,
-    call: RequestedCall | None = None,
+    call: ToolCall | None = None,
     channel: CallChannel | None = None,
 ) -> Context[Any]:
     """Return what a reply's own functions may know about it."""

@@ -15,13 +15,13 @@ from moothall.actions.acting import ACTING
 from moothall.actions.approval import ApprovalRequest, CallToApprove, Refused
 from moothall.actions.approval.asking import asking_person
 from moothall.actions.approval.decision import DECISION_KINDS, Decision
-from moothall.agents.loop.answer import RequestedCall
+from moothall.agents.loop.answer import ToolCall
 from moothall.agents.loop.parts import Looping
 from moothall.agents.loop.provenance import note_of, questions, trace
 from moothall.agents.loop.results import about_call
 from moothall.agents.replies.reply import Stop
 from moothall.agents.replies.reply_request import ReplyRequest
-from moothall.agents.replies.step import Step, decided_now
+from moothall.agents.replies.step import StepHandle, decided_now
 from moothall.foundation.errors import JournalError
 from moothall.foundation.jsonvalue import as_json, copy_json, json_line
 from moothall.foundation.text import log_failure
@@ -83,7 +83,7 @@ class PausableLimit:
 
 
 async def permits(
-    agent: Looping, call: RequestedCall, request: ReplyRequest, step: Step | None
+    agent: Looping, call: ToolCall, request: ReplyRequest, step: StepHandle | None
 ) -> Decision:
     """Return whether this call may be executed; the approver gets a copy of its arguments."""
     chosen, texts = call.action, request.state.texts
@@ -168,7 +168,7 @@ async def permits(
         reset(token)
 
 
-def rewrite(call: RequestedCall, args: dict[str, Any], texts: Texts | None) -> dict[str, Any]:
+def rewrite(call: ToolCall, args: dict[str, Any], texts: Texts | None) -> dict[str, Any]:
     """Give a call the arguments that a person wrote; return those that they replace.
 
     They are checked as the model's are. What the person wrote in them is the user's text, and
@@ -186,7 +186,7 @@ def rewrite(call: RequestedCall, args: dict[str, Any], texts: Texts | None) -> d
     return call.was
 
 
-def hear(call: RequestedCall, texts: Texts | None, old: Any, new: Any) -> None:
+def hear(call: ToolCall, texts: Texts | None, old: Any, new: Any) -> None:
     """Take what a person wrote in a value as the user's."""
     for text in _new_texts(old, new):
         if text not in call.statements:

@@ -10,7 +10,7 @@ from moothall.actions import Action
 from moothall.actions.provenance import Origin, Origins, sources_of, union
 from moothall.actions.provenance.marks import Marks, any_marked, bare, marks_of
 from moothall.actions.provenance.questions import question_on
-from moothall.agents.loop.answer import RequestedCall
+from moothall.agents.loop.answer import ToolCall
 from moothall.agents.replies.reply_request import ReplyRequest
 from moothall.agents.replies.thread import Thread
 from moothall.foundation.jsonvalue import as_json, json_line
@@ -162,7 +162,7 @@ def own_values(result: Any, option: bool | Sequence[str]) -> list[Any]:
     return [*values.values()]
 
 
-def trace(call: RequestedCall, texts: Texts) -> None:
+def trace(call: ToolCall, texts: Texts) -> None:
     """Note where the values of a call come from, and which guarded ones are from outside."""
     action = call.action
     assert action is not None
@@ -194,7 +194,7 @@ def trace(call: RequestedCall, texts: Texts) -> None:
         note_foreign(call)
 
 
-def note_foreign(call: RequestedCall) -> None:
+def note_foreign(call: ToolCall) -> None:
     """Note which arguments of a call are partly from outside, by their origins."""
     assert call.action is not None
     guarded, origins = call.action.guarded, call.origins.items()
@@ -204,7 +204,7 @@ def note_foreign(call: RequestedCall) -> None:
     call.foreign = {name: call.args[name] for name in outside if name not in guarded_names}
 
 
-def begins(call: RequestedCall, texts: Texts | None) -> None:
+def begins(call: ToolCall, texts: Texts | None) -> None:
     """Note the values from outside of a call that is executed now: a result may give them back."""
     action = call.action
     assert action is not None
@@ -270,7 +270,7 @@ def choices_of(action: Action, name: str) -> tuple[list[Any], set[str]]:
     return choices, fields
 
 
-def questions(call: RequestedCall, texts: Texts, request: ReplyRequest) -> list[tuple[str, str]]:
+def questions(call: ToolCall, texts: Texts, request: ReplyRequest) -> list[tuple[str, str]]:
     """Return what a person is asked of a call: each value's key, and the question."""
     if call.action is not None and texts.sources == [call.action.origin.described_by]:
         # All that was read from outside is what the tool's own server says of its tools, and the
@@ -301,7 +301,7 @@ def note_of(asked_values: list[tuple[str, str]]) -> str:
     )
 
 
-def marks_of_result(call: RequestedCall, thread: Thread, request: ReplyRequest) -> Marks | None:
+def marks_of_result(call: ToolCall, thread: Thread, request: ReplyRequest) -> Marks | None:
     """Return the marks of a call's result."""
     is_outside = call.action is not None and call.action.outside
     result = None if call.result is None else call.result.get("result")
@@ -323,7 +323,7 @@ def marks_of_result(call: RequestedCall, thread: Thread, request: ReplyRequest) 
     return Marks(sources, call.always, call.statements, call.is_stated, own_parts, wrote)
 
 
-def marks_of_fault(call: RequestedCall, thread: Thread) -> Marks:
+def marks_of_fault(call: ToolCall, thread: Thread) -> Marks:
     """Return the marks of a call that was not executed, since something in it was wrong.
 
     Its message repeats what the model wrote: the name that no action has, or a value.
@@ -358,9 +358,7 @@ class UnmarkedMessages:
         return [*messages[:first], *self._bare]
 
 
-def sources_of_result(
-    call: RequestedCall, texts: Texts | None, result: dict[str, Any]
-) -> list[str]:
+def sources_of_result(call: ToolCall, texts: Texts | None, result: dict[str, Any]) -> list[str]:
     """Return where the result of a call comes from, if from outside; empty if not."""
     if call.is_stated:
         return []
@@ -381,7 +379,7 @@ def _recalled(result: Any) -> list[str]:
     return [source for each in result for source in sources_of(each)]
 
 
-def source_of(call: RequestedCall) -> str:
+def source_of(call: ToolCall) -> str:
     """Return what a call reads, in words: the file or the address if it names one, or itself."""
     for value in call.args.values():
         if isinstance(value, str) and ("." in value or "/" in value) and " " not in value:

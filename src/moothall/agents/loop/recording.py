@@ -22,7 +22,7 @@ from moothall.memory.results import NUMBER_KEY
 from moothall.models.protocol import NO_USAGE, Usage, usage_json
 
 if TYPE_CHECKING:
-    from moothall.agents.loop.answer import RequestedCall
+    from moothall.agents.loop.answer import ToolCall
     from moothall.agents.loop.parts import Looping
     from moothall.agents.replies.recorded_agent import RecordedAgent
     from moothall.agents.replies.reply_request import ReplyRequest
@@ -57,7 +57,7 @@ class LoopTurn:
 
     def add_result(
         self,
-        call: RequestedCall,
+        call: ToolCall,
         content: str | list[dict[str, Any]],
         marks: Marks | None,
         number: list[Any] | None = None,

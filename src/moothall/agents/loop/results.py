@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from moothall.actions.approval import Later, Question
 from moothall.actions.environment import failed
 from moothall.agents.replies.reply import Stop
-from moothall.agents.replies.step import Step, asking
+from moothall.agents.replies.step import StepHandle, asking
 from moothall.foundation.errors import ConfigError, NobodyToAsk
 from moothall.foundation.jsonvalue import as_json, json_text, readable
 from moothall.journal.store.wait_rows import WaitOutcome
 from moothall.models.blocks import block_note, is_seen, without_seen
 
 if TYPE_CHECKING:
-    from moothall.agents.loop.answer import RequestedCall
+    from moothall.agents.loop.answer import ToolCall
 
 MAX_RESULT_CHARS = 20_000
 """How much of a result a model is shown."""
@@ -88,7 +88,7 @@ def _with_notes(value: Any) -> Any:
 # -- that come later ------------------------------------------------------------------------------
 
 
-def about_call(call: RequestedCall) -> dict[str, Any]:
+def about_call(call: ToolCall) -> dict[str, Any]:
     """Return what the journal keeps of a call that waits."""
     about: dict[str, Any] = {"action": call.name, "args": call.args, "call": call.id}
     if call.origins:
@@ -100,7 +100,7 @@ def about_call(call: RequestedCall) -> dict[str, Any]:
     return about
 
 
-async def result_of(later: Later, call: RequestedCall, step: Step | None) -> dict[str, Any]:
+async def result_of(later: Later, call: ToolCall, step: StepHandle | None) -> dict[str, Any]:
     """Return the result of a call that comes later; raise Stop for its run to wait."""
     kind, name = "result", later.key or ""
     if step is None:
@@ -139,7 +139,7 @@ class Asks(Protocol):
 
 async def answered(
     call: Asks,
-    step: Step,
+    step: StepHandle,
     question: Question,
     ask: Callable[[Question], Awaitable[str]],
     exact: str | None = None,

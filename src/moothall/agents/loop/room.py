@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 from moothall.actions.provenance import sources_of
-from moothall.agents.loop.answer import RequestedCall
+from moothall.agents.loop.answer import ToolCall
 from moothall.agents.loop.provenance import sources_of_result
 from moothall.agents.replies.events import ResultsCleared
 from moothall.agents.replies.record import Record
@@ -138,7 +138,7 @@ class LongResults:
 
     def content_shown(
         self,
-        call: RequestedCall,
+        call: ToolCall,
         result: dict[str, Any],
         content: str,
         limit: int,

@@ -15,7 +15,7 @@ from moothall.actions.provenance.origin import Sourced
 from moothall.agents.context import Context
 from moothall.agents.loop import results
 from moothall.agents.loop.answer import ModelAnswer, demand_of, read_answer
-from moothall.agents.loop.calls import Calls, doubts_of
+from moothall.agents.loop.calls import ToolCalls, doubts_of
 from moothall.agents.loop.chain import around_model
 from moothall.agents.loop.discovery import join
 from moothall.agents.loop.parts import Looping, context_of, fault_of, messages_of
@@ -44,7 +44,7 @@ from moothall.agents.loop.steps import ModelStep
 from moothall.agents.replies.charging import budgeted, count_unbounded
 from moothall.agents.replies.events import MessageAdded, MessagesLeftOut
 from moothall.agents.replies.record import PastStep, Record
-from moothall.agents.replies.record import Step as RecordedStep
+from moothall.agents.replies.record import StepHandle as RecordedStep
 from moothall.agents.replies.reply import OpenReply, Reply, Step, Stop
 from moothall.agents.replies.reply_request import ReplyRequest
 from moothall.agents.replies.resume import guarded, has_ended
@@ -415,7 +415,7 @@ class LoopRun:
     async def act(self, turn: LoopTurn, answer: ModelAnswer) -> list[str]:
         """Execute the calls of an answer concurrently; add them and their results in call order."""
         record, requested = self.record, answer.calls
-        calls = Calls(self.agent, requested, self.request, turn.iteration)
+        calls = ToolCalls(self.agent, requested, self.request, turn.iteration)
         if record is not None and (doubts := doubts_of(record, turn.iteration)):
             raise Stop("in_doubt", doubts)
         try:
@@ -443,7 +443,7 @@ class LoopRun:
         self,
         turn: LoopTurn,
         answer: ModelAnswer,
-        calls: Calls,
+        calls: ToolCalls,
         waits: Collection[int] = (),
         ends: bool = True,
     ) -> list[str]:
@@ -481,7 +481,7 @@ class LoopRun:
                 join(thread, turn, offered, call)
         return contents
 
-    def _park(self, turn: LoopTurn, answer: ModelAnswer, calls: Calls) -> None:
+    def _park(self, turn: LoopTurn, answer: ModelAnswer, calls: ToolCalls) -> None:
         """Keep a turn aside: the resumed run has it again.
 
         If its thread goes on meanwhile, that shows what waits in place of the results.

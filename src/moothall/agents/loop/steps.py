@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
     from moothall.actions import Action
     from moothall.agents.context import Context
-    from moothall.agents.loop.answer import RequestedCall
+    from moothall.agents.loop.answer import ToolCall
     from moothall.agents.loop.parts import Looping
     from moothall.agents.loop.recording import LoopState, LoopTurn
     from moothall.agents.loop.showing import Showing
     from moothall.agents.replies.record import Record
     from moothall.agents.replies.reply import Stop
     from moothall.agents.replies.reply_request import ReplyRequest
-    from moothall.agents.replies.step import PastStep, Step
+    from moothall.agents.replies.step import PastStep, StepHandle
     from moothall.budget import Budget
     from moothall.memory.memory import Memory
     from moothall.models.protocol import Model
@@ -62,7 +62,7 @@ class Executing:
     """What the calls of one answer share."""
 
     agent: Looping
-    calls: list[RequestedCall]
+    calls: list[ToolCall]
     request: ReplyRequest
     iteration: int
     keeps_refused: bool = True  # record the calls that the budget refused as ended
@@ -90,7 +90,7 @@ class ModelStep:
         self._run = run
         self._turn = turn
         self._messages: list[dict[str, Any]] | None = None  # None until somebody looks
-        self._record: Step | None = None
+        self._record: StepHandle | None = None
         self._bill: AbstractContextManager[Any] | None = None
         self.iteration: int = turn.iteration
         self.schema: dict[str, Any] | None = schema
@@ -139,8 +139,8 @@ class ActionStep:
     def __init__(self, turn: Executing, place: int) -> None:
         self._turn = turn
         self._place = place
-        self._call: RequestedCall = turn.calls[place]
-        self._record: Step | None = None
+        self._call: ToolCall = turn.calls[place]
+        self._record: StepHandle | None = None
         self._refused: dict[str, Any] | None = None  # the result, if a hook refused it
         self._is_told = False  # whether the stream has its start
         self.key: str = f"{turn.iteration}.{place}"  # of its record

@@ -23,7 +23,7 @@ from moothall.agents.ready.terminal import Terminal
 from moothall.agents.replies.conversational import ConversationalAgent
 from moothall.agents.replies.reply import Reply, Stop
 from moothall.agents.replies.reply_request import ReplyRequest
-from moothall.agents.replies.step import Step
+from moothall.agents.replies.step import StepHandle
 from moothall.agents.replies.thread import Thread
 from moothall.agents.workflow import ReplyingOptions
 from moothall.foundation.errors import ConfigError, NobodyToAsk
@@ -120,7 +120,7 @@ class Person(ConversationalAgent):
         self._desk = _AtTerminal(self.id, self._terminal) if desk is None else desk
         self._has_place = any(each is not None for each in (desk, stdin, stdout))
 
-    def _desk_now(self, step: Step | None = None) -> Desk:
+    def _desk_now(self, step: StepHandle | None = None) -> Desk:
         """Return where to ask now: for a caller of a door, or by an approver, elsewhere."""
         if self._has_place:
             return self._desk
@@ -214,7 +214,7 @@ class _AskedByCaller:
     """A person who is asked questions by a caller's protocol, or by an approver."""
 
     def __init__(
-        self, person: Person, ask: Callable[[Question], Awaitable[str]], step: Step | None
+        self, person: Person, ask: Callable[[Question], Awaitable[str]], step: StepHandle | None
     ) -> None:
         self._person = person
         self._ask = ask
@@ -246,7 +246,7 @@ class _AskedByCaller:
             "terminal of this process"
         )
 
-    async def _answered(self, step: Step, question: Question, exact: str) -> str:
+    async def _answered(self, step: StepHandle, question: Question, exact: str) -> str:
         """Return the answer that the journal has, or a new one; raise Stop if it comes later."""
         while True:
             wait = step.hash_of("question", exact, self.questions.count(exact))

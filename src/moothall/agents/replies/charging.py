@@ -20,7 +20,7 @@ from moothall.models.base import answer_of, streamed_to
 from moothall.models.protocol import Usage
 
 if TYPE_CHECKING:
-    from moothall.agents.replies.step import Step
+    from moothall.agents.replies.step import StepHandle
     from moothall.budget import Budget
     from moothall.journal import Entry
     from moothall.models.protocol import ReasoningPiece, TextPiece
@@ -133,7 +133,7 @@ def count_unbounded() -> None:
 
 
 async def begin_call(
-    step: Step, budget: Budget | None, model: Any, *request: Any, args: Any = None
+    step: StepHandle, budget: Budget | None, model: Any, *request: Any, args: Any = None
 ) -> AbstractContextManager[None]:
     """Record that a call begins and what it reserves; return the context that it is charged in.
 
@@ -168,7 +168,7 @@ async def completed(
     budget: Budget | None,
     prompt: list[dict[str, Any]],
     schema: dict[str, Any] | None,
-    step: Step,
+    step: StepHandle,
     tell: Callable[[TextPiece | ReasoningPiece], object] | None = None,
 ) -> Any:
     """Ask a model once its reservation is recorded; return its answer, and tell its pieces."""

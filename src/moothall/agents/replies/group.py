@@ -19,7 +19,7 @@ from moothall.agents.agent import Agent
 from moothall.agents.replies.charging import budget_of, share_budget
 from moothall.agents.replies.checked_parts import records
 from moothall.agents.replies.events import Done, Event
-from moothall.agents.replies.record import Record, Step, dumped, loaded
+from moothall.agents.replies.record import Record, StepHandle, dump_state, load_state
 from moothall.agents.replies.recorded_agent import RecordedAgent
 from moothall.agents.replies.reply import Reply, Stop
 from moothall.agents.replies.reply import Step as Called
@@ -127,7 +127,7 @@ class Group(RecordedAgent):
         """Refuse to save or load a state during a turn."""
 
     def _saved(self, own_state: Any) -> dict[str, Any]:
-        return dumped(own_state)
+        return dump_state(own_state)
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
         """Load a saved state; `resume` continues from it.
@@ -158,7 +158,7 @@ class Group(RecordedAgent):
         self._note_threads(*restored)
 
     def _loaded(self, state: Any, label: str) -> Any:
-        return loaded(self._state_type, state, label)
+        return load_state(self._state_type, state, label)
 
 
 def options_for(member: Any, request: ReplyRequest) -> dict[str, Any]:
@@ -232,7 +232,7 @@ async def ask_member(
 
     is_person = getattr(agent, "decides_in_words", False)
 
-    async def ask_once(step: Step) -> Reply:
+    async def ask_once(step: StepHandle) -> Reply:
         await step.begins()
         read = MemberReading()
         its = ReplySetup(agent, step=step if request.recorded is not None and is_person else None)

@@ -21,7 +21,7 @@ from moothall.foundation.threads import is_cancelled
 from moothall.models.protocol import ModelReply, Usage
 
 if TYPE_CHECKING:
-    from moothall.agents.replies.step import Step
+    from moothall.agents.replies.step import StepHandle
     from moothall.agents.replies.thread import Thread
     from moothall.budget import Budget
 
@@ -119,7 +119,7 @@ async def as_hooked(
     if record is None:
         return (await run_hooks(*hooks))[name]
 
-    async def call(step: Step | None) -> Any:
+    async def call(step: StepHandle | None) -> Any:
         return (await run_hooks(*hooks))[name]
 
     return await record.step(f"{type}.{key}", call, **options)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
 from moothall.actions.approval.decision import DECISION_ENTRIES, DECISION_KINDS
 from moothall.agents.replies.checked_parts import records
-from moothall.agents.replies.state import APPENDED, LIVE, loaded
+from moothall.agents.replies.state import APPENDED, LIVE, load_state
 from moothall.agents.replies.step import PastStep
 from moothall.foundation.errors import RunMismatch, StateError
 from moothall.foundation.jsonvalue import as_json
@@ -55,7 +55,7 @@ class ReadRecord(Generic[S]):
             state = self._take(entry, state)
         self.state: S | None = None  # the last that was saved
         if state is not None:
-            self.state = loaded(kind, state, f"run {part.run_id!r}")
+            self.state = load_state(kind, state, f"run {part.run_id!r}")
             self._counts = {name: len(getattr(self.state, name)) for name in self._counts}
 
     # -- what was recorded -------------------------------------------------------------------------

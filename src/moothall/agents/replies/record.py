@@ -22,11 +22,11 @@ from moothall.agents.replies.reply import Stop
 from moothall.agents.replies.state import APPENDED as APPENDED
 from moothall.agents.replies.state import LIVE as LIVE
 from moothall.agents.replies.state import Codec, codec_of
-from moothall.agents.replies.state import dumped as dumped
-from moothall.agents.replies.state import loaded as loaded
+from moothall.agents.replies.state import dump_state as dump_state
+from moothall.agents.replies.state import load_state as load_state
 from moothall.agents.replies.step import NULL_STEP as NULL_STEP
 from moothall.agents.replies.step import PastStep as PastStep
-from moothall.agents.replies.step import Step as Step
+from moothall.agents.replies.step import StepHandle as StepHandle
 from moothall.foundation import tracing
 from moothall.foundation.errors import InDoubt, JournalError, StateError
 from moothall.foundation.jsonvalue import as_json, deep_json
@@ -85,7 +85,7 @@ class Record(ReadRecord[S]):
     async def step(
         self,
         key: str,
-        call: Callable[[Step], Awaitable[T]],
+        call: Callable[[StepHandle], Awaitable[T]],
         /,
         *,
         of: type[T] | Codec | None = None,
@@ -134,7 +134,7 @@ class Record(ReadRecord[S]):
         note: dict[str, Any] = {"key": key, "about": about} if about else {"key": key}
         if outcome == "ask":
             note["asks"] = True
-        step = Step(self, key, note, past_step, beside)
+        step = StepHandle(self, key, note, past_step, beside)
         if past_step.state == "started" and past_step.is_decided:
             step.tell(decided=past_step.decision)
             if past_step.decision is None or not goes_on:
@@ -315,7 +315,9 @@ class _NullRecord(Record[S]):
     def run_id(self) -> str:
         return ""
 
-    async def step(self, key: str, call: Callable[[Step], Awaitable[T]], /, **options: Any) -> T:
+    async def step(
+        self, key: str, call: Callable[[StepHandle], Awaitable[T]], /, **options: Any
+    ) -> T:
         return await call(NULL_STEP)
 
     def note(self, kind: str, data: Any) -> None:

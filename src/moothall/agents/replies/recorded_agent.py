@@ -19,7 +19,7 @@ from moothall.agents.replies.read_record import fingerprint
 from moothall.agents.replies.record import NULL_RECORD, Record
 from moothall.agents.replies.reply import Reply
 from moothall.agents.replies.resume import answer_asker, answers_in, has_ended
-from moothall.agents.replies.state import dumped, loaded
+from moothall.agents.replies.state import dump_state, load_state
 from moothall.agents.replies.sub_agents.going_on import (
     ResumedRun,
     agents_that_resume,
@@ -76,7 +76,7 @@ class RecordedAgent(ConversationalAgent):
         self._journal = None if journal is None else as_journal(journal, f"agent {self.id!r}")
 
     def _load(self) -> tuple[Any, list[Action] | None]:
-        loaded(self._state_type, as_json(dumped(self._state_type())), f"agent {self.id!r}")
+        load_state(self._state_type, as_json(dump_state(self._state_type())), f"agent {self.id!r}")
         return super()._load()
 
     async def resume_runs(

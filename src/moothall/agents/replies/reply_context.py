@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from moothall.actions.provenance.texts import Texts
     from moothall.agents.replies.reply import Reply
     from moothall.agents.replies.reply_request import ReplyRequest
-    from moothall.agents.replies.step import Step
+    from moothall.agents.replies.step import StepHandle
     from moothall.agents.replies.thread import TurnLock
     from moothall.journal import RunPart
     from moothall.memory.results import ThreadResults
@@ -101,7 +101,7 @@ class ReplySetup(NamedTuple):
     offered: tuple[Action, ...] = ()  # actions that the asked agent gets besides its own
     before: Sequence[dict[str, Any]] = ()  # the messages that its thread begins with
     results: ThreadResults | None = None  # the long results in these messages
-    step: Step | None = None  # the step of a group in which a person replies
+    step: StepHandle | None = None  # the step of a group in which a person replies
 
 
 class AskContext(NamedTuple):

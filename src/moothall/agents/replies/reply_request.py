@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from moothall.actions.provenance.texts import Texts
     from moothall.agents.replies.record import Record
     from moothall.agents.replies.reply import Reply
-    from moothall.agents.replies.step import Step
+    from moothall.agents.replies.step import StepHandle
     from moothall.agents.replies.thread import Thread
     from moothall.budget import Budget
     from moothall.journal import RunPart
@@ -115,7 +115,7 @@ class ReplyRequest:
         self.recorded: Record[Any] | None = None  # the record of this reply
         self.before: Sequence[dict[str, Any]] = ()  # the messages that its thread begins with
         self.results: ThreadResults | None = None  # the long results in these messages
-        self.step: Step | None = None  # the step of a group's run in which a person replies
+        self.step: StepHandle | None = None  # the step of a group's run in which a person replies
         self.offered: tuple[Action, ...] = ()  # extra actions for its model in this reply
         self.must_call = False  # whether the answer must call one of these
         self.thoughts: list[str] | None = None  # gets the reasoning of each answer of its model

@@ -12,7 +12,7 @@ from weakref import finalize
 
 from moothall.actions.provenance import union
 from moothall.agents.replies.reply import Reply, Step, Stop
-from moothall.agents.replies.state import dumped
+from moothall.agents.replies.state import dump_state
 from moothall.foundation.errors import JournalError, MoothallError, NoSuchRun, StateError
 from moothall.foundation.jsonvalue import UnreadableText
 from moothall.foundation.text import error_message, error_text, log_failure
@@ -145,7 +145,7 @@ def end_of(record: Record[Any], state: Any, name: str, reply: Reply) -> dict[str
     about = {"detail": reply.detail, "text": reply.text, "value": reply.value}
     if reply.stop_reason not in FINAL:
         # A resumed run repeats a turn that was stopped: only the end has its partial outcome.
-        return {**about, name: dumped(state)}
+        return {**about, name: dump_state(state)}
     record.save(state)
     return about
 

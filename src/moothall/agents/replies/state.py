@@ -52,7 +52,7 @@ def reply_json(reply: Reply) -> dict[str, Any]:
     names = ("text", "value", "messages", "stop_reason", "detail", "run_id")
     return {
         **{name: as_json(getattr(reply, name)) for name in names},
-        "steps": [dumped(step) for step in reply.steps],
+        "steps": [dump_state(step) for step in reply.steps],
         "usage": usage_json(reply.usage),
         **({"outside": [*reply.outside]} if reply.outside else {}),
     }
@@ -112,7 +112,7 @@ def opened(saved: Any, kind: str) -> dict[str, Any]:
     return copied
 
 
-def dumped(state: Any) -> dict[str, Any]:
+def dump_state(state: Any) -> dict[str, Any]:
     """Return a state, or any other dataclass, as JSON data; what has no JSON form becomes text."""
     parts = {
         each.name: getattr(state, each.name) for each in fields(state) if each.metadata != LIVE
@@ -124,7 +124,7 @@ def dumped(state: Any) -> dict[str, Any]:
     return data
 
 
-def loaded(kind: type[S], data: Any, label: str) -> S:
+def load_state(kind: type[S], data: Any, label: str) -> S:
     """Return the state in JSON data. Fields that an older program did not save have defaults."""
     from pydantic import ValidationError
     from pydantic_core import PydanticSerializationError

@@ -81,7 +81,7 @@ class PastStep:
         return self.state == "ended" or self.is_decided or self.later is not None
 
 
-class Step:
+class StepHandle:
     """Passed to a step's call, which reports its progress by it."""
 
     def __init__(
@@ -336,7 +336,7 @@ class Step:
         self._record.note(kind, self._note | charged | data)
 
 
-class _NullStep(Step):
+class _NullStep(StepHandle):
     """The step of a run without a journal."""
 
     async def permitted(

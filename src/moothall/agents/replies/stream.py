@@ -15,7 +15,7 @@ from typing_extensions import TypeVar
 from moothall.agents.replies.events import Done, Event
 from moothall.agents.replies.reply import Reply
 from moothall.agents.replies.reply_request import ReplyRequest
-from moothall.agents.replies.state import codec_of, dumped, reply_json, reply_of_json
+from moothall.agents.replies.state import codec_of, dump_state, reply_json, reply_of_json
 from moothall.foundation.arguments import check_function
 from moothall.foundation.errors import DefinitionError
 from moothall.foundation.text import error_message
@@ -36,7 +36,7 @@ def event_json(event: Event) -> dict[str, Any]:
     """Return an event as JSON data for another process."""
     if isinstance(event, Done):  # of a participant of a conversation
         return {"kind": event.kind, "agent": event.agent, "reply": reply_json(event.reply)}
-    parts = {name: value for name, value in dumped(event).items() if not name.startswith("_")}
+    parts = {name: value for name, value in dump_state(event).items() if not name.startswith("_")}
     return {"kind": event.kind, **parts}
 
 

@@ -2,9 +2,9 @@
 
 from moothall.foundation.http.client import LONGEST_WAIT_S as LONGEST_WAIT_S
 from moothall.foundation.http.client import BrokenOff as BrokenOff
-from moothall.foundation.http.client import Client as Client
+from moothall.foundation.http.client import HTTPClient as HTTPClient
 from moothall.foundation.http.client import HTTPError as HTTPError
-from moothall.foundation.http.client import Response as Response
+from moothall.foundation.http.client import HTTPResponse as HTTPResponse
 from moothall.foundation.http.client import after_tries as after_tries
 from moothall.foundation.http.client import asked_again as asked_again
 from moothall.foundation.http.client import backoff_s as backoff_s

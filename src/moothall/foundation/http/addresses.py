@@ -45,7 +45,7 @@ _EMBEDDING = (ipaddress.ip_network("::/96"), ipaddress.ip_network("64:ff9b::/96"
 def address_check(
     allow_hosts: Iterable[str] = (), name: str = "allow_hosts"
 ) -> Callable[[str, int, str], None]:
-    """Return a check for `http.Client`: `AddressRefused` unless public or an allowed host's.
+    """Return a check for `HTTPClient`: `AddressRefused` unless public or an allowed host's.
 
     A host that is allowed with a port, such as `localhost:8080`, is allowed on that port only.
     """

@@ -83,10 +83,10 @@ def retry_after_s(headers: Mapping[str, str]) -> float | None:
     return None
 
 
-class Response:
+class HTTPResponse:
     """An answer: its head, and its body, whole in `content`, or streamed by `read`."""
 
-    def __init__(self, client: Client, answer: aiohttp.ClientResponse, url: str) -> None:
+    def __init__(self, client: HTTPClient, answer: aiohttp.ClientResponse, url: str) -> None:
         self.status: int = answer.status
         self.headers: Mapping[str, str] = answer.headers
         self.url = url  # after redirects
@@ -157,7 +157,7 @@ _State: TypeAlias = "tuple[aiohttp.ClientSession, asyncio.Semaphore, AsyncGenera
 _connecting: ContextVar[tuple[str, list[MoothallError | None]]] = ContextVar("_connecting")
 
 
-class Client:
+class HTTPClient:
     """Sends requests, with limits on concurrent requests, and on the time and size of answers.
 
     A transient failure (no connection, no answer in time, 408, 409, 429, 5xx) is retried: after the
@@ -214,8 +214,8 @@ class Client:
         body: bytes | None = None,
         redirects: int = 0,
         stream: bool = False,
-        lasts: Callable[[Response], bool] | None = None,
-    ) -> Response:
+        lasts: Callable[[HTTPResponse], bool] | None = None,
+    ) -> HTTPResponse:
         """Send a request. Cancelling it closes the connection.
 
         At most `redirects` redirects are followed; to another server without keys and cookies, and
@@ -266,7 +266,9 @@ class Client:
         if here is not None:
             await here[2].aclose()
 
-    async def _attempt(self, method: str, url: str, args: dict[str, Any], stream: bool) -> Response:
+    async def _attempt(
+        self, method: str, url: str, args: dict[str, Any], stream: bool
+    ) -> HTTPResponse:
         import aiohttp
 
         loop = asyncio.get_running_loop()
@@ -278,12 +280,14 @@ class Client:
             async with asyncio.timeout(self.timeout_s) as limit:
                 try:
                     answer = await self._send(session, method, url, args, hops)
-                    response = Response(self, answer, str(answer.url) if answer.history else url)
+                    response = HTTPResponse(
+                        self, answer, str(answer.url) if answer.history else url
+                    )
                     stream = stream and 200 <= response.status < 300
                     await response._begin(stream)
                 except aiohttp.TooManyRedirects as error:
                     stream = False
-                    response = Response(self, error.history[-1], str(error.history[-1].url))
+                    response = HTTPResponse(self, error.history[-1], str(error.history[-1].url))
             if stream:
                 response._slots = slots
                 response._left_s = (limit.when() or 0.0) - loop.time()

@@ -32,7 +32,7 @@ def is_loopback(url: str | None) -> bool:
 
 
 def check_allowed(url: str, caller: str) -> None:
-    """Raise RemoteForbidden if `what` may not call a URL; `Client` checks it for each call."""
+    """Raise RemoteForbidden if `caller` may not call a URL; `HTTPClient` checks each call."""
     if is_offline() and not is_loopback(url):
         host = urlsplit(url).hostname
         raise RemoteForbidden(

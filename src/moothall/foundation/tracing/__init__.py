@@ -99,7 +99,7 @@ TRACE: Final[tuple[str, ...]] = ("traceparent", "tracestate")
 """The headers of a trace."""
 
 
-def joining(headers: Iterable[tuple[bytes, bytes]]) -> AbstractContextManager[None]:
+def join_trace(headers: Iterable[tuple[bytes, bytes]]) -> AbstractContextManager[None]:
     """Return a `with` block whose spans belong to the trace that a request's headers state."""
     if active is None:
         return nullcontext()
@@ -200,7 +200,7 @@ def trace_headers() -> dict[str, str]:
     return {} if active is None else active.trace_headers()
 
 
-def switch(to: Tracing | None) -> None:
+def set_tracing(to: Tracing | None) -> None:
     """Have the package report to this from now on; None reports nothing."""
     global active
     active = to

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Unpack
 
 from moothall.foundation.arguments import check_boolean, names_checked
 from moothall.foundation.errors import ConfigError
-from moothall.foundation.http import Response
+from moothall.foundation.http import HTTPResponse
 from moothall.models.base import ModelRequest
 from moothall.models.protocol import ModelReply, StreamPart
 from moothall.models.providers import PROVIDERS, key_of
@@ -164,7 +164,7 @@ class AnthropicModel(RemoteModel):
         base, mark, query = self.base_url.partition("?")
         return f"{base.removesuffix('/v1')}/v1/messages{mark}{query}"
 
-    async def _sent(self, content: bytes, stream: bool) -> Response:
+    async def _sent(self, content: bytes, stream: bool) -> HTTPResponse:
         body = content[:-1] + b', "stream": true}' if stream else content
         return await self._sent_to(self._url, body, stream)
 

@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from moothall.foundation.errors import ModelError
-from moothall.foundation.http import Response
+from moothall.foundation.http import HTTPResponse
 from moothall.models.chat_answer import server_text
 from moothall.models.remote.batch import CANCELLED, EXPIRED, Outcome
 from moothall.models.remote.responses_format import is_response
@@ -72,7 +72,7 @@ class OpenAIBatches(_BatchEndpoints):
         await self._json_at(f"/batches/{batch}/cancel", b"{}")
 
 
-def _lines(response: Response) -> Iterator[dict[str, Any]]:
+def _lines(response: HTTPResponse) -> Iterator[dict[str, Any]]:
     """Yield the results in a file; a request without one is made again."""
     for line in response.content.splitlines():
         with suppress(ValueError, RecursionError):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 
 from moothall.foundation.errors import ModelError
-from moothall.foundation.http import HTTPError, Response, asked_again
+from moothall.foundation.http import HTTPError, HTTPResponse, asked_again
 from moothall.models.answer_reader import AnswerReader
 from moothall.models.chat_answer import Passing
 from moothall.models.protocol import StreamPart
@@ -15,7 +15,7 @@ _EVENTS = (b"data:", b"event:", b"id:", b"retry:", b":")
 
 
 async def parts_of(
-    response: Response, answer: AnswerReader, stream: bool
+    response: HTTPResponse, answer: AnswerReader, stream: bool
 ) -> AsyncGenerator[StreamPart, None]:
     """Yield the pieces of an answer, and finally the whole; close the response in any case."""
     try:
@@ -49,7 +49,7 @@ async def parts_of(
         yield part
 
 
-async def _next_bytes(response: Response, answer: AnswerReader) -> bytes:
+async def _next_bytes(response: HTTPResponse, answer: AnswerReader) -> bytes:
     try:
         return await response.read()
     except HTTPError:

@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import Any
 
 from moothall.foundation.errors import ContextOverflow, ModelError
-from moothall.foundation.http import Response, after_tries, retry_after_s
+from moothall.foundation.http import HTTPResponse, after_tries, retry_after_s
 from moothall.models.blocks import BLOCK_TOKENS
 from moothall.models.chat_answer import Unread, is_page, is_spent, of_the_request, server_text
 
@@ -69,7 +69,7 @@ class Failures:
         return error
 
     @staticmethod
-    def last(response: Response, calls: bool) -> bool:
+    def last(response: HTTPResponse, calls: bool) -> bool:
         """Return whether a refusal would be the same again, whatever its status."""
         body = _body(response.content.decode("utf-8", "replace"))
         return _request_error(body, "", calls) is not None or is_spent(body)

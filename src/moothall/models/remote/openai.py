@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal, Unpack
 
 from moothall.foundation.arguments import names_checked
 from moothall.foundation.errors import ConfigError
-from moothall.foundation.http import HTTPError, Response
+from moothall.foundation.http import HTTPError, HTTPResponse
 from moothall.foundation.http.network import check_allowed
 from moothall.models.answer_reader import AnswerReader
 from moothall.models.base import ModelRequest
@@ -225,7 +225,7 @@ class OpenAIModel(RemoteModel):
             return super()._adapts(error_text, content)
         return True
 
-    async def _sent(self, content: bytes, stream: bool) -> Response:
+    async def _sent(self, content: bytes, stream: bool) -> HTTPResponse:
         there = is_response(content)
         more = b', "stream": true' if stream else b""
         if stream and self._streams_usage and not there:

@@ -15,9 +15,9 @@ from moothall.foundation.arguments import check_integer
 from moothall.foundation.errors import ConfigError, DefinitionError, ModelError
 from moothall.foundation.http import (
     BrokenOff,
-    Client,
+    HTTPClient,
     HTTPError,
-    Response,
+    HTTPResponse,
     after_tries,
     backoff_s,
 )
@@ -70,7 +70,7 @@ class RemoteModel(AnsweringModel):
     half_price: bool = False  # as its provider takes for batches
     base_url: str | None
     timeout: float
-    _makes_client: ClassVar[type[Client]] = Client
+    _makes_client: ClassVar[type[HTTPClient]] = HTTPClient
 
     def __init__(self, settings: ServerSettings) -> None:
         provider = settings.provider
@@ -92,7 +92,7 @@ class RemoteModel(AnsweringModel):
         self._failures.key = None if callable(settings.key) else settings.key
         self._fields: dict[str, Any] = settings.request_fields
         self._client = self._makes_client(
-            settings.kind if self._makes_client is Client else settings.name,
+            settings.kind if self._makes_client is HTTPClient else settings.name,
             label=settings.server,
             timeout_s=settings.timeout,
             connections=settings.connections,
@@ -267,13 +267,13 @@ class RemoteModel(AnsweringModel):
         ours = {each: value for each, value in own_headers.items() if each.lower() not in theirs}
         return {**ours, **more}
 
-    async def _sent(self, content: bytes, stream: bool) -> Response:
+    async def _sent(self, content: bytes, stream: bool) -> HTTPResponse:
         """Send a request; return the response if it is an answer, else raise ModelError."""
         raise NotImplementedError
 
     async def _sent_to(
         self, url: str, body: bytes | None, stream: bool = False, kind: str = ""
-    ) -> Response:
+    ) -> HTTPResponse:
         """Send a request to an address; raise ModelError if the server refuses it."""
         headers, method = await self._headers(), "GET" if body is None else "POST"
         if kind:

@@ -14,7 +14,7 @@ from moothall.foundation.errors import DefinitionError, ModelError
 from moothall.foundation.jsonvalue import UnreadableText, json_line
 from moothall.foundation.text import cut, marked, shorten
 from moothall.foundation.threads import refuse_on_loop
-from moothall.models.ask import Messages, Unusable, ask_json
+from moothall.models.ask import Messages, Unusable, ask_value
 from moothall.models.names import model as by_name
 from moothall.models.protocol import Model
 from moothall.research.citations.checks import misquoted, verbatim
@@ -94,7 +94,7 @@ def support(
     model = by_name(judge) if isinstance(judge, str) else judge
     verdicts: dict[int, dict[str, Any]] = {}
     try:
-        asyncio.run(ask_json(model, question([claim]), SCHEMA, reader([claim], verdicts)))
+        asyncio.run(ask_value(model, question([claim]), SCHEMA, reader([claim], verdicts)))
     except Unusable as error:
         raise ModelError(f"support(): the judge's answer {shorten(str(error), 200)}") from error
     return _judged(result, verdicts[1])

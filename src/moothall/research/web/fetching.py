@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 
 from moothall.foundation.arguments import check_integer, check_seconds
 from moothall.foundation.errors import ConfigError, PageError
-from moothall.foundation.http import Client, HTTPError, Response
+from moothall.foundation.http import HTTPClient, HTTPError, HTTPResponse
 from moothall.foundation.http.addresses import address_check
 from moothall.foundation.text import excerpt, one_line
 from moothall.foundation.threads import guard
@@ -77,7 +77,7 @@ class Fetcher:
         if not (user_agent.isprintable() and user_agent.isascii()):  # it is a header
             raise ConfigError(f"{name}: user_agent must be ASCII in one line, got {user_agent!r}")
         check = address_check(allow_hosts)
-        make = partial(Client, name, timeout_s=timeout_s, check_address=check, extra="research")
+        make = partial(HTTPClient, name, timeout_s=timeout_s, check_address=check, extra="research")
         self._client = make(max_bytes=max_bytes, max_retries=1)
         self._robots = make(max_bytes=_ROBOTS_BYTES, max_retries=0)
         self._user_agent = user_agent
@@ -131,7 +131,9 @@ class Fetcher:
             return fetched
         raise PageError(f"{way[0]} redirects more than {REDIRECTS} times")
 
-    async def _get(self, url: str, headers: Mapping[str, str], limit: asyncio.Timeout) -> Response:
+    async def _get(
+        self, url: str, headers: Mapping[str, str], limit: asyncio.Timeout
+    ) -> HTTPResponse:
         parts = urlsplit(url)
         site = f"{parts.scheme}://{parts.netloc.lower()}"
         loop = asyncio.get_running_loop()

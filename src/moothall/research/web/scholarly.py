@@ -13,7 +13,7 @@ from moothall.actions import Action
 from moothall.foundation import tracing
 from moothall.foundation.arguments import check_integer, check_seconds
 from moothall.foundation.errors import DefinitionError, MissingExtra, PageError, SearchError
-from moothall.foundation.http import Client, HTTPError
+from moothall.foundation.http import HTTPClient, HTTPError
 from moothall.foundation.http.addresses import address_check
 from moothall.foundation.sqlite.fulltext import distinct, query_words
 from moothall.foundation.text import one_line
@@ -152,7 +152,7 @@ class _ScholarlyService:
         self._delay_s = float(delay_s)
         self.label = f"{name}: {service} at {urlsplit(self._url).netloc}"
         self._next_s: dict[asyncio.AbstractEventLoop, float] = {}
-        self._client = Client(
+        self._client = HTTPClient(
             name,
             timeout_s=timeout_s,
             max_bytes=_MOST_BYTES,

@@ -21,7 +21,7 @@ from moothall.foundation.errors import (
     PageError,
     SearchError,
 )
-from moothall.foundation.http import Client, HTTPError
+from moothall.foundation.http import HTTPClient, HTTPError
 from moothall.foundation.http.addresses import address_check
 from moothall.foundation.http.network import check_allowed
 from moothall.foundation.text import error_text, one_line
@@ -103,7 +103,7 @@ def _searxng(
         address = checked(str(searxng)).rstrip("/").removesuffix("/search")
     except PageError as error:
         raise DefinitionError(f"search_web: searxng: {error}") from None
-    client = Client(
+    client = HTTPClient(
         "search_web",
         timeout_s=timeout_s,
         max_bytes=_SEARCH_BYTES,

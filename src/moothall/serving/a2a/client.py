@@ -11,7 +11,7 @@ from urllib.parse import urljoin, urlsplit
 
 from moothall.foundation import tracing
 from moothall.foundation.errors import ModelError
-from moothall.foundation.http import Client, HTTPError, Response
+from moothall.foundation.http import HTTPClient, HTTPError, HTTPResponse
 from moothall.foundation.http.addresses import is_of
 from moothall.foundation.http.network import is_loopback
 from moothall.foundation.jsonvalue import json_text
@@ -221,7 +221,7 @@ class Server:
         self._headers = headers
         # No call is sent again by itself: the server may have begun its task.
         options: Any = {"timeout_s": timeout_s, "max_retries": 0, "max_bytes": _MOST_BYTES}
-        self._client = Client(name, **options)
+        self._client = HTTPClient(name, **options)
         self._card_endpoint: tuple[str, bool] | None = None
 
     async def aclose(self) -> None:
@@ -259,14 +259,14 @@ class Server:
         finally:
             response.close()
 
-    async def _read(self, response: Response) -> bytes:
+    async def _read(self, response: HTTPResponse) -> bytes:
         await asyncio.sleep(0)  # a server that never pauses holds up nobody
         try:
             return await response.read()
         except HTTPError as error:
             raise Broken(f"{self._name}: {error}") from None
 
-    async def _send(self, method: str, params: dict[str, Any], stream: bool) -> Response:
+    async def _send(self, method: str, params: dict[str, Any], stream: bool) -> HTTPResponse:
         url, _ = await self._endpoint()
         call = {"jsonrpc": "2.0", "id": secrets.token_hex(8), "method": method, "params": params}
         headers = {
@@ -278,7 +278,7 @@ class Server:
 
     async def _fetch(
         self, method: str, url: str, headers: dict[str, str], body: bytes | None, stream: bool
-    ) -> Response:
+    ) -> HTTPResponse:
         own_headers = self._headers() if callable(self._headers) else self._headers
         extra = await awaited(own_headers) or {}
         check_headers(extra, self._name)

@@ -28,7 +28,7 @@ from moothall.serving.company.calling import REPLY, LeftOpen, ScheduledCall
 from moothall.serving.company.schedule import MAX_TIMES, stamp
 
 if TYPE_CHECKING:
-    from moothall.agents.replies.step import Step
+    from moothall.agents.replies.step import StepHandle
     from moothall.journal import Journal
     from moothall.journal.entry import Entry, Outline
 
@@ -238,7 +238,7 @@ class Scheduler:
             if not record.received:
                 record.hear({"times": call.schedule.times})
 
-            async def make(step: Step) -> dict[str, Any]:
+            async def make(step: StepHandle) -> dict[str, Any]:
                 await step.begins(args)
                 call_args = args if step.args is None else step.args
                 try:

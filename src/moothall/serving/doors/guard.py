@@ -117,7 +117,7 @@ class DoorGuard:
             return
         if self._begin is not None:
             await self._begin()
-        with tracing.joining(scope["headers"]):
+        with tracing.join_trace(scope["headers"]):
             await self.app(scope, replayed(body, receive), _unbuffered(send))
 
     def _check(self, scope: Scope, path: str) -> str:

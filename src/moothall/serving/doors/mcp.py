@@ -165,7 +165,7 @@ class MCPDoor:
         says = action.name == "say" and id in self._served.replying()
         run_id = f"mcp-{secrets.token_hex(16)}" if says else None
         job = MCPCall(*job_args, _can_ask(ctx), run_id)
-        with tracing.joining(trace_headers):
+        with tracing.join_trace(trace_headers):
             self._begin(job)
         return await self._followed(ctx, job)
 

@@ -58,9 +58,9 @@ def instrument(
     MissingExtra.unless("telemetry", "otel", "opentelemetry")
     from moothall.serving.telemetry.spans import Telemetry
 
-    tracing.switch(Telemetry(tracer_provider, meter_provider, content))
+    tracing.set_tracing(Telemetry(tracer_provider, meter_provider, content))
 
 
 def uninstrument() -> None:
     """Make no more spans and metrics; spans that have begun are still ended."""
-    tracing.switch(None)
+    tracing.set_tracing(None)

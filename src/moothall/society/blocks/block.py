@@ -15,7 +15,7 @@ from moothall.agents.block import Block
 from moothall.agents.params import BlockParams
 from moothall.agents.replies.reply_request import AnswerSchema
 from moothall.foundation.text import error_text, one_line
-from moothall.models.ask import Unusable, ask_json
+from moothall.models.ask import Unusable, ask_value
 from moothall.society.arrays import np
 from moothall.society.blocks.columns import ACTS, DOES, code
 from moothall.society.clock import DAY_S
@@ -258,7 +258,7 @@ class CitizenBlock(Block):
             return value if read is None else read(value)
 
         try:
-            return await ask_json(self.llm, prompt, schema, value_of)
+            return await ask_value(self.llm, prompt, schema, value_of)
         except Unusable as error:
             self.fall_back(one_line(f"the model's answer {error}", 200))
         except Exception as error:  # an error of the model costs only its answer

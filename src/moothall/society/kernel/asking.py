@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 from moothall.agents.agent import Agent
 from moothall.agents.replies.charging import begin_call, budgeted, charge_spent, spending
 from moothall.agents.replies.record import NULL_RECORD, Record
-from moothall.agents.replies.step import Step
+from moothall.agents.replies.step import StepHandle
 from moothall.budget import Budget
 from moothall.foundation import tracing
 from moothall.foundation.errors import JournalError, ModelError, MoothallError
@@ -110,7 +110,7 @@ class CitizenModelCalls:
         return outcome
 
     async def _ask(self, key: str, citizen_model: AskedModel, prompt: Prompt) -> dict[str, Any]:
-        async def call(step: Step) -> dict[str, Any]:
+        async def call(step: StepHandle) -> dict[str, Any]:
             try:
                 batch = getattr(citizen_model.model, "batch", False)  # answered within a day
                 async with asyncio.timeout(None if batch else self.timeout_s):

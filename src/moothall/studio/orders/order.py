@@ -9,7 +9,7 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from urllib.parse import urlsplit
 
-from moothall.agents.replies.state import loaded
+from moothall.agents.replies.state import load_state
 from moothall.budget.limits import RUN_LIMITS
 from moothall.foundation.errors import ConfigError, RunMismatch, StateError
 from moothall.foundation.text import escaped
@@ -76,7 +76,7 @@ def of_entry(entry: Entry) -> AnyOrder | None:
             f"entry {entry.sequence} was written by another version of moothall, which can resume "
             f"the run: {error}"
         ) from error
-    return loaded(kind, state, f"entry {entry.sequence}")
+    return load_state(kind, state, f"entry {entry.sequence}")
 
 
 def order_in(entry: Entry) -> AnyOrder | None:

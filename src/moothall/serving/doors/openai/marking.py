@@ -7,7 +7,7 @@ from typing import Any, Final
 from moothall.actions.provenance import with_sources
 from moothall.actions.provenance.marks import Marks, stored
 from moothall.actions.provenance.texts import Texts
-from moothall.agents.loop.answer import RequestedCall, as_action
+from moothall.agents.loop.answer import ToolCall, as_action
 from moothall.agents.loop.provenance import begins, sources_of_result, take_in, trace
 from moothall.agents.loop.react import ReActAgent
 
@@ -25,7 +25,7 @@ def sent_back(messages: list[dict[str, Any]], agent: ReActAgent) -> list[dict[st
     texts = Texts()
     if next((e["role"] for e in messages if e["role"] != "system"), "user") != "user":
         texts.note(answers)
-    waiting: dict[str, list[RequestedCall]] = {}  # by their ids, which may be used again
+    waiting: dict[str, list[ToolCall]] = {}  # by their ids, which may be used again
     marked: list[dict[str, Any]] = []
     for message in messages:
         if message["role"] == "assistant" and message["content"]:
@@ -40,7 +40,7 @@ def sent_back(messages: list[dict[str, Any]], agent: ReActAgent) -> list[dict[st
         for each in message.get("tool_calls", ()):
             action = actions.get(each["name"]) if texts.sources else None
             if action is not None and not action.outside:
-                call = RequestedCall(each["id"], each["name"], each["name"], each["args"], action)
+                call = ToolCall(each["id"], each["name"], each["name"], each["args"], action)
                 trace(call, texts)
                 waiting.setdefault(call.id, []).append(call)
     return marked
