@@ -1,13 +1,13 @@
 """The HTTP client, the switch that forbids calls to other machines, and proxies."""
 
-from moothall.foundation.http.client import LONGEST_WAIT_S as LONGEST_WAIT_S
 from moothall.foundation.http.client import BrokenOff as BrokenOff
 from moothall.foundation.http.client import HTTPClient as HTTPClient
 from moothall.foundation.http.client import HTTPError as HTTPError
 from moothall.foundation.http.client import HTTPResponse as HTTPResponse
-from moothall.foundation.http.client import after_tries as after_tries
-from moothall.foundation.http.client import asked_again as asked_again
-from moothall.foundation.http.client import backoff_s as backoff_s
 from moothall.foundation.http.client import error_reason as error_reason
-from moothall.foundation.http.client import may_pass as may_pass
-from moothall.foundation.http.client import retry_after_s as retry_after_s
+from moothall.foundation.http.retries import LONGEST_WAIT_S as LONGEST_WAIT_S
+from moothall.foundation.http.retries import after_tries as after_tries
+from moothall.foundation.http.retries import asked_again as asked_again
+from moothall.foundation.http.retries import backoff_s as backoff_s
+from moothall.foundation.http.retries import may_pass as may_pass
+from moothall.foundation.http.retries import retry_after_s as retry_after_s

@@ -5,30 +5,32 @@ from __future__ import annotations
 import asyncio
 import importlib
 import os
-import random
 import socket
-import time
 import weakref
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import suppress
 from contextvars import ContextVar
-from email.utils import parsedate_to_datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import urlsplit
 
 from moothall.foundation.errors import MissingExtra, MoothallError
 from moothall.foundation.http.network import certificate_fault, check_allowed, proxy_for
+from moothall.foundation.http.retries import (
+    LONGEST_WAIT_S,
+    after_tries,
+    asked_again,
+    backoff_s,
+    may_pass,
+    retry_after_s,
+)
 from moothall.foundation.text import one_line
 from moothall.foundation.threads import guard
 
 if TYPE_CHECKING:
     import aiohttp
 
-LONGEST_WAIT_S = 120.0
-"""The longest wait, in seconds, that a server may ask for; a longer one is not waited for."""
-
-_CONNECT_S, _DRAIN_S, _LONGEST_BACKOFF_S = 10.0, 0.1, 8.0
+_CONNECT_S, _DRAIN_S = 10.0, 0.1
 _CLOSED = ("Response payload is not completed", "Server disconnected", "<RawResponseMessage")
 
 
@@ -42,45 +44,6 @@ class BrokenOff(HTTPError):
 
 class _TooLarge(HTTPError):
     """A body has more bytes than allowed."""
-
-
-def may_pass(status: int) -> bool:
-    """Return whether a status is transient, so that a retry may succeed."""
-    return status in (408, 409, 429) or status >= 500
-
-
-def asked_again(headers: Mapping[str, str]) -> bool | None:
-    """Return whether a server asks for the same request again; None if it does not say."""
-    answer = headers.get("x-should-retry", "").strip().lower()
-    return answer == "true" if answer in ("true", "false") else None
-
-
-def after_tries(tries: int) -> str:
-    """Return how often a request was made, as the end of an error's text."""
-    return f"; tried {tries} times" if tries > 1 else ""
-
-
-def backoff_s(attempt: int) -> float:
-    """Return how many seconds to wait after a failed attempt, the first being 0."""
-    # Random, so that many that failed together do not retry at the same moment.
-    wait_s: float = min(0.5 * 2**attempt, _LONGEST_BACKOFF_S)
-    return wait_s * random.uniform(0.75, 1)
-
-
-def retry_after_s(headers: Mapping[str, str]) -> float | None:
-    """Return how many seconds a server asks to wait; None if it does not say."""
-    for field, unit_s in (("retry-after-ms", 1e-3), ("retry-after", 1.0)):
-        header = headers.get(field) or ""
-        try:
-            wait_s = float(header) * unit_s
-        except ValueError:
-            try:
-                wait_s = parsedate_to_datetime(header).timestamp() - time.time()
-            except (ValueError, OverflowError):
-                continue
-        if wait_s >= 0:
-            return wait_s
-    return None
 
 
 class HTTPResponse:
