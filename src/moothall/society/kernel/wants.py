@@ -53,8 +53,20 @@ class Move(Want):
     mode: str | None = None
 
 
+class _NamesCitizen:
+    """A want that names a citizen or service, also by an agent's own `id`, a number."""
+
+    __slots__ = ()
+    name_field: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        id = getattr(self, self.name_field)
+        if isinstance(id, int):
+            object.__setattr__(self, self.name_field, str(id))
+
+
 @dataclass(frozen=True, slots=True)
-class Pay(Want):
+class Pay(_NamesCitizen, Want):
     """Give money to a citizen or a service.
 
     Attributes:
@@ -64,13 +76,10 @@ class Pay(Want):
     """
 
     turn: ClassVar[int] = 20
+    name_field: ClassVar[str] = "to"
     to: Annotated[str, PARTY]
     cents: int
     what: str = ""
-
-    def __post_init__(self) -> None:
-        if isinstance(self.to, int):  # an agent's own `id`, which is addressed by its text
-            object.__setattr__(self, "to", str(self.to))
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +139,7 @@ class Post(Want):
 
 
 @dataclass(frozen=True, slots=True)
-class Follow(Want):
+class Follow(_NamesCitizen, Want):
     """Follow a citizen in the feed.
 
     Attributes:
@@ -138,15 +147,12 @@ class Follow(Want):
     """
 
     turn: ClassVar[int] = 60
+    name_field: ClassVar[str] = "id"
     id: Annotated[str, PARTY]
-
-    def __post_init__(self) -> None:
-        if isinstance(self.id, int):
-            object.__setattr__(self, "id", str(self.id))
 
 
 @dataclass(frozen=True, slots=True)
-class Unfollow(Want):
+class Unfollow(_NamesCitizen, Want):
     """Follow a citizen in the feed no longer.
 
     Attributes:
@@ -154,11 +160,8 @@ class Unfollow(Want):
     """
 
     turn: ClassVar[int] = 65
+    name_field: ClassVar[str] = "id"
     id: Annotated[str, PARTY]
-
-    def __post_init__(self) -> None:
-        if isinstance(self.id, int):
-            object.__setattr__(self, "id", str(self.id))
 
 
 @dataclass(frozen=True, slots=True)
