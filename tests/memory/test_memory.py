@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,38 @@ def test_negative_limit_is_refused() -> None:
         memory.get_memories(-1)
     memory.add_memory({"role": "user", "content": "a"})
     assert memory.get_memories(limit=1) == items("a")
+
+
+Change = Callable[[list[dict[str, object]]], object]
+CHANGES: dict[str, Change] = {
+    "nothing": len,
+    "insert": lambda prompt: prompt.insert(0, *items("x")),
+    "replace": lambda prompt: prompt.__setitem__(slice(300, 301), items("x")),
+    "delete": lambda prompt: prompt.__delitem__(300),
+    "clear": list.clear,
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("holds", (False, True))
+def test_get_memories_of_a_long_memory_returns_what_it_has_whatever_became_of_its_last_list(
+    change: str, holds: bool
+) -> None:
+    memory = TokenBoundedMemory(6000, count=lambda text: 6)  # room for 600 messages
+    expected: list[dict[str, object]] = []
+    held = []
+    for number in range(700):
+        (item,) = items(str(number))
+        memory.add_memory(item)
+        expected = [*expected, item][-600:]
+        if number > 510:
+            prompt = memory.get_memories()
+            assert prompt == expected
+            CHANGES[change](prompt)
+            if holds:
+                held.append((prompt, prompt[:]))
+            del prompt
+    assert all(prompt == then for prompt, then in held)
 
 
 def test_memory_get_memories_returns_a_new_list() -> None:

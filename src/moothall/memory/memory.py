@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections import OrderedDict
 from collections.abc import Callable
+from sys import getrefcount
 from typing import Any, Final, Protocol, Self
 from weakref import WeakValueDictionary
 
@@ -17,6 +18,11 @@ _MOST_THREADS: Final = 1000
 """An unused thread is forgotten when this many were used after it."""
 _MOST_RUNS: Final = 10_000
 """For how many runs the number of added messages is kept; then the oldest is forgotten."""
+
+_LONG: Final = 500
+"""From how many messages on a list that was returned is used again."""
+_MOST_DROPPED: Final = 50
+"""How many messages may have been dropped since, at its beginning."""
 
 _GUARD: Final = guard()
 
@@ -50,6 +56,7 @@ class Memory:
     # Class attributes, and no look into `__dict__`, which makes Python 3.11 read an object slower.
     _offsets: dict[str, int] | None = None  # how many messages of each run were added
     _threads: _ThreadMemories | None = None
+    _returned: list[dict[str, Any]] | None = None  # the long list that `get_memories` returned last
     _only_grows: bool = True
     """Whether new messages come only at the end of what `get_memories` returns."""
 
@@ -68,7 +75,7 @@ class Memory:
     def _start_empty(self) -> None:
         """Hold nothing; a copy calls it, too, to share nothing with its original."""
         self._items: list[dict[str, Any]] = []
-        self._offsets = None
+        self._offsets = self._returned = None
 
     @property
     def items(self) -> list[dict[str, Any]]:
@@ -150,7 +157,29 @@ class Memory:
         """
         items = self._items
         add_sources_of(items)
-        return items[:] if limit is None else last(items, limit)
+        if limit is not None:
+            return last(items, limit)
+        if len(items) < _LONG:
+            return items[:]
+        return self._copied_again()
+
+    def _copied_again(self) -> list[dict[str, Any]]:
+        """Return the messages in the list that was returned last, if nobody else has that now."""
+        # To copy thousands for each prompt takes longer than the rest of a turn. Two references are
+        # the memory's and the argument of `getrefcount`.
+        items = self._items
+        if self._returned is None or getrefcount(self._returned) > 2:
+            self._returned = copied = items[:]
+            return copied
+        returned = self._returned
+        for dropped, each in enumerate(returned[:_MOST_DROPPED]):
+            if each is items[0]:
+                del returned[:dropped]
+                break
+        returned += items[len(returned) :]
+        if returned != items:  # whoever had it has changed it, or the memory more than its two ends
+            returned = self._returned = items[:]
+        return returned
 
     def thread(self, id: str | None) -> Self:
         """Return the memory of one conversation, of the same kind and with the same settings.

@@ -26,7 +26,7 @@ from moothall.actions.repairing import repaired
 from moothall.foundation.errors import InvalidArguments
 from moothall.foundation.jsonvalue import NotJSON, UnreadableText, copy_json, read_json, readable
 from moothall.foundation.text import json_type, shorten
-from moothall.models.protocol import NoAnswer, blocks_of, is_answer, thinking_of
+from moothall.models.protocol import ModelReply, NoAnswer, blocks_of, is_answer, thinking_of
 
 EMPTY = "The answer was empty. Answer with text, or call an action."
 _UNREADABLE = "The call of an action could not be read: call it again, or answer with text."
@@ -245,10 +245,12 @@ def read_answer(
     text, calls = getattr(answer, "text", None), answer.calls
     text = readable(text) if text and not text.isspace() else ""
     if not calls:
-        finish_reason, blocks = getattr(answer, "finish_reason", None), blocks_of(answer)
+        finish_reason = getattr(answer, "finish_reason", None)
         if finish_reason == "unreadable":
             return ModelAnswer(text, [], _UNREADABLE)
-        if text or blocks:
+        if text and type(answer) is ModelReply and not (answer.blocks or answer.thinking):
+            return ModelAnswer(text, [])  # the most frequent case
+        if (blocks := blocks_of(answer)) or text:
             return ModelAnswer(text, [], "", thinking_of(answer), blocks)
         if finish_reason == "length":
             return ModelAnswer("", [], f"{EMPTY} ({_CUT})")
@@ -269,7 +271,8 @@ def read_answer(
         faults += f" ({_CUT})"
         for each in requested:
             each.fault = f"{each.fault} ({_CUT})" if each.fault else None
-    return ModelAnswer(text, requested, faults, thinking_of(answer))
+    thinking = thinking_of(answer) if getattr(answer, "thinking", ()) else ()
+    return ModelAnswer(text, requested, faults, thinking)
 
 
 def _read_call(

@@ -167,7 +167,8 @@ class LoopRun:
         elif (reply := self._terminal_before()) is not None:
             return reply
         while state.iteration < agent.max_iterations or self._is_told():
-            if steering.was_swallowed():  # by an action, from Python 3.13 on: it ends all the same
+            # By an action, from Python 3.13 on: it ends all the same.
+            if state.iteration and steering.was_swallowed():
                 raise asyncio.CancelledError
             self._turn = turn = LoopTurn(state.iteration + 1)
             steering.in_turn = True

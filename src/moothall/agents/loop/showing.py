@@ -127,6 +127,7 @@ class Showing:
     def prompt(self) -> list[dict[str, Any]]:
         """Return the prompt, from the current memory and goals."""
         agent, thread, texts = self._agent, self.thread, self.texts
+        self._last_prompt = None  # the memory uses its list again once nobody has it
         messages, new = messages_of(self._memory, agent.id, thread.last_checked)
         ours = prompt = messages
         own_prompt = agent.system_prompt

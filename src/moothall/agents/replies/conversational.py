@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any, overload
 from typing_extensions import TypeVar
 
 from moothall.actions import Action, action
+from moothall.actions.acting import ACTING
 from moothall.actions.message import REPLYING
 from moothall.actions.provenance import with_sources
 from moothall.actions.provenance.marks import has_marks
-from moothall.actions.provenance.reading import AdriftReply, is_adrift, reading_here
+from moothall.actions.provenance.reading import AdriftReply, is_adrift
 from moothall.agents.agent import CURRENT, leads_to
 from moothall.agents.replies.charging import (
     MAX_NESTED_MODEL_CALLS,
@@ -553,11 +554,12 @@ class ConversationalAgent(Threaded):
                 turns.end()
         finally:
             own_reply.open = False
-            if thread.texts is not None or reading_here() is not None:
+            if thread.texts is not None or ACTING.get().reading is not None:
                 tell_caller(self, thread)
             if adrift_reply is not None:
                 adrift_reply.end()
-            self._release(thread)
+            if thread.id is not None:
+                self._release(thread)
             reset(token)
 
     async def _traced_reply(

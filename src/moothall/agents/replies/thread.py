@@ -185,10 +185,8 @@ class Threads:
         with _GUARD:
             return self._get(id)
 
-    def take(self, id: str | None) -> Thread:
+    def take(self, id: str) -> Thread:
         """Return the thread of that id; it is in use until `release` is called."""
-        if id is None:  # the agent's own is never dropped
-            return self.default
         with _GUARD:
             thread = self._get(id)
             thread.uses += 1

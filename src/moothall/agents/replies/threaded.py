@@ -121,9 +121,11 @@ class Threaded(Replier, Agent):
 
     def _take_thread(self, id: str | None) -> Thread:
         """Return a thread for a use, which `_release` ends."""
-        thread = self._all_threads.take(id)
-        if id is not None:
-            self._note_threads(thread)
+        threads = self._threads or self._all_threads
+        if id is None:  # the agent's own is never dropped
+            return threads.default
+        thread = threads.take(id)
+        self._note_threads(thread)
         return thread
 
     def _note_threads(self, *threads: Thread) -> None:
