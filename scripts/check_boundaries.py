@@ -27,7 +27,7 @@ NAMES = {"agents": 85, "cli": 134, "research": 119, "serving": 136, "society": 9
 """How many names that are not public a package's products still take; one not here takes none."""
 READS = {
     "actions": 4,
-    "agents": 155,
+    "agents": 77,
     "budget": 2,
     "cli": 6,
     "foundation": 11,

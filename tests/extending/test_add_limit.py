@@ -32,10 +32,10 @@ SPENT_BY_CALLS = {
     "models/wrappers/budgeted.py": (("tokens=tokens, model_calls=1", ", pages=1"),),
     "agents/loop/chain.py": (
         (
-            "    assert requested.action is not None\n",
+            "    assert step.record is not None\n",
             "    charged = {'tokens': 0, 'usd': '0', 'model_calls': 0, 'pages': 3}\n"
             "    step.context.budget.reserve(pages=3).settle()\n"
-            "    step._record.charge(lambda: charged)\n",
+            "    step.record.charge(lambda: charged)\n",
         ),
     ),
 }

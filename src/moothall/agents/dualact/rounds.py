@@ -380,7 +380,7 @@ class Rounds:
         recorded: bool = True,
     ) -> T:
         """Return a value as hooks changed it: the recorded one, or by calling them now."""
-        if not self._agent._hooks.get(type):
+        if not self._agent.hooks.get(type):
             return value
         record = self._request.recorded if recorded else None
         kwargs = {**fields, **self._request.of_run, name: value}

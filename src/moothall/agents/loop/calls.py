@@ -21,7 +21,7 @@ from moothall.agents.loop.parts import context_of
 from moothall.agents.loop.permission import PausableLimit
 from moothall.agents.loop.provenance import begins, source_of
 from moothall.agents.loop.results import answered, result_of
-from moothall.agents.loop.steps import ActionStep, Executing
+from moothall.agents.loop.steps import Executing, LoopActionStep
 from moothall.agents.replies.record import Record
 from moothall.agents.replies.reply import Stop
 from moothall.agents.replies.reply_context import note_late_reading
@@ -88,7 +88,7 @@ class ToolCalls(Executing):
 
     async def execute_within(self, budget: Budget) -> None:
         """Execute the calls within a budget's actions and seconds."""
-        steps = [ActionStep(self, place) for place in range(len(self.calls))]
+        steps = [LoopActionStep(self, place) for place in range(len(self.calls))]
         past_steps = [None if self.record is None else self.record.find(each.key) for each in steps]
         new = [
             each is None or not each.is_charged(step.action.origin.agent is not None)
@@ -126,13 +126,13 @@ class ToolCalls(Executing):
     def in_doubt(self) -> bool:
         """Return whether a call has begun and not ended, and may not be repeated unasked."""
         return any(
-            call.has_started and call.result is None and not ActionStep(self, place).may_repeat
+            call.has_started and call.result is None and not LoopActionStep(self, place).may_repeat
             for place, call in enumerate(self.calls)
         )
 
     def cut_off(self, place: int, ends: bool = True) -> dict[str, Any]:
         """Emit the result of a call that was cut off, and return it; record it if the call ends."""
-        step, call = ActionStep(self, place), self.calls[place]
+        step, call = LoopActionStep(self, place), self.calls[place]
         past = None if self.record is None else self.record.find(step.key)
         had_begun = call.has_started or (past is not None and past.state == "started")
         error = call.fault or (_CUT_OFF if had_begun else _NEVER_BEGUN)
@@ -143,12 +143,12 @@ class ToolCalls(Executing):
 
     async def _run(self, place: int) -> None:
         """Execute a call; one that waits goes on at once if its answer comes while others run."""
-        step = ActionStep(self, place)
+        step = LoopActionStep(self, place)
         call = partial(execute, step)
         while True:
             self.under_way += 1
             try:
-                step._call.result = await around_action(step, call)()
+                step.call.result = await around_action(step, call)()
                 return
             except Stop as stop:
                 last_stop = stop
@@ -159,32 +159,32 @@ class ToolCalls(Executing):
                     self.rests = None
             if last_stop.reason != "waiting" or not await self._goes_on(step):
                 break
-            step._call.waits, step._call.questions = None, ()
+            step.call.waits, step.call.questions = None, ()
         self.ends.append(last_stop)
         if last_stop.reason == "waiting":
-            step._call.waits = last_stop
+            step.call.waits = last_stop
 
-    async def _goes_on(self, step: ActionStep) -> bool:
+    async def _goes_on(self, step: LoopActionStep) -> bool:
         """Return whether what a call waits for comes while others of its answer are under way."""
         while self.under_way:
             self.rests = rests = self.rests or asyncio.Event()
             with suppress(TimeoutError):
                 async with asyncio.timeout(_LOOK_S):
                     await rests.wait()
-            if self.under_way and step._record is not None and await step._record.is_answered():
+            if self.under_way and step.record is not None and await step.record.is_answered():
                 return True
         return False
 
-    def _end_as(self, step: ActionStep, result: dict[str, Any], ends: bool) -> None:
+    def _end_as(self, step: LoopActionStep, result: dict[str, Any], ends: bool) -> None:
         """Give a call that was not executed, or was cut off, its result; record it if it ends."""
         if ends and self.record is not None:
             self.record.mark(step.key, step.dump(result), **step.details)
-        step._call.result = result
+        step.call.result = result
 
 
-async def execute(step: ActionStep) -> dict[str, Any]:
+async def execute(step: LoopActionStep) -> dict[str, Any]:
     """Execute a call, and return its result."""
-    call, agent, request = step._call, step._turn.agent, step._turn.request
+    call, agent, request = step.call, step.turn.agent, step.turn.request
     chosen = call.action
     assert chosen is not None
     environment = agent.environment
@@ -200,8 +200,8 @@ async def execute(step: ActionStep) -> dict[str, Any]:
         kwargs = call.kwargs
         if kinds := injected(chosen):
             channel = CallChannel()
-            if step._record is not None:
-                channel.from_journal = partial(answered, call, step._record)
+            if step.record is not None:
+                channel.from_journal = partial(answered, call, step.record)
             kwargs = filled(kinds, kwargs, context_of(agent, request, call, channel))
         method = getattr(environment, "aexecute_action", None)
         if method is None:  # a user's own environment may have only the sync method
@@ -229,4 +229,4 @@ async def execute(step: ActionStep) -> dict[str, Any]:
     if not isinstance(result, dict):
         return failed(TypeError(f"an environment must give a dict, got {type(result).__name__}"))
     comes = result.get("result")
-    return await result_of(comes, call, step._record) if isinstance(comes, Later) else result
+    return await result_of(comes, call, step.record) if isinstance(comes, Later) else result

@@ -24,8 +24,9 @@ from moothall.agents.dispatch import block_name
 from moothall.agents.loop.permission import permits
 from moothall.agents.loop.provenance import trace
 from moothall.agents.loop.room import make_room
+from moothall.agents.loop.steps import ActionStep, ModelStep
 from moothall.agents.replies.charging import begin_call
-from moothall.agents.replies.events import CallProgress, CallStarted
+from moothall.agents.replies.events import BudgetLow, CallProgress, CallStarted
 from moothall.agents.replies.hooks import (
     as_hooked,
     expect,
@@ -44,7 +45,8 @@ from moothall.models.ask import attempted
 from moothall.models.protocol import is_answer, stated_usage
 
 if TYPE_CHECKING:
-    from moothall.agents.loop.steps import ActionStep, ModelStep
+    from moothall.agents.loop.steps import LoopActionStep, LoopModelStep
+    from moothall.agents.loop.telling_budget import TellingBudget
     from moothall.agents.replies.step import StepHandle
 
 logger: logging.Logger = logging.getLogger("moothall.reasoning")
@@ -52,11 +54,12 @@ logger: logging.Logger = logging.getLogger("moothall.reasoning")
 Call: TypeAlias = Callable[[], Awaitable[Any]]
 
 
-def around_model(step: ModelStep, call: Call) -> Awaitable[Any]:
+def around_model(step: LoopModelStep, call: Call) -> Awaitable[Any]:
     """Call the model with what stands around that: here from the inside out."""
-    run = step._run
-    record, hooks, blocks = run.record, run.agent._hooks, run.agent.blocks
-    if not (hooks or blocks or run.state.unusable) and record is None:
+    run = step.run
+    record, hooks, blocks = run.record, run.agent.hooks, run.agent.blocks
+    tells = run.agent.telling_budget
+    if not (hooks or blocks or tells or run.state.unusable) and record is None:
         return _ask_shorter(step, call)  # the most frequent case
     blocks = blocks and [each for each in blocks if hasattr(each, "around_model")]
     before = hooks and hooks.get("pre_reasoning")
@@ -64,11 +67,13 @@ def around_model(step: ModelStep, call: Call) -> Awaitable[Any]:
         call = partial(_tried_again, step, call)
     if record is not None:
         call = partial(_with_bill, step, call)
+    if tells:
+        call = partial(_told_budget, tells, step, call)
     for block in reversed(blocks):
         call = partial(_in_block_of_model, block, step, call)
     if before:
         call = partial(_before_answer, step, call)
-    if record is not None and (before or blocks):
+    if record is not None and (before or blocks or tells):
         call = partial(_committed, step, call)
     call = partial(_ask_shorter, step, call)
     if record is not None:
@@ -78,12 +83,12 @@ def around_model(step: ModelStep, call: Call) -> Awaitable[Any]:
     return call()
 
 
-def around_action(step: ActionStep, call: Call) -> Call:
+def around_action(step: LoopActionStep, call: Call) -> Call:
     """Return a call of an action with what stands around it: here from the inside out."""
-    agent, request = step._turn.agent, step._turn.request
+    agent, request = step.turn.agent, step.turn.request
     record, emit, traces = request.recorded, request.emit, tracing.active
-    hooks, blocks, guarded = agent._hooks, agent.blocks, request.state.texts is not None
-    action: Any = step._call.action
+    hooks, blocks, guarded = agent.hooks, agent.blocks, request.state.texts is not None
+    action: Any = step.call.action
     asks = guarded or action.access_policy != ACCESS_PERMITTED
     if not (hooks or blocks or asks) and record is None and emit is None and traces is None:
         return call  # the most frequent case
@@ -129,105 +134,119 @@ def around_action(step: ActionStep, call: Call) -> Call:
 # -- around a call of the model --------------------------------------------------------------------
 
 
-async def _after_answer(step: ModelStep, call: Call) -> Any:
-    run, answer = step._run, await call()
+async def _after_answer(step: LoopModelStep, call: Call) -> Any:
+    run, answer = step.run, await call()
     about, check = step.hooked("answer", answer), partial(expect_answer, answer)
     hooks = (run.agent, "post_reasoning", about, "answer", check, run.budget)
-    return await as_hooked(run.record, f"{step.iteration}", *hooks, of=ANSWER)
+    return await as_hooked(run.record, f"{step.turn.iteration}", *hooks, of=ANSWER)
 
 
-def _count(step: ModelStep, answer: Any) -> None:
+def _count(step: LoopModelStep, answer: Any) -> None:
     """Count what an answer took, before it is read: one that cannot be used costs tokens too."""
-    thoughts = step._run.request.thoughts
+    thoughts = step.run.request.thoughts
     if thoughts is not None:
         thoughts.append(str(getattr(answer, "reasoning", "")))
-    step._turn.usage = stated_usage(answer)
+    step.turn.usage = stated_usage(answer)
 
 
-async def _ask_shorter(step: ModelStep, call: Call) -> Any:
+async def _ask_shorter(step: LoopModelStep, call: Call) -> Any:
     """Ask once more with less, if that was too long; hooks and blocks see the shorter prompt."""
     try:
         answer = await call()
     except ContextOverflow:
-        if not make_room(step._run.memory):
+        if not make_room(step.run.memory):
             raise
-        step._messages = None
+        step.prompt_messages = None
         answer = await call()
-    if step._run.record is None:  # else it is counted once it is recorded, or read there
+    if step.run.record is None:  # else it is counted once it is recorded, or read there
         _count(step, answer)
     return answer
 
 
-async def _answered_once(step: ModelStep, call: Call) -> Any:
-    run = step._run
+async def _answered_once(step: LoopModelStep, call: Call) -> Any:
+    run = step.run
     assert run.record is not None
     name = getattr(run.model, "name", None)
     answer = await run.record.step(
-        f"{step.iteration}", partial(_with_record, step, call), of=ANSWER, model=name
+        f"{step.turn.iteration}", partial(_with_record, step, call), of=ANSWER, model=name
     )
     _count(step, answer)
     return answer
 
 
-async def _committed(step: ModelStep, call: Call) -> Any:
-    assert step._run.record is not None
-    await step._run.record.commit()  # which puts messages into memory, and so the prompt
+async def _committed(step: LoopModelStep, call: Call) -> Any:
+    assert step.run.record is not None
+    await step.run.record.commit()  # which puts messages into memory, and so the prompt
     return await call()
 
 
-async def _before_answer(step: ModelStep, call: Call) -> Any:
-    run = step._run
-    about = step.hooked("messages", step.messages)
+async def _before_answer(step: LoopModelStep, call: Call) -> Any:
+    run = step.run
+    about = step.hooked("messages", step.prompt)
     changed = await run_hooks(run.agent, "pre_reasoning", about, expect_messages, run.budget)
-    step._messages = changed["messages"]  # they are checked
+    step.prompt_messages = changed["messages"]  # they are checked
     return await call()
 
 
-async def _with_bill(step: ModelStep, call: Call) -> Any:
+async def _with_bill(step: LoopModelStep, call: Call) -> Any:
     """Record that the call begins, with what it reserves; a second one is on the same bill."""
-    run, record, again = step._run, step._record, step._bill is not None
+    run, record, again = step.run, step.record, step.bill is not None
     assert record is not None
-    if step._bill is None:
+    if step.bill is None:
         most: tuple[Any, ...] = ()
         if run.budget is not None:  # `begins` commits, which adds the other messages to memory
-            prompt = step._messages or run.prompt_to_come()
+            prompt = step.prompt_messages or run.prompt_to_come()
             most = (prompt, run.showing.offered.actions or None, step.schema)
-        step._bill = await begin_call(record, run.budget, run.model, *most)
-    with step._bill:
+        step.bill = await begin_call(record, run.budget, run.model, *most)
+    with step.bill:
         record.tell(prompt=run.prompt_entry(step, again))
         return await call()
 
 
-async def _tried_again(step: ModelStep, call: Call) -> Any:
-    return await attempted(step._run.state.unusable + 1, call())
+async def _tried_again(step: LoopModelStep, call: Call) -> Any:
+    return await attempted(step.run.state.unusable + 1, call())
 
 
-async def _in_block_of_model(block: Any, step: ModelStep, call: Call) -> Any:
-    result, passed, error = await _in_block(block.around_model, step, call)
+async def _told_budget(tells: TellingBudget, step: LoopModelStep, call: Call) -> Any:
+    run, budget = step.run, step.run.budget
+    if budget is None:
+        return await call()
+    if line := tells.line(budget):
+        step.prompt_messages = [*step.prompt, {"role": "user", "content": line}]
+    try:
+        return await call()
+    finally:
+        for name, *amounts in tells.new_warnings(budget, run.warned):
+            run.warned |= {name}
+            run.request.tell(BudgetLow, str(run.agent.id), name, *amounts)
+
+
+async def _in_block_of_model(block: Any, step: LoopModelStep, call: Call) -> Any:
+    result, passed, error = await _in_block(block.around_model, ModelStep(step), call)
     if error is None and not (passed and result is passed[-1]) and not is_answer(result):
         error = TypeError(f"it gave no answer of a model but {result!r:.80}")
     if error is not None:
-        raise _broken(step._run.agent, block, "around_model", error)
+        raise _broken(step.run.agent, block, "around_model", error)
     return result
 
 
 # -- around a call of an action --------------------------------------------------------------------
 
 
-async def _traced(step: ActionStep, call: Call) -> Any:
-    work = tracing.searching(step._call, call)
-    return await tracing.in_span(work, "tool", step._turn.agent, step._call, step.key)
+async def _traced(step: LoopActionStep, call: Call) -> Any:
+    work = tracing.searching(step.call, call)
+    return await tracing.in_span(work, "tool", step.turn.agent, step.call, step.key)
 
 
-async def _told_end(step: ActionStep, call: Call) -> Any:
+async def _told_end(step: LoopActionStep, call: Call) -> Any:
     result = await call()
     step.tell_end(result)
     return result
 
 
-async def _after_call(step: ActionStep, call: Call) -> Any:
-    of, result = step._turn, await call()
-    if step._refused is not None:
+async def _after_call(step: LoopActionStep, call: Call) -> Any:
+    of, result = step.turn, await call()
+    if step.refused is not None:
         return result
     about, check = {**step.hooked, "result": result}, partial(expect, kind=dict)
     hooks = (of.agent, "post_acting", about, "result", check)
@@ -238,24 +257,24 @@ async def _after_call(step: ActionStep, call: Call) -> Any:
         return result
 
 
-async def _executed_once(step: ActionStep, call: Call) -> Any:
-    record = step._turn.request.recorded
+async def _executed_once(step: LoopActionStep, call: Call) -> Any:
+    record = step.turn.request.recorded
     assert record is not None
-    step._call.key = step.key
+    step.call.key = step.key
     return await record.step(
         step.key,
         partial(_with_record, step, call),
         of=Codec(step.dump, step.load),
         outcome="repeat" if step.may_repeat else "ask",
-        beside=len(step._turn.calls) > 1,
+        beside=len(step.turn.calls) > 1,
         goes_on=True,
         anew=step.action.origin.agent is not None,
         **step.details,
     )
 
 
-async def _before_call(step: ActionStep, call: Call) -> Any:
-    turn = step._turn
+async def _before_call(step: LoopActionStep, call: Call) -> Any:
+    turn = step.turn
     if turn.record is not None:
         await turn.record.commit()  # hooks may see messages only once they are recorded
     try:
@@ -268,46 +287,46 @@ async def _before_call(step: ActionStep, call: Call) -> Any:
             turn.ends.append(Stop.on_hook(turn.agent.id, error))
         else:  # the hook's exception tells the model why the call was not executed
             logger.warning("%s; it was not executed", error)
-        step._refused = failed(error.__cause__ or error)
+        step.refused = failed(error.__cause__ or error)
     except InvalidArguments as error:
         failure = "agent %r: a pre_acting hook gave wrong arguments: %s"
         logger.warning(failure, turn.agent.id, error)
-        step._refused = failed(error)
+        step.refused = failed(error)
     return await call()
 
 
-async def _in_block_of_action(block: Any, step: ActionStep, call: Call) -> Any:
-    result, passed, error = await _in_block(block.around_action, step, call)
+async def _in_block_of_action(block: Any, step: LoopActionStep, call: Call) -> Any:
+    result, passed, error = await _in_block(block.around_action, ActionStep(step), call)
     if error is None and not (passed and result is passed[-1]) and not isinstance(result, dict):
         error = TypeError(f"it gave no result of an action, a dict, but {result!r:.80}")
     if error is None:
         return result
-    broken = _broken(step._turn.agent, block, "around_action", error)
-    step._turn.ends.append(Stop.on_hook(step._turn.agent.id, broken))
+    broken = _broken(step.turn.agent, block, "around_action", error)
+    step.turn.ends.append(Stop.on_hook(step.turn.agent.id, broken))
     # What has been executed is recorded as executed: a resumed run does not repeat it.
     return passed[-1] if passed else failed(broken)
 
 
-async def _as_first_begun(step: ActionStep, call: Call) -> Any:
-    record = step._record
+async def _as_first_begun(step: LoopActionStep, call: Call) -> Any:
+    record = step.record
     if record is not None and isinstance(record.args, dict):
         step.change(record.args, record.past.was)  # not what hooks and blocks say now
     return await call()
 
 
-async def _origins(step: ActionStep, call: Call) -> Any:
-    texts = step._turn.request.state.texts
+async def _origins(step: LoopActionStep, call: Call) -> Any:
+    texts = step.turn.request.state.texts
     if texts is not None:
-        trace(step._call, texts)
-        if step._record is not None:
-            step._record.tell(origins=as_json(step._call.origins))
+        trace(step.call, texts)
+        if step.record is not None:
+            step.record.tell(origins=as_json(step.call.origins))
     return await call()
 
 
-async def _told_start(step: ActionStep, call: Call) -> Any:
-    tell, requested, event_fields = step._turn.request.tell, step._call, step.of_event
-    if not step._is_told:  # a second try is the same call
-        step._is_told = True
+async def _told_start(step: LoopActionStep, call: Call) -> Any:
+    tell, requested, event_fields = step.turn.request.tell, step.call, step.of_event
+    if not step.is_told:  # a second try is the same call
+        step.is_told = True
         tell(CallStarted, *event_fields, requested.args, requested.origins)
     requested.watched = partial(tell, CallProgress, *event_fields)
     try:
@@ -316,16 +335,16 @@ async def _told_start(step: ActionStep, call: Call) -> Any:
         requested.watched = None
 
 
-async def _permitted(step: ActionStep, call: Call) -> Any:
+async def _permitted(step: LoopActionStep, call: Call) -> Any:
     """Ask the policy, the guard of values from outside and the approver, unless a hook refused."""
-    turn, requested = step._turn, step._call
-    if (refused := step._refused) is not None:
+    turn, requested = step.turn, step.call
+    if (refused := step.refused) is not None:
         return refused
     if step.action.access_policy == ACCESS_PERMITTED and turn.request.state.texts is None:
         return await call()
     try:
         with context_value(ACTING, acting(requested)):  # what the approver has read
-            decision = await permits(turn.agent, requested, turn.request, step._record)
+            decision = await permits(turn.agent, requested, turn.request, step.record)
     except asyncio.CancelledError as error:
         if is_cancelled():
             raise
@@ -335,19 +354,17 @@ async def _permitted(step: ActionStep, call: Call) -> Any:
     return await call()
 
 
-async def _with_start(step: ActionStep, call: Call) -> Any:
-    assert step._record is not None
-    requested = step._call
-    assert requested.action is not None
-    await step._record.begins(requested.args, resumes=requested.action.origin.agent is not None)
+async def _with_start(step: LoopActionStep, call: Call) -> Any:
+    assert step.record is not None
+    await step.record.begins(step.call.args, resumes=step.action.origin.agent is not None)
     return await call()
 
 
 # -- both ------------------------------------------------------------------------------------------
 
 
-async def _with_record(step: ModelStep | ActionStep, call: Call, record: StepHandle) -> Any:
-    step._record = record
+async def _with_record(step: LoopModelStep | LoopActionStep, call: Call, record: StepHandle) -> Any:
+    step.record = record
     return await call()
 
 

@@ -42,6 +42,7 @@ from moothall.foundation.threads import awaited
 from moothall.memory.memory import AnyMemory, check_memories
 
 if TYPE_CHECKING:
+    from moothall.agents.loop.telling_budget import TellingBudget
     from moothall.budget import Budget
     from moothall.journal import Journal
     from moothall.models.protocol import Model
@@ -134,6 +135,7 @@ class Looping(RecordedAgent):
     environment: AnyEnvironment = _ENVIRONMENT
     system_prompt: SystemPrompt | None = None
     actions: ActionRegistry
+    telling_budget: TellingBudget | None = None
     _goals: list[Goal] | None = None
     _model: Model | str
 

@@ -147,10 +147,10 @@ class ReActAgent(Looping):
             register_blocks(self.actions, self.blocks)
         registered = getattr(self.actions, "blocks", ())
         more = [each for each in registered if all(each is not block for block in self.blocks)]
-        if budget_line is not False or warn_at is not None:
-            more.append(TellingBudget(id, budget_line, warn_at))
         if more:
             self.blocks: Sequence[Any] = [*self.blocks, *more]
+        if budget_line is not False or warn_at is not None:
+            self.telling_budget = TellingBudget(id, budget_line, warn_at)
         if isinstance(self.actions, ActionRegistry):
             check_actions(self.actions.actions.values(), id)
         if goals is not None:

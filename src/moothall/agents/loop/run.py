@@ -40,7 +40,7 @@ from moothall.agents.loop.recording import (
 from moothall.agents.loop.room import LongResults, fit, left_out, result_chars
 from moothall.agents.loop.showing import Pieces, Showing
 from moothall.agents.loop.steering import Steering
-from moothall.agents.loop.steps import ModelStep
+from moothall.agents.loop.steps import LoopModelStep
 from moothall.agents.replies.charging import budgeted, count_unbounded
 from moothall.agents.replies.events import MessageAdded, MessagesLeftOut
 from moothall.agents.replies.record import PastStep, Record
@@ -79,6 +79,7 @@ CUT = {
 class LoopRun:
     """One run of the loop, which asks the model and executes its calls until it stops."""
 
+    warned: frozenset[str] = frozenset()  # of limits that are nearly reached
     _prompts: PromptRecord | None = None
     _long: LongResults | None = None
     _turn: LoopTurn | None = None  # the last one; it is appended to the state once it has ended
@@ -352,7 +353,7 @@ class LoopRun:
                 if self._left_out and self._left_out != before:
                     self.request.tell(MessagesLeftOut, self.id, self._left_out)
             schema = None if self.schema is None else self.schema.json
-            step = ModelStep(self, turn, schema)
+            step = LoopModelStep(self, turn, schema)
             completion = await around_model(step, partial(self._ask, step))
             if self.record is not None:
                 step.look()
@@ -369,11 +370,11 @@ class LoopRun:
             detail = f"{kind}: {text}" if text else kind
             raise Stop("error", detail, error) from error
 
-    def _ask(self, step: ModelStep) -> Awaitable[Any]:
+    def _ask(self, step: LoopModelStep) -> Awaitable[Any]:
         """Ask the model itself; tell the pieces of its answer, if somebody listens."""
         if self.budget is None and self.request.nested:
             count_unbounded()
-        prompt, schema = self.showing.as_model_sees(self.model, step.messages), step.schema
+        prompt, schema = self.showing.as_model_sees(self.model, step.prompt), step.schema
         actions, emit = self.showing.offered.actions or None, self.emit
         if emit is None:
             return answer_of(self.model, prompt, actions=actions, schema=schema)
@@ -403,13 +404,13 @@ class LoopRun:
         """Return the prompt as it is once the messages up to now are recorded and remembered."""
         return [*self.showing.prompt(), *self.state.messages[self._remembered :]]
 
-    def prompt_entry(self, step: ModelStep, is_retry: bool) -> dict[str, Any]:
+    def prompt_entry(self, step: LoopModelStep, is_retry: bool) -> dict[str, Any]:
         """Return what is recorded of a prompt; with `is_retry`, of the step's second try."""
         if self._prompts is None:
             assert self.record is not None
             self._prompts = PromptRecord(self.record, self.thread)
         own, offered = self.state.messages, self.showing.offered
-        return self._prompts.note(step.messages, own, offered, step.schema, is_retry)
+        return self._prompts.note(step.prompt, own, offered, step.schema, is_retry)
 
     # -- acting ------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""The steps of the loop, a call of the model and a call of an action, as blocks see them."""
+"""The steps of the loop, a call of the model and a call of an action: shared, and for blocks."""
 
 from __future__ import annotations
 
@@ -47,8 +47,9 @@ class RunPort(Protocol):
     request: ReplyRequest
     showing: Showing
     state: LoopState
+    warned: frozenset[str]  # of limits that are nearly reached
 
-    def prompt_entry(self, step: ModelStep, is_retry: bool) -> dict[str, Any]:
+    def prompt_entry(self, step: LoopModelStep, is_retry: bool) -> dict[str, Any]:
         """Return what is recorded of a prompt; with `is_retry`, of the step's second try."""
         ...
 
@@ -76,146 +77,143 @@ class Executing:
         return self.request.recorded
 
 
+@dataclass(slots=True, eq=False)
+class LoopModelStep:
+    """A call of the model, as what stands around it shares it."""
+
+    run: RunPort
+    turn: LoopTurn
+    schema: dict[str, Any] | None
+    prompt_messages: list[dict[str, Any]] | None = None  # the prompt; None until somebody looks
+    record: StepHandle | None = None
+    bill: AbstractContextManager[Any] | None = None
+
+    @property
+    def prompt(self) -> list[dict[str, Any]]:
+        """Return the prompt, made if nobody has looked at it."""
+        if self.prompt_messages is None:
+            self.prompt_messages = self.run.showing.prompt()
+        return self.prompt_messages
+
+    def look(self) -> None:
+        """Make the prompt if nobody has: calls of a recorded answer may have values from it."""
+        if self.prompt_messages is None:
+            self.run.showing.prompt()
+
+    def hooked(self, name: str, value: Any) -> dict[str, Any]:
+        """Return what hooks get."""
+        return {name: value, "iteration": self.turn.iteration, **self.run.request.of_run}
+
+
 class ModelStep:
-    """A call of the model: what it is shown, which a block may change before it goes on.
+    """A call of the model: what it is shown, which a block may change before it goes on."""
 
-    Attributes:
-        iteration: which answer of the reply it is, from 1
-        schema: the JSON schema of the answer; None for a text
-    """
+    __slots__ = ("_step",)
 
-    __slots__ = ("_bill", "_messages", "_record", "_run", "_turn", "iteration", "schema")
+    def __init__(self, step: LoopModelStep) -> None:
+        self._step = step
 
-    def __init__(self, run: RunPort, turn: LoopTurn, schema: dict[str, Any] | None) -> None:
-        self._run = run
-        self._turn = turn
-        self._messages: list[dict[str, Any]] | None = None  # None until somebody looks
-        self._record: StepHandle | None = None
-        self._bill: AbstractContextManager[Any] | None = None
-        self.iteration: int = turn.iteration
-        self.schema: dict[str, Any] | None = schema
+    @property
+    def iteration(self) -> int:
+        """Which answer of the reply it is, from 1."""
+        return self._step.turn.iteration
+
+    @property
+    def schema(self) -> dict[str, Any] | None:
+        """The JSON schema of the answer; None for a text."""
+        return self._step.schema
+
+    @schema.setter
+    def schema(self, schema: dict[str, Any] | None) -> None:
+        self._step.schema = schema
 
     @property
     def messages(self) -> list[dict[str, Any]]:
         """The chat messages of the prompt. Set another list to change them for this call."""
-        if self._messages is None:
-            self._messages = self._run.showing.prompt()
-        return self._messages
+        return self._step.prompt
 
     @messages.setter
     def messages(self, messages: list[dict[str, Any]]) -> None:
         expect_messages({"messages": messages})
-        self._messages = messages
-
-    def look(self) -> None:
-        """Make the prompt if nobody has: calls of a recorded answer may have values from it."""
-        if self._messages is None:
-            self._run.showing.prompt()
+        self._step.prompt_messages = messages
 
     @property
     def actions(self) -> list[Action]:
         """The actions that the model is shown. Set another list to hide or add some."""
-        return self._run.showing.offered.agent_actions
+        return self._step.run.showing.offered.agent_actions
 
     @actions.setter
     def actions(self, actions: list[Action]) -> None:
-        self._run.showing.choose(actions)
+        self._step.run.showing.choose(actions)
 
     @property
     def context(self) -> Context[Any]:
         """The agent, the run, the thread, the budget and the `deps` of the reply."""
-        return context_of(self._run.agent, self._run.request)
-
-    def hooked(self, name: str, value: Any) -> dict[str, Any]:
-        """Return what hooks get."""
-        return {name: value, "iteration": self.iteration, **self._run.request.of_run}
+        return context_of(self._step.run.agent, self._step.run.request)
 
 
-class ActionStep:
-    """A call of an action, whose arguments a block may change before it goes on."""
+class LoopActionStep:
+    """A call of an action, as what stands around it shares it.
 
-    __slots__ = ("_call", "_is_told", "_place", "_record", "_refused", "_turn", "key")
+    `refused` is the result if a hook refused the call, `key` that of its record.
+    """
+
+    __slots__ = ("call", "is_told", "key", "place", "record", "refused", "turn")
 
     def __init__(self, turn: Executing, place: int) -> None:
-        self._turn = turn
-        self._place = place
-        self._call: ToolCall = turn.calls[place]
-        self._record: StepHandle | None = None
-        self._refused: dict[str, Any] | None = None  # the result, if a hook refused it
-        self._is_told = False  # whether the stream has its start
-        self.key: str = f"{turn.iteration}.{place}"  # of its record
-
-    @property
-    def iteration(self) -> int:
-        """Which answer of the reply called it, from 1."""
-        return self._turn.iteration
-
-    @property
-    def id(self) -> str:
-        """The id of the call, as in the messages."""
-        return self._call.id
-
-    @property
-    def name(self) -> str:
-        """The action's name."""
-        return self._call.name
+        self.turn = turn
+        self.place = place
+        self.call: ToolCall = turn.calls[place]
+        self.record: StepHandle | None = None
+        self.refused: dict[str, Any] | None = None
+        self.is_told = False  # whether the stream has its start
+        self.key: str = f"{turn.iteration}.{place}"
 
     @property
     def action(self) -> Action:
-        """The action."""
-        assert self._call.action is not None
-        return self._call.action
-
-    @property
-    def args(self) -> dict[str, Any]:
-        """The arguments. Set others to change them; they are checked as the model's are."""
-        return self._call.args
-
-    @args.setter
-    def args(self, args: dict[str, Any]) -> None:
-        self.change(args)
+        """Return the action."""
+        assert self.call.action is not None
+        return self.call.action
 
     @property
     def context(self) -> Context[Any]:
-        """The agent, the run, the thread, the budget and the `deps` of the reply."""
-        return context_of(self._turn.agent, self._turn.request, self._call)
-
-    # -- for the chain -----------------------------------------------------------------------------
+        """Return what its action may know."""
+        return context_of(self.turn.agent, self.turn.request, self.call)
 
     def change(self, args: dict[str, Any], was: dict[str, Any] | None = None) -> None:
         """Replace the arguments; `was` are the model's, if a person changed them."""
-        self._call.was = was
+        self.call.was = was
         if was is not None:
             for name, value in args.items():
-                hear(self._call, self._turn.request.state.texts, was.get(name), value)
-        if args != self._call.args:
-            self._call.args = copy_json(args)
-            self._call.kwargs = self.action.check(self._call.args)
+                hear(self.call, self.turn.request.state.texts, was.get(name), value)
+        if args != self.call.args:
+            self.call.args = copy_json(args)
+            self.call.kwargs = self.action.check(self.call.args)
 
     @property
     def may_repeat(self) -> bool:
         """Return whether its action may run again if nobody knows whether it took effect."""
-        action = self._call.action
+        action = self.call.action
         if action is None or action.origin.agent is None:
             return action is not None and action.idempotent is True
         return (
             action.origin.is_part
-            or run_of_call(action.origin.agent, self._turn.request, self.key) is not None
+            or run_of_call(action.origin.agent, self.turn.request, self.key) is not None
         )
 
     @property
     def of_event(self) -> tuple[str, int, str, str]:
         """Return how its events name it."""
-        return str(self._turn.agent.id), self._turn.iteration, self._call.id, self._call.name
+        return str(self.turn.agent.id), self.turn.iteration, self.call.id, self.call.name
 
     @property
     def details(self) -> dict[str, Any]:
         """Return what is recorded besides."""
-        id = {"action": self._call.name, "id": self._call.id}
-        about = {**id, "iteration": self._turn.iteration, "call": self._place}
-        action = self._call.action
+        id = {"action": self.call.name, "id": self.call.id}
+        about = {**id, "iteration": self.turn.iteration, "call": self.place}
+        action = self.call.action
         if action is not None and action.origin.agent is not None and not action.origin.is_part:
-            run = run_of_call(action.origin.agent, self._turn.request, self.key)
+            run = run_of_call(action.origin.agent, self.turn.request, self.key)
             about |= {} if run is None else {"asks": run}
         source = tracing.source_of(action)
         return about if source is None else {**about, "source": source}
@@ -224,33 +222,33 @@ class ActionStep:
     def hooked(self) -> dict[str, Any]:
         """Return what hooks get."""
         return {
-            "action": self._call.name,
-            "args": _copied(self._call.args),
-            "iteration": self._turn.iteration,
-            "call_id": self._call.id,
-            **self._turn.request.of_run,
+            "action": self.call.name,
+            "args": _copied(self.call.args),
+            "iteration": self.turn.iteration,
+            "call_id": self.call.id,
+            **self.turn.request.of_run,
         }
 
     def tell_end(self, result: dict[str, Any]) -> None:
         """Emit that the call has ended."""
-        self._turn.request.tell(CallEnded, *self.of_event, result, error_of(result))
+        self.turn.request.tell(CallEnded, *self.of_event, result, error_of(result))
 
     def dump(self, result: dict[str, Any]) -> dict[str, Any]:
         """Return its result as it is recorded."""
-        call, texts = self._call, self._turn.request.state.texts
+        call, texts = self.call, self.turn.request.state.texts
         data: dict[str, Any] = {"args": call.args, "result": as_json(result)}
         if call.was is not None:
             data["was"] = call.was
         if provenance := call.provenance(sources_of_result(call, texts, result)):
             data["provenance"] = as_json(provenance)
-        return data if self._refused is None else {**data, "refused": True}
+        return data if self.refused is None else {**data, "refused": True}
 
     def load(self, data: dict[str, Any]) -> dict[str, Any]:
         """Return its recorded result."""
         self.change(data["args"], data.get("was"))
         result = dict(data["result"])
-        self._refused = result if data.get("refused") else None
-        call, record = self._call, self._turn.record
+        self.refused = result if data.get("refused") else None
+        call, record = self.call, self.turn.record
         past = None if record is None else record.find(self.key)
         call.restore(data.get("provenance"))
         if call.derived and call.resumed:
@@ -261,8 +259,8 @@ class ActionStep:
 
     async def come(self) -> dict[str, Any]:
         """Return what came of a call that began before: to its `Later`, or a person's decision."""
-        assert self._record is not None
-        past_step, call, texts = self._record.past, self._call, self._turn.request.state.texts
+        assert self.record is not None
+        past_step, call, texts = self.record.past, self.call, self.turn.request.state.texts
         call.resumed = True
         self._go_on(past_step)
         if past_step.is_decided:
@@ -282,7 +280,7 @@ class ActionStep:
 
     def _go_on(self, past_step: PastStep) -> None:
         """Note what its execution and its permission have changed before the run was cut off."""
-        call, request = self._call, self._turn.request
+        call, request = self.call, self.turn.request
         texts = request.state.texts
         if call.foreign:
             begins(call, texts)
@@ -291,6 +289,54 @@ class ActionStep:
             call.always = tuple(past_step.allowed)
         if call.always and texts is not None:
             texts.always.update(call.always)
+
+
+class ActionStep:
+    """A call of an action, whose arguments a block may change before it goes on."""
+
+    __slots__ = ("_step",)
+
+    def __init__(self, step: LoopActionStep) -> None:
+        self._step = step
+
+    @property
+    def key(self) -> str:
+        """The key of its record, such as `2.0`: the first call of the second answer."""
+        return self._step.key
+
+    @property
+    def iteration(self) -> int:
+        """Which answer of the reply called it, from 1."""
+        return self._step.turn.iteration
+
+    @property
+    def id(self) -> str:
+        """The id of the call, as in the messages."""
+        return self._step.call.id
+
+    @property
+    def name(self) -> str:
+        """The action's name."""
+        return self._step.call.name
+
+    @property
+    def action(self) -> Action:
+        """The action."""
+        return self._step.action
+
+    @property
+    def args(self) -> dict[str, Any]:
+        """The arguments. Set others to change them; they are checked as the model's are."""
+        return self._step.call.args
+
+    @args.setter
+    def args(self, args: dict[str, Any]) -> None:
+        self._step.change(args)
+
+    @property
+    def context(self) -> Context[Any]:
+        """The agent, the run, the thread, the budget and the `deps` of the reply."""
+        return self._step.context
 
 
 _SCALARS = frozenset((str, int, float, bool, type(None)))

@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
+from collections.abc import Collection, Iterator
+from typing import TYPE_CHECKING
 
-from moothall.agents.block import Block
-from moothall.agents.replies.events import BudgetLow
 from moothall.budget.limits import LIMITS
 from moothall.foundation.arguments import check_boolean
 from moothall.foundation.errors import ConfigError
 
 if TYPE_CHECKING:
-    from moothall.agents.loop.steps import ModelStep
     from moothall.budget import Budget
 
 
-class TellingBudget(Block):
-    """The block of `budget_line=` and `warn_at=`."""
-
-    name = "budget"
+class TellingBudget:
+    """What `budget_line=` and `warn_at=` put around a call of the model."""
 
     def __init__(self, agent: str | int, line: bool, warn_at: float | None) -> None:
-        super().__init__()
         check_boolean(f"agent {agent!r}: budget_line=", line)
         if warn_at is not None and not (type(warn_at) in (int, float) and 0 < warn_at <= 1):
             raise ConfigError(
@@ -32,34 +25,20 @@ class TellingBudget(Block):
             )
         self._line = line
         self._warn_at = warn_at
-        self._warned: WeakKeyDictionary[Any, set[str]] = WeakKeyDictionary()  # by run
 
-    async def around_model(self, step: ModelStep, call: Callable[[], Awaitable[Any]]) -> Any:
-        """Put the line at the end of the prompt; warn once the model has answered."""
-        budget = step._run.request.budget or step._run.agent.budget
-        if budget is None:
-            return await call()
-        if self._line and (line := left_in_words(budget)):
-            step.messages = [*step.messages, {"role": "user", "content": line}]
-        try:
-            return await call()
-        finally:
-            if self._warn_at is not None:
-                self._warn(step, budget, self._warn_at)
+    def line(self, budget: Budget) -> str:
+        """Return the line at the end of a prompt; empty for none."""
+        return left_in_words(budget) if self._line else ""
 
-    def _warn(self, step: ModelStep, budget: Budget, warn_at: float) -> None:
-        warned, request = self._warned.setdefault(step._run, set()), step._run.request
-        remaining = budget.left
-        for name, share in budget.shares().items():
-            if share >= warn_at and name not in warned:
-                warned.add(name)
-                request.tell(
-                    BudgetLow,
-                    str(step._run.agent.id),
-                    name,
-                    round(share, 3),
-                    getattr(remaining, name),
-                )
+    def new_warnings(
+        self, budget: Budget, warned: Collection[str]
+    ) -> Iterator[tuple[str, float, float]]:
+        """Yield each further limit that is nearly reached, the share spent, and what remains."""
+        if self._warn_at is not None:
+            remaining = budget.left
+            for name, share in budget.shares().items():
+                if share >= self._warn_at and name not in warned:
+                    yield name, round(share, 3), getattr(remaining, name)
 
 
 def left_in_words(budget: Budget) -> str:

@@ -106,6 +106,9 @@ class ConversationalAgent(Threaded):
         max_nested_model_calls: how many model calls the agents beneath one of its replies may make
             together, as far as no budget bounds them
         **options: the options of `Agent`
+
+    Attributes:
+        hooks: its hooks, by type and name, in the order of registration
     """
 
     _takes_options: bool = False
@@ -113,7 +116,7 @@ class ConversationalAgent(Threaded):
     max_nested_model_calls: int = MAX_NESTED_MODEL_CALLS
     _gives: frozenset[str] = WITH_TEXT
     """The stop reasons for which `say` returns the text."""
-    _hooks: Hooks = NO_HOOKS
+    hooks: Hooks = NO_HOOKS
     _begins_with: bool = False
     """Whether a conversation with it can begin with messages."""
     _journal: Any = None
@@ -472,7 +475,7 @@ class ConversationalAgent(Threaded):
         Raises:
             DefinitionError: there is no such type, or `fn` is not a function
         """
-        self._hooks = with_hook(self._hooks, type, name, fn)
+        self.hooks = with_hook(self.hooks, type, name, fn)
 
     def remove_hook(self, type: HookType, name: str) -> None:
         """Remove a hook.
@@ -480,11 +483,11 @@ class ConversationalAgent(Threaded):
         Raises:
             KeyError: there is no hook of that name
         """
-        self._hooks = without_hook(self._hooks, type, name)
+        self.hooks = without_hook(self.hooks, type, name)
 
     def clear_hooks(self, type: HookType | None = None) -> None:
         """Remove all hooks, or all of one type."""
-        self._hooks = {key: each for key, each in self._hooks.items() if type and key != type}
+        self.hooks = {key: each for key, each in self.hooks.items() if type and key != type}
 
     # -- how it replies ----------------------------------------------------------------------------
 
@@ -532,7 +535,7 @@ class ConversationalAgent(Threaded):
             turns.handling is not None and leads_to(turns.handling, handling)
         )
         token = REPLYING.set((*outer, own_reply))
-        answer = partial(reply_with_hooks, self) if self._hooks else self._respond
+        answer = partial(reply_with_hooks, self) if self.hooks else self._respond
         if not self._records:
             answer = partial(self._traced_reply, answer)
         if self._watchers:
@@ -576,7 +579,7 @@ class ConversationalAgent(Threaded):
     async def _observe(self, item: dict[str, Any], thread: str | None) -> None:
         state = self._take_thread(thread)
         try:
-            if self._hooks:
+            if self.hooks:
                 await observe_with_hooks(self, item, state)
             else:
                 await self._remember(item, state)

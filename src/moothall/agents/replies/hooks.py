@@ -60,7 +60,7 @@ async def run_hooks(
     budget: Budget | None = None,
 ) -> dict[str, Any]:
     """Call an agent's hooks of a type in order; return the arguments as they changed them."""
-    hooks = agent._hooks.get(type)
+    hooks = agent.hooks.get(type)
     if not hooks:
         return kwargs
     deps = deps_of(agent)
