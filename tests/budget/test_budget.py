@@ -11,13 +11,9 @@ import sys
 import threading
 import time
 from decimal import Decimal
-from fractions import Fraction
 from typing import Any
 
 import pytest
-from hypothesis import settings
-from hypothesis import strategies as st
-from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
 
 from moothall import (
     ACCESS_REQUESTED,
@@ -745,138 +741,6 @@ def test_thousand_tasks_never_pass_a_limit() -> None:
         return list(await asyncio.gather(*(one(seed) for seed in range(1000))))
 
     check_never_passed(budget, meter, sum(asyncio.run(everyone())), 1000)
-
-
-# -- against a simple reference --------------------------------------------------------------------
-
-
-class Node:
-    """A budget as one would keep it on paper."""
-
-    def __init__(self, parent: Node | None, limits: dict[str, Fraction | None]) -> None:
-        self.line: list[Node] = [self, *(parent.line if parent else [])]
-        self.limits = limits
-        self.spent = {what: Fraction(0) for what in WHAT}
-        self.held = {what: Fraction(0) for what in WHAT}
-        self.over = {what: Fraction(0) for what in WHAT}
-
-    @property
-    def closed(self) -> bool:
-        return any(self.over[what] and self.limits[what] is not None for what in WHAT)
-
-
-WHAT = ("tokens", "usd", "model_calls", "actions")
-counts = st.integers(0, 20)
-money = st.decimals(0, 2, places=12) | st.integers(0, 2) | st.sampled_from((0.1, 0.25, 1e-12))
-limits = st.fixed_dictionaries(
-    {what: st.none() | (money if what == "usd" else st.integers(0, 40)) for what in WHAT}
-)
-amounts = st.fixed_dictionaries({what: money if what == "usd" else counts for what in WHAT})
-
-
-def fraction(value: Any) -> Fraction | None:
-    return None if value is None else Fraction(str(value))
-
-
-class Reference(RuleBasedStateMachine):
-    budgets = Bundle("budgets")
-    reservations = Bundle("reservations")
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.nodes: list[tuple[Budget, Node]] = []
-
-    @rule(target=budgets, limits=limits)
-    def make(self, limits: dict[str, Any]) -> tuple[Budget, Node]:
-        pair = Budget(**limits), Node(None, {what: fraction(limits[what]) for what in WHAT})
-        self.nodes.append(pair)
-        return pair
-
-    @rule(target=budgets, of=budgets, limits=limits)
-    def part(self, of: tuple[Budget, Node], limits: dict[str, Any]) -> tuple[Budget, Node]:
-        budget, node = of
-        pair = budget.child(**limits), Node(node, {what: fraction(limits[what]) for what in WHAT})
-        self.nodes.append(pair)
-        return pair
-
-    @rule(target=reservations, of=budgets, amounts=amounts)
-    def reserve(self, of: tuple[Budget, Node], amounts: dict[str, Any]) -> Any:
-        budget, node = of
-        asked = {what: fraction(amounts[what]) or Fraction(0) for what in WHAT}
-        fits = not any(each.closed for each in node.line) and all(
-            (limit := each.limits[what]) is None
-            or not asked[what]
-            or each.spent[what] + each.held[what] + asked[what] <= limit
-            for each in node.line
-            for what in WHAT
-        )
-        try:
-            held = budget.reserve(**amounts)
-        except BudgetExceeded:
-            assert not fits
-            return None
-        assert fits
-        for each in node.line:
-            for what in WHAT:
-                each.held[what] += asked[what]
-        return [held, node, asked]
-
-    @rule(of=reservations, tokens=st.none() | st.integers(0, 25), usd=st.none() | money)
-    def settle(self, of: Any, tokens: int | None, usd: Any) -> None:
-        if of is None or not of[0].open:
-            return
-        held, node, asked = of
-        held.settle(tokens=tokens, usd=usd)
-        spent = asked | ({} if tokens is None else {"tokens": Fraction(tokens)})
-        spent |= {} if usd is None else {"usd": fraction(usd)}
-        self._end(node, asked, spent)
-
-    @rule(of=reservations)
-    def release(self, of: Any) -> None:
-        if of is None or not of[0].open:
-            return
-        held, node, asked = of
-        held.release()
-        self._end(node, asked, dict.fromkeys(WHAT, Fraction(0)))
-
-    def _end(self, node: Node, asked: dict[str, Fraction], spent: dict[str, Fraction]) -> None:
-        for each in node.line:
-            for what in WHAT:
-                each.held[what] -= asked[what]
-                each.spent[what] += spent[what]
-                each.over[what] += max(spent[what] - asked[what], Fraction(0))
-
-    @rule(of=budgets)
-    def pause(self, of: tuple[Budget, Node]) -> None:
-        budget, node = of
-        if not any(node.held.values()):
-            budget.load_state_dict(json.loads(json.dumps(budget.state_dict())))
-
-    @invariant()
-    def agrees(self) -> None:
-        for budget, node in self.nodes:
-            for shown, kept in (
-                (budget.spent, node.spent),
-                (budget.reserved, node.held),
-                (budget.over, node.over),
-            ):
-                assert {what: getattr(shown, what) for what in WHAT} == {
-                    what: float(kept[what]) if what == "usd" else kept[what] for what in WHAT
-                }
-            for what in WHAT:
-                most = node.limits[what]
-                assert most is None or node.over[what] or node.spent[what] + node.held[what] <= most
-                rests = [
-                    max(limit - each.spent[what] - each.held[what], Fraction(0))
-                    for each in node.line
-                    if (limit := each.limits[what]) is not None
-                ]
-                rest = getattr(budget.left, what)
-                assert rest == (float(min(rests)) if rests else None)
-
-
-TestAgainstAReference = Reference.TestCase
-TestAgainstAReference.settings = settings(max_examples=40, stateful_step_count=30)
 
 
 # -- periods ---------------------------------------------------------------------------------------

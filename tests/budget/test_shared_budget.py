@@ -506,6 +506,19 @@ def test_shared_budget_start_in_the_future_of_another_host_begins_now(
         budget.check()
 
 
+def test_shared_budget_that_is_reset_after_midnight_holds_nothing_of_the_day_before(
+    journal: Journal,
+) -> None:
+    clock = SetClock()
+    budget = Budget(tokens=100, per="day", journal=journal, name="team", clock=clock)
+    held = budget.reserve(tokens=40)
+    clock.time += 86_400
+    journal.budgets.reset("team")
+    assert (budget.reserved.tokens, budget.left.tokens) == (0, 100)
+    held.release()
+    assert budget.left.tokens == 100
+
+
 def test_shared_budget_reads_the_state_of_an_older_version(path: Path, journal: Journal) -> None:
     Budget(seconds=1000, journal=journal, name="a").start()
     with closing(sqlite3.connect(path, isolation_level=None)) as db:

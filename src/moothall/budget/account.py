@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Final, TypeAlias
 
@@ -41,6 +41,14 @@ class OtherPeriod:
     last: float
     counts: dict[str, list[int]]
     fault: int | None
+
+    def keep_reserved(self) -> OtherPeriod:
+        """Return what it has reserved alone."""
+        total, spent = self.counts["taken"], self.counts["spent"]
+        reserved = [had - each for had, each in zip(total, spent, strict=True)]
+        return replace(
+            self, counts={name: _zeros() for name in COUNTS} | {"taken": reserved}, fault=None
+        )
 
 
 @dataclass(slots=True, weakref_slot=True, eq=False)

@@ -68,8 +68,8 @@ def reset(key: str, state: dict[str, Any], is_alive: IsAlive) -> dict[str, Any]:
     account.used, account.spent = account.reserved(), [0 for _ in KINDS]
     account.overruns, account.fault, account.low = [0 for _ in KINDS], None, 0
     account.start = account.started_at = None
-    # The next use states the period, whatever the clock was before.
-    account.period, account.other_period = "", None
+    if account.other_period is not None:
+        account.other_period = account.other_period.keep_reserved()
     return _state(account, state)
 
 
