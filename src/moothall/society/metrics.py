@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
+from moothall.society.arrays import np
+
 
 class Measure(NamedTuple):
     """What metrics are read from, after the commit stage: the society, and counts of its step."""
@@ -72,14 +74,16 @@ _PLACES_TITLE: Final = "Where citizens are"
 
 def _working(now: Measure) -> int:
     """Return how many do their work in the step, wherever they are, at home too."""
-    population = now.society.population
-    if population is not None:
-        words = getattr(population.declared.get("act"), "words", None) or ()
-        if "work" not in words:  # a block of one's own has other acts
-            return 0
-        return int((population.columns["act"] == words.index("work")).sum())
     statuses = (each.agent.memory.status for each in now.society._citizens)
-    return sum(status.get("act") == "work" for status in statuses)
+    working = sum(status.get("act") == "work" for status in statuses)
+    population = now.society.population
+    if population is None or len(population.agents) == len(population):
+        return working
+    words = getattr(population.declared.get("act"), "words", None) or ()
+    if "work" not in words:  # a block of one's own has other acts
+        return working
+    works = population.pulled("act") == words.index("work")
+    return working + int(np.count_nonzero(works & ~population.full))
 
 
 def _unemployment(now: Measure) -> float:

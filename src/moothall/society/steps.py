@@ -177,7 +177,7 @@ class Steps(Space):
 
     def _perceive(self, view: View) -> list[SocietyMailbox]:
         """Set every citizen's perception; return the mailboxes that have a turn."""
-        where, having = self.books.where, list[SocietyMailbox]()
+        where, having = self.books.where_agents, list[SocietyMailbox]()
         for mailbox in self.mailboxes:
             agent: Any = mailbox.agent
             mail = mailbox.mail
@@ -228,9 +228,10 @@ class Steps(Space):
         self._update_membership()
         books.step, books.clock, books.seconds = self.number, self.clock, self.clock.step_s
         total = books.total
+        undone = books.restore()
         for mailbox in self._citizens:
             memory, status = cast(Any, mailbox.agent).memory, books._status[mailbox.id]
-            part = books.restore(mailbox.id)
+            part = undone.get(mailbox.id, "")
             if memory.status is not status:
                 memory.status, part = status, "status for another dict"
             if part:
@@ -314,9 +315,9 @@ class Steps(Space):
         if self.population is not None:
             home, work, cents, own = life.measured(self.population)
             owned += cents
-        for mailbox in self._citizens if self.population is None else ():
+        for mailbox in self._citizens:
             status = mailbox.agent.memory.status
-            owned += status["money"]
+            owned += status["money"] if self.population is None else 0
             place = status.get("place")
             if place is not None:
                 at_home = place == status.get("home")

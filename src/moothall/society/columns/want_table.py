@@ -76,12 +76,15 @@ class Table:
     def answers(self, row: int, population: Register) -> list[Answer]:
         """Return a citizen's entries as answers."""
         part = self.rows_of(row, row + 1)
-        answers = []
-        for at in range(part.start, part.stop):
-            why, want = int(self.reason[at]), self.want(at, population)
-            value = int(self.value[at]) if self.has_value and not why else None
-            answers.append(Answer(want, not why, _in_words(why, want, row, population), value))
-        return answers
+        entries = range(part.start, part.stop)
+        return [self.answer(at, self.want(at, population), population) for at in entries]
+
+    def answer(self, at: int, want: Want, population: Register) -> Answer:
+        """Return the answer to an entry, which stands for a want."""
+        why = int(self.reason[at])
+        value = int(self.value[at]) if self.has_value and not why else None
+        words = _in_words(why, want, int(self.sender[at]), population)
+        return Answer(want, not why, words, value)
 
     def want(self, at: int, population: Register) -> Any:
         """Return the want of an entry."""
@@ -131,13 +134,13 @@ def _repeated(number: Any, count: int) -> Any:
     return np.ndarray((count,), number.dtype, number, 0, (0,))
 
 
-def encoded(want: Want, population: Register) -> dict[str, Any] | None:
-    """Return a full agent's want as arrays of a number; None if the population lacks one for it."""
+def encoded(want: Want, population: Register) -> list[int] | None:
+    """Return the numbers of a full agent's want; None if the population lacks one for it."""
     try:
-        return {
-            name: np.array([population.encoded(content, getattr(want, name))])
+        return [
+            population.encoded(content, getattr(want, name))
             for name, content in fields_in_rows(type(want)).items()
-        }
+        ]
     except (KeyError, ConfigError):
         return None
 

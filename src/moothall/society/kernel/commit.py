@@ -182,17 +182,24 @@ class Books:
         if citizen in self.moving:
             self.coming[self.moving.pop(citizen)[0]] -= 1
 
-    def restore(self, id: str) -> str:
-        """Undo a citizen's own changes of its money or place; return which, or an empty text."""
-        status, right = self._status[id], self._settled_status(id)
-        changed = [key for key in ("money", "place") if status.get(key) != right[key]]
-        if changed:
-            status.update(right)
-        return " and ".join(changed)
+    def restore(self) -> dict[str, str]:
+        """Undo agents' own changes of their money or place; return which, by id."""
+        undone = {}
+        for (id, status), money, place in zip(self._status.items(), *self._settled(), strict=True):
+            if status.get("money") != money or status.get("place") != place:
+                right = {"money": money, "place": place}
+                undone[id] = " and ".join(key for key in right if status.get(key) != right[key])
+                status.update(right)
+        return undone
 
-    def _settled_status(self, id: str) -> dict[str, Any]:
-        """Return the part of a citizen's status that the commit stage alone writes."""
-        return {"money": self.balances[id], "place": self.where[id]}
+    def _settled(self) -> tuple[Iterable[int], Iterable[str | None]]:
+        """Return the money and the places of agents, in their order."""
+        return (self.balances[id] for id in self._status), self.where_agents.values()
+
+    @property
+    def where_agents(self) -> Mapping[str, str | None]:
+        """The place of each agent."""
+        return self.where
 
     # -- money -------------------------------------------------------------------------------------
 

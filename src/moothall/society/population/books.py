@@ -15,7 +15,16 @@ from moothall.society.columns.want_table import Table, encoded, join_wants
 from moothall.society.kernel.commit import Books, Service, Submission, end_services
 from moothall.society.kernel.draw import turn_keys
 from moothall.society.kernel.intervention import nobody_with, set_values
-from moothall.society.kernel.wants import Answer, Move, Pay, Want, id_order, in_turn, wants_by_kind
+from moothall.society.kernel.wants import (
+    Answer,
+    Move,
+    Pay,
+    Want,
+    fields_in_rows,
+    id_order,
+    in_turn,
+    wants_by_kind,
+)
 from moothall.society.population import moves
 from moothall.society.population.messages import Messages
 from moothall.society.population.population import Population
@@ -34,6 +43,8 @@ class RowBooks(Books):
         self.where: dict[str, str | None] = Where(population)  # type: ignore[assignment]
         self.answers: dict[type[Want], Table] = {}
         self._settlers: dict[type[Want], Settlers] = {}
+        self._of_agents: tuple[Any, dict[str, int], Any] | None = None  # with the ids they are of
+        self._told: Any = None  # what their statuses say of money, place and movement
         ordered = sorted(services.values(), key=lambda each: id_order(each.id))
         self._after = [s for s in ordered if type(s).after_step is not Service.after_step]
         for service in ordered:
@@ -77,13 +88,49 @@ class RowBooks(Books):
             )
         status.update(self.population.settled_status(row))
         self._status[id] = status
+        self._of_agents = None
 
     def leave(self, id: str) -> None:
         """Remove a full agent; the citizen remains as a row."""
         self._status.pop(id, None)
+        self._of_agents = None
 
-    def _settled_status(self, id: str) -> dict[str, Any]:
-        return self.population.settled_status(self.population.row_of(id))
+    @property
+    def _agent_rows(self) -> dict[str, int]:
+        """The rows of full agents by id, in the order of their statuses."""
+        population = self.population
+        if self._of_agents is None or self._of_agents[0] is not population.ids:
+            rows = {id: population.row_of(id) for id in self._status}
+            self._of_agents = population.ids, rows, np.array([*rows.values()], np.int64)
+            self._told = None
+        return self._of_agents[1]
+
+    def _of_full(self, *names: str) -> list[Any]:
+        """Return columns of full agents, in the order of their statuses."""
+        count = len(self._agent_rows)
+        rows = () if self._of_agents is None else self._of_agents[2]
+        arrays = self.population.arrays
+        return [arrays[name][rows] if name in arrays else np.full(count, -1) for name in names]
+
+    def _settled(self) -> tuple[Iterable[int], Iterable[str | None]]:
+        return self._of_full("money")[0].tolist(), self.where_agents.values()
+
+    @property
+    def where_agents(self) -> Mapping[str, str | None]:
+        """The place of each full agent."""
+        places = (*self.population.places, None)  # the last: −1
+        numbers = self._of_full("place")[0].tolist()
+        return {id: places[at] for id, at in zip(self._agent_rows, numbers, strict=True)}
+
+    def tell_agents(self) -> None:
+        """Write money, place and movement into full agents' statuses, where they have changed."""
+        now = np.array(self._of_full("money", "place", "moving_to", "arrives", "left"))
+        rows = self._agent_rows
+        some = range(len(rows)) if self._told is None else (now != self._told).any(0).nonzero()[0]
+        statuses, ids = [*self._status.values()], [*rows]
+        for at in some:
+            statuses[at].update(self.population.settled_status(rows[ids[at]]))
+        self._told = now
 
     def status_of(self, id: str) -> dict[str, Any]:
         """Return a citizen's status, read-only; {} for others."""
@@ -107,6 +154,7 @@ class RowBooks(Books):
         by_kind = wants_by_kind(submitted, self.seed, self.step)
         self.answers, answered = {}, list[tuple[Any, Answer]]()
         self.worked.clear()
+        rows = self._agent_rows
         pool, apart, set_out = self.population.pool, [], None
         if pool is not None:
             # What full agents want of the same service is settled here, in its place among these.
@@ -119,20 +167,23 @@ class RowBooks(Books):
             if kind in apart:
                 self.answers[kind] = tables[kind]
                 continue
-            single, parts, later = [], [], []
+            single, later = list[tuple[int, Submission]](), []
+            numbers: list[list[int]] = []
             for each in by_kind[kind]:
-                row = self.population._row(each.sender)
+                row = rows.get(each.sender)
                 alone = row is None or each.service is not None
-                if alone or (fields := encoded(each.want, self.population)) is None:
+                if alone or (encoding := encoded(each.want, self.population)) is None:
                     later.append(each)
                     continue
-                single.append(each)
-                parts.append((np.array([row]), fields))
-            table = tables.get(kind)
-            if table is not None:
-                parts.insert(0, (table.sender, table.fields))
-            if parts:
-                combined = join_wants(kind, parts) if single or table is None else table
+                single.append((row, each))
+                numbers.append(encoding)
+            combined = tables.get(kind)
+            if single:
+                parts = [] if combined is None else [(combined.sender, combined.fields)]
+                fields = zip(fields_in_rows(kind), np.array(numbers, np.int64).T, strict=True)
+                parts.append((np.array([row for row, _ in single]), dict(fields)))
+                combined = join_wants(kind, parts)
+            if combined is not None:
                 if kind is Move and set_out is not None:
                     set_out.result()()
                 else:
@@ -239,8 +290,7 @@ class RowBooks(Books):
         end_services(self._after, self)
         if self.population.places:
             moves.arrive(self)
-        for id, status in self._status.items():
-            status.update(self._settled_status(id))
+        self.tell_agents()
 
     def set_status(self, values: Mapping[str, Any], citizens: Any) -> list[str]:
         """Set values in the status of citizens for an intervention; return what failed."""
@@ -344,14 +394,13 @@ class RowBooks(Books):
 
 
 def _of_agents(
-    table: Table, single: list[Submission], population: Population
+    table: Table, single: list[tuple[int, Submission]], population: Population
 ) -> Iterator[tuple[Any, Answer]]:
     """The outcomes of full agents' wants, each sender's in its order."""
-    outcomes: dict[str, Iterator[Answer]] = {}
-    for each in single:
-        if each.sender not in outcomes:
-            outcomes[each.sender] = iter(table.answers(population.row_of(each.sender), population))
-        yield each.token, next(outcomes[each.sender])
+    entry: dict[int, int] = {}
+    for row, each in single:
+        at = entry[row] = entry[row] + 1 if row in entry else table.rows_of(row, row + 1).start
+        yield each.token, table.answer(at, each.want, population)
 
 
 def leaves(

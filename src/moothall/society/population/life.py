@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from numbers import Real
-from typing import Any
+from typing import Any, Final
 
 from moothall.foundation.errors import ConfigError
 from moothall.society.arrays import np
@@ -26,6 +27,9 @@ from moothall.society.population.messages import (
 )
 from moothall.society.population.population import Population
 from moothall.society.population.step import Wants, call, merged
+
+_FEW: Final = 100
+"""Where not even one in so many is a full agent, one that asks who is at a place looks for them."""
 
 
 class PopulationView:
@@ -104,12 +108,19 @@ class RowsHere(dict[str, Sequence[str]]):
     def __init__(self, population: Population) -> None:
         super().__init__()
         self._population = population
+        self._ids: dict[int, list[str]] = defaultdict(list)
 
     def get(self, place: str, default: Any = ()) -> Any:
         """Return the ids of those at a place."""
-        population = self._population
-        rows = np.flatnonzero(population.arrays["place"] == population.place_number(place))
-        return [population.id_of(int(row)) for row in rows]
+        population, at = self._population, self._population.place_number(place)
+        if len(population.agents) * _FEW < len(population):
+            rows = np.flatnonzero(population.arrays["place"] == at)
+            return [population.id_of(int(row)) for row in rows]
+        if not self._ids:  # many ask
+            places = population.arrays["place"].tolist()
+            for id, number in zip(population.ids.tolist(), places, strict=True):
+                self._ids[number].append(str(id))
+        return self._ids.get(at, default)
 
 
 def begin_life(society: Any, population: Population) -> None:
@@ -165,15 +176,16 @@ def answers_of(books: Any, row: int) -> list[Answer]:
 
 
 def measured(population: Population) -> tuple[int, int, int, dict[str, Any]]:
-    """Return the number at home and at work, the cents owned, and the population's own metrics."""
+    """Return how many rows are at home and at work, the cents owned, and the own metrics."""
     columns = population.columns
     home = work = 0
-    if population.places:
-        place = columns["place"]
-        at_home = (place >= 0) & (place == columns["home"])
+    if population.places and len(population.agents) < len(population):
+        place = population.pulled("place")
+        is_there = (place >= 0) & ~population.full
+        at_home = is_there & (place == population.pulled("home"))
         home = int(np.count_nonzero(at_home))
         if "work" in columns:
-            work = int(np.count_nonzero((place >= 0) & (place == columns["work"]) & ~at_home))
+            work = int(np.count_nonzero(is_there & (place == population.pulled("work")) & ~at_home))
     own = {}
     for name, function in population.metrics.items():
         try:
@@ -207,8 +219,7 @@ def set_length(society: Any, new: int) -> None:
         on_way = population.arrays["moving_to"] >= 0
         for steps in (population.arrays["arrives"], population.arrays["left"]):
             steps[on_way] = rescaled(steps[on_way].astype("int64"))
-        for id, status in books._status.items():
-            status.update(books._settled_status(id))
+        books.tell_agents()
 
 
 def take_mailbox(society: Any, agent: Any, row: int) -> None:

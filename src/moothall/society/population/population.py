@@ -177,13 +177,18 @@ class Population(Register):
 
     def fresh(self, name: str) -> Any:
         """Return the current column, also from workers and full agents."""
-        if self.source is not None:
-            self.source.pull([name])
+        self.pulled(name)
         if self.agents and name not in COMMIT_COLUMNS:
             writers = self._writers((name,))
             for row, agent in self.agents.items():
                 self._pull(row, agent.memory.status, (name,), writers)
         return np.asarray(self.arrays[name])
+
+    def pulled(self, name: str) -> Any:
+        """Return the column, also from workers; what full agents have may be newer."""
+        if self.source is not None:
+            self.source.pull([name])
+        return self.arrays[name]
 
     def note_change(self) -> None:
         """Note that the arrays are about to change between two steps."""
