@@ -75,7 +75,7 @@ _PLACES_TITLE: Final = "Where citizens are"
 def _working(now: Measure) -> int:
     """Return how many do their work in the step, wherever they are, at home too."""
     statuses = (each.agent.memory.status for each in now.society._citizens)
-    working = sum(status.get("act") == "work" for status in statuses)
+    working: int = sum(status.get("act") == "work" for status in statuses)
     population = now.society.population
     if population is None or len(population.agents) == len(population):
         return working

@@ -171,8 +171,10 @@ class RowBooks(Books):
             numbers: list[list[int]] = []
             for each in by_kind[kind]:
                 row = rows.get(each.sender)
-                alone = row is None or each.service is not None
-                if alone or (encoding := encoded(each.want, self.population)) is None:
+                encoding = None
+                if row is not None and each.service is None:
+                    encoding = encoded(each.want, self.population)
+                if row is None or encoding is None:
                     later.append(each)
                     continue
                 single.append((row, each))
