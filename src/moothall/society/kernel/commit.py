@@ -185,14 +185,16 @@ class Books:
     def restore(self) -> dict[str, str]:
         """Undo agents' own changes of their money or place; return which, by id."""
         undone = {}
-        for (id, status), money, place in zip(self._status.items(), *self._settled(), strict=True):
+        for (id, status), money, place in zip(
+            self._status.items(), *self._agent_money_and_places(), strict=True
+        ):
             if status.get("money") != money or status.get("place") != place:
                 right = {"money": money, "place": place}
                 undone[id] = " and ".join(key for key in right if status.get(key) != right[key])
                 status.update(right)
         return undone
 
-    def _settled(self) -> tuple[Iterable[int], Iterable[str | None]]:
+    def _agent_money_and_places(self) -> tuple[Iterable[int], Iterable[str | None]]:
         """Return the money and the places of agents, in their order."""
         return (self.balances[id] for id in self._status), self.where_agents.values()
 

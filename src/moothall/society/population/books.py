@@ -44,7 +44,7 @@ class RowBooks(Books):
         self.answers: dict[type[Want], Table] = {}
         self._settlers: dict[type[Want], Settlers] = {}
         self._of_agents: tuple[Any, dict[str, int], Any] | None = None  # with the ids they are of
-        self._told: Any = None  # what their statuses say of money, place and movement
+        self._status_columns: Any = None  # what their statuses say of money, place and movement
         ordered = sorted(services.values(), key=lambda each: id_order(each.id))
         self._after = [s for s in ordered if type(s).after_step is not Service.after_step]
         for service in ordered:
@@ -102,7 +102,7 @@ class RowBooks(Books):
         if self._of_agents is None or self._of_agents[0] is not population.ids:
             rows = {id: population.row_of(id) for id in self._status}
             self._of_agents = population.ids, rows, np.array([*rows.values()], np.int64)
-            self._told = None
+            self._status_columns = None
         return self._of_agents[1]
 
     def _of_full(self, *names: str) -> list[Any]:
@@ -112,7 +112,7 @@ class RowBooks(Books):
         arrays = self.population.arrays
         return [arrays[name][rows] if name in arrays else np.full(count, -1) for name in names]
 
-    def _settled(self) -> tuple[Iterable[int], Iterable[str | None]]:
+    def _agent_money_and_places(self) -> tuple[Iterable[int], Iterable[str | None]]:
         return self._of_full("money")[0].tolist(), self.where_agents.values()
 
     @property
@@ -126,11 +126,15 @@ class RowBooks(Books):
         """Write money, place and movement into full agents' statuses, where they have changed."""
         now = np.array(self._of_full("money", "place", "moving_to", "arrives", "left"))
         rows = self._agent_rows
-        some = range(len(rows)) if self._told is None else (now != self._told).any(0).nonzero()[0]
+        some = (
+            range(len(rows))
+            if self._status_columns is None
+            else (now != self._status_columns).any(0).nonzero()[0]
+        )
         statuses, ids = [*self._status.values()], [*rows]
         for at in some:
             statuses[at].update(self.population.settled_status(rows[ids[at]]))
-        self._told = now
+        self._status_columns = now
 
     def status_of(self, id: str) -> dict[str, Any]:
         """Return a citizen's status, read-only; {} for others."""
