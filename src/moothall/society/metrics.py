@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from moothall.society.arrays import np
-
 
 class Measure(NamedTuple):
     """What metrics are read from, after the commit stage: the society, and counts of its step."""
@@ -83,7 +81,7 @@ def _working(now: Measure) -> int:
     if "work" not in words:  # a block of one's own has other acts
         return working
     works = population.pulled("act") == words.index("work")
-    return working + int(np.count_nonzero(works & ~population.full))
+    return working + int((works & ~population.full).sum())
 
 
 def _unemployment(now: Measure) -> float:

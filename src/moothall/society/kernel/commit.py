@@ -10,7 +10,7 @@ Lengnick 2013, "Agent-based macroeconomics: a baseline model", JEBO 86.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any, ClassVar, Final, NamedTuple
@@ -185,18 +185,14 @@ class Books:
     def restore(self) -> dict[str, str]:
         """Undo agents' own changes of their money or place; return which, by id."""
         undone = {}
-        for (id, status), money, place in zip(
-            self._status.items(), *self._agent_money_and_places(), strict=True
-        ):
-            if status.get("money") != money or status.get("place") != place:
-                right = {"money": money, "place": place}
-                undone[id] = " and ".join(key for key in right if status.get(key) != right[key])
+        for (id, status), right in zip(self._status.items(), self._rightful(), strict=True):
+            if changed := [key for key in right if status.get(key) != right[key]]:
                 status.update(right)
+                undone[id] = " and ".join(changed)
         return undone
 
-    def _agent_money_and_places(self) -> tuple[Iterable[int], Iterable[str | None]]:
-        """Return the money and the places of agents, in their order."""
-        return (self.balances[id] for id in self._status), self.where_agents.values()
+    def _rightful(self) -> Iterator[dict[str, Any]]:
+        return ({"money": self.balances[id], "place": self.where[id]} for id in self._status)
 
     @property
     def where_agents(self) -> Mapping[str, str | None]:
@@ -339,8 +335,6 @@ class Books:
     def _has_room(self, place: str) -> bool:
         capacity = self.city.capacity(place) if self._has_capacity else None
         return capacity is None or len(self.at.get(place, ())) + self.coming[place] < capacity
-
-    # -- checks after each step --------------------------------------------------------------------
 
     def check(self, total: int) -> None:
         """Raise StateError unless money is conserved and places agree, within their capacities."""

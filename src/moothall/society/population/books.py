@@ -12,7 +12,7 @@ from moothall.society.columns import town
 from moothall.society.columns import want_table as wants
 from moothall.society.columns.views import Balances, Where
 from moothall.society.columns.want_table import Table, encoded, join_wants
-from moothall.society.kernel.commit import Books, Service, Submission, end_services
+from moothall.society.kernel.commit import Service, Submission, end_services
 from moothall.society.kernel.draw import turn_keys
 from moothall.society.kernel.intervention import nobody_with, set_values
 from moothall.society.kernel.wants import (
@@ -26,25 +26,23 @@ from moothall.society.kernel.wants import (
     wants_by_kind,
 )
 from moothall.society.population import moves
+from moothall.society.population.agent_books import AgentBooks, answers_of_agents
 from moothall.society.population.messages import Messages
 from moothall.society.population.population import Population
 from moothall.society.population.settling import Settlers, one_by_one
 from moothall.society.services.firm import Firm
 
 
-class RowBooks(Books):
+class RowBooks(AgentBooks):
     """The money and places of a population, and `Books`' commit stage for the wants of its rows."""
 
     def __init__(self, city: Any, services: dict[str, Service], population: Population) -> None:
-        self.population = population
-        super().__init__(city, services)
+        super().__init__(city, services, population)
         self.seed = population.seed
         self.balances: Any = Balances(population, dict(self.balances))
         self.where: dict[str, str | None] = Where(population)  # type: ignore[assignment]
         self.answers: dict[type[Want], Table] = {}
         self._settlers: dict[type[Want], Settlers] = {}
-        self._of_agents: tuple[Any, dict[str, int], Any] | None = None  # with the ids they are of
-        self._status_columns: Any = None  # what their statuses say of money, place and movement
         ordered = sorted(services.values(), key=lambda each: id_order(each.id))
         self._after = [s for s in ordered if type(s).after_step is not Service.after_step]
         for service in ordered:
@@ -78,63 +76,6 @@ class RowBooks(Books):
         self.coming_to: Any = np.bincount(to[to >= 0], minlength=count)
 
     # -- who is there ------------------------------------------------------------------------------
-
-    def enter(self, id: str, status: dict[str, Any]) -> None:
-        """Add a full agent; its money and place are those of its row."""
-        row = self.population._row(id)
-        if row is None or row not in self.population.agents:
-            raise ConfigError(
-                f"citizen {id!r} is not of the society's population: promote one of it instead"
-            )
-        status.update(self.population.settled_status(row))
-        self._status[id] = status
-        self._of_agents = None
-
-    def leave(self, id: str) -> None:
-        """Remove a full agent; the citizen remains as a row."""
-        self._status.pop(id, None)
-        self._of_agents = None
-
-    @property
-    def _agent_rows(self) -> dict[str, int]:
-        """The rows of full agents by id, in the order of their statuses."""
-        population = self.population
-        if self._of_agents is None or self._of_agents[0] is not population.ids:
-            rows = {id: population.row_of(id) for id in self._status}
-            self._of_agents = population.ids, rows, np.array([*rows.values()], np.int64)
-            self._status_columns = None
-        return self._of_agents[1]
-
-    def _of_full(self, *names: str) -> list[Any]:
-        """Return columns of full agents, in the order of their statuses."""
-        count = len(self._agent_rows)
-        rows = () if self._of_agents is None else self._of_agents[2]
-        arrays = self.population.arrays
-        return [arrays[name][rows] if name in arrays else np.full(count, -1) for name in names]
-
-    def _agent_money_and_places(self) -> tuple[Iterable[int], Iterable[str | None]]:
-        return self._of_full("money")[0].tolist(), self.where_agents.values()
-
-    @property
-    def where_agents(self) -> Mapping[str, str | None]:
-        """The place of each full agent."""
-        places = (*self.population.places, None)  # the last: −1
-        numbers = self._of_full("place")[0].tolist()
-        return {id: places[at] for id, at in zip(self._agent_rows, numbers, strict=True)}
-
-    def tell_agents(self) -> None:
-        """Write money, place and movement into full agents' statuses, where they have changed."""
-        now = np.array(self._of_full("money", "place", "moving_to", "arrives", "left"))
-        rows = self._agent_rows
-        some = (
-            range(len(rows))
-            if self._status_columns is None
-            else (now != self._status_columns).any(0).nonzero()[0]
-        )
-        statuses, ids = [*self._status.values()], [*rows]
-        for at in some:
-            statuses[at].update(self.population.settled_status(rows[ids[at]]))
-        self._status_columns = now
 
     def status_of(self, id: str) -> dict[str, Any]:
         """Return a citizen's status, read-only; {} for others."""
@@ -195,7 +136,7 @@ class RowBooks(Books):
                 else:
                     self.settle_table(combined)
                 self.answers[kind] = combined
-                answered += _of_agents(combined, single, self.population)
+                answered += answers_of_agents(combined, single, self.population)
             for each in later:  # nobody of the population: they come last
                 answered.append((each.token, self._settle_one(each)))
         if pool is not None:
@@ -397,16 +338,6 @@ class RowBooks(Books):
         super().load_state_dict(state)
         if self.population.places:
             self.count_places()
-
-
-def _of_agents(
-    table: Table, single: list[tuple[int, Submission]], population: Population
-) -> Iterator[tuple[Any, Answer]]:
-    """The outcomes of full agents' wants, each sender's in its order."""
-    entry: dict[int, int] = {}
-    for row, each in single:
-        at = entry[row] = entry[row] + 1 if row in entry else table.rows_of(row, row + 1).start
-        yield each.token, table.answer(at, each.want, population)
 
 
 def leaves(

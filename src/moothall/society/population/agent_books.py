@@ -1,0 +1,91 @@
+"""The full agents of a population in its books: their statuses say what the columns say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from moothall.foundation.errors import ConfigError
+from moothall.society.arrays import np
+from moothall.society.columns.want_table import Table
+from moothall.society.kernel.commit import Books, Service, Submission
+from moothall.society.kernel.wants import Answer
+from moothall.society.population.population import Population
+
+
+class AgentBooks(Books):
+    """The part of `RowBooks` that concerns full agents, all of them at once."""
+
+    def __init__(self, city: Any, services: dict[str, Service], population: Population) -> None:
+        super().__init__(city, services)
+        self.population = population
+        self._of_agents: tuple[Any, dict[str, int], Any] | None = None  # with the ids they are of
+        self._status_columns: Any = None  # what their statuses say of money, place and movement
+
+    def enter(self, id: str, status: dict[str, Any]) -> None:
+        """Add a full agent; its money and place are those of its row."""
+        row = self.population._row(id)
+        if row is None or row not in self.population.agents:
+            raise ConfigError(
+                f"citizen {id!r} is not of the society's population: promote one of it instead"
+            )
+        status.update(self.population.settled_status(row))
+        self._status[id] = status
+        self._of_agents = None
+
+    def leave(self, id: str) -> None:
+        """Remove a full agent; the citizen remains as a row."""
+        self._status.pop(id, None)
+        self._of_agents = None
+
+    @property
+    def _agent_rows(self) -> dict[str, int]:
+        """The rows of full agents by id, in the order of their statuses."""
+        population = self.population
+        if self._of_agents is None or self._of_agents[0] is not population.ids:
+            rows = {id: population.row_of(id) for id in self._status}
+            self._of_agents = population.ids, rows, np.array([*rows.values()], np.int64)
+            self._status_columns = None
+        return self._of_agents[1]
+
+    def _of_full(self, *names: str) -> list[Any]:
+        """Return columns of full agents, in the order of their statuses."""
+        count = len(self._agent_rows)
+        rows = () if self._of_agents is None else self._of_agents[2]
+        arrays = self.population.arrays
+        return [arrays[name][rows] if name in arrays else np.full(count, -1) for name in names]
+
+    def _rightful(self) -> Iterator[dict[str, Any]]:
+        settled = zip(self._of_full("money")[0].tolist(), self.where_agents.values(), strict=True)
+        return ({"money": money, "place": place} for money, place in settled)
+
+    @property
+    def where_agents(self) -> Mapping[str, str | None]:
+        """The place of each full agent."""
+        places = (*self.population.places, None)  # the last: −1
+        numbers = self._of_full("place")[0].tolist()
+        return {id: places[at] for id, at in zip(self._agent_rows, numbers, strict=True)}
+
+    def tell_agents(self) -> None:
+        """Write money, place and movement into full agents' statuses, where they have changed."""
+        now = np.array(self._of_full("money", "place", "moving_to", "arrives", "left"))
+        rows = self._agent_rows
+        some = (
+            range(len(rows))
+            if self._status_columns is None
+            else (now != self._status_columns).any(0).nonzero()[0]
+        )
+        statuses, ids = [*self._status.values()], [*rows]
+        for at in some:
+            statuses[at].update(self.population.settled_status(rows[ids[at]]))
+        self._status_columns = now
+
+
+def answers_of_agents(
+    table: Table, single: list[tuple[int, Submission]], population: Population
+) -> Iterator[tuple[Any, Answer]]:
+    """Yield the outcomes of full agents' wants, each sender's in its order."""
+    entry: dict[int, int] = {}
+    for row, each in single:
+        at = entry[row] = entry[row] + 1 if row in entry else table.rows_of(row, row + 1).start
+        yield each.token, table.answer(at, each.want, population)
