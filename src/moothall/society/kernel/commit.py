@@ -185,13 +185,13 @@ class Books:
     def restore(self) -> dict[str, str]:
         """Undo agents' own changes of their money or place; return which, by id."""
         undone = {}
-        for (id, status), right in zip(self._status.items(), self._rightful(), strict=True):
+        for (id, status), right in zip(self._status.items(), self._settled_parts(), strict=True):
             if changed := [key for key in right if status.get(key) != right[key]]:
                 status.update(right)
                 undone[id] = " and ".join(changed)
         return undone
 
-    def _rightful(self) -> Iterator[dict[str, Any]]:
+    def _settled_parts(self) -> Iterator[dict[str, Any]]:
         return ({"money": self.balances[id], "place": self.where[id]} for id in self._status)
 
     @property

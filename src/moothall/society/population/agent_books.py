@@ -55,7 +55,7 @@ class AgentBooks(Books):
         arrays = self.population.arrays
         return [arrays[name][rows] if name in arrays else np.full(count, -1) for name in names]
 
-    def _rightful(self) -> Iterator[dict[str, Any]]:
+    def _settled_parts(self) -> Iterator[dict[str, Any]]:
         settled = zip(self._of_full("money")[0].tolist(), self.where_agents.values(), strict=True)
         return ({"money": money, "place": place} for money, place in settled)
 
