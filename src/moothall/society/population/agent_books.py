@@ -56,8 +56,10 @@ class AgentBooks(Books):
         return [arrays[name][rows] if name in arrays else np.full(count, -1) for name in names]
 
     def _settled_parts(self) -> Iterator[dict[str, Any]]:
-        settled = zip(self._of_full("money")[0].tolist(), self.where_agents.values(), strict=True)
-        return ({"money": money, "place": place} for money, place in settled)
+        settled_parts = zip(
+            self._of_full("money")[0].tolist(), self.where_agents.values(), strict=True
+        )
+        return ({"money": money, "place": place} for money, place in settled_parts)
 
     @property
     def where_agents(self) -> Mapping[str, str | None]:
