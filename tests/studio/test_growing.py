@@ -9,7 +9,7 @@ from pathlib import Path
 from playwright.sync_api import Page, expect
 
 from models.openai_server import DONE, Answer, OpenAIServer, calls, delta, events, text
-from moothall import ChattyAI, NativeSpace, ReActAgent, action
+from moothall import ChattyAI, Conversation, MaxTurns, NativeSpace, ReActAgent, action
 from moothall.studio import Studio
 from moothall.studio.orders.order import ActOrder, ResearchOrder
 from research.small_web import evaluation, plan
@@ -121,3 +121,44 @@ def test_narrative_grows_while_a_model_writes_it(
         report = page.frame_locator("iframe[title=Report]")
         expect(report.get_by_text("Alpha uses port 4711.").first).to_be_visible()
         expect(draft).to_be_hidden()
+
+
+def test_answer_to_a_group_grows_in_the_groups_conversation(
+    studio: Studio, open_page: Callable[..., Page]
+) -> None:
+    """Each member's in its name; a conversation of agents writes as one agent."""
+    answer, (ends,) = grows("Roses ", "are red.")
+    with OpenAIServer(answer, answer) as server, NativeSpace() as space:
+        for name in ("Ann", "Bob"):
+            poet = ChattyAI(name, f"{server.url}#m", receive_own_broadcasts=False)
+            space.add(poet, groups=("hall",))
+        space.add(studio.user)
+        page = open_page()
+        page.get_by_role("list", name="Agents").get_by_text("#hall", exact=True).click()
+        page.get_by_label("Say to #hall").fill("Write")
+        page.keyboard.press("Enter")
+        talk = page.get_by_role("region", name="With #hall")
+        for name in ("Ann", "Bob"):
+            writes = talk.get_by_role("article").filter(has_text=name).filter(has_text="writes …")
+            expect(writes).to_contain_text("Roses")
+        ends.set()
+        expect(talk.get_by_text("Roses are red.")).to_have_count(2)
+        expect(talk.get_by_text("writes …")).to_have_count(0)
+
+
+def test_answer_of_a_conversation_of_agents_grows_in_its_conversation(
+    studio: Studio, open_page: Callable[..., Page]
+) -> None:
+    answer, (ends,) = grows("Roses ", "are red.")
+    with OpenAIServer(answer) as server, NativeSpace() as space:
+        poet = ReActAgent("Poet", f"{server.url}#m")
+        space.add(Conversation([poet], id="Panel", until=MaxTurns(1)))
+        space.add(studio.user)
+        page = open_page()
+        page.get_by_role("list", name="Agents").get_by_text("Panel", exact=True).click()
+        page.get_by_label("Say to Panel").fill("Write")
+        page.keyboard.press("Enter")
+        talk = page.get_by_role("region", name="With Panel")
+        expect(talk.get_by_role("article").filter(has_text="Poet")).to_contain_text("Roses")
+        ends.set()
+        expect(talk).to_contain_text("Roses are red.")

@@ -155,7 +155,7 @@ def test_space_tab_shows_an_agents_class_model_cost_and_help(
 ) -> None:
     """Its class, its model and what its recorded runs have cost; its help as a list.
 
-    While nothing was said, the agents and the other tabs are offered.
+    While nothing was said, the agents and the other tabs are offered; later, a button shows them.
     """
     invitation = page.get_by_role("log", name="Messages")
     offers = ["Clerk", "Clerk: add", "Clerk: pay", "folder", "question", "town"]
@@ -183,6 +183,12 @@ def test_space_tab_shows_an_agents_class_model_cost_and_help(
     expect(help.get_by_role("row", name="account integer")).to_be_visible()
     page.keyboard.press("Escape")
     expect(help).to_have_count(0)
+    page.get_by_role("button", name="Things to try").click()
+    things = page.get_by_role("dialog", name="Things to try")
+    expect(things.get_by_role("listitem")).to_contain_text(["Say something to the clerk."])
+    things.get_by_role("button", name="Watch a town live").click()
+    expect(things).to_have_count(0)
+    expect(page.get_by_role("tab", name="Society")).to_have_attribute("aria-selected", "true")
     assert asked(studio, "behind?id=Nobody") == {"here": False}
 
 

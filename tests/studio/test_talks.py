@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -130,6 +131,11 @@ def test_group_is_talked_to_as_an_agent_and_its_members_answer_in_their_names(
         page.get_by_role("button", name="Ann: carry").click()
         line = page.get_by_role("textbox", name="Say to Ann", exact=True)
         expect(line).to_have_value('/Ann.carry what:""')
+        line.fill("Bring the piano")
+        expect(line).to_have_attribute("placeholder", re.compile("^Choose what Ann does"))
+        line.press("Enter")
+        with_ann = page.get_by_role("region", name="With Ann")
+        expect(with_ann.get_by_role("alert")).to_contain_text("Ann takes no words: choose")
         line.fill("")
         talks_of(page, "#hall")
         with_all = page.get_by_role("region", name="With #hall")
@@ -176,6 +182,7 @@ def test_conversation_leads_to_its_runs_and_to_what_waits_for_the_person(
         card.get_by_role("button", name="Permit", exact=True).click()
         expect(log).to_contain_text("It is burnt.")
         expect(log.get_by_text("1 step")).to_be_visible()
+        expect(log).to_contain_text('permitted by the approver: burn(poem="Ode")')
         log.get_by_role("article").filter(has_text="Yes?").get_by_role("button", name="Run").click()
         expect(page.get_by_role("region", name="Reply")).to_contain_text("Yes?")
         page.get_by_role("tab", name="Space").click()
@@ -184,6 +191,35 @@ def test_conversation_leads_to_its_runs_and_to_what_waits_for_the_person(
         expect(page.get_by_role("searchbox", name="Filter runs")).to_have_value("Critic")
         rows = page.get_by_role("list", name="Runs").locator("[data-run]")
         expect(rows).to_contain_text(["Burn it", "Hear me"])
+
+
+def test_phone_shows_whom_one_talks_to_and_nothing_before_what_was_said(
+    browser: Browser, tmp_path: Path
+) -> None:
+    """The first screen is shown from its beginning; what an agent does stands below."""
+    with (
+        opened(tmp_path, [f"{'La la.' * 150} Verse {n}." for n in range(3)], "journal") as studio,
+        pages(browser, studio) as open_page,
+    ):
+        page = open_page(viewport={"width": 390, "height": 844})
+        expect(page.get_by_text("Talk to somebody")).to_be_in_viewport()
+        talks_of(page, "Poet")
+        log = page.get_by_role("log", name="Conversation with Poet")
+        for n in range(3):
+            say(page, "Poet", "Write")
+            expect(log).to_contain_text(f"Verse {n}.")
+        poet = page.get_by_role("list", name="Agents").get_by_text("Poet", exact=True)
+        expect(poet).to_be_in_viewport()
+        page.get_by_role("button", name="All messages").click()
+        expect(page.get_by_text("Verse 2.")).to_be_in_viewport()
+        expect(poet).to_be_in_viewport()
+        poet.click()
+        page.evaluate("scrollTo(0, 0)")
+        said, does = log.bounding_box(), page.get_by_text("What Poet does").bounding_box()
+        assert said is not None
+        assert does is not None
+        assert said["y"] < 140
+        assert does["y"] > said["y"] + said["height"]
 
 
 @pytest.mark.parametrize("kept", ("journal", "memory"))

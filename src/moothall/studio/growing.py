@@ -31,12 +31,14 @@ _COMES_S: Final = 2.0
 class _AnswerSource(NamedTuple):
     """Whose answer it is: of what run and agent, for which agent that was asked, to whom.
 
-    A member of a group writes for the group.
+    A participant of a conversation writes for the conversation. `asked` is the receiver, or the
+    group `#NAME` of which it is a member.
     """
 
     run: str | None
     agent: str
     receiver: str
+    asked: str
     to: str | None
     thread: str | None
 
@@ -116,7 +118,9 @@ class Growing:
         message = agent._current_message or {}
         thread_name = message.get("action", {}).get("args", {}).get("thread")
         to, thread = message.get("from"), thread_name if isinstance(thread_name, str) else None
-        source = _AnswerSource(event.run_id, str(event.agent), str(agent.id), to, thread)
+        receiver, sent_to = str(agent.id), str(message.get("to"))
+        asked = sent_to if sent_to.startswith("#") else receiver
+        source = _AnswerSource(event.run_id, str(event.agent), receiver, asked, to, thread)
         if isinstance(event, Done):
             self._end([each for each in [*self._growths] if each.run == event.run_id])
         elif isinstance(event, TextPiece | ReasoningPiece):

@@ -211,6 +211,14 @@ export function button(text, work, kind = "") {
   return h("button", { type: "button", class: `s-button ${kind}`, onclick: attempt(work) }, text);
 }
 
+// What stands over the page until it is closed.
+export function dialog(root, label, title, ...children) {
+  const shown = h("dialog", { class: "s-dialog", "aria-label": label, onclose: () => shown.remove() }, h("header", { class: "s-row" }, h("h2", {}, title), button("Close", () => shown.close(), "quiet")), children);
+  root.append(shown);
+  shown.showModal();
+  return shown;
+}
+
 // What says more where a pointer rests on it; a screen reader reads it, too.
 export function titled(text, made) {
   made.title = text;

@@ -148,5 +148,11 @@ export function writtenLine({ key, label, hints, lineOf, then = () => {} }) {
     }
   });
 
-  return { root, field: line, insert };
+  // Other words in the empty line.
+  function hint(...words) {
+    hints = words;
+    line.placeholder = hints[wide > WIDE ? 0 : 1];
+  }
+
+  return { root, field: line, insert, hint };
 }

@@ -1,6 +1,6 @@
 // The tab Space: the agents, their messages, and the line that a person writes.
 
-import { attempt, button, call, clock, count, empty, fillWindow, h, json, number, oneAtATime, replace, result, scroller, update } from "./dom.js";
+import { attempt, button, call, clock, count, dialog, empty, fillWindow, h, json, number, oneAtATime, replace, result, scroller, update } from "./dom.js";
 import { on, onReset } from "./feed.js";
 import { growing, grown, onGrowing } from "./growing.js";
 import { arrange, cardSlot, waitsForYou } from "./inbox.js";
@@ -13,7 +13,7 @@ import { folded, outcome } from "./values.js";
 const MOST = 2000; // rows in the page while an earlier one is read
 const ANSWERS = { say: "answers", response: "answers", error: "could not do" }; // how an answer says what it answers
 const INVITED = 12; // agents that the first screen offers
-const [OFFERING, OFFERED] = [3, 2]; // agents of which it offers actions, and actions of each
+const [OFFERING, OFFERED, NAMED] = [3, 2, 3]; // agents of which it offers actions, actions of each, and actions that stand for one without words
 const EXAMPLE = `from moothall import ChattyAI, NativeSpace
 from moothall.studio import demo, gradio_user
 
@@ -38,7 +38,7 @@ export function mount(root) {
   });
   const all = h("button", { type: "button", class: "s-who s-all", onclick: closeTalks }, "All messages");
   replace(root,
-    h("aside", { class: "s-side" }, all, h("h2", {}, "Talk to"), agents, you),
+    h("aside", { class: "s-side" }, all, h("h2", {}, "Talk to"), agents, you, button("Things to try", invite, "quiet")),
     h("div", { class: "s-talks" }, h("section", { class: "s-chat", "aria-label": "All messages" },
       h("div", { class: "s-row s-tools" }, filter, total),
       h("div", { class: "s-scroll" }, older, rows, writing),
@@ -95,7 +95,7 @@ export function mount(root) {
   };
   const toEnd = () => {
     const it = scroller(scroll);
-    it.scrollTop = it.scrollHeight;
+    it.scrollTop = counts.of ? it.scrollHeight : 0; // an invitation is read from its beginning
   };
 
   function tell() {
@@ -106,24 +106,31 @@ export function mount(root) {
     else if (!drawn.size) replace(rows, empty("No message passes the filter."));
   }
 
-  // What one can do first, while nothing was said.
-  let offers = []; // of the first agents, as [id, [action, help]]
+  // What one can do first: while nothing was said, and by a button later.
+  const helps = new Map(); // what the first agents offer, by id
+  const firstLine = (told) => String(told?.description ?? "").split("\n")[0];
+  const about = (help) => (help.say ? firstLine(help.say) : Object.keys(help).slice(0, NAMED).join(", ") + (Object.keys(help).length > NAMED ? " …" : ""));
   function invitation() {
     const tries = [["act", "Let an agent work in a folder", "It asks you before it changes anything."], ["research", "Research a question", "In your documents or on the web, with a source for each sentence."], ["society", "Watch a town live", "Hundreds of citizens, by rules, without a model."]];
-    return h("div", { class: "s-invite" }, ids.size > 0 ? [h("h2", {}, "Talk to somebody"), h("div", { class: "s-row" }, [...ids].slice(0, INVITED).map((id) => button(id, () => openTalk(id)))),
-      offers.length > 0 && h("ul", { class: "s-tries" }, offers.map(([id, action]) => h("li", {}, button(`${id}: ${action[0]}`, () => openTalk(id, null, { action })), h("span", { class: "s-soft" }, String(action[1]?.description ?? "").split("\n")[0])))),
-      h("p", { class: "s-soft" }, "A line below is said to all agents; /*.help asks what they can do.")]
+    const offers = [...helps].slice(0, OFFERING).flatMap(([id, help]) => Object.entries(help).filter(([name]) => name !== "say").slice(0, OFFERED).map((action) => [id, action]));
+    return h("div", { class: "s-invite" }, ids.size > 0 ? [h("h2", {}, "Talk to somebody"), h("ul", { class: "s-tries s-whom" }, [...ids].slice(0, INVITED).map((id) => h("li", {}, button(id, () => openTalk(id)), h("span", { class: "s-soft" }, about(helps.get(id) || {}))))),
+      offers.length > 0 && h("ul", { class: "s-tries" }, offers.map(([id, action]) => h("li", {}, button(`${id}: ${action[0]}`, () => openTalk(id, null, { action })), h("span", { class: "s-soft" }, firstLine(action[1]))))),
+      h("p", { class: "s-soft" }, "A line to all agents is said to each; ", h("code", {}, "/*.help"), " asks what they can do.")]
       : [h("h2", {}, "Agents of yours"), h("p", {}, "Add them in a program, and talk to them here:"), h("pre", { class: "s-example" }, EXAMPLE)],
+      h("h2", {}, "Or try"), h("ul", { class: "s-tries" }, tries.map(([tab, title, about]) => h("li", {}, button(title, () => go([tab])), h("span", { class: "s-soft" }, about)))),
       TOLD.docs ? h("p", {}, h("a", { href: TOLD.docs, target: "_blank", rel: "noreferrer" }, "Documentation"))
-        : h("p", { class: "s-soft" }, "Documentation: `make docs` in the folder that moothall was installed from, or docs/index.md there."),
-      h("h2", {}, "Or try"), h("ul", { class: "s-tries" }, tries.map(([tab, title, about]) => h("li", {}, button(title, () => go([tab])), h("span", { class: "s-soft" }, about)))));
+        : h("p", { class: "s-soft" }, "Documentation: ", h("code", {}, "make docs"), " in the folder that moothall was installed from, or docs/index.md there."));
   }
 
-  // One click writes the call of an action.
-  async function offer() {
-    const helps = await Promise.all([...ids].slice(0, OFFERING).map(async (id) => [id, await call(`space/help?id=${encodeURIComponent(id)}`).catch(() => ({}))]));
-    offers = helps.flatMap(([id, help]) => Object.entries(help).filter(([name]) => name !== "say").slice(0, OFFERED).map((action) => [id, action]));
+  const offer = () => Promise.all([...ids].slice(0, INVITED).map(async (id) => {
+    helps.set(id, await call(`space/help?id=${encodeURIComponent(id)}`).catch(() => ({})));
     if (!counts.of) tell();
+  }));
+
+  async function invite() {
+    await offer();
+    const shown = dialog(root, "Things to try", "Things to try", invitation());
+    shown.addEventListener("click", (event) => event.target.closest(".s-invite button") && shown.close());
   }
 
   function learned(answer) {

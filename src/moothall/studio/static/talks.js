@@ -1,7 +1,7 @@
 // Conversations with one agent or group each, beside the messages of the space: what was said before the
 // studio began too, where the agent's journal or memory has it.
 
-import { attempt, button, call, clock, count, day, dollars, empty, h, json, number, oneAtATime, replace, scroller, update } from "./dom.js";
+import { attempt, button, call, clock, count, day, dialog, dollars, empty, h, json, number, oneAtATime, replace, scroller, update } from "./dom.js";
 import { on, onReset } from "./feed.js";
 import { growing, grown, onGrowing } from "./growing.js";
 import { arrange, cardSlot, endSlot, waitsForYou } from "./inbox.js";
@@ -83,8 +83,13 @@ function made(id, thread, key) {
   new ResizeObserver(() => { if (ends) scroller(scroll).scrollTop = scroller(scroll).scrollHeight; }).observe(slot);
   const line = writtenLine({
     key: `talk/${key}`, label: `Say to ${name}`, hints: [`Say something to ${id}, or /${quoted(id)}.action name:value. Enter sends, Tab completes.`, `Say something to ${id}`],
-    lineOf: (text) => (text.startsWith("/") ? text : `/${quoted(id)}.say content:${JSON.stringify(text)}${thread === null ? "" : ` thread:${JSON.stringify(thread)}`}`),
+    lineOf: (text) => {
+      if (text.startsWith("/")) return text;
+      if (takesNoWords()) throw new Error(`${id} takes no words: choose what it does, above.`);
+      return `/${quoted(id)}.say content:${JSON.stringify(text)}${thread === null ? "" : ` thread:${JSON.stringify(thread)}`}`;
+    },
   });
+  const takesNoWords = () => Object.keys(help).length > 0 && !help.say;
   const [behind, threads, begin, actions] = [h("div", { class: "s-behind" }), h("div"), h("div"), h("ul", { class: "s-actions" })];
   const does = h("details", { class: "s-does", open: true }, h("summary", {}, `What ${id} does`), actions);
   const root = h("section", { class: "s-talk", "aria-label": `With ${name}` },
@@ -103,24 +108,25 @@ function made(id, thread, key) {
     update(behind, whoSaid(id, who), names.length ? h("button", { type: "button", class: "s-link", onclick: () => showHelp(root, id, Object.entries(help)) }, "Help as a page") : null);
     update(threads, await listTalks(id, help));
     if (known) return;
+    if (takesNoWords()) line.hint(`Choose what ${id} does, or write /${quoted(id)}.${names[0][0]} name:value. Enter sends, Tab completes.`, `Choose what ${id} does`);
     replace(begin, beginTalk(id, help));
     replace(actions, names.length ? names.map(([name, told]) => h("li", {},
       h("button", { type: "button", class: "s-button", onclick: () => line.insert(id, name, told) }, name),
       h("span", { class: "s-soft" }, typeof told?.description === "string" ? told.description.split("\n")[0] : ""))) : h("li", {}, empty("It offers no actions, or is busy.")));
   }, 2000, () => {}); // the header says that nobody answers
 
-  function turn({ by_person, content, at, run, state, action, steps, author }) {
+  function turn({ by_person, content, at, run, state, action, steps, decisions, author }) {
     return h("article", { class: `s-saying ${by_person ? "mine" : ""} ${state}` },
       h("header", {}, h("b", {}, by_person ? "You" : author || id), state === "waiting" ? waitsForYou(id) || h("span", { class: "s-soft" }, "waits for an answer …") : null,
         run && (!by_person || state === "waiting") ? h("button", { type: "button", class: "s-link", onclick: () => go(["runs", run]) }, "Run") : null,
         state === "waiting" && run && canStop({ id: run }) ? button("Stop", () => stop(run), "quiet s-small") : null, at ? h("time", {}, today(at) ? clock(at) : day(at)) : null),
-      steps.length > 0 && h("details", { class: "s-did" }, h("summary", {}, count(steps.length, "step")), h("ol", {}, steps.map((each) => h("li", {}, each)))),
+      steps.length > 0 && h("details", { class: "s-did" }, h("summary", {}, count(steps.length, "step")), h("ol", {}, steps.map((each) => h("li", {}, each)))), decisions.map((each) => h("p", { class: "s-soft" }, each)),
       action ? called(action, content) : folded(content, outcome(content)));
   }
 
   // What the agent is writing now; `follow` keeps the end in sight.
   function grow() {
-    follow(() => update(writing, growing((each) => each.receiver === id && each.to === me() && (each.thread ?? null) === thread).map((each) => h("article", { class: "s-saying" },
+    follow(() => update(writing, growing((each) => each.asked === id && each.to === me() && (each.thread ?? null) === thread).map((each) => h("article", { class: "s-saying" },
       h("header", {}, h("b", {}, each.agent), waitsForYou(each.agent, id) || h("span", { class: "s-soft" }, "writes …")), grown(each)))));
   }
   function atEnd() {
@@ -177,7 +183,5 @@ function showHelp(root, id, names) {
   const one = ([name, told]) => h("section", {}, h("h3", { "aria-level": 3 }, name), prose(String(told?.description ?? "")),
     Object.keys(told?.args || {}).length ? h("table", { class: "s-table" }, h("tbody", {}, Object.entries(told.args).map(([arg, its]) => h("tr", {}, h("th", { scope: "row" }, arg), h("td", {}, kind(its)), h("td", {}, its?.description || ""))))) : null,
     told?.returns ? h("p", { class: "s-soft" }, `Returns ${kind(told.returns)}. ${told.returns.description || ""}`) : null);
-  const shown = h("dialog", { class: "s-dialog", "aria-label": `Help of ${id}`, onclose: () => shown.remove() }, h("header", { class: "s-row" }, h("h2", {}, `What ${id} does`), button("Close", () => shown.close(), "quiet")), names.map(one));
-  root.append(shown);
-  shown.showModal();
+  dialog(root, `Help of ${id}`, `What ${id} does`, names.map(one));
 }

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from moothall.actions.approval.decision import DECISION_ENTRIES
 from moothall.actions.message import BROADCAST
 from moothall.agents.replies.thread import thread_of_sender
 from moothall.foundation.text import shorten
@@ -20,7 +21,7 @@ from moothall.journal.tally import about_in
 from moothall.studio.talk.messages import SeenMessage, SpaceMessages
 
 if TYPE_CHECKING:
-    from moothall.journal.entry import Outline
+    from moothall.journal.entry import Entry, Outline
     from moothall.journal.journal import Journal
     from moothall.spaces.you import You
 
@@ -49,7 +50,8 @@ class TalkTurn:
         run: the recorded run of it, or None
         state: `waiting`, `failed` or empty
         action: the action that the person called, whose arguments `content` is; empty if they wrote
-        steps: what its run has done so far, a line each
+        steps: what its run has called so far, a line each
+        decisions: what people decided in its run so far, a line each
         author: which member of a group said it; empty for an agent
     """
 
@@ -60,6 +62,7 @@ class TalkTurn:
     state: str = ""
     action: str = ""
     steps: tuple[str, ...] = ()
+    decisions: tuple[str, ...] = ()
     author: str = ""
 
 
@@ -130,7 +133,9 @@ class Conversations:
                 else:
                     turn.action = head.action
                 if run is not None:
-                    turn.run, turn.steps = run, self._steps(id, run) if waits else ()
+                    turn.run = run
+                    if waits:
+                        self._tell(turn, id)
                 turns.append(turn)
             elif head.to == me and head.action in ANSWERS and self._is_from(message, id):
                 if request is None:
@@ -138,10 +143,10 @@ class Conversations:
                 else:
                     is_here = self._is_mine(request, id) and self._thread(request) == thread
                 if is_here:
-                    run = None if request is None else runs.get(request.number)
-                    steps = () if run is None else self._steps(id, run)
-                    author = "" if head.sender == id else head.sender
-                    turns.append(replace(_answer(message, run), steps=steps, author=author))
+                    turn = _answer(message, None if request is None else runs.get(request.number))
+                    turn.author = "" if head.sender == id else head.sender
+                    self._tell(turn, id)
+                    turns.append(turn)
             if len(turns) == _TURNS:
                 break
         return turns[::-1]
@@ -174,14 +179,17 @@ class Conversations:
                 break
         return run_ids
 
-    def _steps(self, id: str, run: str) -> tuple[str, ...]:
-        """Return the calls of a run of an agent so far, a line each."""
+    def _tell(self, turn: TalkTurn, id: str) -> None:
+        """Say in a turn what its run of an agent has done so far."""
         journal = self._journal(id)
-        if journal is None:
-            return ()
-        entries = journal.entries(run, 0, _STEPS)
-        calls = (each for each in entries if "action" in about_in(each.data))
-        return tuple(shorten(entry_line(each), _LINE) for each in calls if each.kind in _STEP_KINDS)
+        if journal is None or turn.run is None:
+            return
+        entries = [*journal.entries(turn.run, 0, _STEPS)]
+        calls = (
+            each for each in entries if each.kind in _STEP_KINDS and "action" in about_in(each.data)
+        )
+        decisions = (each for each in entries if each.kind in DECISION_ENTRIES)
+        turn.steps, turn.decisions = _lines(calls), _lines(decisions)
 
     def _is_from(self, message: SeenMessage, id: str) -> bool:
         """Return whether an agent said it, or any that answers what was said to a group."""
@@ -226,6 +234,10 @@ class Conversations:
             if len(turns) >= max_turns:
                 break
         return turns[-max_turns:]
+
+
+def _lines(entries: Iterable[Entry]) -> tuple[str, ...]:
+    return tuple(shorten(entry_line(each), _LINE) for each in entries)
 
 
 def _thread_name(thread: str | None, own_thread: str) -> str | None:
