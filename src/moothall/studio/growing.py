@@ -29,16 +29,16 @@ _COMES_S: Final = 2.0
 
 
 class _AnswerSource(NamedTuple):
-    """Whose answer it is: of what run and agent, for which agent that was asked, to whom.
+    """Whose answer it is: of what run and agent, for which agent that was addressee, to whom.
 
-    A participant of a conversation writes for the conversation. `asked` is the receiver, or the
+    A participant of a conversation writes for the conversation. `addressee` is the receiver, or the
     group `#NAME` of which it is a member.
     """
 
     run: str | None
     agent: str
     receiver: str
-    asked: str
+    addressee: str
     to: str | None
     thread: str | None
 
@@ -119,8 +119,8 @@ class Growing:
         thread_name = message.get("action", {}).get("args", {}).get("thread")
         to, thread = message.get("from"), thread_name if isinstance(thread_name, str) else None
         receiver, sent_to = str(agent.id), str(message.get("to"))
-        asked = sent_to if sent_to.startswith("#") else receiver
-        source = _AnswerSource(event.run_id, str(event.agent), receiver, asked, to, thread)
+        addressee = sent_to if sent_to.startswith("#") else receiver
+        source = _AnswerSource(event.run_id, str(event.agent), receiver, addressee, to, thread)
         if isinstance(event, Done):
             self._end([each for each in [*self._growths] if each.run == event.run_id])
         elif isinstance(event, TextPiece | ReasoningPiece):

@@ -6,7 +6,7 @@ import { on, onReset } from "./feed.js";
 
 const all = new Map();
 const listeners = [];
-const keyOf = ({ run, agent, receiver, asked, to, thread }) => JSON.stringify([run, agent, receiver, asked, to, thread]);
+const keyOf = ({ run, agent, receiver, addressee, to, thread }) => JSON.stringify([run, agent, receiver, addressee, to, thread]);
 
 export const growing = (wanted) => [...all.values()].filter(wanted);
 export function onGrowing(work) {

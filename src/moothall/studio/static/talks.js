@@ -126,7 +126,7 @@ function made(id, thread, key) {
 
   // What the agent is writing now; `follow` keeps the end in sight.
   function grow() {
-    follow(() => update(writing, growing((each) => each.asked === id && each.to === me() && (each.thread ?? null) === thread).map((each) => h("article", { class: "s-saying" },
+    follow(() => update(writing, growing((each) => each.addressee === id && each.to === me() && (each.thread ?? null) === thread).map((each) => h("article", { class: "s-saying" },
       h("header", {}, h("b", {}, each.agent), waitsForYou(each.agent, id) || h("span", { class: "s-soft" }, "writes …")), grown(each)))));
   }
   function atEnd() {
