@@ -29,7 +29,7 @@ _COMES_S: Final = 2.0
 
 
 class _AnswerSource(NamedTuple):
-    """Whose answer it is: of what run and agent, for which agent that was addressee, to whom.
+    """Whose answer it is: of what run and agent, for which agent that was asked, to whom.
 
     A participant of a conversation writes for the conversation. `addressee` is the receiver, or the
     group `#NAME` of which it is a member.

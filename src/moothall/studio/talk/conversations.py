@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from moothall.actions.approval.decision import DECISION_ENTRIES
 from moothall.actions.message import BROADCAST
 from moothall.agents.replies.thread import thread_of_sender
 from moothall.foundation.text import shorten
@@ -34,6 +33,7 @@ _RUNS: Final = 500
 _STEPS: Final = 300
 """In how many entries of a run steps are looked for, the first."""
 _STEP_KINDS: Final = ("ended", "failed")
+_DECISION_KINDS: Final = ("permitted", "refused")
 _LINE: Final = 200
 _BEGAN_S: Final = 0.1
 """By how much a run may seem to have begun before what it answers was seen."""
@@ -188,7 +188,7 @@ class Conversations:
         calls = (
             each for each in entries if each.kind in _STEP_KINDS and "action" in about_in(each.data)
         )
-        decisions = (each for each in entries if each.kind in DECISION_ENTRIES)
+        decisions = (each for each in entries if each.kind in _DECISION_KINDS)
         turn.steps, turn.decisions = _lines(calls), _lines(decisions)
 
     def _is_from(self, message: SeenMessage, id: str) -> bool:
