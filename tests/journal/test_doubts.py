@@ -12,7 +12,7 @@ import moothall
 from journal.crash import crash, on_a_loop
 from moothall import Action, Call, Journal, ModelReply, ReActAgent, ScriptedModel
 from moothall.foundation.errors import ConfigError
-from moothall.journal.doubt import Done
+from moothall.journal import Done
 
 BOTH = ModelReply("", (Call("1", "pay", {"who": "ann"}), Call("2", "pay", {"who": "bob"})))
 

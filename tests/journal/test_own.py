@@ -23,7 +23,7 @@ from journal.program import WIDTH
 from moothall import Journal
 from moothall.agents.replies.record import APPENDED, StepHandle, recorded
 from moothall.foundation.errors import ConfigError, InDoubt, JournalError, RunMismatch
-from moothall.journal.doubt import Done
+from moothall.journal import Done
 
 SIZE = 400_000  # of the name of a page, so that each is a file beside the journal
 

@@ -19,7 +19,7 @@ from moothall.foundation.errors import StateError
 from moothall.foundation.text import escaped
 from moothall.journal import Entry, Journal, Outline
 from moothall.journal.describe import doubt_line
-from moothall.journal.doubt import Doubt
+from moothall.journal.doubt import DECISIONS, Doubt
 from moothall.journal.stop_reason import FINAL
 from moothall.studio.orders.order import AnyOrder, without_keys
 from moothall.studio.orders.resumable import ResumeRefusal, refusal
@@ -88,15 +88,16 @@ class RecordedRun:
         decide = self.command
         if self.agent == NO_AGENT:  # to decide needs no agent, so the commands work as copied
             on, decide = "", replace(self, agent=None).command
-        ways = [
-            (f"to run {them} again{on}", decide("resume", "--repeat")),
-            (f"to skip {them}{on}", decide("resume", "--skip")),
-        ]
-        done = ("--done", f"{doubts[0]}=RESULT")
-        if len(doubts) == 1:
-            return [*ways, (f"to give its result{on}", decide("resume", *done))]
-        options = ("--repeat", str(doubts[1]), "--skip")
-        return [*ways, ("to decide one by one", decide("resume", *done, *options))]
+        ways = []
+        for word, kind in DECISIONS.items():
+            if kind.type is None or len(doubts) == 1:
+                values = [] if kind.type is None else [f"{doubts[0]}={kind.value_name}"]
+                command = decide("resume", f"--{word}", *values)
+                ways.append((f"to {kind.purpose.format(them)}{on}", command))
+        if len(doubts) > 1:
+            options = ("--done", f"{doubts[0]}=RESULT", "--repeat", str(doubts[1]), "--skip")
+            ways.append(("to decide one by one", decide("resume", *options)))
+        return ways
 
 
 def execute_order(

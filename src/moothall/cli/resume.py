@@ -6,7 +6,7 @@ import json
 import logging
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final
@@ -33,7 +33,7 @@ from moothall.cli.shared_options import (
 from moothall.foundation.errors import DefinitionError, RunMismatch, StateError
 from moothall.foundation.text import escaped
 from moothall.journal.describe import doubt_line
-from moothall.journal.doubt import Decision, Done
+from moothall.journal.doubt import DECISIONS
 from moothall.journal.entry import Outline
 from moothall.journal.store.shapes import OURS
 from moothall.studio.orders.act import check_journal_apart
@@ -45,32 +45,27 @@ from moothall.studio.orders.simulate import SimulateOrder
 _ALL_CALLS: Final = "all"
 _OR_ALL: Final[dict[str, Any]] = {"is_flag": False, "flag_value": _ALL_CALLS}
 _NUMBER: Final = re.compile("[1-9][0-9]{0,8}")
-_WORDS: Final = {"repeat": "is run again", "skip": "is skipped"}
+
+
+def _decision_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add an option for each decision about a call in doubt."""
+    for word, kind in reversed(DECISIONS.items()):  # the last is shown first
+        if kind.type is None:
+            purpose = f"{kind.purpose[0].upper()}{kind.purpose[1:]}".format("call N")
+            help = f"{purpose}: {kind.meaning}. Without N, all undecided calls."
+            option: dict[str, Any] = {"metavar": "[N]", "help": help, **_OR_ALL}
+        else:
+            value = kind.value_name
+            help = f"Call N {kind.outcome}, with this {value.lower()} (JSON or text)."
+            option = {"metavar": f"N={value}", "help": help}
+        function = click.option(f"--{word}", multiple=True, **option)(function)
+    return function
 
 
 @click.command()
 @click.argument("run_id", metavar="ID")
 @journal_option("The journal.")
-@click.option(
-    "--repeat",
-    metavar="[N]",
-    multiple=True,
-    **_OR_ALL,
-    help="Run call N again; without N, all undecided calls.",
-)
-@click.option(
-    "--skip",
-    metavar="[N]",
-    multiple=True,
-    **_OR_ALL,
-    help="Skip call N, and tell the model; without N, all undecided calls.",
-)
-@click.option(
-    "--done",
-    metavar="N=RESULT",
-    multiple=True,
-    help="Call N took effect, with this result (JSON or text).",
-)
+@_decision_options
 @click.option(
     "--force",
     is_flag=True,
@@ -83,14 +78,11 @@ _WORDS: Final = {"repeat": "is run again", "skip": "is skipped"}
 def command(
     run_id: str,
     journal: str | None,
-    repeat: tuple[str, ...],
-    skip: tuple[str, ...],
-    done: tuple[str, ...],
     force: bool,
     on_mismatch: str,
     agent: str | None,
     as_json: bool,
-    **limits_given: float | None,
+    **options: Any,
 ) -> int:
     """Resume the run with this ID where it stopped.
 
@@ -120,7 +112,7 @@ def command(
     Exit codes: 0 done, 1 failed or stopped,
     2 wrong usage, 130 interrupted.
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
-    decisions = _decisions(repeat, skip, done)
+    decisions = _decisions({word: options.pop(word) for word in DECISIONS})
     logging.getLogger("moothall").addHandler(logging.NullHandler())
     with opened(journal) as store:
         order, outline = recorded_order(store, run_id), store.run(run_id)
@@ -129,7 +121,7 @@ def command(
                 f"it is a run of moothall {order.command}, which sets its agent up by itself: "
                 "leave --agent out"
             )
-        limits: dict[str, Any] = {name: at for name, at in limits_given.items() if at is not None}
+        limits: dict[str, Any] = {name: at for name, at in options.items() if at is not None}
         if limits and not isinstance(order, ActOrder | ResearchOrder):
             raise click.UsageError(
                 "limits are for runs of moothall act and research; an agent of yours has its own"
@@ -238,31 +230,17 @@ def _resume_agent(agent: Any, as_json: bool, recorded: RecordedRun) -> int:
     )
 
 
-def _decisions(
-    repeat: Iterable[str], skip: Iterable[str], done: Iterable[str]
-) -> dict[int, Decision]:
+def _decisions(by_word: Mapping[str, Iterable[str]]) -> dict[int, Any]:
     """Return the decision about each call by its number; 0 stands for all the others."""
-    pairs: list[tuple[str, Decision]] = [(each, "repeat") for each in repeat]
-    pairs += [(each, "skip") for each in skip]
-    for each in done:
-        number, equals, result = each.partition("=")
-        if not equals:
-            raise click.UsageError(f"--done must be N=RESULT, got {each!r:.80}")
-        if result == "RESULT":
-            raise click.UsageError(
-                f"--done {each}: write what the action gave in place of RESULT, such as "
-                f"{number}=sent"
-            )
-        try:
-            pairs.append((number, Done(json.loads(result))))
-        except (ValueError, RecursionError) as error:
-            if result.lstrip().startswith(("{", "[")):
-                raise click.UsageError(
-                    f"--done {each:.80}: RESULT begins like JSON, and is not ({error}); "
-                    "a text that begins so is written as a JSON string"
-                ) from None
-            pairs.append((number, Done(result)))
-    by_number: dict[int, Decision] = {}
+    pairs: list[tuple[str, Any]] = []
+    for word, kind in DECISIONS.items():
+        for each in by_word[word]:
+            if kind.type is None:
+                pairs.append((each, word))
+            else:
+                number, value = _number_and_value(f"--{word}", kind.value_name, each)
+                pairs.append((number, kind.type(value)))
+    by_number: dict[int, Any] = {}
     for number, decision in pairs:
         if number != _ALL_CALLS and not _NUMBER.fullmatch(number):
             raise click.UsageError(
@@ -271,14 +249,35 @@ def _decisions(
             )
         if by_number.setdefault(0 if number == _ALL_CALLS else int(number), decision) != decision:
             calls = "all calls that are left" if number == _ALL_CALLS else f"call {number}"
-            raise click.UsageError(f"{calls}: give one of --repeat, --skip and --done")
+            *most, last = (f"--{word}" for word in DECISIONS)
+            raise click.UsageError(f"{calls}: give one of {', '.join(most)} and {last}")
     return by_number
 
 
-def _decide(recorded: RecordedRun, decisions: dict[int, Decision]) -> bool:
+def _number_and_value(option: str, name: str, text: str) -> tuple[str, Any]:
+    """Return the number of a call, and the value that is stated of it, JSON or a text."""
+    number, equals, value = text.partition("=")
+    if not equals:
+        raise click.UsageError(f"{option} must be N={name}, got {text!r:.80}")
+    if value == name:
+        raise click.UsageError(
+            f"{option} {text}: write what the action gave in place of {name}, such as {number}=sent"
+        )
+    try:
+        return number, json.loads(value)
+    except (ValueError, RecursionError) as error:
+        if value.lstrip().startswith(("{", "[")):
+            raise click.UsageError(
+                f"{option} {text:.80}: {name} begins like JSON, and is not ({error}); "
+                "a text that begins so is written as a JSON string"
+            ) from None
+        return number, value
+
+
+def _decide(recorded: RecordedRun, decisions: dict[int, Any]) -> bool:
     """Record what a person decides; return False if nothing was in doubt."""
     for_rest = decisions.pop(0, None)
-    choice: dict[int, Decision] | Decision = decisions
+    choice: Any = decisions
     if for_rest is not None:
         doubt_numbers = [each.number for each in recorded.journal.in_doubt(recorded.run_id)]
         # If all are decided, none has a number any more: `for_rest` decides all of them again.
@@ -289,9 +288,8 @@ def _decide(recorded: RecordedRun, decisions: dict[int, Decision]) -> bool:
         )
     doubts = recorded.journal.decide(recorded.run_id, choice, by=user_name(None))
     for doubt in doubts:
-        decision = decisions.get(doubt.number, for_rest)
-        words = _WORDS[decision] if isinstance(decision, str) else "took effect"
-        print(f"{doubt_line(doubt)} {words}", file=sys.stderr, flush=True)
+        word = DECISIONS.recorded(decisions.get(doubt.number, for_rest))["decision"]
+        print(f"{doubt_line(doubt)} {DECISIONS[word].outcome}", file=sys.stderr, flush=True)
     if not doubts:
         print("nothing is in doubt", file=sys.stderr, flush=True)
     return bool(doubts)

@@ -8,8 +8,8 @@ from typing import Any, Final
 from moothall.actions.approval.decision import DECISION_ENTRIES, DECISION_KINDS
 from moothall.actions.provenance import Origin, origins_of
 from moothall.foundation.text import counted, escaped, escaped_json
-from moothall.journal.doubt import Doubt
-from moothall.journal.entry import DECISIONS, RESUME, Entry, call_line, stamp, wait_of, waits_for
+from moothall.journal.doubt import DECISIONS, Doubt
+from moothall.journal.entry import RESUME, Entry, call_line, stamp, wait_of, waits_for
 
 _FACTS_OF_ANSWERS: Final = {"answered_by": "answered by {}"}
 """What a line says of an answer's `meta`, in words, beside its text and calls."""
@@ -177,7 +177,7 @@ def _decided(data: dict[str, Any]) -> str:
     decision = data["decision"]
     if decision == RESUME:
         return f"resumed by {data.get('by') or 'a person'}"
-    words = DECISIONS.get(decision) or f"it took effect, result: {escaped_json(data['value'])}"
+    words = DECISIONS[decision].line(data.get("value"))
     return f"decided by {data.get('by') or 'a person'}, step {data['key']}: {words}"
 
 

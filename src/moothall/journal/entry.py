@@ -21,9 +21,6 @@ from moothall.journal.attributes import RecordedAttributes
 ROOT = ""
 """The path of a run's own part."""
 
-DECISIONS = {"repeat": "run it again", "skip": "skip it"}
-"""The decisions about a call in doubt, besides `Done`, each with its words."""
-
 RESUME = "resume"
 """What a person decides about a run that stopped: a process with its agent resumes it."""
 

@@ -12,7 +12,7 @@ from moothall.foundation.arguments import check_text
 from moothall.foundation.database import Database
 from moothall.foundation.errors import StateError
 from moothall.foundation.jsonvalue import json_text
-from moothall.journal.doubt import Decision, Done, Doubt, decisions_for, in_doubt, state_of
+from moothall.journal.doubt import DECISIONS, Decision, Doubt, decisions_for, in_doubt, state_of
 from moothall.journal.entry import KINDS, RESUME, Wait, kinds_of, stamp, wait_of, waits_for
 from moothall.journal.opening import TELLING, Runs
 from moothall.journal.stop_reason import FINAL, cut_off
@@ -176,9 +176,6 @@ class Waits(DueRuns):
 
     def _answer_doubt(self, run_id: str, key: str, value: Any, by: str | None) -> None:
         """Decide about a call in doubt, once."""
-        match value:
-            case {"done": result, **rest} if not rest:
-                value = Done(result)
         with self._file.reading() as db:
             number = self._file.number(db, run_id)
             entries = [entry for entry, _ in self._file.read(db, number, run_id)]
@@ -188,7 +185,7 @@ class Waits(DueRuns):
             if at in undecided and doubt_key(*at) == key:  # perhaps again: its repetition, too
                 self.decide(run_id, {doubt.number: value}, by)
                 return
-        decision = as_text(_decision_json(value))
+        decision = as_text(DECISIONS.recorded(value))
         for each in self.decided(run_id=run_id):
             if each.key == key:
                 if as_text(each.answer) == decision:
@@ -334,9 +331,3 @@ class Waits(DueRuns):
         query = f"SELECT agent, kind, count(*) FROM waits WHERE {_OPEN} GROUP BY agent, kind"
         with self._file.reading() as db:
             return {**doubts, **{(agent, kind): count for agent, kind, count in db.execute(query)}}
-
-
-def _decision_json(value: Any) -> Any:
-    if isinstance(value, Done):
-        return {"decision": "done", "value": value.value}
-    return {"decision": value}

@@ -21,6 +21,7 @@ from moothall.agents.decision import DECISIONS
 from moothall.budget.limits import RUN_LIMITS, Limit
 from moothall.foundation.errors import ConfigError, MoothallError, StateError
 from moothall.journal import Journal
+from moothall.journal.doubt import DECISIONS as DOUBT_DECISIONS
 from moothall.journal.stop_reason import FINAL
 
 if TYPE_CHECKING:
@@ -224,6 +225,14 @@ def _decisions() -> list[dict[str, Any]]:
     return [{"action": action.value, **meaning._asdict()} for action, meaning in DECISIONS.items()]
 
 
+def _doubt_decisions() -> list[dict[str, Any]]:
+    """Return what may be decided about a call in doubt, as a page offers and explains it."""
+    return [
+        {"word": word, "label": kind.label, "meaning": kind.meaning, "value": kind.value_name}
+        for word, kind in DOUBT_DECISIONS.items()
+    ]
+
+
 def filled(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of an order that a form sets: not blank, and no limit of 0."""
     values: Any = {
@@ -281,6 +290,7 @@ def shell(tabs: Iterable[Tab], opens: str, base: str) -> str:
         "bounds": [each._asdict() for each in bounds],
         "more": _limits_by_stop(),
         "decisions": _decisions(),
+        "doubts": _doubt_decisions(),
         "docs": _docs_address(),
     }
     base = escape(base)

@@ -21,7 +21,7 @@ from moothall.foundation.jsonvalue import deep_json
 from moothall.foundation.text import shorten
 from moothall.foundation.threads import guard, renewed
 from moothall.journal.describe import doubt_line
-from moothall.journal.doubt import Decision, Done, in_doubt
+from moothall.journal.doubt import in_doubt
 from moothall.journal.entry import Outline
 from moothall.journal.stop_reason import FINAL
 from moothall.studio.comparison import compared
@@ -323,13 +323,12 @@ class RunsTab(Tab):
         return deep_json(self._journal.replay(run))
 
     def decide(self, run: str, decisions: dict[str, Any]) -> dict[str, Any]:
-        """Decide about calls in doubt: by number `repeat`, `skip` or `{"done": result}`."""
-        by_number: dict[int, Decision] = {}
+        """Decide about calls in doubt by number, as `{"1": "skip", "2": {"done": result}}`."""
+        by_number: dict[int, Any] = {}
         for number, decision in decisions.items():
             if not (number.isdecimal() and len(number) < 10):
                 raise ConfigError(f"a call in doubt has a number, got {number!r:.80}")
-            is_done = isinstance(decision, dict) and decision.keys() == {"done"}
-            by_number[int(number)] = Done(decision["done"]) if is_done else decision
+            by_number[int(number)] = decision
         self._journal.decide(run, by_number)
         self.refresh()
         return self.run(run)

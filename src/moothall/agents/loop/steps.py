@@ -263,10 +263,10 @@ class LoopActionStep:
         past_step, call, texts = self.record.past, self.call, self.turn.request.state.texts
         call.resumed = True
         self._go_on(past_step)
-        if past_step.is_decided:
-            call.is_stated = past_step.decision == "done" or self.action.outside
-            if past_step.decision == "skip":
-                return {"tool_executed": False, "error": _SKIPPED}
+        if past_step.is_decided and (decision := past_step.decision) is not None:
+            call.is_stated = decision.type is not None or self.action.outside
+            if error := decision.error_of(past_step.value):
+                return {"tool_executed": False, "error": error}
             hear(call, texts, None, past_step.value)
             return {"tool_executed": True, "result": past_step.value}
         for key, each in past_step.requests.items():
@@ -340,10 +340,6 @@ class ActionStep:
 
 
 _SCALARS = frozenset((str, int, float, bool, type(None)))
-_SKIPPED = (
-    "skipped: the run was cut off while it was executed, and a person has decided not to execute "
-    "it again; whether it had an effect is not known"
-)
 
 
 def _copied(args: dict[str, Any]) -> dict[str, Any]:

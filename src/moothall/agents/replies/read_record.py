@@ -15,6 +15,7 @@ from moothall.agents.replies.step import PastStep
 from moothall.foundation.errors import RunMismatch, StateError
 from moothall.foundation.jsonvalue import as_json
 from moothall.foundation.text import shorten
+from moothall.journal.doubt import DECISIONS
 from moothall.journal.store.wait_rows import ANSWERED, WAITS, WaitOutcome, is_of
 
 if TYPE_CHECKING:
@@ -134,7 +135,8 @@ class ReadRecord(Generic[S]):
             past_step.state = past_step.state or kind
             return
         if kind == "decided":
-            past_step.decision, past_step.value = data["decision"], data.get("value")
+            past_step.decision = DECISIONS.get(data["decision"])
+            past_step.value = data.get("value")
             return
         if kind == WAITS:
             past_step.state = kind

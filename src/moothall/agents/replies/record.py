@@ -136,7 +136,7 @@ class Record(ReadRecord[S]):
             note["asks"] = True
         step = StepHandle(self, key, note, past_step, beside)
         if past_step.state == "started" and past_step.is_decided:
-            step.tell(decided=past_step.decision)
+            step.tell(decided=None if past_step.decision is None else past_step.decision.word)
             if past_step.decision is None or not goes_on:
                 decided_result = self._decided(past_step, decided, of)
                 step.end("ended", {"result": codec.dump(decided_result)})
@@ -195,8 +195,9 @@ class Record(ReadRecord[S]):
             )
         if decided is not None:
             return decided(past_step)
-        if past_step.decision == "skip":
-            raise InDoubt(f"step {past_step.key!r} of run {self.run_id!r} is skipped by a decision")
+        if past_step.decision.error:
+            subject = f"step {past_step.key!r} of run {self.run_id!r}"
+            raise InDoubt(f"{subject} {past_step.decision.outcome} by a decision")
         return cast(
             T, past_step.value if isinstance(kind, Codec) else codec_of(kind).load(past_step.value)
         )

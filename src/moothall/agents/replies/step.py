@@ -15,6 +15,7 @@ from moothall.actions.approval import ApprovalRequest, ChangedArgs, Later
 from moothall.actions.approval.decision import DECISION_KINDS, Decision, Refused
 from moothall.agents.replies.reply import Stop
 from moothall.foundation.threads import WORKERS, is_cancelled
+from moothall.journal.doubt import DoubtDecision
 from moothall.journal.entry import Wait, in_words, wait_of
 from moothall.journal.store.due_runs import is_due
 from moothall.journal.store.wait_rows import ANSWERED, WAITS, WaitOutcome
@@ -43,8 +44,8 @@ class PastStep:
     proposed: str | None = None  # that of the request as it was made, if a person changed it
     changed: dict[str, Any] | None = None  # the arguments with which it was permitted then
     was: dict[str, Any] | None = None  # the arguments that these replace
-    decision: str | None = None  # what a person decided: `repeat`, `skip` or `done`
-    value: Any = None  # the result that a person stated, if the decision is `done`
+    decision: DoubtDecision | None = None  # what a person decided
+    value: Any = None  # what that decision states, such as the result
     result_hash: str | None = None  # the hash of the result, if that is bytes
     requests: dict[str, dict[str, Any]] = field(default_factory=dict)  # what it waits for, by key
     answers: dict[str, WaitOutcome] = field(default_factory=dict)  # what came of that
@@ -67,13 +68,13 @@ class PastStep:
 
     def is_charged(self, resumes: bool) -> bool:
         """Return whether its call is charged already; `resumes`: one that was cut off goes on."""
-        has_begun = self.args is not None and (resumes or self.state == WAITS)
-        return has_begun or self.is_over
+        return self.is_over or (self.args is not None and (resumes or self.state == WAITS))
 
     @property
     def is_decided(self) -> bool:
         """Return whether it had begun and not ended, and is not to be called again."""
-        return self.state == "started" and self.asks and self.decision != "repeat"
+        has_no_end = self.state == "started" and self.asks
+        return has_no_end and (self.decision is None or self.decision.is_final)
 
     @property
     def is_over(self) -> bool:
@@ -393,8 +394,7 @@ async def decided_now(
     change: Callable[[dict[str, Any]], tuple[str, dict[str, Any]]] | None,
 ) -> Any:
     """Return whether a request is permitted, by asking: nothing is recorded."""
-    decision = await ask()
-    if isinstance(decision, ChangedArgs) and change is not None:
-        change(decision.args)
-        return True
-    return decision
+    if not isinstance(decision := await ask(), ChangedArgs) or change is None:
+        return decision
+    change(decision.args)
+    return True

@@ -16,7 +16,8 @@ from moothall.actions.facts import Fact
 from moothall.budget.limits import RESERVED
 from moothall.foundation.jsonvalue import json_text
 from moothall.foundation.text import cut
-from moothall.journal.entry import DECISIONS, KINDS, RESUME
+from moothall.journal.doubt import DECISIONS
+from moothall.journal.entry import KINDS, RESUME
 from moothall.models.protocol import Usage
 
 Shape: TypeAlias = Any
@@ -138,7 +139,7 @@ _KINDS: Final[dict[str, Shape]] = {
         "expired?": bool,
         "sources?": [str],
     },
-    "decided": {"key": str, "decision": ("done", RESUME, *DECISIONS).__contains__},
+    "decided": {"key": str, "decision": (RESUME, *DECISIONS).__contains__},
     "state": {"state": dict, "appended": _lists, "earlier?": _hashes},
     "over": {"reason": str, "detail?": (str, None)},
 }

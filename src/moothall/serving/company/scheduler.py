@@ -324,8 +324,8 @@ class Scheduler:
 
 def _decided(decided: Any) -> dict[str, Any]:
     """Return the result of a call that a person has decided about."""
-    if decided.decision == "skip":
-        return {"outcome": "skipped", "error": "a person decided so"}
+    if error := decided.decision.error_of(decided.value):
+        return {"outcome": decided.decision.failure, "error": error}
     return {"outcome": "ok", "value": decided.value}
 
 

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Final, Literal, TypeAlias
+from typing import Annotated, Any, Final, TypeAlias
 
 from pydantic import Field
 
@@ -32,6 +32,7 @@ from moothall.foundation.errors import (
 )
 from moothall.foundation.jsonvalue import json_text
 from moothall.foundation.threads import guard
+from moothall.journal.doubt import DECISIONS as DOUBT_DECISIONS
 from moothall.journal.entry import Wait, call_line, request_of
 from moothall.journal.journal import Journal
 from moothall.journal.run_parts import ReadPart
@@ -298,8 +299,9 @@ def _question(text: str) -> tuple[str, str]:
     return text, "answered"
 
 
-def _doubt(decision: Literal["repeat", "skip", "done"], result: Any = None) -> tuple[Any, str]:
-    return ({"done": result}, "decided") if decision == "done" else (decision, "decided")
+def _doubt(decision: str, result: Any = None) -> tuple[Any, str]:
+    kind = DOUBT_DECISIONS.get(decision)
+    return ({decision: result} if kind is not None and kind.type else decision), "decided"
 
 
 def _decision(choice: str, instruction: str = "", reasoning: str = "") -> tuple[str, str]:

@@ -1,25 +1,27 @@
 // Calls in doubt: their run was cut off while they ran, and a person decides about each.
 
 import { button, call, count, h, parsed, update } from "./dom.js";
+import { TOLD } from "./place.js";
 
-export const DOUBT = "The run was cut off while this was running, so nobody knows whether it took effect. Look, and decide what becomes of it when the run is resumed. Repeat: it runs again. Skip: it does not, and the model is told that its outcome is unknown. Done: it took effect, with the result that you write.";
+export const DOUBT = `The run was cut off while this was running, so nobody knows whether it took effect. Look, and decide what becomes of it when the run is resumed. ${TOLD.doubts.map((each) => `${each.label}: ${each.meaning}.`).join(" ")}`;
 
-// What can be decided about a call; `decide` gets the word, and the result of one that is done.
+// What can be decided about a call; `decide` gets the word, and the value that it states.
 export function choices(line, decide) {
-  const result = h("input", { class: "s-input", "data-draft": "result", placeholder: "its result, as JSON or text", "aria-label": `Result of ${line}` });
-  const done = () => {
-    if (!result.value.trim()) throw new Error("write the result of the call first: null, if it has none");
-    let value = result.value;
+  const stated = h("input", { class: "s-input", "data-draft": "result", placeholder: "its result, as JSON or text", "aria-label": `Result of ${line}` });
+  const state = (word) => {
+    if (!stated.value.trim()) throw new Error("write the result of the call first: null, if it has none");
+    let value = stated.value;
     try { value = parsed(value); } catch { /* a text */ }
-    return decide("done", value);
+    return decide(word, value);
   };
-  return h("div", { class: "s-row" }, button("Repeat", () => decide("repeat")), button("Skip", () => decide("skip")), result, button("Done with this result", done));
+  const [plain, stating] = [false, true].map((which) => TOLD.doubts.filter((each) => Boolean(each.value) === which));
+  return h("div", { class: "s-row" }, plain.map((each) => button(each.label, () => decide(each.word))), stated, stating.map((each) => button(each.label, () => state(each.word))));
 }
 
 // Show in `root` those of run `id` that are open, and those decided; `decided` gets what is known of the run then.
 export function showDoubts(root, id, all, decided) {
   function doubt(each) {
-    const decide = async (word, result) => decided(await call(`runs/decide?run=${encodeURIComponent(id)}`, { [each.number]: word === "done" ? { done: result } : word }));
+    const decide = async (word, value) => decided(await call(`runs/decide?run=${encodeURIComponent(id)}`, { [each.number]: value === undefined ? word : { [word]: value } }));
     return h("article", { class: "s-card", "aria-label": `Call in doubt ${each.number}` }, h("p", {}, h("code", {}, each.line)), choices(each.line, decide));
   }
 
