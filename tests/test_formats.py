@@ -36,6 +36,7 @@ JOURNALS = (
     "journal-7.db",
     "journal-8.db",
     "journal-9.db",
+    "journal-10.db",
 )
 
 
@@ -204,7 +205,7 @@ def test_messages_of_the_wire_are_read() -> None:
 @pytest.mark.parametrize(
     ("name", "opens", "error"),
     (
-        ("journal-9.db", Journal, JournalError),
+        ("journal-10.db", Journal, JournalError),
         ("memory-3.db", SQLiteMemory, MemoryFileError),
         ("inbox-1.db", Inbox, InboxError),
     ),

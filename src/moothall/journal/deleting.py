@@ -18,10 +18,10 @@ from moothall.foundation.database import Database
 from moothall.foundation.errors import ConfigError, JournalError, RunHeld
 from moothall.journal.doubt import in_doubt
 from moothall.journal.find import OF_THREAD, threads_of
-from moothall.journal.holders import Holders, Pace, count_deletion
+from moothall.journal.holders import Holders, Pace, count_deletion, names_values
 from moothall.journal.opening import Runs
 from moothall.journal.stop_reason import FINAL
-from moothall.journal.store.holding import batches, holder_of, marks
+from moothall.journal.store.holding import batches, marks
 from moothall.journal.store.store import Store
 
 _ROWS: Final = 50
@@ -258,10 +258,9 @@ class Deletions:
             return [number for (number,) in db.execute(query)]
 
     def _name_values(self) -> bool:
-        query = "SELECT 1 FROM holders WHERE holder = ?"
         numbers = self._numbers()
         with self._file.reading() as db:
-            return any(db.execute(query, (holder_of(each),)).fetchone() for each in numbers)
+            return any(names_values(db, each) for each in numbers)
 
     def _remove_some(self, db: Database, until: float) -> bool:
         """Remove a piece of the runs that are marked; return whether none is left, or is unread."""

@@ -15,6 +15,7 @@ from moothall.journal.store.holding import (
     holder_of,
     marks,
     named_values,
+    short,
 )
 from moothall.journal.store.store import SEQUENCE, Store
 
@@ -26,6 +27,7 @@ _REST_FACTOR: Final = 2
 _LOG_EVERY: Final = 20
 """After so many transactions the log is moved into the file."""
 _ORPHAN_S: Final = 3600.0
+_OF_RUN: Final = "SELECT value FROM holders WHERE holder = ? AND length(holder) = 8"
 
 
 def count_deletion(db: Database) -> None:
@@ -105,34 +107,34 @@ class Holders:
         holder = holder_of(run)
         files: list[str] = []
         deleted = False
-        if db.execute("SELECT 1 FROM holders WHERE holder = ?", (holder,)).fetchone():
+        if names_values(db, run):
             self.fill_rest(db)  # by now some other run may name them
         has_more = True
         while has_more and time.monotonic() < until:
-            values = _batch_of(db, holder)
-            has_more = bool(values)
+            rows = db.execute(f"{_OF_RUN} LIMIT {AT_ONCE}", (holder,)).fetchall()
+            has_more = bool(rows)
+            values, free = self._batch_of(db, [value for (value,) in rows], holder)
             db.execute(
                 f"DELETE FROM holders WHERE holder = ? AND value IN {marks(values)}",
                 (holder, *values),
             )
-            still_named = named_values(db, values)
-            free = [value for value in values if value not in still_named]
             if not free:
                 continue
             # What they name is named by the run from now on, and deleted in a later round.
             deleted = True
-            db.execute(
-                f"INSERT INTO holders SELECT value, ? FROM holders WHERE holder IN {marks(free)} "
+            edges = [
+                (short(name), short(hash))
+                for hash, data in free.items()
+                for name in {*hashes_in(data)} - {hash}
+            ]
+            db.executemany(
+                "INSERT INTO holders SELECT value, ? FROM holders WHERE value = ? AND holder = ? "
                 "ON CONFLICT DO NOTHING",
-                (holder, *free),
+                [(holder, *each) for each in edges],
             )
-            db.execute(f"DELETE FROM holders WHERE holder IN {marks(free)}", free)
-            hashes = [value.hex() for value in free]
-            condition = f"FROM kept WHERE hash IN {marks(hashes)}"
-            files += {*hashes} - {
-                hash for (hash,) in db.execute(f"SELECT hash {condition}", hashes)
-            }
-            db.execute(f"DELETE {condition}", hashes)
+            db.executemany("DELETE FROM holders WHERE value = ? AND holder = ?", edges)
+            files += [hash for hash in free if self._file.files.has(hash)]
+            db.execute(f"DELETE FROM kept WHERE hash IN {marks([*free])}", [*free])
         if deleted:
             count_deletion(db)
         return not has_more, files
@@ -151,19 +153,29 @@ class Holders:
                         self._file.files.delete(hash)
 
     def _unnamed(self, db: Database, hashes: list[str]) -> list[str]:
-        still_named = named_values(db, [bytes.fromhex(each) for each in hashes])
-        return [each for each in hashes if bytes.fromhex(each) not in still_named]
+        still_named = named_values(db, [short(each) for each in hashes])
+        return [each for each in hashes if short(each) not in still_named]
+
+    def _batch_of(
+        self, db: Database, values: list[bytes], holder: bytes
+    ) -> tuple[list[bytes], dict[str, bytes | None]]:
+        """Return as many of a run's values as are deleted in a moment, and those it alone names."""
+        query = "SELECT hash, data FROM kept WHERE hash >= ? AND hash < ?"
+        still_named, files = named_values(db, values, holder), self._file.files
+        free: dict[str, bytes | None] = {}
+        size = 0
+        for count, value in enumerate(values, 1):
+            if value in still_named:
+                continue
+            digits = value.hex()
+            rows = dict(db.execute(query, (digits, f"{digits}g")).fetchall())
+            free |= rows or {hash: files.get(hash) for hash in files.beginning_with(digits)}
+            size += sum(map(len, rows.values()))
+            if size >= _MOST_BYTES:
+                return values[:count], free
+        return values, free
 
 
-def _batch_of(db: Database, holder: bytes) -> list[bytes]:
-    """Return values that a holder names: as many as are deleted in a moment."""
-    query = f"SELECT value FROM holders WHERE holder = ? LIMIT {AT_ONCE}"
-    values = [value for (value,) in db.execute(query, (holder,))]
-    hashes, size = [value.hex() for value in values], 0
-    query = f"SELECT hash, length(data) FROM kept WHERE hash IN {marks(hashes)}"
-    sizes = dict(db.execute(query, hashes))
-    for count, hash in enumerate(hashes, 1):
-        size += sizes.get(hash, 0)
-        if size >= _MOST_BYTES:
-            return values[:count]
-    return values
+def names_values(db: Database, run: int) -> bool:
+    """Return whether a run names a kept value."""
+    return db.execute(f"{_OF_RUN} LIMIT 1", (holder_of(run),)).fetchone() is not None

@@ -1,7 +1,8 @@
 """Which run or value names which kept value, in the table `holders`: noted by each commit.
 
 A value is named by its sha256 as text, or by its 32 bytes in a group of hashes. Any such text that
-is the hash of a kept value counts, in any text: at worst a value is kept too long.
+is the hash of a kept value counts, in any text: at worst a value is kept too long. The table has
+the beginnings of hashes: with whole ones it would be half of a journal.
 """
 
 from __future__ import annotations
@@ -24,6 +25,11 @@ _NO_VALUES: Final[Mapping[str, bytes]] = MappingProxyType({})
 def holder_of(run: int) -> bytes:
     """Return what stands for a run as a holder."""
     return run.to_bytes(8, "big")
+
+
+def short(hash: str) -> bytes:
+    """Return what stands for a value in the table: nobody finds two hashes that begin alike."""
+    return bytes.fromhex(hash[:32])
 
 
 def hashes_in(data: object) -> list[str]:
@@ -61,7 +67,7 @@ def hold(
         holder, batch = waiting.pop()
         stored_hashes = _stored(db, [each for each in batch if each not in at_hand])
         values = {
-            each: bytes.fromhex(each)
+            each: short(each)
             for each in batch
             if each in at_hand or each in stored_hashes or file.files.has(each)
         }
@@ -89,9 +95,10 @@ def marks(values: Sequence[object]) -> str:
     return f"({', '.join('?' * len(values)) or 'NULL'})"
 
 
-def named_values(db: Database, values: list[bytes]) -> set[bytes]:
-    """Return which of these values something names."""
-    rows = db.execute(f"SELECT DISTINCT value FROM holders WHERE value IN {marks(values)}", values)
+def named_values(db: Database, values: list[bytes], except_holder: bytes = b"") -> set[bytes]:
+    """Return which of these values something names, other than one holder."""
+    query = f"SELECT DISTINCT value FROM holders WHERE value IN {marks(values)} AND holder <> ?"
+    rows = db.execute(query, (*values, except_holder))
     return {value for (value,) in rows}
 
 

@@ -53,6 +53,10 @@ class KeptFiles(NoFiles):
             part.write_bytes(data)
             copy_owner(part, self._journal)
 
+    def beginning_with(self, beginning: str) -> list[str]:
+        """Return the hashes of the values that begin with some digits."""
+        return [file.name for file in self.folder.glob(f"{beginning}*")]
+
     def has(self, hash: str) -> bool:
         """Return whether there is a value."""
         return (self.folder / hash).exists()

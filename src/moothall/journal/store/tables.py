@@ -96,6 +96,20 @@ _WAITS_BY_NAME: Final = (
     "UPDATE waits SET name = key WHERE kind IN ('', 'result')",
 )
 
+# `value` and `holder` are the first 16 bytes of a value's hash, and of a run as a holder the 8 of
+# its number. What a value names is in its data; what a run names is found by the index.
+_SHORT_HOLDERS: Final = (
+    "DROP INDEX held",
+    "ALTER TABLE holders RENAME TO long_holders",
+    """CREATE TABLE holders (
+        value {bytes} NOT NULL, holder {bytes} NOT NULL, PRIMARY KEY (value, holder)
+    ) {unnumbered}""",
+    "INSERT INTO holders SELECT DISTINCT substr(value, 1, 16), substr(holder, 1, 16) "
+    "FROM long_holders",
+    "DROP TABLE long_holders",
+    "CREATE INDEX held ON holders (holder, value) WHERE length(holder) = 8",
+)
+
 MIGRATIONS: Final[tuple[tuple[Migration, ...], ...]] = (
     (),
     (),
@@ -171,6 +185,7 @@ MIGRATIONS: Final[tuple[tuple[Migration, ...], ...]] = (
     _WAITS_BY_NAME,
     # What the caller said of the run, as JSON: `attributes.py` has what that may be.
     ("ALTER TABLE runs ADD COLUMN attributes TEXT",),
+    SQLITE.formatted(*_SHORT_HOLDERS),
 )
 
 # The same tables in PostgreSQL, where a range of threads is one of bytes. Only appended. A new
@@ -231,4 +246,5 @@ SERVER_MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
     _OPEN_RUNS,
     _WAITS_BY_NAME,
     ("ALTER TABLE runs ADD COLUMN attributes JSONB",),
+    POSTGRESQL.formatted(*_SHORT_HOLDERS),
 )

@@ -70,6 +70,10 @@ class NoFiles:
         """Store a value, whole or not at all."""
         raise AssertionError(f"value {hash} of {len(data)} bytes is not for a file")
 
+    def beginning_with(self, beginning: str) -> list[str]:
+        """Return the hashes of the values that begin with some digits."""
+        return []
+
     def has(self, hash: str) -> bool:
         """Return whether there is a value."""
         return False
