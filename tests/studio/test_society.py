@@ -173,8 +173,13 @@ def test_citizens_are_looked_at_and_asked_and_the_town_is_changed(page: Page) ->
     page.mouse.up()
     canvas.press("Enter")
     expect(picked).not_to_have_value(before)
+    for below in (page.get_by_role("button", name="Charts ↓"), page.locator(".s-legend .park")):
+        expect(below).to_be_in_viewport()
+    show(page, "park")  # a place is found by its id, name or kind
+    expect(page.locator(".s-tip")).to_contain_text("park-1 · park for")
     show(page, "7")
     expect(page.get_by_role("heading", name="citizen 7")).to_be_visible()
+    expect(page.locator(".s-tip")).to_be_hidden()
     page.get_by_label("Question to the citizen").fill("How are <b>you</b>?")
     press(page, "Interview")
     expect(page.get_by_text("How are <b>you</b>?")).to_be_visible()
@@ -309,6 +314,13 @@ def test_town_is_read_by_layers_charts_its_log_and_its_checkpoints(
     log = page.get_by_role("list", name="Log of events")
     expect(log.get_by_role("listitem")).to_have_count(1)
     expect(log).to_contain_text("The market is open tomorrow.")
+    page.get_by_label("Search the log").fill("")
+    expect(log).to_contain_text(re.compile(r"[A-Z]\w+ \d+ to [A-Z]\w+ \d+: "))
+    with page.expect_download() as downloads:
+        page.get_by_role("link", name="↓ CSV").click()
+    table = downloads.value.path().read_text().splitlines()
+    assert table[0].startswith("step,time,moving,home,work,")
+    assert len(table) == int(state(page).inner_text().split()[1]) + 1
     page.reload()
     expect(page.get_by_role("figure", name="model calls")).to_be_visible()
     expect(charts).to_have_count(

@@ -1,7 +1,7 @@
 // The charts of a town: lines over its steps, with dashed ones of a town beside it; which of them are
 // shown is a person's choice, kept in the browser.
 
-import { h, replace, svg } from "./dom.js";
+import { h, keyed, replace, svg } from "./dom.js";
 import { GROUPS, GROUP_OF, NAMES } from "./map.js";
 
 const KEPT = "moothall-charts"; // the names of those that a person has chosen
@@ -54,6 +54,7 @@ const titled = (name) => name.replaceAll("_", " ");
 
 export function makeCurves() {
   const curves = h("div", { class: "s-curves" });
+  const down = h("button", { type: "button", class: "s-link", onclick: () => curves.scrollIntoView({ block: "end" }) }, "Charts ↓");
   const picks = h("div", { class: "s-row s-picks" });
 
   // Draw the rows of the town that `head` describes, and those of the one beside it.
@@ -76,7 +77,7 @@ export function makeCurves() {
   let drawn = null;
   const again = () => drawn && draw(...drawn);
   return {
-    root: h("div", {}, h("details", { class: "s-charting" }, h("summary", {}, "Choose charts"), picks), curves),
+    root: h("section", { "aria-label": "Charts" }, h("div", { class: "s-row s-charts-head" }, down, h("a", { class: "s-link", href: keyed("society/table.csv?"), download: true }, "↓ CSV"), h("details", { class: "s-charting" }, h("summary", {}, "Choose charts"), picks)), curves),
     draw: (...all) => draw(...(drawn = all)),
     clear: () => replace(curves),
   };

@@ -36,6 +36,7 @@ export function makeMap(onPick, label = "Map of the town") {
   let fresh = false; // whether roads and places are drawn as they are to be
   let [drawnAt, took, resting] = [null, 0, 0]; // of what view they are drawn, in how many milliseconds
   let [from, to, ways] = [null, null, []]; // x and y of the frame before, and of the last; the way of who goes
+  let [spot, over] = [null, false]; // the place that is looked for; whether the pointer is at one
   let [acts, groupOf, picked, asked] = [new Uint8Array(0), [], -1, 0];
   let [levels, isBoth] = [null, false]; // of a layer: each citizen's level, and whether it goes from below to above 0
   let [began, lasts, last] = [0, 1, 0];
@@ -274,13 +275,19 @@ export function makeMap(onPick, label = "Map of the town") {
     else dots();
     drawNames();
     root.dataset.drawn = isDense ? "density" : "dots";
-    if (picked >= 0 && picked < xs.length) {
-      context.beginPath();
-      context.arc(xs[picked], ys[picked], 9, 0, 7);
-      for (const [strokeStyle, lineWidth] of [[colours.paper, 5], [colours.ink, 2.5]]) {
-        Object.assign(context, { strokeStyle, lineWidth });
-        context.stroke();
-      }
+    if (spot) {
+      ring(px(spot[2]), py(spot[3]), 13);
+      if (!over) tell(spot, px(spot[2]), py(spot[3]));
+    }
+    if (picked >= 0 && picked < xs.length) ring(xs[picked], ys[picked], 9);
+  }
+
+  function ring(x, y, radius) {
+    context.beginPath();
+    context.arc(x, y, radius, 0, 7);
+    for (const [strokeStyle, lineWidth] of [[colours.paper, 5], [colours.ink, 2.5]]) {
+      Object.assign(context, { strokeStyle, lineWidth });
+      context.stroke();
     }
   }
 
@@ -305,9 +312,14 @@ export function makeMap(onPick, label = "Map of the town") {
   function hover(x, y) {
     const places = plan?.places || [];
     const found = places[nearest(x, y, 10, places.length, (i) => [px(places[i][2]), py(places[i][3])])];
-    tip.hidden = !found;
-    if (!found) return;
-    const [id, kind, , , holds, name] = found;
+    over = Boolean(found);
+    if (found || spot) tell(found || spot, ...(found ? [x, y] : [px(spot[2]), py(spot[3])]));
+    else tip.hidden = true;
+  }
+
+  // What stands there, beside a point.
+  function tell([id, kind, , , holds, name], x, y) {
+    tip.hidden = false;
     tip.textContent = `${name} · ${name === id ? "" : `${id} · `}${plan.kinds[kind]} for ${holds}${closed.has(id) ? " · closed" : ""}`;
     tip.style.left = `${Math.min(x + 12, Math.max(0, width - tip.offsetWidth - 4))}px`;
     tip.style.top = `${y + (y > height - 50 ? -32 : 14)}px`;
@@ -337,7 +349,7 @@ export function makeMap(onPick, label = "Map of the town") {
     drag = null;
   });
   canvas.addEventListener("pointercancel", () => (drag = null));
-  canvas.addEventListener("pointerleave", () => (tip.hidden = true));
+  canvas.addEventListener("pointerleave", () => hover(-99, -99));
   canvas.addEventListener("keydown", (event) => {
     const work = {
       "+": () => zoom(1.4), "=": () => zoom(1.4), "-": () => zoom(1 / 1.4), 0: fit,
@@ -363,6 +375,7 @@ export function makeMap(onPick, label = "Map of the town") {
     show(its) {
       [plan, streets] = [its, its && makeStreets(its)];
       [from, to, ways, acts, picked, last, xs] = [null, null, [], new Uint8Array(0), -1, 0, []];
+      [spot, tip.hidden] = [null, true];
       root.dataset.drawn = ""; // nobody is on it until it is drawn
       fit();
     },
@@ -393,7 +406,19 @@ export function makeMap(onPick, label = "Map of the town") {
       [began, last] = [now, now];
       again();
     },
+    // The places whose id, name or kind begins with some words.
+    places(words) {
+      const is = (text) => text.toLowerCase().startsWith(words.toLowerCase());
+      return (plan?.places || []).filter(([id, kind, , , , name]) => is(id) || is(name) || is(plan.kinds[kind]));
+    },
+    // Show where a place is, by its id.
+    spot(id) {
+      spot = plan.places.find((each) => each[0] === id) || null;
+      fit();
+      again();
+    },
     pick(index) {
+      [spot, tip.hidden] = [null, true];
       picked = index;
       again();
     },

@@ -13,6 +13,7 @@ import { go } from "./place.js";
 import { townLog } from "./townlog.js";
 
 const SCALES = { money: 100, savings: 100, income: 100, needs: 10, opinions: 10 }; // of the layers that are no plain numbers
+const LISTED = 200; // citizens and places of a name, at most
 const KEPT = "moothall-citizen"; // the run and the citizen that is looked at, over a reload
 const money = (cents) => (cents / 100).toLocaleString("en", { minimumFractionDigits: 2, maximumFractionDigits: 2 });
 const when = (iso) => new Date(iso).toLocaleString("en", { weekday: "long", day: "numeric", month: "long", hour: "2-digit", minute: "2-digit", hour12: false });
@@ -92,21 +93,25 @@ export function mount(root) {
   const groups = GROUPS.map((each) => h("span", {}, h("i", { style: `background: var(--s-act-${each})` }), NAMES[each]));
   const shapes = Object.entries(SHAPES).map(([kind, shape]) => h("span", {}, h("b", { class: kind }, shape), kind));
   const legend = h("div", { class: "s-legend" }, h("label", {}, "Colour: ", layer), scale, groups,
-    shapes, h("span", {}, matchMedia("(pointer: coarse)").matches ? "+ and − zoom; a finger moves a zoomed map" : "Ctrl + wheel, + and − zoom; drag moves"));
+    shapes);
   const curves = makeCurves();
-  const maps = h("div", { class: "s-maps" }, map.root);
+  const maps = h("div", { class: "s-maps", title: matchMedia("(pointer: coarse)").matches ? "+ and − zoom; a finger moves a zoomed map" : "Ctrl + wheel, + and − zoom; drag moves" }, map.root);
   const beside = besideTown(maps, when, (index) => choose(idAt(index)), () => curves.draw(head, rows, beside.rows()));
 
   // -- beside the map ------------------------------------------------------------------------------
 
-  const number = h("input", { class: "s-input", type: "search", size: 16, maxlength: 200, placeholder: "number or name", "aria-label": "Citizen's number or name" });
+  const number = h("input", { class: "s-input", type: "search", size: 16, maxlength: 200, placeholder: "number, name or place", "aria-label": "Citizen's number or name, or a place" });
   const find = h("form", { class: "s-row", onsubmit: attempt(async () => {
     const sought = number.value.trim();
-    const found = isCitizen(sought) || !sought ? [[sought]] : await call(`society/find?name=${encodeURIComponent(sought)}`);
-    if (found.length === 1) return choose(found[0][0]);
+    if (isCitizen(sought) || !sought) return choose(sought);
+    const places = map.places(sought).slice(0, LISTED);
+    const found = await call(`society/find?name=${encodeURIComponent(sought)}`).catch((error) => { if (!places.length) throw error; return []; });
+    if (found.length === 1 && !places.length) return choose(found[0][0]);
     choose("");
     number.value = sought;
-    replace(who, h("p", {}, `${found.length < 200 ? found.length : "The first 200"} whose names begin so:`), h("ul", { class: "s-list" }, found.map(([id, name, home]) => h("li", {}, name, " ", other(id), h("span", { class: "s-soft" }, ` ${home}`)))));
+    replace(who, found.length > 0 && [h("p", {}, `${found.length < LISTED ? found.length : `The first ${LISTED}`} whose names begin so:`), h("ul", { class: "s-list" }, found.map(([id, name, home]) => h("li", {}, name, " ", other(id), h("span", { class: "s-soft" }, ` ${home}`))))],
+      places.length > 0 && [h("p", {}, `${count(places.length, "place")}:`), h("ul", { class: "s-list" }, places.map(([id, , , , , name]) => h("li", {}, spotted(id), name === id ? null : ` ${name}`)))]);
+    if (places.length && !found.length) map.spot(places[0][0]);
   }) }, number, h("button", { class: "s-button" }, "Show"));
   const who = h("div", { class: "s-person" });
   const card = h("div", { class: "s-person" });
@@ -166,7 +171,7 @@ export function mount(root) {
     Survey: h("div", {}, asking, results),
     Log: h("div", {}),
   };
-  const happened = townLog(panes.Log, (step) => began(step), (id) => other(id));
+  const happened = townLog(panes.Log, (step) => began(step), (id, name) => other(id, name));
   const tabs = h("div", { class: "s-row s-panes", role: "group", "aria-label": "What is shown beside the map" },
     Object.keys(panes).map((each) => h("button", { type: "button", class: "s-button", onclick: () => pane(each) }, each)));
   function pane(shown) {
@@ -214,9 +219,10 @@ export function mount(root) {
     update(card, its.message ? null : person(its));
   }
 
+  const spotted = (id) => id && h("button", { type: "button", class: "s-link", title: "Show on the map", onclick: () => map.spot(id) }, id);
   const row = (label, value) => (value === null || value === undefined || value === "" ? null : [h("dt", {}, label), h("dd", {}, value)]);
   const hour = (seconds) => new Date((seconds % 86400) * 1000).toISOString().slice(11, 16);
-  const other = (id) => (isCitizen(id) ? h("button", { type: "button", class: "s-link", onclick: () => choose(id) }, id) : id);
+  const other = (id, name) => (isCitizen(id) ? h("button", { type: "button", class: "s-link", onclick: () => choose(id) }, name ? `${name} ${id}` : id) : id);
   const lines = (title, all) => (all.length ? [h("h2", {}, title), h("ul", { class: "s-list" }, all.map((each) => h("li", {}, each)))] : null);
 
   function heading({ id, name, status }) {
@@ -232,7 +238,7 @@ export function mount(root) {
     const profile = status.profile || {};
     return [
       h("dl", {}, row("Profile", [profile.age, profile.gender, profile.education === "none" ? "no degree" : profile.education].filter((each) => each !== undefined).join(", ")),
-        row("Home", status.home), row("Work", status.work), row("School", status.school),
+        row("Home", spotted(status.home)), row("Work", spotted(status.work)), row("School", spotted(status.school)),
         Object.entries(its.own).filter(([name]) => !["money", "savings", "income", "age"].includes(name)).map(([name, value]) => row(name, word(value))),
         row("Likes", Object.keys(profile.interests || {}).join(", ")),
         row("Money", `${money(status.money || 0)}${status.savings ? ` and ${money(status.savings)} saved` : ""}`)),

@@ -6,15 +6,17 @@ import { call, empty, h, number, oneAtATime, replace } from "./dom.js";
 const KEPT = 5000;
 const SHOWN = 200;
 
-// `began(step)` says when a step was; `citizen(id)` is a citizen's number, to be opened.
+// `began(step)` says when a step was; `citizen(id, name)` is a citizen, to be opened.
 export function townLog(root, began, citizen) {
-  let [town, last, events] = [0, 0, []];
+  let [town, last, events, names] = [0, 0, [], {}]; // `names`: of citizens, by id
   const most = () => (innerWidth < 760 ? 40 : SHOWN); // the page of a narrow window scrolls as a whole
   const kind = h("select", { class: "s-input", "aria-label": "Kind of event", onchange: draw }, h("option", { value: "" }, "all kinds"));
-  const words = h("input", { class: "s-input", type: "search", placeholder: "Search the log", "aria-label": "Search the log", oninput: draw });
+  const words = h("input", { class: "s-input", type: "search", placeholder: "Search", "aria-label": "Search the log", oninput: draw });
   const list = h("ul", { class: "s-list s-log", "aria-label": "Log of events" });
   const total = h("p", { class: "s-soft", role: "status" });
   replace(root, h("div", { class: "s-row s-log-tools" }, kind, words), total, list);
+
+  const called = (id) => (names[id] ? `${names[id]} ${id}` : id);
 
   function draw() {
     const kinds = [...new Set(events.map((each) => each[2]))].sort();
@@ -24,15 +26,16 @@ export function townLog(root, began, citizen) {
       kind.value = kinds.includes(before) ? before : "";
     }
     const wanted = words.value.trim().toLowerCase();
-    const found = events.filter(([, , is, who, to, text]) => (!kind.value || is === kind.value) && (!wanted || `${who} ${to && `to ${to}: `}${text}`.toLowerCase().includes(wanted))).reverse();
+    const found = events.filter(([, , is, who, to, text]) => (!kind.value || is === kind.value) && (!wanted || `${called(who)} ${to && `to ${called(to)}: `}${text}`.toLowerCase().includes(wanted))).reverse();
     total.textContent = events.length ? `${number(found.length)} of the last ${number(events.length)} events` : "";
-    replace(list, found.slice(0, most()).map(([, step, is, who, to, text]) => h("li", {}, h("time", {}, began(step)), " ", h("span", { class: `s-badge ${is === "failure" ? "bad" : is === "change" ? "warn" : ""}` }, is), " ", citizen(who), " ", to ? ["to ", citizen(to), ": "] : null, text)),
+    replace(list, found.slice(0, most()).map(([, step, is, who, to, text]) => h("li", {}, h("time", {}, began(step)), " ", h("span", { class: `s-badge ${is === "failure" ? "bad" : is === "change" ? "warn" : ""}` }, is), " ", citizen(who, names[who]), " ", to ? ["to ", citizen(to, names[to]), ": "] : null, text)),
       !events.length && h("li", {}, empty("Nothing has happened yet. Messages of citizens, what you change and ask, and what fails is listed here.")));
   }
 
   const load = oneAtATime(async () => {
     const told = await call(`society/events?town=${town}&after=${last}`);
-    if (told.town !== town) [town, events] = [told.town, []];
+    if (told.town !== town) [town, events, names] = [told.town, [], {}];
+    Object.assign(names, told.names);
     events = events.concat(told.events).slice(-KEPT);
     last = told.last;
     draw();

@@ -18,7 +18,7 @@ from moothall.foundation.threads import guard
 from moothall.models.named_models import made_model
 from moothall.studio.orders.order import order_of, without_keys
 from moothall.studio.orders.simulate import SimulateOrder, check
-from moothall.studio.page import Field, PageForm, Tab, WouldEnd
+from moothall.studio.page import Field, PageForm, Tab, WouldEnd, attachment
 from moothall.studio.towns.changes import Change
 from moothall.studio.towns.experiments import ExperimentRuns
 from moothall.studio.towns.frame import with_head
@@ -27,7 +27,7 @@ from moothall.studio.towns.survey import AskedAll, CitizenQuestion
 from moothall.studio.towns.town import MAX_CITIZENS, Town
 
 if TYPE_CHECKING:
-    from fastapi import APIRouter
+    from fastapi import APIRouter, Response
 
     from moothall.society.society import Society
     from moothall.studio.hub import Hub
@@ -298,6 +298,11 @@ class SocietyTab(Tab):
         now, _ = self._living()
         return now.events(max(0, after) if town == now.number else 0)
 
+    def table(self) -> Response:
+        """Return the charts of the town's steps, to be kept as a file."""
+        town, _ = self._living()
+        return attachment(town.as_csv(), f"town-{town.run_id}", "csv", "text/csv")
+
     def log(self) -> dict[str, Any]:
         """Return what was asked and changed, the newest first."""
         from moothall.society.kernel.intervention import in_words
@@ -356,6 +361,7 @@ class SocietyTab(Tab):
         looks = (self.frame, self.map, self.citizen, self.find)
         for endpoint in (*looks, self.checkpoints, self.log, self.events, self.recorded):
             router.get(f"/{endpoint.__name__}")(endpoint)
+        router.get("/table.csv")(self.table)
         asks = (self.control, self.interview, self.survey)
         for done in (*asks, self.intervene, self.put_beside, self.swap):
             router.post(f"/{done.__name__}")(done)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import csv
+import io
 import json
 import threading
 import time
@@ -72,6 +74,7 @@ class Town:
         self.notes: deque[dict[str, Any]] = deque(maxlen=200)
         self._events: deque[tuple[int, int, str, str, str, str]] = deque(maxlen=_EVENTS)
         self._event_count = 0  # events so far
+        self._names: dict[str, str] = {}  # of its citizens, once they are asked for
         self._layers: dict[str, str] = {}
         self._journal, self._publish = journal, publish
         self._loop: asyncio.AbstractEventLoop | None = None  # the society's, from its first step on
@@ -211,9 +214,18 @@ class Town:
         return [each for each in [*self._events] if each[4] and of in each[3:5]]
 
     def events(self, after: int) -> dict[str, Any]:
-        """Return the last events after a number, as [number, step, kind, who, to, text]."""
-        events = [each for each in [*self._events] if each[0] > after]
-        return {"town": self.number, "events": events[-_SENT:], "last": self._event_count}
+        """Return the last events after a number, as [number, step, kind, who, to, text].
+
+        `names` has the names of the citizens in them, by id.
+        """
+        events = [each for each in [*self._events] if each[0] > after][-_SENT:]
+        if not self._names:
+            agents = self.living().agents
+            self._names = {str(each.id): getattr(each, "name", None) or "" for each in agents}
+        ids = {id for each in events for id in each[3:5]}
+        names = {id: name for id in ids if (name := self._names.get(id))}
+        last = self._event_count
+        return {"town": self.number, "events": events, "names": names, "last": last}
 
     def own_values(self, status: dict[str, Any]) -> dict[str, Any]:
         """Return the values of a status that blocks of a program's own keep, by name for people."""
@@ -379,13 +391,7 @@ class Town:
                 }
             level, level_data = self._level(layer)
             packed += level
-            names = [each.name for each in METRICS]
-            unknown = [None] * len(acts)  # of steps before the studio resumed the run
-            rows = society.metrics[max(after, len(society.metrics) - _ROWS) :]
-            rows = [{**row, **self._measured.get(row["step"], {})} for row in rows]
-            own = [name for name in society.metrics[-1] if name not in {"step", "time", *names}]
-            own += () if run is None else run.metrics
-            columns = ["step", "time", *names, *own]
+            columns, rows, own = self._table(max(after, len(society.metrics) - _ROWS))
             head |= {
                 "step": society.number,
                 "time": society.clock.moment.isoformat(),
@@ -393,11 +399,9 @@ class Town:
                 "step_s": society.clock.step_s,
                 "ids": None if ids == [*map(str, range(1, len(ids) + 1))] else ids,
                 "rate": round(len(ids) / self._took) if self._took else 0,
-                "rows": [
-                    [*map(row.get, columns), *self._acts.get(row["step"], unknown)] for row in rows
-                ],
+                "rows": rows,
                 "closed": sorted(society.changed.closed),
-                "columns": [*columns, *(f"act.{each}" for each in acts)],
+                "columns": columns,
                 "charts": charts(),
                 "own": own,
                 "metrics": [
@@ -412,6 +416,31 @@ class Town:
                 "topics": TOPICS,
             }
         return with_head(head, packed)
+
+    def _table(self, first: int) -> tuple[list[str], list[list[Any]], list[str]]:
+        """Return the columns and rows of the charts from a step on, and the program's own names."""
+        society = self.living()
+        assert self._positions is not None
+        acts, names = self._positions.acts, [each.name for each in METRICS]
+        extra = [name for name in society.metrics[-1] if name not in {"step", "time", *names}]
+        extra += self.order.metrics if isinstance(self.order, ShownRun) else ()
+        columns = ["step", "time", *names, *extra]
+        unknown = [None] * len(acts)  # of steps before the studio resumed the run
+        rows = [
+            [
+                *map({**row, **self._measured.get(row["step"], {})}.get, columns),
+                *self._acts.get(row["step"], unknown),
+            ]
+            for row in society.metrics[first:]
+        ]
+        return [*columns, *(f"act.{each}" for each in acts)], rows, extra
+
+    def as_csv(self) -> str:
+        """Return the charts of all steps as CSV: a row a step."""
+        lines = io.StringIO()
+        columns, rows, _ = self._table(0)
+        csv.writer(lines).writerows([columns, *rows])
+        return lines.getvalue()
 
     def plan(self) -> dict[str, Any]:
         """Return the map, as `TownMap.data` does."""
