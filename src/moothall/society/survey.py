@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Any, ClassVar, Final, Literal, NamedTuple
 
 from moothall.actions.signature.schema import object_schema
 from moothall.foundation.arguments import check_function
@@ -17,7 +17,6 @@ from moothall.society.kernel.intervention import several
 from moothall.society.kernel.mind import jobless_of, people_of, recalled, recent_talks
 from moothall.society.kernel.perception import RULES, Perception, planned
 
-KINDS: Final = ("scale", "choice", "number", "text", "yes_no")
 _LONGEST: Final = 1_500  # characters of a text answer: at 512 tokens a local model is cut off
 _REMEMBERED: Final = 1_000  # the tokens of what it remembers that a citizen's model is shown
 _HIDDEN: Final = (
@@ -55,6 +54,73 @@ class Respondent:
     perceived: Perception
 
 
+class AnswerKind(NamedTuple):
+    """What questions, experiments and pages know of a kind of answer."""
+
+    expected: str  # in an error, with the choices as {}
+    schema: Callable[[Question], dict[str, Any]]
+    fits: Callable[[Question, Any], bool]  # whether a value is one, but for the bounds
+    has_choices: bool = False
+    has_bounds: bool = False
+    measured_as: Literal["mean", "share", ""] = "share"  # in an experiment; of each choice
+    label: str = ""  # on a page; empty for one that a page does not offer
+    offered: Callable[[Question], Sequence[Any]] = lambda question: ()  # as a page counts answers
+    # The answer that stands for a share, from 0 to 1, of a need or an opinion.
+    by_share: Callable[[Question, float], Any] = lambda question, share: None
+
+
+def _nearest_choice(question: Question, share: float) -> str:
+    choices = question.choices
+    return choices[min(int(share * len(choices)), len(choices) - 1)]
+
+
+_KINDS: Final = {
+    "scale": AnswerKind(
+        "a whole number",
+        lambda question: {"type": "integer"},
+        lambda question, value: type(value) is int,
+        has_bounds=True,
+        measured_as="mean",
+        label="a scale from 1 to 5",
+        offered=lambda question: range(1, 6),
+        by_share=lambda question, share: 1 + round(share * 4),
+    ),
+    "yes_no": AnswerKind(
+        "true or false",
+        lambda question: {"type": "boolean"},
+        lambda question, value: type(value) is bool,
+        label="yes or no",
+        offered=lambda question: (True, False),
+        by_share=lambda question, share: share >= 0.5,
+    ),
+    "choice": AnswerKind(
+        "one of {}",
+        lambda question: {"enum": list(question.choices)},
+        lambda question, value: isinstance(value, str) and value in question.choices,
+        has_choices=True,
+        label="a choice",
+        offered=lambda question: question.choices,
+        by_share=_nearest_choice,
+    ),
+    "number": AnswerKind(
+        "a number",
+        lambda question: {"type": "number"},
+        lambda question, value: _is_number(value),
+        has_bounds=True,
+        measured_as="mean",
+    ),
+    "text": AnswerKind(
+        "a text",
+        lambda question: {"type": "string", "minLength": 1, "maxLength": _LONGEST},
+        lambda question, value: (
+            isinstance(value, str) and 0 < len(value.strip()) <= len(value) <= _LONGEST
+        ),
+        measured_as="",
+    ),
+}
+"""The kinds of answers, by the name that a question gives."""
+
+
 @dataclass(frozen=True)
 class Question:
     """A question whose answers are of one type.
@@ -83,27 +149,33 @@ class Question:
     high: float | None = None
     by: Callable[[Respondent], Any] | None = None
 
+    kinds: ClassVar[Mapping[str, AnswerKind]] = _KINDS
+
     def __post_init__(self) -> None:
         for name in ("id", "text"):
             value = getattr(self, name)
             if not isinstance(value, str) or not value.strip():
                 raise ConfigError(f"a question's {name} must be a text, got {value!r:.80}")
         label = f"question {self.id!r}"
-        if self.kind not in KINDS:
-            raise ConfigError(f"{label}: kind must be one of {KINDS}, got {self.kind!r:.80}")
+        if self.kind not in self.kinds:
+            raise ConfigError(
+                f"{label}: kind must be one of {(*self.kinds,)}, got {self.kind!r:.80}"
+            )
+        kind = self.kinds[self.kind]
         choices = () if isinstance(self.choices, str) else tuple(self.choices)
         if not all(isinstance(each, str) for each in choices):
             raise ConfigError(f"{label}: choices must be texts, got {choices!r:.80}")
-        if (self.kind == "choice") != bool(choices) or len(set(choices)) != len(choices):
+        if kind.has_choices != bool(choices) or len(set(choices)) != len(choices):
+            names = " or ".join(repr(name) for name, each in self.kinds.items() if each.has_choices)
             raise ConfigError(
-                f"{label}: choices= must be given for kind='choice' alone, each choice once"
+                f"{label}: choices= must be given for kind={names} alone, each choice once"
             )
         object.__setattr__(self, "choices", choices)
         if self.kind == "scale":
             object.__setattr__(self, "low", 1 if self.low is None else self.low)
             object.__setattr__(self, "high", 5 if self.high is None else self.high)
         bounds = [each for each in (self.low, self.high) if each is not None]
-        if bounds and self.kind not in ("scale", "number"):
+        if bounds and not kind.has_bounds:
             raise ConfigError(f"{label}: low and high must be of scale or number, got {self.kind}")
         if self.kind == "scale" and not all(type(each) is int for each in bounds):
             raise ConfigError(f"{label}: low and high must be whole numbers")
@@ -118,38 +190,20 @@ class Question:
     @property
     def schema(self) -> dict[str, Any]:
         """The JSON schema of an answer."""
-        kinds: dict[str, dict[str, Any]] = {
-            "scale": {"type": "integer"},
-            "choice": {"enum": list(self.choices)},
-            "number": {"type": "number"},
-            "text": {"type": "string", "minLength": 1, "maxLength": _LONGEST},
-            "yes_no": {"type": "boolean"},
-        }
         bounds = {"minimum": self.low, "maximum": self.high}
         limits = {name: bound for name, bound in bounds.items() if bound is not None}
-        return {"description": self.text, **kinds[self.kind], **limits}
+        return {"description": self.text, **self.kinds[self.kind].schema(self), **limits}
 
     def fault(self, value: Any) -> str:
         """Return what is wrong with an answer; empty if nothing is."""
-        if self.kind == "choice":
-            good = isinstance(value, str) and value in self.choices
-        elif self.kind == "text":
-            good = isinstance(value, str) and 0 < len(value.strip()) <= len(value) <= _LONGEST
-        elif self.kind == "yes_no":
-            good = type(value) is bool
-        else:
-            good = type(value) is int if self.kind == "scale" else _is_number(value)
-            good = good and (self.low is None or self.low <= value)
-            good = good and (self.high is None or value <= self.high)
-        if good:
-            return ""
         low, high = self.low, self.high
+        if self.kinds[self.kind].fits(self, value) and not (
+            (low is not None and value < low) or (high is not None and value > high)
+        ):
+            return ""
         bounds = "".join(f" {w} {at}" for w, at in (("from", low), ("to", high)) if at is not None)
-        kinds = {"scale": "a whole number", "yes_no": "true or false"}
-        expected = kinds.get(self.kind, f"a {self.kind}") + bounds
-        if self.choices:
-            expected = f"one of {', '.join(self.choices)}"
-        return f"{self.id}: must be {expected}, got {one_line(repr(value), 80)}"
+        expected = self.kinds[self.kind].expected.format(", ".join(self.choices))
+        return f"{self.id}: must be {expected}{bounds}, got {one_line(repr(value), 80)}"
 
     def by_rule(self, respondent: Respondent) -> tuple[Any, str]:
         """Return the rule's answer and "", or None and why there is no usable answer."""

@@ -122,22 +122,28 @@ class Surveyed(DesignPart):
     @model_validator(mode="after")
     def _check(self) -> Self:
         Survey(self.name, [each.question(None) for each in self.questions])
-        if not self.keep and any(each.kind == "text" for each in self.questions):
+        if not self.keep and not all(
+            Question.kinds[each.kind].measured_as for each in self.questions
+        ):
             raise ValueError("texts cannot be measured: say keep: true, or use an interview")
         return self
 
     @property
     def metrics(self) -> list[str]:
         """The names under which its answers may be measured."""
-        numeric = [each.id for each in self.questions if each.kind in ("scale", "number")]
-        return [*(f"{self.name}.{each}" for each in numeric), *self.shares]
+        return [*(f"{self.name}.{each}" for each in self._measured_as("mean")), *self.shares]
 
     @property
     def shares(self) -> list[str]:
         """Those of `metrics` that are shares of the answers."""
         chosen = [f"{each.id}={choice}" for each in self.questions for choice in each.choices]
-        agreed = [each.id for each in self.questions if each.kind == "yes_no"]
+        agreed = self._measured_as("share")
         return [f"{self.name}.{each}" for each in (*chosen, *agreed, "by_model")]
+
+    def _measured_as(self, way: str) -> list[str]:
+        """Return the questions without choices that are measured so."""
+        kinds = {each.id: Question.kinds[each.kind] for each in self.questions if not each.choices}
+        return [id for id, kind in kinds.items() if kind.measured_as == way]
 
 
 class Interviewed(DesignPart):

@@ -149,12 +149,13 @@ export function mount(root) {
   const asked = field({ required: true, maxlength: 2000, placeholder: "Are you content?" });
   const choices = field({ placeholder: "good, bad" });
   const choosing = labelled("Choices, with commas between them", choices);
-  const kind = select("Type of answer", [["scale", "a scale from 1 to 5"], ["yes_no", "yes or no"], ["choice", "a choice"]], () => (choosing.hidden = kind.value !== "choice"));
+  const kind = select("Type of answer", [], () => (choosing.hidden = !isChosen()));
+  const isChosen = () => kind.selectedOptions[0]?.dataset.choices === "true"; // among choices that a person writes
   const by = select("Answered from", [["", ""]]);
   const many = field({ type: "number", min: 1, value: "100" });
   const results = h("div", { class: "s-answers" });
   const survey = h("form", { class: "s-fields", onsubmit: attempt(async () => {
-    await post("survey", { text: asked.value, kind: kind.value, choices: kind.value === "choice" ? choices.value.split(",") : [], by: by.value, model: modelOfAll.value, citizens: Number(many.value) });
+    await post("survey", { text: asked.value, kind: kind.value, choices: isChosen() ? choices.value.split(",") : [], by: by.value, model: modelOfAll.value, citizens: Number(many.value) });
     asking.open = false; // so that what was answered is in sight
     await showLog();
     const made = results.firstElementChild;
@@ -342,6 +343,7 @@ export function mount(root) {
     if (lives && by.options.length === 1) {
       const ways = [...now.needs.map((each) => [`need ${each}`, `${each} need, met by 0 to 100 %`]), ...now.topics.map((each) => [`opinion ${each}`, `opinion of ${each}, −100 to 100 %`])];
       by.append(...ways.map(([value, label]) => h("option", { value }, label)));
+      kind.append(...now.kinds.map(([value, label, choices]) => h("option", { value, "data-choices": String(choices) }, label)));
     }
     if (lives) {
       if (layer.options.length !== now.layers.length + 1) layer.append(...now.layers.slice(layer.options.length - 1).map(([value, label]) => h("option", { value }, label)));

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from os import environ
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import BaseModel
 from pydantic import Field as Checked
@@ -45,7 +45,7 @@ class AskedAll(ByModel):
     """A survey of one question that a page requests."""
 
     text: str = Checked(min_length=1, max_length=2_000)
-    kind: Literal["scale", "yes_no", "choice"]
+    kind: str = Checked(max_length=20)
     choices: list[str] = []
     by: str = Checked("", max_length=200)
     citizens: int = Checked(100, ge=1, le=MAX_CITIZENS)
@@ -54,19 +54,25 @@ class AskedAll(ByModel):
         """Ask several citizens, between two steps; return what a page shows of it."""
         from moothall.society.survey import Question, Survey
 
+        kind = Question.kinds.get(self.kind)
+        if kind is None or not kind.label:
+            kinds = [name for name, each in Question.kinds.items() if each.label]
+            raise ConfigError(f"kind must be one of {', '.join(kinds)}, got {self.kind!r}")
+
         model = self.chosen()
         if not self.by and model is None and not has_model:
             raise ConfigError("name a model, or choose which state stands for the answer")
         choices = tuple(each.strip() for each in self.choices if each.strip())
-        if self.kind == "choice" and len({*choices}) < max(2, len(choices)):
+        if kind.has_choices and len({*choices}) < max(2, len(choices)):
             raise ConfigError("write two choices or more, each once, with commas between them")
-        question = Question("answer", self.text, self.kind, choices, by=_rule(self, choices))
+        rule = _rule(self, lambda share: kind.by_share(question, share))
+        question = Question("answer", self.text, self.kind, choices, by=rule)
         ids = [*society.books.where]
         step = max(1, len(ids) // self.citizens)
         chosen_ids = ids[::step][: self.citizens]
         answers = await society.survey(Survey(self.text, [question]), chosen_ids, model=model)
         counts = Counter(each.value for each in answers)
-        offered = {"scale": range(1, 6), "yes_no": (True, False), "choice": choices}[self.kind]
+        offered = kind.offered(question)
         values = [*offered, *(counts.keys() - {*offered})]  # also what nobody has chosen
         listed = [
             [each.citizen, each.value, each.source, each.reason] for each in answers[:_LISTED]
@@ -82,7 +88,7 @@ class AskedAll(ByModel):
         }
 
 
-def _rule(survey: AskedAll, choices: tuple[str, ...]) -> Callable[[Respondent], Any] | None:
+def _rule(survey: AskedAll, by_share: Callable[[float], Any]) -> Callable[[Respondent], Any] | None:
     """Return how a citizen without a model answers: its need or opinion, scaled to the answers."""
     kind, _, name = survey.by.partition(" ")
     low, high = {"need": (0, 1000), "opinion": (-1000, 1000)}.get(kind, (0, 0))
@@ -90,11 +96,6 @@ def _rule(survey: AskedAll, choices: tuple[str, ...]) -> Callable[[Respondent], 
         return None
 
     def rule(respondent: Respondent) -> Any:
-        part = (respondent.status[f"{kind}s"][name] - low) / (high - low)
-        if survey.kind == "yes_no":
-            return part >= 0.5
-        if survey.kind == "scale":
-            return 1 + round(part * 4)
-        return choices[min(int(part * len(choices)), len(choices) - 1)]
+        return by_share((respondent.status[f"{kind}s"][name] - low) / (high - low))
 
     return rule

@@ -362,6 +362,7 @@ class Town:
         from moothall.society.blocks.needs import NEEDS
         from moothall.society.blocks.talk import TOPICS
         from moothall.society.positions import levels, numbers
+        from moothall.society.survey import Question
 
         society, order = self.society, self.order
         run = order if isinstance(order, ShownRun) else None
@@ -413,6 +414,9 @@ class Town:
                 "events": self._event_count,
                 "acts": acts,
                 "needs": [*NEEDS],
+                "kinds": [
+                    [n, k.label, k.has_choices] for n, k in Question.kinds.items() if k.label
+                ],
                 "topics": TOPICS,
             }
         return with_head(head, packed)
