@@ -419,6 +419,68 @@ def test_answers_literature_and_heads_of_tables_come_last(said: str, title: str)
     assert "300" in report.citations[0].sentence
 
 
+LITERATURE = (
+    "Stone, A., & Holm, M. (2019). How does tea affect sleep? Sleep Research, 12(3), 4-9.\n\n"
+    "Bird, C. (2001). Tea and sleep. Oxford: OUP.",
+    '[1] A. Stone, "How tea affects sleep," J. Sleep Res., vol. 12, no. 3, pp. 4–9, 2019.\n'
+    "[2] C. Bird, Tea and Sleep. London, 2001.",
+    "- Stone A. How tea affects sleep. 2019.\n- Bird C. Tea and sleep: effects. 2001.",
+    "* Ada Stone: *How tea affects sleep*. Lund, 2019, ISBN 3-16-148410-X.\n"
+    "* Carl Bird: *Tea*. 2001.",
+    'Stone, Ada. "How Tea Affects Sleep." Sleep Monthly, 4 May 2019, https://sleep.test/tea.\n\n'
+    'Bird, Carl. "Tea, Effects and Sleep." Tea Daily, 2001.',
+)
+
+
+@pytest.mark.parametrize("listed", LITERATURE)
+def test_answers_titles_of_literature_come_after_a_sentence_with_fewer_words(listed: str) -> None:
+    report = report_of(
+        "# Tea\n\nTea kept 40 people from sleep.\n\n"
+        f"{'The pot stands in the yard. ' * 30}\n\n# References\n\n{listed}\n",
+        "How does tea affect sleep?",
+    )
+    assert "40 people" in report.citations[0].sentence
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    (
+        (
+            "ferry.py",
+            "def send_again(letters, ferry):\n"
+            '    """Send the letters again that the ferry lost."""\n',
+        ),
+        ("talk.vtt", "WEBVTT\n\n00:01.000 --> 00:04.000\nletters the ferry lost sent again\n"),
+        (
+            "ferry.txt",
+            "".join(f"2024-05-0{n} 12:01:1{n} letters ferry lost, sent again\n" for n in range(9)),
+        ),
+        (
+            "NEWS.md",
+            "# News\n\n## 1.2.0 - 2024-05-01\n\n- Letters that the ferry lost, sent again\n",
+        ),
+    ),
+)
+def test_answers_programs_logs_and_changes_come_after_prose(
+    name: str, text: str, tmp_path: Path
+) -> None:
+    (tmp_path / name).write_text(text)
+    said = "Letters that the ferry loses are sent again after an hour."
+    (tmp_path / "guide.md").write_text(f"# Ferry\n\n{said}\n")
+    tools = [search_folder(tmp_path, index=tmp_path.parent / f"{tmp_path.name}.db")]
+    report = Researcher("r", None, "When are letters that the ferry lost sent again?", tools)
+    assert said in report.report_sync().citations[0].sentence
+
+
+def test_answers_text_of_two_files_is_quoted_once_with_both(tmp_path: Path) -> None:
+    for name in ("rules.md", "copy.md"):
+        (tmp_path / name).write_text("# Rules\n\nThe quay is closed from 22 to 6 o'clock.\n")
+    tools = [search_folder(tmp_path, index=tmp_path.parent / f"{tmp_path.name}.db")]
+    report = Researcher("r", None, "When is the quay closed?", tools).report_sync()
+    assert report.markdown.count("The quay is closed") == 1
+    assert all(f"{name}#rules>" in report.markdown for name in ("rules.md", "copy.md"))
+
+
 @pytest.mark.parametrize(
     ("name", "text", "question", "said"),
     (

@@ -174,14 +174,36 @@ def test_pdf_foot_that_a_browser_printed_is_left_out(foot: str, is_foot: bool) -
 
 @pytest.mark.parametrize(
     ("stated", "title"),
-    (("(anonymous)", ""), ("untitled", ""), ("Microsoft Word - Plan", "Plan"), ("Plan", "Plan")),
+    (("(anonymous)", "Old Mill"), ("Letterhead", "Old Mill"), ("Plan", "Plan"), ("", "")),
 )
-def test_pdf_title_that_a_program_wrote_by_itself_is_left_out(stated: str, title: str) -> None:
-    writer = pypdf.PdfWriter(clone_from=io.BytesIO(pdf("Hello")))
+def test_pdf_title_that_its_text_does_not_have_gives_way_to_its_heading(
+    stated: str, title: str
+) -> None:
+    page = "Page 1) Tj 0 -40 Td /F1 24 Tf (Old Mill) Tj /F1 12 Tf 0 -20 Td (The plan of works."
+    writer = pypdf.PdfWriter(clone_from=io.BytesIO(pdf(page)))
     writer.add_metadata({"/Title": stated})
     written = io.BytesIO()
     writer.write(written)
     assert read("a.pdf", written.getvalue()).title == title
+
+
+def test_pdf_whose_lines_are_written_across_two_columns_is_read_column_by_column() -> None:
+    sides = [
+        (f"Mill line {n} of twelve lines.", f"Quay line {n} of twelve lines.") for n in range(9)
+    ]
+    lines = [
+        f"1 0 0 1 72 {700 - 14 * n} Tm ({a}) Tj 1 0 0 1 320 {700 - 14 * n} Tm ({b}) Tj"
+        for n, (a, b) in enumerate(sides)
+    ]
+    across = pdf(f"Alba) Tj {' '.join(lines)} 1 0 0 1 72 500 Tm (Both are old.")
+    mill, quay = zip(*sides, strict=True)
+    assert read("a.pdf", across).text.split("\n") == ["Alba", *mill, *quay, "Both are old."]
+    cells = [
+        f"1 0 0 1 72 {700 - 14 * n} Tm (Ship {n}) Tj 1 0 0 1 320 {700 - 14 * n} Tm ({n} m) Tj"
+        for n in range(9)
+    ]
+    table = read("a.pdf", pdf(f"Alba) Tj {' '.join(cells)} (")).text.split("\n")
+    assert table == ["Alba", *(f"Ship {n} {n} m" for n in range(9))]
 
 
 def words_of(text: str, left: int = 72) -> bytes:
@@ -279,8 +301,8 @@ def test_pdf_form_is_read_as_it_has_been_filled_in() -> None:
 
 
 def test_pdf_that_needs_no_password_is_read_and_another_is_told() -> None:
-    for password, text in (("", "Hello"), ("x", None)):
-        writer = pypdf.PdfWriter(clone_from=io.BytesIO(pdf("Hello")))
+    for password, text in (("", "Hello, bees"), ("x", None)):
+        writer = pypdf.PdfWriter(clone_from=io.BytesIO(pdf("Hello, bees")))
         writer.add_metadata({"/Title": " On\0 bees"})
         writer.encrypt(password, algorithm="RC4-128")
         written = io.BytesIO()

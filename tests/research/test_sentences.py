@@ -24,6 +24,7 @@ def cut(text: str) -> list[str]:
         "Wait ... and then go on.",
         "He said “Stop it. Now!” and went.",
         "Am 3. Mai kam z. B. Frau Nr. 7.",
+        "The pier is max. 5 m wide, approx. 3 m deep, as art. 7 says in incl. 2 drawings.",
         "The U.S. Army uses `a. B` and No. 5.",
     ),
 )

@@ -19,7 +19,6 @@ from moothall.research.extractive.index import QuestionWords, titled
 from moothall.research.extractive.ranker import answer
 from moothall.research.findings import Citation, Objective, Passage, Progress, Resource
 from moothall.research.pool import passages_of
-from moothall.research.reading.documents import kind_of
 from moothall.research.writing.frame import (
     below_answer,
     cost,
@@ -282,7 +281,6 @@ def _nearest(read: list[Passage], topic: str) -> str:
     nearest = [(each.passage, f"{verbatim(each.markdown, [])} – ") for each in result.quotes]
     if not nearest:  # none can be quoted, such as markup
         nearest = [(each.passage, "") for each in QuestionWords(topic, read).best(_PLACES)]
-    nearest.sort(key=lambda each: kind_of(each[0].url.partition("#")[0]) in ("source", "python"))
     lines = [
         f"- {safe_markdown(quote)}{as_text(titled(passage) or passage.url)}, "
         f"`{passage.url.replace('`', '%60')}`"

@@ -33,6 +33,7 @@ _ALONE: Final = 0.9  # the same of one quote that nothing else confirms
 _MAX_SHORTENED: Final = 3  # parts of a topic, each without one word, that are searched for at first
 _NEAREST: Final = 10  # passages that a later search takes further words from
 _FEEDBACK: Final = 3  # such words of one search
+_COPIES: Final = 3  # of a passage that are cited beside it
 _TOPIC_WORDS: Final = 3  # words of the topic beside them
 
 
@@ -140,22 +141,33 @@ def narrate(researcher: Workbench) -> Narrative:
     parts = []
     several = len(researcher.objectives) + len(researcher.generated) > 1  # one is the title
     for objective in (*researcher.objectives, *researcher.generated):
-        result = answer(_passages_for(researcher, objective), objective.topic)
+        passages = _passages_for(researcher, objective)
+        result = answer(passages, objective.topic)
         if result.is_found:
             headed = [f"## {one_line(objective.topic, 200)}"] if several else []
             maybe = f"{lacks(result.missing, objective.topic)}{phrase('maybe', objective.topic)}"
             unsure = [] if result.is_sure else [maybe]
-            parts.append("\n\n".join((*headed, *unsure, *_by_page(researcher, result))))
+            parts.append("\n\n".join((*headed, *unsure, *_by_page(researcher, result, passages))))
     return researcher.checked("\n\n".join(parts), by_rules=True)
 
 
-def _by_page(researcher: Workbench, result: ExtractiveAnswer) -> Iterator[str]:
-    """Yield each page's title with the quotes of it, the page with the best quote first."""
+def _by_page(
+    researcher: Workbench, result: ExtractiveAnswer, passages: tuple[Passage, ...]
+) -> Iterator[str]:
+    """Yield each page's title with the quotes of it, the page with the best quote first.
+
+    A quote cites every file that has its passage word for word.
+    """
     pages: dict[str, list[str]] = {}
+    copies: dict[str, list[Passage]] = {}
+    for passage in dict.fromkeys(passages):
+        copies.setdefault(passage.sha256, []).append(passage)
     for each in result.quotes:
         title = one_line(titled(each.passage).partition(" – ")[0], 120)
         quotes = pages.setdefault(title or one_line(each.passage.url.partition("#")[0], 120), [])
-        quotes.append(f"- {each.markdown} [^{researcher.number_of(each.passage)}^]")
+        of_text = dict.fromkeys((each.passage, *copies[each.passage.sha256][:_COPIES]))
+        notes = "".join(f"[^{researcher.number_of(passage)}^]" for passage in of_text)
+        quotes.append(f"- {each.markdown} {notes}")
     for title, quotes in pages.items():
         yield f"### {title}"
         yield "\n".join(quotes)

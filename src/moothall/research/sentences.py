@@ -13,7 +13,7 @@ _STOP = "。\uff01\uff1f"
 _FENCE = re.compile(r"[ \t>]*(`{3,}(?=[^`]*$)|~{3,})")
 _MARKER = re.compile(
     r"[ \t]*(?:>[ \t]?)*[ \t]*"
-    r"(?P<item>(?:[-*+•]|\d{1,3}[.)]|\.\. \w+::)[ \t]+(?:\[[ xX]\][ \t]+)?)?"
+    r"(?P<item>(?:[-*+•]|\d{1,3}[.)]|\[\d{1,3}\]|\.\. \w+::)[ \t]+(?:\[[ xX]\][ \t]+)?)?"
 )
 _HEADING = re.compile(r"[ \t]*(?:>[ \t]?)*#{1,6}[ \t]+")
 # A comment of source: `# …` beside another such line, above code, or far to the right.
@@ -40,11 +40,11 @@ _UNSPLIT = re.compile(
     r'`[^`\n]+`|“[^”]{1,2000}”|«[^»]{1,800}»|„[^“”]{1,800}[“”]|(?<!\w)"(?=\S)[^"]{1,800}"(?!\w)'
 )
 _SHORT = re.compile(
-    r"(?:^|(?<!\d)[\s(\[\"'“«*_])(?:[Ee]\.g|[Ii]\.e|[Cc]f|vs|Dr|Mr|Mrs|Ms|Prof|St|Sr|Jr|[Ff]igs?|[Ee]q|"
-    r"[Ss]ec|[Cc]h|No|Nr|[Vv]ol|pp?|eds?|[Aa]pprox|[Cc]a|[Rr]esp|al|Inc|Ltd|Gen|Gov|Sen|Rep|"
-    r"[Zz]|[Zz]\.\s?B|d|d\.\s?h|[Uu]|[Uu]\.\s?a|bzw|[Vv]gl|Abs|[Bb]spw|ggf|usw|evtl|sog|M|Mme|Mlle|"
-    r"[Pp]\.\s?ex|[Aa]rt|Jan|Feb|Mar|Apr|Aug|Sept?|Oct|Nov|Dec)$"
+    r"(?:^|(?<!\d)[\s(\[\"'“«*_])(?:[Ee]\.g|[Ii]\.e|[Cc]f|vs|Dr|Mr|Mrs|Ms|Prof|St|Sr|Jr|eds?|[Cc]a|"
+    r"[Rr]esp|al|Inc|Ltd|Gen|Gov|Sen|Rep|[Zz]|[Zz]\.\s?B|d|d\.\s?h|[Uu]|[Uu]\.\s?a|bzw|[Vv]gl|[Bb]spw|"
+    r"ggf|usw|evtl|sog|M|Mme|Mlle|[Pp]\.\s?ex)$"
 )
+_BEFORE_NUMBER = re.compile(r"(?:^|[\s(])[^\W\d_]{1,6}$")  # max. 5 m, Fig. 3, Aug. 4
 _MAYBE = re.compile(r"(?:^|[\s(])(?:etc|[A-Z]|(?:[A-Za-z]\.)+[A-Za-z])$")
 _IDENTIFIER = re.compile(r"\w+(?:[._]\w|\(\))")
 _MONTH = re.compile(r"(?:Jan|Feb|Mär|Apr|Mai|Jun|Jul|Aug|Sep|Okt|Nov|Dez)")
@@ -207,6 +207,8 @@ def _ends(preceding: str, mark: str, following: str) -> bool:
     if mark[0] != "." or mark.startswith(".."):
         return True
     if _SHORT.search(preceding) or (preceding[-1:].isdigit() and _MONTH.match(following)):
+        return False
+    if following[0].isdecimal() and _BEFORE_NUMBER.search(preceding) and "[^" not in mark:
         return False
     if _MAYBE.search(preceding):
         first = WORD.search(following)

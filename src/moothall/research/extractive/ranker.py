@@ -17,6 +17,7 @@ from moothall.research.extractive.index import QuestionWords, titled, titles_of,
 from moothall.research.extractive.quoting import Candidate, Quote, quoted
 from moothall.research.extractive.units import units
 from moothall.research.findings import Passage
+from moothall.research.reading.documents import kind_of
 
 QUOTES: Final = 10  # of an answer, at most
 _PASSAGES: Final = 40  # the best, whose sentences are looked at
@@ -33,15 +34,11 @@ _EVIDENCE: Final = 5.3  # what says so much of a question is worth showing, what
 _BINDS: Final = 0.05  # what the rarest word, by its share of the question, takes from it
 _PAIRS: Final = 1.5  # of pairs of characters, an answer has fewer than of words
 _BEST: Final = 3  # quotes of which the share is the mean
-# What entries in a list of literature have, in any language.
-_REFERENCE: Final = re.compile(
-    r"\bdoi\b|\bet al\b|\bpp?\.\s?\d|\bvol\.|\(\d{4}[a-z]?\)|\b[A-Z]\.(?:,|\s[&(])|\bisbn\b|\d\(\d",
-    re.IGNORECASE,
-)
 # How much each fact counts beside the words, found on the splits `develop`, `kinds-develop` and
 # `definitions` of benchmarks/data/answers.jsonl. Half or twice of one changes few first quotes.
 _WORDS, _WINDOW, _TOGETHER, _RANK, _HEADING = 4.0, 1.5, 0.5, 1.4, 1.6
-_CODE, _HEADS, _ASKS, _REPEATS, _CITES = 0.5, 1.5, 1.0, 2.0, 1.5
+_CODE, _HEADS, _ASKS, _REPEATS, _ENTRY, _SOURCE, _VERSION = 0.5, 1.5, 1.0, 2.0, 8.0, 1.0, 1.0
+_NUMBERED: Final = re.compile(r"\W*v?\d+\.\d+[^a-zA-Z]*")  # the heading of a change
 _NOTHING: Final[frozenset[str]] = frozenset()
 
 
@@ -61,6 +58,8 @@ def _of_passage(question: QuestionWords, passage: Passage, rank: float) -> Itera
     has = [frozenset(filter(None, each)) for each in terms_of_units]
     above, title = question.terms_in(heading), question.terms_in(titles_of(passage))
     every = title.union(*has)
+    is_source = kind_of(passage.url.partition("#")[0]) in ("source", "python")
+    is_version = bool(_NUMBERED.fullmatch(heading)) and not above
     repeats = any(question.is_in(text[u.start : u.end]) for u in split if u.kind != "head")
     for place, unit in enumerate(split):
         if unit.kind == "head":
@@ -96,7 +95,9 @@ def _of_passage(question: QuestionWords, passage: Passage, rank: float) -> Itera
             - _HEADS * is_heads
             - _ASKS * (sentence[-1:] in "?\uff1f؟")
             - _REPEATS * question.is_in(sentence)
-            - _CITES * (len(_REFERENCE.findall(sentence)) > 1)
+            - _ENTRY * (unit.kind == "entry")
+            - _SOURCE * is_source
+            - _VERSION * is_version
         )
         yield Candidate(score, passage, split, place, near | lead | above | title, repeats)
 

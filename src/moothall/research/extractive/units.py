@@ -9,12 +9,20 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 
 from moothall.research.sentences import UNDERLINED, blocks, sentences_in
 
-Kind: TypeAlias = Literal["prose", "item", "row", "head", "code", "term"]
+Kind: TypeAlias = Literal["prose", "item", "row", "head", "code", "term", "entry"]
 
 _ENDS: Final = re.compile(r"[.!?…:][\"'”’»)\]*_`]*$|[。\uff01\uff1f][」』”’\uff09]*$")
 _NUMBERED: Final = re.compile(r"(?:[\dA-Z]{1,3}\.)+\d*\s+")  # of a heading
 _GAP: Final = re.compile(r"\n[ \t]*#?[ \t]*\n")
 _PART: Final = re.compile(r"\S(?:.|\n(?![ \t]*\n))*")  # of code, up to an empty line
+# What an entry in a list of literature has, in any language: two of these, the year among them.
+_OF_ENTRY: Final = re.compile(
+    r"(?P<year>\b(?:1[5-9]|20)\d\d[a-z]?(?=[).,;:]|\s*\Z))|(?P<initial>\b[^\W\d_]\.(?=[\s,]))"
+    r"|(?P<pages>\d\(\d|\d[-–]\d)|(?P<title>[\"“*_][^\"”*_]{3,}[\"”*_])"
+    r"|(?P<id>\b97[89][-\d]{9}|\b10\.\d{4,}/|https?:)"
+)
+_ENTRY: Final = 400  # characters of one, at most
+_LOGGED: Final = re.compile(r"(?:.{0,20}\d:\d\d.*(?:\n|\Z)){3,}")  # lines of a log, with the time
 _LONGEST_TERM: Final = 120
 _LONGEST_LEAD: Final = 300
 _WORDS: Final = 3
@@ -60,20 +68,34 @@ def units(text: str, heading: str = "") -> tuple[Unit, ...]:
 
 
 def _spans(text: str, heading: str) -> Iterator[tuple[int, int, Kind]]:
-    """Yield sentences, rows and parts of code, in order."""
-    for start, end, kind in blocks(text):
-        if kind == "code":
+    """Yield sentences, rows, entries and parts of code, in order."""
+    parts = [*blocks(text)]
+    signs = [0, *(_signs(text[each.start : each.end], each.kind) for each in parts), 0]
+    for at, (start, end, kind) in enumerate(parts, 1):
+        if kind == "code" or _LOGGED.fullmatch(text, start, end):
             for part in _PART.finditer(text, start, end):
-                yield *part.span(), kind
+                yield *part.span(), "code"
             continue
         # What a heading names is no part of the sentence below it.
         if heading and text.startswith(f"{heading}\n", start, end):
             yield start, start + len(heading), "head"
             start += len(heading) + 1
+        # One alone needs more signs.
+        if signs[at] > 1 and max(signs[at] - 1, signs[at - 1], signs[at + 1]) > 1:
+            yield start, end, "entry"
+            continue
         spans = [(start, end)] if kind == "row" else sentences_in(text, start, end)
         for first, last in spans:
             yield first, last - text.endswith("::", first, last), kind
             kind = "prose" if kind == "item" else kind
+
+
+def _signs(text: str, kind: Kind) -> int:
+    """Return how many signs a paragraph or item has of an entry in a list of literature."""
+    if kind not in ("prose", "item") or len(text) > _ENTRY:
+        return 0
+    signs = {match.lastgroup for match in _OF_ENTRY.finditer(text)}
+    return len(signs) if "year" in signs else 0
 
 
 def _kind(text: str, start: int, end: int, kind: Kind, heading: str) -> Kind:

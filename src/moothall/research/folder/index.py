@@ -102,7 +102,7 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
     _EMPTIED,  # pages without readers' comments, with what a tab shows
     _EMPTIED,  # rich text; Markdown without its front matter
     _EMPTIED,  # pages with what readers say below them; manual pages by mandoc
-    *4 * (_EMPTIED,),  # amounts of sheets, merged cells; Excel 97, attachments; names of files
+    *5 * (_EMPTIED,),  # amounts, merged cells; Excel 97, attachments; names; columns of PDFs
 )
 _PASSAGE: Final = (
     "SELECT files.path, files.title, read_ns, anchor, passages.title, text "

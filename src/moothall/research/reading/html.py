@@ -39,6 +39,7 @@ _DAY = re.compile(
 )
 _DOI = re.compile(r"10\.[0-9]{4,9}/[^\s\"<>{}\\]+")
 _AUTHORS = 50
+_WORD = re.compile(r"\w+")
 
 _REFERENCE = re.compile(r"&#(?:x0*([0-9a-f]{1,6})|0*([0-9]{1,7}));?", re.IGNORECASE)
 _CHARSET = re.compile(rb"""<(?:meta|\?xml)[^>]{0,500}?(?:charset|encoding)\s*=\s*["']?([\w.:-]+)""")
@@ -61,6 +62,12 @@ class Document(NamedTuple):
     publication: Publication | None = None
     missing: str = ""
     attached: Sequence[Attached] = ()
+
+
+def is_title_of(title: str, text: str) -> bool:
+    """Return whether a title that a file states is its own, not of the template or the program."""
+    words = _WORD.findall(title.casefold())
+    return 2 * sum(each in text.casefold() for each in words) >= len(words) > 0
 
 
 def read_html(data: bytes, charset: str | None, url: str, *, local: bool = False) -> Document:

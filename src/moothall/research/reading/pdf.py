@@ -6,21 +6,20 @@ import cmath
 import math
 import re
 from collections import Counter
+from itertools import chain, pairwise, takewhile
+from statistics import median
 from typing import Any, Final
 
 from moothall.foundation.errors import MissingExtra, UnreadableDocument
 from moothall.foundation.text import counted
 from moothall.research.findings import Section
+from moothall.research.reading.columns import by_column
 from moothall.research.reading.encodings import plain
-from moothall.research.reading.html import Document
+from moothall.research.reading.html import Document, is_title_of
 
 PAGES: Final = 2000
 CHARACTERS: Final = 20_000_000
 _HYPHEN = re.compile(r"(?<=[a-zß-öø-ÿ])-\n(?=[a-zß-öø-ÿ])")  # at the end of a line
-_OF_TOOL = re.compile(
-    r"(?i)\A(?:\(?(?:anonymous|unspecified|untitled)\)?\Z|microsoft (?:word|excel|powerpoint) - )"
-)
-"""What programs write as a title where a person has given none."""
 _PRINTED = re.compile(
     r"(?m)^(?:\d{1,2}[/.]\d{1,2}[/.]\d{2,4}, \d{1,2}:\d\d(?: [AP]M)?\n)?\w+://\S+ (\d+)/(\d+)\Z"
 )
@@ -30,6 +29,9 @@ _WORD = re.compile(r"\S+")
 _WHITE: Final = 250  # of 255
 _RAISED: Final = 0.2  # of a digit's height
 _SMALLER: Final = 0.9
+_LARGE: Final = 1.25  # of the height of most lines, that of a heading
+_TITLE: Final = 200  # characters of a heading that are kept
+_LEAST_LETTERS: Final = 4  # of one; fewer are of a logo
 _SLANTED: Final = 0.05  # the sine of what a box is still taken for upright with
 _CUT: Final = "\ufffe"  # so PDFium joins the two lines that a hyphen divides
 
@@ -52,7 +54,6 @@ def read_pdf_bytes(data: bytes) -> Document:
         raise UnreadableDocument(f"the PDF has {len(pdf)} pages, {PAGES} are read at most")
     if pdf.get_formtype():
         pdf.init_forms()
-    title = _OF_TOOL.sub("", plain(pdf.get_metadata_value("Title")).strip())
     texts: list[str] = []
     sections: list[Section] = []
     damaged: list[str] = []
@@ -77,7 +78,24 @@ def read_pdf_bytes(data: bytes) -> Document:
     if not texts:
         reason = missing if damaged else "no text: its pages may be pictures"
         raise UnreadableDocument(f"the PDF has {reason}")
-    return Document(title, "\n\n".join(texts), sections, missing=missing)
+    own_title, text = plain(pdf.get_metadata_value("Title")).strip(), "\n\n".join(texts)
+    title = _heading(pdf) if own_title and not is_title_of(own_title, text) else own_title
+    return Document(title, text, sections, missing=missing)
+
+
+def _heading(pdf: Any) -> str:
+    """Return what stands in large letters on the first page; empty if nothing does."""
+    of_page = pdf[0].get_textpage()
+    boxes = [of_page.get_rect(at) for at in range(of_page.count_rects())]
+    heights = [high - low for _, low, _, high in boxes]
+    largest = max(heights, default=0.0)
+    if not boxes or largest < _LARGE * median(heights):
+        return ""
+    first = heights.index(largest)
+    lines = takewhile(lambda at: heights[at] > largest / _LARGE, range(first, len(boxes)))
+    heading = " ".join(of_page.get_text_bounded(*boxes[at]) for at in lines)
+    heading = " ".join(plain(heading).split())[:_TITLE]
+    return heading if sum(map(str.isalpha, heading)) >= _LEAST_LETTERS else ""
 
 
 def _read_page(pdf: Any, number: int) -> tuple[str, bool]:
@@ -90,7 +108,8 @@ def _read_page(pdf: Any, number: int) -> tuple[str, bool]:
             page.close()
             page = pdf[number]  # whose text now has what was filled in
         of_page = _upright(page)
-        text = _with_raised(_visible_text(of_page.get_text_range(), of_page, page), of_page)
+        text = _visible_text(of_page.get_text_range().replace("\0", " "), of_page, page)
+        text = _marked(text, _columns(of_page) | _raised(text, of_page))
         kinds = () if text.strip() else page.get_objects(filter=[pypdfium2.raw.FPDF_PAGEOBJ_IMAGE])
         is_picture = any(True for _ in kinds)
     finally:
@@ -191,11 +210,39 @@ def _painted(page: Any) -> list[tuple[float, float, float, float]]:
     return boxes
 
 
-def _with_raised(text: str, of_page: Any) -> str:
-    """Return a text with `^` before what is raised after a number: 500 and a note 1 is not 5001."""
+def _columns(of_page: Any) -> dict[int, str]:
+    """Return where the parts of lines begin that run across two columns, each with its place."""
     from pypdfium2 import raw
 
-    pieces, last = [], 0
+    boxes = [of_page.get_rect(at) for at in range(of_page.count_rects())]
+    lines = by_column(boxes)
+    if [*chain.from_iterable(lines)] == [*range(len(boxes))]:
+        return {}
+    starts = (
+        raw.FPDFText_GetCharIndexAtPos(of_page, left_edge + 1, (low + high) / 2, 2, 2)
+        for left_edge, low, _, high in boxes
+    )
+    of_line = {at: number for number, line in enumerate(lines) for at in line}
+    marks = {int(start): f"\0{of_line[at]}\0" for at, start in enumerate(starts)}
+    return marks if len(marks) == len(boxes) and min(marks) == 0 else {}
+
+
+def _marked(text: str, marks: dict[int, str]) -> str:
+    """Return a text with marks at some places, then its lines by the numbers among the marks."""
+    cuts = [0, *sorted(marks), len(text)]
+    text = "".join(marks.get(a, "") + text[a:b] for a, b in pairwise(cuts))
+    _, *numbered = text.split("\0")
+    lines: dict[int, str] = {}
+    for number, piece in zip(numbered[::2], numbered[1::2], strict=True):
+        lines[int(number)] = lines.get(int(number), "") + piece
+    return "\n".join(lines[each].strip("\r\n ") for each in sorted(lines)) or text
+
+
+def _raised(text: str, of_page: Any) -> dict[int, str]:
+    """Return `^` where what is raised after a number begins: 500 and a note 1 is not 5001."""
+    from pypdfium2 import raw
+
+    marks = {}
     for match in _NUMBER.finditer(text):
         begin, end = match.span()
         if any(raw.FPDFText_GetUnicode(of_page, at) != ord(text[at]) for at in range(begin, end)):
@@ -206,11 +253,9 @@ def _with_raised(text: str, of_page: Any) -> str:
             _, bottom, top = _stands(of_page, at, up) if text[at].isdigit() else (0, low, high)
             is_smaller = top - bottom < _SMALLER * (high - low)
             if is_smaller and bottom - base > _RAISED * (high - low):
-                begin = at - (text[at - 1] in "+-\u2212")
-                pieces += [text[last:begin], "^"]
-                last = begin
+                marks[at - (text[at - 1] in "+-\u2212")] = "^"
                 break
-    return "".join((*pieces, text[last:]))
+    return marks
 
 
 def _up_direction(of_page: Any, at: int) -> complex:

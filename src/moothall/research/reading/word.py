@@ -11,7 +11,7 @@ from moothall.foundation.errors import MissingExtra, UnreadableDocument
 from moothall.research.findings import Section
 from moothall.research.reading.archives import FALLBACK, Packed, drawings, outermost
 from moothall.research.reading.encodings import plain
-from moothall.research.reading.html import Document
+from moothall.research.reading.html import Document, is_title_of
 
 _LONGEST_HEADING: Final = 200
 _W: Final = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
@@ -73,7 +73,8 @@ def read_docx(data: bytes) -> Document:
     texts += filter(None, (plain(each).strip() for each in drawings(packed, home)))
     if not texts:
         raise UnreadableDocument("the DOCX has no text")
-    return Document(_core_title(packed) or title, "\n\n".join(texts), sections)
+    text, core_title = "\n\n".join(texts), _core_title(packed)
+    return Document(core_title if is_title_of(core_title, text) else title, text, sections)
 
 
 def _core_title(packed: Packed) -> str:
