@@ -72,6 +72,16 @@ def walk(root: str, left_out: list[tuple[str, str]]) -> Iterator[tuple[str, os.s
                 left_out.append(("links, which are not followed", path))
 
 
+def path_text(path: str) -> str:
+    """Return a path as a text."""
+    return escaped(os.fsencode(path).decode("utf-8", "backslashreplace"))
+
+
+def titles_of(path: bytes, title: str) -> str:
+    """Return what is indexed of a file with each of its passages: its title and its name."""
+    return f"{title} {os.path.splitext(os.path.basename(path_text(os.fsdecode(path))))[0]}"
+
+
 def not_read(path: str) -> str:
     """Return why a file of a kind that is not read is left out."""
     major = (guess_type(path)[0] or "").partition("/")[0]

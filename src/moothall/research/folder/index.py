@@ -31,7 +31,9 @@ from moothall.research.folder.files import (
     checked_base,
     link_to,
     not_read,
+    path_text,
     read_file,
+    titles_of,
     walk,
 )
 from moothall.research.folder.ranking import ranked
@@ -205,9 +207,9 @@ class FolderIndex:
                 db.execute(insert, owner)
                 theirs = db.execute(select).fetchone()
         if theirs != owner:
+            other = path_text(os.fsdecode(theirs[0]))
             raise file.error(
-                f"it is of the folder {_path(os.fsdecode(theirs[0]))} with pattern={theirs[1]!r}: "
-                "name another file"
+                f"it is of the folder {other} with pattern={theirs[1]!r}: name another file"
             )
 
     def search(self, query: str, results: int) -> list[Resource]:
@@ -358,11 +360,12 @@ def _is_current(status: os.stat_result, size: int, mtime_ns: int, read_ns: int) 
 
 
 def _remove(db: Connection, file: int) -> None:
-    path, title = db.execute("SELECT path, title FROM files WHERE number = ?", (file,)).fetchone()
+    select = "SELECT path, title FROM files WHERE number = ?"
+    titles = titles_of(*db.execute(select, (file,)).fetchone())
     rows = db.execute("SELECT number, title, text FROM passages WHERE file = ?", (file,))
     db.executemany(
         "INSERT INTO words (words, rowid, title, text) VALUES ('delete', ?, ?, ?)",
-        [(number, *_words(path, title, section, text)) for number, section, text in rows],
+        [(number, *_words(titles, section, text)) for number, section, text in rows],
     )
     db.execute("DELETE FROM passages WHERE file = ?", (file,))
     db.execute("DELETE FROM files WHERE number = ?", (file,))
@@ -371,13 +374,14 @@ def _remove(db: Connection, file: int) -> None:
 def _insert(db: Connection, read: FileRead, number: int) -> int:
     """Store a file and its passages; return the number of the next passage."""
     document = read.document or Document("", "", [])
-    title = " ".join(document.title.split())[:300] or _path(read.path)
+    title = " ".join(document.title.split())[:300] or path_text(read.path)
     at = read.status
     row = os.fsencode(read.path), at.st_size, at.st_mtime_ns, read.read_ns, title, read.fault
     file = db.execute("INSERT INTO files VALUES (NULL, ?, ?, ?, ?, ?, ?)", row).lastrowid
     cut = [*pieces(document.text, document.sections)]
     if kind_of(read.path) == "text" and len(cut) > 1:
         cut = [*with_lines(document.text, cut)]
+    titles = titles_of(row[0], title)
     passages = [
         (place, file, section.anchor, section.title, text)
         for place, (text, section) in enumerate(cut, number)
@@ -385,16 +389,11 @@ def _insert(db: Connection, read: FileRead, number: int) -> int:
     db.executemany("INSERT INTO passages VALUES (?, ?, ?, ?, ?)", passages)
     db.executemany(
         "INSERT INTO words (rowid, title, text) VALUES (?, ?, ?)",
-        [(place, *_words(row[0], title, section, text)) for place, _, _, section, text in passages],
+        [(place, *_words(titles, section, text)) for place, _, _, section, text in passages],
     )
     return number + len(passages)
 
 
-def _words(path: bytes, title: str, section: str, text: str) -> tuple[str, str]:
-    """Return what is indexed of a passage: its titles and file, which weigh more, and its text."""
-    name = os.path.splitext(os.path.basename(_path(os.fsdecode(path))))[0]
-    return indexed(f"{title} {name} {'' if is_place(section) else section}"), indexed(text)
-
-
-def _path(path: str) -> str:
-    return escaped(os.fsencode(path).decode("utf-8", "backslashreplace"))
+def _words(titles: str, section: str, text: str) -> tuple[str, str]:
+    """Return what is indexed of a passage: titles, which weigh more, and its text."""
+    return indexed(f"{titles} {'' if is_place(section) else section}"), indexed(text)

@@ -258,7 +258,7 @@ def _by_headings(
 
 
 def _without_links(text: str) -> str:
-    return "".join(map(_as_read, _FENCED.split(text)))
+    return "".join(map(_as_read, _FENCED.split(text) if "```" in text else (text,)))
 
 
 def _as_read(text: str) -> str:
@@ -266,7 +266,15 @@ def _as_read(text: str) -> str:
     if _FENCED.match(text):
         return text
     lines = _UNSEEN.sub("", text).splitlines(keepends=True)
-    text = "".join(e if e.startswith(("    ", "\t")) else _INLINE.sub(_visible, e) for e in lines)
+    text = "".join(
+        _INLINE.sub(_visible, e) if "<" in e and not e.startswith(("    ", "\t")) else e
+        for e in lines
+    )
+    # No link goes over an empty line, and to look for one at each character takes long.
+    return "\n\n".join(_linked_texts(each) if "[" in each else each for each in text.split("\n\n"))
+
+
+def _linked_texts(text: str) -> str:
     for _ in range(_AROUND_PICTURES):
         text = _LINK.sub(r"\1\2", text)
     return text
