@@ -61,6 +61,7 @@ def test_help_is_a_command_too(words: tuple[str, ...]) -> None:
         (("help", "act", "x"), "moothall act has no commands, got 'x'"),
         (("nope",), "No such command 'nope'."),
         (("sim",), "No such command 'sim'. Did you mean 'simulate'?"),
+        (("show",), "No such command 'show'. Did you mean 'runs'?"),
         (("version",), "No such command 'version'. Did you mean '--version'?"),
         (("list",), "No such command 'list'. Did you mean 'runs'?"),
     ),

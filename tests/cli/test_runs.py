@@ -132,6 +132,11 @@ def test_runs_id_shows_each_entry(recorded: Path) -> None:
     ]
 
 
+def test_runs_id_may_be_the_beginning_of_one(recorded: Path) -> None:
+    shown = moothall("runs", "mi", "--journal", JOURNAL, cwd=recorded)
+    assert shown.stdout.startswith("milk\n  done")
+
+
 def test_runs_id_json_has_run_entries_and_doubts(recorded: Path) -> None:
     done = moothall("runs", "milk", "--json", cwd=recorded)
     found = json.loads(done.stdout)

@@ -72,6 +72,7 @@ def test_approvals_are_listed_shown_permitted_and_refused_with_a_name(folder: Pa
     why = ("--as", "eva", "--reason", "checked by phone")
     permitted = moothall("approvals", "permit", three["key"][:12], *why, cwd=folder)
     assert permitted.stdout.startswith("permitted: the approval of pay(coins=3)")
+    assert permitted.stdout.endswith("\nto see for what: moothall waiting\n")  # it waits for more
     refused = moothall(
         "approvals", "refuse", four["key"], "--as", "bo", "--reason", "too much", cwd=folder
     )
@@ -80,7 +81,10 @@ def test_approvals_are_listed_shown_permitted_and_refused_with_a_name(folder: Pa
     assert (again.returncode, "was answered by bo" in again.stderr) == (1, True)
     assert moothall("approvals", cwd=folder).stdout == "Nothing waits for a person.\n"
     assert "batch-1" in moothall("waiting", cwd=folder).stdout
-    moothall("answer", "r", "batch-1", '{"rows": 2}', cwd=folder)
+    answered = moothall("answer", "r", "batch-1", '{"rows": 2}', cwd=folder).stdout
+    on = "answered: the program of its agent goes on with it; or here: moothall resume r --agent "
+    assert on in answered
+    assert on in moothall("runs", "r", cwd=folder).stdout
     with Journal(folder / "runs.db") as journal:
         reply = clerk(journal).reply_sync("Go.", run_id="r")
         told = [each["content"] for each in reply.messages if each["role"] == "tool"]

@@ -60,7 +60,10 @@ _GROUPS = {
 
 _COMMANDS = {name: help_line for each in _GROUPS.values() for name, help_line in each.items()}
 
-_OTHER_WORDS = {"version": "--version", "list": "runs", "ls": "runs", "status": "waiting"}
+_OTHER_WORDS = {
+    **{"version": "--version", "status": "waiting"},
+    **dict.fromkeys(("list", "ls", "show", "logs"), "runs"),
+}
 """What other programs call a command, and what it is here."""
 
 _SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"]}  # for the subcommands, too

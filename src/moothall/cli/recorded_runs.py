@@ -15,17 +15,40 @@ import click
 
 from moothall.budget.limits import RUN_LIMITS
 from moothall.cli.shared_options import as_usage_error, is_typed, made_journal
-from moothall.foundation.errors import StateError
+from moothall.foundation.errors import NoSuchRun, StateError
 from moothall.foundation.text import escaped
 from moothall.journal import Entry, Journal, Outline
 from moothall.journal.describe import doubt_line
 from moothall.journal.doubt import DECISIONS, Doubt
 from moothall.journal.stop_reason import FINAL
-from moothall.studio.orders.order import AnyOrder, without_keys
+from moothall.studio.orders.order import AnyOrder, order_of, without_keys
 from moothall.studio.orders.resumable import ResumeRefusal, refusal
 
 NO_AGENT: Final = "MODULE:AGENT"
 """Stands in a shown command for an agent that is not known."""
+
+
+def named_run(journal: Journal, run_id: str) -> str:
+    """Return the id of a run, of which the beginning is enough. Raise NoSuchRun if it names none.
+
+    It must be the only one that begins so.
+    """
+    try:
+        return journal.run(run_id).id
+    except NoSuchRun:
+        ids = [each.id for each in journal.runs() if each.id.startswith(run_id)]
+        if not run_id or len(ids) != 1:
+            raise
+        return ids[0]
+
+
+def next_lines(journal: Journal, run_id: str) -> list[str]:
+    """Return how a run goes on that has not ended, a line each."""
+    outline, order = journal.run(run_id), order_of(journal.entries(run_id))
+    if outline.under_way:
+        return []
+    ways = RecordedRun(journal, run_id, order, None if order else NO_AGENT).ways(outline.state)
+    return [f"{words}: {escaped(command)}" for words, command in ways]
 
 
 @dataclass(frozen=True)
@@ -78,8 +101,15 @@ class RecordedRun:
         more = [part for name in limits for part in (f"--{name.replace('_', '-')}", "N")]
         ways = [(words, self.command("resume", *more))]
         if self.agent == NO_AGENT:  # the process that serves it goes on with it, or this one
-            served = replace(self, agent=None).command("resume")
-            ways = [("to have it go on", served), ("to resume it here", ways[0][1])]
+            here = ways[0][1]
+            if stop_reason != "waiting":
+                served = replace(self, agent=None).command("resume")
+                ways = [("to have it go on", served), ("to resume it here", here)]
+            elif self.journal.waiting(self.run_id):
+                path = ("--journal", self.journal.path) if self.names_journal else ()
+                ways = [("to see for what", shlex.join(("moothall", "waiting", *path)))]
+            else:
+                ways = [("answered: the program of its agent goes on with it; or here", here)]
         return ways
 
     def _decisions(self, doubts: Sequence[int]) -> list[tuple[str, str]]:

@@ -22,7 +22,7 @@ from moothall.agents.replies.events import (
     MessageAdded,
 )
 from moothall.agents.replies.reply import Reply
-from moothall.cli.recorded_runs import RecordedRun
+from moothall.cli.recorded_runs import RecordedRun, named_run
 from moothall.cli.run.act import screen_of
 from moothall.cli.run.outcome import exit_code
 from moothall.cli.shared_options import journal_option, json_option, reading
@@ -57,7 +57,7 @@ def command(run_id: str, journal: str | None, as_json: bool) -> int:
     130 interrupted.
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
     with reading(journal) as store:
-        return show_replay(RecordedRun(store, run_id), as_json)
+        return show_replay(RecordedRun(store, named_run(store, run_id)), as_json)
 
 
 def show_replay(recorded: RecordedRun, as_json: bool, *, resumed: bool = False) -> int:

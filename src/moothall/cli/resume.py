@@ -16,7 +16,7 @@ import click
 from moothall.agents.replies.resume import asked_in
 from moothall.cli.interrupts import interruptible
 from moothall.cli.operate.waiting import user_name
-from moothall.cli.recorded_runs import NO_AGENT, RecordedRun, report_refusal
+from moothall.cli.recorded_runs import NO_AGENT, RecordedRun, named_run, report_refusal
 from moothall.cli.replay import show_replay
 from moothall.cli.run.act import run_act, screen_of
 from moothall.cli.run.outcome import exit_code
@@ -115,6 +115,7 @@ def command(
     decisions = _decisions({word: options.pop(word) for word in DECISIONS})
     logging.getLogger("moothall").addHandler(logging.NullHandler())
     with opened(journal) as store:
+        run_id = named_run(store, run_id)
         order, outline = recorded_order(store, run_id), store.run(run_id)
         if order is not None and agent is not None:
             raise click.UsageError(

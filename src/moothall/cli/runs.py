@@ -12,7 +12,7 @@ from typing import Any, Final
 import click
 
 from moothall.cli.operate.maintenance import COMMANDS
-from moothall.cli.recorded_runs import NO_AGENT, RecordedRun, print_doubts
+from moothall.cli.recorded_runs import NO_AGENT, RecordedRun, named_run, print_doubts
 from moothall.cli.shared_options import (
     as_usage_error,
     is_typed,
@@ -127,8 +127,9 @@ def command(
     conversation, tags and task. It ends with the sums of all runs that were found, and with the
     number of those that wait for a person.
 
-    A run is shown with one line for each entry of its record. Calls in doubt (actions that were
-    running when the run was cut off) are numbered; `moothall resume` takes these numbers.
+    A run is shown with one line for each entry of its record; the beginning of its ID is enough.
+    Calls in doubt (actions that were running when the run was cut off) are numbered; `moothall
+    resume` takes these numbers.
 
     The states are running, waiting (for an
     answer, a result or a moment), in_doubt (it was cut off during an action, and a person decides),
@@ -157,7 +158,9 @@ def command(
     with reading(journal) as store:
         if run_id is None:
             _list(store, _chosen(filters), sort, limit, as_json)
-        elif citizen is not None:
+            return 0
+        run_id = named_run(store, run_id)
+        if citizen is not None:
             calls, outline = _calls_of(store, run_id, citizen, step), store.run(run_id)
             if as_json:
                 print_json(run=outline, citizen=citizen, calls=calls)

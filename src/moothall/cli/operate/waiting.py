@@ -12,6 +12,7 @@ import click
 
 from moothall.actions.approval import ChangedArgs
 from moothall.actions.approval.decision import DECISION_KINDS
+from moothall.cli.recorded_runs import next_lines
 from moothall.cli.shared_options import (
     as_usage_error,
     is_typed,
@@ -147,8 +148,9 @@ def answer(run_id: str, key: str, value: str | None, journal: str | None, name: 
                 if value.lstrip()[:1] in ("{", "[", '"'):
                     raise click.UsageError(f"VALUE is no JSON, but begins so: {error}") from None
         store.answer(run_id, key, answer_value, by=user_name(name))
+        lines = next_lines(store, run_id)
     outcome = "answered" if key in kinds else "kept until the run asks for it, or known already"
-    click.echo(f"{outcome}: {escaped(key)} of run {escaped(run_id)}")
+    click.echo("\n".join([f"{outcome}: {escaped(key)} of run {escaped(run_id)}", *lines]))
 
 
 @click.group(invoke_without_command=True)
@@ -264,7 +266,8 @@ def _decide(journal: str | None, hash: str, decision: Any, name: str | None) -> 
             warns = f"--for {kind.word} is for a call without warnings, unlike {wait}"
             raise click.UsageError(warns)
         store.answer(wait.run, wait.key, decision, by=user_name(name))
-    click.echo(f"{DECISION_KINDS.outcome_of(decided)}: {wait}")
+        lines = next_lines(store, wait.run)
+    click.echo("\n".join([f"{DECISION_KINDS.outcome_of(decided)}: {wait}", *lines]))
 
 
 def _wait_of(journal: Journal, hash: str, decided: Sequence[Wait] = ()) -> Wait:
