@@ -61,7 +61,8 @@ _GROUPS = {
 _COMMANDS = {name: help_line for each in _GROUPS.values() for name, help_line in each.items()}
 
 _OTHER_WORDS = {
-    **{"version": "--version", "status": "waiting"},
+    "version": "--version",
+    "status": "waiting",
     **dict.fromkeys(("list", "ls", "show", "logs"), "runs"),
 }
 """What other programs call a command, and what it is here."""
