@@ -221,7 +221,7 @@ class Listener(Agent):
 
     def keep(self) -> None:
         """Keep the message being handled."""
-        message = self._current_message
+        message = self.current_message
         assert message is not None
         self.messages.add(message)
 

@@ -459,7 +459,7 @@ def test_access_changes_to_the_proposed_message_have_no_effect(space, me):
     class Spoiler(Agent):
         @action(access_policy=ACCESS_REQUESTED)
         async def delete(self, path: str, options: list) -> None:
-            got.add((path, options, self._current_message))
+            got.add((path, options, self.current_message))
 
         def request_permission(self, proposed_message):
             proposed_message["action"]["args"]["path"] = "dangerous"

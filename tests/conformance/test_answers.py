@@ -535,7 +535,7 @@ def test_agent_that_says_something_in_its_say_starts_a_new_exchange(space, me):
         @action
         async def say(self, content: str) -> None:
             self.keep()
-            self.send(message(self._current_message["from"], "say", content="from my own"))
+            self.send(message(self.current_message["from"], "say", content="from my own"))
 
     space.add(Initiative("initiative"))
     me.send(message("initiative", "say", content="hi"))

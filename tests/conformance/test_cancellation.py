@@ -656,7 +656,7 @@ def test_tasks_that_an_action_starts_know_its_message_and_outlive_it(space: Any)
 
     async def later(agent: Agent) -> None:
         await gate
-        message = agent._current_message
+        message = agent.current_message
         assert message is not None
         found.add([message["action"]["args"], await agent.ask("other", "echo", value=2)])
 

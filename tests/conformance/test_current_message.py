@@ -1,4 +1,4 @@
-"""`_current_message`: the message being handled, in every task and thread."""
+"""`current_message`: the message being handled, in every task and thread."""
 
 import asyncio
 import threading
@@ -11,14 +11,14 @@ from moothall import ACCESS_REQUESTED, Agent, action
 
 
 class Reader(Agent):
-    """Keeps the number in `_current_message` wherever it looks."""
+    """Keeps the number in `current_message` wherever it looks."""
 
     def __init__(self, id, **kwargs):
         super().__init__(id, **kwargs)
         self.seen = Kept()
 
     def look(self, n, where):
-        current = self._current_message
+        current = self.current_message
         self.seen.add((where, n, None if current is None else current["action"]["args"].get("n")))
 
     @action
@@ -85,7 +85,7 @@ def test_current_message_is_the_whole_message(space, me):
     class Whole(Agent):
         @action
         async def take(self, value: list) -> None:
-            kept.add(self._current_message)
+            kept.add(self.current_message)
 
     space.add(Whole("whole"))
     sent = {"id": "one", "meta": {"k": [1]}, **message("whole", "take", value=[1, {"a": None}])}
@@ -97,7 +97,7 @@ def test_current_message_lets_an_action_answer_the_sender(space):
     class Chatty(Agent):
         @action
         def say(self, content: str) -> None:
-            self.send(message(self._current_message["from"], "say", content=f"re: {content}"))
+            self.send(message(self.current_message["from"], "say", content=f"re: {content}"))
 
     people = [space.add(Recorder(f"person {n}")) for n in range(5)]
     space.add(Chatty("chatty"))
@@ -181,7 +181,7 @@ def test_current_message_of_another_agent_is_not_seen(space, me):
     class Peeper(Agent):
         @action
         async def peep(self) -> None:
-            found.add(me._current_message)
+            found.add(me.current_message)
 
     space.add(Peeper("peeper"))
     me.ask("peeper", "peep").result(timeout=10)
@@ -189,10 +189,10 @@ def test_current_message_of_another_agent_is_not_seen(space, me):
 
 
 def test_outside_of_handling_there_is_none(space, me):
-    assert Agent("stranger")._current_message is None
-    assert me._current_message is None
+    assert Agent("stranger").current_message is None
+    assert me.current_message is None
     with ThreadPoolExecutor(1) as pool:
-        assert pool.submit(lambda: me._current_message).result(timeout=10) is None
+        assert pool.submit(lambda: me.current_message).result(timeout=10) is None
 
 
 def test_current_message_does_not_reach_an_action_that_another_message_starts(space, me):
@@ -205,12 +205,12 @@ def test_current_message_does_not_reach_an_action_that_another_message_starts(sp
 
         @action
         async def second(self, n: int) -> None:
-            found.add((n, self._current_message["action"]["args"]["n"]))
+            found.add((n, self.current_message["action"]["args"]["n"]))
             self.send(message("sender", "third", n=n + 1))
 
         @action
         def third(self, n: int) -> None:
-            found.add((n, self._current_message["action"]["args"]["n"]))
+            found.add((n, self.current_message["action"]["args"]["n"]))
 
     found = Kept()
     space.add(Sender("sender"))
@@ -224,11 +224,11 @@ def test_current_message_changed_changes_nothing(space, me):
     class Spoiler(Agent):
         @action
         async def take(self, value: list) -> None:
-            spoiled = self._current_message
+            spoiled = self.current_message
             spoiled["from"] = "changed"
             spoiled["action"]["args"]["value"][0].append("changed")
             spoiled["action"]["args"].clear()
-            kept.add((self._current_message, value))
+            kept.add((self.current_message, value))
 
         def after_action(self, message, return_value, error):
             kept.add((message, None))
@@ -313,17 +313,17 @@ def test_after_add_and_before_remove_handle_no_message(space, form):
 
     class Async(Agent):
         async def after_add(self):
-            found.add(self._current_message)
+            found.add(self.current_message)
 
         async def before_remove(self):
-            found.add(self._current_message)
+            found.add(self.current_message)
 
     class Plain(Agent):
         def after_add(self):
-            found.add(self._current_message)
+            found.add(self.current_message)
 
         def before_remove(self):
-            found.add(self._current_message)
+            found.add(self.current_message)
 
     agent = space.add((Async if form == "async def" else Plain)("agent"))
     space.remove(agent)

@@ -437,7 +437,7 @@ def test_receivers_of_a_broadcast_share_no_meta(space):
     class Spoiler(Keeper):
         @action
         async def ping(self) -> None:
-            current = self._current_message
+            current = self.current_message
             self.values.append(list(current["meta"]["list"]))
             current["meta"]["list"].append("changed")
             self.keep()

@@ -23,7 +23,7 @@ class Counter(Agent):
         self._lock = threading.Lock()
 
     def come(self, n: int) -> None:
-        handled = self._current_message
+        handled = self.current_message
         assert handled is not None
         with self._lock:
             self.inside += 1

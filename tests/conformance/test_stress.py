@@ -84,7 +84,7 @@ class Peer(Agent):
 
     @action
     async def tell(self, n: int) -> None:
-        handled = self._current_message
+        handled = self.current_message
         assert handled is not None
         self.told[handled["from"]].append(n)
 

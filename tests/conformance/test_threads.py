@@ -257,7 +257,7 @@ class Clerk(Agent):
 
     @action
     async def file(self, paper: str) -> str:
-        message = self._current_message
+        message = self.current_message
         assert message is not None
         self.messages.add(message)
         return f"filed the {paper}"

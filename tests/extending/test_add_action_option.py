@@ -28,7 +28,7 @@ class Desk(Agent):
         "Say."
         return text
 
-offered = Desk("Ann")._offered()
+offered = Desk("Ann").all_offers()
 assert (offered["ask"].most, offered["ask"].quick) == (3, True)
 assert (offered["say"].most, offered["say"].quick) == (7, False)
 assert Action("ask", print, "Ask.", {}, most=2).most == 2

@@ -475,7 +475,7 @@ async def test_thread_goes_on_while_a_call_waits(tmp_path: Path, durable: bool) 
         assert (await agent.reply("Is it paid?", thread="ada")).text == "It waits."
         journal.answer("r", journal.waiting()[0].key, True)
         await agent.resume_decided()
-        seen = [each["content"] for each in agent._memory_in("ada").get_memories()]
+        seen = [each["content"] for each in agent.memory_in("ada").get_memories()]
         assert seen[0] == "Pay 3."
         assert seen[2].startswith("waiting for the approval of pay(coins=3), since ")
         assert seen[3:] == ["Is it paid?", "It waits.", "", "paid 3", "Paid."]
@@ -490,7 +490,7 @@ async def test_result_takes_its_place_if_nothing_else_came(tmp_path: Path) -> No
         await agent.reply("Pay 3.", run_id="r", thread="ada")
         journal.answer("r", journal.waiting()[0].key, True)
         await agent.resume_decided()
-        seen = [each["content"] for each in agent._memory_in("ada").get_memories()]
+        seen = [each["content"] for each in agent.memory_in("ada").get_memories()]
         assert seen == ["Pay 3.", "", "paid 3", "Paid."]
 
 

@@ -131,7 +131,7 @@ class Noting(Agent):
         self.heard: list[tuple[str, str, Any]] = []
 
     def note(self) -> None:
-        message = self._current_message
+        message = self.current_message
         assert message is not None
         self.heard.append((message["from"], message["action"]["name"], message["action"]["args"]))
 

@@ -44,8 +44,8 @@ class Till(Agent):
 
     @action
     async def pay(self, amount: int) -> int:
-        assert self._current_message is not None
-        self.paid.put((self._current_message["from"], amount))
+        assert self.current_message is not None
+        self.paid.put((self.current_message["from"], amount))
         return amount
 
 

@@ -56,7 +56,7 @@ class Listener(Agent):
     @action
     async def say(self, content: str) -> None:
         """Keep something."""
-        message = self._current_message
+        message = self.current_message
         assert message is not None
         self.heard.append((message["to"], content))
 

@@ -66,7 +66,7 @@ class Action(Options):
     function: Callable[..., Any]
     origin: ActionOrigin = ActionOrigin()
     _help: Any = None
-    _unbound: bool = False  # whether it is the method of a class, which an agent can only ask for
+    is_unbound: bool = False  # whether it is the method of a class, which an agent can only ask for
     _description: str | None = None
     _parameters: dict[str, Any] | None = None
     _validator: Any = None
@@ -97,7 +97,7 @@ class Action(Options):
         self._parameters = parameters
         if parameters is None:
             own_parameters = check_parameters(function, bound_to_self=False, label=label)
-            self._unbound = bool(own_parameters) and own_parameters[0].name == "self"
+            self.is_unbound = bool(own_parameters) and own_parameters[0].name == "self"
             check_guard(label, values, [each.name for each in own_parameters])
         else:
             self._check_parameters(parameters)
@@ -254,6 +254,10 @@ class Action(Options):
         """Whether `execute` returns a coroutine."""
         return is_async(self.function)
 
+    def make_validator(self, schema: dict[str, Any]) -> SchemaValidator:
+        """Return what checks its arguments; called once, if it has a schema of its own."""
+        return SchemaValidator(schema)
+
     def check(self, args: dict[str, Any], where: str | None = None) -> dict[str, Any]:
         """Return the keyword arguments for a call with `args`, converted to the annotated types.
 
@@ -269,7 +273,7 @@ class Action(Options):
         if not self._parameters:
             return args
         if self._validator is None:
-            self._validator = SchemaValidator(self._parameters)
+            self._validator = self.make_validator(self._parameters)
         wrong = self._validator.wrong(args)
         if wrong is None:
             return args

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from copy import copy
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from moothall.actions.capability import Action
 from moothall.foundation.errors import DefinitionError
@@ -27,12 +27,19 @@ class _Joining(Offering, Protocol):
     def merged_with(self, other: Any) -> _Joining: ...
 
 
-class _Source(Protocol):
+@runtime_checkable
+class ActionSource(Protocol):
+    """An agent whose actions come and go, such as those of a server."""
+
     id: str | int
 
-    def _tools(self) -> dict[str, Action]: ...
+    def server_actions(self) -> dict[str, Action]:
+        """Return its actions of now."""
+        ...
 
-    async def _get_ready(self) -> None: ...
+    async def get_ready(self) -> None:
+        """Ask for its actions before a reply, if it has none yet."""
+        ...
 
 
 class ActionRegistry:
@@ -40,7 +47,7 @@ class ActionRegistry:
 
     guidance: Sequence[str] = ()  # what the prompt of a model says of them
     blocks: Sequence[Any] = ()  # what takes part in a loop, besides the actions that it offers
-    _sources: tuple[_Source, ...] = ()  # agents whose actions come and go, such as a server's
+    sources: tuple[ActionSource, ...] = ()
     _joining: tuple[_Joining, ...] = ()  # what takes in more of its kind, such as `Skills`
 
     def __init__(self) -> None:
@@ -56,8 +63,8 @@ class ActionRegistry:
             DefinitionError: the argument is not an action, or an agent's action has a taken name
         """
         source: Any = action
-        if callable(getattr(source, "_tools", None)):
-            self._sources = (*self._sources, source)
+        if isinstance(source, ActionSource):
+            self.sources = (*self.sources, source)
             return
         offers = getattr(action, "offers", None)
         if isinstance(offers, dict):
@@ -70,7 +77,7 @@ class ActionRegistry:
                     f"{action!r} offers {', '.join(conflicts)}, which the registry has already: "
                     "register its actions under other names, or give agent.as_action(name)"
                 )
-            resumes = getattr(source, "_resumes", None)
+            resumes = getattr(source, "resumes", None)
             if "say" in offers and callable(resumes) and resumes("say"):
                 say = offers["say"]
                 say.origin = say.origin._replace(agent=source)
@@ -82,7 +89,7 @@ class ActionRegistry:
                 self.blocks = (*self.blocks, source)
         else:
             one_action = Action.of(action)  # type: ignore[arg-type]
-            if one_action._unbound:
+            if one_action.is_unbound:
                 method = f"thing.{one_action.name}"
                 text = f"self is missing: give the method of an object, such as {method}"
                 raise DefinitionError(f"action {one_action.name!r}: {text}")
@@ -104,17 +111,17 @@ class ActionRegistry:
     def get_action(self, name: str) -> Action | None:
         """Return the action of that name, or None."""
         action = self.actions.get(name)
-        return self._all_actions().get(name) if action is None and self._sources else action
+        return self._all_actions().get(name) if action is None and self.sources else action
 
     def get_actions(self) -> list[Action]:
         """Return all registered actions."""
-        return list((self._all_actions() if self._sources else self.actions).values())
+        return list((self._all_actions() if self.sources else self.actions).values())
 
     def _all_actions(self) -> dict[str, Action]:
         """Return the actions with those of the sources, each under a name of its own."""
         every = dict(self.actions)
-        for source in self._sources:
-            for name, each in source._tools().items():
+        for source in self.sources:
+            for name, each in source.server_actions().items():
                 if name in every:  # `a_b` and `c` make the same name as `a` and `b_c`
                     each = copy(each)
                     digest = hashlib.sha256(f"{source.id}\0{name}".encode()).hexdigest()

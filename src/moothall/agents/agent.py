@@ -131,6 +131,10 @@ class Agent(Messaging):
     deps: Any = None
     description: str | None = None
     budget: Budget | None = None
+    is_remote: bool = False
+    """Whether another agent answers for it, in another place."""
+    is_untracked: bool = False
+    """Whether nobody knows what it has read: its words count as from outside."""
     _lanes: int = 16
     """How many lanes are handled side by side."""
     _moothall_actions: ClassVar[dict[str, tuple[str, MarkedOptions]]]
@@ -187,10 +191,10 @@ class Agent(Messaging):
 
         Help, response and error, which every agent has, are left out.
         """
-        every = self._offered().items()
+        every = self.all_offers().items()
         return {name: each for name, each in every if name not in SPECIAL}
 
-    def _offered(self) -> dict[str, Action]:
+    def all_offers(self) -> dict[str, Action]:
         """Return what `offers` returns, plus help, response and error."""
         actions = own_actions(self)
         if self.description is not None and "say" in actions:
@@ -213,7 +217,7 @@ class Agent(Messaging):
         """
         if action_name is None:
             return {name: action.help for name, action in self.offers.items()}
-        if action_name not in (actions := self._offered()):
+        if action_name not in (actions := self.all_offers()):
             raise not_found(self, action_name)
         return {action_name: actions[action_name].help}
 
@@ -236,7 +240,7 @@ class Agent(Messaging):
             error: what went wrong
             original_message_id: the id of the message
         """
-        message = self._current_message or {}
+        message = self.current_message or {}
         of = "" if original_message_id is None else f" (message {original_message_id!r})"
         text = "agent %r got an error from %r%s: %s"
         logger.warning(text, self.id, message.get("from"), of, error)
@@ -249,14 +253,16 @@ class Agent(Messaging):
         return None if self._mailbox is None else self._mailbox.space
 
     @property
-    def _current_message(self) -> dict[str, Any] | None:
-        """The message being handled, in the task or thread that handles it."""
+    def current_message(self) -> dict[str, Any] | None:
+        """The message being handled, in the task or thread that handles it; None without one."""
         handling = CURRENT.get()
         return None if handling is None or handling.agent is not self else handling.message()
 
+    _current_message = current_message  # its name in programs written for earlier libraries
+
     def _idempotency_key(self, action: str) -> str | None:
         """Return the idempotency key of the `action` call being handled, if a broker brought it."""
-        handling, message = CURRENT.get(), self._current_message
+        handling, message = CURRENT.get(), self.current_message
         if handling is None or message is None or message["action"]["name"] != action:
             return None
         return handling.idempotency_key
@@ -270,7 +276,7 @@ class Agent(Messaging):
         """
         return None
 
-    def _resumes(self, action: str) -> bool:
+    def resumes(self, action: str) -> bool:
         """Return whether an action that a killed process had begun resumes when called again."""
         return False
 
@@ -297,7 +303,7 @@ class Agent(Messaging):
 
         Without an approver it is refused. Only `True` permits; `Refused("…")` states a reason.
         """
-        approver = self._approver()
+        approver = self.find_approver()
         actions = proposed_actions(self, proposed_message)
         note = "; ".join(dict.fromkeys(each.origin.note for each in actions if each.origin.note))
         facts = {name: fact for each in actions for name, fact in each.facts.items()}
@@ -316,10 +322,10 @@ class Agent(Messaging):
         """Return a proposed message's run and thread; default: no run, and the sender's thread."""
         return None, message.get("from")
 
-    def _before_add(self) -> None:
+    def check_joining(self) -> None:
         """Refuse to be added to a space, by raising `DefinitionError`."""
 
-    def _approver(self) -> Approver | None:
+    def find_approver(self) -> Approver | None:
         """Return its own approver, or its space's."""
         if self.approver is None and self._mailbox is not None:
             return self._mailbox.approver

@@ -205,7 +205,7 @@ class PendingQuestion:
     async def _ask(self, question: Question) -> str:
         if self._channel.wait_for_reader is not None:
             await self._channel.wait_for_reader()  # a display shows the call before its question
-        return await answer(self._agent._approver(), question)
+        return await answer(self._agent.find_approver(), question)
 
     def result(self) -> str:
         """Wait for the answer in a thread."""

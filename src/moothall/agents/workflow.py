@@ -90,7 +90,7 @@ class Workflow:
     blocks: Sequence[Block] = ()
     _params: Any = None
     _dispatcher: BlockDispatcher | None = None
-    _decisions: ClassVar = MAX_DECISIONS
+    max_decisions: ClassVar[int] = MAX_DECISIONS
     """How many decisions the dispatcher keeps."""
 
     def _take_parts(
@@ -186,7 +186,7 @@ class Workflow:
             self._dispatcher = BlockDispatcher(
                 self.llm, getattr(self.params, "block_dispatch_prompt", DISPATCHER_PROMPT)
             )
-            self._dispatcher.decisions = deque(maxlen=self._decisions)
+            self._dispatcher.decisions = deque(maxlen=self.max_decisions)
             self._dispatcher.register_blocks(self.blocks)
         return self._dispatcher
 
@@ -226,7 +226,7 @@ class Workflow:
             raise failure
         return result
 
-    def _callable(self, name: str) -> Action | None:
+    def find_action(self, name: str) -> Action | None:
         """Return the action of that name of those that it calls itself."""
         return self.actions.get_action(name)
 
@@ -287,7 +287,7 @@ def not_found(agent: Any, name: str) -> ActionNotFound:
         text += f": its method {name} is the action {method.__moothall_action__.get('name')!r}"
     elif callable(method):
         text += f": its method {name} lacks @action"
-    elif near := difflib.get_close_matches(name, sorted(agent._offered()), 1, 0.7):
+    elif near := difflib.get_close_matches(name, sorted(agent.all_offers()), 1, 0.7):
         text += f"; did you mean {near[0]}?"
     return ActionNotFound(text)
 
@@ -296,7 +296,7 @@ def proposed_actions(agent: Any, proposed: Mapping[str, Any]) -> list[Action]:
     """Return the actions that a proposed message may mean."""
     name = proposed["action"]["name"]
     # Its model may call the action, or other agents.
-    actions = (agent._callable(name), agent._offered().get(name))
+    actions = (agent.find_action(name), agent.all_offers().get(name))
     return [each for each in actions if each is not None]
 
 

@@ -87,8 +87,9 @@ class TokenBoundedMemory(Memory):
         self._count = count or estimate_tokens
         super().__init__()
 
-    def _start_empty(self) -> None:
-        super()._start_empty()
+    def start_empty(self) -> None:
+        """Begin without memories."""
+        super().start_empty()
         self._sizes: list[int] = []
         self._tokens = 0
         self.left_out: int = 0

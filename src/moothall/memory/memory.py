@@ -61,7 +61,7 @@ class Memory:
     """Whether new messages come only at the end of what `get_memories` returns."""
 
     def __init__(self) -> None:
-        self._start_empty()
+        self.start_empty()
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -72,7 +72,7 @@ class Memory:
                     setattr(cls, name, None)
             cls._only_grows = own.get("_only_grows", False)
 
-    def _start_empty(self) -> None:
+    def start_empty(self) -> None:
         """Hold nothing; a copy calls it, too, to share nothing with its original."""
         self._items: list[dict[str, Any]] = []
         self._offsets = self._returned = None
@@ -123,7 +123,7 @@ class Memory:
         """Show less, since a model has refused so much; return whether there was anything."""
         return False
 
-    def _end_run(self, key: str) -> None:
+    def end_run(self, key: str) -> None:
         """Leave the run with this key out of states: it will not be resumed."""
         offsets = self._offsets or {}
         for run in reversed(offsets):
@@ -208,7 +208,7 @@ class Memory:
 
     def _new_copy(self) -> Memory:
         other = copy.copy(self)
-        other._start_empty()
+        other.start_empty()
         return other
 
 

@@ -97,8 +97,9 @@ class SummarizingMemory(TokenBoundedMemory):
         # The most that the list holds while a summary is awaited.
         super().__init__(2 * tokens, count, clear=clear)
 
-    def _start_empty(self) -> None:
-        super()._start_empty()
+    def start_empty(self) -> None:
+        """Begin without memories."""
+        super().start_empty()
         self._summary = ""
         self._sources: list[str] = []  # where what is summarised comes from, if from outside
         self._lock = guard()

@@ -38,7 +38,7 @@ class Tools:
         sites, exclude, since = chosen
         self._scope = Scope(sites, exclude, since, f"agent {id!r}: ")
         self.sources: list[Any] = [
-            each for registry in self._registries for each in registry._sources
+            each for registry in self._registries for each in registry.sources
         ]
         self._at_first = self._tools_in_scope()
 

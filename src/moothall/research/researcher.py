@@ -121,12 +121,12 @@ class Researcher(RecordedAgent, ProgressView):
 
     environment: ClassVar[Environment] = Environment()
     takes_topics = True  # a text is an objective, not a prompt: a dual act adds nothing to it
-    _kind = recording.KIND
+    run_kind: str = recording.KIND
     _model: Model | str | None = None
     _judge: Model | str | bool | None = None
-    _state_type = Progress
-    _gives = WITH_TEXT | {"budget", "deadline"}
-    _is_untracked = True  # a report has what its sources say
+    state_type: type[Any] = Progress
+    reasons_with_text: frozenset[str] = WITH_TEXT | {"budget", "deadline"}
+    is_untracked: bool = True  # a report has what its sources say
     outside_policy: ClassVar[AccessPolicy] = ACCESS_PERMITTED  # it reads what its sources name
 
     def __init__(
@@ -233,7 +233,8 @@ class Researcher(RecordedAgent, ProgressView):
         """What it may call, by name."""
         return self._tools.now()
 
-    def _callable(self, name: str) -> Action | None:
+    def find_action(self, name: str) -> Action | None:
+        """Return the action of that name of those that it calls itself."""
         return self.tools.get(name)
 
     def model_of(self, step: str) -> Model | None:
@@ -312,7 +313,7 @@ class Researcher(RecordedAgent, ProgressView):
         """
         self._check_objectives()
         request = ReplyRequest(self.task, run_id=run_id or self.run_id, budget=budget)
-        report: Report = (await self._reply_on_loop(request)).value
+        report: Report = (await self.reply_to_request(request)).value
         return report
 
     def report_sync(self, run_id: str | None = None, *, budget: Budget | None = None) -> Report:
@@ -362,8 +363,8 @@ class Researcher(RecordedAgent, ProgressView):
             return
         self._check_objectives()
         request = OneIteration(self.task, run_id=self.run_id)
-        request.state = self._all_threads.default
-        await self._respond(request)
+        request.state = self.all_threads.default
+        await self.respond(request)
 
     def _check_objectives(self) -> None:
         if not self.objectives:
@@ -386,30 +387,35 @@ class Researcher(RecordedAgent, ProgressView):
 
     # -- its runs ----------------------------------------------------------------------------------
 
-    async def _remember(self, message: dict[str, Any], thread: Thread) -> None:
+    async def remember(self, message: dict[str, Any], thread: Thread) -> None:
         """Keep an observed message for the next research in its thread."""
         thread.own = [*(thread.own or []), json_text(message.get("content", ""))][-100:]
 
-    def _load(self) -> tuple[Any, list[Action] | None]:
+    def load_parts(self) -> tuple[Any, list[Action] | None]:
+        """Import and make what a reply needs."""
         from moothall.actions.signature import structured  # noqa: F401 - checks of the plan's arguments
         from moothall.research import rules  # noqa: F401 - for the extractive form
         from moothall.research.citations import check, differences  # noqa: F401
 
         describe(self.tools.values())
-        return super()._load()
+        return super().load_parts()
 
-    def _sources(self) -> Iterable[Any]:
+    def action_sources(self) -> Iterable[Any]:
+        """Return what says what it may call."""
         return self._tools.sources
 
-    def _program(self) -> dict[str, Any]:
+    def describe_program(self) -> dict[str, Any]:
+        """Return its program, independent of the request."""
         return recording.program_of(self)
 
-    async def _restore(self, part: RunPart, budget: Budget | None) -> None:
+    async def restore_part(self, part: RunPart, budget: Budget | None) -> None:
+        """Restore what it did in a part that is over."""
         record = Record(part, Progress)
         if record.start is not None:
             self._catch_up(record, self.budget or budget)
 
-    def _check_request(self, request: ReplyRequest) -> None:
+    def check_request(self, request: ReplyRequest) -> None:
+        """Refuse an invalid request before a run begins."""
         if request.answer is not None:
             raise DefinitionError(f"agent {self.id!r} gives a report: leave schema= out")
         if type(self.steps["plan"]) is Plan:  # one of the user's own may need no tools
@@ -422,7 +428,8 @@ class Researcher(RecordedAgent, ProgressView):
             and request.content == self.task != ""
         )
 
-    async def _work(self, request: ReplyRequest, record: Record[Progress]) -> Reply:
+    async def recorded_reply(self, request: ReplyRequest, record: Record[Progress]) -> Reply:
+        """Answer, or resume from the record."""
         bench = self.workbench
         if not request.resumed:
             bench = Workbench(self, Progress([Objective(json_text(request.content))]))

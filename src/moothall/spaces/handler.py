@@ -42,7 +42,7 @@ class Offer:
         """Return the actions of the agent in a mailbox, by name."""
         return {
             name: cls(mailbox, f"{mailbox.id}.{name}", action)
-            for name, action in mailbox.agent._offered().items()
+            for name, action in mailbox.agent.all_offers().items()
         }
 
     def __init__(self, mailbox: Any, label: str, action: Action) -> None:
@@ -52,7 +52,7 @@ class Offer:
         self.check: Callable[[dict[str, Any], str], dict[str, Any]] = action.signature.check
         self.injected: Mapping[str, type] = injected(action)
         # Where its result is from, if from outside: `say` of an agent whose reading nobody knows.
-        unknown = getattr(mailbox.agent, "_is_untracked", False) and action.name == "say"
+        unknown = mailbox.agent.is_untracked and action.name == "say"
         self.read: tuple[str, ...] = (f"agent {mailbox.id}",) if action.outside or unknown else ()
         # Whether handling it is no more than calling it.
         self.plain: bool = (

@@ -86,6 +86,6 @@ class NativeSpace(Space):
         for sender, thread in departures:
             own = {**keepers.get(sender, {}), **keepers.get("", {})}
             for id, keeper in own.items():
-                dropped = keeper._sender_left(sender, thread)  # type: ignore[attr-defined]
+                dropped = keeper.sender_left(sender, thread)  # type: ignore[attr-defined]
                 departures += [(id, each) for each in dropped]
         keepers.pop(mailbox.id, None)

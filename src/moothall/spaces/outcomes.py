@@ -198,7 +198,7 @@ class Outcomes:
             return
         envelope, original_id = answer
         if envelope.to not in self.mailboxes:
-            if forget := getattr(delivery.agent, "_sender_left", None):
+            if forget := getattr(delivery.agent, "sender_left", None):
                 forget(envelope.to)  # its message has made a thread since
             if self.observers:
                 self._show(envelope)

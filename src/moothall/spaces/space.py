@@ -116,7 +116,7 @@ class Space:
             raise DefinitionError(f"a {kind} has no id: its __init__ calls super().__init__(id)")
         check_boolean("add: shared=", shared)
         names = check_groups(groups)
-        agent._before_add()
+        agent.check_joining()
         router = self._start()
         mailbox = self._add(agent, router)
         mailbox.shared, mailbox.groups = shared, names
@@ -191,7 +191,7 @@ class Space:
         refuse_on_loop("replace", "it in a thread: asyncio.to_thread(space.replace, …)")
         mailbox = self._mailbox_of(agent)
         check_successor(agent, new)
-        new._before_add()
+        new.check_joining()
         self._thread.run(self._replace, mailbox, new).result()
 
     async def _replace(self, mailbox: Mailbox, new: Agent) -> None:
@@ -571,11 +571,6 @@ class Space:
         # These still send and ask, so the router is closed after them.
         await wait_for_callbacks(leaving)
         self._closed = router.closed = True
-        for mailbox in list(router.mailboxes.values()):
-            leave = getattr(mailbox.agent, "_leave", None)  # of an agent whose runs are recorded
-            # Before what it does is cancelled: its runs go on at the next start.
-            if leave is not None:
-                leave()
         for mailbox in list(router.mailboxes.values()):
             self._detach(mailbox)
         if self._dropped and not self._keeps_waiting:

@@ -95,7 +95,7 @@ class User(Agent):
             await self._show(f"{escaped(name)} {escaped_json(message['action']['args'])}", "calls ")
 
     async def _show(self, text: str, remark: str = "") -> None:
-        message = self._current_message
+        message = self.current_message
         sender = "?" if message is None else message["from"]
         label = sender if _PLAIN.fullmatch(sender) else escaped_json(sender)
         mark = f"{label}: " if not remark else f"{label} {remark}"

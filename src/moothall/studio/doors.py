@@ -50,7 +50,7 @@ class DoorsTab(Tab):
         ids: set[int] = set()
         for name in () if space is None else space.ids():
             agent = space._local_agent(name)
-            sources = getattr(getattr(agent, "actions", None), "_sources", ())
+            sources = getattr(getattr(agent, "actions", None), "sources", ())
             for each, of in ((agent, None), *((source, name) for source in sources)):
                 if hasattr(each, "_door") and id(each) not in ids:
                     ids.add(id(each))

@@ -115,7 +115,7 @@ class Growing:
     def _on_event(self, agent: Threaded, kinds: Any, event: Event) -> None:
         if getattr(event, "past", False):
             return
-        message = agent._current_message or {}
+        message = agent.current_message or {}
         thread_name = message.get("action", {}).get("args", {}).get("thread")
         to, thread = message.get("from"), thread_name if isinstance(thread_name, str) else None
         receiver, sent_to = str(agent.id), str(message.get("to"))

@@ -277,7 +277,7 @@ class Jobs:
             logger.error("run %r failed", run_id, exc_info=error)
         if reason == "waiting":
             job.waits = True
-            job.messages[:0] = job.agent._all_threads.default.take_texts()  # what it has not heard
+            job.messages[:0] = job.agent.all_threads.default.take_texts()  # what it has not heard
             job.agent = job.loop = job.task = job.thread = None
             self._look()
         else:
@@ -343,4 +343,4 @@ def _check_program(run_id: str, agent: Any, hub: Hub) -> None:
         (each.data for each in entries if not each.path and each.kind == "begun"), None
     )
     if beginning is not None:
-        check_program(run_id, beginning, beginning["kind"], str(agent.id), agent._program())
+        check_program(run_id, beginning, beginning["kind"], str(agent.id), agent.describe_program())

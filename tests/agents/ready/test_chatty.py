@@ -33,7 +33,7 @@ class Listener(Agent):
     @action
     async def say(self, content: str) -> None:
         """Say something."""
-        message = self._current_message
+        message = self.current_message
         assert message is not None
         self.heard.append((message["from"], content))
         self._count()

@@ -58,7 +58,7 @@ class Listener(Agent):
         self._keep(f"error: {error}")
 
     def _keep(self, content: str) -> None:
-        message = self._current_message
+        message = self.current_message
         assert message is not None
         self.heard.append((message["from"], content))
         self._came.release()

@@ -64,7 +64,7 @@ async def test_eight_fresh_calls_of_one_answer_run_at_once_and_hear_only_their_o
     reply = await asyncio.wait_for(boss.reply("Go.", thread="ada"), 30)
     assert [step.result["result"] for step in reply.steps] == [f"did task {n}" for n in range(8)]
     assert sorted(map(said_to, echo.prompts)) == [[f"task {n}"] for n in range(8)]
-    assert list(helper._all_threads) == []
+    assert list(helper.all_threads) == []
 
 
 @on_a_loop
@@ -110,7 +110,7 @@ async def test_fresh_works_for_a_group() -> None:
     boss = ReActAgent("boss", model, actions=[agent.as_action(fresh=True)])
     reply = await boss.reply("Go.")
     assert [step.result["result"] for step in reply.steps] == ["Fine.", "Fine."]
-    assert [*agent._all_threads] == []
+    assert [*agent.all_threads] == []
 
 
 @pytest.mark.parametrize("recorded", (True, False))
@@ -346,7 +346,7 @@ async def test_crash_within_a_sub_agent_continues_there(tmp_path: Path) -> None:
         assert budget.spent.model_calls in (6, 7)  # the other helper's may have been cut off, too
         assert len(asked) < 4
         assert len(model.received) == 1
-        assert list(helper._all_threads) == []
+        assert list(helper.all_threads) == []
 
 
 @on_a_loop

@@ -46,7 +46,7 @@ def test_watcher_sees_a_chat_agents_answer_in_pieces_with_the_message_it_answers
 
     def watch(event: Any) -> None:
         seen.append(event)
-        answered.append(chatty._current_message)
+        answered.append(chatty.current_message)
 
     chatty.watch(watch)
     with NativeSpace() as space:

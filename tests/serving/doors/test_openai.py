@@ -101,7 +101,7 @@ def test_openai_chat_takes_the_clients_messages_as_the_whole_conversation(serve:
         assert made.choices[0].finish_reason == "stop"
         assert made.object == "chat.completion"
     assert agent.memory.get_memories() == []
-    assert list(agent._all_threads) == []
+    assert list(agent.all_threads) == []
 
 
 def test_openai_chat_streams_pieces_and_the_tokens_at_the_end(serve: Serve) -> None:

@@ -216,7 +216,7 @@ def test_mcp_tool_without_a_usable_schema_is_not_called(
         assert me.ask("odd", "fine").result(20) == "called fine"
         with pytest.raises(InvalidArguments, match=told):
             me.ask("odd", "odd", a="x").result(20)
-        assert [*odd._tools()] == ["odd_fine"]
+        assert [*odd.server_actions()] == ["odd_fine"]
 
 
 def test_mcp_list_that_is_none_ends_the_start(server: Make) -> None:
@@ -235,7 +235,7 @@ def test_mcp_tools_that_the_protocol_does_not_allow_are_left_out_and_named(
     with NativeSpace() as space:
         odd = space.add(server(mode="list:" + json.dumps([*wrong, fine])))
         assert space.add(Agent("me")).ask("odd", "fine").result(20) == "called fine"
-        assert [*odd._tools()] == ["odd_fine"]
+        assert [*odd.server_actions()] == ["odd_fine"]
     assert "4 tools are left out" in caplog.text
     assert "'a' (inputSchema: Field required)" in caplog.text
 
@@ -302,9 +302,9 @@ def test_mcp_fork_opens_a_connection_of_its_own(server: Make) -> None:
 
 
 async def _count(odd: MCPAgent) -> object:
-    if not odd._tools():
+    if not odd.server_actions():
         await odd.connect()
-    return await odd._tools()["odd_count"].execute()
+    return await odd.server_actions()["odd_count"].execute()
 
 
 def test_mcp_many_callers_of_many_loops_at_a_time(server: Make) -> None:
@@ -312,7 +312,7 @@ def test_mcp_many_callers_of_many_loops_at_a_time(server: Make) -> None:
     assert odd.offers
 
     async def many() -> set[object]:
-        calls = [odd._tools()["odd_echo"].execute(text=str(n)) for n in range(50)]
+        calls = [odd.server_actions()["odd_echo"].execute(text=str(n)) for n in range(50)]
         return set(await asyncio.gather(*calls))
 
     async def main() -> None:

@@ -37,7 +37,7 @@ def one(number: int, log: Path) -> None:
     odd = MCPAgent("odd", command(), env={"LOG": str(log)}, access=ACCESS_PERMITTED, timeout_s=20)
 
     async def call(tool: str) -> Any:
-        return await odd._tools()[f"odd_{tool}"].execute()
+        return await odd.server_actions()[f"odd_{tool}"].execute()
 
     async def abandoned() -> None:
         """Leave a call under way when the loop ends."""

@@ -34,8 +34,8 @@ class Calculator(Agent):
     @action
     async def add(self, a: int, b: int) -> int:
         """Add two integers."""
-        assert self._current_message is not None
-        self.received.append(self._current_message)
+        assert self.current_message is not None
+        self.received.append(self.current_message)
         return a + b
 
     @action

@@ -52,7 +52,7 @@ class TerminalApprover:
             }
             words = "/".join(("y/N", *[*decisions][2:]))
             text = f"{escaped(request.sender)} {does}: {request}\nPermit this? [{words}] "
-            reply = self._ask(text, "\n(no answer: refused)\n").strip().lower()
+            reply = self.ask_line(text, "\n(no answer: refused)\n").strip().lower()
             chosen = next((word for word in decisions if reply in (word, word[0])), "")
             if chosen == "always":
                 self._always.add(exact)
@@ -65,12 +65,12 @@ class TerminalApprover:
             NobodyToAsk: the terminal is closed
         """
         with self._lock:
-            line = self._ask(f"{question}\n> ")
+            line = self.ask_line(f"{question}\n> ")
         if not line:
             raise NobodyToAsk(f"agent {question.agent!r} asked at the terminal, which is closed")
         return line.strip()
 
-    def _ask(self, text: str, unanswered: str = "") -> str:
+    def ask_line(self, text: str, unanswered: str = "") -> str:
         """Write a question, and read the person's line; empty if the terminal is closed."""
         with _output_redirected(self._stdout) as stdout:
             print(text, end="", file=stdout, flush=True)

@@ -87,9 +87,9 @@ class Conversation(Group):
         DefinitionError: an argument is not valid
     """
 
-    _kind = KIND
-    _kind_label = "conversation"
-    _state_type = ConversationState
+    run_kind: str = KIND
+    kind_label: str = "conversation"
+    state_type: type[Any] = ConversationState
 
     def __init__(
         self,
@@ -111,7 +111,7 @@ class Conversation(Group):
         self.until: Final[Condition | None] = setup.until
         self._setup = setup
         if max_turns is not None:  # then that many turns are an answer, as by `MaxTurns`
-            self._gives = WITH_TEXT | {"max_iterations"}
+            self.reasons_with_text: frozenset[str] = WITH_TEXT | {"max_iterations"}
         self.journal = journal
         if budget is not None:
             self.budget = budget
@@ -119,7 +119,7 @@ class Conversation(Group):
     @property
     def state(self) -> ConversationState:
         """Return the state of its own thread: utterances, last speaker. Read-only."""
-        return self._state_of(self._all_threads.default)
+        return self._state_of(self.all_threads.default)
 
     def _state_of(self, thread: Thread) -> ConversationState:
         if thread.own is None:
@@ -127,7 +127,8 @@ class Conversation(Group):
         return thread.own  # type: ignore[no-any-return]
 
     @property
-    def _member_agents(self) -> list[Any]:
+    def member_agents(self) -> list[Any]:
+        """The members that reply on its behalf."""
         return list(self.agents.values())
 
     # -- asking it ---------------------------------------------------------------------------------
@@ -155,12 +156,13 @@ class Conversation(Group):
         """Keep a text for everyone to hear in the reply under way, or in the next one."""
         self._keep((content, ()), thread)
 
-    def _as_observed(self, message: Any) -> dict[str, Any]:
-        item = super()._as_observed(message)
+    def as_observed(self, message: Any) -> dict[str, Any]:
+        """Return a message that a hook changed, as it is remembered."""
+        item = super().as_observed(message)
         checked_content(item.get("content"), "observe")
         return item
 
-    async def _remember(self, message: dict[str, Any], thread: Thread) -> None:
+    async def remember(self, message: dict[str, Any], thread: Thread) -> None:
         """Let every participant observe a message; while one speaks, after the turn."""
         content = checked_content(message.get("content"), "observe")
         # A reply that leads here, of any thread, holds the turn until this returns.
@@ -180,7 +182,8 @@ class Conversation(Group):
         finally:
             thread.turns.end()
 
-    def _check_request(self, request: ReplyRequest) -> None:
+    def check_request(self, request: ReplyRequest) -> None:
+        """Refuse an invalid request before a run begins."""
         now = self._state_of(request.state)
         if self._leads_here(request.state):
             raise NotPermitted(
@@ -195,17 +198,20 @@ class Conversation(Group):
                 )
             if now.run is not None:
                 request.run_id = now.run
-        super()._check_request(request)
+        super().check_request(request)
 
     def _leads_here(self, thread: Thread) -> bool:
         """Return whether a reply of its own, of any thread, waits for this one."""
         if thread.underway is not None or any(each.agent is self for each in REPLYING.get()[:-1]):
             return True
         handling = CURRENT.get()
-        handlings = [each.turns.handling for each in self._all_threads.under_way()]
+        handlings = [each.turns.handling for each in self.all_threads.under_way()]
         return any(each is not None and leads_to(each, handling) for each in handlings)
 
-    async def _work(self, request: ReplyRequest, record: Record[ConversationState]) -> Reply:
+    async def recorded_reply(
+        self, request: ReplyRequest, record: Record[ConversationState]
+    ) -> Reply:
+        """Answer, or resume from the record."""
         thread, now = request.state, self._state_of(request.state)
         budget = self.budget if request.budget is None else request.budget
         if request.recorded is not None:
@@ -248,10 +254,12 @@ class Conversation(Group):
         if state.count > self._state_of(thread).count:
             thread.own = state
 
-    def _program(self) -> dict[str, Any]:
+    def describe_program(self) -> dict[str, Any]:
+        """Return its program, independent of the request."""
         return self._setup.program()
 
-    async def _restore(self, part: RunPart, budget: Budget | None) -> None:
+    async def restore_part(self, part: RunPart, budget: Budget | None) -> None:
+        """Restore what it did in a part that is over."""
         record = Record(part, ConversationState)
         if record.start is None or record.state is None:
             return
@@ -259,7 +267,7 @@ class Conversation(Group):
         now = at_end(record)
         prepare(now, record, self._setup)
         now.run = None if has_ended(record) else record.run_id
-        self._set_state(self._all_threads.get(record.start["thread"]), now)
+        self._set_state(self.all_threads.get(record.start["thread"]), now)
 
     # -- saved and loaded --------------------------------------------------------------------------
 
@@ -268,7 +276,7 @@ class Conversation(Group):
         return self.agents
 
     def _check_still(self, *, loads: bool) -> None:
-        under_way: list[Any] = [each.underway for each in self._all_threads.under_way()]
+        under_way: list[Any] = [each.underway for each in self.all_threads.under_way()]
         if loads and under_way:
             raise RuntimeError(
                 f"conversation {self.id!r} is replying: load its state before or after"

@@ -270,7 +270,7 @@ async def restore(setup: Setup, record: Record[ConversationState], budget: Budge
         if not records(agent):
             continue
         if entry.kind == "started" and "part" in data:
-            await agent._restore(record.member(data["part"], data["agent"]), budget)
+            await agent.restore_part(record.member(data["part"], data["agent"]), budget)
         elif entry.kind == "ended" and told_id:
             try:
                 await _tell(agent, data["result"], thread, tuple(data["about"]["once"]))
@@ -289,7 +289,7 @@ async def _tell(
     if once is not None:
         run, place = once
         keeps, own = isinstance(agent, Threaded), getattr(agent, "shared", False)
-        observer = agent._all_threads.get(None if own else thread) if keeps else agent
+        observer = agent.all_threads.get(None if own else thread) if keeps else agent
         if _OFFSETS.get(observer, run) > place:
             return
         # Mark it first: a delivery that is cut off is not repeated.

@@ -80,10 +80,10 @@ class DualActAgent(Group):
         ConfigError: H or R has a budget that is not part of this one's
     """
 
-    _kind = "DualActAgent"
-    _kind_label = "dual act"
+    run_kind: str = "DualActAgent"
+    kind_label: str = "dual act"
     config: DualActConfig
-    _state_type = DualActState
+    state_type: type[Any] = DualActState
 
     def __init__(
         self,
@@ -122,8 +122,8 @@ class DualActAgent(Group):
         """Let H and every R use the memory of the first R, in each thread."""
         first, *more = self.config.reactives
         for agent in (self.config.human, *more):
-            both = hasattr(first, "_memory_in") and hasattr(agent, "_memory_in")
-            agent.memory = first._memory_in if both else first.memory
+            both = hasattr(first, "memory_in") and hasattr(agent, "memory_in")
+            agent.memory = first.memory_in if both else first.memory
 
     def set_decision_func(self, fn: DecisionFunc | None) -> None:
         """Set a function, sync or async, that decides in H's place; None restores H.
@@ -146,7 +146,8 @@ class DualActAgent(Group):
         self._extract_by = _checked("a conclusion extractor", fn, "reply")
 
     @property
-    def _member_agents(self) -> list[Any]:
+    def member_agents(self) -> list[Any]:
+        """The members that reply on its behalf."""
         return [self.config.human, *self.config.reactives]
 
     # -- its state ---------------------------------------------------------------------------------
@@ -165,7 +166,7 @@ class DualActAgent(Group):
             self._share_memory()
 
     def _to_resume(self, schema: Any, thread: str | int | None) -> ReplyRequest:
-        progress: DualActState | None = self._all_threads.get(thread_id(thread)).own
+        progress: DualActState | None = self.all_threads.get(thread_id(thread)).own
         if progress is None:
             in_thread = "" if thread is None else f" in thread {str(thread)!r}"
             raise StateError(
@@ -186,18 +187,20 @@ class DualActAgent(Group):
 
     # -- the work ----------------------------------------------------------------------------------
 
-    async def _remember(self, message: dict[str, Any], thread: Thread) -> None:
+    async def remember(self, message: dict[str, Any], thread: Thread) -> None:
+        """Remember a chat message in a thread."""
         self._check_thread(thread.id)
-        agents = self.config.reactives[:1] if self.config.shared_memory else self._member_agents
+        agents = self.config.reactives[:1] if self.config.shared_memory else self.member_agents
         for agent in agents:
             await agent.observe(message, **in_thread(agent.observe, thread.id))
 
-    def _program(self) -> dict[str, Any]:
+    def describe_program(self) -> dict[str, Any]:
+        """Return its program, independent of the request."""
         config = self.config
         rule = review_rule(config.review)
         return of_group(
-            self._member_agents,
-            agent=[self._kind, str(self.id)],
+            self.member_agents,
+            agent=[self.run_kind, str(self.id)],
             human=str(config.human.id),
             reactive=[str(each.id) for each in config.reactives],
             human_decision_prompt=config.human_decision_prompt,
@@ -209,17 +212,19 @@ class DualActAgent(Group):
             **({} if config.judging is None else {"judging": config.judging}),
         )
 
-    async def _restore(self, part: RunPart, budget: Budget | None) -> None:
+    async def restore_part(self, part: RunPart, budget: Budget | None) -> None:
+        """Restore what it did in a part that is over."""
         await self._restore_members(Record(part, DualActState), budget)
 
     async def _restore_members(self, record: Record[DualActState], budget: Budget | None) -> None:
-        members = {str(each.id): each for each in self._member_agents}
+        members = {str(each.id): each for each in self.member_agents}
         for name, turn in record.members.items():
             member = members.get(turn["agent"])
             if member is not None and records(member):
-                await member._restore(record.member(name, turn["agent"]), budget)
+                await member.restore_part(record.member(name, turn["agent"]), budget)
 
-    async def _work(self, request: ReplyRequest, record: Record[DualActState]) -> Reply:
+    async def recorded_reply(self, request: ReplyRequest, record: Record[DualActState]) -> Reply:
+        """Answer, or resume from the record."""
         if request.recorded and (reply := await self._resumed(record, request)):
             return reply
         progress: DualActState | None = request.state.own

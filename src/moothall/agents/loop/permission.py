@@ -150,7 +150,7 @@ async def permits(
             texts.always.update(call.always)
             if step is not None and keys:
                 step.tell(allowed=[*keys])
-        if permitted is False and open_questions and agent._approver() is None:
+        if permitted is False and open_questions and agent.find_approver() is None:
             return Refused(
                 f"{note_of(open_questions[:1])}; nobody can be asked, without an approver"
             )

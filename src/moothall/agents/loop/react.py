@@ -113,10 +113,10 @@ class ReActAgent(Looping):
         JournalError: the journal cannot be used
     """
 
-    _kind = KIND
-    _takes_options = True
-    _begins_with = True
-    _state_type = LoopState
+    run_kind: str = KIND
+    takes_options: bool = True
+    begins_with_messages: bool = True
+    state_type: type[Any] = LoopState
     discover: str | tuple[str, ...] | None = None
     _memory: Any = None
 
@@ -171,9 +171,10 @@ class ReActAgent(Looping):
         if journal is not None:
             self.journal = journal
 
-    def _load(self) -> tuple[Any, list[Action] | None]:
-        super()._load()
-        own = self._all_threads.default
+    def load_parts(self) -> tuple[Any, list[Action] | None]:
+        """Import and make what a reply needs."""
+        super().load_parts()
+        own = self.all_threads.default
         if not makes_memories(self._memory):  # whether it makes one for this thread, it knows
             self._memory_of(own)
         actions = self._show(own, ()).actions
@@ -185,7 +186,7 @@ class ReActAgent(Looping):
     @property
     def memory(self) -> Memory:
         """Return the memory of the agent's own thread."""
-        return self._memory_of(self._all_threads.default)
+        return self._memory_of(self.all_threads.default)
 
     @memory.setter
     def memory(self, memory: MemoryPart) -> None:
@@ -199,8 +200,9 @@ class ReActAgent(Looping):
             thread.memory = self._made_for(thread.id)
         return thread.memory
 
-    def _memory_in(self, thread: str | None) -> Memory:
-        return self._memory_of(self._all_threads.get(thread))
+    def memory_in(self, thread: str | None) -> Memory:
+        """Return the memory of a thread."""
+        return self._memory_of(self.all_threads.get(thread))
 
     def _made_for(self, thread: str | None) -> Memory:
         memory = self._memory
@@ -217,12 +219,14 @@ class ReActAgent(Looping):
             else result
         )
 
-    def _end_run(self, key: str, thread: str | None) -> None:
-        memory = self._all_threads.get(thread).memory
+    def end_run(self, key: str, thread: str | None) -> None:
+        """Note in its memory that a run is over."""
+        memory = self.all_threads.get(thread).memory
         if isinstance(memory, Memory):
-            memory._end_run(key)
+            memory.end_run(key)
 
-    def _forget_memory(self, thread: str) -> None:
+    def forget_memory(self, thread: str) -> None:
+        """Drop a thread's memory."""
         if isinstance(self._memory, Memory):
             self._memory._forget_thread(thread)
 
@@ -254,7 +258,7 @@ class ReActAgent(Looping):
     @property
     def discovered(self) -> dict[str, Action]:
         """Return other agents' actions, by name, as the last reply of its own thread found them."""
-        return self._all_threads.default.discovered or {}
+        return self.all_threads.default.discovered or {}
 
     def _show(self, thread: Thread, offered: tuple[Action, ...]) -> OfferedActions:
         """Return the current actions as the model sees them, without denied ones."""
@@ -309,7 +313,7 @@ class ReActAgent(Looping):
             raise StateError(f"agent {self.id!r}: the state of its threads is not an object")
         for thread in self._threads or ():
             assert thread.id is not None
-            self._forget_memory(thread.id)
+            self.forget_memory(thread.id)
         restored = Threads(self.shared)
         for id, of_thread in threads.items():
             restore_memory(self._memory_of(restored.get(id)), of_thread, self.id)
@@ -318,9 +322,8 @@ class ReActAgent(Looping):
         self._threads = restored
         self._note_threads(*restored)
 
-    # -- the loop ----------------------------------------------------------------------------------
-
-    def _check_request(self, request: ReplyRequest) -> None:
+    def check_request(self, request: ReplyRequest) -> None:
+        """Refuse an invalid request before a run begins."""
         if type(self.max_iterations) is not int or self.max_iterations < 1:
             check_integer(f"agent {self.id!r}: max_iterations=", self.max_iterations)
         if self.system_prompt is not None:
@@ -332,11 +335,14 @@ class ReActAgent(Looping):
             if request.results is not None:
                 request.state.results = request.results
 
-    def _sources(self) -> Iterable[Any]:
-        registry = self.actions
-        return registry._sources if isinstance(registry, ActionRegistry) else ()
+    def action_sources(self) -> Iterable[Any]:
+        """Return what says what it may call."""
+        return self.actions.sources if isinstance(self.actions, ActionRegistry) else ()
 
-    def _work(self, request: ReplyRequest, record: Record[LoopState]) -> Coroutine[Any, Any, Reply]:
+    def recorded_reply(
+        self, request: ReplyRequest, record: Record[LoopState]
+    ) -> Coroutine[Any, Any, Reply]:
+        """Answer, or resume from the record."""
         if request.conversation is not None:
             request.memory = GivenMemory(request.conversation)
         assert request.memory is not None  # it was checked
@@ -347,12 +353,13 @@ class ReActAgent(Looping):
 
     async def _reply_as_prepared(self, run: LoopRun, record: Record[LoopState]) -> Reply:
         if self.discover is not None and self._mailbox is not None:
-            await self._discover(run.thread)
+            await self.discover_actions(run.thread)
         if record.run.parked:
             await show_open(self, run.request, record, run.memory)
         return await run.reply()
 
-    def _program(self) -> dict[str, Any]:
+    def describe_program(self) -> dict[str, Any]:
+        """Return its program, independent of the request."""
         return program_of(self)
 
     def _keeps(self, record: Record[Any], request: ReplyRequest) -> dict[str, Any]:
@@ -365,11 +372,11 @@ class ReActAgent(Looping):
         restore_conversation(record, request)
         return record
 
-    async def _restore(self, part: RunPart, budget: Budget | None) -> None:
+    async def restore_part(self, part: RunPart, budget: Budget | None) -> None:
+        """Restore what it did in a part that is over."""
         record = Record(part, LoopState)
         if record.start is not None:
-            memory = self._memory_of(self._all_threads.get(record.start["thread"]))
-            catch_up(self, record, memory, budget_of(self, budget))
+            catch_up(self, record, self.memory_in(record.start["thread"]), budget_of(self, budget))
             await restore_asked(record, budget_of(self, budget), self._registered)
 
     def _registered(self, name: str) -> Action | None:
@@ -377,7 +384,8 @@ class ReActAgent(Looping):
         action = self.actions.get_action(name)
         return None if action is None else as_action(action)
 
-    async def _remember(self, message: dict[str, Any], thread: Thread) -> None:
+    async def remember(self, message: dict[str, Any], thread: Thread) -> None:
+        """Remember a chat message in a thread."""
         memory = self._memory_of(thread)
         once = self._as_once()
         add_once: Any = getattr(memory, "add_once", None)
@@ -386,6 +394,7 @@ class ReActAgent(Looping):
         else:
             memory.add_memory(message)
 
-    async def _discover(self, thread: Thread) -> None:
+    async def discover_actions(self, thread: Thread) -> None:
+        """Find what other agents offer now."""
         actions = await discover(self, self.discover or ())
         thread.discovered, thread.offered = {each.name: each for each in actions}, None

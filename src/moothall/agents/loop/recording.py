@@ -348,7 +348,7 @@ async def show_open(
             continue
         assert agent._journal is not None
         try:
-            part = await agent._journal.begin(run_id, agent._kind, str(agent.id), "")
+            part = await agent._journal.begin(run_id, agent.run_kind, str(agent.id), "")
         except RunHeld:  # it goes on, and shows its calls itself
             continue
         try:

@@ -161,12 +161,12 @@ class LoopActionStep:
     __slots__ = ("call", "is_told", "key", "place", "record", "refused", "turn")
 
     def __init__(self, turn: Executing, place: int) -> None:
-        self.turn = turn
-        self.place = place
+        self.turn: Executing = turn
+        self.place: int = place
         self.call: ToolCall = turn.calls[place]
         self.record: StepHandle | None = None
         self.refused: dict[str, Any] | None = None
-        self.is_told = False  # whether the stream has its start
+        self.is_told: bool = False  # whether the stream has its start
         self.key: str = f"{turn.iteration}.{place}"
 
     @property

@@ -86,10 +86,11 @@ class ChattyAI(Threaded):
                     "or a function of the thread's id that makes a memory"
                 )
 
-    _is_untracked = True
+    is_untracked: bool = True
     _memory: Any = None
 
-    def _forget_memory(self, thread: str) -> None:
+    def forget_memory(self, thread: str) -> None:
+        """Drop a thread's memory."""
         if isinstance(self._memory, Memory):
             self._memory._forget_thread(thread)
 
@@ -133,7 +134,7 @@ class ChattyAI(Threaded):
                 DEFAULT_TOKENS if room is None else max(room // 2, 1),
                 getattr(self.model, "count_tokens", None),
             )
-        message = self._current_message
+        message = self.current_message
         context: Context[Any] = Context(self, message=message, thread=thread.id, deps=self.deps)
         system = await prompt_for(self.system_prompt, context)
         request = {"role": "user", "content": content}

@@ -96,7 +96,7 @@ class OpenAIFunctionAgent(ReActAgent):
         Returns:
             what the agent replies
         """
-        message = self._current_message
+        message = self.current_message
         if message is not None and message["from"] != self.user_id:
             content = _observation(message["from"], "says", content)
         return await super().say(content, thread)
@@ -126,12 +126,13 @@ class OpenAIFunctionAgent(ReActAgent):
         room = getattr(self.model, "context_tokens", None)
         # As for results of its own calls: about half of the context, at two characters per token.
         limit = min(self.max_result_chars, room if isinstance(room, int) else self.max_result_chars)
-        message = self._current_message or {}
+        message = self.current_message or {}
         content = _observation(message.get("from", "?"), event, cut(text, limit))
         await self.observe({"role": "user", "content": content}, self._thread_of_message())
 
-    async def _discover(self, thread: Thread) -> None:
-        await super()._discover(thread)
+    async def discover_actions(self, thread: Thread) -> None:
+        """Find what other agents offer now."""
+        await super().discover_actions(thread)
         if thread.discovered is not None:
             thread.discovered.pop(f"{self.user_id}.say", None)
 

@@ -68,8 +68,9 @@ class Host(Agent):
         self._sandbox = sandbox_for(sandbox, network)
         self._at_terminal = TerminalApprover()
 
-    def _approver(self) -> Approver | None:
-        approver = super()._approver()
+    def find_approver(self) -> Approver | None:
+        """Return who is asked to approve its calls."""
+        approver = super().find_approver()
         if approver is None and all(each and each.isatty() for each in (sys.stdin, sys.stdout)):
             return self._at_terminal
         return approver

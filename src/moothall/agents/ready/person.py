@@ -99,7 +99,7 @@ class Person(ConversationalAgent):
     """
 
     decides_in_words = True
-    _answers_in_turn = True  # a person answers one question after the other
+    answers_in_turn: bool = True  # a person answers one question after the other
 
     def __init__(
         self,
@@ -124,18 +124,20 @@ class Person(ConversationalAgent):
         """Return where to ask now: for a caller of a door, or by an approver, elsewhere."""
         if self._has_place:
             return self._desk
-        ask, approver = from_caller(CURRENT.get(), "asks"), self._approver()
+        ask, approver = from_caller(CURRENT.get(), "asks"), self.find_approver()
         while isinstance(approver, RuleApprover):
             approver = approver.otherwise
         if ask is None and step is not None and not isinstance(approver, TerminalApprover):
             ask = partial(answer, approver) if getattr(approver, "answer", None) else None
         return self._desk if ask is None else _AskedByCaller(self, ask, step)
 
-    async def _remember(self, message: dict[str, Any], thread: Thread) -> None:
+    async def remember(self, message: dict[str, Any], thread: Thread) -> None:
+        """Remember a chat message in a thread."""
         if isinstance(self._desk_now(), _AtTerminal):
             self._terminal.show(json_text(message.get("content")))
 
-    async def _respond(self, request: ReplyRequest) -> Reply:
+    async def respond(self, request: ReplyRequest) -> Reply:
+        """Answer a request."""
         messages, desk = request.state.take_texts(), self._desk_now(request.step)
         decides = request.schema == DECISION_SCHEMA
         schema = None if decides else request.answer

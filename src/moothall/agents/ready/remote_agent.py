@@ -42,8 +42,8 @@ class RemoteAgent(ConversationalAgent):
         timeout: seconds until a request ends; None for no limit
     """
 
-    _is_remote = True
-    _is_untracked = True
+    is_remote: bool = True
+    is_untracked: bool = True
 
     def __init__(self, via: Agent, id: str | int, *, timeout: float | None = 300) -> None:
         super().__init__(id)
@@ -53,12 +53,14 @@ class RemoteAgent(ConversationalAgent):
         self._timeout = timeout
         self._takes_threads: bool | None = None
 
-    async def _remember(self, message: dict[str, Any], thread: Thread) -> None:
+    async def remember(self, message: dict[str, Any], thread: Thread) -> None:
+        """Remember a chat message in a thread."""
         if thread.own is None:
             thread.own = deque(maxlen=_MOST_OBSERVED)
         thread.own.append(json_text(message.get("content")))
 
-    async def _respond(self, request: ReplyRequest) -> Reply:
+    async def respond(self, request: ReplyRequest) -> Reply:
+        """Answer a request."""
         thread = request.state
         observed, thread.own = [*(thread.own or ()), *thread.take_texts()], None
         try:

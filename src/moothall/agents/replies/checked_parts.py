@@ -23,30 +23,28 @@ if TYPE_CHECKING:
 class Replier:
     """What replying agents know of one another; an agent of another kind has none of it."""
 
-    _is_untracked: bool = False
-    """Whether nobody knows what it has read: its words count as from outside."""
-    _records: bool = False
+    is_recorded: bool = False
     """Whether its replies can be recorded."""
 
     @property
-    def _member_agents(self) -> Sequence[Any]:
+    def member_agents(self) -> Sequence[Any]:
         """Return the members that reply on its behalf."""
         return ()
 
 
 def is_untracked(agent: Any) -> bool:
     """Return whether nobody knows what an agent has read."""
-    return isinstance(agent, Replier) and agent._is_untracked
+    return getattr(agent, "is_untracked", False)
 
 
 def records(agent: Any) -> bool:
     """Return whether an agent's replies can be recorded."""
-    return isinstance(agent, Replier) and agent._records
+    return isinstance(agent, Replier) and agent.is_recorded
 
 
 def members_of(agent: Any) -> Sequence[Any]:
     """Return the members that reply on an agent's behalf."""
-    return agent._member_agents if isinstance(agent, Replier) else ()
+    return agent.member_agents if isinstance(agent, Replier) else ()
 
 
 class Participant(Protocol):

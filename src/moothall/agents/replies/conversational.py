@@ -92,7 +92,7 @@ class ConversationalAgent(Threaded):
     """An agent that replies: one reply at a time in each thread, several threads concurrently.
 
     A thread is one conversation, with its own memory. In a space each sender has threads of its
-    own. A subclass implements `_respond`, which replies, and `_remember`, which handles what it
+    own. A subclass implements `respond`, which replies, and `remember`, which handles what it
     observes.
 
     Args:
@@ -111,17 +111,15 @@ class ConversationalAgent(Threaded):
         hooks: its hooks, by type and name, in the order of registration
     """
 
-    _takes_options: bool = False
+    takes_options: bool = False
     max_depth: int = MAX_DEPTH
     max_nested_model_calls: int = MAX_NESTED_MODEL_CALLS
-    _gives: frozenset[str] = WITH_TEXT
+    reasons_with_text: frozenset[str] = WITH_TEXT
     """The stop reasons for which `say` returns the text."""
     hooks: Hooks = NO_HOOKS
-    _begins_with: bool = False
+    begins_with_messages: bool = False
     """Whether a conversation with it can begin with messages."""
     _journal: Any = None
-    _is_remote: bool = False
-    """Whether another agent answers for it, in another place."""
 
     if not TYPE_CHECKING:  # a checker refuses it
 
@@ -158,11 +156,11 @@ class ConversationalAgent(Threaded):
 
     # -- what a subclass defines -------------------------------------------------------------------
 
-    async def _respond(self, request: ReplyRequest) -> Reply:
+    async def respond(self, request: ReplyRequest) -> Reply:
         """Answer. Called in this thread's turn, and in a space on the space's loop."""
         raise NotImplementedError(f"{type(self).__name__} does not say how it responds")
 
-    async def _remember(self, message: dict[str, Any], thread: Thread) -> None:
+    async def remember(self, message: dict[str, Any], thread: Thread) -> None:
         """Remember a chat message in a thread."""
         raise NotImplementedError(f"{type(self).__name__} does not say how it remembers")
 
@@ -171,7 +169,8 @@ class ConversationalAgent(Threaded):
         once = ASK_CONTEXT.get().once
         return None if once is None else (f"{once[0]}/{self.id}", once[1])
 
-    def _resumes(self, action: str) -> bool:
+    def resumes(self, action: str) -> bool:
+        """Return whether an action that was cut off resumes."""
         # A user's own `say` may do work that the journal does not have.
         own = type(self).say is ConversationalAgent.say
         return action == "say" and own and getattr(self, "journal", None) is not None
@@ -180,7 +179,7 @@ class ConversationalAgent(Threaded):
         """Return the run id of a `say`: what a door names; the same for one redelivered."""
         if (context := given_with(self)) is not None and context.run_id is not None:
             return context.run_id
-        key = self._idempotency_key("say") if self._resumes("say") else None
+        key = self._idempotency_key("say") if self.resumes("say") else None
         if key is None:
             return None
         return sha256(f"{key}\n{self.id}".encode(errors="surrogatepass")).hexdigest()[:32]
@@ -261,7 +260,7 @@ class ConversationalAgent(Threaded):
             JournalError: the journal cannot be used, or is damaged; once the run is under way, it
                 stops with the reason `error` instead
         """
-        return await self._reply_on_loop(self._reply_request(*args, **options))
+        return await self.reply_to_request(self._reply_request(*args, **options))
 
     @overload
     def reply_sync(
@@ -327,7 +326,9 @@ class ConversationalAgent(Threaded):
             ConfigError: an argument is not valid
             DefinitionError: the schema is not valid
         """
-        return ReplyStream(str(self.id), self._reply_request(*args, **options), self._reply_on_loop)
+        return ReplyStream(
+            str(self.id), self._reply_request(*args, **options), self.reply_to_request
+        )
 
     @action(guard=())
     async def say(self, content: str, thread: str | None = None) -> str:
@@ -345,7 +346,7 @@ class ConversationalAgent(Threaded):
         task: Any = content if context is None else context.content or content
         if (asker := calling(self)) is not None:
             return await said_in_call(self, task, *asker, thread=in_thread)
-        return self._reply_text(
+        return self.reply_text(
             await self.reply(task, thread=in_thread, run_id=self._run_of_message())
         )
 
@@ -379,7 +380,7 @@ class ConversationalAgent(Threaded):
         """
         return asking(self, name, description, fresh=fresh, fork=fork)
 
-    def _reply_text(self, reply: Reply) -> str:
+    def reply_text(self, reply: Reply) -> str:
         """Return the text of a reply; raise its error if nobody may have the text."""
         if not gives(self, reply.stop_reason, reply.text):
             reply._raise(self.id)
@@ -491,7 +492,7 @@ class ConversationalAgent(Threaded):
 
     # -- how it replies ----------------------------------------------------------------------------
 
-    def _reply_on_loop(self, request: ReplyRequest) -> Awaitable[Reply]:
+    def reply_to_request(self, request: ReplyRequest) -> Awaitable[Reply]:
         """Reply; call it in the task that gives the reply."""
         setup = ASK_CONTEXT.get().setup
         if setup is not None and setup[0] is self:
@@ -535,8 +536,8 @@ class ConversationalAgent(Threaded):
             turns.handling is not None and leads_to(turns.handling, handling)
         )
         token = REPLYING.set((*outer, own_reply))
-        answer = partial(reply_with_hooks, self) if self.hooks else self._respond
-        if not self._records:
+        answer = partial(reply_with_hooks, self) if self.hooks else self.respond
+        if not self.is_recorded:
             answer = partial(self._traced_reply, answer)
         if self._watchers:
             answer = partial(self._watchers.reply, self.id, answer)
@@ -571,9 +572,9 @@ class ConversationalAgent(Threaded):
         """Answer in a span of its own, as an agent without records does."""
         return await tracing.in_span(partial(answer, request), "reply", self, request)
 
-    def _approver(self) -> Approver | None:
+    def find_approver(self) -> Approver | None:
         """Return its own approver or its space's, or else that of its group."""
-        approver = super()._approver()
+        approver = super().find_approver()
         return approver_of_group(self) if approver is None else approver
 
     async def _observe(self, item: dict[str, Any], thread: str | None) -> None:
@@ -582,10 +583,10 @@ class ConversationalAgent(Threaded):
             if self.hooks:
                 await observe_with_hooks(self, item, state)
             else:
-                await self._remember(item, state)
+                await self.remember(item, state)
         finally:
             self._release(state)
 
-    def _as_observed(self, message: Any) -> dict[str, Any]:
+    def as_observed(self, message: Any) -> dict[str, Any]:
         """Return a message that a hook changed, as it is remembered; raise if it is invalid."""
         return as_memory(message)

@@ -55,11 +55,11 @@ class Group(RecordedAgent):
 
     @budget.setter
     def budget(self, budget: Budget | None) -> None:
-        share_budget(self, self._member_agents, budget)
+        share_budget(self, self.member_agents, budget)
         self._own_budget = budget
 
     def _one_thread_only(self) -> str | None:
-        return members_without_threads(self._member_agents)
+        return members_without_threads(self.member_agents)
 
     # -- resumed -----------------------------------------------------------------------------------
 
@@ -87,7 +87,7 @@ class Group(RecordedAgent):
         """
         request = self._to_resume(schema, thread)
         request.resumed = True
-        return await self._reply_on_loop(request)
+        return await self.reply_to_request(request)
 
     def _to_resume(self, schema: Any, thread: str | int | None) -> ReplyRequest:
         """Return the request of the reply to resume."""
@@ -116,12 +116,12 @@ class Group(RecordedAgent):
             for name, member in self._saved_members.items()
             if hasattr(member, "state_dict")
         }
-        own_state = self._all_threads.default.own
+        own_state = self.all_threads.default.own
         threads = {
-            each.id: self._saved(each.own) for each in self._all_threads if each.own is not None
+            each.id: self._saved(each.own) for each in self.all_threads if each.own is not None
         }
         saved_state = None if own_state is None else self._saved(own_state)
-        return state(self._kind, own=saved_state, threads=threads, members=members)
+        return state(self.run_kind, own=saved_state, threads=threads, members=members)
 
     def _check_still(self, *, loads: bool) -> None:
         """Refuse to save or load a state during a turn."""
@@ -138,12 +138,12 @@ class Group(RecordedAgent):
             RuntimeError: a reply of a conversation is under way
         """
         self._check_still(loads=True)
-        state = opened(saved, self._kind)
-        label = f"{self._kind_label} {self.id!r} cannot resume from this state"
+        state = opened(saved, self.run_kind)
+        label = f"{self.kind_label} {self.id!r} cannot resume from this state"
         threads, theirs = state.get("threads"), state.get("members")
         if not isinstance(threads, dict) or not isinstance(theirs, dict):
             raise StateError(f"{label}: threads and members must be objects")
-        restored = Threads(self._answers_in_turn)
+        restored = Threads(self.answers_in_turn)
         for id, own_state in [(None, state.get("own")), *threads.items()]:
             restored.get(id).own = None if own_state is None else self._loaded(own_state, label)
         members = self._saved_members
@@ -158,7 +158,7 @@ class Group(RecordedAgent):
         self._note_threads(*restored)
 
     def _loaded(self, state: Any, label: str) -> Any:
-        return load_state(self._state_type, state, label)
+        return load_state(self.state_type, state, label)
 
 
 def options_for(member: Any, request: ReplyRequest) -> dict[str, Any]:

@@ -198,7 +198,7 @@ async def reply_with_hooks(agent: Any, request: ReplyRequest) -> Reply:
         request.content = checked_content(kwargs["text"], "reply")
         if kwargs["schema"] is not request.schema:
             request.want(kwargs["schema"])
-        reply = await agent._respond(request)
+        reply = await agent.respond(request)
         kwargs = {**kwargs, "reply": reply}
         changed = await call("post_reply", kwargs, lambda new: expect(new["reply"], Reply))
         return changed["reply"]  # type: ignore[no-any-return]
@@ -212,14 +212,14 @@ async def observe_with_hooks(agent: Any, item: dict[str, Any], thread: Thread) -
     """Let an agent remember a message, with its `pre_observe` and `post_observe` hooks around."""
 
     def check(result: dict[str, Any]) -> dict[str, Any]:
-        item: dict[str, Any] = agent._as_observed(result["message"])
+        item: dict[str, Any] = agent.as_observed(result["message"])
         return item
 
     marks, message = marks_of(item), bare(item)
     kwargs = {"run_id": None, "thread": thread.id, "message": message}
     with as_asked(once=None):  # an observation that a hook causes is not this message of the run
         item = check(await run_hooks(agent, "pre_observe", kwargs, check))
-    await agent._remember(stored(item, marks), thread)
+    await agent.remember(stored(item, marks), thread)
     with as_asked(once=None):
         await run_hooks(agent, "post_observe", {**kwargs, "message": item}, check)
 

@@ -191,7 +191,7 @@ def of_group(members: Iterable[Any], **parts: Any) -> dict[str, Any]:
     for member in members:
         id = str(member.id)
         type_only = fingerprint(agent=[type(member).__qualname__, id])
-        own = member._program() if records(member) else type_only
+        own = member.describe_program() if records(member) else type_only
         programs.append([id, own])
     return {**fingerprint(**parts), _MEMBERS: programs}
 

@@ -50,16 +50,16 @@ logger: logging.Logger = logging.getLogger("moothall.reasoning")
 class RecordedAgent(ConversationalAgent):
     """An agent whose replies are recorded in a journal, or as part of another agent's run."""
 
-    _records = True
-    _kind = ""
+    is_recorded: bool = True
+    run_kind: str = ""
     """What its runs are called in a journal."""
-    _kind_label = ""
+    kind_label: str = ""
     """What it is called in errors."""
-    _state_type: type
+    state_type: type[Any]
     """The dataclass that its state is in a record."""
     _journal: Journal | None = None
     _retry_times: Mapping[str, float] = MappingProxyType({})  # when runs may be tried again
-    _ending: bool = False  # whether no further run is resumed
+    is_ending: bool = False  # whether no further run is resumed
     on_mismatch: OnMismatch = "stop"
     """What happens where a run of another program is resumed: `RunMismatch`, or the agent goes on
     in a fork of the run, with what is recorded so far."""
@@ -75,9 +75,10 @@ class RecordedAgent(ConversationalAgent):
 
         self._journal = None if journal is None else as_journal(journal, f"agent {self.id!r}")
 
-    def _load(self) -> tuple[Any, list[Action] | None]:
-        load_state(self._state_type, as_json(dump_state(self._state_type())), f"agent {self.id!r}")
-        return super()._load()
+    def load_parts(self) -> tuple[Any, list[Action] | None]:
+        """Import and make what a reply needs."""
+        load_state(self.state_type, as_json(dump_state(self.state_type())), f"agent {self.id!r}")
+        return super().load_parts()
 
     async def resume_runs(
         self,
@@ -181,12 +182,13 @@ class RecordedAgent(ConversationalAgent):
         )
         mailbox.send(answer, answers=True)
 
-    async def _respond(self, request: ReplyRequest) -> Reply:
+    async def respond(self, request: ReplyRequest) -> Reply:
+        """Answer a request."""
         if request.state.runs is not None:
             await self._forget_deleted(request.state)
-        for source in self._sources():
-            await source._get_ready()
-        self._check_request(request)
+        for source in self.action_sources():
+            await source.get_ready()
+        self.check_request(request)
         if (part := request.record) is None:
             if self._journal is None:  # nothing is recorded
                 reply = await self._traced_work(request, NULL_RECORD)
@@ -211,7 +213,7 @@ class RecordedAgent(ConversationalAgent):
             request.recorded = record
             _note_run(part, request.state)
             if has_ended(record):  # it has its span
-                return await self._work(request, record)
+                return await self.recorded_reply(request, record)
             reply = await self._traced_work(request, record)
             if part.past_entries:
                 asking = [e.request.run_id for e in REPLYING.get() if e.request and e.open]
@@ -225,12 +227,14 @@ class RecordedAgent(ConversationalAgent):
             if request.record is None:
                 part.close()
                 if has_ended(record):
-                    self._end_run(f"{part.run.key}/", request.thread)
+                    self.end_run(f"{part.run.key}/", request.thread)
 
     def _traced_work(self, request: ReplyRequest, record: Record[Any]) -> Awaitable[Reply]:
         if tracing.active is None:
-            return self._work(request, record)
-        return tracing.in_span(partial(self._work, request, record), "reply", self, request)
+            return self.recorded_reply(request, record)
+        return tracing.in_span(
+            partial(self.recorded_reply, request, record), "reply", self, request
+        )
 
     def _rest(self, request: ReplyRequest) -> None:
         """Give back what a run that waits has reserved."""
@@ -245,7 +249,7 @@ class RecordedAgent(ConversationalAgent):
         look = partial(thread.runs.is_one_deleted, [*thread.parked])
         if await WORKERS.run(asyncio.get_running_loop(), look):
             thread.forget()
-            self._forget_memory(thread.id)
+            self.forget_memory(thread.id)
             self._drop_in_members(thread.id)
 
     async def _begin(self, journal: Journal, request: ReplyRequest) -> RunPart:
@@ -256,7 +260,7 @@ class RecordedAgent(ConversationalAgent):
                 f"got {self.on_mismatch!r:.80}"
             )
         task = json_text(request.content)
-        about = (self._kind, str(self.id), task, request.thread)
+        about = (self.run_kind, str(self.id), task, request.thread)
         return await journal.begin(request.run_id, *about, **request.attributes)
 
     def _may_fork(self, request: ReplyRequest, error: RunMismatch) -> bool:
@@ -269,7 +273,7 @@ class RecordedAgent(ConversationalAgent):
 
     def _open_record(self, part: RunPart, request: ReplyRequest) -> Record[Any]:
         """Return the record of a new run, or of a resumed one if the program is the same."""
-        record: Record[Any] = Record(part, self._state_type)
+        record: Record[Any] = Record(part, self.state_type)
         schema = None if request.answer is None else request.answer.json
         if schema is None and request.resumed and record.start is not None:
             schema = record.start["schema"]  # `resume` need not pass it again
@@ -299,7 +303,7 @@ class RecordedAgent(ConversationalAgent):
             beginning |= self._keeps(record, request)
         if request.record is None:
             beginning |= self._asker()
-        record.begin(self._kind, str(self.id), program | self._program(), **beginning)
+        record.begin(self.run_kind, str(self.id), program | self.describe_program(), **beginning)
         assert record.start is not None
         request.content = record.start["task"]
         return record
@@ -323,26 +327,26 @@ class RecordedAgent(ConversationalAgent):
         return {"asked_by": str(message["from"]), **within}
 
     async def _prepare(self) -> None:
-        for source in self._sources():
-            await source._get_ready()
+        for source in self.action_sources():
+            await source.get_ready()
         await super()._prepare()
 
-    def _sources(self) -> Iterable[Any]:
+    def action_sources(self) -> Iterable[Any]:
         """Return what says what it may call, before its program is compared: such as a server."""
         agents: list[Any] = [self]
         for agent in agents:  # a group may be its own member, which its reply refuses
-            members = agent._member_agents if isinstance(agent, RecordedAgent) else ()
+            members = agent.member_agents if isinstance(agent, RecordedAgent) else ()
             agents += [each for each in members if all(each is not other for other in agents)]
-        alone = [e for e in agents[1:] if isinstance(e, RecordedAgent) and not e._member_agents]
-        return [source for agent in alone for source in agent._sources()]
+        alone = [e for e in agents[1:] if isinstance(e, RecordedAgent) and not e.member_agents]
+        return [source for agent in alone for source in agent.action_sources()]
 
-    def _end_run(self, key: str, thread: str | None) -> None:
+    def end_run(self, key: str, thread: str | None) -> None:
         """Note in the memories of the members that a run is over."""
-        for member in self._member_agents:
+        for member in self.member_agents:
             if isinstance(member, RecordedAgent):
-                member._end_run(key, thread)
+                member.end_run(key, thread)
 
-    def _check_request(self, request: ReplyRequest) -> None:
+    def check_request(self, request: ReplyRequest) -> None:
         """Refuse an invalid request before a run begins."""
         self._check_thread(request.thread)
 
@@ -350,19 +354,19 @@ class RecordedAgent(ConversationalAgent):
         """Refuse a thread, if it cannot keep threads apart."""
         if thread is not None and (why := self._one_thread_only()) is not None:
             raise DefinitionError(
-                f"{self._kind_label} {self.id!r} cannot keep threads apart: {why}. "
-                f"Leave out thread=, or make the {self._kind_label} with shared=True"
+                f"{self.kind_label} {self.id!r} cannot keep threads apart: {why}. "
+                f"Leave out thread=, or make the {self.kind_label} with shared=True"
             )
 
-    async def _work(self, request: ReplyRequest, record: Record[Any]) -> Reply:
+    async def recorded_reply(self, request: ReplyRequest, record: Record[Any]) -> Reply:
         """Answer, or resume from the record."""
         raise NotImplementedError(f"{type(self).__name__} does not say how it works")
 
-    def _program(self) -> dict[str, Any]:
+    def describe_program(self) -> dict[str, Any]:
         """Return its program and those of its members, independent of the request."""
         raise NotImplementedError(f"{type(self).__name__} does not say what it does")
 
-    async def _restore(self, part: RunPart, budget: Budget | None) -> None:
+    async def restore_part(self, part: RunPart, budget: Budget | None) -> None:
         """Restore what it did in a part that is over, and charge the budget of this reply."""
         raise NotImplementedError(f"{type(self).__name__} does not say what it knows")
 

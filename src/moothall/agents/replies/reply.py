@@ -45,7 +45,7 @@ def gives(agent: Any, reason: str, text: str | None = None) -> bool:
 
     A text that nobody accepted is returned too, and no text only as an answer.
     """
-    return reason in (ANSWERED if text == "" else getattr(agent, "_gives", WITH_TEXT))
+    return reason in (ANSWERED if text == "" else getattr(agent, "reasons_with_text", WITH_TEXT))
 
 
 @dataclass(slots=True)

@@ -216,7 +216,7 @@ def approver_of_group(agent: Agent) -> Approver | None:
     for group in reversed(replying):
         # An agent that asked it by a tool call is not its group: its approver is not asked.
         if any(each is member for each in members_of(group)):
-            approver = Agent._approver(group)
+            approver = Agent.find_approver(group)
             if approver is not None:
                 return approver
             member = group

@@ -162,7 +162,7 @@ def optioned(
     agent: Any, request: ReplyRequest, options: Mapping[str, Any] | None, **attributes: Any
 ) -> ReplyRequest:
     """Return a request with what is said of the requests to its model, and of its run."""
-    if options and not agent._takes_options:
+    if options and not agent.takes_options:
         raise ConfigError(f"agent {agent.id!r}: options= is for a ReActAgent")
     request.options = options
     for value in attributes.values():

@@ -39,10 +39,24 @@ class Threaded(Replier, Agent):
 
     shared: bool = False
     trusted: frozenset[str] = frozenset()
-    _answers_in_turn = False
+    answers_in_turn: bool = False
     """Whether replies of different threads wait for each other."""
     _threads: Threads | None = None
     _watchers: Watchers | None = None
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        for name, value in vars(cls).items():
+            hook = getattr(super(cls, cls), name, None)
+            if (
+                hasattr(value, "__moothall_action__")
+                and getattr(hook, "__module__", "").partition(".")[0] == "moothall"
+                and not hasattr(hook, "__moothall_action__")
+            ):
+                raise DefinitionError(
+                    f"{cls.__name__}.{name}: an action may not replace what a replying agent "
+                    f'calls itself: give the method another name, and @action(name="{name}")'
+                )
 
     def watch(self, callback: Callable[[Event], Any]) -> None:
         """Call `callback(event)` for the events of every reply: those that `stream` yields.
@@ -50,7 +64,7 @@ class Threaded(Replier, Agent):
         The last one is `Done`, also where the reply was cancelled or raised: the `stop_reason` of
         its reply is then `cancelled` or `error`, with nothing but the error in it.
 
-        It is called in the task of the reply, where the agent's `_current_message` is the message
+        It is called in the task of the reply, where the agent's `current_message` is the message
         being answered, or None. It must not block. If it raises, the error is logged and it is
         removed.
 
@@ -93,13 +107,13 @@ class Threaded(Replier, Agent):
             await self._prepare()
 
     async def _prepare(self) -> None:
-        model, actions = await WORKERS.run(asyncio.get_running_loop(), self._load)
+        model, actions = await WORKERS.run(asyncio.get_running_loop(), self.load_parts)
         await prepare(model, actions)
-        for member in self._member_agents:
+        for member in self.member_agents:
             if isinstance(member, Threaded):
                 await member.prepare()
 
-    def _load(self) -> tuple[Any, list[Action] | None]:
+    def load_parts(self) -> tuple[Any, list[Action] | None]:
         """Import and make what a reply needs; return the model, and the actions it is shown."""
         for name in _USED_BY_REPLIES:
             import_module(name)
@@ -112,16 +126,16 @@ class Threaded(Replier, Agent):
         return None
 
     @property
-    def _all_threads(self) -> Threads:
+    def all_threads(self) -> Threads:
         """Return its threads in this process."""
         if self._threads is None:
             with _GUARD:  # several OS threads may be here at once
-                self._threads = self._threads or Threads(self._answers_in_turn)
+                self._threads = self._threads or Threads(self.answers_in_turn)
         return self._threads
 
     def _take_thread(self, id: str | None) -> Thread:
         """Return a thread for a use, which `_release` ends."""
-        threads = self._threads or self._all_threads
+        threads = self._threads or self.all_threads
         if id is None:  # the agent's own is never dropped
             return threads.default
         thread = threads.take(id)
@@ -137,7 +151,7 @@ class Threaded(Replier, Agent):
                     note(self, sender_of_thread(each.id))
 
     def _thread_to_steer(self, thread: str | int | None) -> Thread:
-        threads = self._all_threads
+        threads = self.all_threads
         if self.shared or thread == "":
             return threads.default
         if thread is not None:
@@ -177,7 +191,7 @@ class Threaded(Replier, Agent):
             name = "say"
         if name not in ("say", "response", "error"):
             return None
-        if self.shared or self._answers_in_turn:
+        if self.shared or self.answers_in_turn:
             return ""  # one lane for all senders
         if handling.answered_thread is not None:
             return handling.answered_thread
@@ -199,38 +213,39 @@ class Threaded(Replier, Agent):
         request = own_reply(self)
         return super()._asked_by(message) if request is None else (request.run_id, request.thread)
 
-    def _sender_left(self, sender: str, within: str | None = None) -> list[str]:
+    def sender_left(self, sender: str, within: str | None = None) -> list[str]:
         """Drop the threads of a sender that has left, or one of a colleague's; return their ids."""
         dropped: list[str] = []
         if self._threads is not None:
             dropped = self._threads.forget_sender(sender, within)
             for thread in dropped:
-                self._forget_memory(thread)
-        for member in self._member_agents:
+                self.forget_memory(thread)
+        for member in self.member_agents:
             if isinstance(member, Threaded):
-                member._sender_left(sender, within)
+                member.sender_left(sender, within)
         return dropped
 
     def _release(self, thread: Thread) -> None:
         """End a use of a thread; if its sender has left meanwhile, members forget it too."""
-        if thread.id is not None and self._all_threads.release(thread):
+        if thread.id is not None and self.all_threads.release(thread):
             self._drop_in_members(thread.id)
 
-    def _end_thread(self, thread: str) -> None:
+    def end_thread(self, thread: str) -> None:
         """Drop a thread that nobody comes back to."""
-        self._all_threads.drop(thread)
-        self._forget_memory(thread)
+        self.all_threads.drop(thread)
+        self.forget_memory(thread)
         self._drop_in_members(thread)
 
     def _drop_in_members(self, thread: str) -> None:
-        for member in self._member_agents:
+        for member in self.member_agents:
             if isinstance(member, Threaded):
-                member._end_thread(thread)
+                member.end_thread(thread)
 
-    def _forget_memory(self, thread: str) -> None:
+    def forget_memory(self, thread: str) -> None:
         """Drop a thread's memory, unless it is in a file."""
 
-    def _before_add(self) -> None:
+    def check_joining(self) -> None:
+        """Refuse a space if it cannot keep threads apart."""
         why = None if self.shared else self._one_thread_only()
         if why is not None:
             raise DefinitionError(

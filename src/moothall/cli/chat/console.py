@@ -233,7 +233,7 @@ class _ConsoleApprover(TerminalApprover):
         super().__init__()
         self._console = console
 
-    def _ask(self, text: str, unanswered: str = "") -> str:
+    def ask_line(self, text: str, unanswered: str = "") -> str:
         line = self._console.ask(shown_lines(text))
         if not line and unanswered:
             self._console.print_line(escaped(unanswered.strip()))

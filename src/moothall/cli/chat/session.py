@@ -269,7 +269,7 @@ class Session:
         """Show an event of an agent that answers; called on the space's loop."""
         if not isinstance(agent, Agent) or event.agent != str(agent.id):
             return
-        message = agent._current_message
+        message = agent.current_message
         if message is not None and message["from"] == self._name and message.get("id") is not None:
             self._call_on_loop(self._show_event, message["id"], event)
 

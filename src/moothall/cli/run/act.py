@@ -198,9 +198,10 @@ def screen_of(
 class Person(person.Person):
     """The person at the terminal; records of earlier runs have this name."""
 
-    async def _respond(self, request: ReplyRequest) -> Reply:
+    async def respond(self, request: ReplyRequest) -> Reply:
+        """Answer a request."""
         forget_keys()
-        return await super()._respond(request)
+        return await super().respond(request)
 
 
 def _person() -> Any:

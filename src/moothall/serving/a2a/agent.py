@@ -89,8 +89,8 @@ class A2AAgent(ConversationalAgent):
         MissingExtra: the extra `openai`, whose HTTP client it uses, is not installed
     """
 
-    _is_remote = True
-    _is_untracked = True
+    is_remote: bool = True
+    is_untracked: bool = True
 
     def __init__(
         self,
@@ -159,10 +159,12 @@ class A2AAgent(ConversationalAgent):
         """Close the connections of the running loop; a later reply opens new ones."""
         await self._server.aclose()
 
-    async def _remember(self, message: dict[str, Any], thread: Thread) -> None:
+    async def remember(self, message: dict[str, Any], thread: Thread) -> None:
+        """Remember a chat message in a thread."""
         _conversation_of(thread).observed.append(json_text(message.get("content")))
 
-    async def _respond(self, request: ReplyRequest) -> Reply:
+    async def respond(self, request: ReplyRequest) -> Reply:
+        """Answer a request."""
         conversation = _conversation_of(request.state)
         messages = [*conversation.observed, *request.state.take_texts()]
         conversation.observed.clear()
@@ -304,12 +306,12 @@ class A2AAgent(ConversationalAgent):
             approval = part.get("data")
             if isinstance(approval, dict) and isinstance(approval.get("approval"), str):
                 permit = (
-                    await approve(self._approver(), self._request_of(request, approval)) is True
+                    await approve(self.find_approver(), self._request_of(request, approval)) is True
                 )
                 return data_part({"approval": approval["approval"], "permit": permit})
         question = Question(str(self.id), task.reason, request.run_id)
         try:
-            return text_part(await answer(self._approver(), question))
+            return text_part(await answer(self.find_approver(), question))
         except NobodyToAsk:
             return None
 

@@ -116,12 +116,12 @@ class Calling:
         if agent is None:
             return False
         offer = agent.offers.get(call.action)
-        return bool(agent._resumes(call.action) or (offer is not None and offer.idempotent))
+        return bool(agent.resumes(call.action) or (offer is not None and offer.idempotent))
 
     async def make(self, call: ScheduledCall, args: dict[str, Any], run_id: str) -> Any:
         """Make the call of a firing."""
         agent = self._agents.get(call.to)
-        if isinstance(agent, ConversationalAgent) and agent._resumes(call.action):
+        if isinstance(agent, ConversationalAgent) and agent.resumes(call.action):
             return await self._reply(agent, call, args, run_id)
         timeout = self._schedules[call.name].timeout
         sender = await self._space.sender(f"schedule.{call.name}")
@@ -159,7 +159,7 @@ class Calling:
                 )
             if (reply := work.result()).stop_reason == "in_doubt":
                 raise RunWaiting(reply.detail)
-            return agent._reply_text(reply)
+            return agent.reply_text(reply)
         except (JournalError, RunHeld, RunMismatch, RequestError, LeftOpen):
             raise
         except Exception as error:  # whatever it is, it is the outcome of this call

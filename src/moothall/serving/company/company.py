@@ -307,7 +307,7 @@ class Company:
             self._server.stop()
         # A resumption is shielded from the cancellation below: it would begin its next run.
         for agent in self._recorded():
-            agent._ending = True
+            agent.is_ending = True
         for task in self._tasks:
             task.cancel()
         firing = () if self._scheduler is None else self._scheduler.firing.values()
@@ -473,7 +473,7 @@ class Company:
         name = str(agent.id)
         self._to_resume.add(name)
         for member in agents_that_resume(agent):  # they may have been of a company that has ended
-            member._ending = self._draining
+            member.is_ending = self._draining
         while True:
             stopped = name in self._to_resume
             try:

@@ -64,7 +64,7 @@ def found_in(id: str, journal: Journal, run_id: str) -> tuple[str, str, str, str
 
 def journal_of(agent: Agent) -> Journal | None:
     """Return the journal that keeps an agent's tasks; None without one."""
-    if not isinstance(agent, ConversationalAgent) or not agent._resumes("say"):
+    if not isinstance(agent, ConversationalAgent) or not agent.resumes("say"):
         return None
     journal: Journal | None = getattr(agent, "journal", None)
     return journal

@@ -126,7 +126,7 @@ class AGUIDoor:
                     await self._served.permit(sender, agent, request.content)
                     for message in before:
                         await agent.observe(message, own_thread)
-                async with ReplyStream(job.agent, request, agent._reply_on_loop) as events:
+                async with ReplyStream(job.agent, request, agent.reply_to_request) as events:
                     async for each in events:
                         job.take_event(each)
         except (MoothallError, ValueError, TypeError) as error:

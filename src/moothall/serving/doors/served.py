@@ -310,8 +310,8 @@ class Served:
     @staticmethod
     def forget(agent: ConversationalAgent, thread: str) -> None:
         """Remove a thread that was made for one reply."""
-        agent._all_threads.drop(thread)
-        agent._forget_memory(thread)
+        agent.all_threads.drop(thread)
+        agent.forget_memory(thread)
         agent._drop_in_members(thread)
 
     async def close(self) -> None:

@@ -298,15 +298,16 @@ class MCPAgent(Agent):
             self._open_connection().open_in_thread()
         return super().offers
 
-    def _offered(self) -> dict[str, Action]:
-        actions = super()._offered()
+    def all_offers(self) -> dict[str, Action]:
+        """Return what others may call, with help, response and error."""
+        actions = super().all_offers()
         return actions if self._actions is None else {**self._actions.offered, **actions}
 
-    def _tools(self) -> dict[str, Action]:
+    def server_actions(self) -> dict[str, Action]:
         """Return the actions for an agent with a loop, as the server has them now."""
         return {} if self._actions is None else self._actions.tools
 
-    async def _get_ready(self) -> None:
+    async def get_ready(self) -> None:
         """Connect before a reply, unless it is known what the server offers."""
         if self._actions is None or self._closed:
             await self._open_connection().open()

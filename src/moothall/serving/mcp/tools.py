@@ -75,9 +75,11 @@ class ToolAction(Action):
         """Return the arguments; raise InvalidArguments if they, or the schema, are wrong."""
         if self._fault:
             raise InvalidArguments(f'"{where or self.name}" cannot be called: {self._fault}')
-        if self._validator is None:
-            self._validator = SchemaValidator(checked_schema(self.parameters))
         return super().check(args, where)
+
+    def make_validator(self, schema: dict[str, Any]) -> SchemaValidator:
+        """Return what checks its arguments; raise InvalidArguments if their schema is wrong."""
+        return SchemaValidator(checked_schema(schema))
 
 
 class Actions:

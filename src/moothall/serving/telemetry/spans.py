@@ -40,8 +40,8 @@ class Telemetry(MessageSpans):
 
     def reply(self, agent: Any, request: Any) -> OpenSpan:
         """Begin the span of a reply; its ids follow from the record, if there is a journal."""
-        id, kind = str(agent.id), getattr(agent, "_kind", "")
-        is_remote = getattr(agent, "_is_remote", False)
+        id, kind = str(agent.id), getattr(agent, "run_kind", "")
+        is_remote = getattr(agent, "is_remote", False)
         attributes: dict[str, Any] = {names.AGENT_NAME: id}
         if is_remote:
             attributes[names.AGENT_ID] = id

@@ -103,7 +103,8 @@ class CitizenMemory(Memory):
         self.most: int = STREAM if most is None else most
         self.stream: list[Any] = _events(stream, self.most)
 
-    def _start_empty(self) -> None:
+    def start_empty(self) -> None:
+        """Begin without memories."""
         self.status = {}
         self.stream = []
 
@@ -187,7 +188,7 @@ class CitizenAgent(Agent):
 
     ParamsType: ClassVar[type[Any] | None] = CitizenAgentParams
     type = AgentType.Citizen
-    _decisions = 10
+    max_decisions: ClassVar[int] = 10
     memory: CitizenMemory
     _perceived: Perception | None = None
     _draws: Draws | None = None

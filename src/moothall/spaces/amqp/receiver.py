@@ -211,7 +211,7 @@ class Receiver:
                 and offer.action.access_policy == ACCESS_REQUESTED
                 and permission == wire.fingerprint(inbound.envelope, mailbox.id)
             )
-        resumes = offer is not None and (offer.action.idempotent or mailbox.agent._resumes(name))
+        resumes = offer is not None and (offer.action.idempotent or mailbox.agent.resumes(name))
         if entry.state == STARTED and not resumes:
             self._end_in_doubt(delivery, mailbox, "was running when its process ended")
         else:

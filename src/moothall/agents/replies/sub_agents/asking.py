@@ -45,7 +45,7 @@ def asking(
     """Return the action that asks an agent; `as_action` documents it."""
     for option, value in (("fresh", fresh), ("fork", fork)):
         check_boolean(f"agent {agent.id!r}: as_action: {option}=", value)
-    if fork and not agent._begins_with:
+    if fork and not agent.begins_with_messages:
         raise ConfigError(
             f"agent {agent.id!r}: as_action: fork=True is for a ReActAgent, whose conversation can "
             f"begin with messages; a {type(agent).__name__} takes fresh=True"
@@ -81,7 +81,7 @@ def asking(
             assert call is not None
             call.waits = Stop("waiting", reply.detail)  # and the caller's run waits with it
             raise Later
-        return str(agent._reply_text(reply))
+        return str(agent.reply_text(reply))
 
     id = str(agent.id)
     about_agent = description or agent.description or f"Ask the agent {id}."
@@ -95,7 +95,7 @@ def calling(agent: Any) -> tuple[ReplyRequest | None, Any] | None:
     call: Any = reading_here()
     action = getattr(call, "action", None)
     target: Any = action.origin.agent if isinstance(action, Action) else None
-    if target is None or target is not agent or target._current_message is not None:
+    if target is None or target is not agent or target.current_message is not None:
         return None
     replies = [each for each in REPLYING.get() if each.open and each.agent is not agent]
     return (replies[-1].request, call) if replies else None
@@ -114,7 +114,7 @@ async def said_in_call(
         raise Later(run_id, text=str(error)) from None
     if reply.stop_reason in ("waiting", "in_doubt") and run_id is not None:
         raise Later(reply.run_id, text=reply.detail)  # the call is made again then
-    return str(agent._reply_text(reply))
+    return str(agent.reply_text(reply))
 
 
 def run_of_call(agent: Any, caller: ReplyRequest | None, key: str) -> str | None:
@@ -180,7 +180,7 @@ def _passing(agent: Any, thread: str, caller_thread: str | None = None) -> Itera
     `caller_thread` is the thread on whose behalf it is.
     """
     with ExitStack() as stack:
-        stack.callback(agent._end_thread, thread)
+        stack.callback(agent.end_thread, thread)
         stack.enter_context(as_asked(fresh=ASK_CONTEXT.get().fresh or (caller_thread,)))
         yield
 
@@ -205,7 +205,7 @@ async def restore_asked(
         if agent is None or part is None or start is None:
             continue
         with _passing(agent, start["thread"]):
-            await agent._restore(part, budget_in_call(agent, budget))
+            await agent.restore_part(part, budget_in_call(agent, budget))
 
 
 def doubts_of_asked(record: Record[Any], iteration: int) -> list[str]:

@@ -77,13 +77,13 @@ def to_go_on(agent: Any, *, cut_off: bool) -> ResumableRuns:
     agents = agents_that_resume(agent)
     ids = {str(each.id) for each in (agent, *agents)}
     by_agent: dict[str, tuple[Any, dict[str, Outline]]] = {
-        f"{each._kind} {each.id}": (each, {}) for each in reversed(agents)
+        f"{each.run_kind} {each.id}": (each, {}) for each in reversed(agents)
     }
     for each, runs in list(by_agent.values()):
         journal = each.journal
         assert journal is not None
         find = journal._to_resume if cut_off else journal._due_runs
-        for run in find(each._kind, str(each.id)):
+        for run in find(each.run_kind, str(each.id)):
             if each is agent:
                 runs[run.id] = run
                 continue
@@ -124,7 +124,7 @@ async def _resume_all(
     async def resume(runs: list[Outline]) -> None:
         async with room:
             for run in runs:
-                if agent._ending:
+                if agent.is_ending:
                     return
                 forked = journal.runs(forked_from=run.id, limit=1)
                 resumed = None if forked else await _resume_run(agent, run, deps, budget)

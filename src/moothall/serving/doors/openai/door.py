@@ -201,7 +201,7 @@ class OpenAIDoor:
                 if request_read.stream:
                     await self._streamed(agent, request, finish, FormStream(form, send, last_only))
                     return
-                outcome = await finish(await agent._reply_on_loop(request))
+                outcome = await finish(await agent.reply_to_request(request))
         except (MoothallError, RequestError) as error:
             raise wrong_of(error) from error
         finally:
@@ -216,7 +216,7 @@ class OpenAIDoor:
         sent: FormStream,
     ) -> None:
         """Have the agent reply, and send the pieces as they come."""
-        stream = ReplyStream(str(agent.id), request, agent._reply_on_loop)
+        stream = ReplyStream(str(agent.id), request, agent.reply_to_request)
         async with stream as all_events, aclosing(or_silence(all_events, _HEAD_S)) as events:
             try:
                 async for event in events:

@@ -10,6 +10,7 @@ from moothall.actions.provenance.texts import Texts
 from moothall.agents.loop.answer import ToolCall, as_action
 from moothall.agents.loop.provenance import begins, sources_of_result, take_in, trace
 from moothall.agents.loop.react import ReActAgent
+from moothall.agents.replies.threaded import Threaded
 
 _ANSWERED: Final = ("an earlier answer",)
 """Where from outside an agent's own words may come."""
@@ -57,7 +58,7 @@ def marked(messages: list[dict[str, Any]], agent: Any) -> list[dict[str, Any]]:
 def _may_read(agent: Any) -> bool:
     """Whether an agent, or a member of a group, may have read something from outside."""
     if not isinstance(agent, ReActAgent):
-        members = getattr(agent, "_member_agents", ())
+        members = agent.member_agents if isinstance(agent, Threaded) else ()
         return not members or any(map(_may_read, members))
     actions = agent.actions.get_actions()
     return bool(agent.discover) or any(each.outside or each.guard == () for each in actions)
