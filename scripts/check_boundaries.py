@@ -4,10 +4,11 @@
 
 A product is what a program could write for itself: `PRODUCTS`. A name is public if a package of the
 reference states it, in its `.pyi` or its `__all__`; it counts as the thing where it is defined,
-whichever way it is imported. A private read is `x._name`, or `getattr(x, "_name")`, of a name of
-ours, where x is neither `self` nor of the class that reads; functions may read what their module
-defines. `NAMES` and `READS` say how many a package still has: they only fall. With -v each is
-printed with its place.
+whichever way it is imported. A product imports it from such a package, as everybody does: core
+names from `moothall`, its public packages or `moothall.build`. A private read is `x._name`, or
+`getattr(x, "_name")`, of a name of ours, where x is neither `self` nor of the class that reads;
+functions may read what their module defines. `NAMES` and `READS` say how many a package still has:
+they only fall. With -v each is printed with its place.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ PRODUCTS = (
     *("cli", "research", "serving", "society", "studio"),
     *("agents/notes", "agents/ready", "agents/skills"),
 )
+DETOURS: dict[str, int] = {}
+"""How many imports of public names a package's products still make from a private place."""
 NAMES = {"agents": 85, "cli": 134, "research": 119, "serving": 136, "society": 95, "studio": 112}
 """How many names that are not public a package's products still take; one not here takes none."""
 READS = {
@@ -108,6 +111,11 @@ class Source:
         for module, tree in (*self.trees.items(), *self.stubs.items()):
             homes = self.homes.setdefault(module, {})
             homes.update((name, (home, there)) for name, home, there, _ in self._imports(tree))
+        for module in self.stubs:  # `import *` stands for all names of another
+            if star := self.homes[module].pop("*", None):
+                named = (each.rpartition(".") for each in self._stated(star[0]))
+                self.homes[module].update((name, (home, name)) for home, _, name in named)
+        self.reference = reference
         self.public = {each for module in reference for each in self._stated(module)}
 
     def _module(self, path: Path) -> str:
@@ -128,6 +136,8 @@ class Source:
                 yield from self._stated(home)
             else:
                 yield self.home(home, there)
+                if self.home(home, there) in self.trees:  # a module: what it states
+                    yield from self._stated(self.home(home, there))
         for node in self.trees[module].body:
             if isinstance(node, ast.ClassDef) and not is_private(node.name):
                 yield f"{module}.{node.name}"
@@ -169,6 +179,17 @@ class Source:
                         places.setdefault((product, each), place)
         return [*places.values()]
 
+    def detours(self) -> list[str]:
+        """Return where products take public names of other packages from a private place."""
+        return [
+            f"{self.files[module]}:{line} {home}.{there}"
+            for module, tree in self.trees.items()
+            if (product := self.package(module)) in PRODUCTS
+            for _, home, there, line in self._imports(tree)
+            if (name := self.home(home, there)) in self.public
+            if home not in self.reference and self.package(name) != product
+        ]
+
     def private_reads(self) -> list[str]:
         """Return where a private name of another object is read."""
         owned = {each: private_names(tree) for each, tree in self.trees.items()}
@@ -195,10 +216,11 @@ def reference() -> set[str]:
 def main() -> int:
     """Print what is wrong; return 1 if anything is."""
     source = Source(ROOT / "src" / "moothall", reference())
-    names, reads = source.names_taken(), source.private_reads()
+    names, reads, detours = source.names_taken(), source.private_reads(), source.detours()
     if "-v" in sys.argv:
-        print(*names, *reads, sep="\n")
+        print(*names, *detours, *reads, sep="\n")
     wrong = [
+        *faults("public names are imported from a private place", detours, DETOURS),
         *faults("names are taken that are not public", names, NAMES),
         *faults("private names of other objects are read", reads, READS),
     ]

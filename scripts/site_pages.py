@@ -43,6 +43,7 @@ SUBJECTS = {
 PACKAGES = {
     "moothall.agents": "Ready agents and actions",
     "moothall.budget": "Budgets",
+    "moothall.build": "What others build on",
     "moothall.studio.gradio": "A chat of Gradio",
     "moothall.journal": "The journal",
     "moothall.memory": "Memory",

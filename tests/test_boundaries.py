@@ -10,20 +10,23 @@ import pytest
 SCRIPTS = Path(__file__).parent.parent / "scripts"
 FILES = {
     "__init__.py": "",
-    "__init__.pyi": "from house.desk import Drawer as Drawer\n",
+    "__init__.pyi": (
+        "from house.desk import Chair as Chair\nfrom house.desk import Drawer as Drawer\n"
+    ),
     "desk.py": (
         "from house.wood import sawn\n"
         "class Drawer:\n"
         "    def __init__(self): self._key = 1\n"
         "    def same(self, other): return other._key == self._key\n"
         "class Desk: ...\n"
+        "class Chair: ...\n"
         "def is_open(drawer): return drawer._key\n"
     ),
     "wood.py": "def sawn(): ...\ndef planed(): ...\n",
     "studio/__init__.py": "",
     "studio/page.py": (
         "from house import Drawer, wood\n"
-        "from house.desk import Desk, sawn\n"
+        "from house.desk import Chair, Desk, sawn\n"
         "from house.studio.form import Form\n"
         "class Page:\n"
         "    def show(self, drawer): return drawer._key, getattr(drawer, '_key')\n"
@@ -33,7 +36,7 @@ FILES = {
 }
 
 
-def test_check_boundaries_finds_undeclared_names_and_reads_of_private_ones(
+def test_check_boundaries_finds_undeclared_names_detours_and_reads_of_private_ones(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, text in FILES.items():
@@ -47,6 +50,7 @@ def test_check_boundaries_finds_undeclared_names_and_reads_of_private_ones(
         "studio/page.py:2 house.desk.Desk",
         "studio/page.py:2 house.wood.sawn",
     ]
+    assert source.detours() == ["studio/page.py:2 house.desk.Chair"]
     assert source.private_reads() == [
         "studio/page.py:5 drawer._key",
         "studio/page.py:5 drawer._key",

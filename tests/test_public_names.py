@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib
 import inspect
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import moothall
+from moothall import build
 from moothall.foundation.lazily import homes_of
 
 NAMES = (
@@ -233,15 +235,118 @@ NAMES = (
 )
 
 
+BUILD = (
+    "APPENDED",
+    "AgentOptions",
+    "AgentSettings",
+    "AnswerSchema",
+    "CURRENT",
+    "CallerContext",
+    "Delivery",
+    "Envelope",
+    "HTTPClient",
+    "HTTPError",
+    "HTTPResponse",
+    "LoopOptions",
+    "LoopThread",
+    "Mailbox",
+    "Migration",
+    "NULL_RECORD",
+    "NotJSON",
+    "Ranking",
+    "Record",
+    "RecordedAgent",
+    "ReplyingOptions",
+    "Request",
+    "Router",
+    "SQLiteFile",
+    "SQLitePool",
+    "SchemaValidator",
+    "Space",
+    "StepHandle",
+    "Stop",
+    "Thread",
+    "Threaded",
+    "ToolCall",
+    "ToolCalls",
+    "UnreadableText",
+    "Unusable",
+    "WORKERS",
+    "WrongSchema",
+    "address",
+    "address_check",
+    "answer",
+    "approve",
+    "as_json",
+    "ask_value",
+    "call_user",
+    "cancel_run",
+    "check_allowed",
+    "check_boolean",
+    "check_function",
+    "check_integer",
+    "check_seconds",
+    "check_text",
+    "completed",
+    "context_value",
+    "copy_json",
+    "counted",
+    "cut",
+    "display",
+    "dump_state",
+    "error_text",
+    "escaped",
+    "excerpt",
+    "fulltext",
+    "guard",
+    "in_child",
+    "json_line",
+    "json_text",
+    "lazily",
+    "load_state",
+    "log_failure",
+    "marked",
+    "names_checked",
+    "nearest",
+    "object_schema",
+    "one_line",
+    "read_json",
+    "read_yaml",
+    "recorded",
+    "refuse_on_loop",
+    "renewed",
+    "safe_names",
+    "settle",
+    "shorten",
+    "side_by_side",
+    "state_file",
+    "stated_delimiter",
+    "terms",
+    "to_its_end",
+    "tracing",
+    "with_sources",
+    "written_whole",
+)
+"""The names of `moothall.build`: at most 90."""
+
+
 def test_public_names_are_these() -> None:
     assert sorted(moothall.__all__) == sorted(NAMES)
     assert len(set(NAMES)) == len(NAMES)
+    assert sorted(build.__all__) == sorted(BUILD)
+    assert len(BUILD) <= 90
 
 
-@pytest.mark.parametrize("name", NAMES)
+def test_page_on_building_explains_each_name() -> None:
+    page = (Path(__file__).parent.parent / "docs" / "build.md").read_text()
+    assert sorted(re.findall(r"(?m)^\| `(\w+)(?:\(.*\))?` \| [A-Z]", page)) == sorted(BUILD)
+
+
+@pytest.mark.parametrize("name", (*NAMES, *BUILD))
 def test_public_name_is_there_and_says_what_it_is(name: str) -> None:
-    thing = getattr(moothall, name)
-    assert getattr(moothall, name) is thing
+    package = build if name in BUILD else moothall
+    thing = getattr(package, name)
+    assert getattr(package, name) is thing
     if inspect.isclass(thing) or inspect.isroutine(thing):
         # Its own words, not those inherited from a base or made up by the dataclass decorator.
         text = (thing.__doc__ or "").strip()
@@ -254,7 +359,7 @@ def test_public_name_is_there_and_says_what_it_is(name: str) -> None:
 @pytest.mark.parametrize(
     "package",
     (
-        *("", ".agents", ".memory", ".models", ".research", ".serving"),
+        *("", ".agents", ".build", ".memory", ".models", ".research", ".serving"),
         *(".society", ".society.blocks"),
     ),
 )
@@ -281,6 +386,7 @@ def test_public_names_are_listed_by_dir() -> None:
     assert set(NAMES) <= set(dir(moothall))
     packages = (
         "agents",
+        "build",
         "memory",
         "models",
         "research",

@@ -15,7 +15,14 @@ import pytest
 import moothall
 
 PACKAGES = (
-    *("moothall", "moothall.agents", "moothall.budget", "moothall.journal", "moothall.memory"),
+    *(
+        "moothall",
+        "moothall.build",
+        "moothall.agents",
+        "moothall.budget",
+        "moothall.journal",
+        "moothall.memory",
+    ),
     *("moothall.models", "moothall.research", "moothall.serving", "moothall.society"),
     *("moothall.society.blocks", "moothall.spaces", "moothall.studio", "moothall.studio.gradio"),
 )

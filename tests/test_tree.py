@@ -33,6 +33,7 @@ ORDER = (
     "journal",
     "agents",
     "spaces",
+    "build",
     "serving",
     "research",
     "society",
@@ -40,6 +41,13 @@ ORDER = (
     "cli",
     "__main__",
 )
+
+# What others could write: it takes public names, and each counts as an import of where it stands.
+PRODUCTS = (
+    *("agents.notes", "agents.ready", "agents.skills"),
+    *("serving", "research", "society", "studio", "cli"),
+)
+FOR_OTHERS = ("moothall", "moothall.build")
 
 # What a house does not import although it stands above: neighbours that know nothing of each other.
 APART = {
@@ -589,10 +597,36 @@ def imports(
             yield node.lineno, str(node.args[0].value)
 
 
+@functools.cache
+def public_names(source: Path) -> dict[str, str]:
+    """Where each public name is defined, by the path that a `.pyi` states."""
+    homes: dict[str, str] = {}
+    for path in sorted(source.rglob("*.pyi")):
+        parts = ("moothall", *path.relative_to(source).with_suffix("").parts)
+        package = ".".join(parts).removesuffix(".__init__")
+        for node in parsed(path.read_text(), str(path)).body:
+            if isinstance(node, ast.ImportFrom):
+                for each in node.names:
+                    homes[f"{package}.{each.name}"] = f"{node.module}.{each.name}"
+    for star in [name for name in homes if name.endswith(".*")]:
+        home = homes.pop(star).removesuffix(".*")
+        file = source.joinpath(*home.split(".")[1:]).with_suffix(".py")
+        names = {each.removeprefix(f"{home}.") for each in homes if each.startswith(f"{home}.")}
+        if file.exists():
+            body = parsed(file.read_text(), str(file)).body
+            names = {each.name for each in body if isinstance(each, ast.ClassDef)}
+        homes.update((star[:-1] + each, f"{home}.{each}") for each in names)
+    return homes
+
+
+def is_in(name: str, *packages: str) -> bool:
+    return f"{name}.".startswith(tuple(f"{each}." for each in packages))
+
+
 def broken_order(source: Path) -> list[str]:
-    """Imports that point back, those of types, too."""
+    """Imports that point back, those of types, too: of a public name, to where it is defined."""
     rank = {name: place for place, name in enumerate(ORDER)}
-    found = modules(source)
+    found, homes = modules(source), public_names(source)
     components = {module.component for module in found} - {""}
     faults = []
     for module in found:
@@ -601,13 +635,17 @@ def broken_order(source: Path) -> list[str]:
         if module.component not in rank:
             faults.append(f"{module.name}: {module.component!r} has no place in ORDER")
             continue
-        for line, name in imports(module, types=True):
+        product = next((each for each in PRODUCTS if is_in(module.name, each)), "")
+        for line, path in imports(module, types=True):
+            name = homes.get(path, path)
             parts = name.split(".")
             if parts[0] != "moothall":
                 continue
-            if len(parts) == 1 or parts[1] not in components | set(rank):
+            for_others = name != path and path.rpartition(".")[0] in FOR_OTHERS
+            own = for_others and (not product or is_in(name, f"moothall.{product}"))
+            if own or len(parts) == 1 or parts[1] not in components | set(rank):
                 faults.append(
-                    f"{module.name}:{line}: {name}: import it from the module that has it"
+                    f"{module.name}:{line}: {path}: import it from the module that has it"
                 )
             elif rank.get(parts[1], 0) > rank[module.component]:
                 faults.append(f"{module.name}:{line}: {name} comes after {module.component}")
@@ -626,21 +664,22 @@ def broken_floors(source: Path) -> list[str]:
             below.setdefault(package, set()).add(inner)
         for package in FLOORS:
             if module.name.startswith(f"{package}."):  # the package's own file loads lazily
-                faults += upward(module, package)
+                faults += upward(module, package, public_names(source))
     for package, inside in below.items():
         if package not in FLOORS and (len(inside) > 10 or any("." in each for each in inside)):
             faults.append(f"{package} has no floors in FLOORS")
     return faults
 
 
-def upward(module: Module, package: str) -> list[str]:
+def upward(module: Module, package: str, homes: dict[str, str]) -> list[str]:
     """The imports of a module that point up inside a package."""
     rank = {name: floor for floor, name in enumerate(FLOORS[package])}
     own = module.name.removeprefix(f"{package}.").partition(".")[0]
     if own not in rank:
         return [f"{module.name}: {own!r} has no place in FLOORS[{package!r}]"]
     faults = []
-    for line, name in imports(module):
+    for line, path in imports(module):
+        name = homes.get(path, path)
         inside = name.removeprefix(f"moothall.{package}.")
         if inside != name and rank.get(inside.partition(".")[0], 0) > rank[own]:
             faults.append(f"{module.name}:{line}: {name} is above {package}.{own}")
@@ -664,15 +703,17 @@ def most_lines(module: Module) -> int:
 
 def circles(source: Path) -> list[str]:
     """Files that import each other, and rooms of a house that do, for types too."""
-    names = {each.name for each in modules(source)}
+    names, homes = {each.name for each in modules(source)}, public_names(source)
     graph: dict[str, set[str]] = {}
     for module in modules(source):
         graph[module.name] = set()
         for node in everything(module.tree):
-            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("moothall."):
-                of = str(node.module).removeprefix("moothall.")
-                inner = {f"{of}.{each.name}" for each in node.names} & names
-                graph[module.name] |= inner or ({of} & names)
+            if isinstance(node, ast.ImportFrom) and is_in(node.module or "", "moothall"):
+                for each in node.names:
+                    path = f"{node.module}.{each.name}"
+                    inner = homes.get(path, path).removeprefix("moothall.")
+                    of = inner if inner in names else inner.rpartition(".")[0]
+                    graph[module.name] |= {of} & names
     rooms: dict[str, set[str]] = {}
     for name, others in graph.items():
         house, _, inside = name.partition(".")
@@ -1013,6 +1054,42 @@ def test_tree_rule_catches_a_tree_that_breaks_it(
     faults = rule(tmp_path)
     assert len(faults) == 1
     assert fault in faults[0]
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "fault"),
+    (
+        (
+            "research/pool.py",
+            "from moothall import Studio",
+            "moothall.studio.page.Studio comes after",
+        ),
+        ("agents/ready/host.py", "from moothall import Notes", "is above agents.ready"),
+        ("agents/agent.py", "from moothall.build import Shelf", "from the module that has it"),
+        ("studio/served.py", "from moothall import Studio", "from the module that has it"),
+        ("studio/served.py", "from moothall.build import Shelf", ""),
+        ("studio/served.py", "from moothall import Notes, StudioError", ""),
+    ),
+)
+def test_public_name_counts_as_an_import_of_the_module_that_has_it(
+    tmp_path: Path, path: str, text: str, fault: str
+) -> None:
+    for name, content in (
+        (
+            "__init__.pyi",
+            "from moothall.agents.notes import Notes as Notes\n"
+            "from moothall.studio.page import Studio as Studio\n"
+            "from moothall.foundation.errors import *\n",
+        ),
+        ("build.pyi", "from moothall.foundation.files import Shelf as Shelf\n"),
+        ("foundation/errors.py", "class StudioError(Exception): ..."),
+        (path, text),
+    ):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(content)
+    faults = [*broken_order(tmp_path), *broken_floors(tmp_path)]
+    assert [each for each in faults if "floors" not in each and fault in each] == faults
+    assert bool(faults) == bool(fault)
 
 
 def test_rooms_that_import_each_other_by_way_of_different_files_are_caught(tmp_path: Path) -> None:

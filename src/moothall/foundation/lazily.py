@@ -26,7 +26,6 @@ MOVED = {
     "signature": "moothall.actions.signature",
     "telemetry": "moothall.serving.telemetry",
 }
-_NAME = r"(?m)^from (\S+) import (?:\*|\(?\s*(\w+) as \2\b)"
 _HOMES: dict[str, dict[str, str]] = {}
 _PACKAGES: dict[str, None] = {}  # those with public names, in the order of their import
 _UNSHOWN: dict[str, dict[str, str]] = {}  # names whose classes do not yet read as their package
@@ -70,11 +69,13 @@ def lazily(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]
     _PACKAGES[package] = None
 
     def load(name: str) -> Any:
+        if name == "__all__":
+            return sorted(homes_of(package))
+        if name.startswith("__"):  # Python asks each module for its `__path__`
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
         from importlib import import_module
 
         homes = homes_of(package)
-        if name == "__all__":
-            return sorted(homes)
         if name not in homes:
             if package == "moothall" and name in MOVED:
                 raise AttributeError(_moved(f"moothall.{name}"))
@@ -82,7 +83,10 @@ def lazily(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]
 
             hint = "" if name.startswith("_") else nearest(name, homes)
             raise AttributeError(f"module {package!r} has no attribute {name!r}{hint}")
-        value = names[name] = getattr(import_module(homes[name]), name)
+        home = import_module(homes[name])
+        # A module may be a public name, too.
+        value = vars(home)[name] if name in vars(home) else import_module(f"{homes[name]}.{name}")
+        names[name] = value
         show_classes()
         return value
 
@@ -93,8 +97,6 @@ def homes_of(package: str) -> dict[str, str]:
     """Return the module of each public name; `import *` stands for all names of another."""
     if package in _HOMES:
         return _HOMES[package]
-    import re
-
     module: Any = sys.modules[package]
     stub = module.__file__.rpartition(".")[0] + ".pyi"
     try:
@@ -103,9 +105,12 @@ def homes_of(package: str) -> dict[str, str]:
         problem = f"{stub} cannot be read ({error.strerror})"
         raise ImportError(f"{problem}: a program that is frozen must contain it, too") from error
     homes = {}
-    for home, name in re.findall(_NAME, text):
-        for each in [name] if name else _all_of(home):
-            homes[each] = _HOMES.get(home, {}).get(each, home)
+    for line in text.replace("(\n", "").splitlines():  # `re` would be imported for it alone
+        words = line.split()
+        if words[:1] == ["from"] and (words[3] == "*" or words[4:5] == ["as"]):
+            home = words[1]
+            for each in _all_of(home) if words[3] == "*" else [words[3]]:
+                homes[each] = _HOMES.get(home, {}).get(each, home)
     _HOMES[package] = homes
     return homes
 
