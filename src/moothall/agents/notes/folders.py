@@ -9,10 +9,10 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
+from moothall import FileError, OutsideFolder
+from moothall.agents import Folder
 from moothall.agents.notes import note
 from moothall.agents.notes.note import SUFFIX, Note
-from moothall.agents.ready.folder import Folder
-from moothall.foundation.errors import FileError, OutsideFolder
 
 MARKER: Final = ".moothall-notes"
 """The file by which a folder is known as one of notes: nothing is deleted in any other."""

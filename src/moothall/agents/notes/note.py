@@ -11,8 +11,9 @@ from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Any, Final
 
-from moothall.foundation.errors import FileError
-from moothall.foundation.text import cut, printable, shorten
+from moothall import FileError
+from moothall.build import cut, shorten
+from moothall.foundation.text import printable
 
 MAX_CHARS: Final = 20_000
 """The longest text of a note."""

@@ -9,19 +9,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from moothall.actions import Action
+from moothall import Action, Block, ConfigError, Context, FileError, NoSuchFile
 from moothall.actions.provenance import reading
-from moothall.agents.block import Block, Guidance
-from moothall.agents.context import Context
+from moothall.agents.block import Guidance
 from moothall.agents.notes import folders
 from moothall.agents.notes.folders import NoteFolder
 from moothall.agents.notes.note import MAX_CHARS, Note, checked_name
 from moothall.agents.replies.reply_context import kept_thread, sources_here
-from moothall.foundation.arguments import check_boolean, check_function, is_path, names_checked
-from moothall.foundation.errors import ConfigError, FileError, NoSuchFile
+from moothall.build import WORKERS, check_boolean, check_function, counted, cut, names_checked
+from moothall.foundation.arguments import is_path
 from moothall.foundation.jsonvalue import readable
-from moothall.foundation.text import counted, cut
-from moothall.foundation.threads import WORKERS
 
 By = str | Callable[[Context[Any]], str]
 OWN_THREAD: Final = "default"
@@ -186,8 +183,7 @@ class Notes(Block):
         Args:
             words: What to look for
         """
-        from moothall.foundation.text.ranking import Ranking
-        from moothall.foundation.text.terms import terms
+        from moothall.build import Ranking, terms
 
         notes = list(self._folder_of(context).notes())
         ranking = Ranking(Counter(terms(f"{each.name} {each.text}")) for each in notes)
@@ -216,7 +212,7 @@ def _thread_of(context: Context[Any]) -> str:
 
 def _excerpt(note: Note, weights: dict[str, float]) -> str:
     """Return the line of a note that says the most of what was looked for."""
-    from moothall.foundation.text.terms import terms
+    from moothall.build import terms
 
     lines = [each.strip() for each in note.text.splitlines() if each.strip()]
     best = max(lines, key=lambda each: sum(weights.get(t, 0) for t in {*terms(each)}), default="")

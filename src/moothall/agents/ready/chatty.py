@@ -6,9 +6,20 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from moothall.actions import action
+from moothall import (
+    Context,
+    ContextOverflow,
+    DefinitionError,
+    Memory,
+    Model,
+    ModelError,
+    ReasoningPiece,
+    TextPiece,
+    TokenBoundedMemory,
+    action,
+)
 from moothall.actions.message import REPLYING
-from moothall.agents.context import Context, SystemPrompt, check_system_prompt, prompt_for
+from moothall.agents.context import SystemPrompt, check_system_prompt, prompt_for
 from moothall.agents.replies.checked_parts import (
     MemoryPart,
     check_model,
@@ -17,21 +28,15 @@ from moothall.agents.replies.checked_parts import (
     memory_part,
 )
 from moothall.agents.replies.reply_context import Replying
-from moothall.agents.replies.thread import Thread
-from moothall.agents.replies.threaded import Threaded
-from moothall.foundation import tracing
-from moothall.foundation.errors import ContextOverflow, DefinitionError, ModelError
-from moothall.foundation.text import shorten
-from moothall.foundation.threads import context_value
-from moothall.memory.bounded import DEFAULT_TOKENS, TokenBoundedMemory
-from moothall.memory.memory import Memory
+from moothall.build import Thread, Threaded, context_value, shorten, tracing
+from moothall.memory.bounded import DEFAULT_TOKENS
 from moothall.models.base import answer_of, streamed_to
-from moothall.models.protocol import Model, ReasoningPiece, TextPiece, is_answer
+from moothall.models.protocol import is_answer
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from moothall.agents.workflow import AgentOptions
+    from moothall.build import AgentOptions
 
 
 # No name: a small model that is given one, such as Chatty, repeats it without end.
@@ -98,7 +103,7 @@ class ChattyAI(Threaded):
     def model(self) -> Model:
         """The model; one given by name is made on first use."""
         if isinstance(self._model, str):
-            from moothall.models.names import model
+            from moothall import model
 
             self._model = model(self._model)
         return self._model

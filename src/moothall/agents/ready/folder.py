@@ -16,10 +16,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 
+from moothall import FileError, NoSuchFile, NotAFile, OutsideFolder
 from moothall.agents.ready import text_file
 from moothall.agents.ready.text_file import MAX_LINE, quoted
 from moothall.foundation.arguments import is_path
-from moothall.foundation.errors import FileError, NoSuchFile, NotAFile, OutsideFolder
 from moothall.foundation.sqlite import is_in_use
 
 T = TypeVar("T")

@@ -6,13 +6,13 @@ import os
 import threading
 from typing import Any, Final
 
-from moothall.actions import ACCESS_PERMITTED, ACCESS_REQUESTED, AccessPolicy, Action
+from moothall import ACCESS_PERMITTED, ACCESS_REQUESTED, Action, FileError
+from moothall.actions import AccessPolicy
 from moothall.agents.ready.folder import MAX_BYTES, Folder
 from moothall.agents.ready.sandbox import SandboxChoice, sandbox_for
 from moothall.agents.ready.shell import check_limits, run
 from moothall.agents.ready.text_file import edited
-from moothall.foundation.errors import FileError
-from moothall.foundation.threads import renewed
+from moothall.build import renewed
 
 MAX_LISTED: Final = 200
 """The most files that a schema names."""

@@ -6,21 +6,24 @@ import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from moothall.actions import action
-from moothall.actions.message import address
+from moothall import (
+    ConfigError,
+    DefinitionError,
+    InvalidId,
+    Model,
+    ModelError,
+    ReActAgent,
+    action,
+    model,
+)
 from moothall.agents.context import SystemPrompt
-from moothall.agents.loop.react import ReActAgent
-from moothall.agents.replies.thread import Thread
-from moothall.foundation.errors import ConfigError, DefinitionError, InvalidId, ModelError
-from moothall.foundation.jsonvalue import json_text
-from moothall.foundation.text import cut, escaped, marked
-from moothall.models.names import KINDS, model
-from moothall.models.protocol import Model
+from moothall.build import Thread, address, cut, escaped, json_text, marked
+from moothall.models.names import KINDS
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from moothall.agents.loop.parts import LoopOptions
+    from moothall.build import LoopOptions
 
 _OTHER_KINDS = KINDS - {"openai"} | {"hf"}
 """Prefixes of the names of models that are not OpenAI's."""
@@ -174,7 +177,7 @@ def _model_named(name: str, key: str | None, own_id: str) -> Model:
     if not listed.strip():
         raise ConfigError(f"agent {own_id!r}: model= must be the name of a model, got {name!r}")
     if key:
-        from moothall.models.remote.openai import OpenAIModel
+        from moothall import OpenAIModel
 
         return OpenAIModel(listed, api_key=key)
     if not (os.environ.get("OPENAI_API_KEY") or os.environ.get("OPENAI_BASE_URL")):

@@ -5,14 +5,12 @@ from __future__ import annotations
 import os
 import sys
 
-from moothall.actions import ACCESS_REQUESTED, action
-from moothall.actions.approval import Approver, TerminalApprover
-from moothall.agents.agent import Agent
+from moothall import ACCESS_REQUESTED, Agent, Approver, TerminalApprover, action
 from moothall.agents.ready.folder import Folder
 from moothall.agents.ready.sandbox import SandboxChoice, sandbox_for
 from moothall.agents.ready.shell import check_limits
 from moothall.agents.ready.shell import run as run
-from moothall.foundation.arguments import names_checked
+from moothall.build import names_checked
 
 
 @names_checked

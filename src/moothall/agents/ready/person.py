@@ -9,27 +9,41 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol, TextIO
 
-from moothall.actions import action
-from moothall.actions.approval import Later, Question, RuleApprover, TerminalApprover, answer
+from moothall import (
+    ChatMessage,
+    ConfigError,
+    Context,
+    ConversationalAgent,
+    DecisionAction,
+    HumanDecision,
+    Later,
+    NobodyToAsk,
+    Question,
+    Reply,
+    RuleApprover,
+    StopReason,
+    TerminalApprover,
+    Usage,
+    action,
+)
 from moothall.actions.approval.asking import asking_person
 from moothall.actions.message import REPLYING
-from moothall.agents.agent import CURRENT
+from moothall.agents import ReplyRequest
 from moothall.agents.callers import from_caller
-from moothall.agents.context import Context
-from moothall.agents.decision import DECISIONS, DecisionAction, HumanDecision
+from moothall.agents.decision import DECISIONS
 from moothall.agents.dualact.conclusions import DECISION_SCHEMA, read_decision
 from moothall.agents.loop.results import answered
 from moothall.agents.ready.terminal import Terminal
-from moothall.agents.replies.conversational import ConversationalAgent
-from moothall.agents.replies.reply import Reply, Stop
-from moothall.agents.replies.reply_request import ReplyRequest
-from moothall.agents.replies.step import StepHandle
-from moothall.agents.replies.thread import Thread
-from moothall.agents.workflow import ReplyingOptions
-from moothall.foundation.errors import ConfigError, NobodyToAsk
-from moothall.foundation.jsonvalue import UnreadableText, json_text
-from moothall.journal.stop_reason import StopReason
-from moothall.models.protocol import ChatMessage, Usage
+from moothall.build import (
+    CURRENT,
+    ReplyingOptions,
+    StepHandle,
+    Stop,
+    Thread,
+    UnreadableText,
+    answer,
+    json_text,
+)
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

@@ -9,19 +9,19 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final
 
-from moothall.agents.agent import Agent
+from moothall import Agent, ChatMessage, ConversationalAgent, Reply, StopReason, Usage
+from moothall.agents import ReplyRequest
 from moothall.agents.callers import ON_EVENT
 from moothall.agents.replies.checked_parts import check_part
-from moothall.agents.replies.conversational import ConversationalAgent
-from moothall.agents.replies.reply import Reply
-from moothall.agents.replies.reply_request import ReplyRequest
 from moothall.agents.replies.stream import event_of_json
-from moothall.agents.replies.thread import Thread
-from moothall.foundation.arguments import check_seconds, names_checked
-from moothall.foundation.jsonvalue import UnreadableText, json_text
-from moothall.foundation.threads import context_value
-from moothall.journal.stop_reason import StopReason
-from moothall.models.protocol import ChatMessage, Usage
+from moothall.build import (
+    Thread,
+    UnreadableText,
+    check_seconds,
+    context_value,
+    json_text,
+    names_checked,
+)
 
 _MOST_OBSERVED: Final = 100
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final, Literal, get_args
 
-from moothall.foundation.errors import CommandError, ConfigError
+from moothall import CommandError, ConfigError
 
 logger: logging.Logger = logging.getLogger("moothall.agents")
 

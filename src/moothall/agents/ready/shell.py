@@ -10,10 +10,9 @@ import subprocess
 from contextlib import suppress
 from typing import BinaryIO, Final
 
+from moothall import CommandError, CommandTimeout, ConfigError, TooManyThreads
 from moothall.agents.ready.sandbox import Sandbox
-from moothall.foundation.arguments import check_boolean, check_seconds
-from moothall.foundation.errors import CommandError, CommandTimeout, ConfigError, TooManyThreads
-from moothall.foundation.threads import WORKERS, guard
+from moothall.build import WORKERS, check_boolean, check_seconds, guard
 
 MAX_OUTPUT: Final = 64 * 1024
 """How many bytes of a command's output are kept."""

@@ -7,11 +7,10 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
 from typing import Any, ClassVar, TextIO, overload
 
-from moothall.agents.replies.events import Done, Event
-from moothall.agents.replies.reply import Reply
-from moothall.agents.replies.stream import R_co, ReplyStream
-from moothall.foundation.errors import ConfigError
-from moothall.foundation.text import one_line, shown_lines
+from moothall import ConfigError, Done, Event, Reply, ReplyStream
+from moothall.agents.replies.stream import R_co
+from moothall.build import one_line
+from moothall.foundation.text import shown_lines
 from moothall.journal.stop_reason import ANSWERED, in_words
 
 _WIDTH = 200

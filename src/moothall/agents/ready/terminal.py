@@ -9,8 +9,8 @@ import threading
 from typing import TextIO
 
 from moothall.actions.approval.terminal import read_line
+from moothall.build import guard, in_child
 from moothall.foundation.text import shown_lines as shown_lines
-from moothall.foundation.threads import guard, in_child
 
 
 class Terminal:

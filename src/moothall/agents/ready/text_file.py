@@ -9,8 +9,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from moothall.foundation.errors import FileError, FileTooLarge, NotText
-from moothall.foundation.text import counted, escaped, shorten
+from moothall import FileError, FileTooLarge, NotText
+from moothall.build import counted, escaped, shorten
 
 MAX_SEARCHED: Final = 256 * 2**20
 """How many bytes of a file are searched: the search's thread cannot be stopped."""

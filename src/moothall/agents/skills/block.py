@@ -14,21 +14,22 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from moothall.actions import ACCESS_REQUESTED, AccessPolicy, Action
-from moothall.agents.block import Block
-from moothall.agents.ready import shell
-from moothall.agents.ready.folder import Folder
-from moothall.agents.ready.sandbox import SandboxChoice, sandbox_for
-from moothall.agents.skills.format import FILES, Skill, loaded_skill, skill_folders
-from moothall.foundation.arguments import names_checked
-from moothall.foundation.errors import (
+from moothall import (
+    ACCESS_REQUESTED,
+    Action,
+    Block,
     ConfigError,
     DefinitionError,
     NoSuchFile,
     NotAFile,
     OutsideFolder,
 )
-from moothall.foundation.text import nearest, shorten
+from moothall.actions import AccessPolicy
+from moothall.agents import Folder
+from moothall.agents.ready import shell
+from moothall.agents.ready.sandbox import SandboxChoice, sandbox_for
+from moothall.agents.skills.format import FILES, Skill, loaded_skill, skill_folders
+from moothall.build import names_checked, nearest, shorten
 
 logger: logging.Logger = logging.getLogger("moothall.skills")
 MAX_FILES: Final = 200

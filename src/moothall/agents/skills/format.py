@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from moothall.agents.ready.folder import Folder
+from moothall import ConfigError, FileError, MissingExtra
+from moothall.agents import Folder
 from moothall.foundation.arguments import is_path
-from moothall.foundation.errors import ConfigError, FileError, MissingExtra
 from moothall.foundation.files import yaml_data
 
 logger: logging.Logger = logging.getLogger("moothall.skills")
