@@ -1,5 +1,5 @@
 """Agents for other programs, and theirs for ours. Loaded on first use."""
 
-from moothall.foundation.lazily import lazily
+from moothall.build import lazily
 
 __getattr__, __dir__ = lazily(__name__)

@@ -12,19 +12,34 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
-from moothall.actions import Action, action
-from moothall.actions.approval import ApprovalRequest, Question, answer, approve
-from moothall.agents.replies.conversational import ConversationalAgent
-from moothall.agents.replies.reply import Reply
-from moothall.agents.replies.reply_request import ReplyRequest
-from moothall.agents.replies.thread import Thread
-from moothall.foundation.arguments import check_function, check_seconds, names_checked
-from moothall.foundation.errors import ModelError, NobodyToAsk
+from moothall import (
+    Action,
+    ApprovalRequest,
+    ChatMessage,
+    ConversationalAgent,
+    ModelError,
+    NobodyToAsk,
+    Question,
+    Reply,
+    StopReason,
+    TextPiece,
+    Usage,
+    action,
+)
+from moothall.agents import ReplyRequest
+from moothall.build import (
+    Thread,
+    UnreadableText,
+    answer,
+    approve,
+    check_function,
+    check_seconds,
+    json_text,
+    names_checked,
+    one_line,
+    shorten,
+)
 from moothall.foundation.http.addresses import hosts_of
-from moothall.foundation.jsonvalue import UnreadableText, json_text
-from moothall.foundation.text import one_line, shorten
-from moothall.journal.stop_reason import StopReason
-from moothall.models.protocol import ChatMessage, TextPiece, Usage
 from moothall.models.settings import HeadersLike, check_base_url, check_headers
 from moothall.serving.a2a.client import Broken, RemoteTask, Server
 from moothall.serving.a2a.wire import COMPLETED, INPUT_REQUIRED, block_part, data_part, text_part
@@ -32,7 +47,7 @@ from moothall.serving.a2a.wire import COMPLETED, INPUT_REQUIRED, block_part, dat
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from moothall.agents.workflow import AgentOptions
+    from moothall.build import AgentOptions
 
 _MOST_OBSERVED: Final = 100
 _FAULT: Final = 500

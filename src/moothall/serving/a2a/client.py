@@ -9,13 +9,10 @@ from collections.abc import AsyncIterator
 from typing import Any, Final
 from urllib.parse import urljoin, urlsplit
 
-from moothall.foundation import tracing
-from moothall.foundation.errors import ModelError
-from moothall.foundation.http import HTTPClient, HTTPError, HTTPResponse
+from moothall import ModelError
+from moothall.build import HTTPClient, HTTPError, HTTPResponse, json_text, one_line, tracing
 from moothall.foundation.http.addresses import is_of
 from moothall.foundation.http.network import is_loopback
-from moothall.foundation.jsonvalue import json_text
-from moothall.foundation.text import one_line
 from moothall.foundation.threads import awaited
 from moothall.models.server_events import ServerEvents
 from moothall.models.settings import HeadersLike, check_headers

@@ -9,9 +9,9 @@ from datetime import UTC, datetime
 from mimetypes import guess_type
 from typing import Any, Final
 
-from moothall.actions.signature.schema import SchemaValidator, checked
-from moothall.foundation.jsonvalue import json_text
-from moothall.foundation.text import render_path, shorten
+from moothall.actions.signature.schema import checked
+from moothall.build import SchemaValidator, json_text, shorten
+from moothall.foundation.text import render_path
 from moothall.models.blocks import BLOCKS, linked_kind
 
 VERSION: Final = "1.0"

@@ -11,12 +11,9 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from moothall.actions.approval.asking import asked_now
-from moothall.actions.message import REPLYING
-from moothall.agents.agent import CURRENT
-from moothall.agents.replies.conversational import ConversationalAgent
-from moothall.foundation.errors import (
+from moothall import (
     ActionError,
+    ConversationalAgent,
     JournalError,
     MoothallError,
     NoSuchRun,
@@ -26,11 +23,13 @@ from moothall.foundation.errors import (
     RunMismatch,
     RunWaiting,
 )
-from moothall.foundation.text import error_text, nearest
+from moothall.actions.approval.asking import asked_now
+from moothall.actions.message import REPLYING
+from moothall.build import CURRENT, error_text, nearest
 from moothall.serving.company.schedule import Schedule, stamp
 
 if TYPE_CHECKING:
-    from moothall.agents.agent import Agent
+    from moothall import Agent
     from moothall.serving.company.company_space import CompanySpace
     from moothall.serving.company.settings import ScheduleSettings
 

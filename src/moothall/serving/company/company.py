@@ -10,21 +10,19 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, Self, TypeVar
 
-from moothall.agents.agent import Agent
-from moothall.agents.replies.events import Done, Event
-from moothall.agents.replies.recorded_agent import RecordedAgent
-from moothall.agents.replies.sub_agents.going_on import agents_that_resume, who_resumes
-from moothall.agents.replies.threaded import Threaded
-from moothall.foundation.errors import (
+from moothall import (
+    Agent,
     AgentDied,
     ConfigError,
+    Done,
+    Event,
     GivenUp,
     JournalError,
     MissingExtra,
     MoothallError,
 )
-from moothall.foundation.text import error_text, log_failure
-from moothall.foundation.threads import call_user
+from moothall.agents.replies.sub_agents.going_on import agents_that_resume, who_resumes
+from moothall.build import RecordedAgent, Threaded, call_user, error_text, log_failure
 from moothall.journal.entry import RunDamaged
 from moothall.serving.company.calling import REPLY, Calling, ScheduledCall, warn_of_calls
 from moothall.serving.company.company_space import CompanySpace

@@ -11,13 +11,19 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from moothall.actions.approval import Approver, Waiting, check_approver
-from moothall.agents.agent import Agent
+from moothall import (
+    Agent,
+    Approver,
+    DuplicateAgent,
+    InboxError,
+    MoothallError,
+    NativeSpace,
+    Waiting,
+)
+from moothall.actions.approval import check_approver
 from moothall.agents.named_agents import AgentSource
 from moothall.budget import Budget
-from moothall.foundation.errors import DuplicateAgent, InboxError, MoothallError
-from moothall.foundation.text import log_failure
-from moothall.foundation.threads import call_user
+from moothall.build import call_user, log_failure
 from moothall.journal.entry import RunDamaged
 from moothall.serving.company.settings import (
     BrokerSettings,
@@ -26,11 +32,9 @@ from moothall.serving.company.settings import (
     Settings,
 )
 from moothall.serving.company.supervisor import Supervised
-from moothall.spaces.native import NativeSpace
 
 if TYPE_CHECKING:
-    from moothall.journal import Journal, Outline
-    from moothall.journal.entry import Wait
+    from moothall.journal import Journal, Outline, Wait
     from moothall.journal.waits import Waits
 
 logger: logging.Logger = logging.getLogger("moothall.company")

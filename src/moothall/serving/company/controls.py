@@ -9,10 +9,9 @@ import asyncio
 from datetime import UTC, datetime
 from typing import Final
 
-from moothall.agents.replies.record import recorded
-from moothall.foundation.errors import ConfigError, NoSuchRun
-from moothall.journal import Journal
-from moothall.journal.entry import Outline
+from moothall import ConfigError, NoSuchRun
+from moothall.build import recorded
+from moothall.journal import Journal, Outline
 from moothall.serving.company.schedule import MAX_TIMES, Schedule, stamp
 from moothall.serving.company.scheduler import KIND, WANTED_BY, Fired, fired_at, paused_id
 

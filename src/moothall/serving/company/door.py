@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import BaseModel, ConfigDict, StrictStr, ValidationError
 
-from moothall.foundation.errors import ConfigError, NoSuchRun, NotPermitted, RunHeld, StateError
+from moothall import ConfigError, NoSuchRun, NotPermitted, RunHeld, StateError
 from moothall.serving.company.metrics import CONTENT_TYPE
 from moothall.serving.doors.callers import NO_CALLER, caller_of
 

@@ -7,7 +7,7 @@ from typing import Annotated, Final, TypeAlias
 
 from pydantic import BeforeValidator, Field
 
-from moothall.foundation.text import excerpt
+from moothall.build import excerpt
 
 _UNITS: Final = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 _DURATION: Final = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|[smhdw]))+")

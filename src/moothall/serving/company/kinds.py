@@ -7,9 +7,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from moothall.agents.agent import Agent
+from moothall import Agent, ConfigError, DefinitionError, MoothallError
 from moothall.agents.named_agents import AgentSource
-from moothall.foundation.errors import ConfigError, DefinitionError, MoothallError
 
 Maker: TypeAlias = Callable[[str, dict[str, Any], Path], Agent]
 
@@ -60,7 +59,7 @@ def _with_model(module: str, name: str) -> Maker:
 
 
 def _host(name: str, options: dict[str, Any], folder: Path) -> Agent:
-    from moothall.agents.ready.host import Host
+    from moothall import Host
 
     rest = dict(options)
     return Host(name, folder / str(rest.pop("root", ".")), **rest)

@@ -7,20 +7,19 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, get_args
 
+from moothall import JournalError, MissingExtra
 from moothall.actions.acting import ACTING
 from moothall.actions.approval.asking import asked_now
 from moothall.actions.message import REPLYING
-from moothall.agents.agent import CURRENT
 from moothall.budget.limits import RESERVED
-from moothall.foundation.errors import JournalError, MissingExtra
+from moothall.build import CURRENT, Delivery
 from moothall.serving.company.supervisor import State, Supervisor
-from moothall.spaces.delivery import Delivery
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
     from prometheus_client.core import Metric
 
-    from moothall.agents.replies.events import Event
+    from moothall import Event
     from moothall.serving.company.company_space import CompanySpace
     from moothall.serving.company.probe import Probe
 

@@ -10,9 +10,9 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
+from moothall import MoothallError
+from moothall.build import log_failure
 from moothall.foundation.database import RUNS
-from moothall.foundation.errors import MoothallError
-from moothall.foundation.text import log_failure
 
 if TYPE_CHECKING:
     from moothall.serving.company.company_space import CompanySpace

@@ -7,11 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from moothall.agents.agent import Agent
+from moothall import Agent, ConfigError, DefinitionError, MoothallError
 from moothall.agents.named_agents import AgentSource
-from moothall.foundation.errors import ConfigError, DefinitionError, MoothallError
-from moothall.foundation.text import log_failure
-from moothall.foundation.threads import call_user
+from moothall.build import call_user, log_failure
 from moothall.serving.company.kinds import agent_of, fault_of
 from moothall.serving.company.settings import Settings
 

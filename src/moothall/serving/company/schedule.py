@@ -11,7 +11,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 from zoneinfo import ZoneInfo
 
-from moothall.foundation.errors import ConfigError, MissingExtra
+from moothall import ConfigError, MissingExtra
 
 if TYPE_CHECKING:
     from cronsim import CronSim

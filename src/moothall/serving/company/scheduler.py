@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from moothall.agents.replies.record import recorded
-from moothall.foundation.errors import (
+from moothall import (
     InDoubt,
     JournalError,
     MoothallError,
@@ -20,17 +19,15 @@ from moothall.foundation.errors import (
     RunMismatch,
     RunWaiting,
 )
-from moothall.foundation.jsonvalue import as_json
-from moothall.foundation.text import error_text, log_failure
+from moothall.build import as_json, error_text, log_failure, recorded
 from moothall.journal.doubt import in_doubt
 from moothall.journal.find import CUT_OFF
 from moothall.serving.company.calling import REPLY, LeftOpen, ScheduledCall
 from moothall.serving.company.schedule import MAX_TIMES, stamp
 
 if TYPE_CHECKING:
-    from moothall.agents.replies.step import StepHandle
-    from moothall.journal import Journal
-    from moothall.journal.entry import Entry, Outline
+    from moothall.build import StepHandle
+    from moothall.journal import Entry, Journal, Outline
 
 logger: logging.Logger = logging.getLogger("moothall.company")
 

@@ -32,22 +32,20 @@ from pydantic import (
     model_validator,
 )
 
-from moothall.actions.message import address
+from moothall import AMQPOptions, ConfigError, MoothallError
 from moothall.budget.limits import RESERVED
 from moothall.budget.period import Per
+from moothall.build import Space, address, nearest, read_yaml
 from moothall.foundation.arguments import none_of
-from moothall.foundation.errors import ConfigError, MoothallError
-from moothall.foundation.files import KeyPath, at_line, read_yaml
+from moothall.foundation.files import KeyPath, at_line
 from moothall.foundation.files.field_names import in_words, names_at
-from moothall.foundation.text import nearest
 from moothall.serving.company.durations import Seconds, Wait
 from moothall.serving.company.kinds import KINDS
 from moothall.serving.company.schedule import Missed, Schedule
 from moothall.serving.company.supervisor import Restart
 from moothall.serving.doors.callers import RIGHTS
 from moothall.serving.doors.front import FRONT_OPTIONS
-from moothall.spaces.amqp.amqp_options import FILES, AMQPOptions
-from moothall.spaces.space import Space
+from moothall.spaces.amqp.amqp_options import FILES
 
 _VARIABLE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _ALMOST: Final = re.compile(r"\$\{([A-Za-z_]\w*)|^\$([A-Za-z_]\w*)$")

@@ -11,9 +11,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias
 
-from moothall.foundation.arguments import check_integer, names_checked
-from moothall.foundation.errors import ConfigError, DefinitionError, GivenUp
-from moothall.foundation.text import counted, error_text, log_failure
+from moothall import ConfigError, DefinitionError, GivenUp
+from moothall.build import check_integer, counted, error_text, log_failure, names_checked
 
 logger: logging.Logger = logging.getLogger("moothall.company")
 

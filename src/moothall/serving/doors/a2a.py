@@ -10,10 +10,8 @@ from email.utils import formatdate
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Final
 
-from moothall.actions import ACCESS_DENIED
-from moothall.foundation.errors import JournalError
-from moothall.foundation.jsonvalue import UnreadableText
-from moothall.foundation.text import one_line
+from moothall import ACCESS_DENIED, JournalError
+from moothall.build import UnreadableText, one_line
 from moothall.serving.a2a.wire import (
     CARD_PATH,
     MEDIA,

@@ -8,11 +8,9 @@ import hashlib
 import re
 from typing import Any, Final
 
-from moothall.agents.agent import Agent
-from moothall.agents.replies.conversational import ConversationalAgent
+from moothall import Agent, ConversationalAgent
 from moothall.agents.replies.resume import asked_in
-from moothall.foundation.jsonvalue import json_text
-from moothall.foundation.text import escaped
+from moothall.build import escaped, json_text
 from moothall.journal import Journal, Outline
 from moothall.journal.doubt import in_doubt
 from moothall.serving.a2a.wire import A2AFault

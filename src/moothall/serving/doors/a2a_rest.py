@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from moothall.foundation.jsonvalue import UnreadableText
-from moothall.foundation.text import one_line
+from moothall.build import UnreadableText, one_line
 from moothall.serving.a2a.wire import A2AFault
 from moothall.serving.doors.a2a import A2ADoor, check_version, faults, sent_events
 from moothall.serving.doors.checks import json_of

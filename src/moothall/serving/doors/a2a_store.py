@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any, Final
 
+from moothall import JournalError, NoSuchRun, RunHeld, StateError
 from moothall.agents.replies.reply import gives
 from moothall.agents.replies.resume import asked_in
-from moothall.foundation.errors import JournalError, NoSuchRun, RunHeld, StateError
-from moothall.foundation.text import log_failure
+from moothall.build import log_failure
 from moothall.journal import Journal, Outline
 from moothall.journal.find import CUT_OFF
 from moothall.serving.a2a.wire import (

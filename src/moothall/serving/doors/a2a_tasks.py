@@ -9,12 +9,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, TypeAlias
 
-from moothall.agents.replies.events import Done, Event
-from moothall.agents.replies.reply import Reply
-from moothall.foundation.errors import MoothallError, NotPermitted
-from moothall.foundation.jsonvalue import deep_json, json_text
-from moothall.foundation.text import one_line
-from moothall.journal.entry import Wait
+from moothall import Done, Event, MoothallError, NotPermitted, Reply
+from moothall.build import json_text, one_line
+from moothall.foundation.jsonvalue import deep_json
+from moothall.journal import Wait
 from moothall.serving.a2a.wire import (
     CANCELED,
     COMPLETED,

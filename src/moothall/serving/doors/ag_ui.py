@@ -9,12 +9,10 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing, suppress
 from typing import Any, Final
 
-from moothall.agents.loop.react import ReActAgent
-from moothall.agents.replies.reply import Reply, gives
-from moothall.agents.replies.reply_request import ReplyRequest
+from moothall import MoothallError, NoSuchRun, ReActAgent, Reply, ReplyStream, StateError
+from moothall.agents import ReplyRequest
+from moothall.agents.replies.reply import gives
 from moothall.agents.replies.resume import asked_in
-from moothall.agents.replies.stream import ReplyStream
-from moothall.foundation.errors import MoothallError, NoSuchRun, StateError
 from moothall.serving.doors import ag_ui_wire as wire
 from moothall.serving.doors.asks import (
     MOST_WAITING,

@@ -10,9 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Final
 
-from moothall.actions.provenance import with_sources
-from moothall.agents.replies.events import CallEnded, CallProgress, CallStarted
-from moothall.foundation.jsonvalue import json_text
+from moothall import CallEnded, CallProgress, CallStarted
+from moothall.build import json_text, with_sources
 from moothall.serving.a2a.wire import part_block
 from moothall.serving.doors.asks import WAITS_S, Ask, OpenAsks, form_of, read_form
 from moothall.serving.doors.openai.content import BadRequest

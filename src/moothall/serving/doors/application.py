@@ -9,10 +9,9 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Unpack
 
-from moothall.agents.agent import Agent
-from moothall.foundation.arguments import check_text, unknown_argument
-from moothall.foundation.errors import ConfigError, MissingExtra, MoothallError
-from moothall.foundation.text import log_failure
+from moothall import Agent, ConfigError, MissingExtra, MoothallError
+from moothall.build import check_text, log_failure
+from moothall.foundation.arguments import unknown_argument
 from moothall.serving.doors.a2a import A2ADoor
 from moothall.serving.doors.a2a_rest import A2ARest
 from moothall.serving.doors.ag_ui import AGUIDoor

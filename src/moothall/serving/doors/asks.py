@@ -9,13 +9,12 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from moothall.actions.approval import ApprovalRequest, Later, Question, Refused, Waiting
+from moothall import ApprovalRequest, Event, Later, NobodyToAsk, Question, Refused, Waiting
 from moothall.actions.approval.decision import DECISION_KINDS
-from moothall.agents.replies.events import Event
-from moothall.foundation.errors import NobodyToAsk
-from moothall.foundation.jsonvalue import json_text
-from moothall.foundation.text import escaped, shown_lines
-from moothall.journal.entry import Wait, request_of
+from moothall.build import escaped, json_text
+from moothall.foundation.text import shown_lines
+from moothall.journal import Wait
+from moothall.journal.entry import request_of
 from moothall.serving.doors.callers import LOCAL
 
 WAITS_S: Final = 600.0

@@ -8,11 +8,10 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypedDict, Unpack, cast
 
+from moothall import BudgetExceeded, ConfigError, DeadlineExceeded
 from moothall.agents.replies.charging import check_reply_budget
 from moothall.budget.limits import LIMITS, used_up
-from moothall.foundation.arguments import check_function, check_integer
-from moothall.foundation.errors import BudgetExceeded, ConfigError, DeadlineExceeded
-from moothall.foundation.threads import guard
+from moothall.build import check_function, check_integer, guard
 from moothall.serving.doors.checks import Scope
 
 if TYPE_CHECKING:

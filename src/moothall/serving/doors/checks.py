@@ -21,8 +21,7 @@ from collections.abc import (
 from contextlib import suppress
 from typing import Any, Final, TypeVar
 
-from moothall.foundation.jsonvalue import UnreadableText, read_json
-from moothall.foundation.threads import WORKERS
+from moothall.build import WORKERS, UnreadableText, read_json
 
 Message = MutableMapping[str, Any]
 Scope = MutableMapping[str, Any]

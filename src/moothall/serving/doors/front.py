@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final, TypedDict, Unpack
 from urllib.parse import urlsplit
 
-from moothall.foundation.errors import ConfigError
+from moothall import ConfigError
 
 ANY_HOST: Final = "*"
 """The origin that stands for all."""

@@ -7,7 +7,7 @@ import math
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
-from moothall.foundation import tracing
+from moothall.build import tracing
 from moothall.serving.a2a.wire import CARD_PATH
 from moothall.serving.doors.callers import LOCAL, NO_CALLER, Callers, note_caller
 from moothall.serving.doors.checks import (

@@ -9,14 +9,11 @@ from contextlib import asynccontextmanager, suppress
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
-from moothall.agents.loop.answer import safe_names
-from moothall.agents.replies.events import Event
+from moothall import Event, MoothallError, NoSuchRun, StateError
 from moothall.agents.replies.resume import asked_in
 from moothall.agents.replies.thread import session_of
-from moothall.foundation import tracing
-from moothall.foundation.errors import MoothallError, NoSuchRun, StateError
-from moothall.foundation.text import one_line
-from moothall.journal.entry import Wait
+from moothall.build import one_line, safe_names, tracing
+from moothall.journal import Wait
 from moothall.serving.doors.asks import MOST_WAITING, WAITS_S, Ask, Caller, asks_of, waiting_text
 from moothall.serving.doors.callers import LOCAL, caller_of, sender_of
 from moothall.serving.doors.checks import in_thread

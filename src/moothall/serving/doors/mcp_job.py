@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from moothall.actions import Action
+from moothall import Action
 from moothall.agents.replies.thread import thread_of_sender
-from moothall.foundation.jsonvalue import json_text
+from moothall.build import json_text
 from moothall.serving.doors.asks import Ask, OpenAsks, form_of, read_form
 from moothall.serving.doors.callers import caller_of
 from moothall.serving.doors.checks import Message, Receive, Scope, Send, in_thread

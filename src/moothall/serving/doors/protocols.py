@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
-from moothall.foundation.errors import BudgetExceeded, NotPermitted
-from moothall.foundation.jsonvalue import UnreadableText
+from moothall import BudgetExceeded, NotPermitted
+from moothall.build import UnreadableText
 from moothall.serving.a2a.wire import A2AFault
 from moothall.serving.doors.checks import RequestRefused, json_of, sent_event
 

@@ -16,27 +16,40 @@ from typing import Any, Final, TypeVar
 from urllib.parse import quote
 from weakref import WeakSet
 
-from moothall.actions import ACCESS_DENIED, ACCESS_REQUESTED, Action
-from moothall.actions.approval import Question, answer
+from moothall import (
+    ACCESS_DENIED,
+    ACCESS_REQUESTED,
+    Action,
+    Agent,
+    ConversationalAgent,
+    DefinitionError,
+    Event,
+    NativeSpace,
+    Question,
+)
 from moothall.actions.approval.decision import not_permitted
-from moothall.actions.message import Envelope, address
-from moothall.agents.agent import CURRENT, Agent
-from moothall.agents.callers import CallerContext, from_caller
-from moothall.agents.replies.conversational import ConversationalAgent
-from moothall.agents.replies.events import Event
+from moothall.agents.callers import from_caller
 from moothall.agents.replies.sub_agents.going_on import who_resumes
-from moothall.agents.replies.threaded import Threaded
-from moothall.foundation.errors import DefinitionError
-from moothall.foundation.threads import call_user, guard, reset
-from moothall.journal.entry import Wait
+from moothall.build import (
+    CURRENT,
+    CallerContext,
+    Delivery,
+    Envelope,
+    Threaded,
+    address,
+    answer,
+    call_user,
+    guard,
+)
+from moothall.foundation.threads import reset
+from moothall.journal import Wait
 from moothall.serving.a2a.wire import CARD_PATH
 from moothall.serving.doors.a2a_records import is_task
 from moothall.serving.doors.asks import Caller, CallerApprover
 from moothall.serving.doors.callers import LOCAL, Callers
 from moothall.serving.doors.checks import in_thread
 from moothall.serving.doors.protocols import DOORS
-from moothall.spaces.delivery import REQUEST, RUNNING, Delivery
-from moothall.spaces.native import NativeSpace
+from moothall.spaces.delivery import REQUEST, RUNNING
 
 logger: logging.Logger = logging.getLogger("moothall.doors")
 _IDLE_S: Final = 3600.0

@@ -10,7 +10,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any, Final
 
-from moothall.foundation.errors import ConfigError, MissingExtra
+from moothall import ConfigError, MissingExtra
 from moothall.serving.doors.checks import is_loopback_address
 
 _BACKLOG: Final = 128

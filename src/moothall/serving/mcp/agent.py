@@ -11,25 +11,31 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, Self, Unpack
 from weakref import WeakMethod, finalize
 
-from moothall.actions import ACCESS_REQUESTED, AccessPolicy, Action
-from moothall.actions.marking import checked_policy
-from moothall.agents.agent import Agent
-from moothall.agents.workflow import AgentSettings
-from moothall.foundation.arguments import (
-    check_boolean,
-    check_function,
-    check_seconds,
-    names_checked,
-)
-from moothall.foundation.errors import (
+from moothall import (
+    ACCESS_REQUESTED,
+    Action,
     ActionError,
+    Agent,
     ConfigError,
     DefinitionError,
     MCPServerError,
     MissingExtra,
 )
-from moothall.foundation.text import nearest, shorten
-from moothall.foundation.threads import WORKERS, guard, in_child, loop_is_running
+from moothall.actions import AccessPolicy
+from moothall.actions.marking import checked_policy
+from moothall.build import (
+    WORKERS,
+    AgentSettings,
+    check_boolean,
+    check_function,
+    check_seconds,
+    guard,
+    in_child,
+    names_checked,
+    nearest,
+    shorten,
+)
+from moothall.foundation.threads import loop_is_running
 from moothall.serving.mcp.connection import ServerConnection
 from moothall.serving.mcp.listing import Definition, ServerOffer
 from moothall.serving.mcp.lock import DefinitionLock
@@ -41,7 +47,7 @@ from moothall.serving.mcp.web import Headers, shown_address
 if TYPE_CHECKING:
     import mcp
 
-    from moothall.agents.context import Context
+    from moothall import Context
 
 logger: logging.Logger = logging.getLogger("moothall.mcp")
 _FAULT_CHARS: Final = 500

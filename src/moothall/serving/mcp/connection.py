@@ -18,18 +18,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 from weakref import ref
 
-from moothall.actions.approval import Later
-from moothall.foundation import tracing
-from moothall.foundation.errors import ActionError, MCPServerError, MoothallError, SpaceClosed
-from moothall.foundation.text import one_line
-from moothall.foundation.threads import settle
+from moothall import ActionError, Later, MCPServerError, MoothallError, SpaceClosed
+from moothall.build import LoopThread, one_line, settle, tracing
 from moothall.serving.mcp.listing import ServerOffer, read_offered
 from moothall.serving.mcp.live import UNANSWERED, Live, as_ours, first_set, opened, why_ended
 from moothall.serving.mcp.process import ServerProcess, over_process
 from moothall.serving.mcp.questions import addresses_in, told_address
 from moothall.serving.mcp.request import Ask, Send, ServerRequest
 from moothall.serving.mcp.web import Headers, over_http, shown_address
-from moothall.spaces.loop import LoopThread
 
 if TYPE_CHECKING:
     import anyio

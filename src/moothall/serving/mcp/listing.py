@@ -10,10 +10,10 @@ import unicodedata
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from moothall.actions.signature.schema import SchemaValidator, WrongSchema, without_expressions
+from moothall import MCPServerError
+from moothall.actions.signature.schema import without_expressions
 from moothall.actions.signature.work import MAX_SCHEMA
-from moothall.foundation.errors import MCPServerError
-from moothall.foundation.text import one_line
+from moothall.build import SchemaValidator, WrongSchema, one_line
 
 if TYPE_CHECKING:
     import mcp

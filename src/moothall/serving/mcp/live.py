@@ -8,9 +8,8 @@ from contextlib import asynccontextmanager
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Final
 
-from moothall.foundation.errors import MCPServerError, MoothallError
-from moothall.foundation.jsonvalue import json_text
-from moothall.foundation.text import error_text, one_line
+from moothall import MCPServerError, MoothallError
+from moothall.build import error_text, json_text, one_line
 from moothall.serving.mcp.received import sifted
 from moothall.serving.mcp.request import Send
 from moothall.serving.mcp.web import refusal_in

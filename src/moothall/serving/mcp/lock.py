@@ -8,10 +8,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from moothall.foundation.errors import ConfigError
-from moothall.foundation.files import written_whole
-from moothall.foundation.jsonvalue import UnreadableText, read_json
-from moothall.foundation.text import escaped_json, shorten
+from moothall import ConfigError
+from moothall.build import UnreadableText, read_json, shorten, written_whole
+from moothall.foundation.text import escaped_json
 from moothall.serving.mcp.listing import Definition
 
 _VERSION: Final = 1

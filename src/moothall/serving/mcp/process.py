@@ -14,10 +14,9 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import IO, TYPE_CHECKING, Any, Final
 
+from moothall import MCPServerError
 from moothall.agents.ready.shell import watched
-from moothall.foundation.errors import MCPServerError
-from moothall.foundation.text import one_line
-from moothall.foundation.threads import WORKERS, guard
+from moothall.build import WORKERS, guard, one_line
 
 if TYPE_CHECKING:
     from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream

@@ -10,8 +10,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
-from moothall.actions.signature.schema import SchemaValidator, WrongSchema
-from moothall.foundation.text import one_line
+from moothall.build import SchemaValidator, WrongSchema, one_line
 from moothall.serving.mcp.listing import checked_schema
 
 if TYPE_CHECKING:

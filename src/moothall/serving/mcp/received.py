@@ -13,8 +13,7 @@ from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, Protocol, Self
 
-from moothall.foundation.jsonvalue import json_text
-from moothall.foundation.text import counted, one_line, shorten
+from moothall.build import counted, json_text, one_line, shorten
 from moothall.serving.mcp.listing import MAX_TOOLS, OUTPUT_SCHEMA
 
 if TYPE_CHECKING:

@@ -7,9 +7,10 @@ import logging
 from dataclasses import dataclass
 from typing import Any, Final
 
-from moothall.actions.signature.schema import WrongSchema, checked
-from moothall.foundation.errors import ActionError
-from moothall.foundation.text import render_path, shorten
+from moothall import ActionError
+from moothall.actions.signature.schema import checked
+from moothall.build import WrongSchema, shorten
+from moothall.foundation.text import render_path
 from moothall.serving.mcp.listing import checked_schema
 
 logger: logging.Logger = logging.getLogger("moothall.mcp")

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 from urllib.parse import urlsplit
 
-from moothall.foundation.errors import ConfigError
+from moothall import ConfigError
 from moothall.foundation.http.addresses import without_password
 
 _ADDRESS: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")

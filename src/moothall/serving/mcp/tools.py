@@ -10,11 +10,10 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final
 
-from moothall.actions import ACCESS_DENIED, ACCESS_REQUESTED, AccessPolicy, Action
-from moothall.actions.signature.schema import SchemaValidator, object_schema
-from moothall.agents.context import Context
-from moothall.foundation.errors import InvalidArguments
-from moothall.foundation.text import one_line, printable
+from moothall import ACCESS_DENIED, ACCESS_REQUESTED, Action, Context, InvalidArguments
+from moothall.actions import AccessPolicy
+from moothall.build import SchemaValidator, object_schema, one_line
+from moothall.foundation.text import printable
 from moothall.serving.mcp.listing import (
     PROMPTS,
     RESOURCES,

@@ -11,10 +11,8 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from urllib.parse import urlsplit
 
-from moothall.foundation import tracing
-from moothall.foundation.errors import MCPServerError
-from moothall.foundation.http.network import check_allowed
-from moothall.foundation.text import one_line
+from moothall import MCPServerError
+from moothall.build import check_allowed, one_line, tracing
 from moothall.serving.mcp.process import MAX_LINE
 from moothall.serving.mcp.target import checked_headers
 

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from moothall.foundation import tracing
-from moothall.foundation.arguments import check_boolean
-from moothall.foundation.errors import ConfigError, MissingExtra
+from moothall import ConfigError, MissingExtra
+from moothall.build import check_boolean, tracing
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider

@@ -13,7 +13,7 @@ from opentelemetry.context import Context
 from opentelemetry.trace import Link, SpanKind
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from moothall.foundation.text import log_failure
+from moothall.build import log_failure
 from moothall.foundation.tracing import TRACE
 from moothall.serving.telemetry import names
 from moothall.serving.telemetry.scope import SCOPE, OpenSpan, SpanScope, logger

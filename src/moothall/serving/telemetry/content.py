@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
-from moothall.foundation.jsonvalue import as_json
+from moothall.build import as_json
 from moothall.models.providers import PROVIDERS
 from moothall.serving.telemetry import names
 

@@ -7,7 +7,7 @@ from typing import Any
 from opentelemetry import context as otel_context
 from opentelemetry.trace import SpanKind
 
-from moothall.actions.message import Envelope
+from moothall.build import Envelope
 from moothall.foundation.tracing import TRACE
 from moothall.serving.telemetry import names
 from moothall.serving.telemetry.beginning import Beginning, context_of, stated_by

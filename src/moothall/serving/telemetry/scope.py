@@ -15,7 +15,7 @@ from opentelemetry import trace
 from opentelemetry.context import Context
 from opentelemetry.trace import Span, Status, StatusCode
 
-from moothall.foundation.text import log_failure
+from moothall.build import log_failure
 from moothall.foundation.threads import reset
 from moothall.serving.telemetry import names
 from moothall.serving.telemetry.ids import span_id_of

@@ -8,11 +8,10 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Any, Final
 
+from moothall import ConversationalAgent, NoSuchRun
 from moothall.agents.loop.recording import LoopState
-from moothall.agents.replies.conversational import ConversationalAgent
 from moothall.agents.replies.reply import gives
 from moothall.agents.replies.thread import thread_of_sender
-from moothall.foundation.errors import NoSuchRun
 from moothall.serving.doors.openai.content import BadRequest
 from moothall.serving.doors.openai.input import without_pending
 from moothall.serving.doors.openai.output import ResponseForm

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from moothall.foundation.jsonvalue import json_text
+from moothall.build import json_text
 from moothall.models.blocks import BLOCKS
 from moothall.serving.doors.protocols import openai_error
 

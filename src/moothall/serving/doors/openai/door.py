@@ -9,17 +9,23 @@ from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import aclosing
 from typing import Any, Final, TypeAlias
 
+from moothall import (
+    CallStarted,
+    ConversationalAgent,
+    Done,
+    MessageAdded,
+    MoothallError,
+    ReActAgent,
+    ReasoningPiece,
+    Reply,
+    ReplyStream,
+    RequestError,
+    TextPiece,
+)
+from moothall.agents import ReplyRequest
 from moothall.agents.loop.answer import demand_of
-from moothall.agents.loop.react import ReActAgent
-from moothall.agents.replies.conversational import ConversationalAgent
-from moothall.agents.replies.events import CallStarted, Done, MessageAdded
-from moothall.agents.replies.reply import Reply
-from moothall.agents.replies.reply_request import ReplyRequest
-from moothall.agents.replies.stream import ReplyStream
 from moothall.agents.replies.thread import thread_of_sender
-from moothall.foundation.errors import MoothallError, RequestError
-from moothall.foundation.text import log_failure
-from moothall.models.protocol import ReasoningPiece, TextPiece
+from moothall.build import log_failure
 from moothall.serving.doors.asks import Caller
 from moothall.serving.doors.callers import caller_of, sender_of
 from moothall.serving.doors.checks import (

@@ -8,12 +8,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from moothall.actions import Action
+from moothall import Action, DefinitionError
 from moothall.actions.caller_actions import LEFT_TO_CALLER, left_to_caller
-from moothall.agents.loop.answer import safe_names
-from moothall.foundation.errors import DefinitionError
-from moothall.foundation.jsonvalue import UnreadableText, json_text, read_json
-from moothall.foundation.text import shorten
+from moothall.build import UnreadableText, json_text, read_json, safe_names, shorten
 from moothall.memory.reply_memory import MESSAGES_KEY, meant_by
 from moothall.serving.doors.checks import json_of
 from moothall.serving.doors.openai.content import BadRequest, content_of, text_in

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from moothall.foundation.jsonvalue import json_text
+from moothall.build import json_text
 from moothall.serving.doors.openai.content import BadRequest, text_in
 from moothall.serving.doors.openai.input import (
     OpenAIRequest,

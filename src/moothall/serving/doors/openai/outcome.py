@@ -9,14 +9,11 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any, Final
 
-from moothall.agents.loop.react import ReActAgent
+from moothall import ConfigError, ContextOverflow, ReActAgent, Reply, UnknownPrice, Usage
 from moothall.agents.loop.run import CUT
-from moothall.agents.replies.reply import Reply, gives
-from moothall.agents.replies.reply_request import AnswerSchema
-from moothall.foundation.errors import ConfigError, ContextOverflow, UnknownPrice
-from moothall.foundation.jsonvalue import UnreadableText, json_text
-from moothall.journal.entry import Wait
-from moothall.models.protocol import Usage
+from moothall.agents.replies.reply import gives
+from moothall.build import AnswerSchema, UnreadableText, json_text
+from moothall.journal import Wait
 from moothall.serving.doors.asks import waiting_text
 from moothall.serving.doors.openai.content import BadRequest
 from moothall.serving.doors.openai.input import OpenAIRequest

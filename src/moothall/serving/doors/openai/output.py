@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from typing import Any, Final, Literal, TypeAlias
 
-from moothall.foundation.jsonvalue import json_text
-from moothall.models.protocol import Usage
+from moothall import Usage
+from moothall.build import json_text
 from moothall.serving.doors.checks import Send, as_json, sent_event
 from moothall.serving.doors.openai.content import BadRequest
 from moothall.serving.doors.openai.input import OpenAIRequest

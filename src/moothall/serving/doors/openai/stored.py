@@ -6,10 +6,10 @@ from contextlib import suppress
 from typing import Any, Final
 from urllib.parse import parse_qsl
 
+from moothall import NoSuchRun, Reply, RunHeld, StateError
 from moothall.actions.caller_actions import LEFT_TO_CALLER
-from moothall.agents.replies.reply import Reply, gives
-from moothall.foundation.errors import NoSuchRun, RunHeld, StateError
-from moothall.foundation.jsonvalue import json_text
+from moothall.agents.replies.reply import gives
+from moothall.build import json_text
 from moothall.journal import Outline
 from moothall.memory.reply_memory import meant_by
 from moothall.models.blocks import BLOCKS
