@@ -6,18 +6,17 @@ import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final
 
-from moothall.actions import action
-from moothall.agents.block import Block
-from moothall.foundation.errors import DefinitionError
-from moothall.foundation.threads import loop_is_running, refuse_on_loop
+from moothall import Block, DefinitionError, action
+from moothall.build import refuse_on_loop
+from moothall.foundation.threads import loop_is_running
 from moothall.research.extractive.index import QuestionWords
 from moothall.research.findings import Findings, Passage, ResearchTask, Resource, Section
 from moothall.research.report import Report
 from moothall.research.researcher import Researcher
 
 if TYPE_CHECKING:
+    from moothall import Model
     from moothall.budget import Budget
-    from moothall.models.protocol import Model
 
 _MOST_PASSAGES: Final = 12  # passages that a model is shown
 _TOOL: Final = "find_passages"

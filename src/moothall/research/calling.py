@@ -11,13 +11,17 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlencode
 
-from moothall.actions import Action, ActionRegistry
+from moothall import (
+    Action,
+    ActionRegistry,
+    ConfigError,
+    DefinitionError,
+    InvalidArguments,
+    PageError,
+)
 from moothall.agents.context import injected
-from moothall.agents.loop.answer import ToolCall
 from moothall.agents.replies.checked_parts import check_actions
-from moothall.agents.replies.state import dump_state, load_state
-from moothall.foundation.errors import ConfigError, DefinitionError, InvalidArguments, PageError
-from moothall.foundation.jsonvalue import NotJSON, as_json, copy_json, json_text
+from moothall.build import NotJSON, ToolCall, as_json, copy_json, dump_state, json_text, load_state
 from moothall.foundation.threads import awaited
 from moothall.research.findings import ResearchResult, ResearchTask, Resource
 from moothall.research.pool import ResourcePool

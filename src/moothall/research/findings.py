@@ -9,10 +9,8 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from moothall.agents.replies.record import APPENDED
-from moothall.foundation.errors import ConfigError, DefinitionError
-from moothall.journal.stop_reason import StopReason
-from moothall.models.protocol import Usage
+from moothall import ConfigError, DefinitionError, StopReason, Usage
+from moothall.build import APPENDED
 
 
 @dataclass

@@ -7,14 +7,10 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from moothall.agents.replies.events import BlockEnded, BlockStarted
-from moothall.agents.replies.record import StepHandle
-from moothall.agents.replies.reply import Stop
-from moothall.agents.replies.reply_request import ReplyRequest
+from moothall import BlockEnded, BlockStarted, DefinitionError, InvalidArguments
+from moothall.agents import ReplyRequest
 from moothall.agents.replies.step import asking
-from moothall.foundation import tracing
-from moothall.foundation.errors import DefinitionError, InvalidArguments
-from moothall.foundation.threads import call_user
+from moothall.build import StepHandle, Stop, call_user, tracing
 from moothall.models.protocol import usage_json
 from moothall.research import recording
 from moothall.research.calling import sourced, taking

@@ -8,13 +8,9 @@ from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from moothall.agents.replies.charging import completed
-from moothall.agents.replies.reply import Stop
+from moothall import BudgetExceeded, JournalError
 from moothall.agents.replies.state import ANSWER
-from moothall.foundation.errors import BudgetExceeded, JournalError
-from moothall.foundation.text import log_failure, shorten
-from moothall.foundation.threads import side_by_side
-from moothall.models.ask import Unusable, ask_value
+from moothall.build import Stop, Unusable, ask_value, completed, log_failure, shorten, side_by_side
 from moothall.research.citations.footnotes import Verdict
 from moothall.research.citations.support import (
     LONGEST,

@@ -6,11 +6,8 @@ import asyncio
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from moothall.agents.replies.reply import Stop
-from moothall.foundation.errors import ContextOverflow
-from moothall.foundation.text import counted, one_line, shorten
-from moothall.foundation.threads import side_by_side
-from moothall.models.ask import Unusable
+from moothall import ContextOverflow
+from moothall.build import Stop, Unusable, counted, one_line, shorten, side_by_side
 from moothall.research import prompts, rules
 from moothall.research.citations.footnotes import without_list
 from moothall.research.extractive.index import QuestionWords, nearest

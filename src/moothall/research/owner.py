@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 from moothall.models.base import is_in_process
 
 if TYPE_CHECKING:
-    from moothall.actions import Action
+    from moothall import Action, Model
     from moothall.budget import Budget
-    from moothall.models.protocol import Model
     from moothall.research.writing.review import Reviewer
     from moothall.research.writing.style import Style
 

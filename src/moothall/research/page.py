@@ -8,8 +8,8 @@ from hashlib import sha256
 from html import escape
 from typing import TYPE_CHECKING, Any, Final
 
-from moothall.foundation.errors import MissingExtra
-from moothall.foundation.text import display, one_line
+from moothall import MissingExtra
+from moothall.build import display, one_line
 from moothall.research.reading.encodings import CONTROL
 
 if TYPE_CHECKING:

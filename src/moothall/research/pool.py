@@ -11,8 +11,8 @@ from urllib.parse import quote, urlsplit, urlunsplit
 
 from pydantic_core import Url
 
-from moothall.foundation.errors import ConfigError, InvalidArguments
-from moothall.foundation.threads import guard
+from moothall import ConfigError, InvalidArguments
+from moothall.build import guard
 from moothall.research.findings import Passage, Resource, Section
 
 LONGEST = 2000  # no passage has more characters, unless a single word has

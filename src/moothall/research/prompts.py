@@ -6,9 +6,7 @@ from dataclasses import replace
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final
 
-from moothall.actions.signature.schema import object_schema
-from moothall.foundation.jsonvalue import json_line
-from moothall.foundation.text import cut, marked, one_line
+from moothall.build import cut, json_line, marked, object_schema, one_line
 from moothall.memory.bounded import DEFAULT_TOKENS, estimate_tokens
 from moothall.research.findings import Heading, Passage
 from moothall.research.writing.sections import split_sections

@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
+from moothall import MoothallError, Reply, Usage
 from moothall.agents.replies.read_record import ReadRecord, fingerprint
-from moothall.agents.replies.reply import Reply
-from moothall.agents.replies.state import dump_state, load_state
-from moothall.foundation.errors import MoothallError
-from moothall.foundation.jsonvalue import as_json
+from moothall.build import as_json, dump_state, load_state
 from moothall.journal.run_parts import ReadPart
-from moothall.models.protocol import Usage
 from moothall.research.findings import Objective, Progress, Resource
 from moothall.research.pool import ResourcePool
 from moothall.research.report import QUIET, Report, report_of

@@ -9,12 +9,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from moothall.agents.replies.reply import Reply
+from moothall import FileError, Reply, StateError, StopReason, Usage
+from moothall.build import counted, display, one_line
 from moothall.foundation.arguments import named_elsewhere
-from moothall.foundation.errors import FileError, StateError
-from moothall.foundation.text import counted, display, one_line
-from moothall.journal.stop_reason import StopReason, in_words
-from moothall.models.protocol import Usage
+from moothall.journal.stop_reason import in_words
 from moothall.research.extractive.index import QuestionWords, titled
 from moothall.research.extractive.ranker import answer
 from moothall.research.findings import Citation, Objective, Passage, Progress, Resource
@@ -34,7 +32,7 @@ from moothall.research.writing.safe_markdown import safe_markdown, visible
 from moothall.research.writing.verbatim import as_text, verbatim
 
 if TYPE_CHECKING:
-    from moothall.budget.amounts import PriceList
+    from moothall.budget import PriceList
 
 _PLACES: Final = 3  # shown where an answer was not found
 QUIET: Final = frozenset(("done", "max_iterations", "no_progress"))

@@ -13,24 +13,38 @@ from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from moothall.actions import ACCESS_PERMITTED, Action, ActionRegistry
-from moothall.actions.environment import Environment
+from moothall import (
+    ACCESS_PERMITTED,
+    Action,
+    ActionRegistry,
+    ConfigError,
+    DefinitionError,
+    Environment,
+    JournalError,
+    Reply,
+    SearchError,
+)
+from moothall import model as by_name
+from moothall.agents import ReplyRequest
 from moothall.agents.loop.recording import catch_up_models, mark_known
 from moothall.agents.replies.checked_parts import check_model, check_part
-from moothall.agents.replies.record import Record
-from moothall.agents.replies.recorded_agent import RecordedAgent
-from moothall.agents.replies.reply import WITH_TEXT, Reply, Stop
+from moothall.agents.replies.reply import WITH_TEXT
 from moothall.agents.replies.reply_context import note_sources
-from moothall.agents.replies.reply_request import ReplyRequest
 from moothall.agents.replies.resume import guarded
-from moothall.agents.replies.state import dump_state, load_state, opened, state
+from moothall.agents.replies.state import opened, state
 from moothall.agents.replies.threaded import describe
-from moothall.foundation.arguments import check_function, check_integer
-from moothall.foundation.errors import ConfigError, DefinitionError, JournalError, SearchError
-from moothall.foundation.jsonvalue import json_text
-from moothall.foundation.text import log_failure
-from moothall.foundation.threads import refuse_on_loop
-from moothall.models.names import model as by_name
+from moothall.build import (
+    Record,
+    RecordedAgent,
+    Stop,
+    check_function,
+    check_integer,
+    dump_state,
+    json_text,
+    load_state,
+    log_failure,
+    refuse_on_loop,
+)
 from moothall.research import recording
 from moothall.research.calling import Tools, check_tools
 from moothall.research.findings import (
@@ -52,12 +66,11 @@ from moothall.research.writing.style import Style, line_of, outline_of, style_of
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
+    from moothall import Model
     from moothall.actions import AccessPolicy
-    from moothall.agents.replies.thread import Thread
-    from moothall.agents.workflow import ReplyingOptions
     from moothall.budget import Budget
+    from moothall.build import ReplyingOptions, Thread
     from moothall.journal import Journal, RunPart
-    from moothall.models.protocol import Model
     from moothall.research.pool import ResourcePool
 
 logger: logging.Logger = logging.getLogger("moothall.research")

@@ -8,9 +8,9 @@ from itertools import chain, combinations, islice, zip_longest
 from math import log
 from typing import TYPE_CHECKING, Final
 
-from moothall.actions import Action
-from moothall.foundation.text import one_line
-from moothall.foundation.text.terms import terms, terms_of, words
+from moothall import Action
+from moothall.build import one_line, terms
+from moothall.foundation.text.terms import terms_of, words
 from moothall.research.calling import taking
 from moothall.research.extractive.index import QuestionWords, titled
 from moothall.research.extractive.ranker import SURE, ExtractiveAnswer, answer

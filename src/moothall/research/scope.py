@@ -8,7 +8,7 @@ from datetime import UTC, date, datetime
 from typing import Final
 from urllib.parse import urlsplit
 
-from moothall.foundation.errors import ConfigError
+from moothall import ConfigError
 from moothall.research.findings import Publication, Resource
 
 _DAY = re.compile(r"[0-9]{4}(?:-(?:0[1-9]|1[0-2])(?:-(?:0[1-9]|[12][0-9]|3[01]))?)?")

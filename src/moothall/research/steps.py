@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from moothall.agents.block import Block
-from moothall.foundation.jsonvalue import UnreadableText
-from moothall.models.ask import Unusable
+from moothall import Block
+from moothall.build import UnreadableText, Unusable
 from moothall.research import prompts, rules
 from moothall.research.findings import (
     Findings,

@@ -10,18 +10,25 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from moothall.actions import Action
-from moothall.agents.loop.calls import ToolCalls, doubts_of
-from moothall.agents.replies.charging import completed
-from moothall.agents.replies.record import NULL_RECORD, Record
-from moothall.agents.replies.reply import Stop
-from moothall.agents.replies.reply_request import AnswerSchema, ReplyRequest
+from moothall import Action, BudgetExceeded, JournalError, ModelError, Usage
+from moothall.agents import ReplyRequest
+from moothall.agents.loop.calls import doubts_of
 from moothall.agents.replies.state import ANSWER
-from moothall.foundation.errors import BudgetExceeded, JournalError, ModelError
-from moothall.foundation.jsonvalue import UnreadableText
-from moothall.foundation.text import log_failure, shorten
-from moothall.models.ask import TRIES, Messages, Unusable, ask_value
-from moothall.models.protocol import Usage, stated_usage
+from moothall.build import (
+    NULL_RECORD,
+    AnswerSchema,
+    Record,
+    Stop,
+    ToolCalls,
+    UnreadableText,
+    Unusable,
+    ask_value,
+    completed,
+    log_failure,
+    shorten,
+)
+from moothall.models.ask import TRIES, Messages
+from moothall.models.protocol import stated_usage
 from moothall.research.calling import call_of, result_of
 from moothall.research.extractive.index import nearest
 from moothall.research.findings import (
@@ -40,7 +47,7 @@ from moothall.research.writing.safe_markdown import safe_markdown
 from moothall.research.writing.sections import whole_sentences
 
 if TYPE_CHECKING:
-    from moothall.models.protocol import Model
+    from moothall import Model
     from moothall.research.citations import Checked, Verdict
     from moothall.research.owner import Owner
     from moothall.research.writing.style import Style

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from moothall.foundation.text import shorten
+from moothall.build import shorten
 from moothall.foundation.text.terms import words
 from moothall.research.citations.comparison import (
     PassageContent,

@@ -7,16 +7,22 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
-from moothall.actions.signature.schema import object_schema
+from moothall import DefinitionError, Model, ModelError
+from moothall import model as by_name
 from moothall.agents.replies.checked_parts import check_model
-from moothall.agents.replies.reply_request import AnswerSchema
-from moothall.foundation.errors import DefinitionError, ModelError
-from moothall.foundation.jsonvalue import UnreadableText, json_line
-from moothall.foundation.text import cut, marked, shorten
-from moothall.foundation.threads import refuse_on_loop
-from moothall.models.ask import Messages, Unusable, ask_value
-from moothall.models.names import model as by_name
-from moothall.models.protocol import Model
+from moothall.build import (
+    AnswerSchema,
+    UnreadableText,
+    Unusable,
+    ask_value,
+    cut,
+    json_line,
+    marked,
+    object_schema,
+    refuse_on_loop,
+    shorten,
+)
+from moothall.models.ask import Messages
 from moothall.research.citations.checks import misquoted, verbatim
 from moothall.research.citations.exact import exact
 from moothall.research.citations.footnotes import Verdict, as_one_text

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, unquote, urlsplit
 
-from moothall.foundation.text import one_line
+from moothall.build import one_line
 from moothall.research.findings import Publication
 from moothall.research.reading.encodings import plain
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import io
 from typing import TYPE_CHECKING, Any, Final
 
-from moothall.foundation.errors import MissingExtra
-from moothall.foundation.text import display
+from moothall import MissingExtra
+from moothall.build import display
 from moothall.research.page import LINKS, NOTE, parts_of, sanitized, title_of
 
 if TYPE_CHECKING:

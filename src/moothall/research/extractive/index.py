@@ -11,7 +11,7 @@ from math import sqrt
 from typing import Final, NamedTuple
 from urllib.parse import unquote
 
-from moothall.foundation.text.ranking import Ranking
+from moothall.build import Ranking
 from moothall.foundation.text.scripts import UNSPACED
 from moothall.foundation.text.terms import degree_of, language_of, terms_of, words
 from moothall.research.findings import Passage

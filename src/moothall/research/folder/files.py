@@ -13,8 +13,7 @@ from pathlib import Path, PurePath
 from typing import Final, NamedTuple
 from urllib.parse import quote
 
-from moothall.agents.ready.folder import Folder
-from moothall.foundation.errors import (
+from moothall import (
     ConfigError,
     FileError,
     FileTooLarge,
@@ -22,7 +21,8 @@ from moothall.foundation.errors import (
     MoothallError,
     UnreadableDocument,
 )
-from moothall.foundation.text import error_text, escaped, one_line
+from moothall.agents import Folder
+from moothall.build import error_text, escaped, one_line
 from moothall.models.local import weights
 from moothall.research.reading.archives import unpacked
 from moothall.research.reading.documents import PACKED, kind_of, read_document

@@ -13,15 +13,10 @@ from fnmatch import fnmatchcase
 from sqlite3 import Connection
 from typing import Any, Final
 
-from moothall.actions import Action
-from moothall.agents.ready.folder import Folder
-from moothall.foundation import tracing
-from moothall.foundation.arguments import check_integer
-from moothall.foundation.errors import ConfigError, FolderIndexError, SearchError
-from moothall.foundation.sqlite import SQLiteFile, SQLitePool
+from moothall import Action, ConfigError, FolderIndexError, SearchError
+from moothall.agents import Folder
+from moothall.build import SQLiteFile, SQLitePool, check_integer, escaped, renewed, tracing
 from moothall.foundation.sqlite.fulltext import indexed
-from moothall.foundation.text import escaped
-from moothall.foundation.threads import renewed
 from moothall.research.findings import Resource, Section, is_place
 from moothall.research.folder.files import (
     MAX_BYTES,

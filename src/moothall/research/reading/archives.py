@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
 
-from moothall.foundation.errors import FileTooLarge, MissingExtra, UnreadableDocument
+from moothall import FileTooLarge, MissingExtra, UnreadableDocument
 from moothall.research.findings import Section
 from moothall.research.reading.encodings import plain
 from moothall.research.reading.html import Document, read_html

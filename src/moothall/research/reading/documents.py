@@ -12,8 +12,8 @@ from pathlib import PurePosixPath
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
-from moothall.foundation.errors import MoothallError, UnreadableDocument
-from moothall.foundation.text import counted, error_text
+from moothall import MoothallError, UnreadableDocument
+from moothall.build import counted, error_text
 from moothall.research.findings import Section
 from moothall.research.reading import process
 from moothall.research.reading.encodings import declared, decoded, is_binary, plain

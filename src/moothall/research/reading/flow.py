@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any, Final, TypeAlias
 
-from moothall.foundation.text import shorten
+from moothall.build import shorten
 from moothall.research.findings import Section
 
 HEADINGS: Final = ("h1", "h2", "h3", "h4", "h5", "h6")

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import urldefrag, urljoin
 
-from moothall.foundation.errors import MissingExtra, UnreadableDocument
-from moothall.foundation.text import error_text, shorten
+from moothall import MissingExtra, UnreadableDocument
+from moothall.build import error_text, shorten
 from moothall.research.findings import Publication, Section
 from moothall.research.reading.encodings import declared, decoded, plain
 from moothall.research.reading.flow import HEADINGS, SIGNS, Anchors, flowed

@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from tempfile import TemporaryDirectory
 from typing import Final
 
-from moothall.foundation.errors import UnreadableDocument
+from moothall import UnreadableDocument
 from moothall.research.reading.html import Document, read_html
 
 _IS_PAGE: Final = re.compile(r"^[.'][ \t]*(?:TH|Dd|SH|Sh)\b", re.MULTILINE)

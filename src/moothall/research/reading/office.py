@@ -13,8 +13,8 @@ from email.message import EmailMessage
 from email.policy import default
 from typing import Any, Final
 
-from moothall.foundation.errors import MissingExtra, UnreadableDocument
-from moothall.foundation.text import counted
+from moothall import MissingExtra, UnreadableDocument
+from moothall.build import counted
 from moothall.research.findings import Section
 from moothall.research.reading.archives import Packed, drawings, outermost
 from moothall.research.reading.encodings import decoded, plain

@@ -10,8 +10,8 @@ from itertools import chain, pairwise, takewhile
 from statistics import median
 from typing import Any, Final
 
-from moothall.foundation.errors import MissingExtra, UnreadableDocument
-from moothall.foundation.text import counted
+from moothall import MissingExtra, UnreadableDocument
+from moothall.build import counted
 from moothall.research.findings import Section
 from moothall.research.reading.columns import by_column
 from moothall.research.reading.encodings import plain

@@ -20,8 +20,8 @@ import threading
 from contextlib import suppress
 from typing import Any, Final
 
-from moothall.foundation.errors import MissingExtra, UnreadableDocument
-from moothall.foundation.threads import guard, in_child
+from moothall import MissingExtra, UnreadableDocument
+from moothall.build import guard, in_child
 from moothall.research.findings import Section
 from moothall.research.reading.html import Document
 from moothall.research.reading.kinds import PARSERS, label

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from moothall.foundation.errors import UnreadableDocument
+from moothall import UnreadableDocument
 from moothall.research.reading.encodings import plain
 from moothall.research.reading.html import Document
 

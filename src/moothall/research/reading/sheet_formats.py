@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
-from moothall.foundation.errors import UnreadableDocument
+from moothall import UnreadableDocument
 from moothall.research.reading.archives import Packed
 
 _TABLE: Final = "{urn:oasis:names:tc:opendocument:xmlns:table:1.0}"

@@ -10,7 +10,7 @@ from contextlib import suppress
 from itertools import chain, islice, zip_longest
 from typing import Final
 
-from moothall.foundation.files.csv_form import stated_delimiter
+from moothall.build import stated_delimiter
 from moothall.research.findings import Section
 from moothall.research.reading.html import Document
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import Any, Final, NamedTuple
 
-from moothall.foundation.errors import MissingExtra, UnreadableDocument
+from moothall import MissingExtra, UnreadableDocument
 from moothall.research.findings import Section
 from moothall.research.reading.archives import FALLBACK, Packed, drawings, outermost
 from moothall.research.reading.encodings import plain

@@ -13,7 +13,7 @@ import threading
 from contextlib import suppress
 from typing import Any, BinaryIO, Final
 
-from moothall.foundation.errors import UnreadableDocument
+from moothall import UnreadableDocument
 from moothall.research.reading.kinds import PARSERS, label
 
 _LARGE: Final = 300 * 2**10  # KiB; a process that was as large is not used again

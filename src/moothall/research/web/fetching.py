@@ -14,12 +14,18 @@ from typing import NamedTuple
 from urllib.parse import urldefrag, urljoin, urlsplit
 from weakref import WeakKeyDictionary
 
-from moothall.foundation.arguments import check_integer, check_seconds
-from moothall.foundation.errors import ConfigError, PageError
-from moothall.foundation.http import HTTPClient, HTTPError, HTTPResponse
-from moothall.foundation.http.addresses import address_check
-from moothall.foundation.text import excerpt, one_line
-from moothall.foundation.threads import guard
+from moothall import ConfigError, PageError
+from moothall.build import (
+    HTTPClient,
+    HTTPError,
+    HTTPResponse,
+    address_check,
+    check_integer,
+    check_seconds,
+    excerpt,
+    guard,
+    one_line,
+)
 from moothall.research.scope import Scope
 from moothall.research.web.robots import Robots
 

@@ -9,14 +9,17 @@ from datetime import UTC, date, datetime
 from typing import Any, Final
 from urllib.parse import quote, urlencode, urlsplit
 
-from moothall.actions import Action
-from moothall.foundation import tracing
-from moothall.foundation.arguments import check_integer, check_seconds
-from moothall.foundation.errors import DefinitionError, MissingExtra, PageError, SearchError
-from moothall.foundation.http import HTTPClient, HTTPError
-from moothall.foundation.http.addresses import address_check
+from moothall import Action, DefinitionError, MissingExtra, PageError, SearchError
+from moothall.build import (
+    HTTPClient,
+    HTTPError,
+    address_check,
+    check_integer,
+    check_seconds,
+    one_line,
+    tracing,
+)
 from moothall.foundation.sqlite.fulltext import distinct, query_words
-from moothall.foundation.text import one_line
 from moothall.foundation.text.terms import is_stop_word
 from moothall.research.findings import Publication, Resource
 from moothall.research.reading.encodings import plain

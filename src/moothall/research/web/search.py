@@ -11,20 +11,18 @@ from datetime import date
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
-from moothall.actions import Action
-from moothall.foundation import tracing
-from moothall.foundation.arguments import check_integer, check_seconds
-from moothall.foundation.errors import (
-    ConfigError,
-    DefinitionError,
-    MissingExtra,
-    PageError,
-    SearchError,
+from moothall import Action, ConfigError, DefinitionError, MissingExtra, PageError, SearchError
+from moothall.build import (
+    HTTPClient,
+    HTTPError,
+    address_check,
+    check_allowed,
+    check_integer,
+    check_seconds,
+    error_text,
+    one_line,
+    tracing,
 )
-from moothall.foundation.http import HTTPClient, HTTPError
-from moothall.foundation.http.addresses import address_check
-from moothall.foundation.http.network import check_allowed
-from moothall.foundation.text import error_text, one_line
 from moothall.foundation.threads import in_worker
 from moothall.research.findings import Resource
 from moothall.research.reading.encodings import plain

@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterable
 from datetime import date
 from typing import TypeVar
 
-from moothall.actions import Action
-from moothall.foundation.errors import MissingExtra, PageError, UnreadableDocument
-from moothall.foundation.threads import WORKERS
+from moothall import Action, MissingExtra, PageError, UnreadableDocument
+from moothall.build import WORKERS
 from moothall.research.findings import Resource
 from moothall.research.pool import ResourcePool
 from moothall.research.reading.documents import with_attached

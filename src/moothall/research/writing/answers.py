@@ -13,10 +13,8 @@ import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from moothall.actions import Action
-from moothall.foundation.errors import InvalidArguments
-from moothall.foundation.jsonvalue import UnreadableText, json_text
-from moothall.foundation.text import cut, one_line
+from moothall import Action, InvalidArguments
+from moothall.build import UnreadableText, cut, json_text, one_line
 from moothall.research.calling import taking
 from moothall.research.findings import ResearchTask
 from moothall.research.writing.json_in_text import is_all_json, values_in, without_thinking

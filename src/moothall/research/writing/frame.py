@@ -10,16 +10,14 @@ from decimal import Decimal
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final
 
-from moothall.foundation.errors import UnknownPrice
-from moothall.foundation.text import counted, one_line
+from moothall import Prices, UnknownPrice, Usage
+from moothall.build import counted, one_line
 from moothall.foundation.text.terms import language_of, words
-from moothall.models.protocol import Usage
-from moothall.models.wrappers.prices import Prices
 from moothall.research.findings import Citation, Passage, Progress
 from moothall.research.writing.verbatim import as_text
 
 if TYPE_CHECKING:
-    from moothall.budget.amounts import PriceList
+    from moothall.budget import PriceList
 
 _PHRASES: Final[dict[str, dict[str, str | list[str]]]] = json.loads(
     files("moothall.research.writing").joinpath("frame.json").read_text(encoding="utf-8")

@@ -7,10 +7,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, TypeAlias
 
-from moothall.actions import Action
-from moothall.foundation.errors import InvalidArguments
-from moothall.foundation.jsonvalue import UnreadableText, json_line
-from moothall.foundation.text import escaped, one_line
+from moothall import Action, InvalidArguments
+from moothall.build import UnreadableText, escaped, json_line, one_line
 from moothall.research.findings import Heading, ResearchTask
 from moothall.research.writing.answers import tasks_in
 

@@ -6,9 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from moothall.foundation.arguments import check_integer
-from moothall.foundation.errors import ConfigError
-from moothall.foundation.text import one_line
+from moothall import ConfigError
+from moothall.build import check_integer, one_line
 
 LONG: Final = 1500
 """From so many words on, a report has an outline, and is written section by section."""

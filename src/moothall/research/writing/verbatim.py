@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from moothall.foundation.text import one_line
+from moothall.build import one_line
 from moothall.research.findings import Citation
 from moothall.research.writing.safe_markdown import safe_markdown
 
