@@ -16,7 +16,7 @@ DRAWN = (
 )
 KEPT = (
     (
-        "PLANNED: Final = {\n",
+        "PLANNED: Final[dict[str, Column]] = {\n",
         '    "car": Column("uint8", words=(None, "a car"), key=("profile", "car")),\n',
     ),
 )

@@ -1,5 +1,5 @@
 """Societies: citizens in virtual time, with their blocks, city, services and experiments."""
 
-from moothall.foundation.lazily import lazily
+from moothall.build import lazily
 
 __getattr__, __dir__ = lazily(__name__)

@@ -11,10 +11,8 @@ from typing import Any, Final
 
 from pydantic import BaseModel
 
-from moothall.agents.agent import Agent
-from moothall.foundation.arguments import check_function, check_integer, check_text
-from moothall.foundation.errors import ConfigError, DuplicateAgent
-from moothall.foundation.text import counted
+from moothall import Agent, ConfigError, DuplicateAgent
+from moothall.build import check_function, check_integer, check_text, counted
 from moothall.society.arrays import sha256_of
 from moothall.society.clock import DAY_S
 from moothall.society.kernel.commit import Service

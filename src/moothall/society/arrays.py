@@ -12,8 +12,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from moothall.foundation.errors import ConfigError, MissingExtra
-from moothall.foundation.files.csv_form import stated_delimiter
+from moothall import ConfigError, MissingExtra
+from moothall.build import stated_delimiter
 
 __all__ = [
     "Numbers",

@@ -8,10 +8,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from moothall.actions.message import Envelope
-from moothall.agents.replies.record import APPENDED, Record
+from moothall import StateError
 from moothall.agents.replies.state import memory_state, restore_memory
-from moothall.foundation.errors import StateError
+from moothall.build import APPENDED, Envelope, Record
 from moothall.foundation.lazily import is_ours
 from moothall.society.arguments import free_services
 from moothall.society.arrays import np

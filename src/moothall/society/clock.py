@@ -7,9 +7,8 @@ import re
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from moothall.foundation.arguments import check_integer
-from moothall.foundation.errors import ConfigError
-from moothall.foundation.text import excerpt
+from moothall import ConfigError
+from moothall.build import check_integer, excerpt
 
 DAY_S = 86_400
 WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")

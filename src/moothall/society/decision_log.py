@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from moothall.foundation.errors import ConfigError
-from moothall.foundation.jsonvalue import UnreadableText, read_json
+from moothall import ConfigError, Usage
+from moothall.build import UnreadableText, read_json
 from moothall.journal import Journal
-from moothall.models.protocol import Usage
 
 _KINDS: Final = ("Society", "Survey")
 

@@ -11,22 +11,22 @@ from functools import cached_property
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from moothall.agents.dispatch import AgentToolbox
-from moothall.agents.replies.record import Record, recorded
-from moothall.agents.replies.reply_request import AnswerSchema
-from moothall.foundation.arguments import check_function
-from moothall.foundation.errors import (
-    ConfigError,
-    DefinitionError,
-    ModelError,
-    SpaceClosed,
-    StateError,
+from moothall import AgentToolbox, ConfigError, DefinitionError, ModelError, SpaceClosed, StateError
+from moothall.build import (
+    AnswerSchema,
+    NotJSON,
+    Record,
+    UnreadableText,
+    Unusable,
+    ask_value,
+    check_function,
+    copy_json,
+    counted,
+    recorded,
+    side_by_side,
 )
-from moothall.foundation.jsonvalue import NotJSON, UnreadableText, copy_json
-from moothall.foundation.text import counted
-from moothall.foundation.threads import is_async, side_by_side
+from moothall.foundation.threads import is_async
 from moothall.journal import Journal
-from moothall.models.ask import Unusable, ask_value
 from moothall.society.checkpoint import SocietyState
 from moothall.society.kernel.asking import AskedModel, CitizenModelCalls
 from moothall.society.kernel.intervention import Intervention, has_values, nobody_with, several
@@ -49,7 +49,7 @@ from moothall.society.survey import (
 from moothall.spaces.loop import on_a_space
 
 if TYPE_CHECKING:
-    from moothall.models.protocol import Model
+    from moothall import Model
 
 _OBJECT: Final = AnswerSchema({"type": "object"})
 _CHOSEN_AT_ONCE: Final = 200  # so many citizens are looked at; then the loop does what else waits

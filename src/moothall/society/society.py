@@ -15,37 +15,36 @@ from functools import partial
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Final
 
-from moothall.actions.approval import Approver
-from moothall.agents.agent import Agent
-from moothall.agents.dispatch import AgentToolbox
+from moothall import (
+    Agent,
+    AgentToolbox,
+    Approver,
+    ConfigError,
+    DefinitionError,
+    FileError,
+    StateError,
+)
 from moothall.agents.replies.read_record import fingerprint
-from moothall.agents.replies.record import Record, recorded
 from moothall.budget import Budget
-from moothall.foundation import tracing
-from moothall.foundation.arguments import (
+from moothall.build import (
+    NotJSON,
+    Record,
     check_boolean,
     check_function,
     check_integer,
     check_text,
+    copy_json,
+    counted,
     names_checked,
+    recorded,
+    refuse_on_loop,
+    tracing,
 )
-from moothall.foundation.errors import ConfigError, DefinitionError, FileError, StateError
-from moothall.foundation.jsonvalue import NotJSON, copy_json
-from moothall.foundation.text import counted
-from moothall.foundation.threads import is_async, refuse_on_loop
+from moothall.foundation.threads import is_async
 from moothall.journal import Journal
 from moothall.journal.journal_argument import as_journal
-from moothall.society import arguments, columns_first
-from moothall.society.checkpoint import (
-    KIND,
-    SocietyState,
-    as_bytes,
-    begin,
-    load,
-    restore,
-    save,
-    state_of,
-)
+from moothall.society import arguments, checkpoint, columns_first
+from moothall.society.checkpoint import KIND, SocietyState
 from moothall.society.clock import DAY_S, Clock, seconds_of
 from moothall.society.decision_log import Decision, decisions
 from moothall.society.kernel.asking import CitizenModelCalls
@@ -60,7 +59,7 @@ from moothall.society.questions import Experiments
 from moothall.society.tables import Tables
 
 if TYPE_CHECKING:
-    from moothall.models.protocol import Model
+    from moothall import Model
 
 logger: logging.Logger = logging.getLogger("moothall.society")
 
@@ -387,7 +386,7 @@ class Society(Experiments):
         state = self._state = SocietyState(self.number, self.number)
         self._asking.prompts = 0
         if self.unwritten is None:
-            begin(self)
+            checkpoint.begin(self)
         id = secrets.token_hex(8) if run_id is None else run_id
         if id != self._live_interventions[0]:
             self._live_interventions = (id, [])
@@ -435,10 +434,10 @@ class Society(Experiments):
         """Save the first state of a recorded run, or restore its last; return the state."""
         self._asking.record = record
         if record.state is None:
-            save(self, record, new)
+            checkpoint.save(self, record, new)
             return new
         state = self._state = record.state
-        restore(self, record, state)
+        checkpoint.restore(self, record, state)
         before = (row for row in self.metrics if row["step"] < state.first)
         self.metrics: list[dict[str, Any]] = [*before, *state.rows]
         for each in new.interventions:  # given while the journal was opened
@@ -482,7 +481,7 @@ class Society(Experiments):
                         del self.metrics[before:-1]
                     is_due = self.number == last or (self.number - state.first) % every == 0
                     if is_due and self._journal is not None:
-                        save(self, record, state)
+                        checkpoint.save(self, record, state)
                         await record.commit()
                     if tables is not None and is_due:
                         record.drop(state, "rows")
@@ -583,8 +582,8 @@ class Society(Experiments):
         Raises:
             StateError: a step is under way, or an agent's state is not JSON data
         """
-        columns = self._by_rows and not self._closed
-        state: dict[str, Any] = self._on_loop(columns_first.state_of if columns else state_of, self)
+        form = columns_first if self._by_rows and not self._closed else checkpoint
+        state: dict[str, Any] = self._on_loop(form.state_of, self)
         return state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -595,6 +594,6 @@ class Society(Experiments):
         Raises:
             StateError: it is not such a state, it has other agents, or a step is under way
         """
-        copied = json.loads(as_bytes(state, "a state"))
+        copied = json.loads(checkpoint.as_bytes(state, "a state"))
         self._as_agents()
-        self._on_loop(load, self, copied)
+        self._on_loop(checkpoint.load, self, copied)

@@ -7,9 +7,8 @@ import logging
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, cast
 
-from moothall.agents.agent import Agent
-from moothall.foundation import tracing
-from moothall.foundation.errors import ConfigError, InvalidArguments, StateError
+from moothall import Agent, ConfigError, InvalidArguments, StateError
+from moothall.build import Delivery, Mailbox, Router, Space, tracing
 from moothall.society.clock import Clock
 from moothall.society.columns.want_table import Say
 from moothall.society.kernel.asking import AskedModel, CitizenModelCalls
@@ -34,11 +33,7 @@ from moothall.society.population.changing import change_rows
 from moothall.society.population.engine import Engine
 from moothall.society.population.messages import deliver_to_rows, row_messages
 from moothall.society.population.population import Population
-from moothall.spaces.delivery import Delivery
-from moothall.spaces.mailbox import Mailbox
 from moothall.spaces.request import on_end
-from moothall.spaces.router import Router
-from moothall.spaces.space import Space
 
 logger: logging.Logger = logging.getLogger("moothall.society")
 

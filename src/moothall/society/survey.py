@@ -7,10 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, Literal, NamedTuple
 
-from moothall.actions.signature.schema import object_schema
-from moothall.foundation.arguments import check_function
-from moothall.foundation.errors import ConfigError
-from moothall.foundation.text import one_line
+from moothall import ConfigError
+from moothall.build import check_function, object_schema, one_line
 from moothall.foundation.threads import is_async
 from moothall.society.kernel.faults import described
 from moothall.society.kernel.intervention import several

@@ -19,9 +19,8 @@ from pathlib import Path
 from typing import IO, Any, Final
 from urllib.parse import quote
 
-from moothall.foundation.errors import ConfigError, FileError, MissingExtra
-from moothall.foundation.files import written_whole
-from moothall.foundation.jsonvalue import read_json
+from moothall import ConfigError, FileError, MissingExtra
+from moothall.build import read_json, written_whole
 from moothall.society.arrays import package
 from moothall.society.people.table import COLUMNS as OF_PEOPLE
 from moothall.society.steps import Steps

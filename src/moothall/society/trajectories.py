@@ -9,9 +9,8 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from moothall.foundation.arguments import check_integer
-from moothall.foundation.errors import ConfigError
-from moothall.foundation.text import error_text
+from moothall import ConfigError
+from moothall.build import check_integer, error_text
 from moothall.society.arrays import np, package
 from moothall.society.kernel.intervention import several
 from moothall.society.positions import present

@@ -1,5 +1,5 @@
 """The blocks of citizens: needs, plan, mobility, social life, economy, other acts, and feed."""
 
-from moothall.foundation.lazily import lazily
+from moothall.build import lazily
 
 __getattr__, __dir__ = lazily(__name__)

@@ -11,11 +11,8 @@ from typing import Any, ClassVar
 
 from pydantic import ConfigDict, Field
 
-from moothall.agents.block import Block
-from moothall.agents.params import BlockParams
-from moothall.agents.replies.reply_request import AnswerSchema
-from moothall.foundation.text import error_text, one_line
-from moothall.models.ask import Unusable, ask_value
+from moothall import Block, BlockParams
+from moothall.build import AnswerSchema, Unusable, ask_value, error_text, one_line
 from moothall.society.arrays import np
 from moothall.society.blocks.columns import ACTS, DOES, code
 from moothall.society.clock import DAY_S

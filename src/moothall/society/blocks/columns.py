@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from moothall.foundation.errors import ConfigError
+from moothall import ConfigError
 from moothall.society.arrays import np
 from moothall.society.columns.column import Column
 from moothall.society.columns.register import Register
@@ -24,9 +24,11 @@ def fitting(does: tuple[str, ...]) -> tuple[str, ...]:
     return does
 
 
-DOES: Final = fitting(("sleep", "eat", "work", "study", "shop", "social", "leisure", "browse"))
+DOES: Final[tuple[str, ...]] = fitting(
+    ("sleep", "eat", "work", "study", "shop", "social", "leisure", "browse")
+)
 """The activities of plan items; a code is 1 + the index here, so `sleep` is 1."""
-ACTS: Final = (None, *DOES, "travel", "idle")
+ACTS: Final[tuple[str | None, ...]] = (None, *DOES, "travel", "idle")
 """The acts of a citizen, by code: those of `DOES`, `travel`, `idle`; 0 before its first step."""
 SLOTS: Final = 100  # the slots of a plan in columns; slots that no plan uses take no memory
 NONE, HOME, DUTY, CHOSEN, KINDS = range(5)
@@ -38,18 +40,18 @@ AVOIDS, UNTIL = BOUGHT << 1, 8 + DO_BITS + 2
 `bought` and `avoid`; then the end in seconds after midnight. 0 follows the last item."""
 _OWN_PLACES: Final = {HOME: "plan_home", DUTY: "plan_duty"}
 
-ACT: Final = {"act": Column("uint8", words=ACTS)}
-ERRAND: Final = {"errand": Column("uint8", words=(None, *DOES))}
+ACT: Final[dict[str, Column]] = {"act": Column("uint8", words=ACTS)}
+ERRAND: Final[dict[str, Column]] = {"errand": Column("uint8", words=(None, *DOES))}
 """What a citizen buys in passing in this step: its errand was over when it arrived."""
-AGE: Final = {"age": Column("uint8", 18, key=("profile", "age"))}
-ITEM: Final = {
+AGE: Final[dict[str, Column]] = {"age": Column("uint8", 18, key=("profile", "age"))}
+ITEM: Final[dict[str, Column]] = {
     "item_do": Column("uint8", own=True),
     # A place; or −2 − k for the kind k of `city.kinds()`, of which the mobility block chooses one.
     "item_where": Column("int32", -1, own=True),
     "item_until": Column("int32", own=True),
 }
 """The current item of the plan: its activity (0: none), its place (−1: none) and its end."""
-PLAN: Final = {
+PLAN: Final[dict[str, Column]] = {
     **ITEM,
     "plan": Column("uint32", width=SLOTS, own=True, slots=True),  # items, see the bits above
     "plan_now": Column("uint8", own=True),  # the slot of the current item
@@ -93,20 +95,20 @@ def code(do: str) -> int:
 
 # -- a plan in a status ----------------------------------------------------------------------------
 
-EDUCATION: Final = ("none", "secondary", "vocational", "bachelor", "master")
-GENDERS: Final = (None, "female", "male")
-OCCUPATIONS: Final = (
+EDUCATION: Final[tuple[str, ...]] = ("none", "secondary", "vocational", "bachelor", "master")
+GENDERS: Final[tuple[None, str, str]] = (None, "female", "male")
+OCCUPATIONS: Final[tuple[str, ...]] = (
     *("management or a profession", "service", "sales or office"),
     *("construction or repair", "production or transport", "other"),
 )
-DESKS: Final = (OCCUPATIONS[0], OCCUPATIONS[2])
+DESKS: Final[tuple[str, ...]] = (OCCUPATIONS[0], OCCUPATIONS[2])
 """The occupations that may be followed at home."""
-HOUSEHOLDS: Final = (
+HOUSEHOLDS: Final[tuple[str, ...]] = (
     *("alone", "couple", "lone parent", "three generations", "shared flat"),
     *("couple with children", "other"),
 )
 """The kinds of `people/household.py`, by code."""
-PLANNED: Final = {
+PLANNED: Final[dict[str, Column]] = {
     **ACT,
     **ERRAND,
     **PLAN,

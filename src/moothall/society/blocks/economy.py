@@ -7,9 +7,8 @@ from typing import Any, ClassVar, Final
 
 from pydantic import Field
 
-from moothall.actions import action
-from moothall.actions.signature.schema import object_schema
-from moothall.agents.params import BlockParams
+from moothall import BlockParams, action
+from moothall.build import object_schema
 from moothall.society.arrays import Numbers, any_of, is_place, larger, np, smaller, where
 from moothall.society.blocks.block import CitizenBlock, CitizenBlockParams, Item, now_of
 from moothall.society.blocks.columns import ACT, ERRAND, code

@@ -8,8 +8,8 @@ from typing import Any, ClassVar, Final
 
 from pydantic import Field
 
-from moothall.actions.signature.schema import object_schema
-from moothall.agents.params import BlockParams
+from moothall import BlockParams
+from moothall.build import object_schema
 from moothall.society.arrays import Numbers, any_of, np, smaller
 from moothall.society.blocks.columns import code
 from moothall.society.blocks.talk import TalkBlock, TalkParams

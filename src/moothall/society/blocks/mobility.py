@@ -6,9 +6,8 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
-from moothall.actions import action
-from moothall.actions.signature.schema import object_schema
-from moothall.agents.params import BlockParams
+from moothall import BlockParams, action
+from moothall.build import object_schema
 from moothall.society.blocks.block import CitizenBlock, CitizenBlockParams
 from moothall.society.blocks.mobility_rows import (
     COLUMNS,

@@ -8,10 +8,8 @@ from typing import Any, ClassVar, Final
 
 from pydantic import Field
 
-from moothall.actions import action
-from moothall.agents.params import BlockParams
-from moothall.foundation.arguments import check_integer
-from moothall.foundation.errors import ConfigError, DefinitionError
+from moothall import BlockParams, ConfigError, DefinitionError, action
+from moothall.build import check_integer
 from moothall.society.arrays import Numbers, any_of, smaller, where, within
 from moothall.society.blocks import columns
 from moothall.society.blocks.block import CitizenBlock, CitizenBlockParams, now_of
@@ -62,7 +60,7 @@ _IN_DUTY: Final = {"work": 20, "study": 20}
 _IN_COMPANY: Final = {"eat": 0, "social": 600, "browse": 50}
 _AT_EASE: Final = {"eat": 0, "social": 0, "sleep": 20, "leisure": 20, "browse": 20}
 _LONELY: Final = {"sleep": -25, "leisure": -50, "idle": -100}
-NEEDS: Final = {
+NEEDS: Final[dict[str, Need]] = {
     need.name: need
     for need in (
         Need("hunger", "eat", 1800, {"sleep": -30, "eat": 2000, "idle": -120}),

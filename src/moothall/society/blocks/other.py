@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Final
 
-from moothall.agents.params import BlockParams
+from moothall import BlockParams
 from moothall.society.arrays import Numbers
 from moothall.society.blocks.block import CitizenBlock, CitizenBlockParams
 from moothall.society.blocks.columns import ACT, ACTS, code

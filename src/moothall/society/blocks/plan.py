@@ -7,10 +7,8 @@ from typing import Annotated, Any, ClassVar, Final, NamedTuple
 
 from pydantic import Field, field_validator
 
-from moothall.actions import action
-from moothall.actions.signature.schema import object_schema
-from moothall.agents.params import BlockParams
-from moothall.foundation.jsonvalue import UnreadableText
+from moothall import BlockParams, action
+from moothall.build import UnreadableText, object_schema
 from moothall.society.arrays import any_of, is_place, np, where
 from moothall.society.blocks.block import CitizenBlock, Item, now_of
 from moothall.society.blocks.columns import (

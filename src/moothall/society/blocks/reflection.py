@@ -6,8 +6,8 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from moothall.actions.signature.schema import object_schema
-from moothall.agents.params import BlockParams
+from moothall import BlockParams
+from moothall.build import object_schema
 from moothall.society.blocks.block import CitizenBlock, CitizenBlockParams
 from moothall.society.clock import DAY_S
 from moothall.society.columns.rows import Rows

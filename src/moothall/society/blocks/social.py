@@ -8,11 +8,8 @@ from typing import Any, ClassVar, Final
 
 from pydantic import Field
 
-from moothall.actions import action
-from moothall.actions.signature.schema import object_schema
-from moothall.agents.params import BlockParams
-from moothall.foundation.errors import ConfigError
-from moothall.foundation.jsonvalue import UnreadableText
+from moothall import BlockParams, ConfigError, action
+from moothall.build import UnreadableText, object_schema
 from moothall.foundation.text import copied_stretch
 from moothall.society.arrays import Numbers, larger, where
 from moothall.society.blocks.block import now_of

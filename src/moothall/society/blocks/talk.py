@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from pydantic import Field
 
-from moothall.foundation.errors import ConfigError
+from moothall import ConfigError
 from moothall.society.arrays import np
 from moothall.society.blocks.block import CitizenBlock, CitizenBlockParams
 from moothall.society.blocks.columns import ACT, AGE

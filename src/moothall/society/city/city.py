@@ -8,9 +8,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
-from moothall.foundation.arguments import check_integer, names_checked
-from moothall.foundation.errors import ConfigError
-from moothall.foundation.text import excerpt
+from moothall import ConfigError
+from moothall.build import check_integer, excerpt, names_checked
 from moothall.society.arrays import np
 from moothall.society.city.access import Access, connected
 from moothall.society.city.columns import PlaceColumns

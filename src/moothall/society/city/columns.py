@@ -8,8 +8,8 @@ from itertools import pairwise
 from operator import eq
 from typing import TYPE_CHECKING, Any
 
-from moothall.foundation.errors import ConfigError
-from moothall.foundation.text import excerpt
+from moothall import ConfigError
+from moothall.build import excerpt
 from moothall.society.arrays import np
 from moothall.society.city.map import Place
 

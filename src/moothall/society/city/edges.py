@@ -10,7 +10,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Final
 
-from moothall.foundation.errors import ConfigError
+from moothall import ConfigError
 from moothall.society.arrays import csv_rows, np, package
 from moothall.society.city.network import Network
 

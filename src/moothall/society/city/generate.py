@@ -34,8 +34,8 @@ from itertools import chain
 from math import isqrt
 from typing import TYPE_CHECKING, Any
 
-from moothall.foundation.arguments import check_integer
-from moothall.foundation.errors import ConfigError
+from moothall import ConfigError
+from moothall.build import check_integer
 from moothall.society.arrays import np
 from moothall.society.city.map import Place, Road
 from moothall.society.clock import DAY_S

@@ -16,10 +16,8 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Final
 
-from moothall.foundation.arguments import check_integer
-from moothall.foundation.errors import ConfigError
-from moothall.foundation.jsonvalue import UnreadableText, read_json
-from moothall.foundation.text import error_text, excerpt
+from moothall import ConfigError
+from moothall.build import UnreadableText, check_integer, error_text, excerpt, read_json
 from moothall.society.arrays import np, package
 from moothall.society.city.access import connected
 from moothall.society.city.map import Mode, Place, Road

@@ -6,9 +6,8 @@ import functools
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from moothall.foundation.arguments import check_integer
-from moothall.foundation.errors import ConfigError
-from moothall.foundation.text import excerpt
+from moothall import ConfigError
+from moothall.build import check_integer, excerpt
 from moothall.society.arrays import np
 from moothall.society.city.places import SteppedPlaces, no_mode
 

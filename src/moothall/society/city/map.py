@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from moothall.foundation.arguments import check_integer, check_text, unknown_argument
-from moothall.foundation.errors import ConfigError
-from moothall.foundation.text import error_text, excerpt
+from moothall import ConfigError
+from moothall.build import check_integer, check_text, error_text, excerpt
+from moothall.foundation.arguments import unknown_argument
 from moothall.society.clock import DAY_S
 
 _FARTHEST = 10_000_000

@@ -6,9 +6,8 @@ import functools
 from collections.abc import Iterable
 from typing import Any, Final
 
-from moothall.foundation.arguments import check_integer, check_text
-from moothall.foundation.errors import ConfigError
-from moothall.foundation.text import excerpt
+from moothall import ConfigError
+from moothall.build import check_integer, check_text, excerpt
 from moothall.society.arrays import np, package
 from moothall.society.city.places import SteppedPlaces
 from moothall.society.city.routes import dijkstra

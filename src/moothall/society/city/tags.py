@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from moothall.foundation.errors import ConfigError
-from moothall.foundation.text import excerpt, nearest
+from moothall import ConfigError
+from moothall.build import excerpt, nearest
 from moothall.society.clock import DAY_S
 
 KINDS: Final[Mapping[str, Mapping[str, str]]] = {

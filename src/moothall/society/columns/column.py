@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any, Final
 
-from moothall.foundation.arguments import check_integer
-from moothall.foundation.errors import ConfigError
-from moothall.foundation.text import excerpt
+from moothall import ConfigError
+from moothall.build import check_integer, excerpt
 from moothall.society.arrays import np
 from moothall.society.kernel.wants import PLACE
 
@@ -164,7 +163,15 @@ PLACES: Final = {
     "mode": Column("int16", -1),
 }
 """What every population has, and those that have places."""
-COMMIT_COLUMNS: Final = ("money", "place", "moving_to", "moving_from", "arrives", "left", "mode")
+COMMIT_COLUMNS: Final[tuple[str, ...]] = (
+    "money",
+    "place",
+    "moving_to",
+    "moving_from",
+    "arrives",
+    "left",
+    "mode",
+)
 """The columns that the commit stage alone writes."""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from moothall.foundation.errors import ConfigError
+from moothall import ConfigError
 from moothall.society.arrays import np, package
 from moothall.society.columns.lists import turns
 from moothall.society.columns.want_table import Say

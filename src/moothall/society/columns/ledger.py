@@ -10,7 +10,7 @@ from typing import Any, Final
 from moothall.society.arrays import larger, np, smaller
 from moothall.society.columns.register import Register
 
-BRACKETS: Final = (
+BRACKETS: Final[tuple[tuple[int, int], ...]] = (
     (0, 100),
     (2_610, 120),
     (10_603, 220),

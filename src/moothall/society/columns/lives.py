@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from moothall.foundation.errors import ConfigError
-from moothall.foundation.text import excerpt, nearest
+from moothall import ConfigError
+from moothall.build import excerpt, nearest
 from moothall.society.arrays import np
 from moothall.society.columns.column import COMMIT_COLUMNS, Column
 from moothall.society.columns.encounters import OtherCitizens

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from moothall.foundation.errors import ConfigError
-from moothall.foundation.text import excerpt
+from moothall import ConfigError
+from moothall.build import excerpt
 from moothall.society.arrays import np
 from moothall.society.city.network import Network
 from moothall.society.columns.column import MONEY, PLACES, Column

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
-from moothall.foundation.errors import ConfigError
-from moothall.foundation.threads import guard
+from moothall import ConfigError
+from moothall.build import guard
 from moothall.society.arrays import np
 from moothall.society.city.network import Network
 from moothall.society.columns.layers import Layers

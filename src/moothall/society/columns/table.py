@@ -7,8 +7,8 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Final
 
-from moothall.foundation.errors import ConfigError
-from moothall.foundation.text import error_text, excerpt
+from moothall import ConfigError
+from moothall.build import error_text, excerpt
 from moothall.society.arrays import np, package
 from moothall.society.columns.column import Column
 from moothall.society.columns.register import Register

@@ -25,7 +25,7 @@ from typing import Any, Final
 from pydantic import TypeAdapter
 from pydantic_core import PydanticSerializationError
 
-from moothall.foundation.errors import ConfigError, FileError, MoothallError, StateError
+from moothall import ConfigError, FileError, MoothallError, StateError
 from moothall.journal import Journal
 from moothall.society.clock import seconds_of
 from moothall.society.experiments.models import TOWN, Source, function_of, importable

@@ -21,10 +21,8 @@ from pydantic import (
     field_validator,
 )
 
-from moothall.agents.block import Block
-from moothall.foundation.errors import ConfigError
-from moothall.foundation.jsonvalue import NotJSON, copy_json
-from moothall.foundation.text import nearest
+from moothall import Block, ConfigError
+from moothall.build import NotJSON, copy_json, nearest
 from moothall.society.clock import seconds_of
 from moothall.society.experiments.cell import Cell
 from moothall.society.experiments.fields import faults_of, known_fields, placed

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
+from moothall.build import nearest
 from moothall.foundation.files.field_names import in_words, names_at
-from moothall.foundation.text import nearest
 from moothall.society.experiments.workflow import FieldPath
 
 _TAGS: Final = frozenset(("int", "constrained-int", "str", "float", "list[int]", "callable"))

@@ -13,9 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from moothall.foundation.arguments import check_integer
-from moothall.foundation.errors import ConfigError
-from moothall.foundation.text import display, nearest
+from moothall import ConfigError
+from moothall.build import check_integer, display, nearest
 from moothall.society.arrays import np, package
 from moothall.society.experiments.design import Design
 from moothall.society.experiments.points import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from moothall.foundation.text import one_line
+from moothall.build import one_line
 
 _WORDS: Final = {"settings": "setting ", "versions": "version of ", "sha256": "sha256 of "}
 

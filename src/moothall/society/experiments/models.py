@@ -17,15 +17,12 @@ from weakref import WeakValueDictionary
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, create_model
 
-from moothall.agents.block import Block
-from moothall.agents.params import BlockParams
+from moothall import Block, BlockParams, ConfigError, ModelError, model
 from moothall.budget import Budget
-from moothall.foundation.arguments import check_function
-from moothall.foundation.errors import ConfigError, ModelError
-from moothall.foundation.text import error_text
+from moothall.build import check_function, error_text
 from moothall.foundation.threads import is_async
 from moothall.journal import Journal
-from moothall.models.names import check_spelling, model
+from moothall.models.names import check_spelling
 from moothall.society import blocks as known
 from moothall.society.blocks.block import NAMES
 from moothall.society.city.city import City
@@ -211,7 +208,7 @@ def _blocks_of(params: Mapping[str, dict[str, Any]], folder: Path) -> Callable[[
 
 def model_of(name: Any, answers: Path | None = None, folder: Path = Path()) -> Any:
     """Return the model of a name, its answers recorded and replayed; a model as it is."""
-    from moothall.models.wrappers.recorded import RecordedModel
+    from moothall import RecordedModel
 
     if not isinstance(name, str):
         return name

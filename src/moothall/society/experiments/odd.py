@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from pydantic import BaseModel
 
-from moothall.foundation.text import counted, one_line
+from moothall.build import counted, one_line
 from moothall.society.clock import DAY_S, seconds_of
 from moothall.society.experiments.cell import Cell, maker
 from moothall.society.experiments.models import in_words

@@ -9,7 +9,7 @@ from datetime import datetime
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Final
 
-from moothall.foundation.errors import ConfigError
+from moothall import ConfigError
 from moothall.society.arrays import np, package
 from moothall.society.blocks.talk import TOPICS
 from moothall.society.city.grid import Grid

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from moothall.foundation.errors import ConfigError
-from moothall.foundation.text import nearest
+from moothall import ConfigError
+from moothall.build import nearest
 from moothall.society.experiments.design import Design
 from moothall.society.experiments.results import Results
 

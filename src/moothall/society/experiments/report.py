@@ -16,8 +16,8 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from moothall.foundation.errors import ConfigError
-from moothall.foundation.text import counted, error_text
+from moothall import ConfigError
+from moothall.build import counted, error_text
 from moothall.society.clock import DAY_S, seconds_of
 from moothall.society.experiments.cell import BY_RULE
 from moothall.society.experiments.design import Design

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from moothall import ConfigError
+from moothall.build import counted, display, error_text, one_line
 from moothall.foundation.arguments import none_of
-from moothall.foundation.errors import ConfigError
-from moothall.foundation.text import counted, display, error_text, one_line
 from moothall.society.arrays import package
 from moothall.society.tables import arrow, trajectories_path, write_whole, writing_errors
 from moothall.society.trajectories import Trajectories

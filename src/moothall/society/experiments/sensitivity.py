@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from moothall.foundation.arguments import check_integer
-from moothall.foundation.errors import ConfigError
-from moothall.foundation.text import display
+from moothall import ConfigError
+from moothall.build import check_integer, display
 from moothall.society.arrays import np, package
 from moothall.society.experiments.design import Design
 from moothall.society.experiments.points import (

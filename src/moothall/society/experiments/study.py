@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from moothall.foundation.errors import ConfigError, MissingExtra
-from moothall.foundation.files import at_line, read_yaml
-from moothall.foundation.threads import refuse_on_loop
+from moothall import ConfigError, MissingExtra
+from moothall.build import read_yaml, refuse_on_loop
+from moothall.foundation.files import at_line
 from moothall.society.experiments.design import Design
 from moothall.society.experiments.parts import (
     Chart,

@@ -24,10 +24,9 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
+from moothall import ConfigError, FileError, MoothallError, StateError
+from moothall.build import check_function, check_integer, side_by_side, to_its_end
 from moothall.foundation import errors
-from moothall.foundation.arguments import check_function, check_integer
-from moothall.foundation.errors import ConfigError, FileError, MoothallError, StateError
-from moothall.foundation.threads import side_by_side, to_its_end
 from moothall.society.experiments.cell import Cell, kind_of
 from moothall.society.experiments.design import Design
 from moothall.society.experiments.models import code_of, in_words, is_of_file

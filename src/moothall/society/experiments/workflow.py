@@ -14,7 +14,7 @@ from pydantic import (
     model_validator,
 )
 
-from moothall.foundation.errors import ConfigError
+from moothall import ConfigError
 from moothall.foundation.text import render_path
 from moothall.society.clock import DAY_S, seconds_of
 from moothall.society.experiments.models import Source, function_of

@@ -13,16 +13,12 @@ from types import SimpleNamespace
 from typing import Any, Final, TypeAlias
 from weakref import WeakKeyDictionary
 
-from moothall.agents.agent import Agent
+from moothall import Agent, JournalError, ModelError, ModelReply, MoothallError
 from moothall.agents.replies.charging import begin_call, budgeted, charge_spent, spending
-from moothall.agents.replies.record import NULL_RECORD, Record
-from moothall.agents.replies.step import StepHandle
 from moothall.budget import Budget
-from moothall.foundation import tracing
-from moothall.foundation.errors import JournalError, ModelError, MoothallError
-from moothall.foundation.text import error_text
+from moothall.build import NULL_RECORD, Record, StepHandle, error_text, tracing
 from moothall.models.base import answer_of
-from moothall.models.protocol import ModelReply, answer_json, answer_of_json
+from moothall.models.protocol import answer_json, answer_of_json
 
 logger: logging.Logger = logging.getLogger("moothall.society")
 

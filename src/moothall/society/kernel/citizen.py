@@ -8,20 +8,22 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 from pydantic import Field
 
-from moothall.actions import action
-from moothall.agents.agent import Agent
-from moothall.agents.dispatch import DISPATCHER_PROMPT, block_name
-from moothall.agents.params import AgentParams
-from moothall.foundation.errors import (
+from moothall import (
+    DISPATCHER_PROMPT,
+    Agent,
+    AgentParams,
     BudgetExceeded,
     ConfigError,
     DefinitionError,
+    Memory,
     ModelError,
     NotInSpace,
     StateError,
+    action,
 )
-from moothall.foundation.text import one_line
-from moothall.memory.memory import Memory, last
+from moothall.agents.dispatch import block_name
+from moothall.build import one_line
+from moothall.memory.memory import last
 from moothall.society.kernel.draw import Draws, number_of
 from moothall.society.kernel.mind import lightest, prompt_context
 from moothall.society.kernel.perception import RULES, SCALES, Perception, View
@@ -30,7 +32,7 @@ from moothall.society.kernel.wants import Want
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from moothall.agents.workflow import AgentSettings
+    from moothall.build import AgentSettings
 
 STREAM: Final = 50  # the events that a citizen remembers
 LED: Final = 200  # the events that a citizen led by a model remembers

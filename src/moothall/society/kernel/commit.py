@@ -15,9 +15,8 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Any, ClassVar, Final, NamedTuple
 
-from moothall.foundation.arguments import check_integer
-from moothall.foundation.errors import ConfigError, DefinitionError, StateError
-from moothall.foundation.text import error_text
+from moothall import ConfigError, DefinitionError, StateError
+from moothall.build import check_integer, error_text
 from moothall.society.clock import Clock
 from moothall.society.kernel.faults import Faults
 from moothall.society.kernel.intervention import has_values, set_values, unknown

@@ -17,8 +17,8 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from moothall.foundation.errors import ConfigError
-from moothall.foundation.text import excerpt
+from moothall import ConfigError
+from moothall.build import excerpt
 from moothall.society.arrays import np
 
 if TYPE_CHECKING:

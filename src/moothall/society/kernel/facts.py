@@ -7,9 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from moothall.foundation.arguments import check_integer, check_text
-from moothall.foundation.errors import ConfigError
-from moothall.foundation.jsonvalue import NotJSON, copy_json
+from moothall import ConfigError
+from moothall.build import NotJSON, check_integer, check_text, copy_json
 from moothall.society.clock import Clock
 from moothall.society.kernel.draw import Draws
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from moothall.foundation.text import one_line
+from moothall.build import one_line
 
 logger: logging.Logger = logging.getLogger("moothall.society")
 

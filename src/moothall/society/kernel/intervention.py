@@ -9,10 +9,8 @@ from datetime import datetime, timedelta
 from itertools import chain, product
 from typing import Any, Final
 
-from moothall.foundation.arguments import check_integer
-from moothall.foundation.errors import ConfigError
-from moothall.foundation.jsonvalue import NotJSON, copy_json
-from moothall.foundation.text import excerpt, shorten
+from moothall import ConfigError
+from moothall.build import NotJSON, check_integer, copy_json, excerpt, shorten
 from moothall.society.clock import Clock
 from moothall.society.kernel.draw import turn_key
 from moothall.society.kernel.facts import Facts

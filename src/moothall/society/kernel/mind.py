@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from typing import Any, Final
 
+from moothall import Embedder
 from moothall.memory.bounded import estimate_tokens
-from moothall.memory.embedder import Embedder
 from moothall.society.kernel.perception import Perception, planned
 
 SAID_TO: Final = "It said to "

@@ -13,16 +13,21 @@ from dataclasses import dataclass, field
 from threading import get_ident
 from typing import Any, Final, NamedTuple
 
-from moothall.actions.message import Envelope, address, check_message, is_one
-from moothall.agents.agent import CURRENT, Agent, overrides
-from moothall.agents.callers import CallerContext
-from moothall.foundation.errors import (
-    InvalidMessage,
-    RequestCancelled,
-    RequestError,
-    VirtualTimeError,
+from moothall import Agent, InvalidMessage, RequestCancelled, RequestError, VirtualTimeError
+from moothall.actions.message import check_message, is_one
+from moothall.agents.agent import overrides
+from moothall.build import (
+    CURRENT,
+    CallerContext,
+    Delivery,
+    Envelope,
+    LoopThread,
+    Mailbox,
+    Request,
+    Router,
+    address,
+    log_failure,
 )
-from moothall.foundation.text import log_failure
 from moothall.society.kernel.variables import of_agent, unwritten
 from moothall.society.kernel.wants import Answer, Want, id_order
 from moothall.spaces.delivery import (
@@ -34,15 +39,10 @@ from moothall.spaces.delivery import (
     REQUEST,
     RUNNING,
     SEND,
-    Delivery,
     MessageLine,
 )
 from moothall.spaces.handler import Offer
-from moothall.spaces.loop import LoopThread
-from moothall.spaces.mailbox import Mailbox
 from moothall.spaces.outcomes import Outcomes
-from moothall.spaces.request import Request
-from moothall.spaces.router import Router
 
 logger: logging.Logger = logging.getLogger("moothall.society")
 

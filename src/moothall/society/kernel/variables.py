@@ -14,10 +14,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType
 from typing import Any, Final
 
-from moothall.foundation.errors import StateError
+from moothall import StateError
+from moothall.build import Space
 from moothall.foundation.lazily import is_ours
 from moothall.society.arrays import np
-from moothall.spaces.space import Space
 
 _DEEPEST: Final = 8
 _CODE: Final = (type, FunctionType, BuiltinFunctionType, MethodType, logging.Logger)

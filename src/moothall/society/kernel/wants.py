@@ -12,8 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Annotated, Any, ClassVar, Final, get_type_hints
 
-from moothall.actions import Action, action
-from moothall.foundation.errors import ConfigError, InvalidArguments
+from moothall import Action, ConfigError, InvalidArguments, action
 from moothall.foundation.lazily import is_ours
 from moothall.society.kernel.draw import turn_key
 

@@ -22,7 +22,7 @@ import logging
 from collections import deque
 from typing import Any, Final
 
-from moothall.foundation.errors import ConfigError
+from moothall import ConfigError
 from moothall.society.arrays import np
 from moothall.society.columns import town
 from moothall.society.columns.lists import turn_of

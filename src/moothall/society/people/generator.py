@@ -22,8 +22,8 @@ from functools import partial
 from os import PathLike
 from typing import Any, Final
 
-from moothall.foundation.arguments import check_integer
-from moothall.foundation.errors import ConfigError
+from moothall import ConfigError
+from moothall.build import check_integer
 from moothall.society.arrays import np
 from moothall.society.blocks import all_blocks
 from moothall.society.blocks.columns import EDUCATION as EDUCATION

@@ -17,8 +17,8 @@ from collections.abc import Callable, Mapping
 from os import PathLike
 from typing import Any, Final, NamedTuple
 
-from moothall.foundation.errors import ConfigError
-from moothall.foundation.text import excerpt
+from moothall import ConfigError
+from moothall.build import excerpt
 from moothall.society.arrays import np
 from moothall.society.blocks.columns import EDUCATION, GENDERS, HOUSEHOLDS
 from moothall.society.kernel.draw import choices_by, hashed, integers, words_of

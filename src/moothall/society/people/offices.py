@@ -17,8 +17,8 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from moothall.foundation.errors import ConfigError
-from moothall.foundation.text import excerpt
+from moothall import ConfigError
+from moothall.build import excerpt
 from moothall.society.blocks.columns import EDUCATION, GENDERS, OCCUPATIONS
 
 _NUMBER: Final = re.compile(r"[-+]?[0-9][0-9.,'’ \u00a0\u202f]*")

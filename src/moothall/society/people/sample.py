@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from moothall.foundation.arguments import check_integer
-from moothall.foundation.errors import ConfigError
+from moothall import ConfigError
+from moothall.build import check_integer
 from moothall.society.arrays import np
 from moothall.society.kernel.draw import uniforms
 

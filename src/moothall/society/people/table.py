@@ -10,10 +10,8 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from moothall.actions.message import address
-from moothall.foundation.arguments import check_integer
-from moothall.foundation.errors import ConfigError, MoothallError
-from moothall.foundation.text import error_text, excerpt
+from moothall import ConfigError, MoothallError
+from moothall.build import address, check_integer, error_text, excerpt
 from moothall.society.arrays import csv_rows, package
 from moothall.society.blocks.needs import NEEDS
 from moothall.society.people.offices import NUMBERS, standard_columns

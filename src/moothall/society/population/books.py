@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from moothall.foundation.errors import ConfigError, StateError
+from moothall import ConfigError, StateError
 from moothall.society.arrays import np
 from moothall.society.columns import town
 from moothall.society.columns import want_table as wants

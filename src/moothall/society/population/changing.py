@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from moothall.foundation.errors import ConfigError
+from moothall import ConfigError
 from moothall.society.arrays import np
 from moothall.society.columns.lives import Changes
 from moothall.society.kernel.wants import PARTY, fields_in_rows

@@ -11,8 +11,7 @@ from contextvars import copy_context
 from functools import partial
 from typing import Final, Protocol
 
-from moothall.foundation.arguments import check_boolean, check_integer
-from moothall.foundation.threads import WORKERS
+from moothall.build import WORKERS, check_boolean, check_integer
 from moothall.society.columns.rows import Moment
 from moothall.society.kernel.router import SocietyMailbox, SocietyRouter
 from moothall.society.population.population import Population

@@ -8,7 +8,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Final
 
-from moothall.foundation.errors import ConfigError
+from moothall import ConfigError
 from moothall.society.arrays import np
 from moothall.society.columns.column import COMMIT_COLUMNS, Column
 from moothall.society.columns.table import columns_of, extra

@@ -8,7 +8,7 @@ from dataclasses import replace
 from numbers import Real
 from typing import Any, Final
 
-from moothall.foundation.errors import ConfigError
+from moothall import ConfigError
 from moothall.society.arrays import np
 from moothall.society.blocks.row_block import missing_method
 from moothall.society.city.network import Network

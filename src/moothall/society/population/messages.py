@@ -7,8 +7,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from moothall.actions.message import BROADCAST, Envelope
-from moothall.foundation.errors import MailboxFull
+from moothall import MailboxFull
+from moothall.actions.message import BROADCAST
+from moothall.build import Delivery, Envelope
 from moothall.society.arrays import np
 from moothall.society.columns.lists import turn_of
 from moothall.society.columns.want_table import Say, Table
@@ -16,7 +17,7 @@ from moothall.society.kernel.draw import number_of, turn_keys, words_of
 from moothall.society.kernel.router import Sent
 from moothall.society.kernel.wants import PARTY
 from moothall.society.population.population import Population
-from moothall.spaces.delivery import SEND, Delivery
+from moothall.spaces.delivery import SEND
 
 logger: logging.Logger = logging.getLogger("moothall.society")
 

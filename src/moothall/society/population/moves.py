@@ -7,7 +7,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from moothall.foundation.errors import ConfigError
+from moothall import ConfigError
 from moothall.society.arrays import np
 from moothall.society.columns import town
 from moothall.society.columns import want_table as wants

@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterable, Mapping
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Final
 
-from moothall.foundation.arguments import check_function, check_integer
-from moothall.foundation.errors import ConfigError, DefinitionError
-from moothall.foundation.text import excerpt
+from moothall import ConfigError, DefinitionError
+from moothall.build import check_function, check_integer, excerpt
 from moothall.memory.memory_config import first_status
 from moothall.society.arrays import np, sha256_of
 from moothall.society.blocks import all_blocks
@@ -32,7 +31,7 @@ from moothall.society.services.firm import Firm
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from moothall.agents.workflow import AgentOptions
+    from moothall.build import AgentOptions
 
 MOST: Final = 2**31 - 1
 _PART: Final = 1 << 16

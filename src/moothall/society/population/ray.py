@@ -12,9 +12,8 @@ from copy import copy
 from dataclasses import replace
 from typing import Any, Final
 
-from moothall.foundation.arguments import check_integer
-from moothall.foundation.errors import ConfigError, StateError
-from moothall.foundation.text import error_text
+from moothall import ConfigError, StateError
+from moothall.build import check_integer, error_text
 from moothall.society.arrays import np, package
 from moothall.society.columns.column import COMMIT_COLUMNS
 from moothall.society.columns.rows import Moment

@@ -16,8 +16,8 @@ from __future__ import annotations
 from collections.abc import Iterable, MutableMapping
 from typing import Any, ClassVar, Final
 
-from moothall.foundation.arguments import check_integer
-from moothall.foundation.errors import ConfigError
+from moothall import ConfigError
+from moothall.build import check_integer
 from moothall.society.city.places import Places, needs
 from moothall.society.clock import DAY_S
 from moothall.society.columns.ledger import BRACKETS, ByRow, credited, shares, withheld

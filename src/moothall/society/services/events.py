@@ -6,9 +6,8 @@ import heapq
 import math
 from typing import Any
 
-from moothall.foundation.errors import ConfigError, DefinitionError
-from moothall.foundation.jsonvalue import NotJSON, copy_json
-from moothall.foundation.text import excerpt
+from moothall import ConfigError, DefinitionError
+from moothall.build import NotJSON, copy_json, excerpt
 from moothall.society.kernel.commit import Books, Service
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Final
 
-from moothall.foundation.arguments import check_integer
+from moothall.build import check_integer
 from moothall.society.arrays import np
 from moothall.society.columns.register import Register
 from moothall.society.kernel.commit import Books, Service

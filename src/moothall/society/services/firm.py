@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, ClassVar, Final
 
-from moothall.foundation.arguments import check_integer
+from moothall.build import check_integer
 from moothall.society.arrays import np
 from moothall.society.columns import town
 from moothall.society.columns.ledger import LARGE, LedgerField, ServiceLedger, afforded, in_rows

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from moothall.foundation.arguments import check_integer
+from moothall.build import check_integer
 from moothall.society.arrays import np
 from moothall.society.clock import DAY_S
 from moothall.society.kernel.commit import Books, Service
