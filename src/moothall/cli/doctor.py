@@ -18,6 +18,8 @@ from urllib.request import getproxies
 
 import click
 
+from moothall import MoothallError
+from moothall.build import counted, escaped
 from moothall.cli.shared_options import (
     SETTINGS_FILE,
     journal_option,
@@ -26,9 +28,7 @@ from moothall.cli.shared_options import (
     print_json,
 )
 from moothall.cli.shared_options import settings as settings_of
-from moothall.foundation.errors import MoothallError
 from moothall.foundation.http.network import is_offline
-from moothall.foundation.text import counted, escaped
 
 State = Literal["ok", "missing", "wrong"]
 

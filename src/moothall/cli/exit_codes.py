@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import click
 
+from moothall import DefinitionError, InvalidId, MissingExtra, NoSuchRun
 from moothall.cli.interrupts import INTERRUPTED
-from moothall.foundation.errors import DefinitionError, InvalidId, MissingExtra, NoSuchRun
 
 DONE: Final = 0
 FAILED: Final = 1

@@ -15,10 +15,10 @@ from typing import Any, NoReturn
 import click
 from click.shell_completion import get_completion_class
 
+from moothall import MoothallError
 from moothall.cli.exit_codes import DONE, code_of
 from moothall.cli.help_text import HelpContext
 from moothall.cli.values import OneOf
-from moothall.foundation.errors import MoothallError
 
 _GROUPS = {
     "Work": {

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import click
 
+from moothall import MissingExtra, ModelError
 from moothall.cli.progress import ProgressLine
 from moothall.cli.shared_options import (
     as_usage_error,
@@ -16,7 +17,6 @@ from moothall.cli.shared_options import (
     print_text,
     weights_of,
 )
-from moothall.foundation.errors import MissingExtra, ModelError
 from moothall.foundation.http.network import is_loopback, is_offline
 from moothall.models import names
 from moothall.models.local import fetching, weights

@@ -10,12 +10,18 @@ from typing import Any
 
 import click
 
-from moothall.agents.agent import Agent
+from moothall import (
+    Agent,
+    ChattyAI,
+    ConfigError,
+    DefinitionError,
+    Host,
+    MoothallError,
+    OpenAIFunctionAgent,
+    TokenBoundedMemory,
+)
 from moothall.agents.named_agents import AgentSource
-from moothall.agents.ready.chatty import ChattyAI
-from moothall.agents.ready.function import OpenAIFunctionAgent
-from moothall.agents.ready.host import Host
-from moothall.agents.replies.thread import Thread
+from moothall.build import Space, Thread, escaped
 from moothall.cli.run.watch import keyboard, says_yes
 from moothall.cli.shared_options import (
     SETTINGS_FILE,
@@ -26,11 +32,7 @@ from moothall.cli.shared_options import (
     settings,
     source_of,
 )
-from moothall.foundation.errors import ConfigError, DefinitionError, MoothallError
-from moothall.foundation.text import escaped
-from moothall.memory.bounded import TokenBoundedMemory
 from moothall.models.named_models import chosen_model, made_model
-from moothall.spaces.space import Space
 from moothall.studio.orders.act import is_small
 
 _OPTIONS = (

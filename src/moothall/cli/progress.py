@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from moothall.foundation.text import escaped
+from moothall.build import escaped
 
 _ON_TERMINAL_S: Final = 0.2
 _ON_PIPE_S: Final = 10.0

@@ -13,7 +13,9 @@ from typing import Any, Final
 
 import click
 
+from moothall import DefinitionError, RunMismatch, StateError
 from moothall.agents.replies.resume import asked_in
+from moothall.build import escaped
 from moothall.cli.interrupts import interruptible
 from moothall.cli.operate.waiting import user_name
 from moothall.cli.recorded_runs import NO_AGENT, RecordedRun, named_run, report_refusal
@@ -30,11 +32,9 @@ from moothall.cli.shared_options import (
     mismatch_option,
     opened,
 )
-from moothall.foundation.errors import DefinitionError, RunMismatch, StateError
-from moothall.foundation.text import escaped
+from moothall.journal import Outline
 from moothall.journal.describe import doubt_line
 from moothall.journal.doubt import DECISIONS
-from moothall.journal.entry import Outline
 from moothall.journal.store.shapes import OURS
 from moothall.studio.orders.act import check_journal_apart
 from moothall.studio.orders.order import ActOrder, AnyOrder, ResearchOrder, with_more

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import click
 
+from moothall.build import counted, escaped
 from moothall.cli.operate.maintenance import COMMANDS
 from moothall.cli.recorded_runs import NO_AGENT, RecordedRun, named_run, print_doubts
 from moothall.cli.shared_options import (
@@ -23,11 +24,9 @@ from moothall.cli.shared_options import (
 )
 from moothall.cli.values import MomentType, NumberType, OneOf, WholeNumberType
 from moothall.foundation.arguments import none_of
-from moothall.foundation.text import counted, escaped
-from moothall.journal import Journal, Outline
+from moothall.journal import Journal, Outline, Sums
 from moothall.journal.attributes import ATTRIBUTES
 from moothall.journal.describe import doubt_line
-from moothall.journal.entry import Sums
 from moothall.journal.find import SORTS
 from moothall.journal.stop_reason import state_in_words
 from moothall.studio.orders.order import line_of, order_of
@@ -335,7 +334,7 @@ def _calls_of(
     journal: Journal, run_id: str, citizen: str, step: int | None
 ) -> list[dict[str, Any]]:
     """Return a citizen's model calls in a run, in order."""
-    from moothall.society.decision_log import decisions
+    from moothall.society import decisions
 
     with as_usage_error():
         calls = decisions(journal, run_id, citizen, step)

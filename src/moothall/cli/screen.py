@@ -11,7 +11,7 @@ from functools import partial
 from importlib.util import find_spec
 from typing import Any, Final, TextIO
 
-from moothall.foundation.text import escaped
+from moothall.build import escaped
 
 INDENT: Final = "  "
 """The indent of each line of a message but the first, so that none looks like another message."""

@@ -18,15 +18,15 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 from click.shell_completion import CompletionItem
 
+from moothall import ConfigError, FileError, JournalError, MoothallError
 from moothall.budget.limits import RUN_LIMITS, Limit
+from moothall.build import escaped
 from moothall.cli.exit_codes import NotBegun
 from moothall.cli.values import NonEmptyText, OneOf, WholeNumberType, above_0
-from moothall.foundation.errors import ConfigError, FileError, JournalError, MoothallError
 from moothall.foundation.postgres import is_url
-from moothall.foundation.text import escaped
 
 if TYPE_CHECKING:
-    from moothall.agents.agent import Agent
+    from moothall import Agent
     from moothall.journal import Journal
 
 SETTINGS_FILE: Final = "moothall.toml"

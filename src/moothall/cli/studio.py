@@ -9,13 +9,12 @@ from typing import Any
 
 import click
 
+from moothall import MissingExtra, NativeSpace
 from moothall.cli.interrupts import raising
 from moothall.cli.own_agents import ChatCompany, add_agent, company_options
 from moothall.cli.serving.broker_commands import BrokerPlace, place_options
 from moothall.cli.shared_options import as_usage_error, journal_option
 from moothall.cli.values import WholeNumberType
-from moothall.foundation.errors import MissingExtra
-from moothall.spaces.native import NativeSpace
 from moothall.studio import Studio
 from moothall.studio.served import PORT
 

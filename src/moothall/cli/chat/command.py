@@ -11,7 +11,8 @@ from typing import Any
 
 import click
 
-from moothall.agents.agent import Agent
+from moothall import Agent, NativeSpace
+from moothall.build import Space, state_file
 from moothall.cli.chat.console import Console, PlainConsole, TerminalConsole
 from moothall.cli.chat.session import Session
 from moothall.cli.interrupts import interruptible, on_interrupt
@@ -19,9 +20,6 @@ from moothall.cli.own_agents import ChatCompany, company_options
 from moothall.cli.serving.broker_commands import BrokerPlace, place_options
 from moothall.cli.shared_options import journal_option, recorded
 from moothall.cli.values import NonEmptyText
-from moothall.foundation.files.state_folder import state_file
-from moothall.spaces.native import NativeSpace
-from moothall.spaces.space import Space
 
 
 @click.command()

@@ -12,12 +12,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from moothall.actions.approval import ApprovalRequest, Approver, CallbackApprover, TerminalApprover
+from moothall import ApprovalRequest, Approver, CallbackApprover, MissingExtra, TerminalApprover
 from moothall.agents.ready.terminal import Terminal
+from moothall.build import escaped
 from moothall.cli.chat.transcript import Transcript, shown_text, speaker_prefix
 from moothall.cli.screen import QUICK_S, Screen
-from moothall.foundation.errors import MissingExtra
-from moothall.foundation.text import escaped, shown_lines
+from moothall.foundation.text import shown_lines
 
 Complete = Callable[[str], Awaitable[tuple[int, list[str]]]]
 """Returns, for a line up to the cursor, how many characters to replace, and the candidates."""

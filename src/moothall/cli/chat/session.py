@@ -11,18 +11,14 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
+from moothall import ActionNotFound, Agent, AgentNotFound, RequestError, SlashError, parse_slash
 from moothall.actions.message import BROADCAST
-from moothall.actions.slash import parse_slash
-from moothall.agents.agent import Agent
-from moothall.agents.replies.threaded import Threaded
+from moothall.build import Space, Threaded, escaped
 from moothall.cli.chat.console import Console
 from moothall.cli.chat.transcript import help_table, shown_message, speaker_prefix
 from moothall.cli.own_agents import add_agent
 from moothall.cli.progress import Warnings
-from moothall.foundation.errors import ActionNotFound, AgentNotFound, RequestError, SlashError
-from moothall.foundation.text import escaped
 from moothall.spaces.complete import Help, completed_call, completions
-from moothall.spaces.space import Space
 from moothall.spaces.you import You
 
 _HELP = ("/help", "help", "?", "/?")

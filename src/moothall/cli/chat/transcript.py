@@ -9,10 +9,10 @@ from typing import Any, Final
 
 import click
 
-from moothall.actions.slash import format_slash
+from moothall import InvalidMessage, SlashError, format_slash
+from moothall.build import escaped
 from moothall.cli.screen import INDENT, Screen, folded, width_of
-from moothall.foundation.errors import InvalidMessage, SlashError
-from moothall.foundation.text import escaped, escaped_json
+from moothall.foundation.text import escaped_json
 
 MAX_SHOWN: Final = 4000
 """How many characters of a message are shown."""

@@ -9,6 +9,7 @@ import click
 
 from moothall.budget import Left, Spent, StoredBudget
 from moothall.budget.limits import LIMITS, SECONDS
+from moothall.build import escaped
 from moothall.cli.shared_options import (
     as_usage_error,
     journal_option,
@@ -17,7 +18,6 @@ from moothall.cli.shared_options import (
     opened,
     print_json,
 )
-from moothall.foundation.text import escaped
 from moothall.journal import Outline
 
 _MOST_SHOWN = 20

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from moothall.build import counted, escaped
 from moothall.cli.shared_options import journal_option, json_data_option, opened, print_json
 from moothall.foundation.postgres import is_url
-from moothall.foundation.text import counted, escaped
 from moothall.journal import Deleted, Journal
 
 if TYPE_CHECKING:

@@ -7,6 +7,8 @@ from typing import Final
 
 import click
 
+from moothall import ConfigError
+from moothall.build import counted, escaped
 from moothall.cli.operate.erasing import EXISTING, OLDER, delete, tell
 from moothall.cli.shared_options import (
     as_usage_error,
@@ -16,9 +18,7 @@ from moothall.cli.shared_options import (
     opened,
 )
 from moothall.cli.values import Age, FileToWrite, WholeNumberType
-from moothall.foundation.errors import ConfigError
 from moothall.foundation.postgres import is_url
-from moothall.foundation.text import counted, escaped
 from moothall.journal.stop_reason import FINAL
 from moothall.journal.store.copies import restore_journal
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import click
 
+from moothall.build import counted, escaped
 from moothall.cli.operate.erasing import MemoryPath, compacted
 from moothall.cli.shared_options import json_data_option, print_json
 from moothall.cli.values import Age
-from moothall.foundation.text import counted, escaped
 
 
 @click.group()

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from moothall import ConfigError
+from moothall.build import counted, escaped
 from moothall.cli.operate.waiting import as_option, user_name
 from moothall.cli.shared_options import as_usage_error, json_data_option, made_journal, print_json
 from moothall.cli.values import MomentType
 from moothall.foundation.arguments import none_of
-from moothall.foundation.errors import ConfigError
-from moothall.foundation.text import counted, escaped
 
 if TYPE_CHECKING:
     from moothall.journal import Journal
-    from moothall.serving.company.schedule import Schedule
+    from moothall.serving import Schedule
 
 
 def _schedule_arguments(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -42,8 +42,8 @@ from moothall.studio.orders.act import (
 from moothall.studio.orders.order import ActOrder
 
 if TYPE_CHECKING:
-    from moothall.agents.replies.reply import Reply
-    from moothall.agents.replies.reply_request import ReplyRequest
+    from moothall import Reply
+    from moothall.agents import ReplyRequest
 
 _NOT_CONFINED: Final = (
     "(not confined: bubblewrap is not installed, or does not work here, so the command can do what "

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from moothall.agents.replies.reply import Reply, Step
-from moothall.foundation.text import shorten
+from moothall import Reply, Step
+from moothall.build import shorten
 from moothall.journal.stop_reason import ANSWERED
 
 _COMMANDS: Final = ("run_command", "shell_command")

@@ -13,8 +13,8 @@ from typing import Any, Final
 
 import click
 
-from moothall.agents.replies.events import BlockEnded, BlockStarted, CallEnded, CallStarted
-from moothall.agents.replies.reply import Reply
+from moothall import BlockEnded, BlockStarted, CallEnded, CallStarted, ConfigError, Reply, Report
+from moothall.build import counted, one_line
 from moothall.cli.interrupts import INTERRUPTED, interruptible, raising
 from moothall.cli.progress import Warnings
 from moothall.cli.recorded_runs import RecordedRun, execute_order
@@ -31,11 +31,9 @@ from moothall.cli.shared_options import (
     run_limits,
 )
 from moothall.cli.values import WholeNumberType
-from moothall.foundation.errors import ConfigError
-from moothall.foundation.text import counted, one_line
 from moothall.journal.entry import call_line
 from moothall.journal.stop_reason import FINAL
-from moothall.research.report import Report, end_in_words
+from moothall.research.report import end_in_words
 from moothall.research.web.catalogues import CATALOGUES, SEARCH_ENGINES
 from moothall.studio.orders.order import ResearchOrder
 from moothall.studio.orders.research import check, researcher, step_models, write

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from moothall import InvalidArguments
+from moothall.build import WORKERS
 from moothall.cli.run.watch import Permission, forget_keys, keyboard
-from moothall.foundation.errors import InvalidArguments
-from moothall.foundation.threads import WORKERS
 
 if TYPE_CHECKING:
-    from moothall.actions import Action
-    from moothall.research.writing.review import ProposedPlan
+    from moothall import Action
+    from moothall.research import ProposedPlan
 
 _ASKS = "Begin? [Enter: yes, e: edit, n: stop, or say what is to change] "
 

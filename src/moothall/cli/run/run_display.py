@@ -7,8 +7,7 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import Any, ClassVar, Final, TextIO
 
-from moothall.agents.decision import DECISIONS
-from moothall.agents.replies.events import (
+from moothall import (
     BlockEnded,
     BlockStarted,
     CallEnded,
@@ -16,16 +15,18 @@ from moothall.agents.replies.events import (
     ConclusionReached,
     DecisionMade,
     Event,
+    MissingExtra,
+    ReasoningPiece,
+    Reply,
+    TextPiece,
 )
-from moothall.agents.replies.reply import Reply
+from moothall.agents.decision import DECISIONS
+from moothall.build import counted, escaped, json_text
 from moothall.cli.recorded_runs import RecordedRun
 from moothall.cli.run.outcome import exit_code, hint, unsuccessful
 from moothall.cli.screen import Screen
-from moothall.foundation.errors import MissingExtra
-from moothall.foundation.jsonvalue import json_text
-from moothall.foundation.text import counted, escaped, escaped_json
+from moothall.foundation.text import escaped_json
 from moothall.journal.stop_reason import in_words
-from moothall.models.protocol import ReasoningPiece, TextPiece
 
 MAX_LINES: Final = 12
 """How many lines are shown of a result that is not the answer."""

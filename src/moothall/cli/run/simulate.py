@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from moothall import ConfigError
+from moothall.build import UnreadableText, counted, escaped, read_json
 from moothall.cli.interrupts import INTERRUPTED, interruptible
 from moothall.cli.progress import ProgressLine
 from moothall.cli.recorded_runs import execute_order
@@ -24,15 +26,11 @@ from moothall.cli.shared_options import (
     recording_options,
 )
 from moothall.cli.values import NumberType, WholeNumberType, above_0
-from moothall.foundation.errors import ConfigError
-from moothall.foundation.jsonvalue import UnreadableText, read_json
-from moothall.foundation.text import counted, escaped
 from moothall.studio.orders.order import without_keys
 from moothall.studio.orders.simulate import SimulateOrder, check, is_unbounded
 
 if TYPE_CHECKING:
-    from moothall.society.experiments.results import Results
-    from moothall.society.experiments.study import Experiment
+    from moothall.society import Experiment, Results
     from moothall.society.experiments.sweep import SweepProgress
 
 MANY_STEPS: Final = 100_000_000
@@ -224,7 +222,7 @@ def _experiment(
     as_json: bool,
 ) -> int:
     """Run the experiment of a file, show its progress and its results; return the exit code."""
-    from moothall.society.experiments.study import Experiment
+    from moothall.society import Experiment
 
     with as_usage_error():
         words = [f"--{name}={value}" for name, value in overrides.items()]  # only the seeds
@@ -290,7 +288,7 @@ def _experiment(
 
 def _describe(path: str, odd: str) -> int:
     """Describe the experiment of a file by the ODD protocol; return the exit code."""
-    from moothall.society.experiments.study import Experiment
+    from moothall.society import Experiment
 
     with as_usage_error():
         Experiment.from_yaml(path).odd(odd)

@@ -18,14 +18,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from moothall import Clock, MissingExtra
+from moothall.build import escaped
 from moothall.cli.interrupts import INTERRUPTED, interruptible
 from moothall.cli.progress import ProgressLine
 from moothall.cli.recorded_runs import RecordedRun
 from moothall.cli.run.watch import print_line
 from moothall.cli.shared_options import as_usage_error
-from moothall.foundation.errors import MissingExtra
-from moothall.foundation.text import escaped
-from moothall.society.clock import Clock
 from moothall.society.metrics import METRICS
 from moothall.studio.orders.order import record
 from moothall.studio.orders.simulate import SimulateOrder, check, society_of
@@ -192,7 +191,7 @@ def _manifest(tables: Tables, facts: dict[str, Any], has_model: bool) -> None:
 
 def _pictures(town: Society, rows: list[dict[str, Any]], folder: Path) -> list[str]:
     """Draw the pictures; return their names, none if matplotlib is not installed."""
-    from moothall.society.experiments.pictures import draw_day, draw_map
+    from moothall.society import draw_day, draw_map
     from moothall.society.tables import write_whole
 
     try:

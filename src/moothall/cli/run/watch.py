@@ -11,21 +11,20 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import Any, Final, TextIO, cast
 
-from moothall.actions.approval import (
+from moothall import (
     ApprovalRequest,
     Approver,
     CallbackApprover,
+    Done,
+    Event,
+    Reply,
     TerminalApprover,
-    approve,
 )
 from moothall.actions.approval.decision import Decision
-from moothall.agents.replies.events import Done, Event
-from moothall.agents.replies.reply import Reply
+from moothall.build import approve, cut, json_text
 from moothall.cli.recorded_runs import RecordedRun
 from moothall.cli.run.outcome import exit_code
 from moothall.cli.run.run_display import RunDisplay
-from moothall.foundation.jsonvalue import json_text
-from moothall.foundation.text import cut
 from moothall.studio.orders.order import AnyOrder, record
 
 MAX_CHARS: Final = 10_000

@@ -12,18 +12,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from moothall.actions.approval import Waiting
-from moothall.agents.agent import Agent
+from moothall import Agent, AMQPOptions, MissingExtra, MoothallError, Waiting
+from moothall.build import counted, escaped
 from moothall.cli.interrupts import stop_on_signals
 from moothall.cli.own_agents import add_agent, named_agent
 from moothall.cli.shared_options import as_usage_error, print_text, recorded
 from moothall.cli.values import NonEmptyText
-from moothall.foundation.errors import MissingExtra, MoothallError
-from moothall.foundation.text import counted, escaped
-from moothall.spaces.amqp.amqp_options import AMQPOptions, silence_client
+from moothall.spaces.amqp.amqp_options import silence_client
 
 if TYPE_CHECKING:
-    from moothall.spaces.amqp.amqp_space import AMQPSpace
+    from moothall import AMQPSpace
     from moothall.spaces.amqp.dead_letters import DeadLetter, DeadLetters
 
 logger: logging.Logger = logging.getLogger("moothall.serve")

@@ -7,9 +7,9 @@ from typing import Any
 
 import click
 
+from moothall.build import counted, one_line
 from moothall.cli.exit_codes import FAILED, NotBegun
 from moothall.cli.shared_options import as_usage_error, json_data_option, print_json, print_text
-from moothall.foundation.text import counted, one_line
 
 _CONTEXT_SETTINGS = {
     "allow_interspersed_args": False
@@ -160,7 +160,7 @@ def _read(
     id: str, target: tuple[str, ...], env: tuple[str, ...], header: tuple[str, ...], timeout: float
 ) -> Any:
     """Return what a server offers."""
-    from moothall.serving.mcp.agent import MCPAgent
+    from moothall.serving import MCPAgent
 
     options: dict[str, Any] = {}
     for name, texts, sign in (("env", env, "="), ("headers", header, ":")):

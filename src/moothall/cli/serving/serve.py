@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from moothall import ConfigError, MissingExtra
 from moothall.budget import Budget
 from moothall.budget.limits import RUN_LIMITS
 from moothall.budget.period import PERS, Per
@@ -37,10 +38,9 @@ from moothall.cli.shared_options import (
     recorded,
 )
 from moothall.cli.values import FileToWrite, NumberType, OneOf, WholeNumberType
-from moothall.foundation.errors import ConfigError, MissingExtra
 
 if TYPE_CHECKING:
-    from moothall.agents.agent import Agent
+    from moothall import Agent
     from moothall.journal import Journal
     from moothall.serving.doors.server import HTTPServer
 
@@ -319,7 +319,7 @@ def _over_http(
     front_options: Mapping[str, Any],
 ) -> int:
     """Serve HTTP until SIGINT or SIGTERM."""
-    from moothall.serving.doors.application import asgi
+    from moothall.serving import asgi
     from moothall.serving.doors.server import HTTPServer, needs_token, place_of
 
     with as_usage_error():

@@ -10,11 +10,11 @@ from typing import Final
 
 import click
 
+from moothall import GivenUp
+from moothall.build import escaped
 from moothall.cli.interrupts import stop_on_signals
 from moothall.cli.serving.broker_commands import log_to_stderr, print_served
 from moothall.cli.shared_options import as_usage_error
-from moothall.foundation.errors import GivenUp
-from moothall.foundation.text import escaped
 
 _LATE_S: Final = 5.0
 """Seconds after the drain at which the process ends, whatever still runs."""
@@ -31,7 +31,7 @@ def serve_company(names: tuple[str, ...]) -> int:
     if len(names) > 1:
         raise click.UsageError("one process serves one company: name one file")
     with as_usage_error():
-        from moothall.serving.company.company import Company
+        from moothall.serving import Company
 
         company = Company.from_yaml(names[0])
     log_to_stderr()
@@ -39,7 +39,7 @@ def serve_company(names: tuple[str, ...]) -> int:
 
 
 async def _served(company: object) -> int:
-    from moothall.serving.company.company import Company
+    from moothall.serving import Company
 
     assert isinstance(company, Company)
     serving = asyncio.current_task()
