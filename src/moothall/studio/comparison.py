@@ -8,8 +8,8 @@ from difflib import SequenceMatcher
 from itertools import zip_longest
 from typing import Any, Final
 
-from moothall.foundation.jsonvalue import json_line
-from moothall.journal.entry import Entry
+from moothall.build import json_line
+from moothall.journal import Entry
 from moothall.journal.tally import about_in
 from moothall.studio.run_view import Totals, cut, entry_row
 

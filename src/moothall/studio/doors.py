@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from moothall.foundation.errors import ConfigError, MoothallError
+from moothall import ConfigError, MoothallError
 from moothall.serving.doors.served import served_here
 from moothall.studio.page import Tab
 

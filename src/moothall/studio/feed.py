@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 from contextlib import suppress
 from typing import Any, Final
 
-from moothall.foundation.threads import guard
+from moothall.build import guard
 
 _MOST_EVENTS: Final = 20_000
 """How many events are kept for a page that reconnects; a page that missed more reloads."""

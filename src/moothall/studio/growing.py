@@ -9,13 +9,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from weakref import WeakSet
 
-from moothall.agents.replies.events import CallStarted, Done
-from moothall.agents.replies.threaded import Threaded
-from moothall.foundation.threads import guard
-from moothall.models.protocol import ReasoningPiece, TextPiece
+from moothall import CallStarted, Done, ReasoningPiece, TextPiece
+from moothall.build import Threaded, guard
 
 if TYPE_CHECKING:
-    from moothall.agents.replies.events import Event
+    from moothall import Event
     from moothall.studio.feed import EventFeed
 
 _PAUSE_S: Final = 0.1

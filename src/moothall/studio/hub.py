@@ -8,9 +8,8 @@ from concurrent.futures import Future
 from os import PathLike, environ
 from typing import TYPE_CHECKING, Any
 
-from moothall.foundation.errors import ConfigError, JournalError
-from moothall.foundation.files.state_folder import state_file
-from moothall.journal.journal import Journal
+from moothall import ConfigError, Journal, JournalError
+from moothall.build import state_file
 from moothall.journal.journal_argument import as_journal
 from moothall.studio.cards import Cards
 from moothall.studio.feed import EventFeed

@@ -15,18 +15,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from moothall.agents.ready.person import Person
+from moothall import ConfigError, MoothallError, NoSuchRun, Person, RunHeld, RunMismatch, StateError
 from moothall.agents.replies.read_record import check as check_program
-from moothall.agents.replies.reply_context import cancel_run
-from moothall.foundation.errors import (
-    ConfigError,
-    MoothallError,
-    NoSuchRun,
-    RunHeld,
-    RunMismatch,
-    StateError,
-)
-from moothall.foundation.threads import guard
+from moothall.build import cancel_run, guard
 from moothall.studio.cards import RunApprover
 from moothall.studio.cards.plan import PlanDesk
 from moothall.studio.hub import Hub, in_thread

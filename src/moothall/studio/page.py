@@ -17,9 +17,9 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
+from moothall import ConfigError, MoothallError, StateError
 from moothall.agents.decision import DECISIONS
 from moothall.budget.limits import RUN_LIMITS, Limit
-from moothall.foundation.errors import ConfigError, MoothallError, StateError
 from moothall.journal import Journal
 from moothall.journal.doubt import DECISIONS as DOUBT_DECISIONS
 from moothall.journal.stop_reason import FINAL

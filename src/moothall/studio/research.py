@@ -7,8 +7,9 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from moothall.foundation.errors import ConfigError
-from moothall.journal.entry import ROOT, Entry, Outline
+from moothall import ConfigError
+from moothall.journal import Entry, Outline
+from moothall.journal.entry import ROOT
 from moothall.models.named_models import budget_of, made_model
 from moothall.research.recording import KIND
 from moothall.research.report import FORMS, QUIET, end_in_words
@@ -23,8 +24,7 @@ if TYPE_CHECKING:
 
     from fastapi import APIRouter, Response
 
-    from moothall.research.findings import Citation
-    from moothall.research.report import Report
+    from moothall import Citation, Report
     from moothall.studio.hub import Hub
     from moothall.studio.jobs import Jobs
 

@@ -9,9 +9,10 @@ from itertools import islice
 from typing import Any, Final
 
 from moothall.agents.replies.reply_context import is_under_way
-from moothall.foundation.text import shorten
+from moothall.build import shorten
+from moothall.journal import Entry, Outline
 from moothall.journal.describe import fault_line, is_refused, origins_in
-from moothall.journal.entry import ROOT, Entry, Outline
+from moothall.journal.entry import ROOT
 from moothall.journal.run_parts import subpath
 from moothall.journal.stop_reason import why_ended
 from moothall.journal.tally import about_in, spent_in

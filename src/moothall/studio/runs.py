@@ -15,14 +15,13 @@ from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from moothall import ConfigError, MoothallError, NoSuchRun
 from moothall.agents.loop.prompt_record import recorded_prompt
-from moothall.foundation.errors import ConfigError, MoothallError, NoSuchRun
+from moothall.build import guard, renewed, shorten
 from moothall.foundation.jsonvalue import deep_json
-from moothall.foundation.text import shorten
-from moothall.foundation.threads import guard, renewed
+from moothall.journal import Outline
 from moothall.journal.describe import doubt_line
 from moothall.journal.doubt import in_doubt
-from moothall.journal.entry import Outline
 from moothall.journal.stop_reason import FINAL
 from moothall.studio.comparison import compared
 from moothall.studio.feed import as_json
@@ -33,7 +32,7 @@ from moothall.studio.run_view import Totals, entry_row, told_of
 if TYPE_CHECKING:
     from fastapi import APIRouter
 
-    from moothall.journal.journal import Journal
+    from moothall import Journal
     from moothall.studio.hub import Hub
     from moothall.studio.jobs import Jobs
 

@@ -13,8 +13,8 @@ from os import environ
 from typing import TYPE_CHECKING, Final, Self
 from urllib.parse import quote
 
-from moothall.foundation.arguments import check_integer
-from moothall.foundation.errors import ConfigError
+from moothall import ConfigError
+from moothall.build import check_integer
 from moothall.serving.doors.front import Front, checked_proxies
 from moothall.serving.doors.server import HTTPServer
 from moothall.studio.hub import Hub

@@ -18,7 +18,7 @@ from fastapi.staticfiles import StaticFiles
 from starlette.exceptions import HTTPException
 from websockets import http11
 
-from moothall.foundation.errors import CardGone, ConfigError, MoothallError, NoSuchRun, SlashError
+from moothall import CardGone, ConfigError, MoothallError, NoSuchRun, SlashError
 from moothall.foundation.text.prose import prose
 from moothall.serving.doors.front import Front
 from moothall.studio.feed import as_json

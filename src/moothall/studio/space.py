@@ -9,9 +9,8 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakSet
 
+from moothall import ConfigError, parse_slash
 from moothall.actions.message import BROADCAST
-from moothall.actions.slash import parse_slash
-from moothall.foundation.errors import ConfigError
 from moothall.spaces.complete import Help, completions
 from moothall.spaces.you import You, why_undelivered
 from moothall.studio.page import Tab
@@ -20,7 +19,7 @@ from moothall.studio.talk import ANSWERS, Conversations, SpaceMessages
 if TYPE_CHECKING:
     from fastapi import APIRouter
 
-    from moothall.spaces.space import Space
+    from moothall.build import Space
     from moothall.studio.hub import Hub
 
 _ASKS_S: Final = 15.0

@@ -7,7 +7,7 @@ from datetime import timedelta
 from os import PathLike
 from typing import TYPE_CHECKING
 
-from moothall.foundation.errors import MissingExtra
+from moothall import MissingExtra
 from moothall.studio.act import ActTab
 from moothall.studio.doors import DoorsTab
 from moothall.studio.jobs import Jobs
@@ -20,9 +20,9 @@ from moothall.studio.towns.shown import ShownRun
 from moothall.studio.towns.tab import SocietyTab
 
 if TYPE_CHECKING:
+    from moothall import Society
     from moothall.journal import Journal
     from moothall.serving.doors.front import Front
-    from moothall.society.society import Society
     from moothall.studio.guard import PageGuard
 
 

@@ -16,25 +16,30 @@ from typing import Annotated, Any, Final, TypeAlias
 
 from pydantic import Field
 
-from moothall.actions.approval import ApprovalRequest, ChangedArgs, Later, Question, Refused
+from moothall import (
+    ApprovalRequest,
+    CardGone,
+    ChangedArgs,
+    ConfigError,
+    HumanDecision,
+    InvalidArguments,
+    Journal,
+    Later,
+    NoSuchRun,
+    Question,
+    Refused,
+    StateError,
+)
 from moothall.actions.approval.decision import DECISION_KINDS
 from moothall.actions.signature import Signature
-from moothall.agents.decision import DECISIONS, HumanDecision
+from moothall.agents.decision import DECISIONS
 from moothall.agents.dualact.dual_act_state import DualActState
 from moothall.agents.ready.person import DECIDE
 from moothall.agents.replies.read_record import ReadRecord
-from moothall.foundation.errors import (
-    CardGone,
-    ConfigError,
-    InvalidArguments,
-    NoSuchRun,
-    StateError,
-)
-from moothall.foundation.jsonvalue import json_text
-from moothall.foundation.threads import guard
+from moothall.build import guard, json_text
+from moothall.journal import Wait
 from moothall.journal.doubt import DECISIONS as DOUBT_DECISIONS
-from moothall.journal.entry import Wait, call_line, request_of
-from moothall.journal.journal import Journal
+from moothall.journal.entry import call_line, request_of
 from moothall.journal.run_parts import ReadPart
 from moothall.journal.waits import OF_A_PERSON
 from moothall.studio.feed import EventFeed

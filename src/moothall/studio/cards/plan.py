@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from pydantic import Field
 
-from moothall.actions import Action
-from moothall.foundation.errors import ConfigError, InvalidArguments
-from moothall.research.findings import Heading, ResearchTask
+from moothall import Action, ConfigError, InvalidArguments, ResearchTask
+from moothall.research import Heading
 from moothall.studio.cards.cards import Cards
 
 if TYPE_CHECKING:

@@ -11,10 +11,9 @@ from collections.abc import Callable
 from html import escape
 from typing import TYPE_CHECKING, Any, Final
 
+from moothall import MissingExtra, MoothallError
 from moothall.actions.message import BROADCAST
-from moothall.foundation.errors import MissingExtra, MoothallError
-from moothall.foundation.jsonvalue import json_text
-from moothall.foundation.text import escaped
+from moothall.build import escaped, json_text
 from moothall.spaces.you import why_undelivered
 from moothall.studio.served import PORT, ServedHub
 from moothall.studio.space import SpaceTab, StudioUser

@@ -8,15 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+from moothall import ConfigError
 from moothall.budget.limits import RUN_LIMITS, RunLimits
-from moothall.foundation.errors import ConfigError
 from moothall.foundation.postgres import is_url
 from moothall.models.local import weights
 from moothall.models.named_models import budget_of, check_model, made_model
 
 if TYPE_CHECKING:
-    from moothall.actions import Action
-    from moothall.actions.approval import Approver
+    from moothall import Action, Approver
     from moothall.journal import Journal
 
 ITERATIONS: Final = 10
@@ -72,7 +71,7 @@ def act_agent(
 
     `own_key` is the person's own, for the reviewer's model, which `reviewer`, a Person, replaces.
     """
-    from moothall.agents.loop.react import ReActAgent
+    from moothall import ReActAgent
 
     small = is_small(order.model)
     models = [made_model(order.model, key)]
@@ -85,8 +84,7 @@ def act_agent(
         approver=approver,
     )
     if order.review is not None:
-        from moothall.agents.dualact.config import DualActConfig
-        from moothall.agents.dualact.dual_act import DualActAgent
+        from moothall import DualActAgent, DualActConfig
 
         if reviewer is None and order.review == "me":
             raise ConfigError("the order has a person review: give reviewer=, such as a Person")
@@ -104,8 +102,8 @@ def act_agent(
 
 def actions_of(order: ActOrder) -> list[Action]:
     """Return the actions of an order's agent; their access policy says when to ask its approver."""
-    from moothall.actions import ACCESS_PERMITTED, ACCESS_REQUESTED
-    from moothall.agents.ready.folder_actions import changing_actions, file_actions
+    from moothall import ACCESS_PERMITTED, ACCESS_REQUESTED
+    from moothall.agents import changing_actions, file_actions
 
     small = is_small(order.model)
     looking = file_actions(

@@ -9,10 +9,9 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from urllib.parse import urlsplit
 
-from moothall.agents.replies.state import load_state
+from moothall import ConfigError, RunMismatch, StateError
 from moothall.budget.limits import RUN_LIMITS
-from moothall.foundation.errors import ConfigError, RunMismatch, StateError
-from moothall.foundation.text import escaped
+from moothall.build import escaped, load_state
 from moothall.journal.describe import entry_line
 from moothall.studio.orders.act import ActOrder as ActOrder
 from moothall.studio.orders.research import ResearchOrder as ResearchOrder

@@ -9,16 +9,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+from moothall import ConfigError, FileError, MissingExtra, PageError
 from moothall.budget.limits import RUN_LIMITS, RunLimits
-from moothall.foundation.errors import ConfigError, FileError, MissingExtra, PageError
 from moothall.models.named_models import budget_of, check_model, made_model
 from moothall.research.web.catalogues import CATALOGUES, SEARCH_ENGINES, SearchOptions
 
 if TYPE_CHECKING:
-    from moothall.actions import Action
+    from moothall import Action, Report, Researcher
     from moothall.journal import Journal
-    from moothall.research.report import Report
-    from moothall.research.researcher import Researcher
     from moothall.research.writing.review import Reviewer
 
 STEPS: Final = ("plan", "narrate", "evaluate")
@@ -199,7 +197,7 @@ def _check_web(order: ResearchOrder) -> None:
 
     Scope(order.sites, order.exclude, order.since, "--", order.site)
     if order.web:
-        from moothall.foundation.http.addresses import address_check
+        from moothall.build import address_check
 
         address_check(order.allow_hosts, "--allow-host")
 
@@ -242,7 +240,7 @@ def researcher(
     review_plan: Reviewer | None = None,
 ) -> Researcher:
     """Return the researcher that an order asks for; `key` is for its model."""
-    from moothall.research.researcher import Researcher
+    from moothall import Researcher
 
     model = None if order.model is None else made_model(order.model, key)
     # The key is for the server of `--model`.

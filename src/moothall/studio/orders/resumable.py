@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from moothall.foundation.errors import NoSuchRun, RunMismatch, StateError
+from moothall import NoSuchRun, RunMismatch, StateError
 from moothall.journal import Journal, Outline
 from moothall.journal.doubt import Doubt
 from moothall.journal.stop_reason import FINAL

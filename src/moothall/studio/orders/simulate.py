@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from moothall.foundation.errors import ConfigError
-from moothall.foundation.text import counted
+from moothall import ConfigError
+from moothall.build import counted
 from moothall.models.named_models import budget_of, check_model, made_model
 from moothall.models.names import is_remote
 from moothall.society.clock import DAY_S, seconds_of

@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 from moothall.actions.message import BROADCAST
 from moothall.agents.replies.thread import thread_of_sender
-from moothall.foundation.text import shorten
+from moothall.build import shorten
 from moothall.journal.describe import entry_line
 from moothall.journal.stop_reason import in_words
 from moothall.journal.tally import about_in
 from moothall.studio.talk.messages import SeenMessage, SpaceMessages
 
 if TYPE_CHECKING:
-    from moothall.journal.entry import Entry, Outline
-    from moothall.journal.journal import Journal
+    from moothall import Journal
+    from moothall.journal import Entry, Outline
     from moothall.spaces.you import You
 
 ANSWERS: Final = {"say": "content", "response": "data", "error": "error"}

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from moothall.actions.message import BROADCAST
-from moothall.foundation.threads import guard
+from moothall.build import guard
 
 if TYPE_CHECKING:
     from moothall.studio.growing import Growth

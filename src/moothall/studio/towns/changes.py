@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 from pydantic import BaseModel, ConfigDict
 from pydantic import Field as Checked
 
-from moothall.foundation.errors import ConfigError
+from moothall import ConfigError
 
 if TYPE_CHECKING:
-    from moothall.society.society import Society
+    from moothall import Society
 
 _Text: TypeAlias = Annotated[str, Checked(min_length=1, max_length=2_000)]
 _Name: TypeAlias = Annotated[str, Checked(min_length=1, max_length=200)]

@@ -14,9 +14,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from moothall.foundation.errors import ConfigError, MoothallError
-from moothall.foundation.text import error_text
-from moothall.foundation.threads import guard
+from moothall import ConfigError, MoothallError
+from moothall.build import error_text, guard
 from moothall.studio.hub import in_thread
 from moothall.studio.orders.simulate import is_unbounded
 from moothall.studio.page import Field, PageForm, report_page
@@ -24,7 +23,7 @@ from moothall.studio.page import Field, PageForm, report_page
 if TYPE_CHECKING:
     from fastapi import APIRouter, Response
 
-    from moothall.society.experiments.study import Experiment
+    from moothall.society import Experiment
     from moothall.society.experiments.sweep import SweepProgress
     from moothall.studio.hub import Hub
 
@@ -107,7 +106,7 @@ class ExperimentRuns:
 
     def start(self, file: str, jobs: int | None, seeds: int | None, out: str) -> None:
         """Begin or continue the experiment of a file; ConfigError if it cannot be run."""
-        from moothall.society.experiments.study import Experiment
+        from moothall.society import Experiment
 
         if not file.strip():
             raise ConfigError("“File of the experiment” is empty: write its path")

@@ -10,8 +10,8 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from moothall.society.city.city import City
-    from moothall.society.positions import Whereabouts
+    from moothall import City
+    from moothall.society import Whereabouts
 
 _WAYS: Final = 60
 """How many ways from homes are looked at, to see which streets are used most."""

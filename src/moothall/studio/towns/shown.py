@@ -9,14 +9,14 @@ from datetime import timedelta
 from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from moothall.foundation.errors import ConfigError
-from moothall.foundation.text import counted
+from moothall import ConfigError
+from moothall.build import counted
 from moothall.society.clock import DAY_S, seconds_of
 from moothall.studio.towns.map import TownMap
 
 if TYPE_CHECKING:
-    from moothall.society.positions import Whereabouts
-    from moothall.society.society import Society
+    from moothall import Society
+    from moothall.society import Whereabouts
 
 _CELL: Final = 20.0
 """The side of a grid's cell on the map; a map is in metres, and a street is 6 of them wide."""
@@ -76,7 +76,7 @@ def map_of(society: Society) -> TownMap | ModelMap:
 
 def whereabouts_of(society: Society) -> Whereabouts:
     """Return where citizens are; without places, a plane or a network they stand in a square."""
-    from moothall.society.positions import Whereabouts
+    from moothall.society import Whereabouts
 
     positions = society.positions()
     if positions is not None:

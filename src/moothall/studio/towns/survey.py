@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Any, Final
 from pydantic import BaseModel
 from pydantic import Field as Checked
 
-from moothall.foundation.errors import ConfigError
+from moothall import ConfigError
 from moothall.models.named_models import made_model
 from moothall.studio.towns.town import MAX_CITIZENS
 
 if TYPE_CHECKING:
-    from moothall.models.protocol import Model
-    from moothall.society.society import Society
-    from moothall.society.survey import Respondent
+    from moothall import Model, Society
+    from moothall.society import Respondent
 
 _LISTED: Final = 200
 """The most answers that a page lists."""
@@ -52,7 +51,7 @@ class AskedAll(ByModel):
 
     async def answered(self, society: Society, has_model: bool) -> dict[str, Any]:
         """Ask several citizens, between two steps; return what a page shows of it."""
-        from moothall.society.survey import Question, Survey
+        from moothall.society import Question, Survey
 
         kind = Question.kinds.get(self.kind)
         if kind is None or not kind.label:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from pydantic import BaseModel
 from pydantic import Field as Checked
 
-from moothall.foundation.errors import ConfigError
-from moothall.foundation.threads import guard
+from moothall import ConfigError
+from moothall.build import guard
 from moothall.models.named_models import made_model
 from moothall.studio.orders.order import order_of, without_keys
 from moothall.studio.orders.simulate import SimulateOrder, check
@@ -29,7 +29,7 @@ from moothall.studio.towns.town import MAX_CITIZENS, Town
 if TYPE_CHECKING:
     from fastapi import APIRouter, Response
 
-    from moothall.society.society import Society
+    from moothall import Society
     from moothall.studio.hub import Hub
 
 _LISTED: Final = 200
@@ -345,7 +345,7 @@ class SocietyTab(Tab):
 
     def intervene(self, change: Change) -> int:
         """Change the world at the start of the next step; return that step's number."""
-        from moothall.society.kernel.intervention import Intervention
+        from moothall.society import Intervention
 
         town, society = self._living()
         at = town.intervene(**change.checked(society))

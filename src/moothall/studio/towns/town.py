@@ -14,8 +14,8 @@ from contextlib import suppress
 from os import environ
 from typing import TYPE_CHECKING, Any, Final
 
-from moothall.foundation.errors import ConfigError, MoothallError
-from moothall.foundation.text import error_text
+from moothall import ConfigError, MoothallError
+from moothall.build import error_text
 from moothall.society.metrics import METRICS, charts
 from moothall.studio.orders.order import record
 from moothall.studio.orders.simulate import SimulateOrder, society_of
@@ -23,9 +23,8 @@ from moothall.studio.towns.frame import with_head
 from moothall.studio.towns.shown import ModelMap, ShownRun, map_of, whereabouts_of
 
 if TYPE_CHECKING:
-    from moothall.journal.journal import Journal
-    from moothall.society.positions import Whereabouts
-    from moothall.society.society import Society
+    from moothall import Journal, Society
+    from moothall.society import Whereabouts
     from moothall.studio.towns.map import TownMap
 
 MAX_CITIZENS: Final = 100_000
@@ -253,7 +252,7 @@ class Town:
 
     def intervene(self, **change: Any) -> int:
         """Change the world at the start of the next step; return that step's number."""
-        from moothall.society.kernel.intervention import Intervention
+        from moothall.society import Intervention
 
         society = self.living()
         while True:
