@@ -358,10 +358,10 @@ class Town:
         """
         import numpy as np
 
+        from moothall.society import Question
         from moothall.society.blocks.needs import NEEDS
         from moothall.society.blocks.talk import TOPICS
         from moothall.society.positions import levels, numbers
-        from moothall.society.survey import Question
 
         society, order = self.society, self.order
         run = order if isinstance(order, ShownRun) else None
