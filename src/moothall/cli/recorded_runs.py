@@ -13,10 +13,10 @@ from typing import Final
 
 import click
 
+from moothall import NoSuchRun, StateError
 from moothall.budget.limits import RUN_LIMITS
+from moothall.build import escaped
 from moothall.cli.shared_options import as_usage_error, is_typed, made_journal
-from moothall.foundation.errors import NoSuchRun, StateError
-from moothall.foundation.text import escaped
 from moothall.journal import Entry, Journal, Outline
 from moothall.journal.describe import doubt_line
 from moothall.journal.doubt import DECISIONS, Doubt

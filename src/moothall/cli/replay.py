@@ -10,27 +10,30 @@ from typing import Any
 
 import click
 
-from moothall.agents.decision import Conclusion, DecisionAction, HumanDecision
-from moothall.agents.loop.recording import call_events
-from moothall.agents.replies.events import (
+from moothall import (
     BlockEnded,
     BlockStarted,
+    Conclusion,
     ConclusionReached,
+    DecisionAction,
     DecisionMade,
     Done,
     Event,
+    HumanDecision,
     MessageAdded,
+    ReasoningPiece,
+    Reply,
+    StateError,
+    TextPiece,
 )
-from moothall.agents.replies.reply import Reply
+from moothall.agents.loop.recording import call_events
+from moothall.build import escaped
 from moothall.cli.recorded_runs import RecordedRun, named_run
 from moothall.cli.run.act import screen_of
 from moothall.cli.run.outcome import exit_code
 from moothall.cli.shared_options import journal_option, json_option, reading
-from moothall.foundation.errors import StateError
-from moothall.foundation.text import escaped
 from moothall.journal import Entry
 from moothall.journal.stop_reason import ANSWERED
-from moothall.models.protocol import ReasoningPiece, TextPiece
 
 _TURN_OF_H = re.compile(r"H\d+(\.again)?")
 """The part of a dual act's run that is a turn of its H."""

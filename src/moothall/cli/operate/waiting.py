@@ -10,8 +10,9 @@ from typing import Any, Final
 
 import click
 
-from moothall.actions.approval import ChangedArgs
+from moothall import ChangedArgs, ConfigError
 from moothall.actions.approval.decision import DECISION_KINDS
+from moothall.build import escaped
 from moothall.cli.recorded_runs import next_lines
 from moothall.cli.shared_options import (
     as_usage_error,
@@ -21,8 +22,7 @@ from moothall.cli.shared_options import (
     opened,
     print_json,
 )
-from moothall.foundation.errors import ConfigError
-from moothall.foundation.text import escaped, escaped_json
+from moothall.foundation.text import escaped_json
 from moothall.journal import Journal, Wait
 from moothall.journal.entry import KINDS
 from moothall.journal.waits import OF_A_PERSON

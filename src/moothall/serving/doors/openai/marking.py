@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from moothall.actions.provenance import with_sources
+from moothall import ReActAgent
 from moothall.actions.provenance.marks import Marks, stored
 from moothall.actions.provenance.texts import Texts
-from moothall.agents.loop.answer import ToolCall, as_action
+from moothall.agents.loop.answer import as_action
 from moothall.agents.loop.provenance import begins, sources_of_result, take_in, trace
-from moothall.agents.loop.react import ReActAgent
-from moothall.agents.replies.threaded import Threaded
+from moothall.build import Threaded, ToolCall, with_sources
 
 _ANSWERED: Final = ("an earlier answer",)
 """Where from outside an agent's own words may come."""
