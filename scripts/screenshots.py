@@ -135,7 +135,7 @@ def society(page: Page) -> None:
     page.get_by_role("button", name="Play", exact=True).click()
     page.wait_for_timeout(10_000)
     page.get_by_role("button", name="Pause", exact=True).click()
-    page.get_by_placeholder("number or name").fill("17")
+    page.get_by_label("Citizen's number or name").fill("17")
     page.get_by_role("button", name="Show", exact=True).click()
     page.get_by_text("Needs").first.wait_for()
 

@@ -166,7 +166,7 @@ def test_town_is_set_up_asked_changed_and_branched_by_keyboard(page: Page, keys:
     keys.choose("Colour of the citizens", "opinion of art")
     expect(page.locator(".s-map")).to_have_attribute("data-layer", "opinions.art")
     keys.press("Citizen")
-    keys.write("Citizen's number or name", "3", "Enter")
+    keys.write("Citizen's number or name, or a place", "3", "Enter")
     expect(page.get_by_text("Needs, and how far they are met", exact=True)).to_be_visible()
     keys.write("Question to the citizen", "How are you?", "Enter")
     expect(page.get_by_text("by rule, before step")).to_be_visible()

@@ -169,6 +169,20 @@ def test_run_is_a_tree_of_parts_and_steps(studio: Studio, page: Page) -> None:
     shows(view, "pair-1")
 
 
+def test_call_of_an_action_that_is_not_there_is_a_failed_step(studio: Studio, page: Page) -> None:
+    """From the run, a click leads back to the table of all."""
+    model = ScriptedModel([{"name": "pay", "args": {}}, "It is paid."])
+    aside(lambda: ReActAgent("Clerk", model, journal=studio.journal).reply_sync("Pay", run_id="r"))
+    page.get_by_role("tab", name="Runs", exact=True).click()
+    view = choose(page, "r")
+    step = view.locator(".s-entry.answer")
+    expect(step).to_contain_text('unusable: "pay" is not an action')
+    expect(step).to_contain_text("failed")
+    expect(view.locator("dl")).to_contain_text("errors1")
+    page.get_by_role("button", name="All runs").click()
+    page.wait_for_url("**/runs")
+
+
 @pytest.fixture
 def gate() -> Iterator[threading.Semaphore]:
     """Holds up an action as often as it is not released."""

@@ -141,6 +141,9 @@ def _is_refused(entry: Entry) -> bool:
 def _fault(entry: Entry) -> str:
     """Return what went wrong in a step; empty if nothing did, or if the call was refused."""
     data, details = entry.data, about_in(entry.data)
+    if entry.kind == "state":  # what was wrong with the answer of a model
+        state = data.get("state")
+        return str(state.get("faults") or "") if isinstance(state, dict) else ""
     if entry.kind == "failed":
         return "" if data.get("cancelled") else fault_line(str(data.get("error")))
     if _is_refused(entry):

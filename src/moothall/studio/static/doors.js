@@ -110,7 +110,7 @@ export function mount(root) {
     update(served, h("h2", {}, "Served"), doors.length
       ? doors.map((each) => [table([["Agents"], ["By"], ["At"], ["Actions", "number"], ["Calls", "number"], ["Under way", "number"]], [
         [each.agents.join(", "), [...new Set(each.paths.map(([protocol]) => protocol))].join(", "), addresses(each), each.actions, Object.values(each.calls).reduce((sum, n) => sum + n, 0), each.under_way]]), callersOf(each)])
-      : empty("This program serves no agent. ", h("code", {}, "moothall serve AGENT --http HOST:PORT"), " does, or moothall.serving.doors.application.asgi in your program."));
+      : empty("This program serves no agent. ", h("code", {}, "moothall serve AGENT --http HOST:PORT"), " does, or ", h("code", {}, "moothall.serving.asgi"), " in your program."));
   }
 
   const look = oneAtATime(async () => show(await call("doors/state")), 500, () => {}); // the header says that nobody answers

@@ -38,11 +38,10 @@ export function mount(root) {
   const costs = button("What they cost", () => view.scrollIntoView(), "s-link s-to-costs"); // in a narrow window that is below them
   const rows = h("ul", { class: "s-runs-list", "aria-label": "Runs", onkeydown: walk });
   const view = h("section", { class: "s-runs-view s-scroll", "aria-label": "Run" });
-  const back = button("All runs", () => go(["runs"]), "quiet");
+  const [back, toTable] = ["quiet s-to-list", "s-link s-to-table"].map((kind) => button("All runs", () => go(["runs"]), kind)); // in a narrow window beside the run
   replace(root, h("aside", { class: "s-side" },
-    h("div", { class: "s-tools" }, filter, h("div", { class: "s-row s-filters" }, state, agent, bounds.map((each) => each.input), sort), h("div", { class: "s-row" }, total, costs)),
+    h("div", { class: "s-tools" }, filter, h("div", { class: "s-row s-filters" }, state, agent, bounds.map((each) => each.input), sort), h("div", { class: "s-row" }, toTable, total, costs)),
     h("div", { class: "s-columns", "aria-hidden": true }, ["Task", "Agent", "State", "Began", "Time", "Tokens", "Cost"].map((each) => h("span", {}, each))), rows), view);
-  back.classList.add("s-to-list");
   fillWindow(root);
 
   let most = LISTED;

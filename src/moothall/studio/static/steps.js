@@ -86,12 +86,13 @@ export function stepTree(id, run, forkAt) {
   function row(where, entry) {
     const { data, kind } = entry;
     const about = data.about || {};
-    const type = "action" in about ? "tool" : "model" in about ? "model" : entry.line.startsWith("set up: ") ? "set up" : TYPES[kind] || kind;
+    const type = "action" in about ? "tool" : "model" in about ? "model" : entry.line.startsWith("set up: ") ? "set up" : kind === "state" && entry.fault ? "answer" : TYPES[kind] || kind;
     const turn = kind === "state" ? null : about.iteration ?? /^(?:[a-z_]+\.)?(\d+)(?:[./]|$)/.exec(data.key || "")?.[1] ?? null;
     const isNew = turn !== null && String(turn) !== where.turn;
     if (isNew) where.turn = String(turn);
     const made = { entries: [entry], type, line: h("span", { class: "s-one" }, brief(entry)), figures: [0, 1, 2].map(() => h("span", { class: "number" })), state: h("span") };
     if (kind === "started") made.state.append(h("span", { class: "s-badge busy" }, "under way"));
+    if (type === "answer") made.state.append(stateBadge("failed"));
     rows.push(made);
     made.button = h("button", { type: "button", "aria-expanded": "false", onclick: () => open(made).then(() => made.node.scrollIntoView({ block: "nearest" })) },
       h("span", { class: "s-turn" }, isNew ? turn : ""), h("span", { class: `s-type ${type}` }, type), h("span", { class: "s-said-in" }, made.line, made.state), made.figures);
@@ -118,6 +119,7 @@ export function stepTree(id, run, forkAt) {
       return name && kind === "answered" ? words.replace(`step ${data.key}`, name) : words;
     }
     if (["permitted", "refused", "decided"].includes(kind)) return line.replace(`step ${data.key}`, actionOf(entry) || `step ${data.key}`);
+    if (kind === "state") return line.replace("turn finished; the answer was unusable", "unusable");
     if (kind === "over") return line.replace(/^over, [a-z ]*[a-z]/, runState(data.reason).word);
     if (kind === "started" && data.about?.model === line) return modelName(line);
     const name = kind === "ended" && `${data.about?.action}: `;
