@@ -153,7 +153,7 @@ def test_batch_of_a_named_provider_has_half_the_price(monkeypatch: pytest.Monkey
 
 
 def test_batch_of_a_model_without_them_is_refused() -> None:
-    with pytest.raises(ConfigError, match="local has no batches"):
+    with pytest.raises(ConfigError, match="local is not behind a server: leave out batch="):
         model("local", batch=True)
     with pytest.raises(ConfigError, match="leave out rate_limit="):
         OpenAIModel("m", "http://127.0.0.1:9/v1", batch=True, rate_limit=RateLimit(9))

@@ -54,6 +54,16 @@ def test_gguf_name_takes_any_file_by_its_path(weights: Path) -> None:
     by_path.close()  # type: ignore[attr-defined]
 
 
+def test_model_of_a_name_takes_what_a_server_is_asked_with() -> None:
+    with OpenAIServer(text("Yes.")) as server:
+        name = f"{server.url}#m"
+        shared = model(name, headers={"X-Team": "search"}, context_tokens=500)
+        assert shared is model(name, headers={"X-Team": "search"}, context_tokens=500)
+        assert (shared.context_tokens, shared is model(name)) == (500, False)
+        asyncio.run(shared.complete([{"role": "user", "content": "?"}]))
+        assert server.requests[0].headers["x-team"] == "search"
+
+
 def test_settings_in_a_name_are_fields_of_the_requests_and_not_of_the_models_name() -> None:
     with OpenAIServer(text("Yes."), text("No."), text("Yes.")) as server:
         name = f"{server.url}?api-version=1#m"

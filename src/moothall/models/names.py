@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 from urllib.parse import parse_qsl
 
 from moothall.foundation.errors import ConfigError, DefinitionError, MissingExtra, ModelError
@@ -23,6 +23,7 @@ from moothall.models.settings import check_base_url
 
 if TYPE_CHECKING:
     from moothall.models.protocol import Model
+    from moothall.models.remote.server_settings import ServerOptions
 
 SPELLINGS = (
     "local",
@@ -54,7 +55,9 @@ _MODELS: weakref.WeakValueDictionary[tuple[str, ...], Model] = weakref.WeakValue
 in_child(_MODELS.clear)  # a model's threads and connections stay with the parent
 
 
-def model(name: str | Model, api_key: str | None = None, *, batch: bool = False) -> Model:
+def model(
+    name: str | Model, api_key: str | None = None, **of_server: Unpack[ServerOptions]
+) -> Model:
     """Return the model of this name; return a model as it is.
 
     `local` is the default model in this process, `local:NAME` a listed one that `moothall models
@@ -68,11 +71,11 @@ def model(name: str | Model, api_key: str | None = None, *, batch: bool = False)
     Args:
         name: the name, or a model
         api_key: the key of the server, in place of the environment's
-        batch: whether its requests go in batches, at half the price and answered within a day; for
-            models with OpenAI's or Anthropic's interface
+        **of_server: of a model behind a server, what `OpenAIModel` takes of it, such as `timeout=`,
+            or `batch=True`: requests go in batches, at half the price and answered within a day
 
     Raises:
-        ConfigError: the model has no batches
+        ConfigError: the model is not behind a server, and one of these is given
         ModelError: no model has this name, or there is no key
         WeightsError: the weights are missing
         MissingExtra: the extra that this kind of model needs is not installed
@@ -83,10 +86,9 @@ def model(name: str | Model, api_key: str | None = None, *, batch: bool = False)
         raise ModelError(f"{name!r:.80} is neither a model nor the name of one; {_usable_names()}")
     kind, short_name = check_name(name, bool(api_key))
     whole_name, (name, options) = name, _split_settings(name)
-    if batch and not is_remote(name):
-        raise ConfigError(
-            f"{name:.200} has no batches: batch= is for OpenAI's and Anthropic's form"
-        )
+    wrong = [f"{each}=" for each, value in of_server.items() if value]
+    if wrong and not is_remote(name):
+        raise ConfigError(f"{name:.200} is not behind a server: leave out {', '.join(wrong)}")
     if kind in ("local", "gguf"):
         from moothall.models.local.local_model import LocalModel
 
@@ -100,20 +102,21 @@ def model(name: str | Model, api_key: str | None = None, *, batch: bool = False)
         key: tuple[str, ...] = (name, whole_name.partition("?")[2])
         return _shared_model(key, lambda: LocalModel(path, name=name, options=options, **arguments))
     # The environment is part of what a name means.
-    key = (whole_name, api_key or "", str(batch), *(setting_of(kind) if kind in PROVIDERS else ()))
+    of_model = (api_key or "", repr(sorted(of_server.items())))
+    key = (whole_name, *of_model, *(setting_of(kind) if kind in PROVIDERS else ()))
     if kind in PROVIDERS:
         module_name = PROVIDERS[kind].form.partition(".")[0]
         module: Any = import_module(f"moothall.models.remote.{module_name}")
 
         def of_provider() -> Any:
-            return with_options(module.of_provider(kind, short_name, api_key, batch), options)
+            return with_options(module.of_provider(kind, short_name, api_key, **of_server), options)
 
         return _shared_model(key, of_provider)
     from moothall.models.remote.openai import OpenAIModel
 
     url, _, server_model = name.partition("#")
     return _shared_model(
-        key, lambda: with_options(OpenAIModel(server_model, url, api_key, batch=batch), options)
+        key, lambda: with_options(OpenAIModel(server_model, url, api_key, **of_server), options)
     )
 
 

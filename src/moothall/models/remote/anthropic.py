@@ -172,6 +172,8 @@ class AnthropicModel(RemoteModel):
         return AnthropicBatches(self, joined_url(self._url, "/batches"))
 
 
-def of_provider(provider: str, name: str, api_key: KeyLike, batch: bool) -> AnthropicModel:
+def of_provider(
+    provider: str, name: str, api_key: KeyLike, **of_server: Unpack[ServerOptions]
+) -> AnthropicModel:
     """Return a provider's model of a name."""
-    return AnthropicModel(name, api_key=api_key, batch=batch)
+    return AnthropicModel(name, api_key=api_key, **of_server)

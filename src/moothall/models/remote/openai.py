@@ -237,6 +237,8 @@ class OpenAIModel(RemoteModel):
         return OpenAIBatches(self, self.base_url)
 
 
-def of_provider(provider: str, name: str, api_key: KeyLike, batch: bool) -> OpenAIModel:
+def of_provider(
+    provider: str, name: str, api_key: KeyLike, **of_server: Unpack[ServerOptions]
+) -> OpenAIModel:
     """Return a provider's model of a name."""
-    return OpenAIModel(name, api_key=api_key, provider=provider, batch=batch)
+    return OpenAIModel(name, api_key=api_key, provider=provider, **of_server)
