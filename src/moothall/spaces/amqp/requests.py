@@ -134,11 +134,10 @@ class OpenRequests:
         sums: dict[str, dict[str, Any]] = {}
         for answer in await self.ask_processes(statistics=True):
             for id, counted in answer.get("statistics", {}).items():
-                sums_of_agent = sums.setdefault(
-                    id, {"waiting": 0, "handling": [], "asking": 0, "processes": 0}
-                )
+                sums_of_agent = sums.setdefault(id, {})
                 for name, value in (counted | {"processes": 1}).items():
-                    sums_of_agent[name] += value
+                    before = sums_of_agent.get(name)
+                    sums_of_agent[name] = value if before is None else before + value
         return sums
 
     async def ask_processes(self, **query: Any) -> list[dict[str, Any]]:

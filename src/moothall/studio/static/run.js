@@ -18,7 +18,6 @@ const OFFERED = 200; // runs that the field to compare with offers
 const ROWS = 500; // entries of a run at once
 const BEFORE = 40; // entries before one that is opened by its address
 const SAID = 1500; // of a reply, above the steps
-const VIEWS = { steps: "Steps", timeline: "Timeline", transcript: "Transcript", calls: "Calls", cost: "Cost" };
 const TABS = { Researcher: "research", Society: "society" };
 const TITLES = { act: "Act and review", research: "Research", society: "Society" };
 const entries = (n) => (n === 1 ? "1 entry" : `${number(n)} entries`);
@@ -38,15 +37,25 @@ export function shownRun(view, id, slot, back, wanted) {
   const [head, goes, doubts, reply, replayed, more, foot] = [h("div", { class: "s-runs-head" }), h("div"), h("div"), h("div"), h("div"), h("div", { class: "s-more" }), h("div")];
   const fault = h("p", { class: "s-fault", role: "alert", hidden: true });
   const tree = stepTree(id, () => about, fork);
-  const [line, story, graph, costs, results] = [h("div", { hidden: true }), h("div", { class: "s-story", hidden: true }), h("div", { hidden: true }), h("div", { class: "s-overview", hidden: true }), h("div")];
-  const views = h("div", { class: "s-row s-views", role: "group", "aria-label": "How it is shown" }, Object.entries(VIEWS).map(([name, title]) => h("button", { type: "button", class: "s-button", "data-view": name, onclick: () => pick(name) }, title)));
+  const results = h("div");
+  const openAt = (sequence) => go(["runs", id, sequence]);
+  // How it is shown: by name the title, the class of its root, and what draws it there of all entries.
+  const VIEWS = {
+    steps: ["Steps"],
+    timeline: ["Timeline", "", (root) => showTimeline(root, tree.rows.map(timed), agentOf(about), openAt)],
+    transcript: ["Transcript", "s-story", (root) => drawStory(root, asStory())],
+    calls: ["Calls", "", (root) => drawCalls(root, tree, agentOf(about), openAt)],
+    cost: ["Cost", "s-overview", drawCosts],
+  };
+  const roots = Object.fromEntries(Object.entries(VIEWS).map(([name, [, kind]]) => [name, name === "steps" ? tree.root : h("div", { class: kind, hidden: true })]));
+  const views = h("div", { class: "s-row s-views", role: "group", "aria-label": "How it is shown" }, Object.entries(VIEWS).map(([name, [title]]) => h("button", { type: "button", class: "s-button", "data-view": name, onclick: () => pick(name) }, title)));
   const search = h("input", { class: "s-input", type: "search", placeholder: "Search its steps", "aria-label": "Search the steps of this run" });
   const seek = h("form", { class: "s-row", role: "search", onsubmit: (event) => { event.preventDefault(); find(); } }, search, h("button", { class: "s-button" }, "Search"));
   const every = h("button", { type: "button", class: "s-button quiet", "aria-pressed": "false", title: "Also what the run recorded of its own state", onclick: () => every.setAttribute("aria-pressed", String(tree.root.classList.toggle("s-every"))) }, "Every entry");
   const bar = h("div", { class: "s-row s-run-bar" }, views, every, h("span", { class: "s-spacer" }), seek);
   const earlier = h("div", { class: "s-earlier" });
   const choices = h("datalist", { id: "s-with" }); // apart from the head, which is drawn again
-  replace(view, back, head, slot, goes, fault, doubts, reply, replayed, bar, results, earlier, tree.root, line, story, graph, costs, more, foot, choices);
+  replace(view, back, head, slot, goes, fault, doubts, reply, replayed, bar, results, earlier, ...Object.values(roots), more, foot, choices);
   const tell = drafted(h("input", { class: "s-input", "aria-label": "Message to the agent", placeholder: "A message for it, before it goes on (may be left out)" }), `resume/${id}`);
   const resuming = h("form", { class: "s-row s-resume", onsubmit: attempt(() => sent(tell, resume)) }, tell, h("button", { class: "s-button primary" }, "Resume"));
   pick(which);
@@ -55,7 +64,7 @@ export function shownRun(view, id, slot, back, wanted) {
     which = name;
     sessionStorage.setItem("moothall-run-view", name);
     for (const each of views.children) each.setAttribute("aria-pressed", String(each.dataset.view === name));
-    for (const [each, its] of [["steps", tree.root], ["timeline", line], ["transcript", story], ["calls", graph], ["cost", costs]]) its.hidden = each !== name;
+    for (const [each, its] of Object.entries(roots)) its.hidden = each !== name;
     every.hidden = name !== "steps";
     drawView();
   }
@@ -63,11 +72,7 @@ export function shownRun(view, id, slot, back, wanted) {
   function drawView() { // what is made of all entries at once
     due ||= requestAnimationFrame(() => {
       due = 0;
-      if (!about || which === "steps") return;
-      if (which === "timeline") return showTimeline(line, tree.rows.map(timed), agentOf(about), (sequence) => go(["runs", id, sequence]));
-      if (which === "cost") return drawCosts();
-      if (which === "calls") return drawCalls(graph, tree, agentOf(about), (sequence) => go(["runs", id, sequence]));
-      drawStory(story, asStory());
+      if (about) VIEWS[which][2]?.(roots[which]);
     });
   }
 
@@ -78,12 +83,12 @@ export function shownRun(view, id, slot, back, wanted) {
   }
 
   // What the shown entries have spent over time, by agent and by model.
-  function drawCosts() {
+  function drawCosts(root) {
     const all = [...tree.kept.values()].filter((each) => each.spent?.tokens && "model" in (each.data.about || {}));
     const of = { agent: (each) => tree.agentOf(each.path) || each.path || agentOf(about), model: (each) => each.data.about.model || "(not named)" };
     const charts = [["tokens", "Tokens", number], ["usd", "Cost", dollars]].flatMap(([what, title, say]) => Object.entries(of).map(([by, key]) =>
       chart(`${title} by ${by}`, all.map((each) => ({ at: each.at, of: key(each), value: +(each.spent[what] ?? 0) })), say)));
-    replace(costs, charts.some(Boolean) ? charts : empty("No call of a model of this run has a known use of tokens yet."),
+    replace(root, charts.some(Boolean) ? charts : empty("No call of a model of this run has a known use of tokens yet."),
       all.some((each) => each.spent.usd === null) && h("p", { class: "s-soft" }, "What models without a known price cost is not in it."));
   }
 
