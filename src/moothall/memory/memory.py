@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections import OrderedDict
 from collections.abc import Callable
+from itertools import islice
 from sys import getrefcount
 from typing import Any, Final, Protocol, Self
 from weakref import WeakValueDictionary
@@ -168,18 +169,18 @@ class Memory:
         # To copy thousands for each prompt takes longer than the rest of a turn. Two references are
         # the memory's and the argument of `getrefcount`.
         items = self._items
-        if self._returned is None or getrefcount(self._returned) > 2:
-            self._returned = copied = items[:]
-            return copied
-        returned = self._returned
-        for dropped, each in enumerate(returned[:_MOST_DROPPED]):
-            if each is items[0]:
-                del returned[:dropped]
-                break
-        returned += items[len(returned) :]
-        if returned != items:  # whoever had it has changed it, or the memory more than its two ends
-            returned = self._returned = items[:]
-        return returned
+        if self._returned is not None and getrefcount(self._returned) == 2:
+            returned = self._returned
+            for dropped, each in enumerate(islice(returned, _MOST_DROPPED)):
+                if each is items[0]:
+                    del returned[:dropped]
+                    returned += items[len(returned) :]
+                    # Else whoever had it has changed it, or the memory more than its two ends.
+                    if returned == items:
+                        return returned
+                    break
+        self._returned = copied = items[:]
+        return copied
 
     def thread(self, id: str | None) -> Self:
         """Return the memory of one conversation, of the same kind and with the same settings.
