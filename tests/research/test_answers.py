@@ -474,11 +474,15 @@ def test_answers_programs_logs_and_changes_come_after_prose(
 
 def test_answers_text_of_two_files_is_quoted_once_with_both(tmp_path: Path) -> None:
     for name in ("rules.md", "copy.md"):
-        (tmp_path / name).write_text("# Rules\n\nThe quay is closed from 22 to 6 o'clock.\n")
+        (tmp_path / name).write_text(
+            "# Rules\n\nThe quay is closed from 22 to 6 o'clock. Who wants to moor there at night "
+            "rings the bell of the harbour master.\n"
+        )
     tools = [search_folder(tmp_path, index=tmp_path.parent / f"{tmp_path.name}.db")]
     report = Researcher("r", None, "When is the quay closed?", tools).report_sync()
     assert report.markdown.count("The quay is closed") == 1
-    assert all(f"{name}#rules>" in report.markdown for name in ("rules.md", "copy.md"))
+    (source,) = [line for line in report.markdown.split("\n") if line.startswith("[^")]
+    assert all(f"{name}#rules>" in source for name in ("rules.md", "copy.md"))
 
 
 @pytest.mark.parametrize(

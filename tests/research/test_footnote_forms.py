@@ -29,7 +29,7 @@ def report_of(narrative: str) -> Report:
     "note",
     (
         *("[^1^]", "[^1]", "[1]", "【1】", "[[1]]", "\uff3b1\uff3d", "[Source 1]", "[source: 1]"),
-        *("[1](http://web.test/x)", "[[1]](#sources)", "【1†alpha.html】", "<sup>[1]</sup>", "(1)"),
+        *("[1](http://web.test/x)", "[[1]](#sources)", "【1†alpha.html】", "<sup>[1]</sup>"),
         *("[1, 1]", "[^1^](http://evil.test)", "<sup>1</sup>", "\u00b9", "[cite: 1]", "[doc 1]"),
         *("[passage 1]", "[Reference 1]", "[doc_1]", "(passage 1)"),
     ),
@@ -81,7 +81,7 @@ def test_raised_number_that_is_a_power_stays_one(said: str, shown: str) -> None:
         "[1\u20132]",
         "[1][2]",
         "【1】【2】",
-        "(1, 2)",
+        "(sources 1, 2)",
         "<sup>1, 2</sup>",
         "\u00b9,\u00b2",
         "(Sources: [1], [2])",

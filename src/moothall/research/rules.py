@@ -12,6 +12,7 @@ from moothall import Action
 from moothall.build import one_line, terms
 from moothall.foundation.text.terms import terms_of, words
 from moothall.research.calling import taking
+from moothall.research.citations.footnotes import COPY
 from moothall.research.extractive.index import QuestionWords, titled
 from moothall.research.extractive.ranker import SURE, ExtractiveAnswer, answer
 from moothall.research.findings import (
@@ -156,7 +157,7 @@ def _by_page(
 ) -> Iterator[str]:
     """Yield each page's title with the quotes of it, the page with the best quote first.
 
-    A quote cites every file that has its passage word for word.
+    A quote cites several pages that have its passage word for word: these are one source.
     """
     pages: dict[str, list[str]] = {}
     copies: dict[str, list[Passage]] = {}
@@ -165,8 +166,9 @@ def _by_page(
     for each in result.quotes:
         title = one_line(titled(each.passage).partition(" – ")[0], 120)
         quotes = pages.setdefault(title or one_line(each.passage.url.partition("#")[0], 120), [])
-        of_text = dict.fromkeys((each.passage, *copies[each.passage.sha256][:_COPIES]))
-        notes = "".join(f"[^{researcher.number_of(passage)}^]" for passage in of_text)
+        copied = copies[each.passage.sha256] if len(each.passage.text) >= COPY else []
+        same = dict.fromkeys((each.passage, *copied[:_COPIES]))
+        notes = "".join(f"[^{researcher.number_of(passage)}^]" for passage in same)
         quotes.append(f"- {each.markdown} {notes}")
     for title, quotes in pages.items():
         yield f"### {title}"

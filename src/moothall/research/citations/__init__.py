@@ -1,18 +1,6 @@
 """Checks what a cited sentence has of its passage, and the footnotes of a narrative."""
 
 from moothall.research.citations.checks import fault
-from moothall.research.citations.footnotes import (
-    NOT_CHECKED,
-    PARTLY,
-    UNSUPPORTED,
-    Checked,
-    Verdict,
-    check,
-    marked,
-    renumbered,
-)
+from moothall.research.citations.footnotes import Checked, Verdict, check, marked, renumbered
 
-__all__ = [
-    "NOT_CHECKED", "PARTLY", "UNSUPPORTED", "Checked", "Verdict", "check", "fault", "marked",
-    "renumbered",
-]  # fmt: skip
+__all__ = ["Checked", "Verdict", "check", "fault", "marked", "renumbered"]

@@ -21,8 +21,8 @@ def exact(sentence: str, passage: str, title: str = "") -> Support:
     window = passage[start:end]
     if verbatim(sentence, passage, title):
         return Support("supported", window, overlap=overlap)
-    if why := fault(sentence, passage, title):
-        return Support("unsupported", window, why, overlap=overlap)
+    if reason := fault(sentence, passage, title):
+        return Support("unsupported", window, reason, overlap=overlap)
     return Support("not checked", window, overlap=overlap)
 
 

@@ -23,7 +23,8 @@ NO_SOURCE = "[no source]"
 
 _MARKS: dict[SupportLabel, str] = {"partly": f" {PARTLY}", "not checked": f" {NOT_CHECKED}"}
 _ORDER: tuple[SupportLabel, ...] = ("supported", "partly", "not checked")
-_COPY = 80  # characters of a text that two addresses do not have by chance
+COPY = 80
+"""Characters of a text that two addresses do not have by chance."""
 _MAX_TOGETHER = 8  # passages that are tried together for one sentence, at most
 _MIN_SHARE = 0.6  # of a sentence's words that a section must have to take the place of those cited
 _MIN_GAIN = 0.25  # how much more it must have to stand beside those that lack nothing
@@ -220,7 +221,7 @@ def renumbered(markdown: str, citations: list[Citation]) -> tuple[str, list[Cita
     for number in (n for note in _NOTE.finditer(markdown) for n in _numbers(note)):
         if number in passages:
             text = " ".join(passages[number].text.split())
-            key = ("" if len(text) >= _COPY else passages[number].url, text)
+            key = ("" if len(text) >= COPY else passages[number].url, text)
             new[number] = numbers.setdefault(key, len(numbers) + 1)
     in_text = [each for each in citations if each.number in new]
     renumbered_marks = [replace(each, number=new[each.number]) for each in in_text]

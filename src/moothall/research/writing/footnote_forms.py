@@ -16,10 +16,11 @@ _SKIPPED: Final = (  # code cites nothing
 )
 _NUMBER: Final = r"\^?\d{1,4}\^?"
 _NUMBERS: Final = rf"{_NUMBER}(?:\s{{0,2}}(?:[,;]|[-–—]|\band\b|&)\s{{0,2}}{_NUMBER})*"
-_LABEL: Final = (
+_NAME: Final = (
     r"(?:(?:sources?|refs?\.?|references?|see|cite|citations?|passages?|docs?|documents?)"
-    r"[ :_-]{0,2}(?:no\.? )?)?"
+    r"[ :_-]{0,2}(?:no\.? )?)"
 )
+_LABEL: Final = f"{_NAME}?"
 _LINKED: Final = r"(?:\((?:[^()\s]|\([^()\s]*\))*(?:\s+\"[^\"\n]*\")?\))"
 _NOTE: Final = re.compile(
     rf"{_SKIPPED}"
@@ -27,7 +28,7 @@ _NOTE: Final = re.compile(
     rf"\[\[(?P<double>{_NUMBERS})\]\](?P<l1>{_LINKED})?"
     rf"|\[{_LABEL}(?P<square>{_NUMBERS})\](?P<l2>{_LINKED})?"
     rf"|[【\uff3b]{_LABEL}(?P<wide>{_NUMBERS})(?:[†:][^】\uff3d\n]{{0,80}})?[】\uff3d]"
-    rf"|[\uff08(]{_LABEL}(?P<round>{_NUMBERS})[)\uff09]"
+    rf"|[\uff08(]{_NAME}(?P<round>{_NUMBERS})[)\uff09]"
     rf"|(?(sup)(?P<tag>{_NUMBERS})|(?P<small>[{_SMALL}]{{1,3}}(?:[,\u02d2 ][{_SMALL}]{{1,3}})*))"
     rf")(?(sup)\s*</sup>)",
     re.DOTALL | re.MULTILINE | re.IGNORECASE,
@@ -49,50 +50,33 @@ _FENCED: Final = re.compile(  # models write Markdown as code, with a line befor
 # A raised number after one of these is a power: `10<sup>6</sup>`, `m²`, `x²`.
 _POWER: Final = re.compile(r"(?:(?<![\d.,])\d{1,3}|(?<![^\W\d_])[^\W\d_]{1,2})\Z")
 _PART: Final = re.compile(r"(\d+)(?:\^?\s*[-–—]\s*\^?(\d+))?")
-# A number in round brackets after one of these belongs to it.
-_COUNTED: Final = re.compile(
-    r"(?:\b(?:sections?|steps?|equations?|eqs?\.|figures?|figs?\.|tables?|articles?|art\.|chapters?|"
-    r"items?|clauses?|paragraphs?|points?|options?|parts?|pages?|notes?|rules?|levels?|versions?|"
-    r"phases?|types?|stages?|cases?|no\.|abs\.|satz)|§+)\s*$",
-    re.IGNORECASE,
-)
 _VALUES: Final = re.compile(
     r"\b(?:range|interval|array|list|tuple|vector|index|indices|argv|values)\s?\Z", re.IGNORECASE
 )
-_ENDS: Final = re.compile(r"\s*(?:[.,;:!?…。\uff01\uff1f]|$|\Z|[\[【\uff08(]\^?\d)", re.MULTILINE)
-_ITEM: Final = re.compile(r"(?:^|[:,;]|\band|\bor)\s*$", re.IGNORECASE)
 
 
 def with_footnotes(markdown: str, sources: Collection[int]) -> str:
     """Return a text whose footnotes have the form `[^1^]`.
 
-    Accepted are `[^1]`, `[1]`, `[[1]]`, `【1】`, `(1)`, each also with a link, as a list or as a
-    range, `<sup>1</sup>`, `¹` and `(Sources: [1], [2])`, if every number is that of a known source;
-    beside such, `[9]` is a footnote to a source that does not exist. A fence around the whole text
-    is left out, since code cites nothing. A number in round brackets is one only where
-    a sentence or clause ends, and if the text has no footnote in square brackets: `(1)` may count
-    something, or name a year, a section or a page of a manual.
+    Accepted are `[^1]`, `[1]`, `[[1]]`, `【1】`, each also with a link, as a list or as a range,
+    `(source 1)`, `<sup>1</sup>`, `¹` and `(Sources: [1], [2])`, if every number is that of a known
+    source; beside such, `[9]` is a footnote to a source that does not exist. A fence around the
+    whole text is left out, since code cites nothing. `(1)` is none: it may count something, or name
+    a year, a section or a page of a manual.
     """
     sources = frozenset(sources)
     if fenced := _FENCED.fullmatch(markdown):
         markdown = fenced[1] or fenced[2]
-    squares = any(
-        _numbers(mark, sources)
-        for mark in _NOTE.finditer(markdown)
-        if mark.group("round") is None and _stands_well(mark, markdown)
-    )
+    marks = (each for each in _NOTE.finditer(markdown) if _stands_well(each, markdown))
+    has_footnotes = any(_numbers(each, sources) for each in marks)
 
     def note(match: re.Match[str]) -> str:
         numbers = _numbers(match, sources)
         if not _stands_well(match, markdown):
             return match[0]
-        if not numbers and squares and re.fullmatch(r"\d{1,3}", match["square"] or ""):
+        if not numbers and has_footnotes and re.fullmatch(r"\d{1,3}", match["square"] or ""):
             numbers = [int(match["square"])]  # beside known ones: a source that does not exist
-        if not numbers:
-            return match[0]
-        if match.group("round") is not None and (squares or not _cites(match, markdown)):
-            return match[0]
-        return "".join(f"[^{each}^]" for each in numbers)
+        return "".join(f"[^{each}^]" for each in numbers) or match[0]
 
     text = _WRAPPED.sub(
         lambda wrapped: "".join(_FOOTNOTE.findall(wrapped[1])), _NOTE.sub(note, markdown)
@@ -134,15 +118,3 @@ def _stands_well(match: re.Match[str], text: str) -> bool:
         line_rest = text[end:].partition("\n")[0]
         return after == ":" or not line_rest.strip(" \t.,;[]【】()\uff08\uff09^0123456789")
     return True
-
-
-def _cites(match: re.Match[str], text: str) -> bool:
-    """Return whether a number in round brackets cites: no item, no section, no manual page."""
-    start, end = match.span()
-    before = text[max(start - 40, 0) : start]
-    if not before or not (
-        before[-1].isspace() or before[-1] in ".!?\"'”’»)]" or before[-1] > "\u2fff"
-    ):
-        return False  # `printf(3)`
-    line = before.rpartition("\n")[2]
-    return not (_ITEM.search(line) or _COUNTED.search(line)) and bool(_ENDS.match(text, end))
