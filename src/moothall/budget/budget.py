@@ -19,7 +19,7 @@ from moothall.budget.amounts import (
     spent_of,
     stored_of,
 )
-from moothall.budget.limits import LIMITS, RESERVED, Amounts, Left, Limits, Minimums, Spent
+from moothall.budget.limits import LIMITS, RESERVED, Amounts, AmountsOrNone, Left, Limits, Spent
 from moothall.budget.period import Per, checked_per
 from moothall.budget.reservation import Ledger, Reservation
 from moothall.budget.shared import HasBooks, SharedBooks, SharedLedger
@@ -182,7 +182,7 @@ class Budget:
         counted = checked_amounts(Budget.reserve, amounts)
         return self._ledger.reserve(self._accounts, counted, self._now())
 
-    def reserve_rest(self, **minimums: Unpack[Minimums]) -> Reservation:
+    def reserve_rest(self, **minimums: Unpack[AmountsOrNone]) -> Reservation:
         """Reserve all the tokens and money that are left, for a call without an upper bound.
 
         While the reservation is open, nothing else that needs them begins. Without a limit, the

@@ -1,7 +1,7 @@
 """The kinds of limits: all that budgets, books, commands, settings and pages know of each.
 
-To add one, append it to `RESERVED`, whose places the books keep, and to the classes below: by them
-type checkers and editors know its name. What spends of it then reserves it: a resumed run is
+To add one, append it to `RESERVED`, whose places the books keep, and to `ByName` and `OfEach`, by
+which type checkers and editors know its name. What spends of it then reserves it: a resumed run is
 charged what calls of models reserved. Where an action spends of it, `Step.charge` says how much.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any, ClassVar, Final, TypedDict
+from typing import Any, ClassVar, Final, Generic, TypeAlias, TypedDict, TypeVar
 
 from moothall.foundation.arguments import check_integer
 from moothall.foundation.errors import ConfigError
@@ -111,34 +111,28 @@ RUN_LIMITS: Final = {f"max_{each.name}": each for each in LIMITS if each.option_
 """The limits that a command's run may have, by the names of its order."""
 
 
-class Amounts(TypedDict, total=False):
-    """What is reserved or charged."""
-
-    tokens: int
-    usd: float | Decimal
-    model_calls: int
-    actions: int
+W = TypeVar("W")
+D = TypeVar("D")
 
 
-class Measured(TypedDict, total=False):
-    """What a call took, where that may be more or less than was reserved."""
+class ByName(TypedDict, Generic[W, D], total=False):
+    """Amounts as arguments: whole numbers W, and dollars D."""
 
-    tokens: int | None
-    usd: float | Decimal | None
-
-
-class Minimums(Measured, total=False):
-    """The least of what is reserved where all that is left is reserved."""
-
-    model_calls: int
-    actions: int
+    tokens: W
+    usd: D
+    model_calls: W
+    actions: W
 
 
-class Limits(Measured, total=False):
+Amounts: TypeAlias = ByName[int, float | Decimal]
+"""What is reserved or charged."""
+AmountsOrNone: TypeAlias = ByName[int | None, float | Decimal | None]
+"""What a call took, or takes at least; None for an amount that is not known."""
+
+
+class Limits(ByName[int | None, float | Decimal | None], total=False):
     """The limits of a budget."""
 
-    model_calls: int | None
-    actions: int | None
     seconds: float | None
 
 
@@ -155,53 +149,34 @@ class RunLimits:
         return {limit.name: getattr(self, name) for name, limit in RUN_LIMITS.items()}
 
 
+_NONE: Any = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OfEach(Generic[W, D]):
+    """Amounts as attributes: whole numbers W, and dollars D."""
+
+    tokens: W = _NONE
+    usd: D = _NONE
+    model_calls: W = _NONE
+    actions: W = _NONE
+
+
 @dataclass(frozen=True, slots=True)
-class Spent:
+class Spent(OfEach[int, float]):
     """Amounts: of tokens, US dollars, model calls, actions and seconds."""
 
-    tokens: int = 0
-    usd: float = 0.0
-    model_calls: int = 0
-    actions: int = 0
     seconds: float = 0.0
 
 
+Spent.__init__.__defaults__ = (*(limit.in_units(0) for limit in RESERVED), 0.0)
+
+
 @dataclass(frozen=True, slots=True)
-class Left:
+class Left(OfEach[int | None, float | None]):
     """What is left of each limit; None without a limit."""
 
-    tokens: int | None = None
-    usd: float | None = None
-    model_calls: int | None = None
-    actions: int | None = None
     seconds: float | None = None
-
-
-class ReservedAmounts:
-    """What a reservation holds."""
-
-    __slots__ = ("_amounts",)
-    _amounts: tuple[int, ...]
-
-    @property
-    def tokens(self) -> int:
-        """How many tokens are reserved."""
-        return self._amounts[PLACES["tokens"]]
-
-    @property
-    def usd(self) -> float:
-        """How many US dollars are reserved."""
-        return self._amounts[PLACES["usd"]] / PICO
-
-    @property
-    def model_calls(self) -> int:
-        """How many model calls are reserved."""
-        return self._amounts[PLACES["model_calls"]]
-
-    @property
-    def actions(self) -> int:
-        """How many actions are reserved."""
-        return self._amounts[PLACES["actions"]]
 
 
 def _value_text(value: object) -> str:

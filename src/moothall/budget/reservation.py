@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar, NoReturn, TypeAlias, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeAlias, TypeVar, Unpack
 
 from moothall.budget.account import (
     COUNTS,
@@ -23,7 +23,7 @@ from moothall.budget.account import (
     take,
 )
 from moothall.budget.amounts import KINDS, MEASURED, NO_AMOUNTS, Amounts, checked_amounts, in_words
-from moothall.budget.limits import RESERVED, Measured, ReservedAmounts
+from moothall.budget.limits import PLACES, RESERVED, AmountsOrNone, OfEach
 from moothall.foundation.errors import BudgetExceeded, DefinitionError
 from moothall.foundation.text import log_failure
 from moothall.foundation.threads import WaitingLine, guard, in_child
@@ -242,15 +242,23 @@ class Hold:
         return f"<Reservation of {parts or 'nothing'}{'' if self.open else ', ended'}>"
 
 
-class Reservation(ReservedAmounts):
+if TYPE_CHECKING:
+    _OfEach = OfEach[int, float]
+else:
+    _OfEach = object
+
+
+class Reservation(_OfEach):
     """Amounts that a spender has reserved.
 
     It ends by `settle` or `release`, or as a context manager, which settles in full on exit unless
     it was settled or released before. If the object is dropped, its amounts stay reserved; the
     number of such reservations is logged when the budget ends.
+
+    Its attributes, such as `tokens` and `usd`, say what it holds.
     """
 
-    __slots__ = ("__weakref__", "hold")
+    __slots__ = ("__weakref__", "_amounts", "hold")
 
     def __init__(self, hold: Hold) -> None:
         self.hold: Hold = hold
@@ -262,12 +270,17 @@ class Reservation(ReservedAmounts):
             (*(r for r in CALLERS_RESERVATIONS.get() if (each := r()) and each.open), ref)
         )
 
+    def __getattr__(self, name: str) -> Any:
+        if (place := PLACES.get(name)) is None:
+            raise AttributeError(f"a reservation has no {name!r}")
+        return RESERVED[place].in_units(self._amounts[place])
+
     @property
     def open(self) -> bool:
         """Whether it was not yet settled or released."""
         return self.hold.open
 
-    def settle(self, **spent: Unpack[Measured]) -> None:
+    def settle(self, **spent: Unpack[AmountsOrNone]) -> None:
         """Replace the reservation by what was spent; default: as much as was reserved.
 
         An overrun is counted, appears in `Budget.over`, and closes each of its budgets with a limit
