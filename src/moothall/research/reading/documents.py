@@ -52,7 +52,7 @@ _MARKDOWN = re.compile(
     r"^ {0,3}(?:"
     r"(?P<fence>`{3,}|~{3,})[^\n]*"
     r"|(?P<level>#{1,6})(?:[ \t]+(?P<title>[^\n]*))?"
-    r"|(?P<above>[^\s#>|*+`~-][^\n]*)\n {0,3}(?P<below>=+|-+)[ \t]*)$",
+    r"|(?P<above>[^\s#>|*+`~-][^\n]*+)\n {0,3}(?P<below>=+|-+)[ \t]*)$",
     re.MULTILINE,
 )
 _FENCED = re.compile(

@@ -45,7 +45,7 @@ def decoded(data: bytes, *declarations: str | None) -> str:
     codecs_to_try = [
         *filter(None, (_page_codec(each) for each in (*declarations, "utf-8") if each))
     ]
-    if {*codecs_to_try} == {"utf-8"}:
+    if {*codecs_to_try} == {"utf-8"} and not data.isascii():
         codecs_to_try += [*filter(None, (_guess_encoding(data), "cp1252"))]
     for each in codecs_to_try:
         with suppress(UnicodeError):
