@@ -71,7 +71,7 @@ def _task(item: Any, tools: Mapping[str, Action]) -> ResearchTask:
     if not isinstance(item, dict):
         raise InvalidArguments(f"a task must be an object, got {item!r:.80}")
     name, args = item.get("tool"), item.get("args")
-    if name not in tools:
+    if not isinstance(name, str) or name not in tools:
         raise InvalidArguments(
             f"there is no tool {json_text(name)!r:.80}; there are {', '.join(tools)}"
         )
