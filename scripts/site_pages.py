@@ -51,6 +51,7 @@ PACKAGES = {
     "moothall.research": "Research",
     "moothall.serving": "Agents for other programs, and theirs for ours",
     "moothall.society": "Societies",
+    "moothall.spaces": "Spaces",
     "moothall.studio": "The studio",
     "moothall.serving.telemetry": "Spans and metrics",
 }
@@ -71,6 +72,9 @@ def home(package: str, name: str) -> str | None:
 def entry(package: str, name: str) -> str:
     full = home(package, name)
     thing = getattr(importlib.import_module(package), name)
+    if inspect.ismodule(thing):
+        options = {"heading": name, "toc_label": name}
+        return f"::: {thing.__name__}\n    options: {json.dumps(options)}\n"
     if full is not None and name not in full.split("."):
         return f"## {name}\n\nAnother name of [`{thing.__name__}`][{full}].\n"
     if full is None:

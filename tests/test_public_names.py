@@ -23,6 +23,7 @@ NAMES = (
     "ACCESS_REQUESTED",
     "AMQPOptions",
     "AMQPSpace",
+    "AccessPolicy",
     "Action",
     "ActionError",
     "ActionNotFound",
@@ -42,6 +43,7 @@ NAMES = (
     "AnthropicModel",
     "Approver",
     "AskAgain",
+    "BROADCAST",
     "Block",
     "BlockDispatcher",
     "BlockEnded",
@@ -103,6 +105,7 @@ NAMES = (
     "FolderIndexError",
     "GivenUp",
     "Goal",
+    "Guidance",
     "HandOver",
     "HashEmbedder",
     "HookError",
@@ -184,6 +187,7 @@ NAMES = (
     "RoundRobin",
     "Rule",
     "RuleApprover",
+    "RunDamaged",
     "RunHeld",
     "RunMismatch",
     "RunWaiting",
@@ -205,6 +209,7 @@ NAMES = (
     "StoppedBy",
     "StreamingModel",
     "SummarizingMemory",
+    "SystemPrompt",
     "TerminalApprover",
     "TextPiece",
     "TokenBoundedMemory",
@@ -226,6 +231,7 @@ NAMES = (
     "below_confidence",
     "check_skill",
     "complete_many",
+    "event_of_json",
     "format_slash",
     "model",
     "no_progress",
@@ -359,8 +365,8 @@ def test_public_name_is_there_and_says_what_it_is(name: str) -> None:
 @pytest.mark.parametrize(
     "package",
     (
-        *("", ".agents", ".build", ".memory", ".models", ".research", ".serving"),
-        *(".society", ".society.blocks"),
+        *("", ".agents", ".budget", ".build", ".journal", ".memory", ".models", ".research"),
+        *(".serving", ".society", ".society.blocks", ".spaces"),
     ),
 )
 def test_type_checkers_know_the_same_names(package: str) -> None:

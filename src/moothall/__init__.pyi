@@ -26,13 +26,17 @@ from moothall.actions.approval import TerminalApprover as TerminalApprover
 from moothall.actions.approval import Waiting as Waiting
 from moothall.actions.environment import Environment as Environment
 from moothall.actions.goal import Goal as Goal
+from moothall.actions.marking import AccessPolicy as AccessPolicy
+from moothall.actions.message import BROADCAST as BROADCAST
 from moothall.actions.message import Message as Message
 from moothall.actions.provenance import Origin as Origin
 from moothall.actions.slash import format_slash as format_slash
 from moothall.actions.slash import parse_slash as parse_slash
 from moothall.agents.agent import Agent as Agent
 from moothall.agents.block import Block as Block
+from moothall.agents.block import Guidance as Guidance
 from moothall.agents.context import Context as Context
+from moothall.agents.context import SystemPrompt as SystemPrompt
 from moothall.agents.conversation.chosen_by import ChosenBy as ChosenBy
 from moothall.agents.conversation.conversation import Conversation as Conversation
 from moothall.agents.conversation.conversation_state import ConversationState as ConversationState
@@ -93,12 +97,14 @@ from moothall.agents.replies.reply import Step as Step
 from moothall.agents.replies.reply import Utterance as Utterance
 from moothall.agents.replies.reply_request import Conversational as Conversational
 from moothall.agents.replies.stream import ReplyStream as ReplyStream
+from moothall.agents.replies.stream import event_of_json as event_of_json
 from moothall.agents.skills import Skill as Skill
 from moothall.agents.skills import Skills as Skills
 from moothall.agents.skills import check_skill as check_skill
 from moothall.budget.budget import Budget as Budget
 from moothall.budget.limits import Spent as Spent
 from moothall.foundation.errors import *  # noqa: F403 - all of them
+from moothall.journal.entry import RunDamaged as RunDamaged
 from moothall.journal.journal import Journal as Journal
 from moothall.journal.stop_reason import StopReason as StopReason
 from moothall.memory.bounded import TokenBoundedMemory as TokenBoundedMemory

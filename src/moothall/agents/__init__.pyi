@@ -1,5 +1,6 @@
 """The public names of this package: `__init__.py` loads them from here."""
 
+from moothall.agents.named_agents import AgentSource as AgentSource
 from moothall.agents.ready.chatty import ChattyAI as ChattyAI
 from moothall.agents.ready.folder import Folder as Folder
 from moothall.agents.ready.folder_actions import changing_actions as changing_actions

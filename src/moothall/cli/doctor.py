@@ -130,7 +130,7 @@ def _is_installed(package: str) -> bool:
 
 
 def _weights() -> Finding:
-    from moothall.models.local import weights
+    from moothall.models import weights
 
     there = [each.spelling for each in weights.LISTED if each.path.exists()]
     there += [f"gguf:{path}" for path in weights.fetched()]

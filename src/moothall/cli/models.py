@@ -18,9 +18,9 @@ from moothall.cli.shared_options import (
     weights_of,
 )
 from moothall.foundation.http.network import is_loopback, is_offline
-from moothall.models import names
-from moothall.models.local import fetching, weights
-from moothall.models.providers import PROVIDERS, address_variable
+from moothall.models import PROVIDERS, names, weights
+from moothall.models.local import fetching
+from moothall.models.providers import address_variable
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from moothall import (
     OpenAIFunctionAgent,
     TokenBoundedMemory,
 )
-from moothall.agents.named_agents import AgentSource
+from moothall.agents import AgentSource
 from moothall.build import Space, Thread, escaped
 from moothall.cli.run.watch import keyboard, says_yes
 from moothall.cli.shared_options import (
@@ -32,7 +32,7 @@ from moothall.cli.shared_options import (
     settings,
     source_of,
 )
-from moothall.models.named_models import chosen_model, made_model
+from moothall.models import chosen_model, made_model
 from moothall.studio.orders.act import is_small
 
 _OPTIONS = (

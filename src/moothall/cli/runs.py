@@ -24,8 +24,7 @@ from moothall.cli.shared_options import (
 )
 from moothall.cli.values import MomentType, NumberType, OneOf, WholeNumberType
 from moothall.foundation.arguments import none_of
-from moothall.journal import Journal, Outline, Sums
-from moothall.journal.attributes import ATTRIBUTES
+from moothall.journal import ATTRIBUTES, Journal, Outline, Sums
 from moothall.journal.describe import doubt_line
 from moothall.journal.find import SORTS
 from moothall.journal.stop_reason import state_in_words

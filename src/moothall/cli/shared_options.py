@@ -19,7 +19,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from moothall import ConfigError, FileError, JournalError, MoothallError
-from moothall.budget.limits import RUN_LIMITS, Limit
+from moothall.budget import RUN_LIMITS, Limit
 from moothall.build import escaped
 from moothall.cli.exit_codes import NotBegun
 from moothall.cli.values import NonEmptyText, OneOf, WholeNumberType, above_0
@@ -270,7 +270,7 @@ def _checked_id(ctx: click.Context, param: click.Parameter, value: str | None) -
 
 def models(ctx: Any, param: Any, incomplete: str) -> list[CompletionItem]:
     """Complete names of models, and the beginnings of the others."""
-    from moothall.models.local import weights
+    from moothall.models import weights
 
     names = ["local", *(f"local:{each.name}" for each in weights.LISTED)]
     return _beginning(incomplete, [*names, "openai:", "http://", "gguf:"])
@@ -278,7 +278,7 @@ def models(ctx: Any, param: Any, incomplete: str) -> list[CompletionItem]:
 
 def weights_of(ctx: Any, param: Any, incomplete: str) -> list[CompletionItem]:
     """Complete names of weights that can be fetched."""
-    from moothall.models.local import weights
+    from moothall.models import weights
 
     return _beginning(incomplete, [each.name for each in weights.LISTED])
 

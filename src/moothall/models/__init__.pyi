@@ -1,7 +1,12 @@
 """The public names of this package: `__init__.py` loads them from here."""
 
+from moothall.models.local import weights as weights
+from moothall.models.local.fetching import fetch as fetch
 from moothall.models.local.local_embedder import LocalEmbedder as LocalEmbedder
 from moothall.models.local.local_model import LocalModel as LocalModel
+from moothall.models.named_models import budget_of as budget_of
+from moothall.models.named_models import chosen_model as chosen_model
+from moothall.models.named_models import made_model as made_model
 from moothall.models.names import model as model
 from moothall.models.protocol import Call as Call
 from moothall.models.protocol import Model as Model
@@ -10,10 +15,12 @@ from moothall.models.protocol import ReasoningPiece as ReasoningPiece
 from moothall.models.protocol import StreamingModel as StreamingModel
 from moothall.models.protocol import TextPiece as TextPiece
 from moothall.models.protocol import Usage as Usage
+from moothall.models.providers import PROVIDERS as PROVIDERS
 from moothall.models.remote.anthropic import AnthropicModel as AnthropicModel
 from moothall.models.remote.embedder import OpenAIEmbedder as OpenAIEmbedder
 from moothall.models.remote.openai import OpenAIModel as OpenAIModel
 from moothall.models.remote.rate_limit import RateLimit as RateLimit
+from moothall.models.settings import HeadersLike as HeadersLike
 from moothall.models.wrappers.budgeted import BudgetedModel as BudgetedModel
 from moothall.models.wrappers.fallback import FallbackModel as FallbackModel
 from moothall.models.wrappers.prices import Price as Price

@@ -7,7 +7,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final
 
 from moothall.build import cut, json_line, marked, object_schema, one_line
-from moothall.memory.bounded import DEFAULT_TOKENS, estimate_tokens
+from moothall.memory import DEFAULT_TOKENS, estimate_tokens
 from moothall.research.findings import Heading, Passage
 from moothall.research.writing.sections import split_sections
 

@@ -66,8 +66,7 @@ from moothall.research.writing.style import Style, line_of, outline_of, style_of
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from moothall import Model
-    from moothall.actions import AccessPolicy
+    from moothall import AccessPolicy, Model
     from moothall.budget import Budget
     from moothall.build import ReplyingOptions, Thread
     from moothall.journal import Journal, RunPart

@@ -12,8 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
-from moothall import ConfigError
-from moothall.actions.message import BROADCAST
+from moothall import BROADCAST, ConfigError
 from moothall.foundation.lazily import is_ours
 from moothall.society import checkpoint
 from moothall.society.arrays import np

@@ -1,8 +1,5 @@
 """Spaces: they hold agents and deliver messages between them."""
 
-from moothall.foundation.lazily import show_classes
-from moothall.spaces.native import NativeSpace
+from moothall.foundation.lazily import lazily
 
-__all__ = ["NativeSpace"]
-
-show_classes(__name__)
+__getattr__, __dir__ = lazily(__name__)

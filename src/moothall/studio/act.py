@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from moothall.models.local import weights
+from moothall.models import weights
 from moothall.studio.orders.act import ITERATIONS
 from moothall.studio.orders.order import ActOrder
 from moothall.studio.page import Field, PageForm, Tab, filled, limits

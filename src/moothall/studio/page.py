@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
 from moothall import ConfigError, MoothallError, StateError
 from moothall.agents.decision import DECISIONS
-from moothall.budget.limits import RUN_LIMITS, Limit
+from moothall.budget import RUN_LIMITS, Limit
 from moothall.journal import Journal
 from moothall.journal.doubt import DECISIONS as DOUBT_DECISIONS
 from moothall.journal.stop_reason import FINAL

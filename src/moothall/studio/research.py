@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from moothall import ConfigError
 from moothall.journal import Entry, Outline
 from moothall.journal.entry import ROOT
-from moothall.models.named_models import budget_of, made_model
+from moothall.models import budget_of, made_model
 from moothall.research.recording import KIND
 from moothall.research.report import FORMS, QUIET, end_in_words
 from moothall.research.web.catalogues import CATALOGUES, SEARCH_ENGINES

@@ -9,10 +9,10 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakSet
 
-from moothall import ConfigError, parse_slash
-from moothall.actions.message import BROADCAST
-from moothall.spaces.complete import Help, completions
-from moothall.spaces.you import You, why_undelivered
+from moothall import BROADCAST, ConfigError, parse_slash
+from moothall.spaces import You, completions
+from moothall.spaces.complete import Help
+from moothall.spaces.you import why_undelivered
 from moothall.studio.page import Tab
 from moothall.studio.talk import ANSWERS, Conversations, SpaceMessages
 

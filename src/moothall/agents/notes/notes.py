@@ -9,9 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from moothall import Action, Block, ConfigError, Context, FileError, NoSuchFile
+from moothall import Action, Block, ConfigError, Context, FileError, Guidance, NoSuchFile
 from moothall.actions.provenance import reading
-from moothall.agents.block import Guidance
 from moothall.agents.notes import folders
 from moothall.agents.notes.folders import NoteFolder
 from moothall.agents.notes.note import MAX_CHARS, Note, checked_name

@@ -14,12 +14,13 @@ from moothall import (
     Model,
     ModelError,
     ReasoningPiece,
+    SystemPrompt,
     TextPiece,
     TokenBoundedMemory,
     action,
 )
 from moothall.actions.message import REPLYING
-from moothall.agents.context import SystemPrompt, check_system_prompt, prompt_for
+from moothall.agents.context import check_system_prompt, prompt_for
 from moothall.agents.replies.checked_parts import (
     MemoryPart,
     check_model,
@@ -29,7 +30,7 @@ from moothall.agents.replies.checked_parts import (
 )
 from moothall.agents.replies.reply_context import Replying
 from moothall.build import Thread, Threaded, context_value, shorten, tracing
-from moothall.memory.bounded import DEFAULT_TOKENS
+from moothall.memory import DEFAULT_TOKENS
 from moothall.models.base import answer_of, streamed_to
 from moothall.models.protocol import is_answer
 

@@ -6,8 +6,7 @@ import os
 import threading
 from typing import Any, Final
 
-from moothall import ACCESS_PERMITTED, ACCESS_REQUESTED, Action, FileError
-from moothall.actions import AccessPolicy
+from moothall import ACCESS_PERMITTED, ACCESS_REQUESTED, AccessPolicy, Action, FileError
 from moothall.agents.ready.folder import MAX_BYTES, Folder
 from moothall.agents.ready.sandbox import SandboxChoice, sandbox_for
 from moothall.agents.ready.shell import check_limits, run

@@ -13,10 +13,10 @@ from moothall import (
     Model,
     ModelError,
     ReActAgent,
+    SystemPrompt,
     action,
     model,
 )
-from moothall.agents.context import SystemPrompt
 from moothall.build import Thread, address, cut, escaped, json_text, marked
 from moothall.models.names import KINDS
 

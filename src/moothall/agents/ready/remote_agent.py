@@ -9,11 +9,18 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final
 
-from moothall import Agent, ChatMessage, ConversationalAgent, Reply, StopReason, Usage
+from moothall import (
+    Agent,
+    ChatMessage,
+    ConversationalAgent,
+    Reply,
+    StopReason,
+    Usage,
+    event_of_json,
+)
 from moothall.agents import ReplyRequest
 from moothall.agents.callers import ON_EVENT
 from moothall.agents.replies.checked_parts import check_part
-from moothall.agents.replies.stream import event_of_json
 from moothall.build import (
     Thread,
     UnreadableText,

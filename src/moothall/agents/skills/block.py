@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from moothall import (
     ACCESS_REQUESTED,
+    AccessPolicy,
     Action,
     Block,
     ConfigError,
@@ -24,7 +25,6 @@ from moothall import (
     NotAFile,
     OutsideFolder,
 )
-from moothall.actions import AccessPolicy
 from moothall.agents import Folder
 from moothall.agents.ready import shell
 from moothall.agents.ready.sandbox import SandboxChoice, sandbox_for

@@ -11,15 +11,22 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from moothall import ActionNotFound, Agent, AgentNotFound, RequestError, SlashError, parse_slash
-from moothall.actions.message import BROADCAST
+from moothall import (
+    BROADCAST,
+    ActionNotFound,
+    Agent,
+    AgentNotFound,
+    RequestError,
+    SlashError,
+    parse_slash,
+)
 from moothall.build import Space, Threaded, escaped
 from moothall.cli.chat.console import Console
 from moothall.cli.chat.transcript import help_table, shown_message, speaker_prefix
 from moothall.cli.own_agents import add_agent
 from moothall.cli.progress import Warnings
-from moothall.spaces.complete import Help, completed_call, completions
-from moothall.spaces.you import You
+from moothall.spaces import You, completed_call, completions
+from moothall.spaces.complete import Help
 
 _HELP = ("/help", "help", "?", "/?")
 _QUIT = ("/quit", "/exit", "quit", "exit")

@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from moothall.budget import Left, Spent, StoredBudget
-from moothall.budget.limits import LIMITS, SECONDS
+from moothall.budget import LIMITS, Left, Spent, StoredBudget
+from moothall.budget.limits import SECONDS
 from moothall.build import escaped
 from moothall.cli.shared_options import (
     as_usage_error,

@@ -15,8 +15,8 @@ from moothall.foundation.postgres import is_url
 from moothall.journal import Deleted, Journal
 
 if TYPE_CHECKING:
-    from moothall.memory.stored import StoredMemory
-    from moothall.spaces.amqp.inbox import Inbox
+    from moothall.memory import StoredMemory
+    from moothall.spaces import Inbox
 
 EXISTING: Final = click.Path(dir_okay=False, exists=True)
 OLDER: Final = (
@@ -148,7 +148,7 @@ def delete(
         raise click.UsageError("--memory and --inbox are for --thread and --person")
     owner = _DataOwner(thread, person)
     from moothall.agents.notes import forget_thread  # the agents take long to import
-    from moothall.memory.by_path import memory_at
+    from moothall.memory import memory_at
 
     with opened(journal) as store, ExitStack() as files:
         # A file of another kind is an error before anything is deleted.
@@ -196,7 +196,7 @@ def delete(
 
 
 def _inbox(path: str) -> Inbox:
-    from moothall.spaces.amqp.inbox import Inbox
+    from moothall.spaces import Inbox
 
     return Inbox(path)
 

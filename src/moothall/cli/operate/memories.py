@@ -35,7 +35,7 @@ def prune(paths: tuple[str, ...], older: float, as_json: bool) -> None:
 
     A conversation that an older moothall wrote counts from when this one opened the memory first.
     """
-    from moothall.memory.by_path import memory_at  # the memories take long to import
+    from moothall.memory import memory_at  # the memories take long to import
 
     pruned: dict[str, list[str]] = {}
     for path in paths:

@@ -30,7 +30,8 @@ from moothall.cli.shared_options import (
     source_of,
 )
 from moothall.cli.values import WholeNumberType
-from moothall.models.named_models import check_model, chosen_model
+from moothall.models import chosen_model
+from moothall.models.named_models import check_model
 from moothall.studio.orders.act import (
     ITERATIONS,
     act_agent,

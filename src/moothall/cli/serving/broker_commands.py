@@ -22,7 +22,7 @@ from moothall.spaces.amqp.amqp_options import silence_client
 
 if TYPE_CHECKING:
     from moothall import AMQPSpace
-    from moothall.spaces.amqp.dead_letters import DeadLetter, DeadLetters
+    from moothall.spaces import DeadLetter, DeadLetters
 
 logger: logging.Logger = logging.getLogger("moothall.serve")
 
@@ -105,7 +105,7 @@ class BrokerPlace:
 
     def space(self, **options: Any) -> AMQPSpace:
         """Return a space there."""
-        from moothall.spaces.amqp.amqp_space import space_over_broker
+        from moothall.spaces import space_over_broker
 
         at = {"exchange": self.name, "quorum": self.quorum}
         with as_usage_error():
@@ -321,7 +321,7 @@ def resend(group: BrokerPlace, key: str | None, all_: bool, place: BrokerPlace) 
 def _opened(place: BrokerPlace) -> DeadLetters:
     """Return the dead letters of an exchange."""
     MissingExtra.unless("moothall dead-letters", "amqp", "pika")
-    from moothall.spaces.amqp.dead_letters import DeadLetters
+    from moothall.spaces import DeadLetters
 
     silence_client()
     options = place.options()

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from moothall import ConfigError, MissingExtra
-from moothall.budget import Budget
-from moothall.budget.limits import RUN_LIMITS
-from moothall.budget.period import PERS, Per
+from moothall.budget import RUN_LIMITS, Budget, Per
+from moothall.budget.period import PERS
 from moothall.cli.exit_codes import NotBegun
 from moothall.cli.interrupts import interruptible, stop_on_signals
 from moothall.cli.own_agents import named_agent

@@ -8,6 +8,8 @@ from collections.abc import Iterable, Iterator
 from moothall.foundation.jsonvalue import readable
 from moothall.foundation.text.scripts import UNSPACED
 
+__all__ = ["any_of", "distinct", "indexed", "query_words"]
+
 # In scripts without spaces a "word" of the index would be a whole sentence: each character is
 # indexed as a word, and a word of the query is several in a row.
 _UNSPACED = re.compile(f"([{UNSPACED}])")

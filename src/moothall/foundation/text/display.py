@@ -15,6 +15,8 @@ from moothall.foundation.text.words import cut
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
 
+__all__ = ["framed", "markdown", "table", "text"]
+
 _ROWS: Final = 100
 """How many rows of a table are shown."""
 _CELL: Final = 500

@@ -6,6 +6,22 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mappi
 from contextlib import AbstractContextManager, aclosing, nullcontext
 from typing import Any, Final, Literal, Protocol, TypeAlias, TypeVar
 
+__all__ = [
+    "TRACE",
+    "Span",
+    "Tracing",
+    "below_span",
+    "carry",
+    "in_span",
+    "join_trace",
+    "keyed",
+    "part",
+    "searches",
+    "set_tracing",
+    "trace_headers",
+    "traced",
+]
+
 T = TypeVar("T")
 
 

@@ -13,6 +13,8 @@ from pathlib import Path
 from moothall.foundation.errors import WeightsError
 from moothall.foundation.files import state_folder
 
+__all__ = ["DEFAULT", "LISTED", "fetched", "folder", "listed_weights", "source_of"]
+
 _HUB = re.compile(r"hf:(?P<repo>[\w.-]+/[\w.-]+)/(?P<file>[\w./-]+\.gguf)", re.ASCII)
 
 

@@ -23,7 +23,7 @@ from moothall import (
 )
 from moothall.agents import Folder
 from moothall.build import error_text, escaped, one_line
-from moothall.models.local import weights
+from moothall.models import weights
 from moothall.research.reading.archives import unpacked
 from moothall.research.reading.documents import PACKED, kind_of, read_document
 from moothall.research.reading.html import Document

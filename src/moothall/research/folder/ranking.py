@@ -6,7 +6,7 @@ from itertools import pairwise
 from sqlite3 import Connection
 from typing import Final
 
-from moothall.foundation.sqlite.fulltext import any_of, distinct, query_words
+from moothall.build import fulltext
 from moothall.foundation.text.terms import is_stop_word, language_of, other_spelling
 
 QUERY_WORDS: Final = 32
@@ -26,13 +26,13 @@ Scoring it takes 10 ms or more.
 
 def ranked(db: Connection, query: str, limit: int) -> list[int]:
     """Return the numbers of the passages that fit a question best, best first."""
-    query_terms = list(query_words(query[:_QUERY_CHARS]))
+    query_terms = list(fulltext.query_words(query[:_QUERY_CHARS]))
     folded = [word.lower() for word in query_terms]
     language = language_of(query_terms)
     words = [word.lower() for word in query_terms if not is_stop_word(word, language)] or folded
     words = [*words, *filter(None, map(other_spelling, words))]
     counted = sorted(
-        (_count(db, f'"{word}"', _COMMON), word) for word in distinct(words, QUERY_WORDS)
+        (_count(db, f'"{word}"', _COMMON), word) for word in fulltext.distinct(words, QUERY_WORDS)
     )
     (last,) = db.execute("SELECT max(number) FROM passages").fetchone()
     common = min(_COMMON, (last or 0) / 2)
@@ -48,16 +48,16 @@ def ranked(db: Connection, query: str, limit: int) -> list[int]:
             often.append(word)
     if not rare:
         return [number for number, _ in _of_all(db, often)][:limit]
-    scores = dict(_scored(db, any_of(rare)))
+    scores = dict(_scored(db, fulltext.any_of(rare)))
     if often:
-        scores.update(_scored(db, f"({any_of(rare)}) AND ({any_of(often)})"))
+        scores.update(_scored(db, f"({fulltext.any_of(rare)}) AND ({fulltext.any_of(often)})"))
     searched = {*rare, *often}
     pairs = (
         f"{first} {second}"
         for first, second in pairwise(folded)
         if first in searched and second in searched
     )
-    if match := any_of(distinct(pairs, QUERY_WORDS)):
+    if match := fulltext.any_of(fulltext.distinct(pairs, QUERY_WORDS)):
         for number, score in _scored(db, match):
             if number in scores:
                 scores[number] += _PAIR_WEIGHT * score

@@ -16,10 +16,10 @@ from moothall.build import (
     address_check,
     check_integer,
     check_seconds,
+    fulltext,
     one_line,
     tracing,
 )
-from moothall.foundation.sqlite.fulltext import distinct, query_words
 from moothall.foundation.text.terms import is_stop_word
 from moothall.research.findings import Publication, Resource
 from moothall.research.reading.encodings import plain
@@ -182,11 +182,11 @@ class _ScholarlyService:
 
 
 def _words(query: str, tool: str) -> list[str]:
-    query_terms = [each for each in query_words(plain(query)[:10_000]) if each.isalnum()]
+    query_terms = [each for each in fulltext.query_words(plain(query)[:10_000]) if each.isalnum()]
     words = [each for each in query_terms if not is_stop_word(each)] or query_terms
     if not words:
         raise SearchError(f"{tool}: the query is empty")
-    return list(distinct(words, _WORDS))
+    return list(fulltext.distinct(words, _WORDS))
 
 
 def _now() -> str:

@@ -14,8 +14,9 @@ from moothall.build import HTTPClient, HTTPError, HTTPResponse, json_text, one_l
 from moothall.foundation.http.addresses import is_of
 from moothall.foundation.http.network import is_loopback
 from moothall.foundation.threads import awaited
+from moothall.models import HeadersLike
 from moothall.models.server_events import ServerEvents
-from moothall.models.settings import HeadersLike, check_headers
+from moothall.models.settings import check_headers
 from moothall.serving.a2a.wire import (
     CARD_PATH,
     COMPLETED,

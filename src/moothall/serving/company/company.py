@@ -20,10 +20,10 @@ from moothall import (
     JournalError,
     MissingExtra,
     MoothallError,
+    RunDamaged,
 )
 from moothall.agents.replies.sub_agents.going_on import agents_that_resume, who_resumes
 from moothall.build import RecordedAgent, Threaded, call_user, error_text, log_failure
-from moothall.journal.entry import RunDamaged
 from moothall.serving.company.calling import REPLY, Calling, ScheduledCall, warn_of_calls
 from moothall.serving.company.company_space import CompanySpace
 from moothall.serving.company.door import routes

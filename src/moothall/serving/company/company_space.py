@@ -18,13 +18,13 @@ from moothall import (
     InboxError,
     MoothallError,
     NativeSpace,
+    RunDamaged,
     Waiting,
 )
 from moothall.actions.approval import check_approver
-from moothall.agents.named_agents import AgentSource
+from moothall.agents import AgentSource
 from moothall.budget import Budget
 from moothall.build import call_user, log_failure
-from moothall.journal.entry import RunDamaged
 from moothall.serving.company.settings import (
     BrokerSettings,
     BudgetSettings,
@@ -34,8 +34,7 @@ from moothall.serving.company.settings import (
 from moothall.serving.company.supervisor import Supervised
 
 if TYPE_CHECKING:
-    from moothall.journal import Journal, Outline, Wait
-    from moothall.journal.waits import Waits
+    from moothall.journal import Journal, Outline, Wait, Waits
 
 logger: logging.Logger = logging.getLogger("moothall.company")
 

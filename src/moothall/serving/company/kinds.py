@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from moothall import Agent, ConfigError, DefinitionError, MoothallError
-from moothall.agents.named_agents import AgentSource
+from moothall.agents import AgentSource
 
 Maker: TypeAlias = Callable[[str, dict[str, Any], Path], Agent]
 
@@ -46,7 +46,7 @@ def _with_model(module: str, name: str) -> Maker:
     """Return what makes agents of a class that takes a model, which options name."""
 
     def build(id: str, options: dict[str, Any], folder: Path) -> Agent:
-        from moothall.models.named_models import made_model
+        from moothall.models import made_model
 
         rest = dict(options)
         if isinstance(rest.get("memory"), str):

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from moothall import Agent, ConfigError, DefinitionError, MoothallError
-from moothall.agents.named_agents import AgentSource
+from moothall.agents import AgentSource
 from moothall.build import call_user, log_failure
 from moothall.serving.company.kinds import agent_of, fault_of
 from moothall.serving.company.settings import Settings

@@ -33,8 +33,8 @@ from pydantic import (
 )
 
 from moothall import AMQPOptions, ConfigError, MoothallError
+from moothall.budget import Per
 from moothall.budget.limits import RESERVED
-from moothall.budget.period import Per
 from moothall.build import Space, address, nearest, read_yaml
 from moothall.foundation.arguments import none_of
 from moothall.foundation.files import KeyPath, at_line
@@ -154,7 +154,7 @@ class BrokerSettings(_BrokerOptions):
 
     def space(self, folder: Path, **space_options: Any) -> Space:
         """Return a space there; its files are relative to a folder."""
-        from moothall.spaces.amqp.amqp_space import space_over_broker
+        from moothall.spaces import space_over_broker
 
         options = self.options()
         options |= {name: folder / options[name] for name in FILES if name in options}

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypedDict, Unpack, cast
 
 from moothall import BudgetExceeded, ConfigError, DeadlineExceeded
 from moothall.agents.replies.charging import check_reply_budget
-from moothall.budget.limits import LIMITS, used_up
+from moothall.budget import LIMITS
+from moothall.budget.limits import used_up
 from moothall.build import check_function, check_integer, guard
 from moothall.serving.doors.checks import Scope
 

@@ -13,6 +13,7 @@ from weakref import WeakMethod, finalize
 
 from moothall import (
     ACCESS_REQUESTED,
+    AccessPolicy,
     Action,
     ActionError,
     Agent,
@@ -21,7 +22,6 @@ from moothall import (
     MCPServerError,
     MissingExtra,
 )
-from moothall.actions import AccessPolicy
 from moothall.actions.marking import checked_policy
 from moothall.build import (
     WORKERS,

@@ -10,8 +10,14 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final
 
-from moothall import ACCESS_DENIED, ACCESS_REQUESTED, Action, Context, InvalidArguments
-from moothall.actions import AccessPolicy
+from moothall import (
+    ACCESS_DENIED,
+    ACCESS_REQUESTED,
+    AccessPolicy,
+    Action,
+    Context,
+    InvalidArguments,
+)
 from moothall.build import SchemaValidator, object_schema, one_line
 from moothall.foundation.text import printable
 from moothall.serving.mcp.listing import (

@@ -13,8 +13,7 @@ from opentelemetry.context import Context
 from opentelemetry.trace import Link, SpanKind
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from moothall.build import log_failure
-from moothall.foundation.tracing import TRACE
+from moothall.build import log_failure, tracing
 from moothall.serving.telemetry import names
 from moothall.serving.telemetry.scope import SCOPE, OpenSpan, SpanScope, logger
 
@@ -185,7 +184,7 @@ def stated_by(span: OpenSpan) -> dict[str, str]:
 
 def context_of(meta: Mapping[str, Any], context: Context) -> Context | None:
     """Return the context in a message's `meta` or a run's record; None if none is valid."""
-    stated_headers = {each: meta[each] for each in TRACE if isinstance(meta.get(each), str)}
+    stated_headers = {each: meta[each] for each in tracing.TRACE if isinstance(meta.get(each), str)}
     if not stated_headers:
         return None
     empty = trace.set_span_in_context(trace.INVALID_SPAN, context)

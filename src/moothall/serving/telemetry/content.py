@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from moothall.build import as_json
-from moothall.models.providers import PROVIDERS
+from moothall.models import PROVIDERS
 from moothall.serving.telemetry import names
 
 _PROVIDERS = {each.class_name: name for name, each in reversed([*PROVIDERS.items()])}

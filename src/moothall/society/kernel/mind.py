@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing import Any, Final
 
 from moothall import Embedder
-from moothall.memory.bounded import estimate_tokens
+from moothall.memory import estimate_tokens
 from moothall.society.kernel.perception import Perception, planned
 
 SAID_TO: Final = "It said to "

@@ -7,8 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from moothall import MailboxFull
-from moothall.actions.message import BROADCAST
+from moothall import BROADCAST, MailboxFull
 from moothall.build import Delivery, Envelope
 from moothall.society.arrays import np
 from moothall.society.columns.lists import turn_of

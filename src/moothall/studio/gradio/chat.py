@@ -11,8 +11,7 @@ from collections.abc import Callable
 from html import escape
 from typing import TYPE_CHECKING, Any, Final
 
-from moothall import MissingExtra, MoothallError
-from moothall.actions.message import BROADCAST
+from moothall import BROADCAST, MissingExtra, MoothallError
 from moothall.build import escaped, json_text
 from moothall.spaces.you import why_undelivered
 from moothall.studio.served import PORT, ServedHub

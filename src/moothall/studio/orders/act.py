@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from moothall import ConfigError
-from moothall.budget.limits import RUN_LIMITS, RunLimits
+from moothall.budget import RUN_LIMITS, RunLimits
 from moothall.foundation.postgres import is_url
-from moothall.models.local import weights
-from moothall.models.named_models import budget_of, check_model, made_model
+from moothall.models import budget_of, made_model, weights
+from moothall.models.named_models import check_model
 
 if TYPE_CHECKING:
     from moothall import Action, Approver

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from urllib.parse import urlsplit
 
 from moothall import ConfigError, RunMismatch, StateError
-from moothall.budget.limits import RUN_LIMITS
+from moothall.budget import RUN_LIMITS
 from moothall.build import escaped, load_state
 from moothall.journal.describe import entry_line
 from moothall.studio.orders.act import ActOrder as ActOrder

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from moothall import ConfigError, FileError, MissingExtra, PageError
-from moothall.budget.limits import RUN_LIMITS, RunLimits
-from moothall.models.named_models import budget_of, check_model, made_model
+from moothall.budget import RUN_LIMITS, RunLimits
+from moothall.models import budget_of, made_model
+from moothall.models.named_models import check_model
 from moothall.research.web.catalogues import CATALOGUES, SEARCH_ENGINES, SearchOptions
 
 if TYPE_CHECKING:

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from moothall import NoSuchRun, RunMismatch, StateError
-from moothall.journal import Journal, Outline
-from moothall.journal.doubt import Doubt
+from moothall.journal import Doubt, Journal, Outline
 from moothall.journal.stop_reason import FINAL
 from moothall.studio.orders.act import is_small
 from moothall.studio.orders.order import ActOrder, AnyOrder, order_of

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from moothall import ConfigError
 from moothall.build import counted
-from moothall.models.named_models import budget_of, check_model, made_model
+from moothall.models import budget_of, made_model
+from moothall.models.named_models import check_model
 from moothall.models.names import is_remote
 from moothall.society.clock import DAY_S, seconds_of
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from moothall.actions.message import BROADCAST
+from moothall import BROADCAST
 from moothall.agents.replies.thread import thread_of_sender
 from moothall.build import shorten
 from moothall.journal.describe import entry_line
@@ -22,7 +22,7 @@ from moothall.studio.talk.messages import SeenMessage, SpaceMessages
 if TYPE_CHECKING:
     from moothall import Journal
     from moothall.journal import Entry, Outline
-    from moothall.spaces.you import You
+    from moothall.spaces import You
 
 ANSWERS: Final = {"say": "content", "response": "data", "error": "error"}
 """The actions that answer, each with the argument that has what it says."""

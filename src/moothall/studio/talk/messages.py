@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from moothall.actions.message import BROADCAST
+from moothall import BROADCAST
 from moothall.build import guard
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from pydantic import Field as Checked
 
 from moothall import ConfigError
-from moothall.models.named_models import made_model
+from moothall.models import made_model
 from moothall.studio.towns.town import MAX_CITIZENS
 
 if TYPE_CHECKING:

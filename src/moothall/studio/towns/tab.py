@@ -15,7 +15,7 @@ from pydantic import Field as Checked
 
 from moothall import ConfigError
 from moothall.build import guard
-from moothall.models.named_models import made_model
+from moothall.models import made_model
 from moothall.studio.orders.order import order_of, without_keys
 from moothall.studio.orders.simulate import SimulateOrder, check
 from moothall.studio.page import Field, PageForm, Tab, WouldEnd, attachment
