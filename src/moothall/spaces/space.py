@@ -50,7 +50,8 @@ class Space:
     are short, and may be called in any thread, on any loop and from inside actions.
     """
 
-    _Mailbox: type[Mailbox] | None = None  # the mailbox class of all agents, if they share one
+    mailbox_type: type[Mailbox] | None = None
+    """The class of all mailboxes of a space with an order of its own: a subclass of `Mailbox`."""
     _grace_s: float | None = None
     """How long `close` lets started actions continue; None to cancel them at once."""
     _keeps_waiting = False
@@ -434,7 +435,7 @@ class Space:
 
     def _add(self, agent: Agent, router: Router) -> Mailbox:
         id = address(agent.id)
-        kind = self._Mailbox or (LanedMailbox if overrides(agent, "_lane") else Mailbox)
+        kind = self.mailbox_type or (LanedMailbox if overrides(agent, "_lane") else Mailbox)
         mailbox = kind(agent, self, router)
         with self._members:
             if self._closed or router.ending:
