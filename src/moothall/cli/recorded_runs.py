@@ -14,12 +14,12 @@ from typing import Final
 import click
 
 from moothall import NoSuchRun, StateError
-from moothall.budget.limits import RUN_LIMITS
+from moothall.budget import RUN_LIMITS
 from moothall.build import escaped
 from moothall.cli.shared_options import as_usage_error, is_typed, made_journal
-from moothall.journal import Entry, Journal, Outline
+from moothall.journal import Doubt, Entry, Journal, Outline
 from moothall.journal.describe import doubt_line
-from moothall.journal.doubt import DECISIONS, Doubt
+from moothall.journal.doubt import DECISIONS
 from moothall.journal.stop_reason import FINAL
 from moothall.studio.orders.order import AnyOrder, order_of, without_keys
 from moothall.studio.orders.resumable import ResumeRefusal, refusal

@@ -15,8 +15,15 @@ from typing import Any, Final
 
 from moothall import Action, ConfigError, FolderIndexError, SearchError
 from moothall.agents import Folder
-from moothall.build import SQLiteFile, SQLitePool, check_integer, escaped, renewed, tracing
-from moothall.foundation.sqlite.fulltext import indexed
+from moothall.build import (
+    SQLiteFile,
+    SQLitePool,
+    check_integer,
+    escaped,
+    fulltext,
+    renewed,
+    tracing,
+)
 from moothall.research.findings import Resource, Section, is_place
 from moothall.research.folder.files import (
     MAX_BYTES,
@@ -38,18 +45,15 @@ from moothall.research.reading.html import Document
 
 logger: logging.Logger = logging.getLogger("moothall.research.folder")
 
-APPLICATION: Final = 0x63766631
-"""The application id in the file's header (`cvf1`): no other program's database is changed."""
+APPLICATION: Final = 0x63766631  # `cvf1` in the file's header: no other database is changed
 PER_FILE: Final = 3  # passages of one file that come before those of others
 
-_BATCH_CHARS: Final = 8_000_000
-_BATCH_FILES: Final = 500
+_BATCH_CHARS, _BATCH_FILES, _BATCH_S = 8_000_000, 500, 2.0
 _FEW_ENTRIES: Final = 500  # a folder with no more entries is looked at before each search
 # The clocks of file systems are coarse: a file that was read within this many nanoseconds of its
 # mtime may have changed since. It is read again at each search, until its mtime is older.
 _RECENT_NS: Final = 2_000_000_000
 _WHYS: Final = 8
-_BATCH_S: Final = 2.0
 _PAUSES: Final = 20  # a search waits for what fails for a time at most a twentieth of the time
 
 _EMPTIED: Final = (
@@ -391,4 +395,5 @@ def _insert(db: Connection, read: FileRead, number: int) -> int:
 
 def _words(titles: str, section: str, text: str) -> tuple[str, str]:
     """Return what is indexed of a passage: titles, which weigh more, and its text."""
-    return indexed(f"{titles} {'' if is_place(section) else section}"), indexed(text)
+    head = f"{titles} {'' if is_place(section) else section}"
+    return fulltext.indexed(head), fulltext.indexed(text)
