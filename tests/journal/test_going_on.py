@@ -114,7 +114,7 @@ def test_resume_call_in_doubt_waits_for_a_decision(tmp_path: Path, repeat: bool)
         assert (doubt.action, doubt.args, str(doubt)) == (
             "act_on",
             {"what": 1},
-            'act_on {"what":1}',
+            'act_on {"what": 1}',
         )
         reply = crash.agent(journal).reply_sync("go", run_id="R")
         assert reply.stop_reason == "done"
