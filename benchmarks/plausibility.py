@@ -30,7 +30,9 @@ from moothall.society import (
     make_people,
 )
 from moothall.society.blocks.columns import ACTS, GENDERS, HOUSEHOLDS
+from moothall.society.blocks.mobility_rows import MODES
 from moothall.society.blocks.ties import KIN, KIND, STRENGTH
+from moothall.society.columns.ledger import PENSION_AGE, pension_of
 
 PAGE = Path(__file__).parent.parent / "docs" / "society-figures.md"
 ALONE, COUPLE, LONE, THREE, _, FAMILY, _ = range(1, 1 + len(HOUSEHOLDS))
@@ -47,7 +49,16 @@ ATUS = "Bureau of Labor Statistics, American Time Use Survey 2022"
 JOURNEY = "Census Bureau 2004, Journey to Work: 2000"
 CENSUS = "Census 2000, Summary File 3, table P31"
 PEAKS = "American Time Use Survey 2003 to 2007, in Demo Memo, July 7, 2008"
-READ = (*("home", "household", "gender", "age", "friends", "friendship", "work", "pay", "money"),)
+READ = (
+    *("home", "household", "gender", "age", "friends", "friendship", "work", "pay", "money"),
+    *("school", "skill", "cars"),
+)
+TRAVEL_2022 = "National Household Travel Survey 2022"
+TRAVEL_2001 = "National Household Travel Survey 2001, in Bureau of Transportation Statistics 2003"
+POVERTY = "Census Bureau, Poverty in the United States: 2022"
+THRESHOLDS = (0, 14_880, 18_900, 23_280, 29_950, 35_510, 40_160, 45_690, 50_670)
+"""The poverty thresholds of households of 1, 2, … persons, dollars a year (POVERTY)."""
+MILE = 1609
 LAYERS = "Zhou, Sornette, Hill, Dunbar 2005, Proceedings of the Royal Society B 272"
 JOLTS = "Bureau of Labor Statistics, Job Openings and Labor Turnover, July 2022"
 
@@ -64,18 +75,23 @@ class Town:
         self.acts: list[Any] = []
         self.places: list[Any] = []
         self.going: list[Any] = []
+        self.modes: list[Any] = []
+        self.before = self.first["home"].copy()
+        self.outings = self.accompanied = 0
         self.counts: list[dict[str, int]] = []
         self.empty: list[float] = []
         self.last: dict[str, Any] = {}
         self.steps = 0
 
-    def saw(self, act: Any, place: Any, going: Any, society: Society) -> None:
+    def saw(self, act: Any, place: Any, going: Any, mode: Any, society: Society) -> None:
         """Keep a step."""
         self.steps += 1
+        self._look_at_children(np.array(place, np.int64))
         if self.steps <= 7 * DAY:
             self.acts.append(np.array(act, np.uint8)[self.watched])
             self.places.append(np.array(place, np.int32)[self.watched])
             self.going.append(np.array(going, np.int32)[self.watched])
+            self.modes.append(np.array(mode, np.uint8)[self.watched])
         if self.steps % DAY == 0:
             self.counts.append(society.services["labour"].counts)  # type: ignore[attr-defined]
             sellers = [f for f in society.services.values() if isinstance(f, Firm) and f.sells]
@@ -85,8 +101,19 @@ class Town:
         """Keep the end, and join the steps."""
         self.last = {name: np.array(columns[name]) for name in ("friends", "friendship")}
         self.act, self.place = np.array(self.acts), np.array(self.places)
-        self.to = np.array(self.going)
-        self.acts, self.places, self.going = [], [], []
+        self.to, self.mode = np.array(self.going), np.array(self.modes)
+        self.acts, self.places, self.going, self.modes = [], [], [], []
+
+    def _look_at_children(self, place: Any) -> None:
+        """Count the ways of children under 12, but to and from school, and those with an adult."""
+        home, age, school = (self.first[name] for name in ("home", "age", "school"))
+        arrives = (place >= 0) & (place != self.before)
+        children = arrives & (age < 12) & (place != school) & (self.before != school)
+        many = len(self.city.ids())
+        way = (home.astype(np.int64) * many + self.before) * many + place
+        self.outings += int(children.sum())
+        self.accompanied += int(np.isin(way[children], way[arrives & (age >= 18)]).sum())
+        self.before = np.where(place >= 0, place, self.before)
 
     # -- what the facts are computed from ----------------------------------------------------------
 
@@ -168,6 +195,29 @@ class Town:
         moved = (self.place >= 0) & (self.place != known)
         moved = moved.reshape(7, DAY, -1)
         return float(moved.sum() / 7 / moved.shape[2]), float(moved.any(axis=1).mean())
+
+    def by_mode(self, mode: str, least: int = 12, most: float = np.inf, cars: int = 9) -> float:
+        """The share of a mode, of ways of who is so old, of so many metres, with so many cars."""
+        start = np.vstack([self.seen["home"][None], self.place[:-1]]).astype(np.int64)
+        for step in range(1, len(start)):
+            start[step] = np.where(start[step] < 0, start[step - 1], start[step])
+        step, who = np.nonzero((self.place >= 0) & (self.place != start))
+        of = (self.seen["age"][who] >= least) & (self.seen["cars"][who] <= cars)
+        step, who = step[of], who[of]
+        ends = start[step, who], self.place[step, who].astype(np.int64)
+        seconds = self.city.ways_rows(*ends, ["walk"])[:, 0]
+        near = seconds * 1.4 <= most
+        return float((self.mode[step, who][near] == 1 + MODES.index(mode)).mean())
+
+    def poor(self, oldest: int = 0) -> float:
+        """Who lives in a household below its poverty threshold, of those of an age or older."""
+        of = self.first
+        old = (of["work"] < 0) & (of["age"] >= PENSION_AGE)
+        pension = pension_of(of["skill"].astype(np.int64), 2500) * old * 365 / 100
+        income = np.bincount(of["home"], of["pay"] + pension)
+        size = np.minimum(np.bincount(of["home"]), len(THRESHOLDS) - 1)
+        poor = (income < np.array(THRESHOLDS)[size])[of["home"]]
+        return float(poor[of["age"] >= oldest].mean())
 
     def commute(self) -> float:
         """Minutes to work by the fastest mode, in the mean."""
@@ -273,6 +323,25 @@ FACTS = (
          2.2, 3.5, lambda t: t.trips()[0]),
     Fact("who travels on a day, %", "National Household Travel Survey 2017", "83 to 88", 80, 90,
          _percent(lambda t: t.trips()[1])),
+    Fact("trips by car, %", TRAVEL_2022, "nine of ten (2017: 83)", 81, 91,
+         _percent(lambda t: t.by_mode("drive"))),
+    Fact("trips on foot, %", TRAVEL_2022, "6.9 (2017: 10.5)", 6, 12,
+         _percent(lambda t: t.by_mode("walk"))),
+    Fact("trips by bus or train, %", TRAVEL_2022, "1.4 (2017: 2.5)", 1, 3.2,
+         _percent(lambda t: t.by_mode("transit"))),
+    Fact("trips by bicycle, %", TRAVEL_2022, "0.9", 0.5, 1.3,
+         _percent(lambda t: t.by_mode("cycle"))),
+    Fact("on foot, % of trips without a car at home", TRAVEL_2001, "37", 31, 43,
+         _percent(lambda t: t.by_mode("walk", cars=0))),
+    Fact("on foot, % of adults' trips of at most a mile",
+         "Ham, Macera, Lindley 2005, Preventing Chronic Disease 2", "21 (1995: 17)", 15, 24,
+         _percent(lambda t: t.by_mode("walk", 18, MILE))),
+    Fact("under 12 with a grown-up of their home, % of trips but to school",
+         "Shaw et al. 2013, Children's independent mobility",
+         "75 of those of 7 to 11 may not go alone (England 2010)", 75, 100,
+         _percent(lambda t: t.accompanied / max(1, t.outings))),
+    Fact("poor, % of all", POVERTY, "11.5, 12.4", 10, 14, _percent(lambda t: t.poor())),
+    Fact("poor, % of 65 and older", POVERTY, "10.2", 8.5, 12, _percent(lambda t: t.poor(65))),
     Fact("closest relations, persons", LAYERS, "3 to 5", 3, 5.9, lambda t: t.layer(700)),
     Fact("close relations, persons", LAYERS, "9 to 15", 9, 15, lambda t: t.layer(300)),
     Fact("relations, persons", LAYERS, "30 to 45", 30, 45, lambda t: t.layer(1)),
@@ -302,7 +371,8 @@ async def in_columns(count: int, days: int, seed: int) -> Town:
 
         def look(row: dict[str, Any]) -> None:
             columns = population.arrays
-            town.saw(columns["act"], columns["place"], columns["moving_to"], society)
+            names = ("act", "place", "moving_to", "tour")
+            town.saw(*(columns[name] for name in names), society)
 
         for _ in range(days):
             await society.run(days=1, progress=look)
@@ -326,6 +396,7 @@ async def as_objects(count: int, seed: int) -> Town:
             [ACTS.index(each["act"]) for each in now],
             [numbers[each["place"]] for each in now],
             [numbers[(each.get("moving") or {}).get("to")] for each in now],
+            [1 + MODES.index(each["tour"]) if "tour" in each else 0 for each in now],
             society,
         )
 

@@ -1,4 +1,4 @@
-"""An attribute of persons that all draws know: here, who has a car.
+"""An attribute of persons that all draws know: here, who has a boat.
 
 A user cannot add to what is drawn, so this test adds to a copy of the package.
 """
@@ -10,14 +10,14 @@ from tests.extending.conftest import Added
 DRAWN = (
     (
         "ATTRIBUTES: Final = {",
-        '"car": Attribute((None, "a car"), lambda params, seed, ids, age, education: '
-        '(belows(100, seed, ids, 0, "people.car") < 60) * (age >= 18)), ',
+        '"boat": Attribute((None, "a boat"), lambda params, seed, members: '
+        '(belows(100, seed, members.ids, 0, "people.boat") < 60) * (members.age >= 18)), ',
     ),
 )
 KEPT = (
     (
         "PLANNED: Final[dict[str, Column]] = {\n",
-        '    "car": Column("uint8", words=(None, "a car"), key=("profile", "car")),\n',
+        '    "boat": Column("uint8", words=(None, "a boat"), key=("profile", "boat")),\n',
     ),
 )
 USES = """
@@ -25,11 +25,11 @@ from moothall.society import City, Population, all_blocks, make_people
 
 city = City.generate(seed=1, citizens=200)
 people = [each["profile"] for each in make_people(city, 200, seed=4)]
-cars = [profile.get("car") for profile in people]
-assert {car for car, each in zip(cars, people) if each["age"] < 18} == {None}
-assert 20 < cars.count("a car") < 180
+boats = [profile.get("boat") for profile in people]
+assert {boat for boat, each in zip(boats, people) if each["age"] < 18} == {None}
+assert 20 < boats.count("a boat") < 180
 population = Population(200, city, all_blocks(), 4)
-assert [each == 1 for each in population.columns["car"]] == [car is not None for car in cars]
+assert [each == 1 for each in population.columns["boat"]] == [boat is not None for boat in boats]
 """
 
 

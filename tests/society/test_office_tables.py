@@ -49,7 +49,7 @@ def test_names_and_codes_of_an_office_have_their_meaning(tmp_path: Path, table: 
     assert found[0]["household_id"] == found[1]["household_id"] != found[2]["household_id"]
     made = completed(read_people(tmp_path / "p.csv"), seed=1)
     assert [each["id"] for each in made] == [1, 2, 3]
-    assert made[0]["income"] > made[1]["income"] == made[2]["income"] == 0
+    assert made[0]["income"] > made[2]["income"] > made[1]["income"] == 0  # the third: a pension
     assert made[0]["relations"]["2"] >= 800
 
 
@@ -65,6 +65,8 @@ def test_names_and_codes_of_an_office_have_their_meaning(tmp_path: Path, table: 
         (";", ("52000.5", "61000"), [52000.5, 61000]),
         (",", ("52 000", "61\u202f000"), [52000, 61000]),
         (",", ("52'000", "€ 61’000"), [52000, 61000]),
+        (",", ("52 000 €", "€ 61.000"), [52000, 61000]),  # cents have two digits
+        (",", ("52.50 €", "61.00 €"), [52.5, 61]),
     ),
 )
 @pytest.mark.parametrize("name", ("income", "weight", "litres"))
@@ -73,6 +75,18 @@ def test_numbers_are_read_as_offices_write_them(
 ) -> None:
     rows = [between.join(each) for each in (("id", name), ("1", cells[0]), ("2", cells[1]))]
     assert [each[name] for each in profiles(tmp_path, "\n".join(rows))] == values
+
+
+def test_cars_of_a_household_are_read_by_the_names_of_offices(tmp_path: Path) -> None:
+    assert [each["cars"] for each in profiles(tmp_path, "id,VEH\n1,2\n2,0\n")] == [2, 0]
+    cars = [each.get("cars") for each in profiles(tmp_path, "id,VEHICLES\n1,2\n2,9\n3,0\n")]
+    assert cars == [2, 0, None]
+    made = completed(read_people(tmp_path / "p.csv"), seed=1)
+    assert [each["profile"]["cars"] for each in made[:2]] == [2, 0]
+    assert 0 <= made[2]["profile"]["cars"] <= 3
+    found = profiles(tmp_path, "id,licence,rents\n1,yes,0\n2,0,True\n3,,\n")
+    flags = [(each.get("licence"), each.get("rents")) for each in found]
+    assert flags == [(True, False), (False, True), (None, None)]
 
 
 def test_texts_that_are_no_numbers_together_stay_texts(tmp_path: Path) -> None:
@@ -91,6 +105,9 @@ def test_texts_that_are_no_numbers_together_stay_texts(tmp_path: Path) -> None:
         ("sex", "3", "row 1, column 'sex' must be a code of SEX: 1 male, 2 female, got \"3\""),
         ("education", "21", "row 1, column 'education' must be one of none, secondary"),
         ("SCHL", "25", "row 1, column 'SCHL' must be a code of SCHL of the ACS, got \"25\""),
+        ("licence", "perhaps", "row 1, column 'licence' must be yes or no, got \"perhaps\""),
+        ("cars", "many", "row 1, column 'cars' must be a number, got 'many'"),
+        ("VEHICLES", "8", "row 1, column 'VEHICLES' must be a code of VEHICLES of IPUMS"),
         ("OCCP", "nurse", "row 1, column 'OCCP' must be a code of the 2018 Census Occupation"),
     ),
 )

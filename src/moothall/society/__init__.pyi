@@ -71,6 +71,7 @@ from moothall.society.services.events import EventService as EventService
 from moothall.society.services.feed import Feed as Feed
 from moothall.society.services.firm import Firm as Firm
 from moothall.society.services.labour import LabourMarket as LabourMarket
+from moothall.society.services.transfers import Transfers as Transfers
 from moothall.society.society import Society as Society
 from moothall.society.survey import Interview as Interview
 from moothall.society.survey import Question as Question

@@ -12,7 +12,7 @@ from moothall.build import check_function, object_schema, one_line
 from moothall.foundation.threads import is_async
 from moothall.society.kernel.faults import described
 from moothall.society.kernel.intervention import several
-from moothall.society.kernel.mind import jobless_of, people_of, recalled, recent_talks
+from moothall.society.kernel.mind import jobless_of, people_of, profile_of, recalled, recent_talks
 from moothall.society.kernel.perception import RULES, Perception, planned
 
 _LONGEST: Final = 1_500  # characters of a text answer: at 512 tokens a local model is cut off
@@ -21,14 +21,14 @@ _HIDDEN: Final = (
     *("kin", "plan", "relations", "talks", "visits"),  # the prompt has them in words
     # What the blocks keep for themselves says nothing of the person.
     *("day", "earned", "fallbacks", "faded", "mended", "now", "paid_day"),
-    *("plan_duty", "plan_home", "purse", "reflected"),
+    *("plan_duty", "plan_home", "purse", "reflected", "tour", "along"),
     *(
         "income",
         "jobless",
     ),  # income of a day; `profile` has a year's, and "jobless" is said in words
 )
 _WORD_ORDER: Final = (
-    *("age", "gender", "education", "household", "skill", "occupation"),
+    *("age", "gender", "education", "household", "skill", "occupation", "values"),
     *("", "interests", "income"),
 )
 
@@ -287,6 +287,7 @@ class Survey:
             "you": {
                 "name": name,
                 **{k: v for k, v in status.items() if k not in _HIDDEN},
+                **({"profile": profile_of(status)} if status.get("profile") else {}),
                 **jobless_of(status, perceived),
             },
             "people you know": people_of(
@@ -314,7 +315,8 @@ def in_words(respondent: Respondent) -> str:
     """Return what a citizen says of itself by rule: its state, money, needs and plan."""
     status, perceived = respondent.status, respondent.perceived
     parts = [f"I am {respondent.name or respondent.id}"]
-    profile, moving, needs = (status.get(name) or {} for name in ("profile", "moving", "needs"))
+    profile = profile_of(status)
+    moving, needs = (status.get(name) or {} for name in ("moving", "needs"))
     if profile:
         keys = sorted(profile, key=_place_in_words)  # a row's status has another order
         words = {k: ", ".join(v) if isinstance(v := profile[k], dict) else v for k in keys}

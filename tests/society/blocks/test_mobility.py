@@ -122,17 +122,50 @@ def test_mobility_avoids_places_closed_on_arrival() -> None:
     assert live(going("shop"), 17.75, city=city) == []
 
 
-def test_mobility_takes_the_fastest_mode_but_lets_no_child_drive() -> None:
+def modes(where: str = "park-1", city: City | None = None, **profile: Any) -> Counter[str]:
+    """How 200 citizens of a kind leave home."""
+    profile = {"age": 40, "cars": 2, "licence": True, "bicycles": 1, **profile}
+    made = (going(where, id=id, profile=profile) for id in range(1, 201))
+    return Counter(live(each, 9, city=city or town())[0].mode for each in made)
+
+
+def test_mobility_chooses_the_mode_by_distance_age_licence_cars_and_bicycles() -> None:
+    usual, without = modes(), modes(cars=0)
+    assert usual["drive"] > 160 > 40 > usual["walk"] > 5
+    assert without["drive"] < 100 < without["walk"] + without["transit"]
+    passenger = modes(licence=False)
+    assert usual["walk"] < passenger["walk"] < without["walk"]
+    assert modes(age=15) == passenger  # who is below 16 is driven
+    alone, shared = modes(cars=1, household="alone"), modes(cars=1, household="couple")
+    assert alone == usual
+    assert usual["drive"] > shared["drive"] > passenger["drive"]
+    assert sum(modes(bicycles=none, cars=0)["cycle"] > 0 for none in (0, 1)) == 1
+    assert modes(age=4, cars=0)["cycle"] == 0
     far = City(
-        [Place("home-1", "home", 0, 0), Place("park-1", "park", 20_000, 0, 99)],
-        [("home-1", "park-1", 20_000)],
+        [Place("home-1", "home", 0, 0), Place("park-1", "park", 9_000, 0, 99)],
+        [("home-1", "park-1", 9_000)],
     )
-    (adult,) = live(going("park-1"), 9, city=far)
-    (child,) = live(going("park-1", profile={"age": 10}), 9, city=far)
-    (near,) = live(going("shop-1"), 9, city=town())
-    assert (adult.mode, child.mode, near.mode) == ("drive", "transit", "cycle")
+    assert modes(city=far)["walk"] == 0
     walks = MobilityBlock(block_params=MobilityBlockParams(mode="walk"))
     assert live(going("park-1", walks), 9, city=far) == [Move("park-1", "walk")]
+
+
+def test_mobility_citizen_keeps_its_mode_until_it_is_home() -> None:
+    for mode in ("walk", "cycle", "drive"):
+        agent = going("park-1", tour=mode)
+        assert live(agent, 9, city=town(), place="shop-1") == [Move("park-1", mode)]
+    agent = going("park-1", tour="cycle", profile={"age": 40, "bicycles": 0, "cars": 2})
+    (move,) = live(agent, 9, city=town())
+    assert move.mode == agent.status["tour"] == "drive"
+
+
+@pytest.mark.parametrize(("habit", "most"), ((1000, 1), (0, 4)))
+def test_mobility_citizen_of_habit_takes_the_same_mode_each_day(habit: int, most: int) -> None:
+    block, city = MobilityBlock(block_params=MobilityBlockParams(habit=habit)), town()
+    plan = [{"do": "leisure", "where": "park-1", "from": 0, "until": 24 * HOUR}]
+    agent = citizen([block], plan=plan, now=0, profile={"age": 40, "cars": 0, "bicycles": 1})
+    ways = [live(agent, step=36 + 96 * day, city=city)[0].mode for day in range(40)]
+    assert min(most, 3) <= len(set(ways)) <= most
 
 
 def test_mobility_citizen_at_its_place_stays_and_a_traveller_goes_on() -> None:

@@ -101,6 +101,13 @@ OCCUPATIONS: Final[tuple[str, ...]] = (
     *("management or a profession", "service", "sales or office"),
     *("construction or repair", "production or transport", "other"),
 )
+VALUES: Final[tuple[str, ...]] = (
+    *("power", "achievement", "hedonism", "stimulation", "self-direction"),
+    *("universalism", "benevolence", "tradition", "conformity", "security"),
+)
+"""The ten basic values of Schwartz 1992, in the order of their circle."""
+FIRST_VALUES: Final[tuple[str, ...]] = tuple(f"{a}, {b}" for a in VALUES for b in VALUES if a != b)
+"""What `values` may be: the two that matter most, the first before the second."""
 DESKS: Final[tuple[str, ...]] = (OCCUPATIONS[0], OCCUPATIONS[2])
 """The occupations that may be followed at home."""
 HOUSEHOLDS: Final[tuple[str, ...]] = (
@@ -110,6 +117,7 @@ HOUSEHOLDS: Final[tuple[str, ...]] = (
 """The kinds of `people/household.py`, by code."""
 PLANNED: Final[dict[str, Column]] = {
     **ACT,
+    **AGE,
     **ERRAND,
     **PLAN,
     "day": Column("int32", -1),
@@ -122,6 +130,7 @@ PLANNED: Final[dict[str, Column]] = {
     "education": Column("uint8", words=(None, *EDUCATION), key=("profile", "education")),
     "occupation": Column("uint8", words=(None, *OCCUPATIONS), key=("profile", "occupation")),
     "household": Column("uint8", words=(None, *HOUSEHOLDS), key=("profile", "household")),
+    "values": Column("uint8", words=(None, *FIRST_VALUES, "other"), key=("profile", "values")),
     "pay": Column("int32", key=("profile", "income")),
 }
 """The columns of `PlanBlock`."""

@@ -26,6 +26,7 @@ from moothall.society.blocks.rules import LEISURE
 from moothall.society.clock import DAY_S
 from moothall.society.columns import town
 from moothall.society.columns.rows import Rows
+from moothall.society.kernel.care import CHILD
 from moothall.society.kernel.draw import belows
 
 _DUTIES: Final = (0, ACTS.index("work"), ACTS.index("study"))
@@ -39,7 +40,8 @@ def make(self: Any, rows: Rows, plans: Plans, at: Any) -> None:
     index = plans.index[at]
     home, duty = plans.home[at], plans.duty[at]
     day = _hours(self, rows, plans, at)
-    by_slot = items_of(self, rows, rows.ids[at], day, home, duty)
+    is_child = arrays["age"][index] < CHILD
+    by_slot = items_of(self, rows, rows.ids[at], day, home, duty, is_child)
     for slot, (some, items) in enumerate(by_slot):
         arrays["plan"][:, slot][index[some]] = items
         _clear(arrays, index[some[np.flatnonzero(items >> UNTIL >= DAY_S)]], slot + 1)
@@ -52,13 +54,14 @@ def make(self: Any, rows: Rows, plans: Plans, at: Any) -> None:
 
 
 def items_of(
-    self: Any, rows: Rows, ids: Any, day: Day, home: Any, duty: Any
+    self: Any, rows: Rows, ids: Any, day: Day, home: Any, duty: Any, is_child: Any
 ) -> Iterator[tuple[Any, Any]]:
     """Yield the items of a day's plans, by slots: who has an item there, and the items.
 
-    Sleep, meals, work or school at their hours, and drawn pieces in the time that is left.
+    Sleep, meals, work or school at their hours, and drawn pieces in the time that is left: a
+    child's at home.
     """
-    ends, which, does, wheres = _skeleton(self, rows, ids, day)
+    ends, which, does, wheres = _skeleton(self, rows, ids, day, is_child)
     count = len(ids)
     # Without a home, items at home have no place (NONE); a duty at home is coded as HOME.
     homeless = (home < 0).astype(np.uint8) * np.uint8(HOME - NONE)
@@ -73,7 +76,13 @@ def items_of(
         open_ = ((item == _FREE) & (end - start >= 1800)).nonzero()[0]
         if len(open_):
             do[open_], kind[open_], stop[open_] = _piece(
-                self.params, rows, ids[pending[open_]], start[open_], end[open_], weights
+                self.params,
+                rows,
+                ids[pending[open_]],
+                start[open_],
+                end[open_],
+                weights,
+                is_child[pending[open_]],
             )
         where = kind - (kind == HOME) * homeless[pending] - (kind == DUTY) * at_home[pending]
         yield pending, word(do, where, stop)
@@ -93,7 +102,7 @@ def _clear(arrays: Any, rows: Any, slot: int) -> None:
         slot += 1
 
 
-def _skeleton(self: Any, rows: Rows, ids: Any, day: Day) -> tuple[Any, ...]:
+def _skeleton(self: Any, rows: Rows, ids: Any, day: Day, is_child: Any) -> tuple[Any, ...]:
     """Return the set items of each day: sleep, meals, and work or school."""
     seed, count = rows.population.seed, len(ids)
     table = np.full(count, HOME, np.uint8)
@@ -101,6 +110,7 @@ def _skeleton(self: Any, rows: Rows, ids: Any, day: Day) -> tuple[Any, ...]:
     lunch, dinner, begins, ends = day.lunch_at, day.dinner_at, day.begins, day.ends
     if "restaurant" in kinds:
         dines = belows(1000, seed, ids, rows.step, "plan.dine") < self.params.dines
+        dines &= ~is_child
         opens = town.opens_at(rows, "restaurant", dinner) > 0
         table[dines & opens] = KINDS + kinds["restaurant"]
     has, do = day.duty != NO_DUTY, np.array(_DUTIES)[day.duty]
@@ -200,12 +210,13 @@ def _weights(rows: Rows, of: tuple[int, ...]) -> tuple[Any, Any, Any, Any]:
 
 
 def _piece(
-    params: Any, rows: Rows, ids: Any, start: Any, end: Any, choice: Any
+    params: Any, rows: Rows, ids: Any, start: Any, end: Any, choice: Any, is_child: Any
 ) -> tuple[Any, Any, Any]:
     """Draw a piece of free time for each row; return activities, places and ends."""
     seed, step = rows.population.seed, rows.step
     away, do, where, sums = choice
     open_ = sum(town.opens_at(rows, kind, start) << bit for bit, kind in enumerate(away))
+    open_ = open_ * ~is_child
     share = belows(sums[open_, -1], seed, ids, step, "plan.leisure", start)
     index = (sums.T.take(open_, axis=1) <= share).sum(axis=0)
     activity = do[index]

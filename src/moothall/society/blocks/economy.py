@@ -104,6 +104,7 @@ class EconomyBlock(CitizenBlock):
         "savings": _CENTS,
         "paid_day": Column("int32", -1),
         "jobless": Column("int32", -1),
+        "rents": Column("bool", key=("profile", "rents")),
     }
     words: ClassVar[tuple[str, ...]] = ("food", "goods")
 

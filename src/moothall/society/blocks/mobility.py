@@ -37,7 +37,10 @@ class MobilityBlockParams(CitizenBlockParams):
     rho: int = Field(default=600, ge=0, le=1000, description="exploring: rho, in thousandths")
     gamma: int = Field(default=210, ge=0, le=5000, description="exploring: gamma, in thousandths")
     mode: str | None = Field(
-        default=None, min_length=1, max_length=255, description="how it travels; None: the fastest"
+        default=None, min_length=1, max_length=255, description="how it travels; None: it chooses"
+    )
+    habit: int = Field(
+        default=700, ge=0, le=1000, description="how often it travels as it does usually, of 1,000"
     )
 
 
@@ -55,7 +58,13 @@ class MobilityBlock(CitizenBlock):
     Without a candidate, `status["stuck"]` says why, and the plan is mended. A model chooses among
     the same candidates.
 
-    The citizen travels by the fastest mode; under 18 it does not drive.
+    The mode of travel is drawn where a citizen leaves home, and kept until it is back: by the times
+    of the modes, its age and licence, and the cars and bicycles of its household. The weights are
+    fitted to shares of the National Household Travel Survey 2022 (`mobility_rows.py`). Who does not
+    drive is driven by somebody. In 700 of 1,000 draws (assumed) a citizen does as it usually does.
+
+    A child under 12 goes to school alone. Else a parent who leaves home, but for work, takes it
+    along, or it stays (`kernel/care.py`).
     """
 
     description = "Chooses places and moves the citizen through the city"
@@ -76,6 +85,8 @@ class MobilityBlock(CitizenBlock):
             return 2.0
         item = item_of(status)
         if item is None or item["where"] in (None, context.place) or status.get("stuck"):
+            return 0.0
+        if status.get("along") and item["do"] != "study":
             return 0.0
         return 0.0 if self.city is None else 2.0
 

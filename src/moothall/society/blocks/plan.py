@@ -38,6 +38,7 @@ from moothall.society.clock import DAY_S
 from moothall.society.columns import town
 from moothall.society.columns.row import Row
 from moothall.society.columns.rows import Rows
+from moothall.society.kernel.care import CHILD
 from moothall.society.kernel.perception import TIME
 from moothall.society.kernel.wants import Move
 
@@ -58,6 +59,7 @@ class _Planner(NamedTuple):
     duty: str | None  # the place of work, or else the school
     works: bool
     is_clerk: bool  # whether its occupation can be done at home
+    is_child: bool
 
 
 class PlanBlockParams(HoursParams):
@@ -167,7 +169,8 @@ class PlanBlock(CitizenBlock):
         status, trade = self.status, (self.status.get("profile") or {}).get("occupation")
         works = bool(status.get("work"))
         number = self.draws.words[1]
-        return _Planner(number, status.get("home"), self._duty_place, works, trade in DESKS)
+        place, is_child = status.get("home"), self.age < CHILD
+        return _Planner(number, place, self._duty_place, works, trade in DESKS, is_child)
 
     def _others_due(self) -> Iterator[_Planner]:
         """Yield those in the society who plan by equal rules, and need a plan of this day."""
@@ -195,7 +198,8 @@ class PlanBlock(CitizenBlock):
                 self, row, ids, (duty >= 0) * np.where(works, WORK, STUDY), at_desk, place
             )
             of_each: list[list[Item]] = [[] for _ in some]
-            for at, items in items_of(self, row, ids, day, home, duty):
+            is_child = np.array([each.is_child for each in some], bool)
+            for at, items in items_of(self, row, ids, day, home, duty, is_child):
                 for index, packed in zip(at.tolist(), items.tolist(), strict=True):
                     plan, planner = of_each[index], some[index]
                     do, begins = ACTS[does_of(packed)], plan[-1]["until"] if plan else 0

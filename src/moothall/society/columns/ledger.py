@@ -23,6 +23,13 @@ BRACKETS: Final[tuple[tuple[int, int], ...]] = (
 
 The federal brackets of the United States of 2018, as in EconAgent: a year's, divided by 365.
 """
+CONTRIBUTION: Final = 124
+"""Thousandths of a wage for pensions: of worker and employer (Social Security Administration)."""
+PENSION_AGE: Final = 67
+_BENDS: Final = ((0, 90), (102_400, 32), (617_200, 15))  # cents a month, and hundredths above them
+_CAREER: Final = 75  # hundredths of full work that one has earned, in the mean
+RENT: Final = 450
+"""Thousandths of the income after rent: 31 of 100 of the income before it."""
 LARGE: Final = 2.0**62
 """From this size on, sums are computed one by one, in Python's integers, not in columns."""
 
@@ -145,6 +152,14 @@ def tax_on(income: Any, brackets: Sequence[tuple[int, int]] = BRACKETS) -> Any:
     return np.array(before)[at] + rest // 1000
 
 
+def pension_of(skill: Any, wage: int) -> Any:
+    """Return the pension of a day, in cents, by skill and the usual wage of an hour."""
+    month = wage * larger(0, skill) // 1000 * 2080 // 12 * _CAREER // 100
+    parts = [larger(0, month - start) for start, _ in _BENDS] + [0]
+    tiers = zip(parts, parts[1:], _BENDS, strict=False)
+    return sum((part - above) * rate // 100 for part, above, (_, rate) in tiers) * 12 // 365
+
+
 def withheld(gross: Any, income: Any, paid: Any, brackets: Sequence[tuple[int, int]]) -> Any:
     """Return the tax to withhold from wages, given the day's earlier income and tax."""
     return smaller(gross, larger(0, tax_on(income + gross, brackets) - paid))
@@ -157,13 +172,17 @@ def credited(deposits: Any, interest: int, own: int, order_of: Callable[[Any], A
     return earned * afforded(earned, np.zeros(len(earned), np.int64), np.array([own]), order_of)
 
 
-def shares(total: int, weights: Sequence[int]) -> list[int]:
-    """Divide a whole number by weights, without a remainder: largest remainders (Hamilton)."""
+def shares(total: int, weights: Sequence[int], turns: Sequence[Any] = ()) -> list[int]:
+    """Divide a whole number by weights, without a remainder: largest remainders (Hamilton).
+
+    Of equal remainders the lowest turn is first; without turns, the first weight.
+    """
     weight_sum = sum(weights)
     if weight_sum == 0:
         return [0] * len(weights)
     parts = [total * weight // weight_sum for weight in weights]
-    rests = sorted(range(len(weights)), key=lambda i: -(total * weights[i] % weight_sum))
+    order = sorted(range(len(weights)), key=turns.__getitem__) if turns else range(len(weights))
+    rests = sorted(order, key=lambda i: -(total * weights[i] % weight_sum))
     for i in rests[: total - sum(parts)]:
         parts[i] += 1
     return parts

@@ -18,6 +18,7 @@ from typing import Any, ClassVar, Final, NamedTuple
 from moothall import ConfigError, DefinitionError, StateError
 from moothall.build import check_integer, error_text
 from moothall.society.clock import Clock
+from moothall.society.kernel import care
 from moothall.society.kernel.faults import Faults
 from moothall.society.kernel.intervention import has_values, set_values, unknown
 from moothall.society.kernel.wants import Answer, Move, Pay, Want, id_order, in_turn, wants_by_kind
@@ -279,6 +280,7 @@ class Books:
     def end_step(self) -> None:
         """Run the services' `after_step`; let citizens arrive whose way ends by the next step."""
         end_services(self.services.values(), self)
+        care.take_along(self, self._status)
         self.travelled = len(self.moving)
         now = self.step + 1
         for id in sorted([id for id, way in self.moving.items() if way[1] <= now], key=id_order):
@@ -314,14 +316,8 @@ class Books:
             return Answer(want, False, f"{to} is full")
         if seconds is None:
             return Answer(want, False, f"there is no way from {place} to {to}")
-        if place is not None:
-            del self.at[place][sender]
-        self.where[sender] = None
         arrives = self.step + max(1, -(-seconds // self.seconds))
-        moving = {"to": to, "arrives": arrives, "mode": want.mode, "from": place, "left": self.step}
-        self._status[sender].update(place=None, moving=moving)
-        self.moving[sender] = (to, arrives, place or to, self.step)
-        self.coming[to] += 1
+        care.depart(self, sender, self._status[sender], to, arrives, want.mode)
         return Answer(want, True, value=arrives)
 
     @cached_property
@@ -332,8 +328,7 @@ class Books:
         return isinstance(place, str) and (self.city is None or place in self._places)
 
     def _has_room(self, place: str) -> bool:
-        capacity = self.city.capacity(place) if self._has_capacity else None
-        return capacity is None or len(self.at.get(place, ())) + self.coming[place] < capacity
+        return not self._has_capacity or care.has_room(self, place)
 
     def check(self, total: int) -> None:
         """Raise StateError unless money is conserved and places agree, within their capacities."""

@@ -33,17 +33,27 @@ def closeness(relation: int) -> str:
     return next((words for least, words in _CLOSE if relation >= least), "not at all")
 
 
+_FOR_RULES: Final = ("licence", "cars", "bicycles", "rents")
+
+
+def profile_of(status: dict[str, Any]) -> dict[str, Any]:
+    """Return what of a citizen's profile is said of it: not what rules of ways and rents read."""
+    profile = status.get("profile") or {}
+    return {name: value for name, value in profile.items() if name not in _FOR_RULES}
+
+
 async def prompt_context(agent: Any, subject: str) -> dict[str, Any]:
     """Return what an agent's model is shown besides the perception; the `subject` comes first."""
     perceived: Perception = agent.perceived
     status = agent.memory.status
     own_state = (
-        *("profile", "home", "work", "school", "needs", "money", "savings", "opinions"),
+        *("home", "work", "school", "needs", "money", "savings", "opinions"),
         *agent.memory_config,
     )
     context: dict[str, Any] = {
         "you": {
             "name": agent.name or f"citizen {agent.id}",
+            **({"profile": profile} if (profile := profile_of(status)) else {}),
             **{key: status[key] for key in own_state if status.get(key) is not None},
             **jobless_of(status, perceived),
         }

@@ -12,7 +12,7 @@
   taken asks again, up to `_ROUNDS` times, and then takes any that is left.
 * The seats of a school go to those for whom it is the nearest with a free one.
 
-In each round all who have none ask at once, and the first in order of rows are taken.
+In each round all who have none ask at once, and are taken in an order drawn by the seed.
 """
 
 from __future__ import annotations
@@ -226,9 +226,11 @@ def employ(rows: Rows, free: Any, params: PeopleParams) -> None:
             weights = (_FINE * params.near**2 // (metres + params.near) ** 2).cumsum(axis=1)
             at = choices_by(weights, seed, own, 0, "people.work", turn)
             requested[first : first + _AT_ONCE] = reach[np.arange(len(some)), at]
-        unplaced = unplaced[~_assign_places(arrays["work"], unplaced, requested, jobs)]
+        turns = integers(seed, ids[unplaced], 0, "people.turn", turn)
+        unplaced = unplaced[~_assign_places(arrays["work"], unplaced, requested, jobs, turns)]
     remain = np.repeat(np.arange(len(jobs)), jobs)[: len(unplaced)]
-    arrays["work"][unplaced[: len(remain)]] = remain
+    order = np.argsort(integers(seed, ids[unplaced], 0, "people.turn", _ROUNDS), kind="stable")
+    arrays["work"][unplaced[order[: len(remain)]]] = remain
 
 
 def enrol(rows: Rows, free: Any) -> None:
@@ -245,12 +247,15 @@ def enrol(rows: Rows, free: Any) -> None:
     age = arrays["age"]
     unplaced = np.flatnonzero(free & (age >= 5) & (age < 18) & (arrays["home"] >= 0))
     near, _ = town.near(rows, arrays["home"][unplaced], "school", _REACH, None)
+    turn = 0
     while len(unplaced):
         fits = (near >= 0) & (seats[near] > 0)
         requested = np.where(
             fits.any(axis=1), near[np.arange(len(unplaced)), fits.argmax(axis=1)], -1
         )
-        stays = ~_assign_places(arrays["school"], unplaced, requested, seats) & (requested >= 0)
+        turns = integers(population.seed, population.ids[unplaced], 0, "people.turn", turn)
+        gets = _assign_places(arrays["school"], unplaced, requested, seats, turns)
+        stays, turn = ~gets & (requested >= 0), turn + 1
         unplaced, near = unplaced[stays], near[stays]
 
 
@@ -264,9 +269,9 @@ def _spots(population: Register) -> Any:
     return np.zeros((len(population.places), 2), np.int64)
 
 
-def _assign_places(column: Any, rows: Any, requested: Any, room: Any) -> Any:
-    """Assign limited places in order of asking; return who got one."""
-    order = np.argsort(requested, kind="stable")
+def _assign_places(column: Any, rows: Any, requested: Any, room: Any, turns: Any) -> Any:
+    """Assign limited places, the lowest turn first; return who got one."""
+    order = np.lexsort((turns, requested))
     own = requested[order]
     gets = (own >= 0) & (turn_of(own) < room[own])
     column[rows[order[gets]]] = own[gets]

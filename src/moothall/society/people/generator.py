@@ -42,10 +42,11 @@ from moothall.society.people import household as home_of
 from moothall.society.people.margins import checked_margins, households_within
 from moothall.society.people.means import (
     ATTRIBUTES,
+    Members,
     money_of,
+    set_incomes,
     skills,
     sought_since,
-    usual_income,
 )
 from moothall.society.people.params import USUAL_PEOPLE, PeopleParams
 from moothall.society.people.sample import expanded
@@ -143,10 +144,7 @@ def completed(
         if city is not None:
             _employ(persons, city, register, params)
             _seek(persons, seed, params)
-        for person in persons:
-            profile = person["profile"]
-            profile.setdefault("income", params.wage * profile["skill"] if person["work"] else 0)
-            person.setdefault("income", usual_income(params, profile["income"]))
+        set_incomes(persons, params)
         _befriend(persons, households, seed, params)
     return persons
 
@@ -243,15 +241,17 @@ def _gather(
     taught = [EDUCATION.index(e) if (e := p["education"]) in EDUCATION else -1 for p in profiles]
     ages_now, educated = np.array([p["age"] for p in profiles]), np.maximum(taught, 0)
     skill = skills(params, seed, ids, educated)
+    members = Members(ids, ages_now, educated, ids[head], size)
     attributes = [
-        (name, each.words, each.draw(params, seed, ids, ages_now, educated))
+        (name, each.words, each.draw(params, seed, members).tolist())
         for name, each in ATTRIBUTES.items()
     ]
     for at, profile in enumerate(profiles):
         profile.setdefault("skill", int(skill[at]) if taught[at] >= 0 else 1000)
         for name, words, codes in attributes:
-            if codes[at]:
-                profile.setdefault(name, words[int(codes[at])])
+            value = words[codes[at]] if words else codes[at]
+            if value is not None:
+                profile.setdefault(name, value)
     gathered: list[list[tuple[dict[str, Any], int]]] = []
     for at in order.tolist():
         if rank[at] == 0:

@@ -1,4 +1,4 @@
-"""What people earn and own: skill, occupation, pay and money; one rule for one and for rows.
+"""What people earn and own: skill, occupation, pay, money, cars; one rule for one and for rows.
 
 The constants, with their sources, are those of `PeopleParams`. `income` is what a year of full work
 pays at the usual wage, in dollars; 0 without work. What it brings a day is one's usual income at
@@ -8,21 +8,35 @@ in two weeks.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
 from moothall.society import math
 from moothall.society.arrays import np
-from moothall.society.blocks.columns import OCCUPATIONS
-from moothall.society.kernel.draw import belows, choices, choices_by
+from moothall.society.blocks.columns import FIRST_VALUES, OCCUPATIONS, VALUES
+from moothall.society.columns.ledger import PENSION_AGE, RENT, pension_of
+from moothall.society.kernel.draw import belows, choices, choices_by, integers
 from moothall.society.people.params import USUAL_PEOPLE, PeopleParams
 
 
-class Attribute(NamedTuple):
-    """An attribute of a person, in its profile: words by code from 1, and how codes are drawn."""
+class Members(NamedTuple):
+    """Members of households, of whom age and education are known: arrays of one entry each."""
 
-    words: tuple[str | None, ...]
-    draw: Callable[[PeopleParams, int, Any, Any, Any], Any]  # by seed, ids, ages and education
+    ids: Any
+    age: Any
+    education: Any  # the index in `EDUCATION`
+    head: Any  # the id of the head of the household
+    size: Any  # of the household
+
+
+class Attribute(NamedTuple):
+    """An attribute of a person, in its profile: how its codes are drawn, from the seed too.
+
+    `words` are what codes stand for, and None for what is left out; without, codes are numbers.
+    """
+
+    words: tuple[str | bool | None, ...]
+    draw: Callable[[PeopleParams, int, Members], Any]
 
 
 def skills(params: PeopleParams, seed: int, ids: Any, education: Any) -> Any:
@@ -31,13 +45,59 @@ def skills(params: PeopleParams, seed: int, ids: Any, education: Any) -> Any:
     return np.array(params.skill)[education] * spread // 1000
 
 
-def _occupations(params: PeopleParams, seed: int, ids: Any, age: Any, education: Any) -> Any:
-    sums = np.cumsum(params.occupations, axis=1)[education]
-    return (1 + choices_by(sums, seed, ids, 0, "people.occupation")) * (age >= 18)
+def _occupations(params: PeopleParams, seed: int, members: Members) -> Any:
+    sums = np.cumsum(params.occupations, axis=1)[members.education]
+    return (1 + choices_by(sums, seed, members.ids, 0, "people.occupation")) * (members.age >= 18)
 
 
-ATTRIBUTES: Final = {"occupation": Attribute((None, *OCCUPATIONS), _occupations)}
-"""The attributes that depend on age and education alone, in the order of a profile."""
+def _licences(params: PeopleParams, seed: int, members: Members) -> Any:
+    since, share = np.array(params.licences).T
+    has = share[np.searchsorted(since, members.age, side="right") - 1]
+    return (belows(1000, seed, members.ids, 0, "people.licence") < has).astype(np.int64)
+
+
+def _cars(params: PeopleParams, seed: int, members: Members) -> Any:
+    sums = np.cumsum(params.cars, axis=1)[np.minimum(members.size, len(params.cars)) - 1]
+    return choices_by(sums, seed, members.head, 0, "people.cars")
+
+
+def _bicycles(params: PeopleParams, seed: int, members: Members) -> Any:
+    share = np.array(params.bicycles)[np.minimum(members.size, len(params.bicycles)) - 1]
+    return members.size * (belows(100, seed, members.head, 0, "people.bicycles") < share)
+
+
+def _renters(params: PeopleParams, seed: int, members: Members) -> Any:
+    return (belows(100, seed, members.head, 0, "people.rents") < params.renters).astype(np.int64)
+
+
+def _values(params: PeopleParams, seed: int, members: Members) -> Any:
+    scores = np.empty((len(VALUES), len(members.ids)), np.int64)
+    for number, mean in enumerate(params.values):
+        bits = integers(seed, members.ids, 0, "people.values", number)
+        # The sum of three even numbers is nearly normal, with a deviation of 100.
+        parts = sum((bits >> np.uint64(21 * at) & np.uint64(_EVEN)).astype(int) for at in range(3))
+        scores[number] = mean + (parts - 3 * (_EVEN + 1) // 2) * 200 // _EVEN
+    rows = np.arange(scores.shape[1])
+    first = scores.argmax(axis=0)
+    scores[first, rows] = np.iinfo(np.int64).min
+    second = scores.argmax(axis=0)
+    code = 1 + first * (len(VALUES) - 1) + second - (second > first)
+    return code * (members.age >= _HAS_VALUES)
+
+
+_EVEN: Final = (1 << 21) - 1
+_HAS_VALUES: Final = 12  # who is younger is asked by no questionnaire
+
+
+ATTRIBUTES: Final = {
+    "occupation": Attribute((None, *OCCUPATIONS), _occupations),
+    "licence": Attribute((False, True), _licences),
+    "cars": Attribute((), _cars),
+    "bicycles": Attribute((), _bicycles),
+    "rents": Attribute((False, True), _renters),
+    "values": Attribute((None, *FIRST_VALUES), _values),
+}
+"""The attributes that depend on age, education and household alone, in the order of a profile."""
 
 
 _SEARCHES: Final = ((2, 35), (35, 105), (105, 189), (189, 847))
@@ -51,11 +111,26 @@ def sought_since(params: PeopleParams, seed: int, ids: Any) -> Any:
     return -least - belows(until - least, seed, ids, 0, "people.sought")
 
 
-def usual_income(params: PeopleParams, pay: Any) -> Any:
-    """Return the cents a day that one expects of the dollars of a year; 0 of no number."""
-    if isinstance(pay, np.ndarray):
-        return pay * params.usual // 365
-    return max(0, int(pay * params.usual // 365)) if isinstance(pay, int | float) else 0
+def usual_income(params: PeopleParams, pay: Any, skill: Any, is_pensioner: Any, rents: Any) -> Any:
+    """Return the cents a day that one expects, by the dollars of a year or a pension, less rent."""
+    of_work = np.maximum(pay * params.usual // 365, 0).astype(np.int64)
+    income = of_work + pension_of(skill, params.wage * 100_000 // 2080) * is_pensioner
+    return np.where(rents, income * 1000 // (1000 + RENT), income)
+
+
+def set_incomes(persons: Sequence[dict[str, Any]], params: PeopleParams) -> None:
+    """Set what a year pays, and the income that one expects a day."""
+    profiles = [person["profile"] for person in persons]
+    for person, profile in zip(persons, profiles, strict=True):
+        profile.setdefault("income", params.wage * profile["skill"] if person["work"] else 0)
+    pays = [each["income"] for each in profiles]
+    pay = np.array([each if isinstance(each, int | float) else 0 for each in pays])
+    skill = np.array([int(each["skill"]) for each in profiles], np.int64)
+    old = np.array([int(p["profile"]["age"]) >= PENSION_AGE and not p["work"] for p in persons])
+    rents = np.array([bool(each["rents"]) for each in profiles])
+    incomes = usual_income(params, pay, skill, old, rents).tolist()
+    for person, income in zip(persons, incomes, strict=True):
+        person.setdefault("income", income)
 
 
 def money_of(u: Any, v: Any, params: PeopleParams = USUAL_PEOPLE) -> Any:

@@ -4,11 +4,11 @@ A known name has a meaning: that of moothall, or that of the Public Use Microdat
 of IPUMS USA. Codes mean what their dictionaries say:
 
 * U.S. Census Bureau, "2019–2023 ACS PUMS Data Dictionary": SEX, AGEP, SCHL, PINCP, PERNP, WAGP,
-  HINCP, PWGTP, SERIALNO, SPORDER
+  HINCP, VEH, PWGTP, SERIALNO, SPORDER
 * U.S. Census Bureau, "2018 Census Occupation Code List", by its five major groups and the armed
   forces: OCCP; and the 2018 Standard Occupational Classification: SOCP
 * IPUMS USA, Codes and Frequencies: SEX, AGE, EDUC, EDUCD, INCTOT, INCEARN, INCWAGE, HHINCOME,
-  PERWT, SERIAL, PERNUM, OCC
+  VEHICLES, PERWT, SERIAL, PERNUM, OCC
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _DOTS: Final = re.compile(r"[-+]?[1-9][0-9]{0,2}(\.[0-9]{3})+")
 _GAPS: Final = re.compile(r"(?<=[0-9])['’ \u00a0\u202f](?=[0-9]{3}(?![0-9]))")
 _MONEY: Final = re.compile(r"^\s*(?:[$€£]|USD|EUR)\s*|\s*(?:[$€£]|USD|EUR)\s*$")
 _TEXTS: Final = ("id", "name", "home", "work", "school", "interests", "opinions", "relations")
-NUMBERS: Final = ("income", "household_income", "weight")
-"""Columns beside those of a citizen that must be numbers: dollars a year, and of how many persons
-a row stands for."""
+NUMBERS: Final = ("income", "household_income", "weight", "cars", "bicycles")
+"""Columns beside those of a citizen that must be numbers: dollars a year, of how many persons a row
+stands for, and what its household has."""
 
 
 def _coded(code_list: str, codes: Mapping[int, Any]) -> Callable[[Any], Any]:
@@ -100,6 +100,7 @@ _SOCP: Final = {
     99: None,
     100: ...,
 }
+_VEHICLES: Final = {0: None, **{cars: cars for cars in range(1, 8)}, 8: ..., 9: 0, 10: ...}
 _SEX: Final = {1: "male", 2: "female", 3: ..., 9: None, 10: ...}
 _GENDERS: Final = {
     **dict.fromkeys(("f", "w", "woman", "women", "girl", "females"), "female"),
@@ -124,6 +125,17 @@ def _sex(value: Any) -> Any:
     return _coded("SEX: 1 male, 2 female", _SEX)(digit) if digit.isdecimal() else _gender(value)
 
 
+def _flag(value: Any) -> bool:
+    text = str(value).strip().lower().removesuffix(".0")
+    if text not in _FLAGS:
+        raise ConfigError(f"must be yes or no, got {excerpt(value)}")
+    return _FLAGS[text]
+
+
+_FLAGS: Final = {
+    **dict.fromkeys(("1", "yes", "true"), True),
+    **dict.fromkeys(("0", "no", "false"), False),
+}
 _gender: Final = _worded(GENDERS, _GENDERS)
 
 
@@ -163,11 +175,21 @@ _MEANINGS: Final[dict[str, dict[str, Callable[[Any], Any]]]] = {
         "occ": _coded("the 2018 Census Occupation Code List", _OCCP),
         "socp": _soc,
     },
+    "cars": {
+        "cars": _unchanged,
+        "veh": _unchanged,
+        "vehicles": _coded("VEHICLES of IPUMS", _VEHICLES),
+    },
+    "licence": {"licence": _flag},
+    "rents": {"rents": _flag},
     "weight": {"weight": _unchanged, "pwgtp": _unchanged, "perwt": _unchanged},
     "household_id": {"household_id": _unchanged, "serialno": _unchanged, "serial": _unchanged},
 }
 """What names mean, the one that is taken first; each with what tells the meaning of a value."""
-_ONLY_OURS: Final = ("gender", "education", "income", "weight", "household_id", "occupation")
+_ONLY_OURS: Final = (
+    *("gender", "education", "income", "weight", "household_id", "occupation"),
+    *("cars", "licence", "rents"),
+)
 _PERSON: Final = (("serialno", "sporder"), ("serial", "pernum"))
 
 
@@ -252,7 +274,8 @@ def plain_numbers(cells: Sequence[Any], at: str = "", *, comma: bool = False) ->
     is_plain &= all(text == number for text, number in bare.items())
     if is_plain or not all(_NUMBER.fullmatch(each) for each in numbers):
         return cells
-    mark = _mark(numbers, comma=comma)
+    is_money = any(_MONEY.search(text) for text in texts)  # cents have two digits
+    mark = _mark(numbers, comma=comma, is_money=is_money)
     if not mark:
         return cells
     other = "." if mark == "," else ","
@@ -260,7 +283,7 @@ def plain_numbers(cells: Sequence[Any], at: str = "", *, comma: bool = False) ->
     return [plain.get(cell, cell) if isinstance(cell, str) else cell for cell in cells]
 
 
-def _mark(numbers: Iterable[str], *, comma: bool) -> str:
+def _mark(numbers: Iterable[str], *, comma: bool, is_money: bool) -> str:
     """Return the decimal mark of some numbers; empty if they contradict each other."""
     certain: set[str] = set()
     open_: set[str] = set()  # marks before three digits, which may be either
@@ -277,6 +300,8 @@ def _mark(numbers: Iterable[str], *, comma: bool) -> str:
             if each.count(mark) > 1:
                 if not grouped:
                     return ""
+                certain.add("." if mark == "," else ",")
+            elif grouped and is_money:
                 certain.add("." if mark == "," else ",")
             elif grouped:
                 open_.add(mark)

@@ -44,14 +44,20 @@ def _rows(count: int, length: int) -> AfterValidator:
     return AfterValidator(checked)
 
 
-def _rising(pairs: Rows) -> Rows:
-    """Check pairs of an age and a share."""
-    ages = [each[0] for each in pairs if len(each) == 2]
-    if len(ages) != len(pairs) or ages[:1] != [0] or ages != sorted(set(ages)):
-        raise ValueError(f"must be pairs of an age and a share, rising from age 0, got {pairs!r}")
-    if not all(0 <= share <= 1000 for _, share in pairs) or not pairs[0][1]:
-        raise ValueError(f"shares must be from 0 to 1000, at age 0 above 0, got {pairs!r}")
-    return pairs
+def _rising(first: int = 0) -> AfterValidator:
+    """Check pairs of an age and a share, the first of which is at least `first`."""
+
+    def checked(pairs: Rows) -> Rows:
+        ages = [each[0] for each in pairs if len(each) == 2]
+        if len(ages) != len(pairs) or ages[:1] != [0] or ages != sorted(set(ages)):
+            expected = "pairs of an age and a share, rising from age 0"
+            raise ValueError(f"must be {expected}, got {pairs!r}")
+        if not all(0 <= share <= 1000 for _, share in pairs) or pairs[0][1] < first:
+            above = ", at age 0 above 0" if first else ""
+            raise ValueError(f"shares must be from 0 to 1000{above}, got {pairs!r}")
+        return pairs
+
+    return AfterValidator(checked)
 
 
 class PeopleParams(BaseModel):
@@ -92,7 +98,7 @@ class PeopleParams(BaseModel):
             42, 17, 20, 9, 13 of 100 (ACS 2021, table S2401, rounded). The split is fitted to these
         wage: dollars a year by a thousandth of skill: 2,080 hours at 25 dollars
         usual: cents that one has of a dollar of pay: 7.3 hours of work on 4.8 days a week, without
-            taxes
+            taxes and contributions
         money_median: cents that an adult owns at the start, in the median: 5,300 dollars in
             transaction accounts (Survey of Consumer Finances 2019, Bhutta et al. 2020)
         money_deviation: the deviation of its logarithm, √(2 ln(mean ÷ median)) for a mean of 41,600
@@ -105,6 +111,19 @@ class PeopleParams(BaseModel):
             weeks, 5 to 14, 15 to 26, 27 to 120; within a group any time is as likely. Of 100 they
             were 37.0, 28.5, 12.6, 21.9 (Bureau of Labor Statistics, table A-10, the quarters of
             2022); that some seek for 120 weeks follows from its mean of 22.6
+        cars: weights of no car, one, two and three or more, a row for each size of a household from
+            1 to 5 or more: of 100 households 8.5 have none, 60.4 two or more (ACS 2021); 18 of 100
+            persons alone have none, and 4 of 100 other households (National Household Travel Survey
+            2001, in Bureau of Transportation Statistics 2003). The split by size is fitted to these
+        bicycles: of 100 households of each size, which have bicycles, one for each member: some
+            half of all (Oke et al. 2015, "Tracking global bicycle ownership patterns"); the split
+            is assumed
+        licences: from which age on how many of 1,000 have a driving licence (Federal Highway
+            Administration, Highway Statistics 2008, table DL-20; from 75 on rounded)
+        values: how much the ten of `blocks.columns.VALUES` matter in the mean, in hundredths of a
+            scale from −1 to 7 (Schwartz, Bardi 2001, "Value Hierarchies Across Cultures", Journal
+            of Cross-Cultural Psychology 32); that persons deviate by 100 is assumed
+        renters: of 100 households, which rent their home: 65 own it (ACS 2022, table DP04)
         offers: how many jobs of the whole town one compares at a time (gravity model, Zipf 1946)
         near: metres that are added to each distance, where they are compared; a job's weight is
             1 ÷ (metres + near)²
@@ -142,7 +161,7 @@ class PeopleParams(BaseModel):
         *(15, 15, *[36] * 5, *[56] * 5, *[60] * 5, *[34] * 5, *[7] * 5),
         1,
     )
-    stays: Annotated[Rows, AfterValidator(_rising)] = ((0, 1000), (18, 640), (25, 150), (35, 50))
+    stays: Annotated[Rows, _rising(1)] = ((0, 1000), (18, 640), (25, 150), (35, 50))
     education: Annotated[Row, _row(5)] = (9, 28, 25, 24, 14)
     skill: Annotated[Row, _numbers(5, 1, 30_000)] = (592, 765, 880, 1262, 1550)
     skill_spread: Annotated[Row, _numbers(20, 1, 30_000)] = (
@@ -157,13 +176,30 @@ class PeopleParams(BaseModel):
         (88, 3, 7, 1, 1),
     )
     wage: Annotated[int, Field(ge=0, le=10_000)] = 52
-    usual: Share = 68
+    usual: Share = 57
     money_median: Annotated[int, Field(ge=0, le=10**12)] = 530_000
     money_deviation: Annotated[float, Field(ge=0, le=5)] = 2.03
     money_most: Annotated[int, Field(ge=0, le=10**15)] = 100_000_000
     employed: Share = 75
     jobless: PerMille = 100
     searches: Annotated[Row, _row(4)] = (370, 285, 126, 219)
+    cars: Annotated[Rows, _rows(5, 4)] = (
+        (18, 68, 11, 3),
+        (5, 22, 52, 21),
+        (5, 20, 39, 36),
+        (4, 15, 43, 38),
+        (4, 14, 40, 42),
+    )
+    bicycles: Annotated[Row, _numbers(5, 0, 100)] = (35, 50, 60, 70, 70)
+    licences: Annotated[Rows, _rising()] = (
+        *((0, 0), (16, 311), (17, 500), (18, 654), (19, 755), (20, 820), (25, 863), (30, 906)),
+        *((35, 917), (45, 930), (50, 942), (60, 959), (65, 940), (70, 894), (75, 850), (85, 650)),
+    )
+    values: Annotated[Row, _numbers(10, -100, 700)] = (
+        *(235, 385, 373, 308, 442),
+        *(442, 472, 285, 419, 438),
+    )
+    renters: Share = 35
     offers: Annotated[int, Field(ge=1, le=40)] = 12
     near: Annotated[int, Field(ge=10, le=50_000)] = 1000
     friends: Annotated[Row, _numbers(6, 1, 800)] = (720, 620, 450, 400, 350, 350)

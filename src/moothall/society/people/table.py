@@ -52,9 +52,10 @@ def read_people(
       kin, whatever the order of rows. It stands in the citizen's `profile`
     * `income`, dollars a year, and `weight`: numbers. `occupation`: one of the six groups of
       `blocks.columns.OCCUPATIONS`; rules take any other text as `other`
-    * any others, such as `values`: attributes of one's own, which stand in the citizen's `profile`;
-      a number, or a text of up to 2,000 characters. A name that is nearly one of the above is
-      refused as a slip
+    * `licence` and `rents` (yes or no), `cars` and `bicycles` of the household, `values`: two of
+      `blocks.columns.VALUES`, such as `security, tradition`
+    * any others: attributes of one's own, which stand in the citizen's `profile`; a number, or a
+      text of up to 2,000 characters. A name that is nearly one of the above is refused as a slip
 
     Names and codes of the U.S. Census Bureau's PUMS and of IPUMS USA are read, too
     (`people/offices.py`), and numbers as `52,000`, `1,25` or `52.000,50`.

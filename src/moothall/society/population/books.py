@@ -223,14 +223,8 @@ class RowBooks(AgentBooks):
         for at in np.flatnonzero(population.full[rows]) if population.agents else ():
             status = population.agents[int(rows[at])].memory.status
             value = column.of_status(name, status, population.place_number)
-            values[at] = default if type(value) is not int else value
+            values[at] = value if isinstance(value, int) else default
         return values
-
-    def pay_everybody(self, cents: Mapping[str, int]) -> None:
-        """Have services pay so many cents to each citizen; they must have the money."""
-        self.population.arrays["money"] += sum(cents.values())
-        for id, each in cents.items():
-            self.balances[id] -= each * len(self.population)
 
     def end_step(self) -> None:
         """Run the services' end of step, and let citizens arrive who are due by the next step."""

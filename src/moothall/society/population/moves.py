@@ -5,15 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from moothall import ConfigError
 from moothall.society.arrays import np
+from moothall.society.blocks.columns import code
+from moothall.society.blocks.ties import KIN, KIND
 from moothall.society.columns import town
 from moothall.society.columns import want_table as wants
 from moothall.society.columns.lists import turn_of
 from moothall.society.columns.want_table import Table
+from moothall.society.kernel.care import ADULT, ALONG, BUSY, CHILD
+from moothall.society.kernel.draw import belows
+from moothall.society.kernel.perception import item_of
 from moothall.society.kernel.wants import WORD
+
+_CARE: Final = {"age", "along", "friends", "friendship", "item_do", "work"}
+_PARENT: Final = KIN.index("parent")
+_BUSY: Final = [code(each) for each in BUSY]
 
 
 def settle(books: Any, table: Table) -> None:
@@ -96,9 +105,12 @@ def _depart(books: Any, rows: Any, to: Any, arrives: Any, mode: Any) -> None:
 
 
 def arrive(books: Any) -> None:
-    """Let citizens arrive whose way ends by the next step."""
+    """Let parents take children along, and citizens arrive whose way ends by the next step."""
     arrays = books.population.arrays
     on_way = np.flatnonzero(arrays["moving_to"] >= 0)
+    if arrays.keys() >= _CARE:
+        _take_along(books, on_way[arrays["left"][on_way] == books.step])
+        on_way = np.flatnonzero(arrays["moving_to"] >= 0)
     books.travelled = len(on_way)
     there = on_way[arrays["arrives"][on_way] <= books.step + 1]
     if not len(there):
@@ -112,6 +124,59 @@ def arrive(books: Any) -> None:
         arrays[name][there] = -1
     for name in ("arrives", "left"):
         arrays[name][there] = 0
+
+
+def _take_along(books: Any, movers: Any) -> None:
+    """Do `care.take_along` for rows: `movers` have set out in this step."""
+    arrays, population = books.population.arrays, books.population
+    age, home, place, to = (arrays[name] for name in ("age", "home", "place", "moving_to"))
+    movers = movers[age[movers] >= ADULT]
+    leaves = np.zeros(len(population.places) + 1, bool)  # the last: of no home
+    leaves[home[movers]] = True
+    leaves[-1] = False
+    kids = np.flatnonzero(age < CHILD)
+    kids = kids[leaves[home[kids]] & (place[kids] >= 0)]
+    if not len(kids):
+        return
+    parent = arrays["friends"][kids] - 1
+    is_parent = (parent >= 0) & (arrays["friendship"][kids] >> KIND == _PARENT)
+    here = place[kids][:, None]
+    goes = np.zeros(len(age), np.int8)  # 1 who takes children along, 2 who goes to work
+    goes[movers] = 1 + (to[movers] == books.column("work", movers, -1))
+    leavers = is_parent & (arrays["moving_from"][parent] == here)
+    takes = leavers & (goes[parent] == 1)
+    stays = (is_parent & (place[parent] == here)).any(axis=1)
+    free, along = ~np.isin(arrays["item_do"][kids], _BUSY), arrays["along"][kids]
+    for at in np.flatnonzero(population.full[kids]).tolist() if population.agents else ():
+        status = population.agents[int(kids[at])].memory.status
+        item, along[at] = item_of(status), bool(status.get("along"))
+        free[at] = item is None or item["do"] not in BUSY
+    free &= place[kids] == home[kids]
+    coin = belows(2, books.seed, population.ids[kids], books.step, ALONG) == 0
+    joins = takes.any(axis=1) & np.where(along, ~stays, free & (~stays | coin))
+    for row in kids[along & ~joins & ~stays & leavers.any(axis=1)].tolist():
+        _set_along(books, row, False)  # its parent has gone to work
+    if not joins.any():
+        return
+    kids, by = kids[joins], np.where(takes[joins], parent[joins], len(age)).min(axis=1)
+    goal = to[by].astype(np.int64)
+    if books.capacity is not None:
+        room = books.capacity - books.at_place - books.coming_to
+        order = books.hearing_order(kids)
+        order = order[np.argsort(goal[order], kind="stable")]
+        kids, by, goal = kids[order], by[order], goal[order]
+        fits = turn_of(goal) < room[goal]
+        kids, by, goal = kids[fits], by[fits], goal[fits]
+    _depart(books, kids, goal, arrays["arrives"][by], arrays["mode"][by])
+    for row, is_out in zip(kids.tolist(), (goal != home[kids]).tolist(), strict=True):
+        _set_along(books, row, is_out)
+
+
+def _set_along(books: Any, row: int, value: bool) -> None:
+    population = books.population
+    population.arrays["along"][row] = value
+    if population.full[row]:
+        population.agents[row].memory.status["along"] = value
 
 
 def seconds_of(books: Any, place: Any, to: Any, mode: Any) -> Any:

@@ -13,6 +13,7 @@ from moothall import ConfigError
 from moothall.society.arrays import np
 from moothall.society.blocks.mobility_rows import KINDS
 from moothall.society.blocks.talk import TOPICS
+from moothall.society.columns.ledger import PENSION_AGE
 from moothall.society.columns.lists import turn_of
 from moothall.society.columns.register import Register
 from moothall.society.columns.rows import Rows
@@ -68,8 +69,10 @@ def draw(rows: Rows, params: PeopleParams, filled: Iterable[str] = ()) -> None:
         arrays["jobless"][free] = means.sought_since(params, seed, ids[free])
     if "pay" in missing and {"skill", "pay"} <= set(arrays):
         arrays["pay"][...] = params.wage * (arrays["work"] >= 0) * arrays["skill"].astype("int32")
-    if "income" in missing and {"income", "pay"} <= set(arrays):
-        arrays["income"][...] = means.usual_income(params, arrays["pay"].astype(np.int64))
+    if "income" in missing and {"income", "pay", "age", "rents", "skill"} <= set(arrays):
+        old = (arrays["work"] < 0) & (arrays["age"] >= PENSION_AGE)
+        pay, skill = (arrays[name].astype(np.int64) for name in ("pay", "skill"))
+        arrays["income"][...] = means.usual_income(params, pay, skill, old, arrays["rents"])
 
 
 def _of_table(arrays: Any) -> Any:
@@ -142,8 +145,9 @@ def _some_persons(
     taught = arrays["education"][part].astype(np.int64) if "education" in arrays else 1 + level
     educated = np.maximum(taught - 1, 0)
     put("skill", np.where(taught > 0, means.skills(params, seed, ids, educated), 1000))
+    members = means.Members(ids, age, educated, every[head], size)
     for name, attribute in means.ATTRIBUTES.items():
-        put(name, attribute.draw(params, seed, ids, age, educated))
+        put(name, attribute.draw(params, seed, members))
     u, v = (uniforms(seed, ids, 0, f"people.{name}") for name in "uv")
     put("money", means.money_of(u, v, params) * adult)
     for need in generator.NEEDS:

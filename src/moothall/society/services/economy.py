@@ -18,15 +18,26 @@ from typing import Any, ClassVar, Final
 
 from moothall import ConfigError
 from moothall.build import check_integer
+from moothall.society.arrays import np
 from moothall.society.city.places import Places, needs
 from moothall.society.clock import DAY_S
-from moothall.society.columns.ledger import BRACKETS, ByRow, credited, shares, withheld
+from moothall.society.columns.ledger import (
+    BRACKETS,
+    CONTRIBUTION,
+    ByRow,
+    credited,
+    shares,
+    withheld,
+)
 from moothall.society.kernel.commit import Books, Service
 from moothall.society.kernel.draw import Draws, turn_key
-from moothall.society.kernel.wants import Answer, Save, Want, id_order
+from moothall.society.kernel.wants import Answer, Save, Want
+from moothall.society.services.accounts import citizens_of, pay_citizens
 from moothall.society.services.firm import STAFF, Firm
 from moothall.society.services.labour import LabourMarket
+from moothall.society.services.transfers import Transfers
 
+_ADULT: Final = 18
 SELLS: Final = ("restaurant", "shop")
 PUBLIC: Final = ("hospital", "school")
 
@@ -147,6 +158,7 @@ class Government(Service):
         month: the number of days after which prices and wages change
         daily: the largest change of a seller's price in a day, in thousandths, by its own stock
         cover: the days of sales that a seller wants in stock, by which it sets its price
+        contribution: thousandths of each wage that are withheld besides, for pensions
 
     Attributes:
         taxed: each citizen's income of the day, and the tax withheld from it
@@ -166,6 +178,7 @@ class Government(Service):
         month: int = 30,
         daily: int = 50,
         cover: int = 2,
+        contribution: int = 0,
     ) -> None:
         super().__init__(id, None, money)
         self.reserve: int = money if reserve is None else reserve
@@ -175,7 +188,10 @@ class Government(Service):
         check_integer(f"{id}: month", month, 1, None)
         check_integer(f"{id}: daily", daily, 0, 1000)
         check_integer(f"{id}: cover", cover, 0, None)
-        self.brackets: tuple[tuple[int, int], ...] = _checked(brackets)
+        check_integer(f"{id}: contribution", contribution, 0, 1000)
+        self.brackets: tuple[tuple[int, int], ...] = tuple(
+            (start, min(1000, rate + contribution)) for start, rate in _checked(brackets)
+        )
         self.seed = seed
         self.most_price: int = most_price
         self.most_wage: int = most_wage
@@ -233,7 +249,7 @@ def close_day(books: Books, government: Government) -> None:
     A firm's buffer is its money at the start. The day's product goes to the sellers, in proportion
     to the units asked of each. The sellers' money above their buffers goes to the producers (firms
     that do not sell), in proportion to the wages that each paid. The producers' money above their
-    buffers goes to the citizens, in equal parts. Then the bank credits interest, and the government
+    buffers goes to the adults, in equal parts. Then the bank credits interest, and the government
     shares out its money above its reserve. Every month sellers adapt prices, private firms wages.
     """
     firms = [each for each in books.services.values() if isinstance(each, Firm)]
@@ -241,13 +257,18 @@ def close_day(books: Books, government: Government) -> None:
     makers = [firm for firm in firms if not firm.sells and not firm.public]
     paid = [firm.paid for firm in makers]
     product = sum(firm.worked * firm.output // 3600 for firm in firms if not firm.public)
-    for seller, units in zip(sellers, shares(product, [s.asked for s in sellers]), strict=True):
+    turns, makers_turns = (
+        [turn_key(government.seed, firm.id, books.step) for firm in some]
+        for some in (sellers, makers)
+    )
+    demands = [seller.asked for seller in sellers]
+    for seller, units in zip(sellers, shares(product, demands, turns), strict=True):
         seller.stock += units
     if any(paid):
         spare = [max(0, books.balances[seller.id] - seller.money) for seller in sellers]
         for seller, cents in zip(sellers, spare, strict=True):
             books.balances[seller.id] -= cents
-        for maker, cents in zip(makers, shares(sum(spare), paid), strict=True):
+        for maker, cents in zip(makers, shares(sum(spare), paid, makers_turns), strict=True):
             books.balances[maker.id] += cents
     _share_out(books, {maker.id: maker.money for maker in makers})
     for service in books.services.values():
@@ -264,17 +285,16 @@ def close_day(books: Books, government: Government) -> None:
 
 
 def _share_out(books: Any, buffers: dict[str, int]) -> None:
-    """Let services pay their money above a buffer to all citizens, in equal parts."""
-    count = max(1, len(books.where))
-    each = {id: (books.balances[id] - buffer) // count for id, buffer in buffers.items()}
-    each = {id: cents for id, cents in each.items() if cents > 0}
-    if hasattr(books, "pay_everybody"):
-        books.pay_everybody(each)
+    """Let services pay their money above a buffer to all adults, in equal parts."""
+    if all(books.balances[id] <= buffer for id, buffer in buffers.items()):
         return
-    citizens = sorted(books.where, key=id_order)
-    for payer, cents in each.items():
-        for id in citizens:
-            books.pay(payer, id, cents)
+    names, _, columns = citizens_of(books, ("age",))
+    adults = np.flatnonzero(columns["age"] >= _ADULT)
+    for payer, buffer in buffers.items():
+        cents = max(0, books.balances[payer] - buffer) // max(1, len(adults))
+        if cents:
+            each = np.full(len(adults), cents)
+            pay_citizens(books, names, adults, each, payer, is_income=False)
 
 
 def _reprice(sellers: list[Firm], government: Government, step: int) -> None:
@@ -308,7 +328,7 @@ def make_economy(
     wage: int = 2500,
     labour: LabourMarket | None = None,
 ) -> list[Service]:
-    """Return bank, government, labour market, and a firm for each place that employs or sells.
+    """Return bank, government, labour market, transfers, and a firm for each place of business.
 
     Places of kind `work` produce, `shop` and `restaurant` sell, `school` and `hospital` are public.
     A firm starts with the wages of the place's whole staff (`STAFF`) for `days` days of 8 hours. A
@@ -352,7 +372,8 @@ def make_economy(
     if not firms:
         raise ConfigError(f"make_economy needs a place of kind {', '.join(STAFF)}")
     market = LabourMarket(seed=seed, wage=wage) if labour is None else labour
-    return [Bank(money=wage * 100), Government(money=public, seed=seed), *firms, market]
+    government = Government(money=public, seed=seed, contribution=CONTRIBUTION)
+    return [Bank(money=wage * 100), government, *firms, market, Transfers(wage=wage)]
 
 
 def _checked(brackets: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:

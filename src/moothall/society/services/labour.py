@@ -23,8 +23,8 @@ from moothall.build import check_integer
 from moothall.society.arrays import np
 from moothall.society.clock import DAY_S
 from moothall.society.kernel.commit import Books, Service
-from moothall.society.kernel.draw import belows, hashed, turn_keys
-from moothall.society.kernel.wants import id_order
+from moothall.society.kernel.draw import belows, turn_keys
+from moothall.society.services.accounts import citizens_of, pay_citizens
 from moothall.society.services.firm import STAFF, Firm, wage_for
 
 _MILLION: Final = 1_000_000
@@ -133,7 +133,7 @@ class LabourMarket(Service):
             self.days += 1
             self._close(books)
         elif not self.counts:
-            _, _, of = _people(books)
+            _, _, of = citizens_of(books, _READ)
             staff, _ = _jobs(books, _firms(books))
             has, free = of["work"] >= 0, _seeking(of)
             filled = np.bincount(of["work"][has], minlength=len(staff))
@@ -153,7 +153,7 @@ class LabourMarket(Service):
         self.days, self.counts = state["days"], dict(state["counts"])
 
     def _close(self, books: Any) -> None:
-        names, ids, of = _people(books)
+        names, ids, of = citizens_of(books, _READ)
         staff, pays = _jobs(books, _firms(books))
         work, jobless, skill = of["work"], of["jobless"], of["skill"]
 
@@ -231,50 +231,12 @@ class LabourMarket(Service):
         if total > has:
             cents = cents * (has * _MILLION // total) // _MILLION
             some, cents = some[cents > 0], cents[cents > 0]
+        pay_citizens(books, names, some, cents, "government")
         paid = int(cents.sum())
-        if hasattr(books, "population"):
-            arrays = books.population.arrays
-            arrays["money"][some] += cents
-            books.balances["government"] -= paid
-            if "earned" not in arrays:  # nobody spends
-                return paid, total - paid
-            agents = books.population.full[some]
-            books.population.note_change()
-            arrays["earned"][some[~agents]] += cents[~agents]
-            some, of_agents = some[agents], cents[agents]
-        else:
-            for at, each in zip(some.tolist(), cents.tolist(), strict=True):
-                books.pay("government", names[at], each)
-            of_agents = cents
-        for at, each in zip(some.tolist(), of_agents.tolist(), strict=True):
-            status = books.status_of(names[at])
-            if "paid_day" in status:  # of those with an `EconomyBlock`
-                books.set_status({"earned": status.get("earned", 0) + each}, [names[at]])
         return paid, total - paid
 
 
-_READ: Final = {"work": -1, "age": 18, "jobless": -1, "skill": 1000}
-
-
-def _people(books: Any) -> tuple[Any, Any, dict[str, Any]]:
-    """Return all citizens in order of id: their names, ids as numbers, and what is read of them."""
-    if hasattr(books, "population"):
-        population = books.population
-        every = np.arange(len(population))
-        read = {name: books.column(name, every, none) for name, none in _READ.items()}
-        return _RowNames(population.ids), population.ids, read
-    names = sorted(books.where, key=id_order)
-    numbers = {place: at for at, place in enumerate(books.city.ids())}
-    columns: dict[str, list[int]] = {name: [] for name in _READ}
-    for name in names:
-        status = books.status_of(name)
-        profile = status.get("profile") or {}
-        columns["work"].append(numbers.get(status.get("work"), -1))
-        columns["jobless"].append(status.get("jobless", -1))
-        for key in ("age", "skill"):
-            columns[key].append(profile.get(key, _READ[key]))
-    ids = np.array([int(each) if each.isdigit() else hashed(each) for each in names], np.uint64)
-    return names, ids, {name: np.array(each, np.int64) for name, each in columns.items()}
+_READ: Final = ("work", "age", "jobless", "skill")
 
 
 def _firms(books: Any) -> list[Firm]:
@@ -285,16 +247,6 @@ def _seeking(offer: dict[str, Any]) -> Any:
     """Return who has no work, seeks it, and is of the age to work."""
     age = offer["age"]
     return (offer["work"] < 0) & (age >= _AGES[0]) & (age < _AGES[1]) & (offer["jobless"] != -1)
-
-
-class _RowNames:
-    """The names of a population's citizens, by row."""
-
-    def __init__(self, ids: Any) -> None:
-        self._ids = ids
-
-    def __getitem__(self, row: int) -> str:
-        return str(int(self._ids[row]))
 
 
 def _jobs(books: Any, firms: list[Firm]) -> tuple[Any, tuple[Any, Any, Any]]:
